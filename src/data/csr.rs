@@ -1,0 +1,74 @@
+use super::{Real, Rows};
+use crate::error::{Error, Result};
+
+/// A compressed sparse row matrix borrowed from the caller, its columns sorted and unique in each row.
+#[derive(Debug, Clone, Copy)]
+pub struct Csr<'a, T> {
+    offsets: &'a [i64],
+    columns: &'a [i32],
+    values: &'a [T],
+    n_cols: usize,
+}
+
+impl<'a, T: Real> Csr<'a, T> {
+    /// Borrows the three CSR arrays (`offsets` has one entry more than there are rows).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] unless offsets never decrease and end at the number of values, and
+    /// the columns of each row are strictly increasing and below `n_cols`.
+    pub fn new(
+        offsets: &'a [i64],
+        columns: &'a [i32],
+        values: &'a [T],
+        n_cols: usize,
+    ) -> Result<Self> {
+        let fail = |message: &str| Err(Error::argument("X", message));
+        if columns.len() != values.len() {
+            return fail("a CSR matrix needs as many indices as values");
+        }
+        let valid_ends =
+            offsets.first() == Some(&0) && offsets.last().copied() == Some(values.len() as i64);
+        if !valid_ends || offsets.windows(2).any(|pair| pair[0] > pair[1]) {
+            return fail("indptr of a CSR matrix must rise from 0 to the number of values");
+        }
+        let csr = Self { offsets, columns, values, n_cols };
+        for row in 0..csr.n_rows() {
+            let columns = csr.row(row).0;
+            if columns.iter().any(|&column| column < 0 || column as usize >= n_cols) {
+                return fail("an index of a CSR matrix is outside its columns");
+            }
+            if columns.windows(2).any(|pair| pair[0] >= pair[1]) {
+                return fail("indices of a CSR matrix must be sorted and unique in each row");
+            }
+        }
+        Ok(csr)
+    }
+
+    /// Columns and values of row `row`.
+    pub fn row(&self, row: usize) -> (&'a [i32], &'a [T]) {
+        let range = self.offsets[row] as usize..self.offsets[row + 1] as usize;
+        (&self.columns[range.clone()], &self.values[range])
+    }
+}
+
+impl<T: Real> Rows for Csr<'_, T> {
+    fn n_rows(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    fn n_cols(&self) -> usize {
+        self.n_cols
+    }
+
+    #[inline(always)]
+    fn visit_row(&self, row: usize, mut visit: impl FnMut(usize, f64)) {
+        let (columns, values) = self.row(row);
+        for (&column, &value) in columns.iter().zip(values) {
+            visit(column as usize, value.widen());
+        }
+    }
+
+    fn n_stored(&self) -> usize {
+        self.values.len()
+    }
+}

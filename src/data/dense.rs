@@ -1,0 +1,57 @@
+use ndarray::ArrayView2;
+
+use super::{Real, Rows};
+use crate::error::{Error, Result};
+
+/// A dense row-major matrix borrowed from the caller.
+#[derive(Debug, Clone, Copy)]
+pub struct Dense<'a, T> {
+    values: &'a [T],
+    n_rows: usize,
+    n_cols: usize,
+}
+
+impl<'a, T: Real> Dense<'a, T> {
+    /// Borrows a C-contiguous array.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for any other memory order.
+    pub fn new(array: ArrayView2<'a, T>) -> Result<Self> {
+        let (n_rows, n_cols) = array.dim();
+        let values = array
+            .to_slice()
+            .ok_or_else(|| Error::argument("X", "the rows must be contiguous (C order)"))?;
+        Ok(Self { values, n_rows, n_cols })
+    }
+
+    /// Row `row` as a slice.
+    pub fn row(&self, row: usize) -> &'a [T] {
+        &self.values[row * self.n_cols..(row + 1) * self.n_cols]
+    }
+
+    /// Rows `start..end` one after the other.
+    pub fn block(&self, start: usize, end: usize) -> &'a [T] {
+        &self.values[start * self.n_cols..end * self.n_cols]
+    }
+}
+
+impl<T: Real> Rows for Dense<'_, T> {
+    fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    fn n_cols(&self) -> usize {
+        self.n_cols
+    }
+
+    #[inline(always)]
+    fn visit_row(&self, row: usize, mut visit: impl FnMut(usize, f64)) {
+        for (column, value) in self.row(row).iter().enumerate() {
+            visit(column, value.widen());
+        }
+    }
+
+    fn n_stored(&self) -> usize {
+        self.values.len()
+    }
+}

@@ -1,0 +1,120 @@
+//! One call from Python into a kernel: a thread pool of its own, the GIL released, signals polled.
+
+use std::ops::ControlFlow;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::run::{Epoch, Interrupt};
+
+/// How often the calling thread looks for signals while the kernel works.
+const POLL: Duration = Duration::from_millis(50);
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::InvalidArgument { .. } => PyValueError::new_err(error.to_string()),
+            Error::Interrupted | Error::Numerical(_) => PyRuntimeError::new_err(error.to_string()),
+        }
+    }
+}
+
+/// What a kernel sees of its session.
+pub(super) struct Session<'a> {
+    /// Raised when the user interrupts the call.
+    pub interrupt: &'a Interrupt,
+    report: &'a dyn Fn(&Epoch) -> ControlFlow<()>,
+}
+
+impl Session<'_> {
+    /// Hands an epoch to the user's callback and waits for its answer.
+    pub fn observe(&self, epoch: &Epoch) -> ControlFlow<()> {
+        (self.report)(epoch)
+    }
+}
+
+/// Runs `kernel` on a pool of `n_threads` threads while this thread polls signals and callbacks.
+///
+/// `callback(epoch, seconds, primal, dual)` is called after each epoch, while the kernel waits; a true
+/// value stops the run. What it raises, and `KeyboardInterrupt`, end the kernel and come out unchanged.
+pub(super) fn run_session<T: Send>(
+    py: Python<'_>,
+    n_threads: usize,
+    callback: Option<&Py<PyAny>>,
+    kernel: impl FnOnce(&Session<'_>) -> Result<T> + Send,
+) -> PyResult<T> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(n_threads.max(1))
+        .thread_name(|index| format!("dualgap-{index}"))
+        .build()
+        .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
+    let interrupt = Interrupt::default();
+    let mut raised: Option<PyErr> = None;
+    let mut result: Option<Result<T>> = None;
+    py.detach(|| {
+        let (events, inbox) = sync_channel::<Epoch>(0);
+        let (answers, outbox) = sync_channel::<ControlFlow<()>>(0);
+        let outbox = std::sync::Mutex::new(outbox);
+        let (interrupt, result, watched) = (&interrupt, &mut result, callback.is_some());
+        pool.in_place_scope(|scope| {
+            scope.spawn(move |_| {
+                let report = |epoch: &Epoch| {
+                    let outbox = outbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    // A closed channel means that the caller is gone: stop.
+                    if !watched {
+                        ControlFlow::Continue(())
+                    } else if events.send(*epoch).is_ok() {
+                        outbox.recv().unwrap_or(ControlFlow::Break(()))
+                    } else {
+                        ControlFlow::Break(())
+                    }
+                };
+                *result = Some(kernel(&Session { interrupt, report: &report }));
+                // `events` is dropped here, which ends the loop below.
+            });
+            loop {
+                let event = inbox.recv_timeout(POLL);
+                if let Err(RecvTimeoutError::Disconnected) = event {
+                    break;
+                }
+                let answer = if raised.is_some() {
+                    Ok(true)
+                } else {
+                    Python::attach(|py| {
+                        py.check_signals()?;
+                        match (event, callback) {
+                            (Ok(epoch), Some(callback)) => call(py, callback, &epoch),
+                            _ => Ok(false),
+                        }
+                    })
+                };
+                let stop = answer.unwrap_or_else(|error| {
+                    interrupt.raise();
+                    raised = Some(error);
+                    true
+                });
+                if event.is_ok() {
+                    let flow =
+                        if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+                    // The kernel may have ended meanwhile; then nobody waits for the answer.
+                    let _ = answers.send(flow);
+                }
+            }
+        });
+    });
+    match (raised, result) {
+        (Some(error), _) => Err(error),
+        (None, Some(result)) => Ok(result?),
+        (None, None) => Err(PyRuntimeError::new_err("the kernel ended without a result")),
+    }
+}
+
+fn call(py: Python<'_>, callback: &Py<PyAny>, epoch: &Epoch) -> PyResult<bool> {
+    let (primal, dual) = epoch
+        .certificate
+        .map_or((f64::NAN, f64::NAN), |certificate| (certificate.primal, certificate.dual));
+    callback.call1(py, (epoch.epoch, epoch.seconds, primal, dual))?.is_truthy(py)
+}

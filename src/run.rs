@@ -1,0 +1,213 @@
+//! The one loop that every solver runs in: epochs, stopping rule, certificate, trace, interruption.
+//!
+//! A [`Solver`] only advances. [`run`] decides when it has advanced enough and keeps the [`Trace`].
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::error::{Error, Result};
+
+/// A flag by which one thread asks the solver on another to stop.
+///
+/// Solvers check it between bounded pieces of work, so that it takes effect well within a second.
+#[derive(Debug, Default)]
+pub struct Interrupt(AtomicBool);
+
+impl Interrupt {
+    /// Asks the run to stop.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the run was asked to stop.
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// [`Error::Interrupted`] once the run was asked to stop.
+    pub fn check(&self) -> Result<()> {
+        if self.is_raised() { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// A primal value and a dual value that bounds the optimum from below: `dual <= optimum <= primal`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Certificate {
+    /// Objective of the current model.
+    pub primal: f64,
+    /// Lower bound on the objective of every model.
+    pub dual: f64,
+}
+
+impl Certificate {
+    /// The duality gap: how far from the optimum the current model can be.
+    pub fn gap(&self) -> f64 {
+        self.primal - self.dual
+    }
+}
+
+/// What one call of [`Solver::advance`] did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Progress {
+    /// One epoch; the certificate belongs to the model as it now stands.
+    Epoch(Certificate),
+    /// One epoch whose gap was not evaluated (it would have cost another pass).
+    Uncertified,
+    /// Nothing is left to do: the certificate is the best this solver can reach.
+    Exhausted(Certificate),
+}
+
+/// An iterative method that the run loop drives.
+pub trait Solver {
+    /// Does one epoch, checking `interrupt` at least every 100 ms or so of work.
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress>;
+
+    /// Evaluates the certificate of the current model (called when a run ends on an uncertified epoch).
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate>;
+}
+
+/// When a run ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stopping {
+    /// Largest number of epochs.
+    pub max_epochs: usize,
+    /// Duality gap at which the run has converged, in units of the objective.
+    pub gap: f64,
+}
+
+/// One epoch as the trace keeps it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Epoch {
+    /// Number of epochs done, from 1.
+    pub epoch: usize,
+    /// Seconds since the run started.
+    pub seconds: f64,
+    /// Certificate after this epoch, where it was evaluated.
+    pub certificate: Option<Certificate>,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The duality gap reached the tolerance.
+    Converged,
+    /// The solver had nothing left to do above the tolerance.
+    Exhausted,
+    /// The epochs were used up.
+    EpochLimit,
+    /// The observer asked to stop.
+    Stopped,
+}
+
+/// The record of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    /// Every epoch, in order.
+    pub epochs: Vec<Epoch>,
+    /// Why the run ended.
+    pub outcome: Outcome,
+    /// Certificate of the final model.
+    pub certificate: Certificate,
+}
+
+/// Runs `solver` until its gap is small enough, its epochs are used up, or `observe` says so.
+///
+/// # Errors
+/// What the solver returns, [`Error::Interrupted`] among it, and [`Error::Numerical`] when the
+/// objective leaves the finite numbers.
+pub fn run(
+    solver: &mut dyn Solver,
+    stopping: Stopping,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<Trace> {
+    let start = Instant::now();
+    let mut epochs: Vec<Epoch> = Vec::new();
+    let outcome = loop {
+        if epochs.len() == stopping.max_epochs {
+            break Outcome::EpochLimit;
+        }
+        interrupt.check()?;
+        let progress = solver.advance(interrupt)?;
+        let certificate = match progress {
+            Progress::Epoch(certificate) | Progress::Exhausted(certificate) => Some(certificate),
+            Progress::Uncertified => None,
+        };
+        // A NaN gap would compare false with every tolerance and run on.
+        if let Some(certificate) = certificate.filter(|c| !c.gap().is_finite()) {
+            return Err(Error::Numerical(format!(
+                "the objective is no longer finite (primal {}, dual {}); scale the data or regularise more",
+                certificate.primal, certificate.dual
+            )));
+        }
+        let epoch =
+            Epoch { epoch: epochs.len() + 1, seconds: start.elapsed().as_secs_f64(), certificate };
+        epochs.push(epoch);
+        let stop = observe(&epoch).is_break();
+        if certificate.is_some_and(|c| c.gap() <= stopping.gap) {
+            break Outcome::Converged;
+        }
+        if matches!(progress, Progress::Exhausted(_)) {
+            break Outcome::Exhausted;
+        }
+        if stop {
+            break Outcome::Stopped;
+        }
+    };
+    let certificate = match epochs.last().and_then(|epoch| epoch.certificate) {
+        Some(certificate) => certificate,
+        None => solver.certify(interrupt)?,
+    };
+    let outcome = if certificate.gap() <= stopping.gap { Outcome::Converged } else { outcome };
+    Ok(Trace { epochs, outcome, certificate })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Halves its gap every epoch.
+    struct Halving(f64);
+
+    impl Solver for Halving {
+        fn advance(&mut self, _: &Interrupt) -> Result<Progress> {
+            self.0 /= 2.0;
+            Ok(Progress::Epoch(Certificate { primal: self.0, dual: 0.0 }))
+        }
+        fn certify(&mut self, _: &Interrupt) -> Result<Certificate> {
+            Ok(Certificate { primal: self.0, dual: 0.0 })
+        }
+    }
+
+    fn go(gap: f64, max_epochs: usize) -> Trace {
+        run(&mut Halving(1.0), Stopping { max_epochs, gap }, &Interrupt::default(), &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn stops_at_the_gap_or_at_the_epochs() {
+        let trace = go(0.1, 100);
+        assert_eq!((trace.epochs.len(), trace.outcome), (4, Outcome::Converged));
+        let trace = go(0.1, 3);
+        assert_eq!((trace.epochs.len(), trace.outcome), (3, Outcome::EpochLimit));
+        assert_eq!(go(2.0, 0).outcome, Outcome::Converged);
+    }
+
+    #[test]
+    fn an_observer_or_an_interrupt_ends_the_run() {
+        let stopping = Stopping { max_epochs: 100, gap: 0.0 };
+        let interrupt = Interrupt::default();
+        let trace = run(&mut Halving(1.0), stopping, &interrupt, &mut |epoch| {
+            if epoch.epoch == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!(trace.unwrap().outcome, Outcome::Stopped);
+        let result = run(&mut Halving(1.0), stopping, &interrupt, &mut |_| {
+            interrupt.raise();
+            ControlFlow::Continue(())
+        });
+        assert_eq!(result, Err(Error::Interrupted));
+    }
+}
