@@ -12,3 +12,4 @@ pub mod refit_output;
 pub mod select;
 pub mod state;
 pub mod validation;
+pub mod variational;

@@ -9,6 +9,7 @@ use crate::run::{Outcome, Trace};
 mod arrays;
 mod polynomial;
 mod session;
+mod variational;
 
 /// A trace as `{outcome, primal, dual, history: {epoch, seconds, primal, dual, gap}}`; epochs whose gap
 /// was not evaluated hold NaN.
@@ -48,5 +49,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PENALTIES", crate::polynomial::penalty::NAMES)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
+    module.add_function(wrap_pyfunction!(variational::fit_variational, module)?)?;
     Ok(())
 }
