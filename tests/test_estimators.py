@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import dualgap
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
-
-import dualgap
-
 
 # Sums over rows in another order round differently, and a fit that stops at a finite tolerance keeps
 # that difference (about 1e-4 here, where the check allows 1e-7). That the optimum is the same is

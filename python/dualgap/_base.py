@@ -58,9 +58,7 @@ def check_rows_and_targets(
     estimator: Any, X: Any, y: Any, *, multi_output: bool = False, y_numeric: bool = False
 ) -> tuple[Any, Any]:
     """Validate training data."""
-    X, y = validate_data(
-        estimator, X, y, multi_output=multi_output, y_numeric=y_numeric, **_ROWS
-    )
+    X, y = validate_data(estimator, X, y, multi_output=multi_output, y_numeric=y_numeric, **_ROWS)
     return X, y
 
 

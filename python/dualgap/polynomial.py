@@ -509,47 +509,35 @@ _CLASSIFIER_LOSSES = (
 
 
 class PolynomialNetworkClassifier(_Classifier):
-    __doc__ = (
-        """Polynomial network classifier: o(x)_c = sum_r u_rc (h_r . x)^2 + w_c . x + b_c.
+    __doc__ = """Polynomial network classifier: o(x)_c = sum_r u_rc (h_r . x)^2 + w_c . x + b_c.
 
     The basis h_1, ..., h_k is shared by all classes and grown one vector at a time by conditional
     gradient, with a duality gap after each (paper, Algorithm 1).
-    """
-        + _PARAMETERS.replace("LOSSES", _CLASSIFIER_LOSSES)
-    )
+    """ + _PARAMETERS.replace("LOSSES", _CLASSIFIER_LOSSES)
     _kernel = "square"
 
 
 class FactorizationMachineClassifier(_Classifier):
-    __doc__ = (
-        """Factorization machine classifier of degree 2.
+    __doc__ = """Factorization machine classifier of degree 2.
 
     o(x)_c = sum_r u_rc sum_{j<j'} h_rj x_j h_rj' x_j' + w_c . x + b_c: like a polynomial network, but
     without the squares of single features, as suits one-hot rows. The basis is shared by all classes
     (paper, (3)-(4)).
-    """
-        + _PARAMETERS.replace("LOSSES", _CLASSIFIER_LOSSES)
-    )
+    """ + _PARAMETERS.replace("LOSSES", _CLASSIFIER_LOSSES)
     _kernel = "anova"
 
 
 class PolynomialNetworkRegressor(_Regressor):
-    __doc__ = (
-        """Polynomial network for one or many regression targets on a shared basis.
+    __doc__ = """Polynomial network for one or many regression targets on a shared basis.
 
     o(x)_c = sum_r u_rc (h_r . x)^2 + w_c . x + b_c (paper, (3)-(4)).
-    """
-        + _PARAMETERS.replace("LOSSES", '{"squared"}, default="squared"')
-    )
+    """ + _PARAMETERS.replace("LOSSES", '{"squared"}, default="squared"')
     _kernel = "square"
 
 
 class FactorizationMachineRegressor(_Regressor):
-    __doc__ = (
-        """Factorization machine of degree 2 for one or many regression targets on a shared basis.
+    __doc__ = """Factorization machine of degree 2 for one or many regression targets on a shared basis.
 
     o(x)_c = sum_r u_rc sum_{j<j'} h_rj x_j h_rj' x_j' + w_c . x + b_c (paper, (3)-(4)).
-    """
-        + _PARAMETERS.replace("LOSSES", '{"squared"}, default="squared"')
-    )
+    """ + _PARAMETERS.replace("LOSSES", '{"squared"}, default="squared"')
     _kernel = "anova"

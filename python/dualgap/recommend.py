@@ -234,12 +234,16 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         self.levels_ = self._find_levels(triples.values)
         shape = (len(self.user_ids_), len(self.item_ids_))
         self._seen = history_rows(users, items, shape)
-        user_rows = [] if user_matrix is None or user_ids is None else [
-            rows_for(self.user_ids_, user_ids, user_matrix)
-        ]
-        item_rows = [] if item_matrix is None or item_ids is None else [
-            rows_for(self.item_ids_, item_ids, item_matrix)
-        ]
+        user_rows = (
+            []
+            if user_matrix is None or user_ids is None
+            else [rows_for(self.user_ids_, user_ids, user_matrix)]
+        )
+        item_rows = (
+            []
+            if item_matrix is None or item_ids is None
+            else [rows_for(self.item_ids_, item_ids, item_matrix)]
+        )
         if self.history_features:
             user_rows.append(self._seen)
         if self.history_features == "both":
@@ -357,9 +361,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
             return pd.DataFrame({"user": [], "rank": [], "item": [], "score": []})
         return pd.concat(tables, ignore_index=True)
 
-    def similar_items(
-        self, items: Hashable | Iterable[Hashable], n: int = 10
-    ) -> pd.DataFrame:
+    def similar_items(self, items: Hashable | Iterable[Hashable], n: int = 10) -> pd.DataFrame:
         """Items that the same users like: largest cosine between the items' factors.
 
         Parameters
@@ -668,7 +670,9 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
 
     def _predict(self, users: NDArray[np.intp], items: NDArray[np.intp]) -> FloatArray:
         check_is_fitted(self)
-        return np.mean([self._expected(model.pairs(users, items)) for model in self._models], axis=0)
+        return np.mean(
+            [self._expected(model.pairs(users, items)) for model in self._models], axis=0
+        )
 
     def _scores(self, users: NDArray[np.intp]) -> FloatArray:
         return np.mean([self._expected(model.all_items(users)) for model in self._models], axis=0)
