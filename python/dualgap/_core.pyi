@@ -6,6 +6,15 @@ from numpy.typing import NDArray
 
 from dualgap._base import Rows
 
+__all__ = [
+    "OUTPUT_LOSSES",
+    "PENALTIES",
+    "__version__",
+    "fit_polynomial",
+    "fit_variational",
+    "predict_polynomial",
+]
+
 __version__: Final[str]
 OUTPUT_LOSSES: Final[list[str]]
 PENALTIES: Final[list[str]]

@@ -106,7 +106,8 @@ def recommend(
         if evaluate or comparing:
             train, validation, test = split_ratings(ratings.ratings, seed)
             notes.print(
-                f"{len(train)} ratings to train on, {len(validation)} to validate, {len(test)} to test"
+                f"{len(train)} ratings to train on, {len(validation)} to validate, "
+                f"{len(test)} to test"
             )
         if comparing:
             assert test is not None
@@ -178,7 +179,8 @@ def _fit(
             return False
 
         model.set_params(callback=advance).fit(train)
-    return model.set_params(callback=None)
+    model.set_params(callback=None)
+    return model
 
 
 def _compare(

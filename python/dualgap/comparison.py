@@ -55,6 +55,7 @@ class Comparison:
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Write the validation curves against the number of bases as a picture."""
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
 
         figure = Figure(figsize=(6.4, 4.2), layout="constrained")
         axes = figure.subplots()
@@ -65,7 +66,7 @@ class Comparison:
         axes.set_xlabel("number of basis vectors")
         axes.set_ylabel("validation loss (sum of the thresholds' logistic losses)")
         axes.set_title("McRank factorization machine, conditional gradient")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(title="penalty (star: chosen)")
         figure.savefig(path, dpi=150)
 
