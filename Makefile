@@ -27,7 +27,8 @@ help: ## List the targets
 
 demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, a plot (in demo/)
 	$(say) "Running the demo; results go to demo/"
-	$(BIN)/dualgap demo --output demo/
+	$(BIN)/dualgap recommend --data 100k --compare --plot demo/curves.png \
+		--save demo/model.npz --user 1 --user 42 --user 405 --top 5
 
 test: lint test-rust wheel test-python ## Run every check and test
 	$(say) "All checks and tests passed"

@@ -15,7 +15,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Blocks:
-    """o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir, with blocks [p | l] of users and [q | l] of items.
+    """Blocks [p | l] of users and [q | l] of items: o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir.
 
     The last row of either table stands for unknown ids.
     """

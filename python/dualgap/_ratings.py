@@ -33,6 +33,9 @@ def read_ratings(
 
     A sparse matrix has users as rows and items as columns; its stored entries are the ratings.
     """
+    users: Any
+    items: Any
+    values: Any
     if isinstance(ratings, pd.DataFrame):
         missing = [column for column in columns if column not in ratings.columns]
         if missing:
@@ -47,7 +50,7 @@ def read_ratings(
         users, items, values = ratings
     else:
         msg = (
-            f"{name}: must be a DataFrame, a tuple (users, items, values) or a SciPy sparse matrix, "
+            f"{name}: must be a DataFrame, a tuple (users, items, values) or a sparse matrix, "
             f"got {type(ratings).__name__}"
         )
         raise TypeError(msg)
@@ -88,7 +91,7 @@ def list_ids(ids: Hashable | Iterable[Hashable]) -> list[Hashable]:
 
 
 def unique_ids(rated: pd.Index[Any], features: pd.Index[Any] | None) -> pd.Index[Any]:
-    """Ids in a fixed order (sorted where they compare), rated ones and those with features alone."""
+    """All ids, rated or with features, in a fixed order (sorted where they compare)."""
     ids = rated.unique()
     if features is not None:
         ids = ids.append(features).unique()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
@@ -26,13 +25,13 @@ from dualgap._base import (
     resolve_threads,
 )
 from dualgap._blocks import (
-    BLOCK_FIELDS,
     Blocks,
     expected_level,
     from_machine,
     from_variational,
     level_probabilities,
 )
+from dualgap._model_file import read_model, write_model
 from dualgap._ratings import (
     FeaturesLike,
     RatingsLike,
@@ -50,7 +49,6 @@ from dualgap.metrics import ndcg_at_k, rmse
 
 __all__ = ["OrdinalRecommender"]
 
-_FORMAT = 1
 _MAX_LEVELS = 64
 _METHODS = ("variational", "conditional-gradient")
 _REDUCTIONS = ("mcrank", "regression")
@@ -60,9 +58,9 @@ _HISTORY = (False, True, "users", "both")
 class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
     """Predict ratings and recommend items with a multi-output factorization machine.
 
-    Ratings are reduced to one binary output per threshold between two levels, all on a shared basis
-    (ordinal McRank; Blondel et al., NIPS 2017, section 6.5). Output c is the log-odds of a rating of at
-    most level c:
+    Ratings are reduced to one binary output per threshold between two levels, all on a shared
+    basis (ordinal McRank; Blondel et al., NIPS 2017, section 6.5). Output c is the log-odds of a
+    rating of at most level c:
 
     ``o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir``.
 
@@ -77,8 +75,8 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         One output per threshold, or a single output with squared loss (for comparison).
     method : {"variational", "conditional-gradient"}, default="variational"
         How the machine is fitted. "variational" gives each user and item a Gaussian with a learned
-        prior and keeps the means: the best predictions, no certificate. "conditional-gradient" grows
-        the basis one vector at a time, with the duality gap in ``history_``.
+        prior and keeps the means: the best predictions, no certificate. "conditional-gradient"
+        grows the basis one vector at a time, with the duality gap in ``history_``.
     n_models : int, default=3
         Models whose expected ratings are averaged ("variational" only; they differ in their random
         start and in `tempering`).
@@ -91,8 +89,8 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
     popularity : bool, default=True
         Let the prior of a user or item depend on its number of ratings ("variational" only).
     history_features : {False, True, "users", "both"}, default=False
-        Use the set of items that a user has rated as features of the user (True or "users"), and the
-        set of users who rated an item as features of the item ("both").
+        Use the set of items that a user has rated as features of the user (True or "users"), and
+        the set of users who rated an item as features of the item ("both").
     feature_ridge : float, default=2.0
         Ridge on the weights of the features, in units of the prior ("variational" only).
     penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
@@ -137,8 +135,8 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    An unknown user or item is treated as an average one without ratings: what the model knows of the
-    other side decides.
+    An unknown user or item is treated as an average one without ratings: what the model knows of
+    the other side decides.
     """
 
     history_: list[History]
@@ -234,12 +232,16 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         self.levels_ = self._find_levels(triples.values)
         shape = (len(self.user_ids_), len(self.item_ids_))
         self._seen = history_rows(users, items, shape)
-        user_rows = [] if user_matrix is None or user_ids is None else [
-            rows_for(self.user_ids_, user_ids, user_matrix)
-        ]
-        item_rows = [] if item_matrix is None or item_ids is None else [
-            rows_for(self.item_ids_, item_ids, item_matrix)
-        ]
+        user_rows = (
+            []
+            if user_matrix is None or user_ids is None
+            else [rows_for(self.user_ids_, user_ids, user_matrix)]
+        )
+        item_rows = (
+            []
+            if item_matrix is None or item_ids is None
+            else [rows_for(self.item_ids_, item_ids, item_matrix)]
+        )
         if self.history_features:
             user_rows.append(self._seen)
         if self.history_features == "both":
@@ -298,7 +300,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
             msg = 'predict_proba: reduction="regression" gives no level probabilities; use "mcrank"'
             raise AttributeError(msg)
         pairs = self._pairs(users, items)
-        return np.mean([level_probabilities(model.pairs(*pairs)) for model in self._models], axis=0)
+        return _mean(level_probabilities(model.pairs(*pairs)) for model in self._models)
 
     def recommend(
         self,
@@ -357,9 +359,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
             return pd.DataFrame({"user": [], "rank": [], "item": [], "score": []})
         return pd.concat(tables, ignore_index=True)
 
-    def similar_items(
-        self, items: Hashable | Iterable[Hashable], n: int = 10
-    ) -> pd.DataFrame:
+    def similar_items(self, items: Hashable | Iterable[Hashable], n: int = 10) -> pd.DataFrame:
         """Items that the same users like: largest cosine between the items' factors.
 
         Parameters
@@ -427,37 +427,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
             If ids are neither all strings nor all numbers.
         """
         check_is_fitted(self)
-        parameters = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name not in ("callback", "random_state")
-        }
-        for name in ("tempering", "levels"):
-            if parameters[name] is not None:
-                parameters[name] = np.asarray(parameters[name], dtype=float).tolist()
-        meta = {
-            "format": _FORMAT,
-            "n_models": len(self._models),
-            "parameters": parameters,
-            "objective": self.objective_,
-            "n_components": self.n_components_,
-        }
-        arrays: dict[str, NDArray[Any]] = {
-            "meta": np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
-            "user_ids": _plain(self.user_ids_, "user"),
-            "item_ids": _plain(self.item_ids_, "item"),
-            "levels": self.levels_,
-            "duality_gap": np.array(self.duality_gap_),
-            "seen_offsets": self._seen.indptr,
-            "seen_items": self._seen.indices,
-        }
-        for number, (model, history) in enumerate(zip(self._models, self.history_, strict=True)):
-            for name in BLOCK_FIELDS:
-                arrays[f"model{number}.{name}"] = getattr(model, name)
-            for name, column in history.items():
-                arrays[f"history{number}.{name}"] = column
-        with open(path, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+        write_model(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -468,40 +438,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         ValueError
             If the file is not such a model.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = dict(file)
-            meta = json.loads(arrays["meta"].tobytes())
-            if meta["format"] != _FORMAT:
-                msg = f"{os.fspath(path)}: format {meta['format']} is not {_FORMAT}"
-                raise ValueError(msg)
-            model = cls(**meta["parameters"])
-            model.user_ids_ = pd.Index(arrays["user_ids"])
-            model.item_ids_ = pd.Index(arrays["item_ids"])
-            model.levels_ = arrays["levels"]
-            model.objective_ = meta["objective"]
-            model.duality_gap_ = float(arrays["duality_gap"])
-            model.n_components_ = meta["n_components"]
-            offsets, items = arrays["seen_offsets"], arrays["seen_items"]
-            shape = (len(model.user_ids_), len(model.item_ids_))
-            model._seen = sp.csr_array((np.ones(len(items)), items, offsets), shape)
-            numbers = range(meta["n_models"])
-            model._models = [
-                Blocks(*(arrays[f"model{number}.{name}"] for name in BLOCK_FIELDS))
-                for number in numbers
-            ]
-            model.history_ = [
-                {
-                    name.split(".", 1)[1]: column
-                    for name, column in arrays.items()
-                    if name.startswith(f"history{number}.")
-                }
-                for number in numbers
-            ]
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
-            msg = f"{os.fspath(path)}: not a saved OrdinalRecommender ({error!r})"
-            raise ValueError(msg) from error
-        return model
+        return read_model(path, cls)
 
     def _columns(self) -> tuple[str, str, str]:
         return self.user_column, self.item_column, self.rating_column
@@ -538,7 +475,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(msg)
         if self.reduction == "mcrank":
             if len(levels) < 2:
-                msg = f"ratings: all ratings are {levels[0]}; there is nothing to learn from one level"
+                msg = f"ratings: all ratings are {levels[0]}; one level teaches nothing"
                 raise ValueError(msg)
             if len(levels) > _MAX_LEVELS:
                 msg = (
@@ -644,7 +581,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         self.duality_gap_ = result["primal"] - result["dual"]
 
     def _targets(self, values: FloatArray) -> FloatArray:
-        """Targets +1 where the rating is at most the threshold (SPEC 8), or the values themselves."""
+        """+1 where the rating is at most the threshold (SPEC 8), or the values themselves."""
         if self.reduction == "regression":
             return values.reshape(-1, 1)
         return np.where(values[:, np.newaxis] <= self.levels_[:-1], 1.0, -1.0)
@@ -656,7 +593,10 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         u = codes(self.user_ids_, read_ids(list_ids(users), "user"))
         i = codes(self.item_ids_, read_ids(list_ids(items), "item"))
         if len(u) != len(i) and 1 not in (len(u), len(i)):
-            msg = f"users, items: must be equally many (or one of them a single id), got {len(u)} and {len(i)}"
+            msg = (
+                "users, items: must be equally many (or one of them a single id), "
+                f"got {len(u)} and {len(i)}"
+            )
             raise ValueError(msg)
         u, i = np.broadcast_arrays(u, i)
         return u, i
@@ -668,10 +608,14 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
 
     def _predict(self, users: NDArray[np.intp], items: NDArray[np.intp]) -> FloatArray:
         check_is_fitted(self)
-        return np.mean([self._expected(model.pairs(users, items)) for model in self._models], axis=0)
+        return _mean(self._expected(model.pairs(users, items)) for model in self._models)
 
     def _scores(self, users: NDArray[np.intp]) -> FloatArray:
-        return np.mean([self._expected(model.all_items(users)) for model in self._models], axis=0)
+        return _mean(self._expected(model.all_items(users)) for model in self._models)
+
+
+def _mean(arrays: Iterable[FloatArray]) -> FloatArray:
+    return np.asarray(np.mean(list(arrays), axis=0))
 
 
 def _tempering(n_thresholds: int, scale: float) -> list[float]:
@@ -692,7 +636,7 @@ def _one_hot(ids: NDArray[np.intp], n: int) -> sp.csr_array:
 
 
 def _top(scores: FloatArray, n: int) -> NDArray[np.intp]:
-    """Columns of the `n` largest scores of each row, best first, ties in the order of the columns."""
+    """Columns of the `n` largest scores of each row, best first, ties in column order."""
     if n >= scores.shape[1]:
         return np.argsort(-scores, axis=1, kind="stable")[:, :n]
     threshold = -np.partition(-scores, n - 1, axis=1)[:, n - 1]
@@ -701,16 +645,3 @@ def _top(scores: FloatArray, n: int) -> NDArray[np.intp]:
         candidates = np.flatnonzero(values >= least)
         top[row] = candidates[np.argsort(-values[candidates], kind="stable")[:n]]
     return top
-
-
-def _plain(ids: pd.Index[Any], what: str) -> NDArray[Any]:
-    """Ids as an array that needs no pickle."""
-    array = ids.to_numpy()
-    if array.dtype.kind in "iufb":
-        return array
-    if all(isinstance(name, str) for name in array):
-        return array.astype(np.str_)
-    if all(isinstance(name, int) and not isinstance(name, bool) for name in array):
-        return array.astype(np.int64)
-    msg = f"save: the {what} ids must be all strings or all numbers; use pickle for other types"
-    raise TypeError(msg)

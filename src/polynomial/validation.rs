@@ -49,9 +49,9 @@ impl<'a> Validation<'a> {
     pub fn score(&self, model: &Model, interrupt: &Interrupt) -> Result<Score> {
         let m = model.n_outputs;
         let outputs = for_data!(self.data, rows => model.outputs(rows, interrupt))?;
-        let (mut loss, mut hits, mut gradient) = (0.0, 0usize, vec![0.0; m]);
+        let (mut loss, mut hits) = (0.0, 0usize);
         for (row, outputs) in outputs.chunks_exact(m).enumerate() {
-            loss += self.loss.value_and_gradient(self.targets.row(row, m), outputs, &mut gradient);
+            loss += self.loss.value(self.targets.row(row, m), outputs);
             if let Targets::Classes(classes) = self.targets {
                 let first_largest =
                     (1..m).fold(0, |best, c| if outputs[c] > outputs[best] { c } else { best });

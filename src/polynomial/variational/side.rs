@@ -5,7 +5,8 @@ use std::ops::Range;
 use ndarray::Array2;
 use rayon::prelude::*;
 
-use super::lanes::{axpy, dot, exp_minus, padded, triple_dot};
+use super::super::exponential::exp_minus;
+use super::lanes::{axpy, dot, padded, triple_dot};
 use super::prior::{Features, Prior, positive_definite};
 use super::{Likelihood, OutputLayer};
 use crate::error::Result;
