@@ -14,9 +14,9 @@
 //! so that every step has a closed form:
 //!
 //! 1. the blocks of one side, given the other (rows are independent);
-//! 2. U and b: a convex quadratic inside the ball Ω(U) ≤ τ;
-//! 3. the priors;
-//! 4. bases back to the unit ball, their scale into U.
+//! 2. the priors;
+//! 3. bases back to one length, their scale into U;
+//! 4. U and b: a convex quadratic inside the ball Ω(U) ≤ τ.
 //!
 //! Predictions use the means alone, so the result is a plain multi-output factorization machine. The
 //! objective (an upper bound on −log evidence) has no dual: no duality gap is known.
@@ -32,7 +32,7 @@ use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use self::output::fit_output;
+use self::output::{fit_output, rescale};
 use self::side::{Side, Sums, update_rows};
 use super::penalty::Penalty;
 use crate::error::{Error, Result};
@@ -86,7 +86,8 @@ pub struct Settings<'a> {
     pub radius: f64,
     /// Ridge on U.
     pub output_ridge: f64,
-    /// Sweeps before U and the priors are learned: earlier, bases are pruned before they have formed.
+    /// Sweeps before U (and with it the ball) and the priors are learned: earlier, bases are pruned
+    /// before they have formed.
     pub hold: usize,
     /// Ridge of the features' weights, in units of the prior covariance.
     pub feature_ridge: f64,
@@ -208,16 +209,13 @@ impl Solver for VariationalRefit<'_> {
         self.update(true, interrupt)?;
         // The sums belong to the state that the second half of the sweep starts from.
         let divergence = self.users.divergence()? + self.items.divergence()?;
-        let sums = self.update(false, interrupt)?;
+        let mut sums = self.update(false, interrupt)?;
         let squares: f64 = self.output.weights.iter().map(|u| u * u).sum();
         let objective = sums.bound + divergence + 0.5 * self.settings.output_ridge * squares;
         if self.settings.likelihood == Likelihood::Gaussian {
             self.output.precision = self.users.n_ratings() as f64 / sums.squares.max(1e-12);
         }
         let learn = self.sweep >= self.settings.hold;
-        if learn {
-            fit_output(&mut self.output, &sums, &self.settings)?;
-        }
         for side in [&mut self.users, &mut self.items] {
             if learn || (side.has_features() && self.sweep >= 1) {
                 side.learn_prior(self.settings.feature_ridge, self.settings.relaxation, interrupt)?;
@@ -225,7 +223,11 @@ impl Solver for VariationalRefit<'_> {
                 for mut row in self.output.weights.rows_mut() {
                     row.iter_mut().zip(&scale).for_each(|(u, scale)| *u *= scale);
                 }
+                rescale(&mut sums, &scale);
             }
+        }
+        if learn {
+            fit_output(&mut self.output, &sums, &self.settings)?;
         }
         self.sweep += 1;
         Ok(Progress::Epoch(Certificate { primal: objective, dual: f64::NEG_INFINITY }))

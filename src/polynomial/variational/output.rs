@@ -10,6 +10,23 @@ use crate::error::Result;
 /// Iterations of the projected gradient; the problem has k + 1 unknowns per output.
 const ITERATIONS: usize = 200;
 
+/// Restates the quadratic for bases that were divided by `scale`.
+pub(super) fn rescale(sums: &mut Sums, scale: &[f64]) {
+    let k = scale.len();
+    let n_pairs = sums.curvature.ncols() - k - 1;
+    for mut curvature in sums.curvature.rows_mut() {
+        for (slot, (r, s)) in pairs(k).enumerate() {
+            curvature[slot] /= scale[r] * scale[s];
+        }
+        for (r, scale) in scale.iter().enumerate() {
+            curvature[n_pairs + r] /= scale;
+        }
+    }
+    for mut slope in sums.slope.rows_mut() {
+        slope.iter_mut().zip(scale).for_each(|(slope, scale)| *slope /= scale);
+    }
+}
+
 /// Solves directly where the ball is slack, by FISTA with the exact projection where it is not.
 pub(super) fn fit_output(
     layer: &mut OutputLayer,
