@@ -1,6 +1,6 @@
 """Time and memory of the recommender: threads, phases, growth with the number of ratings.
 
-python benches/recommender_speed.py fit       # the chosen settings on 50,000 ratings, 1 and 2 threads
+    python benches/recommender_speed.py fit       # chosen settings, 50,000 ratings, 1 and 2 threads
 python benches/recommender_speed.py grid      # a whole validation grid on one split
 python benches/recommender_speed.py growth    # 100k, 1M and 10M synthetic ratings
 python benches/recommender_speed.py memory    # peak resident memory of one fit over the interpreter
