@@ -410,6 +410,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         dict
             ``{"rmse": ..., "ndcg@1": ..., ...}``
         """
+        check_is_fitted(self)
         triples = read_ratings(test, self._columns(), name="test")
         users, items = codes(self.user_ids_, triples.users), codes(self.item_ids_, triples.items)
         predicted = self._predict(users, items)
