@@ -29,9 +29,8 @@ def write_model(path: str | os.PathLike[str], model: OrdinalRecommender) -> None
         for name, value in model.get_params(deep=False).items()
         if name not in ("callback", "random_state")
     }
-    for name in ("tempering", "levels"):
-        if parameters[name] is not None:
-            parameters[name] = np.asarray(parameters[name], dtype=float).tolist()
+    if parameters["levels"] is not None:
+        parameters["levels"] = np.asarray(parameters["levels"], dtype=float).tolist()
     meta = {
         "format": _FORMAT,
         "n_models": len(model._models),

@@ -158,9 +158,7 @@ def _fetch(data: str, notes: Console) -> Ratings:
 def _fit(
     train: pd.DataFrame, history: bool, seed: int, n_jobs: int, notes: Console
 ) -> OrdinalRecommender:
-    model = OrdinalRecommender(
-        history_features="both" if history else False, random_state=seed, n_jobs=n_jobs
-    )
+    model = OrdinalRecommender(history_features=history, random_state=seed, n_jobs=n_jobs)
     bar = Progress(
         TextColumn("fitting"),
         BarColumn(),

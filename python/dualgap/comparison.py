@@ -153,7 +153,7 @@ def compare(
     fit(
         "McRank FM, variational, history",
         n_components=n_components,
-        history_features="both",
+        history_features=True,
     )
     return Comparison(rows, curves)
 

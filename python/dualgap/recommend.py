@@ -52,7 +52,7 @@ __all__ = ["OrdinalRecommender"]
 _MAX_LEVELS = 64
 _METHODS = ("variational", "conditional-gradient")
 _REDUCTIONS = ("mcrank", "regression")
-_HISTORY = (False, True, "users", "both")
+_HISTORY = (False, True, "users")
 
 
 class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
@@ -78,19 +78,19 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         prior and keeps the means: the best predictions, no certificate. "conditional-gradient"
         grows the basis one vector at a time, with the duality gap in ``history_``.
     n_models : int, default=3
-        Models whose expected ratings are averaged ("variational" only; they differ in their random
-        start and in `tempering`).
+        Models from different random starts whose expected ratings are averaged ("variational"
+        only).
     n_sweeps : int, default=15
         Sweeps over all users and items ("variational" only).
-    tempering : float or sequence of float, default=(0.9, 1.0, 1.15)
-        Weight of the data against the prior, one per model, taken in turn ("variational" only).
-        Below 1 the model is smoother. The thresholds of one rating are not independent evidence:
-        within each model, their terms are further weighted from 0.6 (lowest) to 1 (highest).
+    tempering : float, default=1.0
+        Weight of the data against the prior ("variational" only). Below 1 the model is smoother.
+        The thresholds of one rating are not independent evidence: their terms are further weighted
+        from 0.6 (lowest) to 1 (highest).
     popularity : bool, default=True
         Let the prior of a user or item depend on its number of ratings ("variational" only).
-    history_features : {False, True, "users", "both"}, default=False
-        Use the set of items that a user has rated as features of the user (True or "users"), and
-        the set of users who rated an item as features of the item ("both").
+    history_features : {False, True, "users"}, default=False
+        Use the set of items that a user has rated as features of the user, and the set of users who
+        rated an item as features of the item; "users" for the former alone.
     feature_ridge : float, default=2.0
         Ridge on the weights of the features, in units of the prior ("variational" only).
     penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
@@ -150,7 +150,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         method: str = "variational",
         n_models: int = 3,
         n_sweeps: int = 15,
-        tempering: float | Sequence[float] = (0.9, 1.0, 1.15),
+        tempering: float = 1.0,
         popularity: bool = True,
         history_features: bool | str = False,
         feature_ridge: float = 2.0,
@@ -244,7 +244,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         )
         if self.history_features:
             user_rows.append(self._seen)
-        if self.history_features == "both":
+        if self.history_features is True:
             item_rows.append(sp.csr_array(self._seen.T))
         features = (unit_rows(user_rows), unit_rows(item_rows))
         if self.method == "variational":
@@ -446,7 +446,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
     def _check_parameters(self) -> None:
         for name in ("n_components", "n_models", "n_sweeps"):
             check_positive(name, getattr(self, name), integer=True)
-        for name in ("feature_ridge", "alpha"):
+        for name in ("tempering", "feature_ridge", "alpha"):
             check_positive(name, getattr(self, name))
         check_positive("tol", self.tol, zero=True)
         if self.radius is not None:
@@ -460,8 +460,6 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
                 options = ", ".join(map(repr, known))
                 msg = f"{name}: must be one of {options}, got {getattr(self, name)!r}"
                 raise ValueError(msg)
-        for value in np.atleast_1d(np.asarray(self.tempering, dtype=object)):
-            check_positive("tempering", value)
 
     def _find_levels(self, values: FloatArray) -> FloatArray:
         found = np.unique(values)
@@ -495,20 +493,19 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         generator = np.random.default_rng(resolve_seed(self.random_state))
         ordinal = self.reduction == "mcrank"
         targets = np.searchsorted(self.levels_, values).astype(np.float64) if ordinal else values
-        scales = np.atleast_1d(np.asarray(self.tempering, dtype=np.float64))
+        weights = _tempering(len(self.levels_) - 1, self.tempering) if ordinal else None
         n_users, n_items = len(self.user_ids_), len(self.item_ids_)
         has_features = any(matrix is not None for matrix in features)
         radius = np.inf if self.radius is None else self.radius / (n_users + n_items)
         self._models, self.history_ = [], []
-        for number in range(self.n_models):
-            weights = _tempering(len(self.levels_) - 1, scales[number % len(scales)])
+        for _ in range(self.n_models):
             result = _core.fit_variational(
                 users.astype(np.uint32),
                 items.astype(np.uint32),
                 targets,
                 n_users=n_users,
                 n_items=n_items,
-                tempering=weights if ordinal else None,
+                tempering=weights,
                 n_components=int(self.n_components),
                 penalty=self.penalty,
                 radius=float(radius),
