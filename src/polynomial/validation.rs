@@ -41,7 +41,10 @@ impl<'a> Validation<'a> {
             let message = format!("needs at least one row of {n_features} features");
             return Err(Error::argument("validation_data", message));
         }
-        targets.check(loss, data.n_rows(), n_outputs)?;
+        targets.check(loss, data.n_rows(), n_outputs).map_err(|error| match error {
+            Error::InvalidArgument { message, .. } => Error::argument("validation_data", message),
+            other => other,
+        })?;
         Ok(Self { data, targets, loss })
     }
 
