@@ -98,7 +98,7 @@ def test(ratings: pd.DataFrame) -> None:
 
 def baselines(ratings: pd.DataFrame) -> None:
     print("test, seeds 0-2: RMSE, nDCG@1, nDCG@5, seconds per fit")
-    radii = {"l1": 4000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
+    radii = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
     for (penalty, radius), refit in itertools.product(radii.items(), ("output", "full")):
         run(
             f"conditional gradient, {penalty}, refit {refit}",

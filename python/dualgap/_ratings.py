@@ -74,9 +74,19 @@ def read_ratings(
 
 def read_ids(ids: Any, what: str) -> pd.Index[Any]:
     """Ids of any hashable type, none of them missing."""
-    index = pd.Index(ids if isinstance(ids, pd.Series | pd.Index | np.ndarray) else list(ids))
-    if isinstance(index, pd.MultiIndex):
-        index = index.to_flat_index()
+    if isinstance(ids, pd.MultiIndex):
+        ids = ids.to_flat_index()
+    values = ids if isinstance(ids, pd.Series | pd.Index | np.ndarray) else list(ids)
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        msg = f"{what}s: the ids must be one-dimensional"
+        raise ValueError(msg)
+    # As a MultiIndex, tuples of different lengths would be filled up with NaN.
+    index = pd.Index(values, tupleize_cols=False)
+    try:
+        index.is_unique  # noqa: B018
+    except TypeError as error:
+        msg = f"{what}s: the ids must be hashable ({error})"
+        raise TypeError(msg) from None
     if index.hasnans:
         msg = f"{what}s: an id is missing (NaN or None)"
         raise ValueError(msg)

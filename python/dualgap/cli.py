@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 import pandas as pd
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -96,6 +99,9 @@ def recommend(
     """
     if plot is not None and not comparing:
         raise click.UsageError("--plot needs --compare")
+    if plot is not None and find_spec("matplotlib") is None:
+        # Said before the comparison, not after it.
+        raise click.UsageError("--plot needs matplotlib: pip install 'dualgap[plot]'")
     if load is not None and (comparing or save is not None):
         raise click.UsageError("--load cannot be combined with --compare or --save")
     notes = Console(stderr=True, highlight=False, quiet=quiet)
@@ -120,11 +126,12 @@ def recommend(
             metrics = "  ".join(
                 f"{name} {value:.4f}" for name, value in model.evaluate(test).items()
             )
-            notes.print(f"held-out ratings: {metrics}")
+            # A result, which --quiet leaves; standard output is for the recommendations.
+            _notes.print(f"held-out ratings: {metrics}", soft_wrap=True)
         if save is not None:
             save.parent.mkdir(parents=True, exist_ok=True)
             model.save(save)
-            notes.print(f"model written to {save}")
+            notes.print(f"model written to {save}", markup=False, soft_wrap=True)
         if users:
             _print_recommendations(model, ratings, users, top, output)
 
@@ -135,7 +142,7 @@ def _exit_codes() -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, TypeError) as error:
-        _notes.print(f"[red]error:[/] {error}", markup=True, soft_wrap=True)
+        _notes.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         _notes.print("interrupted")
@@ -150,7 +157,9 @@ def _fetch(data: str, notes: Console) -> Ratings:
     table = ratings.ratings
     notes.print(
         f"{ratings.name}: {len(table)} ratings of {table['item'].nunique()} items by "
-        f"{table['user'].nunique()} users (from {ratings.source})"
+        f"{table['user'].nunique()} users (from {ratings.source})",
+        markup=False,
+        soft_wrap=True,
     )
     return ratings
 
@@ -203,7 +212,7 @@ def _compare(
     if plot is not None:
         plot.parent.mkdir(parents=True, exist_ok=True)
         result.plot(plot)
-        notes.print(f"validation curves written to {plot}")
+        notes.print(f"validation curves written to {plot}", markup=False, soft_wrap=True)
 
 
 def _print_recommendations(
@@ -211,9 +220,9 @@ def _print_recommendations(
 ) -> None:
     known = model.user_ids_
     # The shell gives strings; the ids of the data may be numbers.
-    names: list[Any] = [
-        int(user) if known.dtype.kind in "iu" and user.isdigit() else user for user in users
-    ]
+    names: list[Any] = list(users)
+    if known.dtype.kind in "iu":
+        names = [int(user) if re.fullmatch("-?[0-9]+", user) else user for user in users]
     table = model.recommend(names, top)
     if ratings.items is not None:
         items = ratings.items.set_index("item")
@@ -231,7 +240,7 @@ def _print_recommendations(
             pretty.add_column(column, justify="right" if column in ("rank", "score") else "left")
         for record in table.itertuples(index=False):
             cells = [f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in record]
-            pretty.add_row(*cells)
+            pretty.add_row(*map(escape, cells))
         Console(highlight=False).print(pretty)
 
 

@@ -16,9 +16,8 @@ from dualgap.recommend import OrdinalRecommender
 
 __all__ = ["Comparison", "Row", "compare", "split_ratings"]
 
-# The norm of a row of four equal entries a is 4a, 2a and a: radii of equal strength, of the order
-# that validation chose on MovieLens 100k.
-_RADII = {"l1": 4000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
+# Of the order that validation chose on MovieLens 100k.
+_RADII = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
 
 
 @dataclass(frozen=True)

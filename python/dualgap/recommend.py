@@ -52,6 +52,7 @@ __all__ = ["OrdinalRecommender"]
 _MAX_LEVELS = 64
 _METHODS = ("variational", "conditional-gradient")
 _REDUCTIONS = ("mcrank", "regression")
+_REFITS = ("full", "output")
 _HISTORY = (False, True, "users")
 
 
@@ -409,6 +410,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         dict
             ``{"rmse": ..., "ndcg@1": ..., ...}``
         """
+        check_is_fitted(self)
         triples = read_ratings(test, self._columns(), name="test")
         users, items = codes(self.user_ids_, triples.users), codes(self.item_ids_, triples.items)
         predicted = self._predict(users, items)
@@ -454,6 +456,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         for name, known in (
             ("method", _METHODS),
             ("reduction", _REDUCTIONS),
+            ("refit", _REFITS),
             ("history_features", _HISTORY),
         ):
             if getattr(self, name) not in known:
@@ -466,7 +469,13 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         if self.levels is None:
             levels = found
         else:
-            levels = np.unique(np.asarray(self.levels, dtype=np.float64))
+            try:
+                levels = np.unique(np.asarray(self.levels, dtype=np.float64))
+            except (TypeError, ValueError):
+                levels = np.array([])
+            if len(levels) == 0 or not np.isfinite(levels).all():
+                msg = f"levels: must be finite numbers, got {self.levels!r}"
+                raise ValueError(msg)
             if not np.isin(found, levels).all():
                 strange = found[~np.isin(found, levels)][0]
                 msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
