@@ -24,6 +24,7 @@
 mod lanes;
 mod output;
 mod prior;
+mod rows;
 mod side;
 
 pub use prior::Features;
@@ -33,7 +34,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use self::output::{fit_output, rescale};
-use self::side::{Side, Sums, update_rows};
+use self::rows::{Sums, update_rows};
+use self::side::Side;
 use super::penalty::Penalty;
 use crate::error::{Error, Result};
 use crate::run::{Certificate, Interrupt, Progress, Solver};
