@@ -1,0 +1,36 @@
+use super::{Polytope, Scratch};
+use crate::error::Result;
+
+/// The cube \[0, 1\]^{m−1} of the Weston-Watkins loss Σ_{j≠y} max(0, v_j) (SPEC 12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cube;
+
+impl Polytope for Cube {
+    fn check(&self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn support(&self, v: &[f64], _: usize, _: &mut Scratch) -> f64 {
+        v.iter().map(|v| v.max(0.0)).sum()
+    }
+
+    fn vertex(&self, v: &[f64], _: usize, _: &mut Scratch, vertex: &mut Vec<(usize, f64)>) -> f64 {
+        vertex.clear();
+        let mut loss = 0.0;
+        for (class, &v) in v.iter().enumerate() {
+            if v > 0.0 {
+                vertex.push((class, 1.0));
+                loss += v;
+            }
+        }
+        loss
+    }
+
+    fn project(&self, _v: &[f64], _: usize, _bias: f64, _: &mut Scratch, _beta: &mut [f64]) {
+        todo!()
+    }
+
+    fn radius(&self, n_classes: usize) -> f64 {
+        (n_classes - 1) as f64
+    }
+}
