@@ -1,3 +1,4 @@
+use super::capped::Capped;
 use super::{Polytope, Scratch};
 use crate::error::Result;
 
@@ -26,8 +27,12 @@ impl Polytope for Cube {
         loss
     }
 
-    fn project(&self, _v: &[f64], _: usize, _bias: f64, _: &mut Scratch, _beta: &mut [f64]) {
-        todo!()
+    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        let set = Capped { upper: 1.0, floor: 0.0, cap: f64::INFINITY, bias };
+        let tau = set.multiplier(v, scratch.take_guess());
+        scratch.multiplier = tau;
+        set.write(v, tau, beta);
+        beta[label] = 0.0;
     }
 
     fn radius(&self, n_classes: usize) -> f64 {

@@ -1,3 +1,4 @@
+use super::capped::Capped;
 use super::{Polytope, Scratch};
 use crate::error::Result;
 
@@ -30,8 +31,12 @@ impl Polytope for MaxHinge {
         loss
     }
 
-    fn project(&self, _v: &[f64], _: usize, _bias: f64, _: &mut Scratch, _beta: &mut [f64]) {
-        todo!()
+    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        let set = Capped { upper: f64::INFINITY, floor: 0.0, cap: 1.0, bias };
+        let tau = set.multiplier(v, scratch.take_guess());
+        scratch.multiplier = tau;
+        set.write(v, tau, beta);
+        beta[label] = 0.0;
     }
 
     fn radius(&self, _: usize) -> f64 {

@@ -11,14 +11,20 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 
+mod capped;
 mod cube;
 mod max_hinge;
+mod root;
 mod select;
+mod sorted;
 mod top_k;
 mod usunier;
 mod weighted_top_k;
 mod weighted_usunier;
 mod weights;
+
+pub mod moreau;
+pub mod walrus;
 
 pub use cube::Cube;
 pub use max_hinge::MaxHinge;
@@ -37,9 +43,20 @@ pub struct Scratch {
     pub order: Vec<usize>,
     /// Further work space of the projections.
     pub work: Vec<f64>,
-    /// Where a projection starts to look for its multiplier, and where it found it: a good guess
-    /// (the last one of the same example) saves time and never changes the result.
+    /// Margins being scaled.
+    pub margins: Vec<f64>,
+    /// Where the next projection starts to look for its multiplier. A good guess, such as the last
+    /// multiplier of the same example, saves time and changes the result at most by rounding.
+    pub guess: Option<f64>,
+    /// The multiplier of the last projection.
     pub multiplier: f64,
+}
+
+impl Scratch {
+    /// The guess, used once: a projection never depends on those before it.
+    fn take_guess(&mut self) -> f64 {
+        self.guess.take().unwrap_or(0.0)
+    }
 }
 
 /// A polytope B in R^m, one coordinate per class; the label's own coordinate never counts, since

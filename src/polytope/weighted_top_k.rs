@@ -1,4 +1,6 @@
+use super::root::root;
 use super::select::largest;
+use super::sorted::Sorted;
 use super::{Polytope, Scratch, Weights};
 use crate::error::Result;
 
@@ -44,8 +46,27 @@ impl Polytope for WeightedTopK {
         loss
     }
 
-    fn project(&self, _v: &[f64], _: usize, _bias: f64, _: &mut Scratch, _beta: &mut [f64]) {
-        todo!()
+    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        let mut tau = scratch.take_guess();
+        beta[label] = 0.0;
+        if self.support(v, label, scratch) <= 0.0 {
+            beta.fill(0.0);
+            scratch.multiplier = 0.0;
+            return;
+        }
+        let rho = self.weights.values();
+        let cap = self.weights.sum();
+        let mut sorted = Sorted::new(v, label, &mut scratch.order, &mut scratch.work);
+        // The size ζ of the point, β in ζ conv(Perm(ρ)), as in the unweighted set.
+        let size = root(0.0, 1.0, 1.0, |size| {
+            sorted.fit_between(rho, size);
+            tau = sorted.multiplier(bias, size * cap, tau);
+            sorted.pull(rho, size, bias, tau)
+        });
+        sorted.fit_between(rho, size);
+        tau = sorted.multiplier(bias, size * cap, tau);
+        sorted.write(tau, &scratch.order, beta);
+        scratch.multiplier = tau;
     }
 
     fn radius(&self, _: usize) -> f64 {

@@ -1,4 +1,5 @@
 use super::select::largest;
+use super::sorted::Sorted;
 use super::{Polytope, Scratch, Weights};
 use crate::error::Result;
 
@@ -49,8 +50,14 @@ impl Polytope for WeightedUsunier {
         vertex.iter().map(|&(class, rho)| rho * v[class]).sum()
     }
 
-    fn project(&self, _v: &[f64], _: usize, _bias: f64, _: &mut Scratch, _beta: &mut [f64]) {
-        todo!()
+    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        let guess = scratch.take_guess();
+        let mut sorted = Sorted::new(v, label, &mut scratch.order, &mut scratch.work);
+        sorted.fit_below(self.weights.values());
+        let tau = sorted.multiplier(bias, self.weights.sum(), guess);
+        sorted.write(tau, &scratch.order, beta);
+        scratch.multiplier = tau;
+        beta[label] = 0.0;
     }
 
     fn radius(&self, _: usize) -> f64 {
