@@ -10,7 +10,7 @@ use dualgap::polynomial::model::Model;
 use dualgap::polynomial::penalty;
 use dualgap::polynomial::problem::{Problem, Targets};
 use dualgap::polynomial::select::select;
-use dualgap::run::{Interrupt, Solver, Stopping, Trace, run};
+use dualgap::run::{Interrupt, Stopping, Trace, run};
 use ndarray::{Array2, ArrayViewMut2};
 use serde_json::Value;
 
@@ -156,7 +156,7 @@ fn fit<R: Rows + Copy>(problem: Problem<'_, R>, refit: Refit, tol: f64) -> (Trac
         problem.n_outputs,
         problem.ridge.is_some(),
     );
-    let mut solver = ConditionalGradient::new(problem, settings, model, &interrupt).unwrap();
+    let mut solver = ConditionalGradient::new(problem, settings, model, None, &interrupt).unwrap();
     let stopping = Stopping { max_epochs: 400, gap: tol * solver.scale() };
     let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
     (trace, solver.model().clone())

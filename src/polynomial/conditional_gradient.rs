@@ -8,8 +8,9 @@ use super::refit_full::refit_full;
 use super::refit_output::refit_output;
 use super::select::{Selection, select};
 use super::state::{State, layer_gradient, residuals};
+use super::validation::{Score, Validation};
 use crate::data::Rows;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run::{Certificate, Interrupt, Progress, Solver};
 
 /// What is re-optimised after each new basis vector.
@@ -36,9 +37,28 @@ pub struct Settings {
     pub seed: u64,
 }
 
+/// FISTA iterations after each new basis vector: the next vector matters more than the last digits.
+const CORRECTIVE_ITERATIONS: usize = 100;
+
+/// FISTA iterations when no further vector can follow.
+const LAST_ITERATIONS: usize = 1000;
+
+/// One epoch's model, seen from outside.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PathPoint {
+    /// Number of basis vectors.
+    pub n_bases: usize,
+    /// Score on the validation rows, where there are any.
+    pub validation: Option<Score>,
+}
+
 /// Grows the basis one vector at a time.
 #[derive(Debug)]
 pub struct ConditionalGradient<'a, R> {
+    validation: Option<&'a Validation<'a>>,
+    path: Vec<PathPoint>,
+    /// The model with the best validation score so far (the smallest such).
+    best: Option<(f64, Model)>,
     problem: Problem<'a, R>,
     settings: Settings,
     state: State,
@@ -49,14 +69,19 @@ pub struct ConditionalGradient<'a, R> {
 }
 
 impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
-    /// Starts from `model` (the null model, or an earlier fit's).
+    /// Starts from `model` (the null model, or an earlier fit's); with `validation`, the model that
+    /// scores best there is the result.
     pub fn new(
         problem: Problem<'a, R>,
         settings: Settings,
         model: Model,
+        validation: Option<&'a Validation<'a>>,
         interrupt: &Interrupt,
     ) -> Result<Self> {
         problem.check()?;
+        if settings.n_components == 0 {
+            return Err(Error::argument("n_components", "must be at least 1"));
+        }
         let null = Model::new(
             model.kernel,
             model.augmented,
@@ -66,12 +91,27 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         );
         let scale = State::new(&problem, null, interrupt)?.layers.objective;
         let state = State::new(&problem, model, interrupt)?;
-        Ok(Self { problem, settings, state, selection: None, scale, iteration: 0 })
+        Ok(Self {
+            problem,
+            settings,
+            state,
+            validation,
+            path: Vec::new(),
+            best: None,
+            selection: None,
+            scale,
+            iteration: 0,
+        })
     }
 
     /// The current model.
     pub fn model(&self) -> &Model {
         &self.state.model
+    }
+
+    /// The final model (the best on the validation rows, where there are any) and the path to it.
+    pub fn into_result(self) -> (Model, Vec<PathPoint>) {
+        (self.best.map_or(self.state.model, |(_, model)| model), self.path)
     }
 
     /// Objective of the null model.
@@ -109,14 +149,30 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
 
     fn refit(&mut self, interrupt: &Interrupt) -> Result<()> {
         let tol = 1e-2 * self.settings.tol * self.scale;
+        let full = self.state.model.n_bases >= self.settings.n_components;
+        let iterations = if full { LAST_ITERATIONS } else { CORRECTIVE_ITERATIONS };
+        let problem = &self.problem;
+        let output = |state: &mut State| refit_output(problem, state, tol, iterations, interrupt);
         match self.settings.refit {
-            Refit::Output => refit_output(&self.problem, &mut self.state, tol, interrupt)?,
+            Refit::Output => output(&mut self.state)?,
             Refit::Full => {
-                refit_output(&self.problem, &mut self.state, tol, interrupt)?;
+                output(&mut self.state)?;
                 refit_full(&self.problem, &mut self.state, tol, interrupt)?;
             }
         }
-        self.drop_zero_rows(interrupt)
+        self.drop_zero_rows(interrupt)?;
+        let score = match self.validation {
+            Some(validation) => Some(validation.score(&self.state.model, interrupt)?),
+            None => None,
+        };
+        let model = &self.state.model;
+        self.path.push(PathPoint { n_bases: model.n_bases, validation: score });
+        if let Some(Score { score, .. }) = score
+            && self.best.as_ref().is_none_or(|(best, _)| score > *best)
+        {
+            self.best = Some((score, model.clone()));
+        }
+        Ok(())
     }
 
     fn drop_zero_rows(&mut self, interrupt: &Interrupt) -> Result<()> {

@@ -11,3 +11,4 @@ pub mod refit_full;
 pub mod refit_output;
 pub mod select;
 pub mod state;
+pub mod validation;

@@ -16,6 +16,9 @@ const MAX_PASSES: usize = 10;
 /// Projected gradient steps on the basis per pass.
 const BASIS_STEPS: usize = 10;
 
+/// FISTA iterations per pass: the next pass moves the basis again.
+const OUTPUT_ITERATIONS: usize = 30;
+
 /// Improves basis and layers together: projected gradient steps on H inside the unit balls, then the
 /// basis back on the sphere with the freed budget left to U, then the convex refit.
 ///
@@ -37,7 +40,7 @@ pub fn refit_full<R: Rows + Copy>(
                 break;
             }
         }
-        refit_output(problem, state, tol, interrupt)?;
+        refit_output(problem, state, tol, OUTPUT_ITERATIONS, interrupt)?;
         if before - state.layers.objective <= tol {
             break;
         }

@@ -9,9 +9,6 @@ use crate::error::Result;
 use crate::parallel::sum_rows;
 use crate::run::Interrupt;
 
-/// Most FISTA iterations of one refit.
-const MAX_ITERATIONS: usize = 500;
-
 /// Minimises over U in the ball and W by FISTA with function-value restart and backtracking.
 ///
 /// Steps are scaled per block: 1/L for U, a diagonal for W, so that rare features move as far as
@@ -21,6 +18,7 @@ pub fn refit_output<R: Rows + Copy>(
     problem: &Problem<'_, R>,
     state: &mut State,
     tol: f64,
+    max_iterations: usize,
     interrupt: &Interrupt,
 ) -> Result<()> {
     let metric = Metric::new(problem, state, interrupt)?;
@@ -30,7 +28,7 @@ pub fn refit_output<R: Rows + Copy>(
     let mut previous = current.clone();
     let mut momentum: f64 = 1.0;
     let mut small_gains = 0;
-    for _ in 0..MAX_ITERATIONS {
+    for _ in 0..max_iterations {
         let next_momentum = 0.5 * (1.0 + (1.0 + 4.0 * momentum * momentum).sqrt());
         let point = Point::extrapolate(&current, &previous, (momentum - 1.0) / next_momentum);
         let (next, level_used) =
