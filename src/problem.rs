@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::features::FeatureMap;
+use crate::polytope::moreau::envelope;
 use crate::polytope::{Polytope, Scratch};
 use crate::run::Interrupt;
 
@@ -34,7 +35,7 @@ pub struct Problem<'a> {
     /// γ of the Moreau envelope (SPEC 10.3); 0 leaves the loss as it is.
     pub smoothing: f64,
     polytope: Box<dyn Polytope>,
-    labels: &'a [usize],
+    labels: &'a [u32],
     costs: Costs,
     importance: Option<Vec<f64>>,
 }
@@ -46,7 +47,6 @@ pub struct Workspace {
     pub scratch: Scratch,
     /// A vertex β as (class, weight) pairs.
     pub vertex: Vec<(usize, f64)>,
-    shifted: Vec<f64>,
     beta: Vec<f64>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Problem<'a> {
     /// that does not exist for so many classes, and λ that is not positive.
     pub fn new(
         features: Box<dyn FeatureMap + 'a>,
-        labels: &'a [usize],
+        labels: &'a [u32],
         polytope: Box<dyn Polytope>,
         lambda: f64,
     ) -> Result<Self> {
@@ -68,7 +68,7 @@ impl<'a> Problem<'a> {
         if labels.is_empty() {
             return Err(Error::argument("X", "must have at least one row"));
         }
-        if labels.iter().any(|label| *label >= features.n_parts()) {
+        if labels.iter().any(|label| *label as usize >= features.n_parts()) {
             return Err(Error::argument("y", "a label is not below the number of classes"));
         }
         if !(lambda > 0.0 && lambda.is_finite()) {
@@ -99,7 +99,7 @@ impl<'a> Problem<'a> {
             return fail("must be finite and not negative".into());
         }
         self.costs = costs;
-        if (0..self.labels.len()).any(|example| self.cost(example, self.labels[example]) != 0.0) {
+        if (0..self.labels.len()).any(|example| self.cost(example, self.label(example)) != 0.0) {
             return fail("the cost of the right class must be 0".into());
         }
         Ok(self)
@@ -151,7 +151,7 @@ impl<'a> Problem<'a> {
 
     /// The label of an example.
     pub fn label(&self, example: usize) -> usize {
-        self.labels[example]
+        self.labels[example] as usize
     }
 
     /// p_i, the example's share of the loss.
@@ -161,7 +161,7 @@ impl<'a> Problem<'a> {
 
     /// Δ_ij.
     pub fn cost(&self, example: usize, class: usize) -> f64 {
-        let (label, n_classes) = (self.labels[example], self.features.n_parts());
+        let (label, n_classes) = (self.label(example), self.features.n_parts());
         match &self.costs {
             Costs::Unit => f64::from(class != label),
             Costs::PerLabel(costs) => costs[label * n_classes + class],
@@ -171,7 +171,7 @@ impl<'a> Problem<'a> {
 
     /// Turns scores s into margins v_j = Δ_j + s_j − s_y (SPEC 10).
     pub fn margins(&self, example: usize, scores: &mut [f64]) {
-        let (label, n_classes) = (self.labels[example], scores.len());
+        let (label, n_classes) = (self.label(example), scores.len());
         let score = scores[label];
         let mut add = |costs: &[f64]| {
             scores.iter_mut().zip(costs).for_each(|(margin, cost)| *margin += cost - score);
@@ -187,14 +187,13 @@ impl<'a> Problem<'a> {
     /// A vertex of B that attains the support value at the margins; it is left in the workspace.
     pub fn vertex(&self, example: usize, margins: &[f64], work: &mut Workspace) -> f64 {
         work.vertex.clear();
-        let (label, vertex) = (self.labels[example], &mut work.vertex);
+        let (label, vertex) = (self.label(example), &mut work.vertex);
         self.polytope.vertex(margins, label, &mut work.scratch, vertex)
     }
 
-    /// Φ at the margins, or with smoothing its Moreau envelope
-    /// max over β of ⟨β, v⟩ − γ/2 (‖β‖² + (1ᵀβ)²) (SPEC 10.4).
+    /// Φ at the margins, or with smoothing its Moreau envelope (SPEC 10.4).
     pub fn loss(&self, example: usize, margins: &[f64], work: &mut Workspace) -> f64 {
-        let label = self.labels[example];
+        let label = self.label(example);
         if self.smoothing == 0.0 {
             return self.polytope.support(margins, label, &mut work.scratch);
         }
@@ -204,17 +203,9 @@ impl<'a> Problem<'a> {
             work.beta.resize(margins.len(), 0.0);
             return 0.0;
         }
-        work.shifted.clear();
-        work.shifted.extend(margins.iter().map(|margin| margin / self.smoothing));
         work.beta.resize(margins.len(), 0.0);
-        self.polytope.project(&work.shifted, label, 1.0, &mut work.scratch, &mut work.beta);
-        let (mut linear, mut square, mut sum) = (0.0, 0.0, 0.0);
-        for (beta, margin) in work.beta.iter().zip(margins) {
-            linear += beta * margin;
-            square += beta * beta;
-            sum += beta;
-        }
-        linear - 0.5 * self.smoothing * (square + sum * sum)
+        let (scratch, beta) = (&mut work.scratch, &mut work.beta);
+        envelope(&*self.polytope, margins, label, self.smoothing, scratch, beta)
     }
 
     /// The β of a subgradient of the (smoothed) loss at the margins; it is left in the workspace's vertex.
@@ -242,7 +233,7 @@ impl<'a> Problem<'a> {
         scale: f64,
     ) -> impl Iterator<Item = (usize, f64)> + use<'b> {
         let sum: f64 = beta.iter().map(|(_, weight)| weight).sum();
-        let at_label = (self.labels[example], scale * sum);
+        let at_label = (self.label(example), scale * sum);
         let label = (!beta.is_empty()).then_some(at_label);
         beta.iter().map(move |&(class, weight)| (class, -scale * weight)).chain(label)
     }
@@ -295,7 +286,7 @@ impl<'a> Problem<'a> {
             self.loss(example, &scores, &mut work)
         };
         let shares = (0..self.n_examples()).map(|example| {
-            let slot = &mut known[self.labels[example]];
+            let slot = &mut known[self.label(example)];
             let loss = match *slot {
                 Some(loss) if per_label => loss,
                 _ => *slot.insert(loss(example)),
