@@ -1,6 +1,7 @@
 """Learning with many outputs, solved to a certificate."""
 
 from dualgap._core import __version__
+from dualgap.multiclass import MulticlassSVC
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
@@ -11,6 +12,7 @@ from dualgap.polynomial import (
 __all__ = [
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
+    "MulticlassSVC",
     "PolynomialNetworkClassifier",
     "PolynomialNetworkRegressor",
     "__version__",

@@ -2,11 +2,13 @@
 
 mod block_frank_wolfe;
 mod frank_wolfe;
+mod multiclass;
 mod oracle;
 mod subgradient;
 
 pub use block_frank_wolfe::BlockFrankWolfe;
 pub use frank_wolfe::{FrankWolfe, Start, StepRule};
+pub use multiclass::{DualPoint, Method, Settings, minimize};
 pub use oracle::{DualOracle, MarginOracle, Vertex};
 pub use subgradient::Subgradient;
 

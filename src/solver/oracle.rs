@@ -86,9 +86,9 @@ struct DualBlock {
 }
 
 impl<'p, 'a> MarginOracle<'p, 'a> {
-    /// The oracle at the dual point 0, or at `beta` (examples × classes), which only a smoothed problem
-    /// keeps.
-    pub fn new(problem: &'p mut Problem<'a>, beta: Option<&[f64]>) -> Self {
+    /// The oracle at the dual point `beta` (examples × classes), or at 0 if that is empty; only a
+    /// smoothed problem keeps it.
+    pub fn new(problem: &'p mut Problem<'a>, beta: &[f64]) -> Self {
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let width = problem.features.cost() / (n * m).max(1) + 1;
         let n_blocks = n.div_ceil(BLOCK);
@@ -97,9 +97,11 @@ impl<'p, 'a> MarginOracle<'p, 'a> {
         let smoothed = problem.smoothing > 0.0;
         let dual = |block: usize| {
             let range = block * BLOCK * m..((block + 1) * BLOCK).min(n) * m;
-            let zeros = || vec![0.0; if smoothed { range.len() } else { 0 }];
-            let beta =
-                beta.filter(|_| smoothed).map_or_else(zeros, |beta| beta[range.clone()].to_vec());
+            let beta = match (smoothed, beta.is_empty()) {
+                (false, _) => Vec::new(),
+                (true, true) => vec![0.0; range.len()],
+                (true, false) => beta[range].to_vec(),
+            };
             DualBlock { beta, vertices: SparseRows::default() }
         };
         let duals = (0..n_blocks).map(dual).collect();
