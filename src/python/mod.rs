@@ -1,12 +1,52 @@
 //! The PyO3 module `dualgap._core`: arrays in, GIL released, signals polled, errors mapped.
 
+use numpy::PyArray1;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::run::{Outcome, Trace};
 
 mod arrays;
+mod polynomial;
 mod session;
+
+/// A trace as `{outcome, primal, dual, history: {epoch, seconds, primal, dual, gap}}`; epochs whose gap
+/// was not evaluated hold NaN.
+fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict>> {
+    let outcome = match trace.outcome {
+        Outcome::Converged => "converged",
+        Outcome::Exhausted => "exhausted",
+        Outcome::EpochLimit => "epoch_limit",
+        Outcome::Stopped => "stopped",
+    };
+    let column = |value: &dyn Fn(f64, f64) -> f64| {
+        let values = trace.epochs.iter().map(|epoch| match epoch.certificate {
+            Some(certificate) => value(certificate.primal, certificate.dual),
+            None => f64::NAN,
+        });
+        PyArray1::from_iter(py, values)
+    };
+    let history = PyDict::new(py);
+    let epochs = trace.epochs.iter();
+    history.set_item("epoch", PyArray1::from_iter(py, epochs.clone().map(|e| e.epoch as i64)))?;
+    history.set_item("seconds", PyArray1::from_iter(py, epochs.map(|e| e.seconds)))?;
+    history.set_item("primal", column(&|primal, _| primal))?;
+    history.set_item("dual", column(&|_, dual| dual))?;
+    history.set_item("gap", column(&|primal, dual| primal - dual))?;
+    let result = PyDict::new(py);
+    result.set_item("outcome", outcome)?;
+    result.set_item("primal", trace.certificate.primal)?;
+    result.set_item("dual", trace.certificate.dual)?;
+    result.set_item("history", history)?;
+    Ok(result)
+}
 
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("OUTPUT_LOSSES", crate::polynomial::loss::NAMES)?;
+    module.add("PENALTIES", crate::polynomial::penalty::NAMES)?;
+    module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
+    module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
     Ok(())
 }

@@ -1,0 +1,129 @@
+"""What every estimator shares: rows for the core, threads, seeds, progress, history."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+FloatArray: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = (
+    NDArray[np.float32]
+    | NDArray[np.float64]
+    | tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any], int]
+)
+"""A matrix as the core borrows it: a C-ordered array, or (indptr, indices, data, n_columns)."""
+
+Callback: TypeAlias = Callable[[int, float, float, float], object]
+"""Called after each epoch with (epoch, seconds, primal, dual); a true return value stops the fit."""
+
+History: TypeAlias = dict[str, NDArray[Any]]
+
+
+def core_rows(X: Any) -> Rows:
+    """Hand a validated array or CSR matrix to the core, without a copy where its layout allows.
+
+    The core wants C order, sorted and unique column indices of type int32, and offsets of type int64.
+    """
+    if not sp.issparse(X):
+        return np.ascontiguousarray(X)
+    if X.shape[1] > np.iinfo(np.int32).max:
+        msg = f"X: {X.shape[1]} columns are more than the 2**31 - 1 that can be indexed"
+        raise ValueError(msg)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return (
+        np.asarray(X.indptr, dtype=np.int64),
+        np.asarray(X.indices, dtype=np.int32),
+        X.data,
+        X.shape[1],
+    )
+
+
+def check_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Validate ``X`` alone: finite, two-dimensional, float32 or float64, dense or CSR."""
+    return validate_data(estimator, X, reset=reset, **_ROWS)
+
+
+def check_rows_and_targets(
+    estimator: Any, X: Any, y: Any, *, multi_output: bool = False, y_numeric: bool = False
+) -> tuple[Any, Any]:
+    """Validate training data."""
+    X, y = validate_data(
+        estimator, X, y, multi_output=multi_output, y_numeric=y_numeric, **_ROWS
+    )
+    return X, y
+
+
+_ROWS: dict[str, Any] = {
+    "accept_sparse": "csr",
+    "dtype": [np.float64, np.float32],
+    "order": "C",
+}
+
+
+def check_weights(sample_weight: Any, X: Any) -> FloatArray | None:
+    """Sample weights as float64, or None."""
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not np.any(weights > 0):
+        msg = "sample_weight: at least one weight must be positive"
+        raise ValueError(msg)
+    return np.ascontiguousarray(weights)
+
+
+def resolve_threads(n_jobs: int | None) -> int:
+    """Return the number of threads for ``n_jobs``: all cores this process may use for None and -1."""
+    if n_jobs is not None and (not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
+        msg = f"n_jobs: must be None or an integer other than 0, got {n_jobs!r}"
+        raise ValueError(msg)
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = available or 1
+    if n_jobs is None or n_jobs == -1:
+        return cores
+    return max(1, int(n_jobs) if n_jobs > 0 else cores + 1 + int(n_jobs))
+
+
+def resolve_seed(random_state: Any) -> int:
+    """Return one 63-bit seed drawn from ``random_state``."""
+    generator = check_random_state(random_state)
+    return int(generator.randint(0, 2**63 - 1, dtype=np.int64))
+
+
+def check_positive(name: str, value: Any, *, integer: bool = False, zero: bool = False) -> None:
+    """Refuse anything but a finite positive number (or zero, where it makes sense)."""
+    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if not (is_number and np.isfinite(value) and (value > 0 or (zero and value == 0))):
+        noun = "integer" if integer else "number"
+        least = "non-negative" if zero else "positive"
+        msg = f"{name}: must be a {least} finite {noun}, got {value!r}"
+        raise ValueError(msg)
+
+
+def progress(verbose: int | bool, callback: Callback | None) -> Callback | None:
+    """Combine the user's callback with a line per epoch on stderr, at most five a second."""
+    if not verbose:
+        return callback
+    last = -np.inf
+
+    def report(epoch: int, seconds: float, primal: float, dual: float) -> object:
+        nonlocal last
+        if time.monotonic() - last > 0.2:
+            last = time.monotonic()
+            gap = primal - dual
+            line = f"epoch {epoch:5d}  {seconds:8.2f} s  objective {primal:.6g}  gap {gap:.3g}"
+            print(line, file=sys.stderr)
+        return callback(epoch, seconds, primal, dual) if callback is not None else False
+
+    return report

@@ -1,0 +1,141 @@
+//! Row loops split so that no result depends on the number of threads.
+//!
+//! The bounds of the pieces depend on the data alone, and partial results are combined in order.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::error::Result;
+use crate::run::Interrupt;
+
+/// Rows of one piece of a loop without reduction: small enough for the interrupt to be seen soon.
+const BLOCK: usize = 1024;
+
+/// Pieces of a reduction whose partial results are large: enough for 16 threads, and few enough that
+/// adding them up stays cheap.
+const MAX_PARTS: usize = 16;
+
+/// Fewest rows worth a partial result of their own.
+const MIN_PART: usize = 2048;
+
+/// Fills the rows of `out` (`width` values each), `fill(row, values)` being called once per row.
+pub fn fill_rows<F>(out: &mut [f64], width: usize, interrupt: &Interrupt, fill: F) -> Result<()>
+where
+    F: Fn(usize, &mut [f64]) + Sync,
+{
+    fill_rows_summing(out, width, interrupt, |row, values| {
+        fill(row, values);
+        0.0
+    })?;
+    Ok(())
+}
+
+/// Like [`fill_rows`], and returns the sum of what `fill` returned.
+pub fn fill_rows_summing<F>(
+    out: &mut [f64],
+    width: usize,
+    interrupt: &Interrupt,
+    fill: F,
+) -> Result<f64>
+where
+    F: Fn(usize, &mut [f64]) -> f64 + Sync,
+{
+    if width == 0 {
+        return Ok(0.0);
+    }
+    let sums: Vec<f64> = out
+        .par_chunks_mut(BLOCK * width)
+        .enumerate()
+        .map(|(block, values)| {
+            if interrupt.is_raised() {
+                return 0.0;
+            }
+            let rows = values.chunks_exact_mut(width).enumerate();
+            rows.map(|(offset, values)| fill(block * BLOCK + offset, values)).sum()
+        })
+        .collect();
+    interrupt.check()?;
+    Ok(sums.into_iter().sum())
+}
+
+/// Adds up per-part results of `size` values: `add(rows, partial)` is called on a zeroed partial
+/// result for each part, and the partial results are added in the order of the rows.
+pub fn sum_rows<F>(n_rows: usize, size: usize, interrupt: &Interrupt, add: F) -> Result<Vec<f64>>
+where
+    F: Fn(Range<usize>, &mut [f64]) + Sync,
+{
+    let parts: Vec<Vec<f64>> = parts(n_rows)
+        .into_par_iter()
+        .map(|rows| {
+            let mut partial = vec![0.0; size];
+            for start in rows.clone().step_by(BLOCK) {
+                if interrupt.is_raised() {
+                    break;
+                }
+                add(start..(start + BLOCK).min(rows.end), &mut partial);
+            }
+            partial
+        })
+        .collect();
+    interrupt.check()?;
+    let mut parts = parts.into_iter();
+    let mut total = parts.next().unwrap_or_else(|| vec![0.0; size]);
+    let rest: Vec<Vec<f64>> = parts.collect();
+    total.par_chunks_mut(4096).enumerate().for_each(|(piece, total)| {
+        let start = piece * 4096;
+        for part in &rest {
+            for (total, value) in total.iter_mut().zip(&part[start..]) {
+                *total += value;
+            }
+        }
+    });
+    Ok(total)
+}
+
+fn parts(n_rows: usize) -> Vec<Range<usize>> {
+    let count = (n_rows / MIN_PART).clamp(1, MAX_PARTS);
+    (0..count).map(|part| part * n_rows / count..(part + 1) * n_rows / count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_the_rows_once() {
+        for n_rows in [0, 1, 2047, 2048, 4097, 1_000_003] {
+            let parts = parts(n_rows);
+            assert_eq!(parts[0].start, 0);
+            assert_eq!(parts[parts.len() - 1].end, n_rows);
+            assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
+        }
+    }
+
+    #[test]
+    fn sums_do_not_depend_on_the_threads() {
+        let sum = |n_threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+            pool.install(|| {
+                sum_rows(100_000, 3, &Interrupt::default(), |rows, partial| {
+                    for row in rows {
+                        for (slot, value) in partial.iter_mut().enumerate() {
+                            *value += 1.0 / (1.0 + row as f64 + slot as f64);
+                        }
+                    }
+                })
+                .unwrap()
+            })
+        };
+        assert_eq!(sum(1), sum(3));
+        assert!((sum(2)[0] - 12.090146129863428).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_raised_interrupt_ends_the_loop() {
+        let interrupt = Interrupt::default();
+        interrupt.raise();
+        assert!(fill_rows(&mut [0.0; 10], 1, &interrupt, |_, _| panic!("not reached")).is_err());
+        assert!(sum_rows(10, 1, &interrupt, |_, _| panic!("not reached")).is_err());
+    }
+}

@@ -1,0 +1,231 @@
+//! Algorithm 1 of paper 003: conditional gradient with corrective refitting (SPEC 5).
+
+use super::eigen::dot;
+use super::kernel::GradientMatrices;
+use super::model::{Model, largest_overlap};
+use super::problem::Problem;
+use super::refit_full::refit_full;
+use super::refit_output::refit_output;
+use super::select::{Selection, select};
+use super::state::{State, layer_gradient, residuals};
+use super::validation::{Score, Validation};
+use crate::data::Rows;
+use crate::error::{Error, Result};
+use crate::run::{Certificate, Interrupt, Progress, Solver};
+
+/// What is re-optimised after each new basis vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refit {
+    /// The output layer and the linear terms: convex.
+    Output,
+    /// The basis as well: not convex; the certificate still is that of the convex problem.
+    Full,
+}
+
+/// Settings of the solver.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Largest number of basis vectors.
+    pub n_components: usize,
+    /// What is refitted.
+    pub refit: Refit,
+    /// Relative tolerance of the eigenvalue solver in basis selection.
+    pub selection_tol: f64,
+    /// Gap at which the user will stop, relative to the null model's objective.
+    pub tol: f64,
+    /// Seed of the start vectors of basis selection.
+    pub seed: u64,
+}
+
+/// FISTA iterations after each new basis vector: the next vector matters more than the last digits.
+const CORRECTIVE_ITERATIONS: usize = 100;
+
+/// FISTA iterations when no further vector can follow.
+const LAST_ITERATIONS: usize = 1000;
+
+/// One epoch's model, seen from outside.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PathPoint {
+    /// Number of basis vectors.
+    pub n_bases: usize,
+    /// Score on the validation rows, where there are any.
+    pub validation: Option<Score>,
+}
+
+/// Grows the basis one vector at a time.
+#[derive(Debug)]
+pub struct ConditionalGradient<'a, R> {
+    validation: Option<&'a Validation<'a>>,
+    path: Vec<PathPoint>,
+    /// The model with the best validation score so far (the smallest such).
+    best: Option<(f64, Model)>,
+    problem: Problem<'a, R>,
+    settings: Settings,
+    state: State,
+    selection: Option<Selection>,
+    /// Objective of the null model: the unit of all tolerances.
+    scale: f64,
+    iteration: u64,
+}
+
+impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
+    /// Starts from `model` (the null model, or an earlier fit's); with `validation`, the model that
+    /// scores best there is the result.
+    pub fn new(
+        problem: Problem<'a, R>,
+        settings: Settings,
+        model: Model,
+        validation: Option<&'a Validation<'a>>,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        problem.check()?;
+        if settings.n_components == 0 {
+            return Err(Error::argument("n_components", "must be at least 1"));
+        }
+        let null = Model::new(
+            model.kernel,
+            model.augmented,
+            model.n_features,
+            model.n_outputs,
+            model.linear.is_some(),
+        );
+        let scale = State::new(&problem, null, interrupt)?.layers.objective;
+        let state = State::new(&problem, model, interrupt)?;
+        Ok(Self {
+            problem,
+            settings,
+            state,
+            validation,
+            path: Vec::new(),
+            best: None,
+            selection: None,
+            scale,
+            iteration: 0,
+        })
+    }
+
+    /// The current model.
+    pub fn model(&self) -> &Model {
+        &self.state.model
+    }
+
+    /// The final model (the best on the validation rows, where there are any) and the path to it.
+    pub fn into_result(self) -> (Model, Vec<PathPoint>) {
+        (self.best.map_or(self.state.model, |(_, model)| model), self.path)
+    }
+
+    /// Objective of the null model.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Selects the next basis vector and, with its bound, evaluates the duality gap:
+    /// ⟨O_U, R⟩ + τ max_h ω*(g_h) + ‖∂F/∂W‖²/(2α).
+    ///
+    /// The last term is the gap of the strongly convex linear part (Fenchel; zero at its optimum).
+    fn look_ahead(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        let problem = &self.problem;
+        let (residual, _) = residuals(problem, &self.state.layers.outputs, interrupt)?;
+        let linear = self.state.layers.linear.as_deref();
+        let gradient =
+            layer_gradient(problem, &self.state.activations, linear, &residual, interrupt)?;
+        let negative: Vec<f64> = residual.iter().map(|r| -r).collect();
+        let rows = problem.basis_rows();
+        let gamma =
+            GradientMatrices::new(&rows, problem.kernel, &negative, problem.n_outputs, interrupt)?;
+        let seed = self.settings.seed.wrapping_add(self.iteration.wrapping_mul(0x5851_F42D));
+        let selection = select(&gamma, problem.penalty, self.settings.selection_tol, seed)?;
+        let inner = dot(&self.state.layers.output, &gradient.output);
+        let linear_gap = match problem.ridge {
+            Some(ridge) => dot(&gradient.linear, &gradient.linear) / (2.0 * ridge),
+            None => 0.0,
+        };
+        let gap = inner + problem.radius * selection.bound + linear_gap;
+        self.selection = Some(selection);
+        let primal = self.state.layers.objective;
+        // Rounding can leave a gap of −1e-16 at the optimum.
+        Ok(Certificate { primal, dual: primal - gap.max(0.0) })
+    }
+
+    fn refit(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let tol = 1e-2 * self.settings.tol * self.scale;
+        let full = self.state.model.n_bases >= self.settings.n_components;
+        let iterations = if full { LAST_ITERATIONS } else { CORRECTIVE_ITERATIONS };
+        let problem = &self.problem;
+        let output = |state: &mut State| refit_output(problem, state, tol, iterations, interrupt);
+        match self.settings.refit {
+            Refit::Output => output(&mut self.state)?,
+            Refit::Full => {
+                output(&mut self.state)?;
+                refit_full(&self.problem, &mut self.state, tol, interrupt)?;
+            }
+        }
+        self.drop_zero_rows(interrupt)?;
+        let score = match self.validation {
+            Some(validation) => Some(validation.score(&self.state.model, interrupt)?),
+            None => None,
+        };
+        let model = &self.state.model;
+        self.path.push(PathPoint { n_bases: model.n_bases, validation: score });
+        if let Some(Score { score, .. }) = score
+            && self.best.as_ref().is_none_or(|(best, _)| score > *best)
+        {
+            self.best = Some((score, model.clone()));
+        }
+        Ok(())
+    }
+
+    fn drop_zero_rows(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let m = self.problem.n_outputs;
+        let rows = self.state.model.output.chunks_exact(m);
+        let keep: Vec<bool> = rows.map(|row| row.iter().any(|u| u.abs() > 1e-12)).collect();
+        if keep.iter().all(|keep| *keep) {
+            return Ok(());
+        }
+        let mut model = self.state.model.clone();
+        model.retain(&keep);
+        self.state = State::new(&self.problem, model, interrupt)?;
+        Ok(())
+    }
+}
+
+impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        self.iteration += 1;
+        // The first epoch fits the linear terms alone, so that the first basis vector is not spent
+        // on what they explain.
+        if let Some(selection) = self.selection.take() {
+            let model = &self.state.model;
+            let overlap = largest_overlap(&model.basis, model.n_bases, &selection.vector);
+            let full = model.n_bases >= self.settings.n_components;
+            if full || overlap > 1.0 - 1e-10 {
+                let before = self.state.layers.objective;
+                self.refit(interrupt)?;
+                let gain = before - self.state.layers.objective;
+                let certificate = self.look_ahead(interrupt)?;
+                // With no vector to add, only an unfinished refit can still gain.
+                let stuck = full || gain <= 1e-9 * self.scale;
+                return Ok(if stuck {
+                    Progress::Exhausted(certificate)
+                } else {
+                    Progress::Epoch(certificate)
+                });
+            }
+            // A zero row changes nothing: the refit decides how much of the vector to use.
+            let mut model = model.clone();
+            model.push(&selection.vector, &vec![0.0; self.problem.n_outputs]);
+            self.state = State::new(&self.problem, model, interrupt)?;
+        }
+        self.refit(interrupt)?;
+        let certificate = self.look_ahead(interrupt)?;
+        Ok(if self.state.model.n_bases >= self.settings.n_components {
+            Progress::Exhausted(certificate)
+        } else {
+            Progress::Epoch(certificate)
+        })
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        self.look_ahead(interrupt)
+    }
+}

@@ -1,0 +1,24 @@
+use super::{OutputLoss, Target, log_sum_exp_to_softmax};
+
+/// Multi-class logistic: log Σ_c exp(o_c − o_y) (paper 003, Table 3).
+#[derive(Debug, Clone, Copy)]
+pub struct Logistic;
+
+impl OutputLoss for Logistic {
+    fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64 {
+        let label = target.class();
+        gradient.copy_from_slice(outputs);
+        let value = log_sum_exp_to_softmax(gradient) - outputs[label];
+        gradient[label] -= 1.0;
+        // Rounding may leave a tiny negative value where the loss is 0.
+        value.max(0.0)
+    }
+
+    fn smoothness(&self, _n_outputs: usize) -> f64 {
+        0.5
+    }
+
+    fn takes_classes(&self) -> bool {
+        true
+    }
+}

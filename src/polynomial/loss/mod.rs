@@ -1,0 +1,181 @@
+//! Losses of a vector of outputs (SPEC 7). One file per loss; [`by_name`] is the registry.
+
+mod binary_logistic;
+mod logistic;
+mod smoothed_hinge;
+mod squared;
+mod squared_hinge;
+
+pub use binary_logistic::BinaryLogistic;
+pub use logistic::Logistic;
+pub use smoothed_hinge::SmoothedHinge;
+pub use squared::Squared;
+pub use squared_hinge::SquaredHinge;
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// What one row should come out as.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Target<'a> {
+    /// One of the outputs is the right one.
+    Class(usize),
+    /// A value per output (−1 or +1 for the binary losses).
+    Values(&'a [f64]),
+}
+
+/// A convex, smooth loss of the outputs o in R^m of one row.
+pub trait OutputLoss: Send + Sync + fmt::Debug {
+    /// ℓ(y, o), with ∂ℓ/∂o written to `gradient`.
+    fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64;
+
+    /// Lipschitz constant of the gradient with respect to ‖·‖₂, for `n_outputs` outputs.
+    fn smoothness(&self, n_outputs: usize) -> f64;
+
+    /// Whether targets are classes rather than values.
+    fn takes_classes(&self) -> bool;
+}
+
+/// Every loss by its name, in the order in which they are documented.
+pub const NAMES: [&str; 5] =
+    ["logistic", "smoothed_hinge", "squared_hinge", "squared", "binary_logistic"];
+
+/// The loss called `name`.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] with the known names.
+pub fn by_name(name: &str) -> Result<Box<dyn OutputLoss>> {
+    Ok(match name {
+        "logistic" => Box::new(Logistic),
+        "smoothed_hinge" => Box::new(SmoothedHinge),
+        "squared_hinge" => Box::new(SquaredHinge),
+        "squared" => Box::new(Squared),
+        "binary_logistic" => Box::new(BinaryLogistic),
+        _ => {
+            let message = format!("{name:?} is not a loss; use one of {}", NAMES.join(", "));
+            return Err(Error::argument("loss", message));
+        }
+    })
+}
+
+impl Target<'_> {
+    fn class(self) -> usize {
+        match self {
+            Self::Class(class) => class,
+            Self::Values(_) => unreachable!("targets are checked against takes_classes"),
+        }
+    }
+}
+
+impl<'a> Target<'a> {
+    fn values(self) -> &'a [f64] {
+        match self {
+            Self::Values(values) => values,
+            Self::Class(_) => unreachable!("targets are checked against takes_classes"),
+        }
+    }
+}
+
+/// log Σ_c exp(a_c), shifted by the maximum; `a` becomes softmax(a).
+fn log_sum_exp_to_softmax(a: &mut [f64]) -> f64 {
+    let max = a.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mut sum = 0.0;
+    for value in a.iter_mut() {
+        *value = (*value - max).exp();
+        sum += *value;
+    }
+    for value in a.iter_mut() {
+        *value /= sum;
+    }
+    max + sum.ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value(loss: &dyn OutputLoss, target: Target<'_>, outputs: &[f64]) -> f64 {
+        loss.value_and_gradient(target, outputs, &mut vec![0.0; outputs.len()])
+    }
+
+    proptest! {
+        #[test]
+        fn gradients_are_the_finite_differences(
+            outputs in prop::collection::vec(-3.0..3.0f64, 4),
+            values in prop::collection::vec(-2.0..2.0f64, 4),
+            class in 0..4usize,
+        ) {
+            let signs: Vec<f64> = values.iter().map(|v| if *v > 0.0 { 1.0 } else { -1.0 }).collect();
+            for name in NAMES {
+                let loss = by_name(name).unwrap();
+                let target = if loss.takes_classes() {
+                    Target::Class(class)
+                } else if name == "binary_logistic" {
+                    Target::Values(&signs)
+                } else {
+                    Target::Values(&values)
+                };
+                let mut gradient = vec![0.0; 4];
+                loss.value_and_gradient(target, &outputs, &mut gradient);
+                for c in 0..4 {
+                    let step = 1e-5;
+                    let mut high = outputs.clone();
+                    high[c] += step;
+                    let mut low = outputs.clone();
+                    low[c] -= step;
+                    let slope =
+                        (value(&*loss, target, &high) - value(&*loss, target, &low)) / (2.0 * step);
+                    // The squared hinge's second derivative jumps: allow for one kink.
+                    prop_assert!((slope - gradient[c]).abs() < 1e-4, "{name} {slope} {}", gradient[c]);
+                }
+                if loss.takes_classes() {
+                    prop_assert!(gradient.iter().sum::<f64>().abs() < 1e-12);
+                }
+            }
+        }
+
+        #[test]
+        fn the_smoothness_constant_bounds_the_gradient_change(
+            a in prop::collection::vec(-4.0..4.0f64, 3),
+            b in prop::collection::vec(-4.0..4.0f64, 3),
+        ) {
+            for name in NAMES {
+                let loss = by_name(name).unwrap();
+                let signs = [1.0, -1.0, 1.0];
+                let target =
+                    if loss.takes_classes() { Target::Class(1) } else { Target::Values(&signs) };
+                let (mut ga, mut gb) = ([0.0; 3], [0.0; 3]);
+                loss.value_and_gradient(target, &a, &mut ga);
+                loss.value_and_gradient(target, &b, &mut gb);
+                let norm = |x: &[f64], y: &[f64]| -> f64 {
+                    x.iter().zip(y).map(|(x, y)| (x - y).powi(2)).sum::<f64>().sqrt()
+                };
+                prop_assert!(norm(&ga, &gb) <= loss.smoothness(3) * norm(&a, &b) + 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn extreme_outputs_stay_finite() {
+        for name in NAMES {
+            let loss = by_name(name).unwrap();
+            let signs = [1.0, -1.0];
+            let target =
+                if loss.takes_classes() { Target::Class(0) } else { Target::Values(&signs) };
+            for outputs in [[1e4, -1e4], [-1e4, 1e4], [0.0, 0.0]] {
+                let mut gradient = [0.0; 2];
+                let value = loss.value_and_gradient(target, &outputs, &mut gradient);
+                assert!(value.is_finite() && value >= 0.0, "{name} {value}");
+                assert!(gradient.iter().all(|g| g.is_finite()), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused() {
+        assert!(by_name("hinge").unwrap_err().to_string().contains("smoothed_hinge"));
+    }
+}

@@ -1,0 +1,26 @@
+use super::{OutputLoss, Target, log_sum_exp_to_softmax};
+
+/// Smoothed multi-class hinge: log(1 + Σ_{c≠y} exp(1 + o_c − o_y)) (paper 003, Table 3).
+#[derive(Debug, Clone, Copy)]
+pub struct SmoothedHinge;
+
+impl OutputLoss for SmoothedHinge {
+    fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64 {
+        let label = target.class();
+        for (slot, output) in gradient.iter_mut().zip(outputs) {
+            *slot = output + 1.0;
+        }
+        gradient[label] = outputs[label];
+        let value = log_sum_exp_to_softmax(gradient) - outputs[label];
+        gradient[label] -= 1.0;
+        value.max(0.0)
+    }
+
+    fn smoothness(&self, _n_outputs: usize) -> f64 {
+        0.5
+    }
+
+    fn takes_classes(&self) -> bool {
+        true
+    }
+}

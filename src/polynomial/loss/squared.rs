@@ -1,0 +1,24 @@
+use super::{OutputLoss, Target};
+
+/// Squared error over the outputs: ½‖y − o‖² (SPEC 7).
+#[derive(Debug, Clone, Copy)]
+pub struct Squared;
+
+impl OutputLoss for Squared {
+    fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64 {
+        let mut value = 0.0;
+        for ((slot, output), target) in gradient.iter_mut().zip(outputs).zip(target.values()) {
+            *slot = output - target;
+            value += 0.5 * *slot * *slot;
+        }
+        value
+    }
+
+    fn smoothness(&self, _n_outputs: usize) -> f64 {
+        1.0
+    }
+
+    fn takes_classes(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,29 @@
+use super::{OutputLoss, Target};
+
+/// Multi-class squared hinge: Σ_{c≠y} max(0, 1 + o_c − o_y)² (paper 003, Table 3).
+#[derive(Debug, Clone, Copy)]
+pub struct SquaredHinge;
+
+impl OutputLoss for SquaredHinge {
+    fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64 {
+        let label = target.class();
+        let (mut value, mut total) = (0.0, 0.0);
+        for (class, (slot, output)) in gradient.iter_mut().zip(outputs).enumerate() {
+            let violation =
+                if class == label { 0.0 } else { (1.0 + output - outputs[label]).max(0.0) };
+            value += violation * violation;
+            total += violation;
+            *slot = 2.0 * violation;
+        }
+        gradient[label] = -2.0 * total;
+        value
+    }
+
+    fn smoothness(&self, n_outputs: usize) -> f64 {
+        2.0 * n_outputs as f64
+    }
+
+    fn takes_classes(&self) -> bool {
+        true
+    }
+}

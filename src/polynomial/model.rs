@@ -1,0 +1,126 @@
+//! The model: a shared basis H, an output layer U, and optional linear terms (SPEC 1, (3)-(4)).
+
+use super::kernel::{Augmented, Kernel, add_product};
+use crate::data::Rows;
+use crate::error::Result;
+use crate::parallel::fill_rows;
+use crate::run::Interrupt;
+
+/// o(x)_c = Σ_r u_rc K(h_r, x) + ⟨w_c, x⟩ + b_c.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    /// The kernel between a basis vector and a row.
+    pub kernel: Kernel,
+    /// Whether the basis sees an extra feature that is always 1 (SPEC 1.1).
+    pub augmented: bool,
+    /// Number of features, without the extra one.
+    pub n_features: usize,
+    /// Number of outputs m.
+    pub n_outputs: usize,
+    /// Number of basis vectors k.
+    pub n_bases: usize,
+    /// H by features: (n_features + augmented) × k.
+    pub basis: Vec<f64>,
+    /// U: k × m.
+    pub output: Vec<f64>,
+    /// Linear weights and, in the last row, intercepts: (n_features + 1) × m.
+    pub linear: Option<Vec<f64>>,
+}
+
+impl Model {
+    /// The null model.
+    pub fn new(
+        kernel: Kernel,
+        augmented: bool,
+        n_features: usize,
+        n_outputs: usize,
+        linear: bool,
+    ) -> Self {
+        Self {
+            kernel,
+            augmented,
+            n_features,
+            n_outputs,
+            n_bases: 0,
+            basis: Vec::new(),
+            output: Vec::new(),
+            linear: linear.then(|| vec![0.0; (n_features + 1) * n_outputs]),
+        }
+    }
+
+    /// The rows as the basis sees them.
+    pub fn basis_rows<R: Rows>(&self, rows: R) -> Augmented<R> {
+        Augmented { rows, ones: self.augmented }
+    }
+
+    /// o(x) for every row, n × m.
+    pub fn outputs<R: Rows + Copy>(&self, rows: R, interrupt: &Interrupt) -> Result<Vec<f64>> {
+        let (k, m) = (self.n_bases, self.n_outputs);
+        let basis_rows = self.basis_rows(rows);
+        let linear_rows = Augmented { rows, ones: true };
+        let mut outputs = vec![0.0; rows.n_rows() * m];
+        fill_rows(&mut outputs, m, interrupt, |row, out| {
+            let mut z = vec![0.0; 2 * k];
+            let (z, work) = z.split_at_mut(k);
+            self.kernel.activations(&basis_rows, row, &self.basis, work, z);
+            add_layer(z, &self.output, out);
+            if let Some(linear) = &self.linear {
+                add_product(&linear_rows, row, linear, out);
+            }
+        })?;
+        Ok(outputs)
+    }
+
+    /// Appends a basis vector with its row of the output layer.
+    pub fn push(&mut self, vector: &[f64], output: &[f64]) {
+        let k = self.n_bases;
+        let mut basis = Vec::with_capacity(self.basis.len() + vector.len());
+        for (feature, value) in vector.iter().enumerate() {
+            basis.extend_from_slice(&self.basis[feature * k..(feature + 1) * k]);
+            basis.push(*value);
+        }
+        self.basis = basis;
+        self.output.extend_from_slice(output);
+        self.n_bases += 1;
+    }
+
+    /// Keeps the basis vectors for which `keep` is true.
+    pub fn retain(&mut self, keep: &[bool]) {
+        let (k, m) = (self.n_bases, self.n_outputs);
+        let filter = |values: &[f64]| -> Vec<f64> {
+            values.iter().zip(keep).filter(|(_, keep)| **keep).map(|(value, _)| *value).collect()
+        };
+        if k > 0 {
+            self.basis = self.basis.chunks_exact(k).flat_map(filter).collect();
+        }
+        self.output = (0..k)
+            .filter(|&r| keep[r])
+            .flat_map(|r| self.output[r * m..(r + 1) * m].iter().copied())
+            .collect();
+        self.n_bases = keep.iter().filter(|keep| **keep).count();
+    }
+}
+
+/// Adds Uᵀz to `out`.
+#[inline(always)]
+pub(super) fn add_layer(z: &[f64], output: &[f64], out: &mut [f64]) {
+    for (z, u) in z.iter().zip(output.chunks_exact(out.len())) {
+        for (out, u) in out.iter_mut().zip(u) {
+            *out += z * u;
+        }
+    }
+}
+
+/// max |⟨a, b⟩| over the columns of a feature-major basis, for unit vectors b: 1 means a duplicate.
+pub(super) fn largest_overlap(basis: &[f64], k: usize, vector: &[f64]) -> f64 {
+    if k == 0 {
+        return 0.0;
+    }
+    let mut overlaps = vec![0.0; k];
+    for (h, v) in basis.chunks_exact(k).zip(vector) {
+        for (overlap, h) in overlaps.iter_mut().zip(h) {
+            *overlap += h * v;
+        }
+    }
+    overlaps.into_iter().map(f64::abs).fold(0.0, f64::max)
+}

@@ -1,0 +1,175 @@
+//! Penalties Ω on the output layer: one row per basis (SPEC 2, 6; paper 003, Table 1).
+//!
+//! Each knows its value, its dual norm on a row, the row of its conditional-gradient atom, and the
+//! projection onto its ball. One file per penalty; [`by_name`] is the registry.
+
+mod l1;
+mod l1_l2;
+mod l1_linf;
+
+pub use l1::L1;
+pub use l1_l2::L1L2;
+pub use l1_linf::L1LInf;
+
+use std::fmt;
+
+use ndarray::{ArrayView2, ArrayViewMut2};
+
+use crate::error::{Error, Result};
+
+/// A row-separable norm Ω(U) = Σ_r ω(u_r).
+pub trait Penalty: Send + Sync + fmt::Debug {
+    /// ω(u) of one row.
+    fn row_norm(&self, row: &[f64]) -> f64;
+
+    /// ω*(g): the dual norm of one row, by which bases are selected (9).
+    fn dual_row_norm(&self, row: &[f64]) -> f64;
+
+    /// The row u with ω(u) = 1 and ⟨u, g⟩ = ω*(g) (Table 1).
+    fn atom_row(&self, gradient: &[f64], atom: &mut [f64]);
+
+    /// Projects `output` onto {Ω ≤ radius}; leaves it alone when it is inside.
+    fn project(&self, output: ArrayViewMut2<'_, f64>, radius: f64);
+
+    /// Whether the start vector of basis selection, which maximises max_c |g_c|, is to be refined.
+    fn refinement(&self, start_gradient: &[f64]) -> Refinement;
+
+    /// A smooth version of ω*(g), exact outside |g_c| ≤ smoothing, with its gradient in `weights`.
+    fn smoothed_dual(&self, gradient: &[f64], smoothing: f64, weights: &mut [f64]) -> f64;
+
+    /// Ω(U).
+    fn value(&self, output: ArrayView2<'_, f64>) -> f64 {
+        output.rows().into_iter().map(|row| self.row_norm(&row.to_vec())).sum()
+    }
+}
+
+/// How a penalty wants its basis vectors refined (SPEC 4).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Refinement {
+    /// The start vector is optimal already.
+    None,
+    /// Conditional gradient ascent on the dual norm.
+    Ascent {
+        /// Half-width of the smoothed kink at 0, in units of the gradient.
+        smoothing: f64,
+    },
+}
+
+/// Every penalty by its name.
+pub const NAMES: [&str; 3] = ["l1", "l1/l2", "l1/linf"];
+
+/// The penalty called `name`.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] with the known names.
+pub fn by_name(name: &str) -> Result<Box<dyn Penalty>> {
+    Ok(match name {
+        "l1" => Box::new(L1),
+        "l1/l2" => Box::new(L1L2),
+        "l1/linf" => Box::new(L1LInf),
+        _ => {
+            let message = format!("{name:?} is not a penalty; use one of {}", NAMES.join(", "));
+            return Err(Error::argument("penalty", message));
+        }
+    })
+}
+
+/// The level θ ≥ 0 at which Σ max(a_i − θ, 0) = radius, for a ≥ 0 with Σ a_i > radius.
+///
+/// Expected linear time: partitions around a pivot and keeps the side that holds the level.
+fn soft_threshold_level(a: &mut [f64], radius: f64) -> f64 {
+    let (mut start, mut end) = (0, a.len());
+    // Number and sum of the entries known to lie above the level.
+    let (mut count, mut sum) = (0usize, 0.0);
+    while start < end {
+        let middle = start + (end - start) / 2;
+        let (above, pivot, _) =
+            a[start..end].select_nth_unstable_by(middle - start, |x, y| y.total_cmp(x));
+        let pivot = *pivot;
+        let (n_above, sum_above) = (above.len() + 1, above.iter().sum::<f64>() + pivot);
+        if sum + sum_above - (count + n_above) as f64 * pivot < radius {
+            count += n_above;
+            sum += sum_above;
+            start = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    if count == 0 { 0.0 } else { ((sum - radius) / count as f64).max(0.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matrix() -> impl Strategy<Value = Array2<f64>> {
+        // Halves make ties likely.
+        prop::collection::vec((-8i32..=8).prop_map(|v| f64::from(v) / 2.0), 12)
+            .prop_map(|values| Array2::from_shape_vec((4, 3), values).unwrap())
+    }
+
+    proptest! {
+        /// p = Proj(v) iff Ω(p) ≤ τ and ⟨v − p, p⟩ = τ Ω*(v − p) (or v is inside).
+        #[test]
+        fn projections_satisfy_their_optimality_conditions(v in matrix(), radius in 0.1..12.0f64) {
+            for name in NAMES {
+                let penalty = by_name(name).unwrap();
+                let mut p = v.clone();
+                penalty.project(p.view_mut(), radius);
+                prop_assert!(penalty.value(p.view()) <= radius * (1.0 + 1e-12));
+                if penalty.value(v.view()) <= radius {
+                    prop_assert_eq!(&p, &v);
+                    continue;
+                }
+                let residual = &v - &p;
+                let dual = residual
+                    .rows()
+                    .into_iter()
+                    .map(|row| penalty.dual_row_norm(&row.to_vec()))
+                    .fold(0.0, f64::max);
+                let inner = (&residual * &p).sum();
+                prop_assert!((inner - radius * dual).abs() < 1e-9, "{name}: {inner} {}", radius * dual);
+            }
+        }
+
+        /// ⟨u, g⟩ ≤ ω(u) ω*(g), with equality at the atom.
+        #[test]
+        fn atoms_attain_the_dual_norm(
+            g in prop::collection::vec(-3.0..3.0f64, 4),
+            u in prop::collection::vec(-3.0..3.0f64, 4),
+        ) {
+            let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
+            for name in NAMES {
+                let penalty = by_name(name).unwrap();
+                let mut atom = vec![0.0; 4];
+                penalty.atom_row(&g, &mut atom);
+                prop_assert!((penalty.row_norm(&atom) - 1.0).abs() < 1e-12);
+                prop_assert!((dot(&atom, &g) - penalty.dual_row_norm(&g)).abs() < 1e-12);
+                prop_assert!(dot(&u, &g) <= penalty.row_norm(&u) * penalty.dual_row_norm(&g) + 1e-12);
+            }
+        }
+
+        #[test]
+        fn the_level_matches_a_sort(a in prop::collection::vec(0.0..3.0f64, 1..20), share in 0.01..0.99f64) {
+            let radius = share * a.iter().sum::<f64>();
+            prop_assume!(radius > 0.0);
+            let level = soft_threshold_level(&mut a.clone(), radius);
+            let kept: f64 = a.iter().map(|x| (x - level).max(0.0)).sum();
+            prop_assert!((kept - radius).abs() < 1e-10);
+        }
+    }
+
+    #[test]
+    fn zero_gradients_have_an_atom_and_no_dual_norm() {
+        for name in NAMES {
+            let penalty = by_name(name).unwrap();
+            let mut atom = [0.0; 3];
+            penalty.atom_row(&[0.0; 3], &mut atom);
+            assert!(atom.iter().all(|a| a.is_finite()));
+            assert_eq!(penalty.dual_row_norm(&[0.0; 3]), 0.0);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Held-out rows on which every model of a fit is scored: one fit gives the whole curve (SPEC 5).
+
+use super::loss::OutputLoss;
+use super::model::Model;
+use super::problem::Targets;
+use crate::data::Data;
+use crate::error::{Error, Result};
+use crate::for_data;
+use crate::run::Interrupt;
+
+/// Held-out rows and targets.
+#[derive(Debug, Clone, Copy)]
+pub struct Validation<'a> {
+    data: Data<'a>,
+    targets: Targets<'a>,
+    loss: &'a dyn OutputLoss,
+}
+
+/// What a model reaches on held-out rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Score {
+    /// Mean loss.
+    pub loss: f64,
+    /// Share of rows whose largest output is the right class, or minus the mean loss without classes.
+    pub score: f64,
+}
+
+impl<'a> Validation<'a> {
+    /// Checks shapes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming what does not fit.
+    pub fn new(
+        data: Data<'a>,
+        targets: Targets<'a>,
+        loss: &'a dyn OutputLoss,
+        n_features: usize,
+        n_outputs: usize,
+    ) -> Result<Self> {
+        if data.n_rows() == 0 || data.n_cols() != n_features {
+            let message = format!("needs at least one row of {n_features} features");
+            return Err(Error::argument("validation_data", message));
+        }
+        targets.check(loss, data.n_rows(), n_outputs)?;
+        Ok(Self { data, targets, loss })
+    }
+
+    /// Scores `model`.
+    pub fn score(&self, model: &Model, interrupt: &Interrupt) -> Result<Score> {
+        let m = model.n_outputs;
+        let outputs = for_data!(self.data, rows => model.outputs(rows, interrupt))?;
+        let (mut loss, mut hits, mut gradient) = (0.0, 0usize, vec![0.0; m]);
+        for (row, outputs) in outputs.chunks_exact(m).enumerate() {
+            loss += self.loss.value_and_gradient(self.targets.row(row, m), outputs, &mut gradient);
+            if let Targets::Classes(classes) = self.targets {
+                let first_largest =
+                    (1..m).fold(0, |best, c| if outputs[c] > outputs[best] { c } else { best });
+                hits += usize::from(first_largest == classes[row] as usize);
+            }
+        }
+        let n = self.data.n_rows() as f64;
+        let loss = loss / n;
+        let score = if self.loss.takes_classes() { hits as f64 / n } else { -loss };
+        Ok(Score { loss, score })
+    }
+}

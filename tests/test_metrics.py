@@ -1,0 +1,187 @@
+import itertools
+
+import numpy as np
+import pytest
+from dualgap.metrics import ndcg_at_k, rmse
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import ndcg_score, root_mean_squared_error
+
+GAINS = {"exponential": lambda rel: 2.0**rel - 1.0, "linear": lambda rel: rel}
+
+# Relevance, score and group of up to 30 rows, with many ties and half stars.
+ROWS = st.lists(
+    st.tuples(st.integers(0, 10), st.integers(-3, 3), st.integers(0, 4)), min_size=1, max_size=30
+).map(lambda rows: (np.array(rows)[:, 0] / 2, np.array(rows)[:, 1], np.array(rows)[:, 2]))
+
+
+def per_user(y_true, y_score, k, groups, gain):
+    values = []
+    for group in np.unique(groups):
+        rows = groups == group
+        rel = GAINS[gain](y_true[rows])
+        if rows.sum() == 1:  # scikit-learn refuses a single document
+            values.append(float(rel[0] > 0))
+        else:
+            values.append(ndcg_score([rel], [y_score[rows]], k=k))
+    return np.mean(values)
+
+
+def random_rows(n=5000, users=200, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.integers(1, 11, n) / 2, rng.normal(size=n), rng.integers(0, users, n)
+
+
+@pytest.mark.parametrize("gain", GAINS)
+@pytest.mark.parametrize("k", [1, 5, 1000])
+@pytest.mark.parametrize("decimals", [0, 1, 12])
+def test_agrees_with_scikit_learn(gain, k, decimals):
+    y_true, score, groups = random_rows()
+    score = score.round(decimals)
+    ours = ndcg_at_k(y_true, score, k, groups=groups, gain=gain)
+    assert ours == pytest.approx(per_user(y_true, score, k, groups, gain), rel=1e-12)
+
+
+@given(ROWS, st.integers(1, 8), st.sampled_from(sorted(GAINS)))
+def test_agrees_with_scikit_learn_on_ties_and_empty_ideals(rows, k, gain):
+    y_true, score, groups = rows
+    expected = per_user(y_true, score, k, groups, gain)
+    assert ndcg_at_k(y_true, score, k, groups=groups, gain=gain) == pytest.approx(expected)
+
+
+@given(ROWS, st.integers(1, 8), st.sampled_from(["average", "random", "stable"]), st.data())
+def test_properties(rows, k, ties, data):
+    y_true, score, groups = rows
+    value = ndcg_at_k(y_true, score, k, groups=groups, ties=ties, random_state=0)
+    assert 0.0 <= value <= 1.0 + 1e-12
+
+    has_ideal = np.mean([y_true[groups == group].any() for group in np.unique(groups)])
+    best = ndcg_at_k(y_true, y_true, k, groups=groups, ties=ties, random_state=0)
+    assert best == pytest.approx(has_ideal)
+
+    increasing = np.exp(score.astype(float)) - 7.0
+    same = ndcg_at_k(y_true, increasing, k, groups=groups, ties=ties, random_state=0)
+    assert same == value
+
+    if ties == "average":
+        order = np.array(data.draw(st.permutations(range(len(score)))))
+        shuffled = ndcg_at_k(y_true[order], score[order], k, groups=groups[order])
+        assert shuffled == pytest.approx(value)
+
+
+def test_average_is_the_mean_over_all_orders_and_random_draws_them():
+    y_true, score, groups = np.array([5.0, 1.0, 3.0, 4.5]), np.array([1, 1, 2, 1]), np.zeros(4)
+    orders = [
+        ndcg_at_k(y_true[list(p)], score[list(p)], 2, groups=groups, ties="stable")
+        for p in itertools.permutations(range(4))
+    ]
+    average = ndcg_at_k(y_true, score, 2, groups=groups)
+    assert average == pytest.approx(np.mean(orders))
+    rng = np.random.default_rng(0)
+    drawn = [
+        ndcg_at_k(y_true, score, 2, groups=groups, ties="random", random_state=rng)
+        for _ in range(2000)
+    ]
+    assert set(np.round(drawn, 12)) == set(np.round(orders, 12))
+    assert np.mean(drawn) == pytest.approx(average, abs=0.01)
+
+
+def test_stable_keeps_the_order_of_the_input():
+    assert ndcg_at_k([3, 0], [1, 1], 1, groups=[7, 7], ties="stable") == 1.0
+    assert ndcg_at_k([0, 3], [1, 1], 1, groups=[7, 7], ties="stable") == 0.0
+
+
+def test_a_seed_gives_the_same_random_order():
+    y_true, score, groups = random_rows()
+    first, again, other = (
+        ndcg_at_k(y_true, score.round(), 5, groups=groups, ties="random", random_state=seed)
+        for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+@pytest.mark.parametrize(
+    ("k", "exponential", "linear"),
+    [
+        (1, 1.0, 1.0),
+        (2, 1.0, 1.0),
+        (3, 0.931762267670765, 0.8891809465236166),
+        (5, 0.9889667628706976, 0.9822359844138907),
+    ],
+)
+@pytest.mark.parametrize("ties", ["average", "random", "stable"])
+def test_hand_vector(k, exponential, linear, ties):
+    relevance, score, groups = [3, 5, 1, 4, 2], [0.2, 0.9, 0.4, 0.8, 0.1], [0] * 5
+    for gain, expected in (("exponential", exponential), ("linear", linear)):
+        value = ndcg_at_k(relevance, score, k, groups=groups, gain=gain, ties=ties)
+        assert value == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        ["b", "a", "b", "a"],
+        np.array([("u", 1), 2.5, ("u", 1), 2.5, None], dtype=object)[:4],
+        [True, False, True, False],
+        [-5, 10**12, -5, 10**12],
+    ],
+)
+def test_groups_of_any_type(groups):
+    assert ndcg_at_k([1, 5, 5, 1], [0, 1, 1, 0], 1, groups=groups) == 1.0
+
+
+def test_a_group_without_relevance_counts_as_zero():
+    assert ndcg_at_k([0, 0, 4], [1, 2, 3], 3, groups=[0, 0, 1]) == 0.5
+
+
+def test_infinite_scores_rank_first_and_last():
+    assert ndcg_at_k([1, 5, 3], [-np.inf, np.inf, 0], 3, groups=[0] * 3) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y_true": []}, "y_true is empty"),
+        ({"y_true": [1.0, np.nan]}, "y_true contains NaN"),
+        ({"y_true": [1.0, -0.5]}, "y_true contains negative"),
+        ({"y_true": [1.0, 5000.0]}, "y_true contains relevances above 1000"),
+        ({"y_true": [[1.0, 2.0]]}, "y_true must be one-dimensional"),
+        ({"y_true": ["good", "bad"]}, "y_true must be an array of numbers"),
+        ({"y_score": [1.0]}, "y_score has 1 rows, y_true has 2"),
+        ({"y_score": [1.0, np.nan]}, "y_score contains NaN"),
+        ({"groups": [0, 0, 0]}, "groups has 3 rows"),
+        ({"groups": [0.0, np.nan]}, "groups contains NaN"),
+        ({"groups": ["a", None]}, "groups contains None"),
+        ({"groups": [[0, 0]]}, "groups must be one-dimensional"),
+        ({"k": 0}, "k must be an integer of at least 1"),
+        ({"k": 2.0}, "k must be an integer"),
+        ({"k": True}, "k must be an integer"),
+        ({"gain": "cubic"}, "gain must be one of"),
+        ({"ties": "worst"}, "ties must be one of"),
+    ],
+)
+def test_ndcg_errors_name_the_argument(change, message):
+    arguments = {"y_true": [1.0, 2.0], "y_score": [1.0, 2.0], "k": 1, "groups": [0, 0]} | change
+    with pytest.raises(ValueError, match=message):
+        ndcg_at_k(**arguments)
+
+
+def test_rmse_agrees_with_scikit_learn():
+    rng = np.random.default_rng(0)
+    y_true, y_pred = rng.normal(size=(2, 100))
+    assert rmse(y_true, y_pred) == pytest.approx(root_mean_squared_error(y_true, y_pred))
+    assert rmse([1, 2], [1, 2]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("y_true", "y_pred", "message"),
+    [
+        ([], [], "y_true is empty"),
+        ([1.0], [1.0, 2.0], "y_pred has 2 rows, y_true has 1"),
+        ([np.inf], [1.0], "y_true contains NaN or infinity"),
+        ([1.0], [np.nan], "y_pred contains NaN or infinity"),
+    ],
+)
+def test_rmse_errors_name_the_argument(y_true, y_pred, message):
+    with pytest.raises(ValueError, match=message):
+        rmse(y_true, y_pred)
