@@ -204,8 +204,8 @@ proptest! {
         (v, _) in margins(1..200),
         c in prop_oneof![Just(1.0), Just(0.25), 1e-9..1.0, 1.0..1e9],
     ) {
-        let by_sorting = walrus::multiplier_by_sorting(&v, c, &mut Vec::new());
-        let searched = walrus::multiplier(&v, c, 0.0);
+        let by_sorting = walrus::multiplier_by_sorting(&v, c, 1.0, &mut Vec::new());
+        let searched = walrus::multiplier(&v, c, 1.0, 0.0);
         prop_assert!((by_sorting - searched).abs() <= 1e-12 * by_sorting.abs(), "{by_sorting} {searched}");
         // KKT: γ is the sum of its own point (to the rounding of v − γ).
         let sum: f64 = v.iter().map(|v| (v - searched).clamp(0.0, c)).sum();
@@ -277,8 +277,8 @@ fn walrus_equals_the_reference_values() {
     for record in fixture("walrus_subproblem").as_array().unwrap() {
         let (v, c) = (numbers(&record["v"]), record["C"].as_f64().unwrap());
         let gamma = record["gamma"].as_f64().unwrap();
-        assert!((walrus::multiplier(&v, c, 0.0) - gamma).abs() < 1e-14, "{record}");
-        let by_sorting = walrus::multiplier_by_sorting(&v, c, &mut Vec::new());
+        assert!((walrus::multiplier(&v, c, 1.0, 0.0) - gamma).abs() < 1e-14, "{record}");
+        let by_sorting = walrus::multiplier_by_sorting(&v, c, 1.0, &mut Vec::new());
         assert!((by_sorting - gamma).abs() < 1e-14, "{record}");
         // The cube scaled by C, with the label in the middle.
         let label = v.len() / 2;

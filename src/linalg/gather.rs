@@ -1,6 +1,6 @@
 use pulp::Simd;
 
-use super::{Element, Lane};
+use super::{Element, Kernel, Lane};
 
 /// Vectors summed in registers at a time.
 const VECTORS: usize = 8;
@@ -15,11 +15,10 @@ pub(crate) fn gather<T: Element>(
     entries: &[(u32, T)],
     sum: &mut [f64],
 ) {
-    T::run_gather(Gather { rows, n_cols, first_col, entries, sum });
+    T::dispatch(Gather { rows, n_cols, first_col, entries, sum });
 }
 
-#[doc(hidden)]
-pub struct Gather<'a, T> {
+struct Gather<'a, T> {
     rows: &'a [T],
     n_cols: usize,
     first_col: usize,
@@ -27,9 +26,11 @@ pub struct Gather<'a, T> {
     sum: &'a mut [f64],
 }
 
-impl<T: Element> Gather<'_, T> {
+impl<T: Element> Kernel<T> for Gather<'_, T> {
+    type Output = ();
+
     #[inline(always)]
-    pub(super) fn compute<S: Simd>(self, simd: S)
+    fn compute<S: Simd>(self, simd: S)
     where
         T: Lane<S>,
     {

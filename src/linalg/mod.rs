@@ -4,10 +4,16 @@
 //! what the processor has (AVX-512, AVX2, NEON). Each score is the sum over the inputs in their order,
 //! whatever the block it is computed in, so results depend neither on blocks nor on threads.
 
+mod aligned;
+mod feature_major;
 mod gather;
+mod live;
 mod panels;
 
+pub(crate) use aligned::Aligned;
+pub(crate) use feature_major::FeatureMajor;
 pub(crate) use gather::gather;
+pub(crate) use live::{LiveWeights, Update};
 pub use panels::Panels;
 
 use pulp::{Arch, Simd, WithSimd};
@@ -16,26 +22,35 @@ use crate::data::Real;
 
 /// A stored value that the kernels know vectors of.
 pub trait Element: Real {
-    /// Runs the job with the widest vectors of this machine.
-    #[doc(hidden)]
-    fn run(job: panels::Product<'_, Self>);
-    #[doc(hidden)]
-    fn run_sparse(job: panels::SparseProduct<'_, Self>);
-    #[doc(hidden)]
-    fn run_gather(job: gather::Gather<'_, Self>);
+    /// Runs the kernel with the widest vectors of this machine.
+    fn dispatch<K: Kernel<Self>>(kernel: K) -> K::Output;
     /// Number of values in such a vector.
     fn lanes() -> usize;
 }
 
+/// Work on vectors, written once for all instruction sets.
+pub trait Kernel<T> {
+    /// What it returns.
+    type Output;
+    /// Does the work; all that it calls must be inlined.
+    fn compute<S: Simd>(self, simd: S) -> Self::Output
+    where
+        T: Lane<S>;
+}
+
 /// Vectors of an element under one instruction set.
-pub(crate) trait Lane<S: Simd>: Real {
+pub trait Lane<S: Simd>: Real {
+    /// A vector.
     type Vector: Copy;
     /// Values in a vector.
     const LANES: usize;
+    /// The same value in all places.
     fn splat(simd: S, value: Self) -> Self::Vector;
     /// a·b + c.
     fn fused(simd: S, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// Whole vectors, and the values left over.
     fn vectors(values: &[Self]) -> (&[Self::Vector], &[Self]);
+    /// Whole vectors, and the values left over.
     fn vectors_mut(values: &mut [Self]) -> (&mut [Self::Vector], &mut [Self]);
 }
 
@@ -61,46 +76,27 @@ macro_rules! element {
                 S::$view_mut(values)
             }
         }
-        impl WithSimd for panels::Product<'_, $real> {
-            type Output = ();
-            #[inline(always)]
-            fn with_simd<S: Simd>(self, simd: S) {
-                self.compute(simd);
-            }
-        }
-        impl WithSimd for panels::SparseProduct<'_, $real> {
-            type Output = ();
-            #[inline(always)]
-            fn with_simd<S: Simd>(self, simd: S) {
-                self.compute(simd);
-            }
-        }
-        impl WithSimd for gather::Gather<'_, $real> {
-            type Output = ();
-            #[inline(always)]
-            fn with_simd<S: Simd>(self, simd: S) {
-                self.compute(simd);
-            }
-        }
         impl Element for $real {
-            fn run(job: panels::Product<'_, Self>) {
-                Arch::new().dispatch(job);
-            }
-            fn run_sparse(job: panels::SparseProduct<'_, Self>) {
-                Arch::new().dispatch(job);
-            }
-            fn run_gather(job: gather::Gather<'_, Self>) {
-                Arch::new().dispatch(job);
+            fn dispatch<K: Kernel<Self>>(kernel: K) -> K::Output {
+                struct Dispatched<K>(K);
+                impl<K: Kernel<$real>> WithSimd for Dispatched<K> {
+                    type Output = K::Output;
+                    #[inline(always)]
+                    fn with_simd<S: Simd>(self, simd: S) -> K::Output {
+                        self.0.compute(simd)
+                    }
+                }
+                Arch::new().dispatch(Dispatched(kernel))
             }
             fn lanes() -> usize {
                 struct Lanes;
-                impl WithSimd for Lanes {
+                impl Kernel<$real> for Lanes {
                     type Output = usize;
-                    fn with_simd<S: Simd>(self, _: S) -> usize {
+                    fn compute<S: Simd>(self, _: S) -> usize {
                         S::$lanes
                     }
                 }
-                Arch::new().dispatch(Lanes)
+                Self::dispatch(Lanes)
             }
         }
     };

@@ -3,7 +3,7 @@ use std::array::from_fn;
 use pulp::Simd;
 use rayon::prelude::*;
 
-use super::{Element, Lane};
+use super::{Element, Kernel, Lane};
 
 /// Vectors side by side in one register tile.
 const VECTORS: usize = 3;
@@ -49,12 +49,12 @@ impl<T: Element> Panels<T> {
 
     /// Adds the scores of dense rows (contiguous, `n_inputs` each) to `scores` (`n_outputs` each).
     pub fn add_scores(&self, rows: &[T], scores: &mut [f64]) {
-        T::run(Product { weights: self, rows, scores });
+        T::dispatch(Product { weights: self, rows, scores });
     }
 
     /// Adds the scores of one sparse row to `scores`.
     pub fn add_sparse_scores(&self, columns: &[i32], values: &[T], scores: &mut [f64]) {
-        T::run_sparse(SparseProduct { weights: self, columns, values, scores });
+        T::dispatch(SparseProduct { weights: self, columns, values, scores });
     }
 
     /// Panels with the first output of each, `lanes` wide vectors.
@@ -67,16 +67,17 @@ impl<T: Element> Panels<T> {
     }
 }
 
-#[doc(hidden)]
-pub struct Product<'a, T> {
+struct Product<'a, T> {
     weights: &'a Panels<T>,
     rows: &'a [T],
     scores: &'a mut [f64],
 }
 
-impl<T: Element> Product<'_, T> {
+impl<T: Element> Kernel<T> for Product<'_, T> {
+    type Output = ();
+
     #[inline(always)]
-    pub(super) fn compute<S: Simd>(self, simd: S)
+    fn compute<S: Simd>(self, simd: S)
     where
         T: Lane<S>,
     {
@@ -176,17 +177,18 @@ fn tile<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
     }
 }
 
-#[doc(hidden)]
-pub struct SparseProduct<'a, T> {
+struct SparseProduct<'a, T> {
     weights: &'a Panels<T>,
     columns: &'a [i32],
     values: &'a [T],
     scores: &'a mut [f64],
 }
 
-impl<T: Element> SparseProduct<'_, T> {
+impl<T: Element> Kernel<T> for SparseProduct<'_, T> {
+    type Output = ();
+
     #[inline(always)]
-    pub(super) fn compute<S: Simd>(self, simd: S)
+    fn compute<S: Simd>(self, simd: S)
     where
         T: Lane<S>,
     {

@@ -1,6 +1,6 @@
 //! Projection onto a box cut by bounds on the sum: the common form of the unweighted sets.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::root::{Piece, root};
 
@@ -22,28 +22,13 @@ impl Capped {
     /// Margins of −∞ stand for coordinates that the set does not have.
     pub fn multiplier(&self, v: &[f64], guess: f64) -> f64 {
         // One dispatch for the whole search: every pass over v is inlined below it.
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                let high = largest(v).max(0.0);
-                let low = if self.floor > 0.0 {
-                    // Here every coordinate is at its upper bound.
-                    smallest(v) - self.upper
-                } else if self.cap <= self.upper {
-                    // The largest coordinate alone may not exceed the cap.
-                    (high - self.cap).max(0.0)
-                } else {
-                    0.0
-                };
-                root(low, high, guess, |tau| self.piece(v, tau))
-            },
-        )
+        Arch::new().dispatch(Search { set: self, v, guess })
     }
 
     /// What the coordinates strictly between 0 and `upper` at τ say about the root.
     #[inline(always)]
-    fn piece(&self, v: &[f64], tau: f64) -> Piece {
-        let (sum, n_between) = clipped_sum(v, tau, self.upper);
+    fn piece<S: Simd>(&self, simd: S, v: &[f64], tau: f64) -> Piece {
+        let (sum, n_between) = clipped_sum(simd, v, tau, self.upper);
         let sum_reaches = |bound: f64| {
             let excess = sum - bound;
             // On a flat piece the sum is the bound to rounding, or not at all.
@@ -63,10 +48,7 @@ impl Capped {
 
     /// 1ᵀb and the number of coordinates strictly between their bounds, at the multiplier τ.
     pub fn sum(&self, v: &[f64], tau: f64) -> (f64, f64) {
-        Arch::new().dispatch(
-            #[inline(always)]
-            || clipped_sum(v, tau, self.upper),
-        )
+        Arch::new().dispatch(Sum { v, tau, upper: self.upper })
     }
 
     /// Σ_j max(0, v_j − τ − upper) and the number of its positive terms: the pull on the upper bounds.
@@ -82,28 +64,118 @@ impl Capped {
     }
 }
 
+// Dispatched work is a struct, since a closure's body would not be inlined into the dispatch.
+struct Search<'a> {
+    set: &'a Capped,
+    v: &'a [f64],
+    guess: f64,
+}
+
+impl WithSimd for Search<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let Self { set, v, guess } = self;
+        let (low, high) = if set.cap == f64::INFINITY {
+            (0.0, set.bias * set.upper * v.len() as f64)
+        } else {
+            let high = largest(v).max(0.0);
+            let low = if set.floor > 0.0 {
+                // Here every coordinate is at its upper bound.
+                smallest(v) - set.upper
+            } else if set.cap <= set.upper {
+                // The largest coordinate alone may not exceed the cap.
+                (high - set.cap).max(0.0)
+            } else {
+                0.0
+            };
+            (low, high)
+        };
+        root(
+            low,
+            high,
+            guess,
+            #[inline(always)]
+            |tau| set.piece(simd, v, tau),
+        )
+    }
+}
+
+struct Sum<'a> {
+    v: &'a [f64],
+    tau: f64,
+    upper: f64,
+}
+
+impl WithSimd for Sum<'_> {
+    type Output = (f64, f64);
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> (f64, f64) {
+        clipped_sum(simd, self.v, self.tau, self.upper)
+    }
+}
+
 const LANES: usize = 16;
 
 /// 1ᵀb and the number of 0 < b_j < upper for b = clip(v − τ, 0, upper).
+///
+/// Written out in vectors, several accumulators deep: it is where projections spend their time, and
+/// the compiler leaves the plain loop scalar.
 #[inline(always)]
-fn clipped_sum(v: &[f64], tau: f64, upper: f64) -> (f64, f64) {
-    let mut sums = [0.0; LANES];
-    let mut counts = [0.0; LANES];
-    let (chunks, rest) = v.as_chunks::<LANES>();
+fn clipped_sum<S: Simd>(simd: S, v: &[f64], tau: f64, upper: f64) -> (f64, f64) {
+    const DEPTH: usize = 4;
+    let mut parts = [Clipped::new(simd, tau, upper); DEPTH];
+    let (vectors, tail) = S::as_simd_f64s(v);
+    let (chunks, rest) = vectors.as_chunks::<DEPTH>();
     for chunk in chunks {
-        for lane in 0..LANES {
-            let b = chunk[lane] - tau;
-            sums[lane] += clip(b, upper);
-            counts[lane] += if b > 0.0 && b < upper { 1.0 } else { 0.0 };
+        for at in 0..DEPTH {
+            parts[at].add(simd, chunk[at]);
         }
     }
-    let (mut sum, mut count) = (sums.iter().sum::<f64>(), counts.iter().sum::<f64>());
-    for &v in rest {
+    for &vector in rest {
+        parts[0].add(simd, vector);
+    }
+    let (mut sum, mut count) = (0.0, 0.0);
+    for part in parts {
+        sum += simd.reduce_sum_f64s(part.sum);
+        count += simd.reduce_sum_f64s(part.count);
+    }
+    for &v in tail {
         let b = v - tau;
         sum += clip(b, upper);
         count += if b > 0.0 && b < upper { 1.0 } else { 0.0 };
     }
     (sum, count)
+}
+
+/// One accumulator of [`clipped_sum`].
+#[derive(Clone, Copy)]
+struct Clipped<S: Simd> {
+    tau: S::f64s,
+    upper: S::f64s,
+    sum: S::f64s,
+    count: S::f64s,
+}
+
+impl<S: Simd> Clipped<S> {
+    #[inline(always)]
+    fn new(simd: S, tau: f64, upper: f64) -> Self {
+        let (zero, splat) = (simd.splat_f64s(0.0), |x| simd.splat_f64s(x));
+        Self { tau: splat(tau), upper: splat(upper), sum: zero, count: zero }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, simd: S, v: S::f64s) {
+        let (zero, one) = (simd.splat_f64s(0.0), simd.splat_f64s(1.0));
+        let b = simd.sub_f64s(v, self.tau);
+        let clipped = simd.min_f64s(simd.max_f64s(b, zero), self.upper);
+        let below = simd.less_than_f64s(b, self.upper);
+        let between = simd.and_m64s(simd.less_than_f64s(zero, b), below);
+        self.sum = simd.add_f64s(self.sum, clipped);
+        self.count = simd.add_f64s(self.count, simd.select_f64s(between, one, zero));
+    }
 }
 
 /// clip(b, 0, upper), by comparisons that become single instructions.

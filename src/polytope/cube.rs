@@ -1,5 +1,4 @@
-use super::capped::Capped;
-use super::{Polytope, Scratch};
+use super::{Polytope, Scratch, walrus};
 use crate::error::Result;
 
 /// The cube \[0, 1\]^{m−1} of the Weston-Watkins loss Σ_{j≠y} max(0, v_j) (SPEC 12).
@@ -28,10 +27,11 @@ impl Polytope for Cube {
     }
 
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
-        let set = Capped { upper: 1.0, floor: 0.0, cap: f64::INFINITY, bias };
-        let tau = set.multiplier(v, scratch.take_guess());
+        let tau = walrus::multiplier(v, 1.0, bias, scratch.take_guess());
         scratch.multiplier = tau;
-        set.write(v, tau, beta);
+        for (beta, v) in beta.iter_mut().zip(v) {
+            *beta = (v - tau).clamp(0.0, 1.0);
+        }
         beta[label] = 0.0;
     }
 
