@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::{FeatureMap, SparseRows};
 use crate::data::{Csr, Data, Dense, Rows};
 use crate::for_data;
-use crate::linalg::{Element, Panels, gather};
+use crate::linalg::{Element, Panels, TILE, scatter};
 
 /// Which solvers the weights are ordered for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ trait Kernels: Rows + Send {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut Scratch<Self::Value>,
+        cuts: &mut Vec<usize>,
         image: &mut [f64],
     );
 }
@@ -79,14 +79,7 @@ struct Linear<R: Kernels> {
     panels: Panels<R::Value>,
     /// Scores of the constant feature.
     offsets: Vec<f64>,
-    scratch: Scratch<R::Value>,
-}
-
-/// The entries of a run of examples, grouped by class; where stretches of columns begin.
-#[derive(Default)]
-struct Scratch<T> {
-    ends: Vec<usize>,
-    entries: Vec<(u32, T)>,
+    /// Bounds of the stretches of features that threads add to on their own (sparse rows only).
     cuts: Vec<usize>,
 }
 
@@ -98,9 +91,8 @@ impl<R: Kernels> Linear<R> {
             Order::Examples => 1,
         };
         let panels = Panels::new(rows.n_cols(), n_classes);
-        let scratch = Scratch { ends: Vec::new(), entries: Vec::new(), cuts: Vec::new() };
         let layout = Layout { n_classes, n_features, tile };
-        Self { rows, bias, layout, panels, offsets: vec![0.0; n_classes], scratch }
+        Self { rows, bias, layout, panels, offsets: vec![0.0; n_classes], cuts: Vec::new() }
     }
 
     /// Index of the first weight of the constant feature, and the step to the next class's.
@@ -142,7 +134,7 @@ impl<R: Kernels> FeatureMap for Linear<R> {
     }
 
     fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]) {
-        self.rows.add_images(duals, self.layout, &mut self.scratch, image);
+        self.rows.add_images(duals, self.layout, &mut self.cuts, image);
         if self.bias != 0.0 {
             let index = self.bias_weights();
             for &(class, value) in &duals.entries {
@@ -195,7 +187,7 @@ impl<T: Element> Kernels for Dense<'_, T> {
     type Value = T;
 
     fn tile() -> usize {
-        8 * T::lanes()
+        TILE
     }
 
     fn add_scores(&self, weights: &Panels<T>, rows: Range<usize>, scores: &mut [f64]) {
@@ -206,46 +198,14 @@ impl<T: Element> Kernels for Dense<'_, T> {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut Scratch<T>,
+        _: &mut Vec<usize>,
         image: &mut [f64],
     ) {
-        scratch.group_by_class(duals, layout.n_classes);
         let (n_cols, tile) = (self.n_cols(), layout.tile);
         let rows = self.block(duals.first, duals.first + duals.len());
         image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {
-            let first_col = index * tile;
-            let width = tile.min(n_cols - first_col.min(n_cols));
-            for (class, sum) in image.chunks_exact_mut(tile).enumerate() {
-                gather(rows, n_cols, first_col, scratch.of_class(class), &mut sum[..width]);
-            }
+            scatter(rows, n_cols, index * tile, duals, image, tile);
         });
-    }
-}
-
-impl<T: Element> Scratch<T> {
-    /// Sorts the entries by class, keeping the order of the examples (a counting sort).
-    fn group_by_class(&mut self, duals: &SparseRows, n_classes: usize) {
-        self.ends.clear();
-        self.ends.resize(n_classes + 1, 0);
-        for &(class, _) in &duals.entries {
-            self.ends[class + 1] += 1;
-        }
-        for class in 0..n_classes {
-            self.ends[class + 1] += self.ends[class];
-        }
-        self.entries.resize(duals.entries.len(), (0, T::zero()));
-        for (row, entries) in duals.rows().enumerate() {
-            for &(class, value) in entries {
-                // What is the start of the class becomes its end as entries arrive.
-                self.entries[self.ends[class]] = (row as u32, T::narrow(value));
-                self.ends[class] += 1;
-            }
-        }
-    }
-
-    fn of_class(&self, class: usize) -> &[(u32, T)] {
-        let start = if class == 0 { 0 } else { self.ends[class - 1] };
-        &self.entries[start..self.ends[class]]
     }
 }
 
@@ -268,16 +228,16 @@ impl<T: Element> Kernels for Csr<'_, T> {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut Scratch<T>,
+        cuts: &mut Vec<usize>,
         image: &mut [f64],
     ) {
-        if scratch.cuts.is_empty() {
-            scratch.cuts = self.balanced_cuts(rayon::current_num_threads());
+        if cuts.is_empty() {
+            *cuts = self.balanced_cuts(rayon::current_num_threads());
         }
         let n_classes = layout.n_classes;
-        let mut stretches = Vec::with_capacity(scratch.cuts.len());
+        let mut stretches = Vec::with_capacity(cuts.len());
         let mut rest = image;
-        for cut in scratch.cuts.windows(2) {
+        for cut in cuts.windows(2) {
             let (stretch, others) = rest.split_at_mut((cut[1] - cut[0]) * n_classes);
             stretches.push((cut[0] as i32..cut[1] as i32, stretch));
             rest = others;

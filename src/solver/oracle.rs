@@ -52,9 +52,10 @@ impl Vertex {
     }
 }
 
-/// Values of one chunk of rows, which ought to stay in a cache that threads share.
-const CHUNK_VALUES: usize = 1 << 20;
-/// Most blocks in a chunk.
+/// Values of the rows that a thread takes at a time: they ought to stay in its second-level cache
+/// between the scores and the images.
+const CHUNK_VALUES: usize = 1 << 16;
+/// Most blocks of such rows.
 const MAX_BLOCKS: usize = 64;
 
 /// The oracle of a [`Problem`]: one pass over the rows, a chunk at a time; in each chunk first scores
@@ -92,7 +93,8 @@ impl<'p, 'a> MarginOracle<'p, 'a> {
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let width = problem.features.cost() / (n * m).max(1) + 1;
         let n_blocks = n.div_ceil(BLOCK);
-        let per_chunk = (CHUNK_VALUES / (width * BLOCK)).clamp(4, MAX_BLOCKS).min(n_blocks);
+        let per_thread = (CHUNK_VALUES / (width * BLOCK)).clamp(1, MAX_BLOCKS);
+        let per_chunk = (per_thread * rayon::current_num_threads()).min(n_blocks);
         let blocks = (0..per_chunk).map(|_| Block::default()).collect();
         let smoothed = problem.smoothing > 0.0;
         let dual = |block: usize| {
