@@ -9,10 +9,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dualgap
 
-
-# Sums over rows in another order round differently, and a fit that stops at a finite tolerance keeps
-# that difference (about 1e-4 here, where the check allows 1e-7). That the optimum is the same is
-# tested in test_polynomial.py.
+# Sums over rows in another order round differently, and a fit that stops at a finite tolerance
+# keeps that difference (about 1e-4 here, where the check allows 1e-7). That the optimum is the same
+# is tested in test_polynomial.py.
 _WEIGHTS = {
     "check_sample_weight_equivalence_on_dense_data": "stops at a finite tolerance",
     "check_sample_weight_equivalence_on_sparse_data": "stops at a finite tolerance",

@@ -6,6 +6,19 @@ from numpy.typing import NDArray
 
 from dualgap._base import Rows
 
+__all__ = [
+    "LOSSES",
+    "OUTPUT_LOSSES",
+    "PENALTIES",
+    "SOLVERS",
+    "STEPS",
+    "__version__",
+    "fit_multiclass",
+    "fit_polynomial",
+    "fit_variational",
+    "predict_polynomial",
+]
+
 __version__: Final[str]
 LOSSES: Final[list[str]]
 OUTPUT_LOSSES: Final[list[str]]
@@ -97,3 +110,39 @@ def fit_multiclass(
     start: _State | None = None,
     callback: Callable[[int, float, float, float], object] | None = None,
 ) -> _MulticlassFit: ...
+
+class _Blocks(TypedDict):
+    outcome: str
+    primal: float
+    dual: float
+    history: dict[str, NDArray[Any]]
+    users: NDArray[np.float64]
+    items: NDArray[np.float64]
+    output: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    user_prior: NDArray[np.float64]
+    item_prior: NDArray[np.float64]
+
+def fit_variational(
+    users: NDArray[np.uint32],
+    items: NDArray[np.uint32],
+    values: NDArray[np.float64],
+    *,
+    n_users: int,
+    n_items: int,
+    tempering: list[float] | None,
+    n_components: int,
+    penalty: str,
+    radius: float,
+    output_ridge: float,
+    hold: int,
+    feature_ridge: float,
+    relaxation: float,
+    popularity: bool,
+    n_sweeps: int,
+    seed: int,
+    n_threads: int,
+    user_features: Rows | None = None,
+    item_features: Rows | None = None,
+    callback: Callable[[int, float, float, float], object] | None = None,
+) -> _Blocks: ...

@@ -10,6 +10,7 @@ mod arrays;
 mod multiclass;
 mod polynomial;
 mod session;
+mod variational;
 
 /// A trace as `{outcome, primal, dual, history: {epoch, seconds, primal, dual, gap}}`; epochs whose gap
 /// was not evaluated hold NaN.
@@ -57,5 +58,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
+    module.add_function(wrap_pyfunction!(variational::fit_variational, module)?)?;
     Ok(())
 }
