@@ -3,20 +3,28 @@
 //! | room | what it holds |
 //! |---|---|
 //! | [`data`] | rows as solvers read them: dense or CSR, borrowed |
+//! | [`features`] | feature maps: from weights to the scores of an example's parts, and back |
+//! | [`linalg`] | the dense kernels: rows times packed weights, weighted sums of rows |
 //! | [`parallel`] | row loops whose results do not depend on the number of threads |
 //! | [`polynomial`] | multi-output polynomial networks and factorization machines |
 //! | [`polytope`] | the sets whose support function is a loss |
+//! | [`problem`] | examples × polytope × costs × λ: margins, losses, the null model |
 //! | [`run`] | the one loop: epochs, stopping rule, certificate, trace, interruption |
+//! | [`solver`] | Frank-Wolfe, block Frank-Wolfe, projected subgradient |
 //! | [`error`] | the one error type |
 //!
 //! The Python module (`python`, an optional feature) only converts arrays and errors.
 
 pub mod data;
 pub mod error;
+pub mod features;
+pub mod linalg;
 pub mod parallel;
 pub mod polynomial;
 pub mod polytope;
+pub mod problem;
 pub mod run;
+pub mod solver;
 
 #[cfg(feature = "python")]
 mod python;

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from dualgap._core import __version__
+from dualgap.multiclass import MulticlassSVC
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
+    "MulticlassSVC",
     "OrdinalRecommender",
     "PolynomialNetworkClassifier",
     "PolynomialNetworkRegressor",

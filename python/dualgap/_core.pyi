@@ -7,17 +7,24 @@ from numpy.typing import NDArray
 from dualgap._base import Rows
 
 __all__ = [
+    "LOSSES",
     "OUTPUT_LOSSES",
     "PENALTIES",
+    "SOLVERS",
+    "STEPS",
     "__version__",
+    "fit_multiclass",
     "fit_polynomial",
     "fit_variational",
     "predict_polynomial",
 ]
 
 __version__: Final[str]
+LOSSES: Final[list[str]]
 OUTPUT_LOSSES: Final[list[str]]
 PENALTIES: Final[list[str]]
+SOLVERS: Final[list[str]]
+STEPS: Final[list[str]]
 
 class _Model(TypedDict):
     basis: NDArray[np.float64]
@@ -65,6 +72,44 @@ def predict_polynomial(
     augmented: bool,
     n_threads: int,
 ) -> NDArray[np.float64]: ...
+
+class _State(TypedDict):
+    weights: NDArray[np.float64]
+    linear: float
+    square: float
+    beta: NDArray[np.float64]
+
+class _MulticlassFit(_State):
+    outcome: str
+    primal: float
+    dual: float
+    null_objective: float
+    history: dict[str, NDArray[Any]]
+
+def fit_multiclass(
+    rows: Rows,
+    labels: NDArray[np.uint32],
+    *,
+    n_classes: int,
+    loss: str,
+    k: int | None,
+    weights: list[float] | None,
+    costs: NDArray[np.float64] | None,
+    costs_per_row: bool,
+    sample_weight: NDArray[np.float64] | None,
+    regularization: float,
+    smoothing: float,
+    bias: float,
+    solver: str,
+    step: str,
+    tol: float,
+    max_iter: int,
+    seed: int,
+    n_threads: int,
+    keep_dual: bool = False,
+    start: _State | None = None,
+    callback: Callable[[int, float, float, float], object] | None = None,
+) -> _MulticlassFit: ...
 
 class _Blocks(TypedDict):
     outcome: str

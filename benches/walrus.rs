@@ -1,0 +1,99 @@
+//! The Weston-Watkins subproblem alone: the default search against the paper's sorted sweep, a bare
+//! sort and Shark's greedy inner solver, on random v.
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
+use dualgap::polytope::walrus;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// Shark's inner solver (Igel et al. 2008; the paper's section 5): pairs of coordinates of largest
+/// gain, or single ones, until the KKT violation is below `epsilon`. Returns the number of steps.
+fn shark(v: &[f64], c: f64, epsilon: f64, b: &mut [f64], gradient: &mut [f64]) -> usize {
+    b.fill(0.0);
+    gradient.copy_from_slice(v);
+    let max_steps = 10 * v.len();
+    for step in 0..max_steps {
+        // The coordinate of largest violation; its single-coordinate optimum has curvature 2.
+        let mut best = (0, 0.0);
+        for (j, (&g, &b)) in gradient.iter().zip(&*b).enumerate() {
+            let violation = if g > 0.0 && b < c {
+                g
+            } else if g < 0.0 && b > 0.0 {
+                -g
+            } else {
+                0.0
+            };
+            if violation > best.1 {
+                best = (j, violation);
+            }
+        }
+        let (j, violation) = best;
+        if violation < epsilon {
+            return step;
+        }
+        let change = (b[j] + 0.5 * gradient[j]).clamp(0.0, c) - b[j];
+        b[j] += change;
+        for gradient in gradient.iter_mut() {
+            *gradient -= change;
+        }
+        gradient[j] -= change;
+    }
+    max_steps
+}
+
+fn subproblem(criterion: &mut Criterion) {
+    for k in [3, 10, 30, 100, 300, 1000, 3000] {
+        let mut group = criterion.benchmark_group(format!("walrus/{k}"));
+        let mut rng = Pcg64::seed_from_u64(k);
+        let mut margins =
+            move || -> Vec<f64> { (0..k - 1).map(|_| rng.random_range(-1.0..2.0)).collect() };
+        // Different margins each time: a branch predictor learns a single vector by heart.
+        let vectors: Vec<Vec<f64>> = (0..64).map(|_| margins()).collect();
+        let c = 1.0;
+        let mut next = 0;
+        let mut pick = || {
+            next = (next + 1) % vectors.len();
+            &vectors[next]
+        };
+        group.bench_function(BenchmarkId::from_parameter("search"), |bencher| {
+            bencher.iter(|| walrus::multiplier(black_box(pick()), c, 1.0, 0.0));
+        });
+        let guesses: Vec<f64> =
+            vectors.iter().map(|v| 1.01 * walrus::multiplier(v, c, 1.0, 0.0)).collect();
+        let mut at = 0;
+        group.bench_function(BenchmarkId::from_parameter("warm-search"), |bencher| {
+            bencher.iter(|| {
+                at = (at + 1) % vectors.len();
+                walrus::multiplier(black_box(&vectors[at]), c, 1.0, guesses[at])
+            });
+        });
+        let mut sorted = Vec::new();
+        group.bench_function(BenchmarkId::from_parameter("sorted-sweep"), |bencher| {
+            bencher.iter(|| walrus::multiplier_by_sorting(black_box(pick()), c, 1.0, &mut sorted));
+        });
+        group.bench_function(BenchmarkId::from_parameter("sort"), |bencher| {
+            bencher.iter_batched_ref(
+                || pick().clone(),
+                |v| v.sort_unstable_by(f64::total_cmp),
+                BatchSize::SmallInput,
+            );
+        });
+        let (mut b, mut gradient) = (vec![0.0; vectors[0].len()], vec![0.0; vectors[0].len()]);
+        group.bench_function(BenchmarkId::from_parameter("shark"), |bencher| {
+            bencher.iter(|| shark(black_box(pick()), c, 1e-3, &mut b, &mut gradient));
+        });
+        group.finish();
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .warm_up_time(std::time::Duration::from_millis(300))
+        .measurement_time(std::time::Duration::from_secs(1))
+        .sample_size(30);
+    targets = subproblem
+}
+criterion_main!(benches);

@@ -1,0 +1,95 @@
+//! Feature maps: the linear map A_i from weights to the scores of example i's parts, and its adjoint.
+//!
+//! Linear multi-class models have one part per class, A_i w = W x_i ([`Linear`]). A solver sees only
+//! [`FeatureMap`] and treats weights as a flat vector whose order is the map's own.
+
+mod linear;
+
+use std::ops::Range;
+
+pub use linear::{Layout, Order, linear};
+
+/// The linear map from weights to the scores of each example's parts, and its adjoint.
+pub trait FeatureMap: Send + Sync {
+    /// Number of examples.
+    fn n_examples(&self) -> usize;
+
+    /// Number of parts of each example (classes).
+    fn n_parts(&self) -> usize;
+
+    /// How weights are ordered.
+    fn layout(&self) -> Layout;
+
+    /// Takes a copy of the weights in the form that [`FeatureMap::scores`] reads.
+    fn load(&mut self, weights: &[f64]);
+
+    /// A_i w of the loaded weights for each of the examples, one row each.
+    fn scores(&self, examples: Range<usize>, scores: &mut [f64]);
+
+    /// image += Σ_i A_iᵀ δ_i over a run of examples, in parallel over the weights.
+    fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]);
+
+    /// A_i w of one example for the given weights.
+    fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
+
+    /// weights += A_iᵀ δ for one example, δ as (part, value) pairs.
+    fn add_image(&self, example: usize, dual: &[(usize, f64)], weights: &mut [f64]);
+
+    /// ‖ψ(x_i, j)‖², the same for each part: ‖A_iᵀ δ‖² is this times ‖δ‖².
+    fn squared_norm(&self, example: usize) -> f64;
+
+    /// Multiplications of one pass of scores.
+    fn cost(&self) -> usize;
+}
+
+/// Sparse vectors, one for each of a run of examples.
+#[derive(Debug, Clone, Default)]
+pub struct SparseRows {
+    /// The first example.
+    pub first: usize,
+    ends: Vec<usize>,
+    entries: Vec<(usize, f64)>,
+}
+
+impl SparseRows {
+    /// Forgets everything; the next row belongs to example `first`.
+    pub fn restart(&mut self, first: usize) {
+        self.first = first;
+        self.ends.clear();
+        self.entries.clear();
+    }
+
+    /// Appends the vector of the next example.
+    pub fn push(&mut self, entries: impl IntoIterator<Item = (usize, f64)>) {
+        self.entries.extend(entries);
+        self.ends.push(self.entries.len());
+    }
+
+    /// Appends the vectors of `other`, which continue where these end.
+    pub fn append(&mut self, other: &Self) {
+        let offset = self.entries.len();
+        self.entries.extend_from_slice(&other.entries);
+        self.ends.extend(other.ends.iter().map(|end| end + offset));
+    }
+
+    /// Number of examples.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no example.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The vector of the `offset`-th example.
+    pub fn row(&self, offset: usize) -> &[(usize, f64)] {
+        let start = if offset == 0 { 0 } else { self.ends[offset - 1] };
+        &self.entries[start..self.ends[offset]]
+    }
+
+    /// The vectors in order.
+    pub fn rows(&self) -> impl Iterator<Item = &[(usize, f64)]> {
+        (0..self.len()).map(|offset| self.row(offset))
+    }
+}

@@ -1,0 +1,171 @@
+use pulp::Simd;
+
+use super::{Aligned, Element, Kernel, Lane};
+
+/// Vectors summed in registers at a time.
+const VECTORS: usize = 8;
+
+/// Weights (features × classes) for sparse rows, one feature after the other: a row's scores and the
+/// change that it makes are sums over contiguous classes. Padded with zeros to whole vectors.
+#[derive(Debug)]
+pub(crate) struct FeatureMajor<T> {
+    values: Aligned<T>,
+    padded: usize,
+}
+
+impl<T: Element> FeatureMajor<T> {
+    /// Zeros.
+    pub fn new(n_features: usize, n_classes: usize) -> Self {
+        let padded = n_classes.next_multiple_of(T::lanes());
+        Self { values: Aligned::zeros(n_features * padded), padded }
+    }
+
+    /// The weight of a feature for a class.
+    pub fn get(&self, feature: usize, class: usize) -> f64 {
+        self.values[feature * self.padded + class].widen()
+    }
+
+    /// All weights in some order.
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// Number of classes with the padding.
+    pub fn padded(&self) -> usize {
+        self.padded
+    }
+
+    /// Adds x δᵀ for a row x and δ as long as the padded classes.
+    pub fn update(&mut self, columns: &[i32], x: &[T], change: &[T]) {
+        T::dispatch(AddOuter { weights: &mut self.values, columns, x, change });
+    }
+
+    /// Adds x δᵀ for a row x and a δ of few (class, row, value), the row being x's.
+    pub fn update_few(&mut self, columns: &[i32], x: &[T], few: &[(u32, u32, T)]) {
+        for (&column, &x) in columns.iter().zip(x) {
+            let weights = &mut self.values[column as usize * self.padded..][..self.padded];
+            for &(class, _, value) in few {
+                let weight = &mut weights[class as usize];
+                *weight = x.mul_add(value, *weight);
+            }
+        }
+    }
+
+    /// Writes the scores of a row.
+    pub fn score(&self, columns: &[i32], x: &[T], scores: &mut [T]) {
+        T::dispatch(Score { weights: &self.values, columns, x, scores });
+    }
+}
+
+struct AddOuter<'a, T> {
+    weights: &'a mut [T],
+    columns: &'a [i32],
+    x: &'a [T],
+    change: &'a [T],
+}
+
+impl<T: Element> Kernel<T> for AddOuter<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let weights = T::vectors_mut(self.weights).0;
+        let change = T::vectors(self.change).0;
+        for (&column, &x) in self.columns.iter().zip(self.x) {
+            let x = T::splat(simd, x);
+            let row = &mut weights[column as usize * change.len()..][..change.len()];
+            for (weight, change) in row.iter_mut().zip(change) {
+                *weight = T::fused(simd, x, *change, *weight);
+            }
+        }
+    }
+}
+
+struct Score<'a, T> {
+    weights: &'a [T],
+    columns: &'a [i32],
+    x: &'a [T],
+    scores: &'a mut [T],
+}
+
+impl<T: Element> Kernel<T> for Score<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let scores = T::vectors_mut(self.scores).0;
+        let padded = scores.len();
+        let mut first = 0;
+        let (wide, rest) = scores.as_chunks_mut::<VECTORS>();
+        for scores in wide {
+            *scores = stretch(simd, self.weights, padded, first, self.columns, self.x);
+            first += VECTORS;
+        }
+        for score in rest {
+            [*score] = stretch(simd, self.weights, padded, first, self.columns, self.x);
+            first += 1;
+        }
+    }
+}
+
+/// The scores of V vectors of classes, the first of them `first`.
+#[inline(always)]
+fn stretch<S: Simd, T: Lane<S>, const V: usize>(
+    simd: S,
+    weights: &[T],
+    padded: usize,
+    first: usize,
+    columns: &[i32],
+    x: &[T],
+) -> [T::Vector; V] {
+    let weights = T::vectors(weights).0;
+    let mut sums = [T::splat(simd, T::zero()); V];
+    for (&column, &x) in columns.iter().zip(x) {
+        let x = T::splat(simd, x);
+        let weights = &weights[column as usize * padded + first..][..V];
+        for (sum, weight) in sums.iter_mut().zip(weights) {
+            *sum = T::fused(simd, x, *weight, *sum);
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Element>(n_classes: usize) {
+        let mut weights = FeatureMajor::<T>::new(6, n_classes);
+        let padded = weights.padded();
+        let (columns, x) = ([1, 4, 5], [0.5, -2.0, 3.0].map(T::narrow));
+        let change = |class: usize| (class % 7) as f64 - 2.0;
+        let mut changes = vec![T::zero(); padded];
+        (0..n_classes).for_each(|class| changes[class] = T::narrow(change(class)));
+        weights.update(&columns, &x, &changes);
+        let last = n_classes - 1;
+        weights.update_few(&columns[..1], &x[..1], &[(last as u32, 0, T::narrow(4.0))]);
+        assert_eq!(weights.get(1, last), 0.5 * change(last) + 2.0);
+        assert_eq!(weights.get(4, last), -2.0 * change(last));
+        assert_eq!(weights.get(0, 0), 0.0);
+        let mut scores = vec![T::one(); padded];
+        weights.score(&columns[1..], &x[1..], &mut scores);
+        for class in 0..n_classes {
+            assert_eq!(scores[class].widen(), 13.0 * change(class));
+        }
+        assert!(scores[n_classes..].iter().all(|score| *score == T::zero()));
+    }
+
+    #[test]
+    fn updates_and_scores_of_sparse_rows() {
+        for n_classes in [2, 16, 21, 130, 300] {
+            check::<f32>(n_classes);
+            check::<f64>(n_classes);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+use std::array::from_fn;
+use std::ops::Range;
+
+use pulp::Simd;
+use rayon::prelude::*;
+
+use super::{Aligned, Element, Kernel, Lane};
+
+/// Vectors side by side in one register tile.
+const VECTORS: usize = 3;
+/// Multiplications worth handing to another thread.
+const WORTHWHILE: usize = 1 << 19;
+
+/// Weights (features × classes) that change between products: panels of a register tile's width, each
+/// contiguous, padded with zeros to whole vectors.
+///
+/// A panel is updated and then read for the next scores while it is in the cache. Threads take whole
+/// panels, so results do not depend on them.
+#[derive(Debug)]
+pub(crate) struct LiveWeights<T> {
+    values: Aligned<T>,
+    n_features: usize,
+    padded: usize,
+    width: usize,
+}
+
+/// A sum of outer products x_i δ_iᵀ, to be added to weights.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Update<'a, T> {
+    /// Rows x_i, `n_features` each.
+    pub rows: &'a [T],
+    /// δ_i for each row, as long as the padded classes.
+    pub changes: &'a [T],
+    /// The rows whose δ_i is not 0.
+    pub changed: &'a [usize],
+    /// Where they are few, all changes as (class, row, value), by class.
+    pub few: Option<&'a [(u32, u32, T)]>,
+}
+
+impl<T: Element> LiveWeights<T> {
+    /// Zeros.
+    pub fn new(n_features: usize, n_classes: usize) -> Self {
+        let padded = n_classes.next_multiple_of(T::lanes());
+        let width = (VECTORS * T::lanes()).min(padded);
+        Self { values: Aligned::zeros(n_features * padded), n_features, padded, width }
+    }
+
+    /// The weight of a feature for a class.
+    pub fn get(&self, feature: usize, class: usize) -> f64 {
+        let first = class / self.width * self.width;
+        let width = self.width.min(self.padded - first);
+        self.values[self.n_features * first + feature * width + class - first].widen()
+    }
+
+    /// All weights in some order.
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// Number of classes with the padding.
+    pub fn padded(&self) -> usize {
+        self.padded
+    }
+
+    /// Classes of a panel, the last one's may be fewer.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Adds the update.
+    pub fn update(&mut self, update: &Update<'_, T>) {
+        let (n_features, width) = (self.n_features, self.width);
+        let work = update.changed.len() * self.values.len();
+        let panels = self.values.chunks_mut(n_features * width).enumerate();
+        for_each(panels, work, |(panel, weights)| {
+            T::dispatch(LiveUpdate { weights, update, first: panel * width, n_features });
+        });
+    }
+
+    /// Writes the scores of `rows` (`n_features` each): for each panel of classes, row by row.
+    pub fn score(&self, rows: &[T], scores: &mut [T]) {
+        let (n_features, width) = (self.n_features, self.width);
+        let n_rows = rows.len() / n_features;
+        let work = n_rows * self.values.len();
+        let panels = self.values.chunks(n_features * width);
+        for_each(panels.zip(scores.chunks_mut(n_rows * width)), work, |(weights, scores)| {
+            T::dispatch(LiveScore { weights, rows, scores, n_features });
+        });
+    }
+
+    /// [`LiveWeights::update`], then [`LiveWeights::score`], panel by panel.
+    pub fn update_and_score(&mut self, update: &Update<'_, T>, rows: &[T], scores: &mut [T]) {
+        let (n_features, width) = (self.n_features, self.width);
+        let n_rows = rows.len() / n_features;
+        let work = (n_rows + update.changed.len()) * self.values.len();
+        let panels = self.values.chunks_mut(n_features * width);
+        let panels = panels.zip(scores.chunks_mut(n_rows * width)).enumerate();
+        for_each(panels, work, |(panel, (weights, scores))| {
+            let first = panel * width;
+            T::dispatch(LiveUpdate { weights: &mut *weights, update, first, n_features });
+            T::dispatch(LiveScore { weights, rows, scores, n_features });
+        });
+    }
+}
+
+/// Calls `work` on each item, in parallel if there is enough to multiply.
+fn for_each<I: Send>(
+    items: impl Iterator<Item = I>,
+    multiplications: usize,
+    work: impl Fn(I) + Send + Sync,
+) {
+    if multiplications < WORTHWHILE || rayon::current_num_threads() == 1 {
+        items.for_each(work);
+    } else {
+        items.collect::<Vec<_>>().into_par_iter().for_each(work);
+    }
+}
+
+struct LiveUpdate<'a, T> {
+    weights: &'a mut [T],
+    update: &'a Update<'a, T>,
+    first: usize,
+    n_features: usize,
+}
+
+impl<T: Element> Kernel<T> for LiveUpdate<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        match self.weights.len() / (self.n_features * <T as Lane<S>>::LANES) {
+            _ if self.update.few.is_some() => self.scatter(),
+            1 => self.tiles::<S, 1>(simd),
+            2 => self.tiles::<S, 2>(simd),
+            _ => self.tiles::<S, VECTORS>(simd),
+        }
+    }
+}
+
+impl<T: Element> LiveUpdate<'_, T> {
+    #[inline(always)]
+    fn scatter(self) {
+        let Self { weights, update, first, n_features } = self;
+        let width = weights.len() / n_features;
+        let all = update.few.unwrap_or_default();
+        let start = all.partition_point(|(class, _, _)| (*class as usize) < first);
+        let here =
+            all[start..].iter().take_while(|(class, _, _)| (*class as usize) < first + width);
+        for &(class, row, value) in here {
+            let row = &update.rows[row as usize * n_features..][..n_features];
+            let column = &mut weights[class as usize - first..];
+            for (weight, &x) in column.iter_mut().step_by(width).zip(row) {
+                *weight = x.mul_add(value, *weight);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn tiles<S: Simd, const V: usize>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let Self { weights, update, first, n_features } = self;
+        let weights = T::vectors_mut(weights).0.as_chunks_mut::<V>().0;
+        let mut feature = 0;
+        while S::REGISTER_COUNT >= 32 && feature + 8 <= n_features {
+            add_outer::<S, T, V, 8>(simd, weights, update, first, n_features, feature);
+            feature += 8;
+        }
+        while feature + 4 <= n_features {
+            add_outer::<S, T, V, 4>(simd, weights, update, first, n_features, feature);
+            feature += 4;
+        }
+        while feature < n_features {
+            add_outer::<S, T, V, 1>(simd, weights, update, first, n_features, feature);
+            feature += 1;
+        }
+    }
+}
+
+#[inline(always)]
+fn add_outer<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
+    simd: S,
+    weights: &mut [[T::Vector; V]],
+    update: &Update<'_, T>,
+    first: usize,
+    n_features: usize,
+    feature: usize,
+) {
+    let padded = update.changes.len() / (update.rows.len() / n_features);
+    let Some(weights) = weights[feature..].first_chunk_mut::<R>() else { return };
+    let mut sums = *weights;
+    for &row in update.changed {
+        let change = &update.changes[row * padded + first..][..V * <T as Lane<S>>::LANES];
+        let Some(change) = T::vectors(change).0.first_chunk::<V>() else { return };
+        let Some(x) = update.rows[row * n_features + feature..].first_chunk::<R>() else { return };
+        for (sums, &x) in sums.iter_mut().zip(x) {
+            let x = T::splat(simd, x);
+            for (sum, change) in sums.iter_mut().zip(change) {
+                *sum = T::fused(simd, x, *change, *sum);
+            }
+        }
+    }
+    *weights = sums;
+}
+
+struct LiveScore<'a, T> {
+    weights: &'a [T],
+    rows: &'a [T],
+    scores: &'a mut [T],
+    n_features: usize,
+}
+
+impl<T: Element> Kernel<T> for LiveScore<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        match self.weights.len() / (self.n_features * <T as Lane<S>>::LANES) {
+            1 => self.tiles::<S, 1>(simd),
+            2 => self.tiles::<S, 2>(simd),
+            _ => self.tiles::<S, VECTORS>(simd),
+        }
+    }
+}
+
+impl<T: Element> LiveScore<'_, T> {
+    #[inline(always)]
+    fn tiles<S: Simd, const V: usize>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let Self { weights, rows, scores, n_features } = self;
+        let weights = T::vectors(weights).0.as_chunks::<V>().0;
+        let scores = T::vectors_mut(scores).0.as_chunks_mut::<V>().0;
+        let part = |row: usize| &rows[row * n_features..][..n_features];
+        let mut row = 0;
+        while S::REGISTER_COUNT >= 32 && row + 8 <= scores.len() {
+            inner::<S, T, V, 8>(simd, weights, from_fn(|i| part(row + i)), &mut scores[row..]);
+            row += 8;
+        }
+        while row + 4 <= scores.len() {
+            inner::<S, T, V, 4>(simd, weights, from_fn(|i| part(row + i)), &mut scores[row..]);
+            row += 4;
+        }
+        while row < scores.len() {
+            inner::<S, T, V, 1>(simd, weights, [part(row)], &mut scores[row..]);
+            row += 1;
+        }
+    }
+}
+
+#[inline(always)]
+fn inner<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
+    simd: S,
+    weights: &[[T::Vector; V]],
+    rows: [&[T]; R],
+    scores: &mut [[T::Vector; V]],
+) {
+    // Equal lengths spare the inner loop its bounds checks.
+    let rows = rows.map(|row| &row[..weights.len()]);
+    let mut sums = [[T::splat(simd, T::zero()); V]; R];
+    for (feature, weights) in weights.iter().enumerate() {
+        for (sums, row) in sums.iter_mut().zip(&rows) {
+            let x = T::splat(simd, row[feature]);
+            for (sum, weight) in sums.iter_mut().zip(weights) {
+                *sum = T::fused(simd, x, *weight, *sum);
+            }
+        }
+    }
+    scores[..R].copy_from_slice(&sums);
+}
+
+/// Number of classes of the panel that starts at `first`.
+pub(crate) fn panel(first: usize, width: usize, padded: usize) -> Range<usize> {
+    first..(first + width).min(padded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Multiples of 1/8 whose products and sums are exact in both precisions.
+    fn number(seed: usize) -> f64 {
+        ((seed * 7919 + 13) % 31) as f64 / 8.0 - 2.0
+    }
+
+    fn check<T: Element>(n_rows: usize, n_features: usize, n_classes: usize, sparse: bool) {
+        let what = format!("{n_rows}x{n_features}x{n_classes} {sparse}");
+        let mut weights = LiveWeights::<T>::new(n_features, n_classes);
+        let padded = weights.padded();
+        let rows: Vec<T> = (0..n_rows * n_features).map(|i| T::narrow(number(i))).collect();
+        let is_changed =
+            |row: usize, class: usize| row % 3 != 1 && (!sparse || class % 5 == row % 5);
+        let mut changes = vec![T::zero(); n_rows * padded];
+        let mut few = Vec::new();
+        let mut expected = vec![0.0; n_features * n_classes];
+        for class in 0..n_classes {
+            for row in (0..n_rows).filter(|row| is_changed(*row, class)) {
+                let change = number(row * 11 + class);
+                changes[row * padded + class] = T::narrow(change);
+                few.push((class as u32, row as u32, T::narrow(change)));
+                for feature in 0..n_features {
+                    let x = rows[row * n_features + feature].widen();
+                    expected[feature * n_classes + class] += x * change;
+                }
+            }
+        }
+        let changed: Vec<usize> = (0..n_rows).filter(|row| row % 3 != 1).collect();
+        let few = sparse.then_some(few.as_slice());
+        let update = Update { rows: &rows, changes: &changes, changed: &changed, few };
+        weights.update(&update);
+        for feature in 0..n_features {
+            for class in 0..n_classes {
+                let expected = expected[feature * n_classes + class];
+                assert_eq!(weights.get(feature, class), expected, "{what}");
+            }
+        }
+        let mut scores = vec![T::one(); n_rows * padded];
+        weights.update_and_score(&update, &rows, &mut scores);
+        let mut again = vec![T::one(); n_rows * padded];
+        weights.score(&rows, &mut again);
+        assert_eq!(scores, again);
+        for row in 0..n_rows {
+            for class in 0..n_classes {
+                let x = |feature: usize| rows[row * n_features + feature].widen();
+                let w = |feature: usize| 2.0 * expected[feature * n_classes + class];
+                let product: f64 = (0..n_features).map(|feature| x(feature) * w(feature)).sum();
+                let first = class / weights.width() * weights.width();
+                let width = panel(first, weights.width(), padded).len();
+                let score = scores[first * n_rows + row * width + class - first];
+                assert_eq!(score.widen(), product, "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn updates_and_scores_are_matrix_products_for_every_remainder() {
+        for n_rows in [1, 3, 8, 13] {
+            for n_features in [1, 4, 9, 21] {
+                for n_classes in [2, 7, 16, 49, 97] {
+                    for sparse in [false, true] {
+                        check::<f64>(n_rows, n_features, n_classes, sparse);
+                        check::<f32>(n_rows, n_features, n_classes, sparse);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+use super::{Polytope, Scratch, walrus};
+use crate::error::Result;
+
+/// The cube \[0, 1\]^{m−1} of the Weston-Watkins loss Σ_{j≠y} max(0, v_j) (SPEC 12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cube;
+
+impl Polytope for Cube {
+    fn check(&self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn support(&self, v: &[f64], _: usize, _: &mut Scratch) -> f64 {
+        v.iter().map(|v| v.max(0.0)).sum()
+    }
+
+    fn vertex(&self, v: &[f64], _: usize, _: &mut Scratch, vertex: &mut Vec<(usize, f64)>) -> f64 {
+        vertex.clear();
+        let mut loss = 0.0;
+        for (class, &v) in v.iter().enumerate() {
+            if v > 0.0 {
+                vertex.push((class, 1.0));
+                loss += v;
+            }
+        }
+        loss
+    }
+
+    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        let tau = walrus::multiplier(v, 1.0, bias, scratch.take_guess());
+        scratch.multiplier = tau;
+        for (beta, v) in beta.iter_mut().zip(v) {
+            *beta = (v - tau).clamp(0.0, 1.0);
+        }
+        beta[label] = 0.0;
+    }
+
+    fn radius(&self, n_classes: usize) -> f64 {
+        (n_classes - 1) as f64
+    }
+}

@@ -1,0 +1,45 @@
+use super::capped::Capped;
+use super::{Polytope, Scratch};
+use crate::error::Result;
+
+/// The simplex {β >= 0, 1ᵀβ <= 1} of the max hinge max(0, max_j v_j), Crammer and Singer's loss; with
+/// a cost vector Δ it is the structured hinge (SPEC 10.1, ρ = e_1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MaxHinge;
+
+impl Polytope for MaxHinge {
+    fn check(&self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn support(&self, v: &[f64], _: usize, _: &mut Scratch) -> f64 {
+        v.iter().fold(0.0, |max, &v| if v > max { v } else { max })
+    }
+
+    fn vertex(
+        &self,
+        v: &[f64],
+        label: usize,
+        scratch: &mut Scratch,
+        vertex: &mut Vec<(usize, f64)>,
+    ) -> f64 {
+        vertex.clear();
+        let loss = self.support(v, label, scratch);
+        if loss > 0.0 {
+            vertex.extend(v.iter().position(|&v| v == loss).map(|class| (class, 1.0)));
+        }
+        loss
+    }
+
+    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        let set = Capped { upper: f64::INFINITY, floor: 0.0, cap: 1.0, bias };
+        let tau = set.multiplier(v, scratch.take_guess());
+        scratch.multiplier = tau;
+        set.write(v, tau, beta);
+        beta[label] = 0.0;
+    }
+
+    fn radius(&self, _: usize) -> f64 {
+        1.0
+    }
+}

@@ -1,0 +1,30 @@
+//! The Moreau envelope of a loss, exactly.
+
+use super::{Polytope, Scratch};
+
+/// Φ_m(s) = max over β in B of ⟨b, v⟩ − γ/2 (‖b‖² + (1ᵀb)²), b being β off the label: the loss
+/// smoothed by γ > 0 (SPEC 10.4). The maximiser goes to `beta`; it is −∇Φ_m off the label.
+///
+/// The square of the sum is the label's own coordinate of the dual variable; without it the value is
+/// wrong.
+pub fn envelope(
+    set: &dyn Polytope,
+    v: &[f64],
+    label: usize,
+    gamma: f64,
+    scratch: &mut Scratch,
+    beta: &mut [f64],
+) -> f64 {
+    let mut scaled = std::mem::take(&mut scratch.margins);
+    scaled.clear();
+    scaled.extend(v.iter().map(|v| v / gamma));
+    set.project(&scaled, label, 1.0, scratch, beta);
+    scratch.margins = scaled;
+    let (mut linear, mut squares, mut sum) = (0.0, 0.0, 0.0);
+    for (&b, &v) in beta.iter().zip(v) {
+        linear += b * v;
+        squares += b * b;
+        sum += b;
+    }
+    linear - 0.5 * gamma * (squares + sum * sum)
+}

@@ -1,0 +1,129 @@
+use super::capped::Capped;
+use super::root::{Piece, root};
+use super::select::largest;
+use super::{Polytope, Scratch};
+use crate::error::{Error, Result};
+
+/// The set conv({0} ∪ permutations of (1/k, .., 1/k, 0, ..)) = {0 <= β_j <= 1ᵀβ/k, 1ᵀβ <= 1} of the
+/// top-k hinge max(0, mean of the k largest v_j) (SPEC 10.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopK {
+    k: usize,
+}
+
+impl TopK {
+    /// The top-k set for k >= 1.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for k = 0.
+    pub fn new(k: usize) -> Result<Self> {
+        if k == 0 { Err(Error::argument("k", "must be at least 1")) } else { Ok(Self { k }) }
+    }
+}
+
+/// The projection: for a given size ζ = 1ᵀβ the coordinates off the label are at most ζ/k, and their
+/// sum is ζ less the label's share of 0 to ζ/k. The derivative of the minimum in ζ is monotone and
+/// piecewise linear, so that ζ is found by a root search, too.
+impl TopK {
+    /// The coordinates off the label for a given ζ.
+    fn scaled(&self, size: f64, bias: f64) -> Capped {
+        let upper = size / self.k as f64;
+        let floor = if self.k == 1 { 0.0 } else { size - upper };
+        Capped { upper, floor, cap: size, bias }
+    }
+
+    /// −d/dζ of the minimum over the coordinates off the label, as a piece of a function of ζ.
+    ///
+    /// With μ = τ − bias·1ᵀb it is κ = μ + (Σ_j max(0, v_j − τ − ζ/k) + max(0, −μ)) / k: raising ζ
+    /// moves the bounds ζ/k of all coordinates and, where it binds (μ ≠ 0), the one on their sum.
+    fn pull(&self, size: f64, bias: f64, v: &[f64], tau: f64) -> Piece {
+        let set = self.scaled(size, bias);
+        let k = self.k as f64;
+        let (sum, n_between) = set.sum(v, tau);
+        let (overshoot, n_upper) = set.overshoot(v, tau);
+        let scale = tau.abs() + bias * sum + overshoot / k;
+        let mu = tau - bias * sum;
+        let bound = if mu.abs() <= 1e-13 * scale {
+            None
+        } else {
+            // d(1ᵀb)/dζ on the cap and on the floor.
+            Some(if mu > 0.0 { 1.0 } else { 1.0 - 1.0 / k })
+        };
+        let (mu, mu_slope, tau_slope) = match bound {
+            None => (0.0, 0.0, bias * n_upper / k / (1.0 + bias * n_between)),
+            Some(sum_slope) => {
+                let free = n_between > 0.0;
+                let tau_slope = if free { (n_upper / k - sum_slope) / n_between } else { 0.0 };
+                (mu, tau_slope - bias * sum_slope, tau_slope)
+            }
+        };
+        let label_share = if mu < 0.0 { 1.0 - 1.0 / k } else { 1.0 };
+        let pull = label_share * mu + overshoot / k;
+        let slope = label_share * mu_slope - n_upper / k * (tau_slope + 1.0 / k);
+        Piece::linear(size, pull, slope, scale)
+    }
+}
+
+/// That k leaves a last weight of 0 (SPEC 10.1).
+pub(super) fn check_k(k: usize, n_classes: usize) -> Result<()> {
+    if k < n_classes {
+        return Ok(());
+    }
+    Err(Error::argument(
+        "k",
+        format!("must be below the number of classes (k = {k} with {n_classes} classes)"),
+    ))
+}
+
+impl Polytope for TopK {
+    fn check(&self, n_classes: usize) -> Result<()> {
+        check_k(self.k, n_classes)
+    }
+
+    fn support(&self, v: &[f64], _: usize, scratch: &mut Scratch) -> f64 {
+        largest(v, self.k, false, scratch);
+        let sum: f64 = scratch.order.iter().map(|&class| v[class]).sum();
+        (sum / self.k as f64).max(0.0)
+    }
+
+    fn vertex(
+        &self,
+        v: &[f64],
+        label: usize,
+        scratch: &mut Scratch,
+        vertex: &mut Vec<(usize, f64)>,
+    ) -> f64 {
+        vertex.clear();
+        let loss = self.support(v, label, scratch);
+        if loss > 0.0 {
+            let others = scratch.order.iter().filter(|class| **class != label);
+            vertex.extend(others.map(|&class| (class, 1.0 / self.k as f64)));
+        }
+        loss
+    }
+
+    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        let mut tau = scratch.take_guess();
+        if self.support(v, label, scratch) <= 0.0 {
+            beta.fill(0.0);
+            scratch.multiplier = 0.0;
+            return;
+        }
+        let others = &mut scratch.values;
+        others.clear();
+        others.extend_from_slice(v);
+        others[label] = f64::NEG_INFINITY;
+        let size = root(0.0, 1.0, 1.0, |size| {
+            tau = self.scaled(size, bias).multiplier(others, tau);
+            self.pull(size, bias, others, tau)
+        });
+        let set = self.scaled(size, bias);
+        tau = set.multiplier(others, tau);
+        scratch.multiplier = tau;
+        set.write(others, tau, beta);
+    }
+
+    fn radius(&self, _: usize) -> f64 {
+        1.0
+    }
+}

@@ -1,0 +1,67 @@
+//! The Weston-Watkins block step: argmin over 0 <= b <= C of ½ bᵀ(I + 11ᵀ)b − vᵀb (SPEC 12, eq. 4),
+//! with bias·11ᵀ in place of 11ᵀ for other uses.
+//!
+//! The minimiser is clip(v − γ, 0, C) with γ = bias·1ᵀb. Two ways to γ: the search that projections
+//! use, and the paper's Algorithm 2, which sorts.
+
+use super::capped::Capped;
+
+/// Up to this many coordinates sorting is faster than searching.
+const FEW: usize = 24;
+
+/// The multiplier γ in expected O(k) time: Newton's method on the monotone equation
+/// γ = bias·Σ_j clip(v_j − γ, 0, C), from any `guess` (SPEC 13).
+pub fn multiplier(v: &[f64], c: f64, bias: f64, guess: f64) -> f64 {
+    if v.len() > FEW {
+        return Capped { upper: c, floor: 0.0, cap: f64::INFINITY, bias }.multiplier(v, guess);
+    }
+    let mut sorted = [0.0; FEW];
+    let mut n_positive = 0;
+    for &v in v.iter().filter(|v| **v > 0.0) {
+        let place = sorted[..n_positive].iter().rposition(|other| *other >= v).map_or(0, |p| p + 1);
+        sorted.copy_within(place..n_positive, place + 1);
+        sorted[place] = v;
+        n_positive += 1;
+    }
+    sweep(&sorted[..n_positive], c, bias)
+}
+
+/// The multiplier γ by sorting, in O(k log k) time; `sorted` is work space.
+pub fn multiplier_by_sorting(v: &[f64], c: f64, bias: f64, sorted: &mut Vec<f64>) -> f64 {
+    sorted.clear();
+    sorted.extend(v.iter().copied().filter(|&v| v > 0.0));
+    sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+    sweep(sorted, c, bias)
+}
+
+/// Algorithm 2 on the positive v_j in falling order, the index of Subroutine 4 corrected (SPEC 14,
+/// E1.1).
+///
+/// The sweep lowers γ past the values v_j, where j enters the middle set, and v_j − C, where it
+/// leaves it for the upper one. Both lists fall in the same order, so one sort serves them. The test
+/// of Subroutine 5 is that γ̂ lies between two neighbouring values; as the sweep comes from above, it
+/// is enough that γ̂ is not below the next one, which unlike equality holds at some step in any
+/// rounding.
+fn sweep(sorted: &[f64], c: f64, bias: f64) -> f64 {
+    let (mut n_upper, mut n_middle, mut sum_middle) = (0, 0, 0.0);
+    let gamma = |n_upper: usize, n_middle: usize, sum_middle: f64| {
+        bias * (c * n_upper as f64 + sum_middle) / (1.0 + bias * n_middle as f64)
+    };
+    loop {
+        let up = if n_middle > 0 { sorted[n_upper] - c } else { f64::NEG_INFINITY };
+        let down = sorted.get(n_upper + n_middle).copied().unwrap_or(f64::NEG_INFINITY);
+        if gamma(n_upper, n_middle, sum_middle) >= up.max(down) {
+            // The running sum has lost what large values left behind.
+            let sum = sorted[n_upper..n_upper + n_middle].iter().sum();
+            return gamma(n_upper, n_middle, sum);
+        }
+        if up >= down {
+            sum_middle -= sorted[n_upper];
+            n_upper += 1;
+            n_middle -= 1;
+        } else {
+            sum_middle += down;
+            n_middle += 1;
+        }
+    }
+}

@@ -1,0 +1,75 @@
+use super::root::root;
+use super::select::largest;
+use super::sorted::Sorted;
+use super::{Polytope, Scratch, Weights};
+use crate::error::Result;
+
+/// The set conv({0} ∪ permutations of ρ) of the weighted top-k hinge max(0, Σ_j ρ_j v_(j)), v_(1) the
+/// largest margin (SPEC 10.1).
+#[derive(Debug, Clone, PartialEq)]
+pub struct WeightedTopK {
+    weights: Weights,
+}
+
+impl WeightedTopK {
+    /// The set of the weights ρ.
+    pub fn new(weights: Weights) -> Self {
+        Self { weights }
+    }
+}
+
+impl Polytope for WeightedTopK {
+    fn check(&self, n_classes: usize) -> Result<()> {
+        self.weights.check(n_classes)
+    }
+
+    fn support(&self, v: &[f64], _: usize, scratch: &mut Scratch) -> f64 {
+        let weights = self.weights.positive();
+        largest(v, weights.len(), true, scratch);
+        let loss: f64 = scratch.order.iter().zip(weights).map(|(&class, rho)| rho * v[class]).sum();
+        loss.max(0.0)
+    }
+
+    fn vertex(
+        &self,
+        v: &[f64],
+        label: usize,
+        scratch: &mut Scratch,
+        vertex: &mut Vec<(usize, f64)>,
+    ) -> f64 {
+        vertex.clear();
+        let loss = self.support(v, label, scratch);
+        if loss > 0.0 {
+            let sorted = scratch.order.iter().copied().zip(self.weights.positive().iter().copied());
+            vertex.extend(sorted.filter(|&(class, _)| class != label));
+        }
+        loss
+    }
+
+    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        let mut tau = scratch.take_guess();
+        beta[label] = 0.0;
+        if self.support(v, label, scratch) <= 0.0 {
+            beta.fill(0.0);
+            scratch.multiplier = 0.0;
+            return;
+        }
+        let rho = self.weights.values();
+        let cap = self.weights.sum();
+        let mut sorted = Sorted::new(v, label, &mut scratch.order, &mut scratch.work);
+        // The size ζ of the point, β in ζ conv(Perm(ρ)), as in the unweighted set.
+        let size = root(0.0, 1.0, 1.0, |size| {
+            sorted.fit_between(rho, size);
+            tau = sorted.multiplier(bias, size * cap, tau);
+            sorted.pull(rho, size, bias, tau)
+        });
+        sorted.fit_between(rho, size);
+        tau = sorted.multiplier(bias, size * cap, tau);
+        sorted.write(tau, &scratch.order, beta);
+        scratch.multiplier = tau;
+    }
+
+    fn radius(&self, _: usize) -> f64 {
+        self.weights.sum()
+    }
+}

@@ -1,0 +1,66 @@
+use super::select::largest;
+use super::sorted::Sorted;
+use super::{Polytope, Scratch, Weights};
+use crate::error::Result;
+
+/// The set {β >= 0 : the j largest sum to at most ρ_1 + .. + ρ_j} of Usunier's weighted loss
+/// Σ_j ρ_j max(0, v_(j)), v_(1) the largest margin (SPEC 10.1).
+#[derive(Debug, Clone, PartialEq)]
+pub struct WeightedUsunier {
+    weights: Weights,
+}
+
+impl WeightedUsunier {
+    /// The set of the weights ρ.
+    pub fn new(weights: Weights) -> Self {
+        Self { weights }
+    }
+
+    /// (class, weight) of the positive margins in falling order.
+    fn counted<'a>(
+        &'a self,
+        v: &'a [f64],
+        scratch: &'a mut Scratch,
+    ) -> impl Iterator<Item = (usize, f64)> + 'a {
+        let weights = self.weights.positive();
+        largest(v, weights.len(), true, scratch);
+        let sorted = scratch.order.iter().copied().zip(weights.iter().copied());
+        sorted.take_while(|&(class, _)| v[class] > 0.0)
+    }
+}
+
+impl Polytope for WeightedUsunier {
+    fn check(&self, n_classes: usize) -> Result<()> {
+        self.weights.check(n_classes)
+    }
+
+    fn support(&self, v: &[f64], _: usize, scratch: &mut Scratch) -> f64 {
+        self.counted(v, scratch).map(|(class, rho)| rho * v[class]).sum()
+    }
+
+    fn vertex(
+        &self,
+        v: &[f64],
+        _: usize,
+        scratch: &mut Scratch,
+        vertex: &mut Vec<(usize, f64)>,
+    ) -> f64 {
+        vertex.clear();
+        vertex.extend(self.counted(v, scratch));
+        vertex.iter().map(|&(class, rho)| rho * v[class]).sum()
+    }
+
+    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        let guess = scratch.take_guess();
+        let mut sorted = Sorted::new(v, label, &mut scratch.order, &mut scratch.work);
+        sorted.fit_below(self.weights.values());
+        let tau = sorted.multiplier(bias, self.weights.sum(), guess);
+        sorted.write(tau, &scratch.order, beta);
+        scratch.multiplier = tau;
+        beta[label] = 0.0;
+    }
+
+    fn radius(&self, _: usize) -> f64 {
+        self.weights.sum()
+    }
+}

@@ -1,0 +1,156 @@
+//! Batch Frank-Wolfe on the dual (paper Algorithm 1 with the errata E0.1 to E0.3; SPEC 10.3).
+
+use rayon::prelude::*;
+
+use super::oracle::{DualOracle, Vertex};
+use super::{PIECE, squared_norm};
+use crate::error::Result;
+use crate::run::{Certificate, Interrupt, Progress, Solver};
+
+/// How far to go to the vertex.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepRule {
+    /// The maximiser of the dual on the segment, in closed form (SPEC 10.3).
+    LineSearch,
+    /// 2/(t + 2) in step t from 0.
+    Scheduled,
+}
+
+impl StepRule {
+    /// Names by which callers choose a rule.
+    pub const NAMES: &[(&str, Self)] =
+        &[("line-search", Self::LineSearch), ("scheduled", Self::Scheduled)];
+}
+
+/// The dual point that a run starts from, as far as Frank-Wolfe keeps it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Start {
+    /// w(α).
+    pub weights: Vec<f64>,
+    /// Σ p_i ⟨Δ_i, β_i⟩.
+    pub linear: f64,
+    /// Σ p_i ‖α_i‖² (0 without smoothing).
+    pub square: f64,
+}
+
+/// Frank-Wolfe on the dual, all blocks at once.
+///
+/// Without smoothing the dual point is never stored: w(α), the scalar Σ p_i ⟨Δ_i, β_i⟩ and the image of
+/// the vertex suffice, and the gap comes out of the pass that finds the vertex.
+pub struct FrankWolfe<O> {
+    oracle: O,
+    rule: StepRule,
+    steps: usize,
+    at: Start,
+    image: Vec<f64>,
+    vertex: Option<Vertex>,
+}
+
+impl<O: DualOracle> FrankWolfe<O> {
+    /// Starts at the dual point 0 unless told otherwise.
+    pub fn new(oracle: O, rule: StepRule, start: Option<Start>) -> Self {
+        let n_weights = oracle.n_weights();
+        let zero = || Start { weights: vec![0.0; n_weights], linear: 0.0, square: 0.0 };
+        let at = start.unwrap_or_else(zero);
+        Self { oracle, rule, steps: 0, at, image: vec![0.0; n_weights], vertex: None }
+    }
+
+    /// Where the run stands.
+    pub fn current(&self) -> &Start {
+        &self.at
+    }
+
+    /// Gives back the oracle and where the run stands.
+    pub fn into_parts(self) -> (O, Start) {
+        (self.oracle, self.at)
+    }
+
+    /// Passes over the data: the certificate of the current weights, and the next vertex.
+    fn look(&mut self, interrupt: &Interrupt) -> Result<Vertex> {
+        let vertex = self.oracle.vertex(&self.at.weights, &mut self.image, interrupt)?;
+        self.vertex = Some(vertex);
+        Ok(vertex)
+    }
+
+    fn certificate(&self, vertex: &Vertex) -> Certificate {
+        let (lambda, smoothing) = self.oracle.regularization();
+        let regularizer = 0.5 * lambda * squared_norm(&self.at.weights);
+        Certificate {
+            primal: regularizer + vertex.loss,
+            dual: self.at.linear - regularizer - 0.5 * smoothing * self.at.square,
+        }
+    }
+
+    /// argmax over the segment of D: slope / curvature, clipped (E0.2: the denominator's second term is
+    /// γ ‖ΔA‖²).
+    fn line_search(&self, vertex: &Vertex) -> f64 {
+        let (lambda, smoothing) = self.oracle.regularization();
+        let (along, squared) = differences(&self.at.weights, &self.image);
+        let slope = vertex.linear - self.at.linear
+            + lambda * along
+            + smoothing * (self.at.square - vertex.cross);
+        let curvature =
+            lambda * squared + smoothing * (self.at.square - 2.0 * vertex.cross + vertex.square);
+        if curvature > 0.0 { (slope / curvature).clamp(0.0, 1.0) } else { f64::from(slope > 0.0) }
+    }
+
+    /// A ← A + step (U − A).
+    fn walk(&mut self, vertex: &Vertex, step: f64) {
+        let stay = 1.0 - step;
+        let pieces = self.image.par_chunks(PIECE);
+        self.at.weights.par_chunks_mut(PIECE).zip(pieces).for_each(|(weights, image)| {
+            for (weight, image) in weights.iter_mut().zip(image) {
+                *weight = stay * *weight + step * image;
+            }
+        });
+        self.at.linear = stay * self.at.linear + step * vertex.linear;
+        self.at.square = stay * stay * self.at.square
+            + 2.0 * stay * step * vertex.cross
+            + step * step * vertex.square;
+        self.oracle.follow(step);
+        self.vertex = None;
+    }
+}
+
+/// ⟨w, w − u⟩ and ‖w − u‖², summed in fixed pieces.
+fn differences(weights: &[f64], image: &[f64]) -> (f64, f64) {
+    let pieces: Vec<(f64, f64)> = weights
+        .par_chunks(PIECE)
+        .zip(image.par_chunks(PIECE))
+        .map(|(weights, image)| {
+            weights.iter().zip(image).fold((0.0, 0.0), |(along, squared), (weight, image)| {
+                let difference = weight - image;
+                (along + weight * difference, squared + difference * difference)
+            })
+        })
+        .collect();
+    pieces.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1))
+}
+
+impl<O: DualOracle> Solver for FrankWolfe<O> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        let vertex = match self.vertex {
+            Some(vertex) => vertex,
+            None => self.look(interrupt)?,
+        };
+        let step = match self.rule {
+            StepRule::LineSearch => self.line_search(&vertex),
+            StepRule::Scheduled => 2.0 / (self.steps as f64 + 2.0),
+        };
+        if step == 0.0 {
+            return Ok(Progress::Exhausted(self.certificate(&vertex)));
+        }
+        self.walk(&vertex, step);
+        self.steps += 1;
+        let vertex = self.look(interrupt)?;
+        Ok(Progress::Epoch(self.certificate(&vertex)))
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        let vertex = match self.vertex {
+            Some(vertex) => vertex,
+            None => self.look(interrupt)?,
+        };
+        Ok(self.certificate(&vertex))
+    }
+}

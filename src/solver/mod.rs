@@ -1,0 +1,27 @@
+//! Solvers: verbs over the problem's blocks, driven by [`crate::run`]. None of them names a loss.
+
+mod block_frank_wolfe;
+mod frank_wolfe;
+mod multiclass;
+mod oracle;
+mod subgradient;
+
+pub use block_frank_wolfe::BlockFrankWolfe;
+pub use frank_wolfe::{FrankWolfe, Start, StepRule};
+pub use multiclass::{DualPoint, Method, Settings, minimize};
+pub use oracle::{DualOracle, MarginOracle, Vertex};
+pub use subgradient::Subgradient;
+
+use rayon::prelude::*;
+
+/// Values of one piece of a reduction over weights.
+const PIECE: usize = 1 << 14;
+
+/// ‖w‖², summed in fixed pieces.
+fn squared_norm(weights: &[f64]) -> f64 {
+    let pieces: Vec<f64> = weights
+        .par_chunks(PIECE)
+        .map(|piece| piece.iter().map(|weight| weight * weight).sum())
+        .collect();
+    pieces.iter().sum()
+}
