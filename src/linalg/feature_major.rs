@@ -46,7 +46,7 @@ impl<T: Element> FeatureMajor<T> {
             let weights = &mut self.values[column as usize * self.padded..][..self.padded];
             for &(class, _, value) in few {
                 let weight = &mut weights[class as usize];
-                *weight = x.mul_add(value, *weight);
+                *weight = *weight + x * value;
             }
         }
     }
@@ -155,8 +155,8 @@ mod tests {
         assert_eq!(weights.get(0, 0), 0.0);
         let mut scores = vec![T::one(); padded];
         weights.score(&columns[1..], &x[1..], &mut scores);
-        for class in 0..n_classes {
-            assert_eq!(scores[class].widen(), 13.0 * change(class));
+        for (class, score) in scores[..n_classes].iter().enumerate() {
+            assert_eq!(score.widen(), 13.0 * change(class));
         }
         assert!(scores[n_classes..].iter().all(|score| *score == T::zero()));
     }

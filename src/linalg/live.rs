@@ -1,5 +1,4 @@
 use std::array::from_fn;
-use std::ops::Range;
 
 use pulp::Simd;
 use rayon::prelude::*;
@@ -57,6 +56,11 @@ impl<T: Element> LiveWeights<T> {
         &self.values
     }
 
+    /// Number of features.
+    pub fn n_features(&self) -> usize {
+        self.n_features
+    }
+
     /// Number of classes with the padding.
     pub fn padded(&self) -> usize {
         self.padded
@@ -69,11 +73,11 @@ impl<T: Element> LiveWeights<T> {
 
     /// Adds the update.
     pub fn update(&mut self, update: &Update<'_, T>) {
-        let (n_features, width) = (self.n_features, self.width);
+        let Self { n_features, padded, width, .. } = *self;
         let work = update.changed.len() * self.values.len();
         let panels = self.values.chunks_mut(n_features * width).enumerate();
         for_each(panels, work, |(panel, weights)| {
-            T::dispatch(LiveUpdate { weights, update, first: panel * width, n_features });
+            T::dispatch(LiveUpdate { weights, update, first: panel * width, n_features, padded });
         });
     }
 
@@ -90,14 +94,14 @@ impl<T: Element> LiveWeights<T> {
 
     /// [`LiveWeights::update`], then [`LiveWeights::score`], panel by panel.
     pub fn update_and_score(&mut self, update: &Update<'_, T>, rows: &[T], scores: &mut [T]) {
-        let (n_features, width) = (self.n_features, self.width);
+        let Self { n_features, padded, width, .. } = *self;
         let n_rows = rows.len() / n_features;
         let work = (n_rows + update.changed.len()) * self.values.len();
         let panels = self.values.chunks_mut(n_features * width);
         let panels = panels.zip(scores.chunks_mut(n_rows * width)).enumerate();
         for_each(panels, work, |(panel, (weights, scores))| {
             let first = panel * width;
-            T::dispatch(LiveUpdate { weights: &mut *weights, update, first, n_features });
+            T::dispatch(LiveUpdate { weights: &mut *weights, update, first, n_features, padded });
             T::dispatch(LiveScore { weights, rows, scores, n_features });
         });
     }
@@ -121,6 +125,7 @@ struct LiveUpdate<'a, T> {
     update: &'a Update<'a, T>,
     first: usize,
     n_features: usize,
+    padded: usize,
 }
 
 impl<T: Element> Kernel<T> for LiveUpdate<'_, T> {
@@ -143,7 +148,7 @@ impl<T: Element> Kernel<T> for LiveUpdate<'_, T> {
 impl<T: Element> LiveUpdate<'_, T> {
     #[inline(always)]
     fn scatter(self) {
-        let Self { weights, update, first, n_features } = self;
+        let Self { weights, update, first, n_features, .. } = self;
         let width = weights.len() / n_features;
         let all = update.few.unwrap_or_default();
         let start = all.partition_point(|(class, _, _)| (*class as usize) < first);
@@ -163,22 +168,30 @@ impl<T: Element> LiveUpdate<'_, T> {
     where
         T: Lane<S>,
     {
-        let Self { weights, update, first, n_features } = self;
+        let Self { weights, update, first, n_features, padded } = self;
+        let at = Place { first, n_features, padded };
         let weights = T::vectors_mut(weights).0.as_chunks_mut::<V>().0;
         let mut feature = 0;
         while S::REGISTER_COUNT >= 32 && feature + 8 <= n_features {
-            add_outer::<S, T, V, 8>(simd, weights, update, first, n_features, feature);
+            add_outer::<S, T, V, 8>(simd, weights, update, &at, feature);
             feature += 8;
         }
         while feature + 4 <= n_features {
-            add_outer::<S, T, V, 4>(simd, weights, update, first, n_features, feature);
+            add_outer::<S, T, V, 4>(simd, weights, update, &at, feature);
             feature += 4;
         }
         while feature < n_features {
-            add_outer::<S, T, V, 1>(simd, weights, update, first, n_features, feature);
+            add_outer::<S, T, V, 1>(simd, weights, update, &at, feature);
             feature += 1;
         }
     }
+}
+
+/// The first class of a panel, and the lengths of rows and changes.
+struct Place {
+    first: usize,
+    n_features: usize,
+    padded: usize,
 }
 
 #[inline(always)]
@@ -186,11 +199,10 @@ fn add_outer<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
     simd: S,
     weights: &mut [[T::Vector; V]],
     update: &Update<'_, T>,
-    first: usize,
-    n_features: usize,
+    at: &Place,
     feature: usize,
 ) {
-    let padded = update.changes.len() / (update.rows.len() / n_features);
+    let Place { first, n_features, padded } = *at;
     let Some(weights) = weights[feature..].first_chunk_mut::<R>() else { return };
     let mut sums = *weights;
     for &row in update.changed {
@@ -277,11 +289,6 @@ fn inner<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
     scores[..R].copy_from_slice(&sums);
 }
 
-/// Number of classes of the panel that starts at `first`.
-pub(crate) fn panel(first: usize, width: usize, padded: usize) -> Range<usize> {
-    first..(first + width).min(padded)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,7 +305,8 @@ mod tests {
         let rows: Vec<T> = (0..n_rows * n_features).map(|i| T::narrow(number(i))).collect();
         let is_changed =
             |row: usize, class: usize| row % 3 != 1 && (!sparse || class % 5 == row % 5);
-        let mut changes = vec![T::zero(); n_rows * padded];
+        // Room for more rows than there are.
+        let mut changes = vec![T::zero(); (n_rows + 2) * padded];
         let mut few = Vec::new();
         let mut expected = vec![0.0; n_features * n_classes];
         for class in 0..n_classes {
@@ -333,7 +341,7 @@ mod tests {
                 let w = |feature: usize| 2.0 * expected[feature * n_classes + class];
                 let product: f64 = (0..n_features).map(|feature| x(feature) * w(feature)).sum();
                 let first = class / weights.width() * weights.width();
-                let width = panel(first, weights.width(), padded).len();
+                let width = weights.width().min(padded - first);
                 let score = scores[first * n_rows + row * width + class - first];
                 assert_eq!(score.widen(), product, "{what}");
             }
