@@ -179,7 +179,7 @@ fn every_loss_reaches_the_reference_optimum() {
         };
         let fitted = case.fit(Options::default(), 1e-13);
         let Certificate { primal, dual } = fitted.trace.certificate;
-        let optimum = record["optimum_primal_solver"].as_f64().unwrap();
+        let optimum = record["primal"].as_f64().unwrap();
         assert!((primal - optimum).abs() < 1e-8, "{primal} {record}");
         assert!((dual - optimum).abs() < 1e-8, "{dual} {record}");
         let weights: Vec<f64> = record["W"].as_array().unwrap().iter().flat_map(numbers).collect();
