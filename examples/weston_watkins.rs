@@ -32,6 +32,13 @@ fn rows(n: usize, d: usize, m: usize) -> (Array2<f64>, Vec<u32>) {
     (x, labels)
 }
 
+/// Seconds that this thread was on a processor, where the system tells (other programs do not count).
+fn busy() -> f64 {
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = statistics.split_whitespace().next().and_then(|field| field.parse().ok());
+    nanoseconds.unwrap_or(f64::NAN) * 1e-9
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let argument = |at: usize, otherwise: &str| -> String {
@@ -63,9 +70,9 @@ fn main() {
         println!("set up   {:.3} s", start.elapsed().as_secs_f64());
         let mut first_gap = f64::INFINITY;
         for epoch in 1..=40 {
-            let start = Instant::now();
+            let (start, start_busy) = (Instant::now(), busy());
             let progress = solver.advance(&interrupt).expect("an epoch");
-            let seconds = start.elapsed().as_secs_f64();
+            let (seconds, busy) = (start.elapsed().as_secs_f64(), busy() - start_busy);
             let start = Instant::now();
             let certificate = solver.certify(&interrupt).expect("a certificate");
             let certify = start.elapsed().as_secs_f64();
@@ -75,7 +82,7 @@ fn main() {
             }
             let kind = if matches!(progress, Progress::Exhausted(_)) { "exhausted" } else { "" };
             println!(
-                "{epoch:3} {seconds:.3} s  certificate {certify:.3} s  primal {:.6e}  gap {gap:.4e}  {:.5} {kind}",
+                "{epoch:3} {seconds:.3} s ({busy:.3} busy)  certificate {certify:.3} s  primal {:.6e}  gap {gap:.4e}  {:.5} {kind}",
                 n as f64 * certificate.primal,
                 gap / first_gap,
             );

@@ -16,6 +16,11 @@ pub(super) struct Capped {
     pub bias: f64,
 }
 
+/// Σ_j max(0, v_j).
+pub(super) fn positive_sum(v: &[f64]) -> f64 {
+    Arch::new().dispatch(Sum { v, tau: 0.0, upper: f64::INFINITY }).0
+}
+
 impl Capped {
     /// The multiplier τ for margins v, in expected O(m) time from any guess.
     ///
@@ -58,9 +63,7 @@ impl Capped {
 
     /// b = clip(v − τ, 0, upper).
     pub fn write(&self, v: &[f64], tau: f64, b: &mut [f64]) {
-        for (b, &v) in b.iter_mut().zip(v) {
-            *b = clip(v - tau, self.upper);
-        }
+        Arch::new().dispatch(Write { v, tau, upper: self.upper, b });
     }
 }
 
@@ -99,6 +102,24 @@ impl WithSimd for Search<'_> {
             #[inline(always)]
             |tau| set.piece(simd, v, tau),
         )
+    }
+}
+
+struct Write<'a> {
+    v: &'a [f64],
+    tau: f64,
+    upper: f64,
+    b: &'a mut [f64],
+}
+
+impl WithSimd for Write<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (b, &v) in self.b.iter_mut().zip(self.v) {
+            *b = clip(v - self.tau, self.upper);
+        }
     }
 }
 

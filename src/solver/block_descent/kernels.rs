@@ -35,7 +35,7 @@ impl<T: Element> Kernel<T> for InnerProducts<'_, T> {
 #[inline(always)]
 fn inner_product<S: Simd, T: Lane<S>>(simd: S, a: &[T], b: &[T]) -> T {
     const PARTS: usize = 4;
-    let ((a, a_rest), (b, b_rest)) = (T::vectors(a), T::vectors(b));
+    let ((a, a_left), (b, b_left)) = (T::vectors(a), T::vectors(b));
     let mut sums = [T::splat(simd, T::zero()); PARTS];
     let ((a, a_last), (b, b_last)) = (a.as_chunks::<PARTS>(), b.as_chunks::<PARTS>());
     for (a, b) in a.iter().zip(b) {
@@ -46,12 +46,9 @@ fn inner_product<S: Simd, T: Lane<S>>(simd: S, a: &[T], b: &[T]) -> T {
     for (sum, (a, b)) in sums.iter_mut().zip(a_last.iter().zip(b_last)) {
         *sum = T::fused(simd, *a, *b, *sum);
     }
-    let mut lanes = [T::zero(); PARTS * 16];
-    for (slot, sum) in T::vectors_mut(&mut lanes).0.iter_mut().zip(sums) {
-        *slot = sum;
-    }
-    let head = lanes[..PARTS * T::LANES].iter().fold(T::zero(), |sum, x| sum + *x);
-    a_rest.iter().zip(b_rest).fold(head, |sum, (a, b)| a.mul_add(*b, sum))
+    let [a, b, c, d] = sums;
+    let head = T::total(simd, T::plus(simd, T::plus(simd, a, b), T::plus(simd, c, d)));
+    a_left.iter().zip(b_left).fold(head, |sum, (a, b)| a.mul_add(*b, sum))
 }
 
 /// Scores of one row of a block as they stand now: those from before the block, from panels to a

@@ -98,9 +98,6 @@ fn boxed<'p, M: Model + 'p>(
 /// Longest rest of an example that stayed as it was, in epochs.
 const LONGEST_REST: u8 = 15;
 
-/// A row's changes are listed one by one if they are at most one class in so many.
-const FEW: usize = 64;
-
 /// Examples of a block when only scores are wanted.
 const SCORED: usize = 64;
 
@@ -140,8 +137,6 @@ struct Work<T> {
     next: Block<T>,
     scores: Vec<T>,
     changes: Changes<T>,
-    /// Where the entries of `changes.few` of each changed row end.
-    ends: Vec<usize>,
     corrections: Vec<(T, usize)>,
     current: Vec<T>,
     target: Vec<f64>,
@@ -161,7 +156,6 @@ impl<'p, M: Model> State<'p, M> {
             next: Block::default(),
             scores: vec![M::Value::zero(); block_size * padded],
             changes: Changes::new(block_size, padded),
-            ends: Vec::new(),
             corrections: Vec::new(),
             current: vec![M::Value::zero(); padded],
             target: vec![0.0; m],
@@ -211,7 +205,7 @@ impl<'p, M: Model> State<'p, M> {
         let active: Vec<u32> = order.iter().copied().filter(|i| self.wakes(*i as usize)).collect();
         self.order = order;
         let (mut gap, mut n_probed, mut n_changed) = (0.0, 0usize, 0usize);
-        self.work.changes.clear();
+        self.work.changes.changed.clear();
         for examples in active.chunks(self.work.block_size) {
             interrupt.check()?;
             let work = &mut self.work;
@@ -222,8 +216,7 @@ impl<'p, M: Model> State<'p, M> {
             self.model.multiply_rows(&mut work.next);
             let scores = &mut work.scores[..examples.len() * work.current.len()];
             self.model.update_and_score(&work.changes, &work.previous, &work.next, scores);
-            work.changes.clear();
-            work.ends.clear();
+            work.changes.changed.clear();
             for (row, &example) in examples.iter().enumerate() {
                 if row == 0 {
                     gap += self.step::<true>(row, example as usize);
@@ -232,11 +225,7 @@ impl<'p, M: Model> State<'p, M> {
                     self.step::<false>(row, example as usize);
                 }
             }
-            let changes = &mut self.work.changes;
-            n_changed += changes.changed.len();
-            if !changes.many {
-                changes.few.sort_unstable_by_key(|(class, row, _)| (*class, *row));
-            }
+            n_changed += self.work.changes.changed.len();
         }
         if !active.is_empty() {
             self.model.update(&self.work.changes, &self.work.next);
@@ -255,8 +244,9 @@ impl<'p, M: Model> State<'p, M> {
     /// Maximises the dual over β_i, example i being a row of the block; with `PROBE` returns its share
     /// of the gap before.
     fn step<const PROBE: bool>(&mut self, row: usize, example: usize) -> f64 {
-        #[rustfmt::skip]
-        let Work { next, scores, changes, ends, corrections, current, target, projection, scratch, .. } = &mut self.work;
+        let Work {
+            next, scores, changes, corrections, current, target, projection, scratch, ..
+        } = &mut self.work;
         let (problem, n_rows) = (self.problem, next.examples.len());
         let (padded, m) = (current.len(), target.len());
         let label = problem.label(example);
@@ -264,13 +254,8 @@ impl<'p, M: Model> State<'p, M> {
         let beta = &mut self.betas[example * m..][..m];
 
         corrections.clear();
-        let mut start = 0;
-        for (&other, &end) in changes.changed.iter().zip(&*ends) {
-            if start == end {
-                corrections.push((next.gram[row * n_rows + other], other));
-            }
-            start = end;
-        }
+        let earlier = changes.changed.iter();
+        corrections.extend(earlier.map(|&other| (next.gram[row * n_rows + other], other)));
         M::Value::dispatch(CurrentScores {
             scores,
             row,
@@ -280,12 +265,6 @@ impl<'p, M: Model> State<'p, M> {
             corrections,
             out: current,
         });
-        for &(class, other, change) in &changes.few {
-            let product = next.gram[row * n_rows + other as usize];
-            let score = &mut current[class as usize];
-            *score = *score + product * change;
-        }
-
         let c = problem.importance(example) / problem.lambda;
         let curvature = c * dual.squared_norm;
         let h = curvature + problem.smoothing;
@@ -320,14 +299,6 @@ impl<'p, M: Model> State<'p, M> {
             dual.sum += sum;
             change[label] = Real::narrow(c * sum);
             changes.changed.push(row);
-            if (n_changed + 1) * FEW <= m {
-                let all =
-                    change.iter().enumerate().filter(|(_, value)| **value != Real::narrow(0.0));
-                changes.few.extend(all.map(|(class, value)| (class as u32, row as u32, *value)));
-            } else {
-                changes.many = true;
-            }
-            ends.push(changes.few.len());
         }
         problem.importance(example) * gap
     }

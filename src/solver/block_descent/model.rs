@@ -26,22 +26,12 @@ pub(super) struct Changes<T> {
     pub values: Aligned<T>,
     /// The examples whose dual changed.
     pub changed: Vec<usize>,
-    /// Changes as (class, row, value) while all rows have few.
-    pub few: Vec<(u32, u32, T)>,
-    /// Whether some row has too many to be listed.
-    pub many: bool,
 }
 
 impl<T: Real> Changes<T> {
     pub fn new(n_rows: usize, padded: usize) -> Self {
         let values = Aligned::zeros(n_rows * padded);
-        Self { values, changed: Vec::new(), few: Vec::new(), many: false }
-    }
-
-    pub fn clear(&mut self) {
-        self.changed.clear();
-        self.few.clear();
-        self.many = false;
+        Self { values, changed: Vec::new() }
     }
 }
 
@@ -111,12 +101,7 @@ impl<'a, T: Element> DenseModel<'a, T> {
 }
 
 fn as_update<'a, T: Element>(changes: &'a Changes<T>, block: &'a Block<T>) -> Update<'a, T> {
-    Update {
-        rows: &block.values,
-        changes: &changes.values,
-        changed: &changes.changed,
-        few: (!changes.many).then_some(&changes.few),
-    }
+    Update { rows: &block.values, changes: &changes.values, changed: &changes.changed }
 }
 
 impl<T: Element> Model for DenseModel<'_, T> {
@@ -246,14 +231,8 @@ impl<T: Element> Model for SparseModel<'_, T> {
     fn multiply_rows(&self, _: &mut Block<T>) {}
 
     fn update(&mut self, changes: &Changes<T>, block: &Block<T>) {
-        if changes.changed.is_empty() {
-            return;
-        }
-        let (columns, x) = (&block.columns, &block.values);
-        if changes.many {
-            self.weights.update(columns, x, &changes.values);
-        } else {
-            self.weights.update_few(columns, x, &changes.few);
+        if !changes.changed.is_empty() {
+            self.weights.update(&block.columns, &block.values, &changes.values);
         }
     }
 
