@@ -16,6 +16,11 @@ pub(super) struct Capped {
     pub bias: f64,
 }
 
+/// Σ_j max(0, v_j).
+pub(super) fn positive_sum(v: &[f64]) -> f64 {
+    Arch::new().dispatch(Sum { v, tau: 0.0, upper: f64::INFINITY }).0
+}
+
 impl Capped {
     /// The multiplier τ for margins v, in expected O(m) time from any guess.
     ///
@@ -58,9 +63,7 @@ impl Capped {
 
     /// b = clip(v − τ, 0, upper).
     pub fn write(&self, v: &[f64], tau: f64, b: &mut [f64]) {
-        for (b, &v) in b.iter_mut().zip(v) {
-            *b = clip(v - tau, self.upper);
-        }
+        Arch::new().dispatch(Write { v, tau, upper: self.upper, b });
     }
 }
 
@@ -80,10 +83,10 @@ impl WithSimd for Search<'_> {
         let (low, high) = if set.cap == f64::INFINITY {
             (0.0, set.bias * set.upper * v.len() as f64)
         } else {
-            let high = largest(v).max(0.0);
+            let high = largest(simd, v);
             let low = if set.floor > 0.0 {
                 // Here every coordinate is at its upper bound.
-                smallest(v) - set.upper
+                smallest(simd, v) - set.upper
             } else if set.cap <= set.upper {
                 // The largest coordinate alone may not exceed the cap.
                 (high - set.cap).max(0.0)
@@ -102,6 +105,24 @@ impl WithSimd for Search<'_> {
     }
 }
 
+struct Write<'a> {
+    v: &'a [f64],
+    tau: f64,
+    upper: f64,
+    b: &'a mut [f64],
+}
+
+impl WithSimd for Write<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (b, &v) in self.b.iter_mut().zip(self.v) {
+            *b = clip(v - self.tau, self.upper);
+        }
+    }
+}
+
 struct Sum<'a> {
     v: &'a [f64],
     tau: f64,
@@ -116,8 +137,6 @@ impl WithSimd for Sum<'_> {
         clipped_sum(simd, self.v, self.tau, self.upper)
     }
 }
-
-const LANES: usize = 16;
 
 /// 1ᵀb and the number of 0 < b_j < upper for b = clip(v − τ, 0, upper).
 ///
@@ -134,20 +153,26 @@ fn clipped_sum<S: Simd>(simd: S, v: &[f64], tau: f64, upper: f64) -> (f64, f64) 
             parts[at].add(simd, chunk[at]);
         }
     }
-    for &vector in rest {
-        parts[0].add(simd, vector);
+    for (part, &vector) in parts.iter_mut().zip(rest) {
+        part.add(simd, vector);
     }
-    let (mut sum, mut count) = (0.0, 0.0);
-    for part in parts {
-        sum += simd.reduce_sum_f64s(part.sum);
-        count += simd.reduce_sum_f64s(part.count);
+    let [mut a, b, c, d] = parts;
+    let mut padding = (0.0, 0.0);
+    if !tail.is_empty() {
+        // The zeros that fill the last vector are counted, and taken off again.
+        a.add(simd, simd.partial_load_f64s(tail));
+        let n_zeros = (S::F64_LANES - tail.len()) as f64;
+        let between = tau < 0.0 && -tau < upper;
+        padding = (n_zeros * clip(-tau, upper), if between { n_zeros } else { 0.0 });
     }
-    for &v in tail {
-        let b = v - tau;
-        sum += clip(b, upper);
-        count += if b > 0.0 && b < upper { 1.0 } else { 0.0 };
-    }
-    (sum, count)
+    let sum = total(simd, [a.sum, b.sum, c.sum, d.sum]);
+    let count = total(simd, [a.count, b.count, c.count, d.count]);
+    (sum - padding.0, count - padding.1)
+}
+
+#[inline(always)]
+fn total<S: Simd>(simd: S, [a, b, c, d]: [S::f64s; 4]) -> f64 {
+    simd.reduce_sum_f64s(simd.add_f64s(simd.add_f64s(a, b), simd.add_f64s(c, d)))
 }
 
 /// One accumulator of [`clipped_sum`].
@@ -162,8 +187,8 @@ struct Clipped<S: Simd> {
 impl<S: Simd> Clipped<S> {
     #[inline(always)]
     fn new(simd: S, tau: f64, upper: f64) -> Self {
-        let (zero, splat) = (simd.splat_f64s(0.0), |x| simd.splat_f64s(x));
-        Self { tau: splat(tau), upper: splat(upper), sum: zero, count: zero }
+        let zero = simd.splat_f64s(0.0);
+        Self { tau: simd.splat_f64s(tau), upper: simd.splat_f64s(upper), sum: zero, count: zero }
     }
 
     #[inline(always)]
@@ -185,25 +210,31 @@ fn clip(b: f64, upper: f64) -> f64 {
     if b < upper { b } else { upper }
 }
 
+/// max(0, largest entry).
 #[inline(always)]
-fn largest(v: &[f64]) -> f64 {
-    fold(v, f64::NEG_INFINITY, |best, v| if v > best { v } else { best })
-}
-
-/// The smallest finite entry.
-#[inline(always)]
-fn smallest(v: &[f64]) -> f64 {
-    fold(v, f64::INFINITY, |best, v| if v < best && v > f64::NEG_INFINITY { v } else { best })
-}
-
-#[inline(always)]
-fn fold(v: &[f64], start: f64, better: impl Fn(f64, f64) -> f64) -> f64 {
-    let mut best = [start; LANES];
-    let (chunks, rest) = v.as_chunks::<LANES>();
-    for chunk in chunks {
-        for lane in 0..LANES {
-            best[lane] = better(best[lane], chunk[lane]);
-        }
+fn largest<S: Simd>(simd: S, v: &[f64]) -> f64 {
+    let (vectors, tail) = S::as_simd_f64s(v);
+    let mut best = simd.partial_load_f64s(tail);
+    for &vector in vectors {
+        best = simd.max_f64s(vector, best);
     }
-    best.iter().chain(rest).fold(start, |best, &v| better(best, v))
+    simd.reduce_max_f64s(best).max(0.0)
+}
+
+/// min(0, smallest finite entry).
+#[inline(always)]
+fn smallest<S: Simd>(simd: S, v: &[f64]) -> f64 {
+    let (vectors, tail) = S::as_simd_f64s(v);
+    let mut best = finite(simd, simd.partial_load_f64s(tail));
+    for &vector in vectors {
+        best = simd.min_f64s(finite(simd, vector), best);
+    }
+    simd.reduce_min_f64s(best).min(0.0)
+}
+
+/// 0 in place of −∞.
+#[inline(always)]
+fn finite<S: Simd>(simd: S, vector: S::f64s) -> S::f64s {
+    let missing = simd.equal_f64s(vector, simd.splat_f64s(f64::NEG_INFINITY));
+    simd.select_f64s(missing, simd.splat_f64s(0.0), vector)
 }
