@@ -65,8 +65,9 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
 
     ``o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir``.
 
-    The expected rating follows from the level probabilities, which are made monotone by a running
-    maximum over the thresholds.
+    The expected rating is that of the level probabilities. For the latter, the probabilities of a
+    rating of at most each level are made monotone by isotonic regression, weighted by the gaps
+    between the levels, which does not change the expectation.
 
     Parameters
     ----------
@@ -301,7 +302,9 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
             msg = 'predict_proba: reduction="regression" gives no level probabilities; use "mcrank"'
             raise AttributeError(msg)
         pairs = self._pairs(users, items)
-        return _mean(level_probabilities(model.pairs(*pairs)) for model in self._models)
+        return _mean(
+            level_probabilities(model.pairs(*pairs), self.levels_) for model in self._models
+        )
 
     def recommend(
         self,
