@@ -57,12 +57,13 @@ BLOCK_FIELDS = tuple(field.name for field in fields(Blocks))
 
 
 def from_variational(result: Any) -> Blocks:
-    """Blocks of a variational fit; an unknown id has the prior mean of one without ratings."""
+    """Blocks of a variational fit; an unknown id has the mean of the known ones' blocks."""
 
     def side(name: str) -> FloatArray:
-        # Rows of the prior: intercept, weight of log(1 + ratings) = 0, features (none known).
-        unknown = result[f"{name}_prior"][0]
-        return np.vstack([result[f"{name}s"], unknown])
+        # The prior mean of an id without ratings lies far outside of the data where every id has
+        # many: the weight of log(1 + ratings) would be extrapolated to 0.
+        known = result[f"{name}s"]
+        return np.vstack([known, known.mean(axis=0)])
 
     return Blocks(side("user"), side("item"), result["output"], result["intercept"])
 

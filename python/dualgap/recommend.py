@@ -137,8 +137,8 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    An unknown user or item is treated as an average one without ratings: what the model knows of
-    the other side decides.
+    An unknown user or item is treated as an average one: what the model knows of the other side
+    decides.
     """
 
     history_: list[History]
