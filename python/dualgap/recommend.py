@@ -388,7 +388,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         names = read_ids(list_ids(items), "item")
         positions = self.item_ids_.get_indexer(names)
         if (positions < 0).any():
-            raise KeyError(f"items: {names[positions < 0][0]!r} was not in the ratings")
+            raise KeyError(f"items: {names[positions < 0].tolist()[0]!r} was not in the ratings")
         vectors = np.hstack([model.item_vectors() for model in self._models])
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)
