@@ -110,10 +110,6 @@ pub struct Blocks {
     pub output: Array2<f64>,
     /// b, m.
     pub intercept: Vec<f64>,
-    /// Prior mean of a user: intercept (and popularity) rows, then one row per user feature.
-    pub user_prior: Array2<f64>,
-    /// Prior mean of an item, likewise.
-    pub item_prior: Array2<f64>,
 }
 
 /// Coordinate descent on the variational objective; one epoch is one sweep over both sides.
@@ -194,8 +190,6 @@ impl<'a> VariationalRefit<'a> {
             items: self.items.means(),
             output: self.output.weights.t().to_owned(),
             intercept: self.output.intercept.clone(),
-            user_prior: self.users.prior_weights(),
-            item_prior: self.items.prior_weights(),
         }
     }
 

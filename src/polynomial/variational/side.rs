@@ -159,10 +159,6 @@ impl<'a> Side<'a> {
         means
     }
 
-    pub fn prior_weights(&self) -> Array2<f64> {
-        self.prior.weights()
-    }
-
     /// Σ_a KL(N(z_a, S_a) ‖ prior).
     pub fn divergence(&self) -> Result<f64> {
         let residual = &self.means() - &self.prior.mean;
