@@ -204,7 +204,9 @@ impl Solver for VariationalRefit<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.update(true, interrupt)?;
         // The sums belong to the state that the second half of the sweep starts from.
-        let divergence = self.users.divergence()? + self.items.divergence()?;
+        let (of_users, of_items) =
+            rayon::join(|| self.users.divergence(), || self.items.divergence());
+        let divergence = of_users? + of_items?;
         let mut sums = self.update(false, interrupt)?;
         let squares: f64 = self.output.weights.iter().map(|u| u * u).sum();
         let objective = sums.bound + divergence + 0.5 * self.settings.output_ridge * squares;
@@ -212,15 +214,21 @@ impl Solver for VariationalRefit<'_> {
             self.output.precision = self.users.n_ratings() as f64 / sums.squares.max(1e-12);
         }
         let learn = self.sweep >= self.settings.hold;
-        for side in [&mut self.users, &mut self.items] {
-            if learn || (side.has_features() && self.sweep >= 1) {
-                side.learn_prior(self.settings.feature_ridge, self.settings.relaxation, interrupt)?;
-                let scale = side.normalise_bases();
-                for mut row in self.output.weights.rows_mut() {
-                    row.iter_mut().zip(&scale).for_each(|(u, scale)| *u *= scale);
-                }
-                rescale(&mut sums, &scale);
+        let (sweep, settings) = (self.sweep, &self.settings);
+        let learn_prior = |side: &mut Side<'_>| -> Result<Option<Vec<f64>>> {
+            if !learn && (!side.has_features() || sweep == 0) {
+                return Ok(None);
             }
+            side.learn_prior(settings.feature_ridge, settings.relaxation, interrupt)?;
+            Ok(Some(side.normalise_bases()))
+        };
+        let (of_users, of_items) =
+            rayon::join(|| learn_prior(&mut self.users), || learn_prior(&mut self.items));
+        for scale in [of_users?, of_items?].into_iter().flatten() {
+            for mut row in self.output.weights.rows_mut() {
+                row.iter_mut().zip(&scale).for_each(|(u, scale)| *u *= scale);
+            }
+            rescale(&mut sums, &scale);
         }
         if learn {
             fit_output(&mut self.output, &sums, &self.settings)?;

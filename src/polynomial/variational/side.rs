@@ -195,17 +195,17 @@ impl<'a> Side<'a> {
         for scale in &mut scale {
             *scale = (*scale / self.n as f64).sqrt().max(1e-150);
         }
+        let shrink: Vec<f64> = scale.iter().map(|scale| 1.0 / scale).collect();
+        let shrink_pairs: Vec<f64> = pairs(k).map(|(r, s)| shrink[r] * shrink[s]).collect();
         for block in self.blocks.chunks_exact_mut(stride) {
-            for (p, scale) in block[layout.p()].iter_mut().zip(&scale) {
-                *p /= scale;
-            }
+            let multiply = |values: &mut [f64], factors: &[f64]| {
+                values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
+            };
+            multiply(&mut block[layout.p()], &shrink);
             for x in block[layout.x()].chunks_exact_mut(layout.k_pad) {
-                x.iter_mut().zip(&scale).for_each(|(x, scale)| *x /= scale);
+                multiply(x, &shrink);
             }
-            let e = &mut block[layout.e()];
-            for (slot, (r, s)) in pairs(k).enumerate() {
-                e[slot] /= scale[r] * scale[s];
-            }
+            multiply(&mut block[layout.e()], &shrink_pairs);
         }
         let factor = |slot: usize| scale.get(slot).copied().unwrap_or(1.0);
         for ((i, j), value) in self.covariance_sum.indexed_iter_mut() {
