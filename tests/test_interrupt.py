@@ -84,7 +84,7 @@ import dualgap
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(40_000, 60)), rng.integers(0, 10, size=40_000)
 print("ready", flush=True)
-model = dualgap.PolynomialNetworkClassifier({n}, tol=0.0, radius=1000.0, n_jobs={n_jobs})
+model = dualgap.{model}, tol=0.0, n_jobs={n_jobs})
 try:
     model.fit(X, y)
 except KeyboardInterrupt:
@@ -99,8 +99,17 @@ print("usable", small.predict(X[:5]).shape, flush=True)
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent differently there")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("delay", [0.2, 1.0])
-def test_control_c_ends_a_long_fit(n_jobs: int, delay: float) -> None:
-    script = textwrap.dedent(LONG_FIT).format(n=200, n_jobs=n_jobs)
+@pytest.mark.parametrize(
+    "model",
+    [
+        "PolynomialNetworkClassifier(200, radius=1000.0",
+        'MulticlassSVC(solver="frank-wolfe", max_iter=10**6',
+        'MulticlassSVC("weston-watkins", solver="block-frank-wolfe", smoothing=0.1, max_iter=10**6',
+        'MulticlassSVC(solver="subgradient", max_iter=10**6',
+    ],
+)
+def test_control_c_ends_a_long_fit(n_jobs: int, delay: float, model: str) -> None:
+    script = textwrap.dedent(LONG_FIT).format(model=model, n_jobs=n_jobs)
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

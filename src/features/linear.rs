@@ -3,9 +3,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{FeatureMap, SparseRows};
-use crate::data::{Csr, Data, Dense, Rows};
+use crate::data::{Csr, Data, Dense, Real, Rows};
 use crate::for_data;
-use crate::linalg::{Element, Panels, TILE, scatter};
+use num_traits::Zero;
+
+use crate::linalg::{Element, Panels, Sums, scatter, tile};
 
 /// Which solvers the weights are ordered for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +59,9 @@ pub fn linear<'a>(
     for_data!(data, rows => Box::new(Linear::new(rows, n_classes, bias, order)))
 }
 
+/// Weights that a thread adds up at a time.
+const SPAN: usize = 1 << 14;
+
 /// What [`Linear`] needs of rows beyond [`Rows`].
 trait Kernels: Rows + Send {
     type Value: Element;
@@ -67,7 +72,7 @@ trait Kernels: Rows + Send {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        cuts: &mut Vec<usize>,
+        scratch: &mut Scratch<Self::Value>,
         image: &mut [f64],
     );
 }
@@ -79,8 +84,21 @@ struct Linear<R: Kernels> {
     panels: Panels<R::Value>,
     /// Scores of the constant feature.
     offsets: Vec<f64>,
-    /// Bounds of the stretches of features that threads add to on their own (sparse rows only).
+    scratch: Scratch<R::Value>,
+}
+
+/// What sums of images need.
+struct Scratch<T> {
+    /// Bounds of the stretches of features that threads add to on their own (sparse rows).
     cuts: Vec<usize>,
+    /// A span's sum in single precision (dense rows in single precision).
+    partial: Vec<T>,
+}
+
+impl<T> Default for Scratch<T> {
+    fn default() -> Self {
+        Self { cuts: Vec::new(), partial: Vec::new() }
+    }
 }
 
 impl<R: Kernels> Linear<R> {
@@ -92,7 +110,14 @@ impl<R: Kernels> Linear<R> {
         };
         let panels = Panels::new(rows.n_cols(), n_classes);
         let layout = Layout { n_classes, n_features, tile };
-        Self { rows, bias, layout, panels, offsets: vec![0.0; n_classes], cuts: Vec::new() }
+        Self {
+            rows,
+            bias,
+            layout,
+            panels,
+            offsets: vec![0.0; n_classes],
+            scratch: Scratch::default(),
+        }
     }
 
     /// Index of the first weight of the constant feature, and the step to the next class's.
@@ -134,13 +159,25 @@ impl<R: Kernels> FeatureMap for Linear<R> {
     }
 
     fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]) {
-        self.rows.add_images(duals, self.layout, &mut self.cuts, image);
+        self.rows.add_images(duals, self.layout, &mut self.scratch, image);
         if self.bias != 0.0 {
             let index = self.bias_weights();
             for &(class, value) in &duals.entries {
                 image[index(class)] += self.bias * value;
             }
         }
+    }
+
+    fn end_span(&mut self, image: &mut [f64]) {
+        let partial = &mut self.scratch.partial;
+        image.par_chunks_mut(SPAN).zip(partial.par_chunks_mut(SPAN)).for_each(
+            |(image, partial)| {
+                for (image, partial) in image.iter_mut().zip(partial) {
+                    *image += partial.widen();
+                    *partial = R::Value::zero();
+                }
+            },
+        );
     }
 
     fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
@@ -183,11 +220,11 @@ impl<R: Kernels> FeatureMap for Linear<R> {
     }
 }
 
-impl<T: Element> Kernels for Dense<'_, T> {
+impl<T: Sums> Kernels for Dense<'_, T> {
     type Value = T;
 
     fn tile() -> usize {
-        TILE
+        tile::<T>()
     }
 
     fn add_scores(&self, weights: &Panels<T>, rows: Range<usize>, scores: &mut [f64]) {
@@ -198,11 +235,15 @@ impl<T: Element> Kernels for Dense<'_, T> {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        _: &mut Vec<usize>,
+        scratch: &mut Scratch<T>,
         image: &mut [f64],
     ) {
         let (n_cols, tile) = (self.n_cols(), layout.tile);
         let rows = self.block(duals.first, duals.first + duals.len());
+        let image = T::in_place(image).unwrap_or_else(|| {
+            scratch.partial.resize(layout.len(), T::zero());
+            &mut scratch.partial
+        });
         image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {
             scatter(rows, n_cols, index * tile, duals, image, tile);
         });
@@ -228,9 +269,10 @@ impl<T: Element> Kernels for Csr<'_, T> {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        cuts: &mut Vec<usize>,
+        scratch: &mut Scratch<T>,
         image: &mut [f64],
     ) {
+        let cuts = &mut scratch.cuts;
         if cuts.is_empty() {
             *cuts = self.balanced_cuts(rayon::current_num_threads());
         }

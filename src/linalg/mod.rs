@@ -14,7 +14,7 @@ pub(crate) use aligned::Aligned;
 pub(crate) use feature_major::FeatureMajor;
 pub(crate) use live::{LiveWeights, Update};
 pub use panels::Panels;
-pub(crate) use scatter::{TILE, scatter};
+pub(crate) use scatter::{Sums, scatter, tile};
 
 use pulp::{Arch, Simd, WithSimd};
 

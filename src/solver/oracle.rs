@@ -58,6 +58,9 @@ const CHUNK_VALUES: usize = 1 << 16;
 /// Most blocks of such rows.
 const MAX_BLOCKS: usize = 64;
 
+/// Blocks whose images are summed in the precision of the rows before they go to double precision.
+const SPAN_BLOCKS: usize = 64;
+
 /// The oracle of a [`Problem`]: one pass over the rows, a chunk at a time; in each chunk first scores
 /// and vertices, parallel over blocks of rows, then the sparse sum of the vertices' images, parallel
 /// over the weights. Each number is thus summed in the order of the rows, for any number of threads.
@@ -134,25 +137,28 @@ impl DualOracle for MarginOracle<'_, '_> {
         self.problem.features.load(weights);
         image.fill(0.0);
         let (mut sums, mut first, step) = (Vertex::default(), 0, self.pending);
-        for duals in self.duals.chunks_mut(self.blocks.len()) {
-            let problem: &Problem<'_> = self.problem;
-            let blocks = &mut self.blocks[..duals.len()];
-            blocks.par_iter_mut().zip(duals).enumerate().for_each(|(index, (block, dual))| {
-                let start = first + index * BLOCK;
-                let end = (start + BLOCK).min(problem.n_examples());
-                if !interrupt.is_raised() {
-                    dual.follow(step, problem.n_classes());
-                    block.visit(problem, start..end, dual);
+        for span in self.duals.chunks_mut(SPAN_BLOCKS) {
+            for duals in span.chunks_mut(self.blocks.len()) {
+                let problem: &Problem<'_> = self.problem;
+                let blocks = &mut self.blocks[..duals.len()];
+                blocks.par_iter_mut().zip(duals).enumerate().for_each(|(index, (block, dual))| {
+                    let start = first + index * BLOCK;
+                    let end = (start + BLOCK).min(problem.n_examples());
+                    if !interrupt.is_raised() {
+                        dual.follow(step, problem.n_classes());
+                        block.visit(problem, start..end, dual);
+                    }
+                });
+                interrupt.check()?;
+                self.images.restart(first);
+                for block in blocks.iter() {
+                    self.images.append(&block.images);
+                    sums.add(&block.sums);
                 }
-            });
-            interrupt.check()?;
-            self.images.restart(first);
-            for block in blocks.iter() {
-                self.images.append(&block.images);
-                sums.add(&block.sums);
+                first += self.images.len();
+                self.problem.features.add_images(&self.images, image);
             }
-            first += self.images.len();
-            self.problem.features.add_images(&self.images, image);
+            self.problem.features.end_span(image);
         }
         self.pending = 0.0;
         Ok(sums)
