@@ -32,8 +32,8 @@ impl Capped {
 
     /// What the coordinates strictly between 0 and `upper` at τ say about the root.
     #[inline(always)]
-    fn piece<S: Simd>(&self, simd: S, v: &[f64], tau: f64) -> Piece {
-        let (sum, n_between) = clipped_sum(simd, v, tau, self.upper);
+    fn piece<S: Simd>(&self, simd: S, v: &Margins<'_, S>, tau: f64) -> Piece {
+        let (sum, n_between) = v.clipped_sum(simd, tau, self.upper);
         let sum_reaches = |bound: f64| {
             let excess = sum - bound;
             // On a flat piece the sum is the bound to rounding, or not at all.
@@ -80,13 +80,15 @@ impl WithSimd for Search<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let Self { set, v, guess } = self;
+        let n_margins = v.len() as f64;
+        let v = Margins::new(simd, v);
         let (low, high) = if set.cap == f64::INFINITY {
-            (0.0, set.bias * set.upper * v.len() as f64)
+            (0.0, set.bias * set.upper * n_margins)
         } else {
-            let high = largest(simd, v);
+            let high = v.largest(simd);
             let low = if set.floor > 0.0 {
                 // Here every coordinate is at its upper bound.
-                smallest(simd, v) - set.upper
+                v.smallest(simd) - set.upper
             } else if set.cap <= set.upper {
                 // The largest coordinate alone may not exceed the cap.
                 (high - set.cap).max(0.0)
@@ -100,7 +102,7 @@ impl WithSimd for Search<'_> {
             high,
             guess,
             #[inline(always)]
-            |tau| set.piece(simd, v, tau),
+            |tau| set.piece(simd, &v, tau),
         )
     }
 }
@@ -117,7 +119,14 @@ impl WithSimd for Write<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        for (b, &v) in self.b.iter_mut().zip(self.v) {
+        // Chunks of a vector's length, lest short loops stay scalar.
+        let ((b, b_rest), (v, v_rest)) = (self.b.as_chunks_mut::<8>(), self.v.as_chunks::<8>());
+        for (b, v) in b.iter_mut().zip(v) {
+            for at in 0..8 {
+                b[at] = clip(v[at] - self.tau, self.upper);
+            }
+        }
+        for (b, v) in b_rest.iter_mut().zip(v_rest) {
             *b = clip(v - self.tau, self.upper);
         }
     }
@@ -134,48 +143,83 @@ impl WithSimd for Sum<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> (f64, f64) {
-        clipped_sum(simd, self.v, self.tau, self.upper)
+        Margins::new(simd, self.v).clipped_sum(simd, self.tau, self.upper)
     }
 }
 
-/// 1ᵀb and the number of 0 < b_j < upper for b = clip(v − τ, 0, upper).
-///
-/// Written out in vectors, several accumulators deep: it is where projections spend their time, and
-/// the compiler leaves the plain loop scalar.
-#[inline(always)]
-fn clipped_sum<S: Simd>(simd: S, v: &[f64], tau: f64, upper: f64) -> (f64, f64) {
-    const DEPTH: usize = 4;
-    let mut parts = [Clipped::new(simd, tau, upper); DEPTH];
-    let (vectors, tail) = S::as_simd_f64s(v);
-    let (chunks, rest) = vectors.as_chunks::<DEPTH>();
-    for chunk in chunks {
-        for at in 0..DEPTH {
-            parts[at].add(simd, chunk[at]);
+/// Vectors of a chunk, each summed on its own: as many sums as keep the processor busy.
+const DEPTH: usize = 4;
+
+/// Margins in whole chunks, the last of them filled up with −∞, which no sum sees.
+struct Margins<'a, S: Simd> {
+    chunks: &'a [[S::f64s; DEPTH]],
+    last: [S::f64s; DEPTH],
+}
+
+// Written out in vectors: it is where projections spend their time, and the compiler leaves plain
+// loops scalar.
+impl<'a, S: Simd> Margins<'a, S> {
+    #[inline(always)]
+    fn new(simd: S, v: &'a [f64]) -> Self {
+        let chunks = S::as_simd_f64s(v).0.as_chunks::<DEPTH>().0;
+        let n_rest = v.len() - chunks.len() * DEPTH * S::F64_LANES;
+        let mut filled = [f64::NEG_INFINITY; DEPTH * 8];
+        filled[DEPTH * 8 - n_rest..].copy_from_slice(&v[v.len() - n_rest..]);
+        let mut last = [simd.splat_f64s(f64::NEG_INFINITY); DEPTH];
+        let tail = S::as_simd_f64s(&filled).0;
+        for (last, &vector) in last.iter_mut().zip(&tail[tail.len() - DEPTH..]) {
+            *last = vector;
         }
+        Self { chunks, last }
     }
-    for (part, &vector) in parts.iter_mut().zip(rest) {
-        part.add(simd, vector);
+
+    /// 1ᵀb and the number of 0 < b_j < upper for b = clip(v − τ, 0, upper).
+    #[inline(always)]
+    fn clipped_sum(&self, simd: S, tau: f64, upper: f64) -> (f64, f64) {
+        let mut parts = [Clipped::new(simd, tau, upper); DEPTH];
+        for chunk in self.chunks {
+            for (part, &vector) in parts.iter_mut().zip(chunk) {
+                part.add(simd, vector);
+            }
+        }
+        for (part, &vector) in parts.iter_mut().zip(&self.last) {
+            part.add(simd, vector);
+        }
+        let [a, b, c, d] = parts;
+        let sum = total(simd, [a.sum, b.sum, c.sum, d.sum]);
+        let count = total(simd, [a.count, b.count, c.count, d.count]);
+        (sum, count)
     }
-    let [mut a, b, c, d] = parts;
-    let mut padding = (0.0, 0.0);
-    if !tail.is_empty() {
-        // The zeros that fill the last vector are counted, and taken off again.
-        a.add(simd, simd.partial_load_f64s(tail));
-        let n_zeros = (S::F64_LANES - tail.len()) as f64;
-        let between = tau < 0.0 && -tau < upper;
-        padding = (n_zeros * clip(-tau, upper), if between { n_zeros } else { 0.0 });
+
+    /// max(0, largest margin).
+    #[inline(always)]
+    fn largest(&self, simd: S) -> f64 {
+        let [a, b, c, d] = self.last;
+        let mut best = simd.max_f64s(simd.max_f64s(a, b), simd.max_f64s(c, d));
+        for &vector in self.chunks.as_flattened() {
+            best = simd.max_f64s(vector, best);
+        }
+        simd.reduce_max_f64s(best).max(0.0)
     }
-    let sum = total(simd, [a.sum, b.sum, c.sum, d.sum]);
-    let count = total(simd, [a.count, b.count, c.count, d.count]);
-    (sum - padding.0, count - padding.1)
+
+    /// min(0, smallest finite margin).
+    #[inline(always)]
+    fn smallest(&self, simd: S) -> f64 {
+        let mut best = simd.splat_f64s(0.0);
+        for &vector in self.chunks.as_flattened().iter().chain(&self.last) {
+            let missing = simd.equal_f64s(vector, simd.splat_f64s(f64::NEG_INFINITY));
+            best = simd.min_f64s(simd.select_f64s(missing, best, vector), best);
+        }
+        simd.reduce_min_f64s(best)
+    }
 }
 
 #[inline(always)]
-fn total<S: Simd>(simd: S, [a, b, c, d]: [S::f64s; 4]) -> f64 {
+fn total<S: Simd>(simd: S, [a, b, c, d]: [S::f64s; DEPTH]) -> f64 {
     simd.reduce_sum_f64s(simd.add_f64s(simd.add_f64s(a, b), simd.add_f64s(c, d)))
 }
 
-/// One accumulator of [`clipped_sum`].
+/// The sums over one vector's lanes.
 #[derive(Clone, Copy)]
 struct Clipped<S: Simd> {
     tau: S::f64s,
@@ -208,33 +252,4 @@ impl<S: Simd> Clipped<S> {
 fn clip(b: f64, upper: f64) -> f64 {
     let b = if b > 0.0 { b } else { 0.0 };
     if b < upper { b } else { upper }
-}
-
-/// max(0, largest entry).
-#[inline(always)]
-fn largest<S: Simd>(simd: S, v: &[f64]) -> f64 {
-    let (vectors, tail) = S::as_simd_f64s(v);
-    let mut best = simd.partial_load_f64s(tail);
-    for &vector in vectors {
-        best = simd.max_f64s(vector, best);
-    }
-    simd.reduce_max_f64s(best).max(0.0)
-}
-
-/// min(0, smallest finite entry).
-#[inline(always)]
-fn smallest<S: Simd>(simd: S, v: &[f64]) -> f64 {
-    let (vectors, tail) = S::as_simd_f64s(v);
-    let mut best = finite(simd, simd.partial_load_f64s(tail));
-    for &vector in vectors {
-        best = simd.min_f64s(finite(simd, vector), best);
-    }
-    simd.reduce_min_f64s(best).min(0.0)
-}
-
-/// 0 in place of −∞.
-#[inline(always)]
-fn finite<S: Simd>(simd: S, vector: S::f64s) -> S::f64s {
-    let missing = simd.equal_f64s(vector, simd.splat_f64s(f64::NEG_INFINITY));
-    simd.select_f64s(missing, simd.splat_f64s(0.0), vector)
 }

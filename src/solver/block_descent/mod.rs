@@ -116,8 +116,10 @@ struct State<'p, M: Model> {
 /// What is kept of an example's dual block beside β_i.
 #[derive(Debug, Clone, Copy, Default)]
 struct Dual {
-    /// A_i.
-    squared_norm: f64,
+    /// C_i = p_i/λ.
+    weight: f64,
+    /// C_i A_i.
+    curvature: f64,
     /// 1ᵀβ_i.
     sum: f64,
     /// The last multiplier of its projection.
@@ -180,7 +182,8 @@ impl<'p, M: Model> State<'p, M> {
     fn settle(&mut self, example: usize) {
         let squared_norm = self.model.squared_norm(example);
         let dual = &mut self.dual[example];
-        dual.squared_norm = squared_norm;
+        dual.weight = self.problem.importance(example) / self.problem.lambda;
+        dual.curvature = dual.weight * squared_norm;
         dual.settled = self.problem.importance(example) == 0.0;
         if dual.settled || squared_norm > 0.0 || self.problem.smoothing > 0.0 {
             return;
@@ -265,15 +268,13 @@ impl<'p, M: Model> State<'p, M> {
             corrections,
             out: current,
         });
-        let c = problem.importance(example) / problem.lambda;
-        let curvature = c * dual.squared_norm;
-        let h = curvature + problem.smoothing;
+        let h = dual.curvature + problem.smoothing;
         M::Value::dispatch(Target {
             scores: &current[..m],
             beta,
             costs: problem.cost_row(example),
             label,
-            curvature,
+            curvature: dual.curvature,
             sum: dual.sum,
             scale: h.recip(),
             out: target,
@@ -288,7 +289,7 @@ impl<'p, M: Model> State<'p, M> {
         dual.multiplier = scratch.multiplier;
         let change = &mut changes.values[row * padded..][..padded];
         let (n_changed, sum) =
-            M::Value::dispatch(Move { target: projection, beta, change, weight: c });
+            M::Value::dispatch(Move { target: projection, beta, change, weight: dual.weight });
         if n_changed == 0 {
             dual.idle = dual.idle.saturating_add(1);
             if self.options.shrink {
@@ -297,7 +298,7 @@ impl<'p, M: Model> State<'p, M> {
         } else {
             dual.idle = 0;
             dual.sum += sum;
-            change[label] = Real::narrow(c * sum);
+            change[label] = Real::narrow(dual.weight * sum);
             changes.changed.push(row);
         }
         problem.importance(example) * gap
