@@ -24,3 +24,4 @@ def test_examples_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     score = float(printed.splitlines()[0])
     assert score == pytest.approx(0.97, abs=0.015)
     assert namespace["model"].score(namespace["rows"], namespace["targets"]) > 0.985
+    assert namespace["svm"].converged_
