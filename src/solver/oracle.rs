@@ -54,7 +54,7 @@ impl Vertex {
 
 /// Values of the rows that a thread takes at a time: they ought to stay in its second-level cache
 /// between the scores and the images.
-const CHUNK_VALUES: usize = 1 << 16;
+const CHUNK_VALUES: usize = 1 << 17;
 /// Most blocks of such rows.
 const MAX_BLOCKS: usize = 64;
 
