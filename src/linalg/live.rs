@@ -149,7 +149,6 @@ impl<T: Element> LiveUpdate<'_, T> {
         T: Lane<S>,
     {
         let Self { weights, update, first, n_features, padded } = self;
-        let change = |row: usize| &update.changes[row * padded + first..][..V * T::LANES];
         // Losses that count few classes leave most panels of most rows alone.
         let mut terms = [(0, 0); LARGEST_BATCH];
         for rows in update.changed.chunks(LARGEST_BATCH) {
