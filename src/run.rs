@@ -32,6 +32,8 @@ impl Interrupt {
 }
 
 /// A primal value and a dual value that bounds the optimum from below: `dual <= optimum <= primal`.
+///
+/// A problem without a known dual bound (a non-convex one) has the dual −∞ and an infinite gap.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Certificate {
     /// Objective of the current model.
@@ -135,7 +137,8 @@ pub fn run(
             Progress::Uncertified => None,
         };
         // A NaN gap would compare false with every tolerance and run on.
-        if let Some(certificate) = certificate.filter(|c| !c.gap().is_finite()) {
+        let lost = |c: &Certificate| !c.primal.is_finite() || c.gap().is_nan();
+        if let Some(certificate) = certificate.filter(lost) {
             return Err(Error::Numerical(format!(
                 "the objective is no longer finite (primal {}, dual {}); scale the data or regularise more",
                 certificate.primal, certificate.dual

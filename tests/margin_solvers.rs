@@ -118,7 +118,7 @@ impl Case {
         };
         let (trace, weights) = match method {
             Method::Blocks => {
-                let mut solver = BlockFrankWolfe::new(&mut problem, 7);
+                let mut solver = BlockFrankWolfe::new(&mut problem, 7, None);
                 (go(&mut solver), solver.weights().to_vec())
             }
             Method::Subgradient => {
@@ -131,7 +131,7 @@ impl Case {
                 } else {
                     StepRule::Scheduled
                 };
-                let mut solver = FrankWolfe::new(MarginOracle::new(&mut problem, None), rule, None);
+                let mut solver = FrankWolfe::new(MarginOracle::new(&mut problem, &[]), rule, None);
                 (go(&mut solver), solver.current().weights.clone())
             }
         };
@@ -245,7 +245,7 @@ fn the_line_search_makes_the_reference_step() {
                 }
             }
         }
-        let oracle = MarginOracle::new(&mut prepared, Some(&beta));
+        let oracle = MarginOracle::new(&mut prepared, &beta);
         let mut solver = FrankWolfe::new(oracle, StepRule::LineSearch, Some(start));
         let before = solver.certify(&Interrupt::default()).unwrap();
         let expect = |name: &str| value[name].as_f64().unwrap();
@@ -492,13 +492,13 @@ fn a_warm_start_continues_where_the_run_ended() {
         let interrupt = Interrupt::default();
         let mut problem = case.problem(case.data(), Order::Batches);
         let mut solver =
-            FrankWolfe::new(MarginOracle::new(&mut problem, None), StepRule::LineSearch, None);
+            FrankWolfe::new(MarginOracle::new(&mut problem, &[]), StepRule::LineSearch, None);
         for _ in 0..10 {
             solver.advance(&interrupt).unwrap();
         }
         let (oracle, start) = solver.into_parts();
         let dual = oracle.into_dual();
-        let oracle = MarginOracle::new(&mut problem, Some(&dual));
+        let oracle = MarginOracle::new(&mut problem, &dual);
         let mut solver = FrankWolfe::new(oracle, StepRule::LineSearch, Some(start));
         for _ in 0..10 {
             solver.advance(&interrupt).unwrap();
@@ -545,10 +545,10 @@ fn an_interrupt_stops_each_method() {
     let interrupt = Interrupt::default();
     interrupt.raise();
     let mut batch = case.problem(case.data(), Order::Batches);
-    let oracle = MarginOracle::new(&mut batch, None);
+    let oracle = MarginOracle::new(&mut batch, &[]);
     assert!(FrankWolfe::new(oracle, StepRule::LineSearch, None).advance(&interrupt).is_err());
     let mut single = case.problem(case.data(), Order::Examples);
-    assert!(BlockFrankWolfe::new(&mut single, 0).advance(&interrupt).is_err());
+    assert!(BlockFrankWolfe::new(&mut single, 0, None).advance(&interrupt).is_err());
     assert!(Subgradient::new(&mut single, 0).advance(&interrupt).is_err());
 }
 

@@ -11,6 +11,7 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
+
 from dualgap import datasets
 from dualgap.datasets import fetch_movielens, synthetic_ratings
 

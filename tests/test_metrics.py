@@ -2,10 +2,11 @@ import itertools
 
 import numpy as np
 import pytest
-from dualgap.metrics import ndcg_at_k, rmse
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score, root_mean_squared_error
+
+from dualgap.metrics import ndcg_at_k, rmse
 
 GAINS = {"exponential": lambda rel: 2.0**rel - 1.0, "linear": lambda rel: rel}
 

@@ -1,6 +1,9 @@
 """Learning with many outputs, solved to a certificate."""
 
+from typing import TYPE_CHECKING, Any
+
 from dualgap._core import __version__
+from dualgap.multiclass import MulticlassSVC
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
@@ -8,10 +11,25 @@ from dualgap.polynomial import (
     PolynomialNetworkRegressor,
 )
 
+if TYPE_CHECKING:
+    from dualgap.recommend import OrdinalRecommender
+
 __all__ = [
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
+    "MulticlassSVC",
+    "OrdinalRecommender",
     "PolynomialNetworkClassifier",
     "PolynomialNetworkRegressor",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The recommender needs pandas, which the other estimators do without.
+    if name == "OrdinalRecommender":
+        from dualgap.recommend import OrdinalRecommender
+
+        return OrdinalRecommender
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

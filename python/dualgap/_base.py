@@ -23,7 +23,7 @@ Rows: TypeAlias = (
 """A matrix as the core borrows it: a C-ordered array, or (indptr, indices, data, n_columns)."""
 
 Callback: TypeAlias = Callable[[int, float, float, float], object]
-"""Called after each epoch with (epoch, seconds, primal, dual); a true return value stops the fit."""
+"""Called after each epoch with (epoch, seconds, primal, dual); a true value stops the fit."""
 
 History: TypeAlias = dict[str, NDArray[Any]]
 
@@ -31,21 +31,23 @@ History: TypeAlias = dict[str, NDArray[Any]]
 def core_rows(X: Any) -> Rows:
     """Hand a validated array or CSR matrix to the core, without a copy where its layout allows.
 
-    The core wants C order, sorted and unique column indices of type int32, and offsets of type int64.
+    The core wants C order, sorted and unique column indices of type int32, and offsets of type
+    int64.
     """
     if not sp.issparse(X):
         return np.ascontiguousarray(X)
-    if X.shape[1] > np.iinfo(np.int32).max:
-        msg = f"X: {X.shape[1]} columns are more than the 2**31 - 1 that can be indexed"
+    matrix: Any = X
+    if matrix.shape[1] > np.iinfo(np.int32).max:
+        msg = f"X: {matrix.shape[1]} columns are more than the 2**31 - 1 that can be indexed"
         raise ValueError(msg)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
     return (
-        np.asarray(X.indptr, dtype=np.int64),
-        np.asarray(X.indices, dtype=np.int32),
-        X.data,
-        X.shape[1],
+        np.asarray(matrix.indptr, dtype=np.int64),
+        np.asarray(matrix.indices, dtype=np.int32),
+        matrix.data,
+        matrix.shape[1],
     )
 
 
@@ -58,9 +60,7 @@ def check_rows_and_targets(
     estimator: Any, X: Any, y: Any, *, multi_output: bool = False, y_numeric: bool = False
 ) -> tuple[Any, Any]:
     """Validate training data."""
-    X, y = validate_data(
-        estimator, X, y, multi_output=multi_output, y_numeric=y_numeric, **_ROWS
-    )
+    X, y = validate_data(estimator, X, y, multi_output=multi_output, y_numeric=y_numeric, **_ROWS)
     return X, y
 
 
@@ -83,7 +83,7 @@ def check_weights(sample_weight: Any, X: Any) -> FloatArray | None:
 
 
 def resolve_threads(n_jobs: int | None) -> int:
-    """Return the number of threads for ``n_jobs``: all cores this process may use for None and -1."""
+    """Return the number of threads: for None and -1, all cores this process may use."""
     if n_jobs is not None and (not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
         msg = f"n_jobs: must be None or an integer other than 0, got {n_jobs!r}"
         raise ValueError(msg)

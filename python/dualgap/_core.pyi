@@ -6,9 +6,25 @@ from numpy.typing import NDArray
 
 from dualgap._base import Rows
 
+__all__ = [
+    "LOSSES",
+    "OUTPUT_LOSSES",
+    "PENALTIES",
+    "SOLVERS",
+    "STEPS",
+    "__version__",
+    "fit_multiclass",
+    "fit_polynomial",
+    "fit_variational",
+    "predict_polynomial",
+]
+
 __version__: Final[str]
+LOSSES: Final[list[str]]
 OUTPUT_LOSSES: Final[list[str]]
 PENALTIES: Final[list[str]]
+SOLVERS: Final[list[str]]
+STEPS: Final[list[str]]
 
 class _Model(TypedDict):
     basis: NDArray[np.float64]
@@ -56,3 +72,75 @@ def predict_polynomial(
     augmented: bool,
     n_threads: int,
 ) -> NDArray[np.float64]: ...
+
+class _State(TypedDict):
+    weights: NDArray[np.float64]
+    linear: float
+    square: float
+    beta: NDArray[np.float64]
+
+class _MulticlassFit(_State):
+    outcome: str
+    primal: float
+    dual: float
+    null_objective: float
+    history: dict[str, NDArray[Any]]
+
+def fit_multiclass(
+    rows: Rows,
+    labels: NDArray[np.uint32],
+    *,
+    n_classes: int,
+    loss: str,
+    k: int | None,
+    weights: list[float] | None,
+    costs: NDArray[np.float64] | None,
+    costs_per_row: bool,
+    sample_weight: NDArray[np.float64] | None,
+    regularization: float,
+    smoothing: float,
+    bias: float,
+    solver: str,
+    step: str,
+    tol: float,
+    max_iter: int,
+    seed: int,
+    n_threads: int,
+    keep_dual: bool = False,
+    start: _State | None = None,
+    callback: Callable[[int, float, float, float], object] | None = None,
+) -> _MulticlassFit: ...
+
+class _Blocks(TypedDict):
+    outcome: str
+    primal: float
+    dual: float
+    history: dict[str, NDArray[Any]]
+    users: NDArray[np.float64]
+    items: NDArray[np.float64]
+    output: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+
+def fit_variational(
+    users: NDArray[np.uint32],
+    items: NDArray[np.uint32],
+    values: NDArray[np.float64],
+    *,
+    n_users: int,
+    n_items: int,
+    tempering: list[float] | None,
+    n_components: int,
+    penalty: str,
+    radius: float,
+    output_ridge: float,
+    hold: int,
+    feature_ridge: float,
+    relaxation: float,
+    popularity: bool,
+    n_sweeps: int,
+    seed: int,
+    n_threads: int,
+    user_features: Rows | None = None,
+    item_features: Rows | None = None,
+    callback: Callable[[int, float, float, float], object] | None = None,
+) -> _Blocks: ...

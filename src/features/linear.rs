@@ -3,9 +3,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{FeatureMap, SparseRows};
-use crate::data::{Csr, Data, Dense, Rows};
+use crate::data::{Csr, Data, Dense, Real, Rows};
 use crate::for_data;
-use crate::linalg::{Element, Panels, gather};
+use num_traits::Zero;
+
+use crate::linalg::{Element, Panels, Sums, scatter, tile};
 
 /// Which solvers the weights are ordered for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +59,9 @@ pub fn linear<'a>(
     for_data!(data, rows => Box::new(Linear::new(rows, n_classes, bias, order)))
 }
 
+/// Weights that a thread adds up at a time.
+const SPAN: usize = 1 << 14;
+
 /// What [`Linear`] needs of rows beyond [`Rows`].
 trait Kernels: Rows + Send {
     type Value: Element;
@@ -82,12 +87,18 @@ struct Linear<R: Kernels> {
     scratch: Scratch<R::Value>,
 }
 
-/// The entries of a run of examples, grouped by class; where stretches of columns begin.
-#[derive(Default)]
+/// What sums of images need.
 struct Scratch<T> {
-    ends: Vec<usize>,
-    entries: Vec<(u32, T)>,
+    /// Bounds of the stretches of features that threads add to on their own (sparse rows).
     cuts: Vec<usize>,
+    /// A span's sum in single precision (dense rows in single precision).
+    partial: Vec<T>,
+}
+
+impl<T> Default for Scratch<T> {
+    fn default() -> Self {
+        Self { cuts: Vec::new(), partial: Vec::new() }
+    }
 }
 
 impl<R: Kernels> Linear<R> {
@@ -98,9 +109,15 @@ impl<R: Kernels> Linear<R> {
             Order::Examples => 1,
         };
         let panels = Panels::new(rows.n_cols(), n_classes);
-        let scratch = Scratch { ends: Vec::new(), entries: Vec::new(), cuts: Vec::new() };
         let layout = Layout { n_classes, n_features, tile };
-        Self { rows, bias, layout, panels, offsets: vec![0.0; n_classes], scratch }
+        Self {
+            rows,
+            bias,
+            layout,
+            panels,
+            offsets: vec![0.0; n_classes],
+            scratch: Scratch::default(),
+        }
     }
 
     /// Index of the first weight of the constant feature, and the step to the next class's.
@@ -151,6 +168,18 @@ impl<R: Kernels> FeatureMap for Linear<R> {
         }
     }
 
+    fn end_span(&mut self, image: &mut [f64]) {
+        let partial = &mut self.scratch.partial;
+        image.par_chunks_mut(SPAN).zip(partial.par_chunks_mut(SPAN)).for_each(
+            |(image, partial)| {
+                for (image, partial) in image.iter_mut().zip(partial) {
+                    *image += partial.widen();
+                    *partial = R::Value::zero();
+                }
+            },
+        );
+    }
+
     fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
         let n_classes = self.layout.n_classes;
         scores.fill(0.0);
@@ -191,11 +220,11 @@ impl<R: Kernels> FeatureMap for Linear<R> {
     }
 }
 
-impl<T: Element> Kernels for Dense<'_, T> {
+impl<T: Sums> Kernels for Dense<'_, T> {
     type Value = T;
 
     fn tile() -> usize {
-        8 * T::lanes()
+        tile::<T>()
     }
 
     fn add_scores(&self, weights: &Panels<T>, rows: Range<usize>, scores: &mut [f64]) {
@@ -209,43 +238,15 @@ impl<T: Element> Kernels for Dense<'_, T> {
         scratch: &mut Scratch<T>,
         image: &mut [f64],
     ) {
-        scratch.group_by_class(duals, layout.n_classes);
         let (n_cols, tile) = (self.n_cols(), layout.tile);
         let rows = self.block(duals.first, duals.first + duals.len());
-        image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {
-            let first_col = index * tile;
-            let width = tile.min(n_cols - first_col.min(n_cols));
-            for (class, sum) in image.chunks_exact_mut(tile).enumerate() {
-                gather(rows, n_cols, first_col, scratch.of_class(class), &mut sum[..width]);
-            }
+        let image = T::in_place(image).unwrap_or_else(|| {
+            scratch.partial.resize(layout.len(), T::zero());
+            &mut scratch.partial
         });
-    }
-}
-
-impl<T: Element> Scratch<T> {
-    /// Sorts the entries by class, keeping the order of the examples (a counting sort).
-    fn group_by_class(&mut self, duals: &SparseRows, n_classes: usize) {
-        self.ends.clear();
-        self.ends.resize(n_classes + 1, 0);
-        for &(class, _) in &duals.entries {
-            self.ends[class + 1] += 1;
-        }
-        for class in 0..n_classes {
-            self.ends[class + 1] += self.ends[class];
-        }
-        self.entries.resize(duals.entries.len(), (0, T::zero()));
-        for (row, entries) in duals.rows().enumerate() {
-            for &(class, value) in entries {
-                // What is the start of the class becomes its end as entries arrive.
-                self.entries[self.ends[class]] = (row as u32, T::narrow(value));
-                self.ends[class] += 1;
-            }
-        }
-    }
-
-    fn of_class(&self, class: usize) -> &[(u32, T)] {
-        let start = if class == 0 { 0 } else { self.ends[class - 1] };
-        &self.entries[start..self.ends[class]]
+        image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {
+            scatter(rows, n_cols, index * tile, duals, image, tile);
+        });
     }
 }
 
@@ -271,13 +272,14 @@ impl<T: Element> Kernels for Csr<'_, T> {
         scratch: &mut Scratch<T>,
         image: &mut [f64],
     ) {
-        if scratch.cuts.is_empty() {
-            scratch.cuts = self.balanced_cuts(rayon::current_num_threads());
+        let cuts = &mut scratch.cuts;
+        if cuts.is_empty() {
+            *cuts = self.balanced_cuts(rayon::current_num_threads());
         }
         let n_classes = layout.n_classes;
-        let mut stretches = Vec::with_capacity(scratch.cuts.len());
+        let mut stretches = Vec::with_capacity(cuts.len());
         let mut rest = image;
-        for cut in scratch.cuts.windows(2) {
+        for cut in cuts.windows(2) {
             let (stretch, others) = rest.split_at_mut((cut[1] - cut[0]) * n_classes);
             stretches.push((cut[0] as i32..cut[1] as i32, stretch));
             rest = others;

@@ -26,8 +26,12 @@ pub trait FeatureMap: Send + Sync {
     /// A_i w of the loaded weights for each of the examples, one row each.
     fn scores(&self, examples: Range<usize>, scores: &mut [f64]);
 
-    /// image += Σ_i A_iᵀ δ_i over a run of examples, in parallel over the weights.
+    /// image += Σ_i A_iᵀ δ_i over a run of examples, in parallel over the weights. The sum is complete
+    /// after [`FeatureMap::end_span`].
     fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]);
+
+    /// Ends a span of examples whose images may have been summed in single precision.
+    fn end_span(&mut self, image: &mut [f64]);
 
     /// A_i w of one example for the given weights.
     fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);

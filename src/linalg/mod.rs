@@ -6,15 +6,15 @@
 
 mod aligned;
 mod feature_major;
-mod gather;
 mod live;
 mod panels;
+mod scatter;
 
 pub(crate) use aligned::Aligned;
 pub(crate) use feature_major::FeatureMajor;
-pub(crate) use gather::gather;
 pub(crate) use live::{LiveWeights, Update};
 pub use panels::Panels;
+pub(crate) use scatter::{Sums, scatter, tile};
 
 use pulp::{Arch, Simd, WithSimd};
 

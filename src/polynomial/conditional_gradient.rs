@@ -43,6 +43,9 @@ const CORRECTIVE_ITERATIONS: usize = 100;
 /// FISTA iterations when no further vector can follow.
 const LAST_ITERATIONS: usize = 1000;
 
+/// Epochs without a gain after which nothing more is expected: each has tried another start vector.
+const PATIENCE: usize = 5;
+
 /// One epoch's model, seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PathPoint {
@@ -66,6 +69,8 @@ pub struct ConditionalGradient<'a, R> {
     /// Objective of the null model: the unit of all tolerances.
     scale: f64,
     iteration: u64,
+    /// Epochs in a row that gained nothing.
+    idle: usize,
 }
 
 impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
@@ -101,6 +106,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
             selection: None,
             scale,
             iteration: 0,
+            idle: 0,
         })
     }
 
@@ -143,8 +149,9 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let gap = inner + problem.radius * selection.bound + linear_gap;
         self.selection = Some(selection);
         let primal = self.state.layers.objective;
-        // Rounding can leave a gap of −1e-16 at the optimum.
-        Ok(Certificate { primal, dual: primal - gap.max(0.0) })
+        // Rounding can leave a gap of −1e-16 at the optimum; a NaN must stay one (`max` would drop it).
+        let gap = if gap < 0.0 { 0.0 } else { gap };
+        Ok(Certificate { primal, dual: primal - gap })
     }
 
     fn refit(&mut self, interrupt: &Interrupt) -> Result<()> {
@@ -216,9 +223,16 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
             model.push(&selection.vector, &vec![0.0; self.problem.n_outputs]);
             self.state = State::new(&self.problem, model, interrupt)?;
         }
+        let before = self.state.layers.objective;
         self.refit(interrupt)?;
+        let gain = before - self.state.layers.objective;
+        // Where selection is approximate, the gap can stay above the tolerance at the best model that
+        // it finds.
+        let negligible = (1e-4 * self.settings.tol).max(1e-12) * self.scale;
+        self.idle = if gain <= negligible { self.idle + 1 } else { 0 };
         let certificate = self.look_ahead(interrupt)?;
-        Ok(if self.state.model.n_bases >= self.settings.n_components {
+        let full = self.state.model.n_bases >= self.settings.n_components;
+        Ok(if full || self.idle >= PATIENCE {
             Progress::Exhausted(certificate)
         } else {
             Progress::Epoch(certificate)

@@ -2,6 +2,7 @@
 
 pub mod conditional_gradient;
 pub mod eigen;
+mod exponential;
 pub mod kernel;
 pub mod loss;
 pub mod model;
@@ -12,3 +13,4 @@ pub mod refit_output;
 pub mod select;
 pub mod state;
 pub mod validation;
+pub mod variational;

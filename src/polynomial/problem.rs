@@ -140,6 +140,12 @@ impl<R: Rows + Copy> Problem<'_, R> {
         }
     }
 
+    /// s_i ℓ(y_i, o).
+    #[inline(always)]
+    pub fn row_value(&self, row: usize, outputs: &[f64]) -> f64 {
+        self.weight(row) * self.loss.value(self.targets.row(row, self.n_outputs), outputs)
+    }
+
     /// s_i ℓ(y_i, o) and its gradient.
     #[inline(always)]
     pub fn row_loss(&self, row: usize, outputs: &[f64], gradient: &mut [f64]) -> f64 {

@@ -91,7 +91,7 @@ impl Layers {
             if let Some(linear) = &linear {
                 add_product(&linear_rows, row, linear, out);
             }
-            problem.row_loss(row, out, &mut vec![0.0; m])
+            problem.row_value(row, out)
         })?;
         let objective = loss + problem.ridge_value(linear.as_deref());
         Ok(Self { output, linear, outputs, objective })

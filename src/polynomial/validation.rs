@@ -41,7 +41,10 @@ impl<'a> Validation<'a> {
             let message = format!("needs at least one row of {n_features} features");
             return Err(Error::argument("validation_data", message));
         }
-        targets.check(loss, data.n_rows(), n_outputs)?;
+        targets.check(loss, data.n_rows(), n_outputs).map_err(|error| match error {
+            Error::InvalidArgument { message, .. } => Error::argument("validation_data", message),
+            other => other,
+        })?;
         Ok(Self { data, targets, loss })
     }
 
@@ -49,9 +52,9 @@ impl<'a> Validation<'a> {
     pub fn score(&self, model: &Model, interrupt: &Interrupt) -> Result<Score> {
         let m = model.n_outputs;
         let outputs = for_data!(self.data, rows => model.outputs(rows, interrupt))?;
-        let (mut loss, mut hits, mut gradient) = (0.0, 0usize, vec![0.0; m]);
+        let (mut loss, mut hits) = (0.0, 0usize);
         for (row, outputs) in outputs.chunks_exact(m).enumerate() {
-            loss += self.loss.value_and_gradient(self.targets.row(row, m), outputs, &mut gradient);
+            loss += self.loss.value(self.targets.row(row, m), outputs);
             if let Targets::Classes(classes) = self.targets {
                 let first_largest =
                     (1..m).fold(0, |best, c| if outputs[c] > outputs[best] { c } else { best });

@@ -1,4 +1,5 @@
 use super::capped::Capped;
+use super::select::maximum;
 use super::{Polytope, Scratch};
 use crate::error::Result;
 
@@ -13,7 +14,7 @@ impl Polytope for MaxHinge {
     }
 
     fn support(&self, v: &[f64], _: usize, _: &mut Scratch) -> f64 {
-        v.iter().fold(0.0, |max, &v| if v > max { v } else { max })
+        maximum(v).max(0.0)
     }
 
     fn vertex(

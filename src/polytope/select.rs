@@ -20,22 +20,33 @@ pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scrat
     }
 }
 
-fn by_insertion(v: &[f64], count: usize, order: &mut Vec<usize>) {
-    let mut insert = |index: usize| {
-        let position = order.iter().rposition(|&other| v[other] >= v[index]).map_or(0, |p| p + 1);
-        order.insert(position, index);
-        order.truncate(count);
-        order.last().map_or(f64::INFINITY, |&last| v[last])
-    };
-    let mut least = f64::INFINITY;
-    for index in 0..count {
-        least = insert(index);
-    }
-    for (index, &value) in v.iter().enumerate().skip(count) {
-        if value > least {
-            least = insert(index);
+/// The largest entry (−∞ of none), several at a time.
+pub(super) fn maximum(v: &[f64]) -> f64 {
+    let mut largest = [f64::NEG_INFINITY; 16];
+    let (chunks, rest) = v.as_chunks::<16>();
+    for chunk in chunks {
+        for (largest, &value) in largest.iter_mut().zip(chunk) {
+            *largest = if value > *largest { value } else { *largest };
         }
     }
+    rest.iter().chain(&largest).fold(f64::NEG_INFINITY, |max, &value| max.max(value))
+}
+
+fn by_insertion(v: &[f64], count: usize, order: &mut Vec<usize>) {
+    let (mut values, mut classes) = ([0.0; SHORT], [0; SHORT]);
+    for (class, &value) in v.iter().enumerate() {
+        let mut place = match class {
+            _ if class < count => class,
+            _ if value > values[count - 1] => count - 1,
+            _ => continue,
+        };
+        while place > 0 && values[place - 1] < value {
+            (values[place], classes[place]) = (values[place - 1], classes[place - 1]);
+            place -= 1;
+        }
+        (values[place], classes[place]) = (value, class);
+    }
+    order.extend_from_slice(&classes[..count]);
 }
 
 fn by_selection(v: &[f64], count: usize, values: &mut Vec<f64>, order: &mut Vec<usize>) {

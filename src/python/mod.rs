@@ -7,8 +7,10 @@ use pyo3::types::PyDict;
 use crate::run::{Outcome, Trace};
 
 mod arrays;
+mod multiclass;
 mod polynomial;
 mod session;
+mod variational;
 
 /// A trace as `{outcome, primal, dual, history: {epoch, seconds, primal, dual, gap}}`; epochs whose gap
 /// was not evaluated hold NaN.
@@ -41,12 +43,21 @@ fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict
     Ok(result)
 }
 
+fn names<T>(table: &[(&'static str, T)]) -> Vec<&'static str> {
+    table.iter().map(|(name, _)| *name).collect()
+}
+
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("OUTPUT_LOSSES", crate::polynomial::loss::NAMES)?;
     module.add("PENALTIES", crate::polynomial::penalty::NAMES)?;
+    module.add("LOSSES", names(crate::polytope::REGISTRY))?;
+    module.add("SOLVERS", names(crate::solver::Method::REGISTRY))?;
+    module.add("STEPS", names(crate::solver::StepRule::NAMES))?;
+    module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
+    module.add_function(wrap_pyfunction!(variational::fit_variational, module)?)?;
     Ok(())
 }

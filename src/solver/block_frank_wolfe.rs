@@ -3,7 +3,7 @@
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
-use super::squared_norm;
+use super::{DualPoint, Start, squared_norm};
 use crate::error::Result;
 use crate::problem::{Problem, Workspace};
 use crate::run::{Certificate, Interrupt, Progress, Solver};
@@ -24,14 +24,23 @@ pub struct BlockFrankWolfe<'p, 'a> {
 }
 
 impl<'p, 'a> BlockFrankWolfe<'p, 'a> {
-    /// Starts at the dual point 0. The problem's weights are in the order for examples.
-    pub fn new(problem: &'p mut Problem<'a>, seed: u64) -> Self {
+    /// Starts at the dual point 0 unless told otherwise. The problem's weights are in the order for
+    /// examples.
+    pub fn new(problem: &'p mut Problem<'a>, seed: u64, start: Option<DualPoint>) -> Self {
+        let (n, m) = (problem.n_examples(), problem.n_classes());
+        let sparse = |row: &[f64]| {
+            row.iter().copied().enumerate().filter(|(_, weight)| *weight != 0.0).collect()
+        };
+        let (weights, duals) = match start {
+            Some(start) => (start.at.weights, start.beta.chunks_exact(m).map(sparse).collect()),
+            None => (vec![0.0; problem.features.layout().len()], vec![Vec::new(); n]),
+        };
         Self {
             random: Pcg64Mcg::new(u128::from(seed)),
-            order: (0..problem.n_examples()).collect(),
-            weights: vec![0.0; problem.features.layout().len()],
-            duals: vec![Vec::new(); problem.n_examples()],
-            margins: vec![0.0; problem.n_classes()],
+            order: (0..n).collect(),
+            weights,
+            duals,
+            margins: vec![0.0; m],
             work: Workspace::default(),
             difference: Vec::new(),
             problem,
@@ -41,6 +50,26 @@ impl<'p, 'a> BlockFrankWolfe<'p, 'a> {
     /// w(α).
     pub fn weights(&self) -> &[f64] {
         &self.weights
+    }
+
+    /// Where the run stands, with β if that is wanted.
+    pub fn into_dual(self, keep_dual: bool) -> DualPoint {
+        let (linear, square) = self.dual_terms();
+        let m = self.margins.len();
+        let mut beta = vec![0.0; if keep_dual { self.duals.len() * m } else { 0 }];
+        for (row, dual) in beta.chunks_exact_mut(m).zip(&self.duals) {
+            dual.iter().for_each(|&(class, weight)| row[class] = weight);
+        }
+        DualPoint { at: Start { weights: self.weights, linear, square }, beta }
+    }
+
+    /// Σ p_i ⟨Δ_i, β_i⟩ and Σ p_i ‖α_i‖².
+    fn dual_terms(&self) -> (f64, f64) {
+        let terms = self.duals.iter().enumerate().map(|(example, beta)| {
+            let share = self.problem.importance(example);
+            (share * self.problem.linear_term(example, beta), share * lifted_norm(beta))
+        });
+        terms.fold((0.0, 0.0), |sum, term| (sum.0 + term.0, sum.1 + term.1))
     }
 
     /// The best step from β_i towards the vertex its margins point to.
@@ -88,12 +117,9 @@ impl Solver for BlockFrankWolfe<'_, '_> {
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let loss = self.problem.mean_loss(&self.weights, interrupt)?;
         let regularizer = 0.5 * self.problem.lambda * squared_norm(&self.weights);
-        let terms = self.duals.iter().enumerate().map(|(example, beta)| {
-            let linear = self.problem.linear_term(example, beta);
-            let square = 0.5 * self.problem.smoothing * lifted_norm(beta);
-            self.problem.importance(example) * (linear - square)
-        });
-        Ok(Certificate { primal: regularizer + loss, dual: terms.sum::<f64>() - regularizer })
+        let (linear, square) = self.dual_terms();
+        let dual = linear - regularizer - 0.5 * self.problem.smoothing * square;
+        Ok(Certificate { primal: regularizer + loss, dual })
     }
 }
 

@@ -3,12 +3,14 @@
 mod block_descent;
 mod block_frank_wolfe;
 mod frank_wolfe;
+mod multiclass;
 mod oracle;
 mod subgradient;
 
 pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
 pub use block_frank_wolfe::BlockFrankWolfe;
 pub use frank_wolfe::{FrankWolfe, Start, StepRule};
+pub use multiclass::{DualPoint, Method, Settings, minimize};
 pub use oracle::{DualOracle, MarginOracle, Vertex};
 pub use subgradient::Subgradient;
 

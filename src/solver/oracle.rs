@@ -52,10 +52,14 @@ impl Vertex {
     }
 }
 
-/// Values of one chunk of rows, which ought to stay in a cache that threads share.
-const CHUNK_VALUES: usize = 1 << 20;
-/// Most blocks in a chunk.
+/// Values of the rows that a thread takes at a time: they ought to stay in its second-level cache
+/// between the scores and the images.
+const CHUNK_VALUES: usize = 1 << 16;
+/// Most blocks of such rows.
 const MAX_BLOCKS: usize = 64;
+
+/// Blocks whose images are summed in the precision of the rows before they go to double precision.
+const SPAN_BLOCKS: usize = 64;
 
 /// The oracle of a [`Problem`]: one pass over the rows, a chunk at a time; in each chunk first scores
 /// and vertices, parallel over blocks of rows, then the sparse sum of the vertices' images, parallel
@@ -86,20 +90,23 @@ struct DualBlock {
 }
 
 impl<'p, 'a> MarginOracle<'p, 'a> {
-    /// The oracle at the dual point 0, or at `beta` (examples × classes), which only a smoothed problem
-    /// keeps.
-    pub fn new(problem: &'p mut Problem<'a>, beta: Option<&[f64]>) -> Self {
+    /// The oracle at the dual point `beta` (examples × classes), or at 0 if that is empty; only a
+    /// smoothed problem keeps it.
+    pub fn new(problem: &'p mut Problem<'a>, beta: &[f64]) -> Self {
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let width = problem.features.cost() / (n * m).max(1) + 1;
         let n_blocks = n.div_ceil(BLOCK);
-        let per_chunk = (CHUNK_VALUES / (width * BLOCK)).clamp(4, MAX_BLOCKS).min(n_blocks);
+        let per_thread = (CHUNK_VALUES / (width * BLOCK)).clamp(1, MAX_BLOCKS);
+        let per_chunk = (per_thread * rayon::current_num_threads()).min(n_blocks);
         let blocks = (0..per_chunk).map(|_| Block::default()).collect();
         let smoothed = problem.smoothing > 0.0;
         let dual = |block: usize| {
             let range = block * BLOCK * m..((block + 1) * BLOCK).min(n) * m;
-            let zeros = || vec![0.0; if smoothed { range.len() } else { 0 }];
-            let beta =
-                beta.filter(|_| smoothed).map_or_else(zeros, |beta| beta[range.clone()].to_vec());
+            let beta = match (smoothed, beta.is_empty()) {
+                (false, _) => Vec::new(),
+                (true, true) => vec![0.0; range.len()],
+                (true, false) => beta[range].to_vec(),
+            };
             DualBlock { beta, vertices: SparseRows::default() }
         };
         let duals = (0..n_blocks).map(dual).collect();
@@ -130,25 +137,28 @@ impl DualOracle for MarginOracle<'_, '_> {
         self.problem.features.load(weights);
         image.fill(0.0);
         let (mut sums, mut first, step) = (Vertex::default(), 0, self.pending);
-        for duals in self.duals.chunks_mut(self.blocks.len()) {
-            let problem: &Problem<'_> = self.problem;
-            let blocks = &mut self.blocks[..duals.len()];
-            blocks.par_iter_mut().zip(duals).enumerate().for_each(|(index, (block, dual))| {
-                let start = first + index * BLOCK;
-                let end = (start + BLOCK).min(problem.n_examples());
-                if !interrupt.is_raised() {
-                    dual.follow(step, problem.n_classes());
-                    block.visit(problem, start..end, dual);
+        for span in self.duals.chunks_mut(SPAN_BLOCKS) {
+            for duals in span.chunks_mut(self.blocks.len()) {
+                let problem: &Problem<'_> = self.problem;
+                let blocks = &mut self.blocks[..duals.len()];
+                blocks.par_iter_mut().zip(duals).enumerate().for_each(|(index, (block, dual))| {
+                    let start = first + index * BLOCK;
+                    let end = (start + BLOCK).min(problem.n_examples());
+                    if !interrupt.is_raised() {
+                        dual.follow(step, problem.n_classes());
+                        block.visit(problem, start..end, dual);
+                    }
+                });
+                interrupt.check()?;
+                self.images.restart(first);
+                for block in blocks.iter() {
+                    self.images.append(&block.images);
+                    sums.add(&block.sums);
                 }
-            });
-            interrupt.check()?;
-            self.images.restart(first);
-            for block in blocks.iter() {
-                self.images.append(&block.images);
-                sums.add(&block.sums);
+                first += self.images.len();
+                self.problem.features.add_images(&self.images, image);
             }
-            first += self.images.len();
-            self.problem.features.add_images(&self.images, image);
+            self.problem.features.end_span(image);
         }
         self.pending = 0.0;
         Ok(sums)

@@ -1,3 +1,4 @@
+use super::super::exponential::exp_minus;
 use super::{OutputLoss, Target};
 
 /// Binary logistic per output, targets ±1: Σ_c log(1 + exp(−y_c o_c)) (SPEC 7, 8).
@@ -6,14 +7,27 @@ pub struct BinaryLogistic;
 
 impl OutputLoss for BinaryLogistic {
     fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64 {
-        let mut value = 0.0;
         for ((slot, output), target) in gradient.iter_mut().zip(outputs).zip(target.values()) {
             let margin = target * output;
             // exp of a negative number only: neither branch overflows.
-            let small = (-margin.abs()).exp();
-            value += small.ln_1p() + (-margin).max(0.0);
-            let wrong = if margin > 0.0 { small / (1.0 + small) } else { 1.0 / (1.0 + small) };
-            *slot = -target * wrong;
+            let small = exp_minus(margin.abs());
+            let wrong = if margin > 0.0 { small } else { 1.0 };
+            *slot = -target * wrong / (1.0 + small);
+        }
+        self.value(target, outputs)
+    }
+
+    fn value(&self, target: Target<'_>, outputs: &[f64]) -> f64 {
+        let mut value = 0.0;
+        // One logarithm for many outputs: a product of 512 factors up to 2 cannot overflow.
+        for (outputs, targets) in outputs.chunks(512).zip(target.values().chunks(512)) {
+            let mut product = 1.0;
+            for (output, target) in outputs.iter().zip(targets) {
+                let margin = target * output;
+                product *= 1.0 + exp_minus(margin.abs());
+                value += (-margin).max(0.0);
+            }
+            value += product.ln();
         }
         value
     }

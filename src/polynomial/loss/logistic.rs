@@ -1,4 +1,4 @@
-use super::{OutputLoss, Target, log_sum_exp_to_softmax};
+use super::{OutputLoss, Target, log_sum_exp, log_sum_exp_to_softmax};
 
 /// Multi-class logistic: log Σ_c exp(o_c − o_y) (paper 003, Table 3).
 #[derive(Debug, Clone, Copy)]
@@ -12,6 +12,10 @@ impl OutputLoss for Logistic {
         gradient[label] -= 1.0;
         // Rounding may leave a tiny negative value where the loss is 0.
         value.max(0.0)
+    }
+
+    fn value(&self, target: Target<'_>, outputs: &[f64]) -> f64 {
+        (log_sum_exp(outputs.iter().copied()) - outputs[target.class()]).max(0.0)
     }
 
     fn smoothness(&self, _n_outputs: usize) -> f64 {

@@ -1,4 +1,4 @@
-use super::{OutputLoss, Target, log_sum_exp_to_softmax};
+use super::{OutputLoss, Target, log_sum_exp, log_sum_exp_to_softmax};
 
 /// Smoothed multi-class hinge: log(1 + Σ_{c≠y} exp(1 + o_c − o_y)) (paper 003, Table 3).
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +14,13 @@ impl OutputLoss for SmoothedHinge {
         let value = log_sum_exp_to_softmax(gradient) - outputs[label];
         gradient[label] -= 1.0;
         value.max(0.0)
+    }
+
+    fn value(&self, target: Target<'_>, outputs: &[f64]) -> f64 {
+        let label = target.class();
+        let raised = outputs.iter().enumerate();
+        let raised = raised.map(|(class, o)| if class == label { *o } else { o + 1.0 });
+        (log_sum_exp(raised) - outputs[label]).max(0.0)
     }
 
     fn smoothness(&self, _n_outputs: usize) -> f64 {

@@ -19,6 +19,13 @@ impl OutputLoss for SquaredHinge {
         value
     }
 
+    fn value(&self, target: Target<'_>, outputs: &[f64]) -> f64 {
+        let label = target.class();
+        let margins = outputs.iter().map(|o| (1.0 + o - outputs[label]).max(0.0).powi(2));
+        // The label's own margin counted 1.
+        margins.sum::<f64>() - 1.0
+    }
+
     fn smoothness(&self, n_outputs: usize) -> f64 {
         2.0 * n_outputs as f64
     }

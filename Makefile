@@ -1,0 +1,101 @@
+# Every target does its own set-up in this clone: a virtual environment in .venv, a release build in
+# target. `make` lists them.
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := requirements-dev.lock
+DATA ?= $(DUALGAP_DATA)
+
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src -name '*.rs')
+PYTHON_SOURCES := pyproject.toml README.md LICENSE $(shell find python -name '*.py' -o -name '*.pyi')
+DEPENDENCIES := $(VENV)/dependencies.stamp
+EXTENSION := $(VENV)/extension.stamp
+WHEEL := dist/wheel.stamp
+
+# An active conda environment would make maturin refuse to choose.
+MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
+say = @printf '\033[1m==> %s\033[0m\n'
+
+.PHONY: help demo test bench fmt clean venv build lint test-rust test-python wheel lock rust
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+help: ## List the targets
+	@echo "dualgap: learning with many outputs, solved to a certificate"
+	@echo
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14 | sed 's/^/  make /'
+
+demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, a plot (in demo/)
+	$(say) "Running the demo; results go to demo/"
+	$(BIN)/dualgap recommend --data 100k --compare --plot demo/curves.png \
+		--save demo/model.npz --user 1 --user 42 --user 405 --top 5
+
+test: lint test-rust wheel test-python ## Run every check and test
+	$(say) "All checks and tests passed"
+
+bench: build ## Run the benchmarks (DATA=folder for those on real data)
+	$(say) "Rust benchmarks"
+	cargo bench
+	$(say) "Python benchmarks"
+	@set -e; for script in $(wildcard benches/*.py); do \
+		echo "$$script"; DUALGAP_DATA="$(DATA)" $(BIN)/python "$$script"; \
+	done
+
+fmt: $(DEPENDENCIES) ## Format the Rust and Python code
+	cargo fmt
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove everything that was built here
+	rm -rf target $(VENV) dist demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f python/dualgap/_core*.so python/dualgap/_core*.pyd
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+venv: $(DEPENDENCIES) ## Create the virtual environment with all development dependencies
+
+build: $(EXTENSION) ## Build the extension (release) into the virtual environment
+
+lint: build ## Check format, lints, types and stubs
+	$(say) "cargo fmt, clippy"
+	cargo fmt --check
+	cargo clippy --quiet --all-targets --all-features -- -D warnings
+	$(say) "ruff, mypy, stubtest"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(BIN)/python -m mypy.stubtest dualgap._core
+
+test-rust: rust ## Run the Rust tests
+	$(say) "Rust tests"
+	cargo test --quiet
+
+test-python: build ## Run the Python tests
+	$(say) "Python tests"
+	$(BIN)/python -m pytest
+
+wheel: $(WHEEL) ## Build a wheel into dist/ and try it in an empty environment
+
+lock: ## Pin the newest development dependencies in requirements-dev.lock
+	$(say) "Resolving the development dependencies"
+	@python=$$(scripts/toolchain python) && scripts/lock "$$python" $(LOCK)
+
+rust:
+	@scripts/toolchain rust
+
+$(DEPENDENCIES): $(LOCK)
+	$(say) "Creating $(VENV) and installing the development dependencies"
+	@python=$$(scripts/toolchain python) && test -x $(BIN)/python || "$$python" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement $(LOCK)
+	@touch $@
+
+$(EXTENSION): $(DEPENDENCIES) $(RUST_SOURCES) pyproject.toml | rust
+	$(say) "Building the extension (release; the first time takes a minute or two)"
+	$(MATURIN) develop --release --quiet
+	@touch $@
+
+$(WHEEL): $(EXTENSION) $(PYTHON_SOURCES) scripts/check-wheel scripts/smoke.py
+	$(say) "Building a wheel and trying it in an empty environment"
+	rm -rf dist
+	$(MATURIN) build --release --quiet --out dist --interpreter $(BIN)/python
+	scripts/check-wheel $(BIN)/python dist/*.whl
+	@touch $@

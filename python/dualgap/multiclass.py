@@ -1,0 +1,323 @@
+"""Linear multi-category SVMs, trained to a duality gap of your choice.
+
+Tajima, Hirohashi, Zara, Kato: Frank-Wolfe algorithm for learning SVM-type multi-category
+classifiers, arXiv:2008.08894.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import joblib
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from dualgap import _core
+from dualgap._base import (
+    Callback,
+    FloatArray,
+    History,
+    check_positive,
+    check_rows,
+    check_rows_and_targets,
+    check_weights,
+    core_rows,
+    progress,
+    resolve_seed,
+    resolve_threads,
+)
+from dualgap.losses import Loss, core_loss
+
+__all__ = ["MulticlassSVC"]
+
+
+class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Linear classifier for multi-category losses, with a certificate of optimality.
+
+    Minimises ``1/2 ||W||^2 + C sum_i weight_i loss_i(W)``. The objective is reported as
+    ``P = lambda/2 ||W||^2 + mean loss`` with ``lambda = 1 / (C * total weight)``, where the total
+    weight is the number of rows unless there are sample or class weights; that is ``1 / (C * total
+    weight)`` times the expression above. The paper's ``lambda = 1/n`` is ``C = 1``.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="max-hinge"
+        "max-hinge" (or "crammer-singer"), "weston-watkins", or an object from `dualgap.losses`.
+    C : float, default=1.0
+        Weight of the losses against the regulariser.
+    smoothing : float, default=0.0
+        Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is. With smoothing
+        the dual variables are kept (n_samples x n_classes numbers).
+    solver : {"auto", "frank-wolfe", "block-frank-wolfe", "subgradient"}, default="auto"
+        "frank-wolfe" passes over all rows per iteration, on all threads; "block-frank-wolfe" goes
+        row by row, on one thread, and needs far fewer passes; "subgradient" is Pegasos, a
+        baseline. "auto" takes "block-frank-wolfe".
+    step : {"line-search", "scheduled"}, default="line-search"
+        Step of "frank-wolfe": the best one in closed form, or ``2 / (t + 2)``.
+    fit_intercept : bool, default=True
+        Whether to append a constant feature. Its weights are regularised like the others.
+    intercept_scaling : float, default=1.0
+        Value of the constant feature: the larger, the less its weights are regularised.
+    class_weight : dict or "balanced", optional
+        Factors on the weights of the rows of each class.
+    tol : float, default=1e-3
+        Duality gap at which the fit has converged, relative to the objective of ``W = 0``.
+    max_iter : int, default=1000
+        Most passes over the rows.
+    warm_start : bool, default=False
+        Whether a fit continues the previous one. It does so if rows, labels, weights, loss and
+        solver are the same (`C`, `tol` and a positive `smoothing` may change); otherwise it starts
+        afresh, since the certificate would not hold.
+    random_state : int, RandomState or None, default=None
+        Seed of the order of the rows ("block-frank-wolfe" and "subgradient").
+    n_jobs : int, optional
+        Number of threads; None and -1 mean all cores. The model does not depend on it.
+    verbose : int, default=0
+        Print a line per iteration on stderr, at most five a second.
+    callback : callable, optional
+        Called after each iteration as ``callback(iteration, seconds, primal, dual)``; a true return
+        value stops the fit.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_classes, n_features)
+        Weights, a row for each class also where there are two.
+    intercept_ : ndarray of shape (n_classes,)
+        Intercepts.
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+    n_iter_ : int
+        Number of iterations.
+    objective_, dual_objective_, duality_gap_ : float
+        The objective P of the model, a lower bound on that of any model, and their difference.
+    null_objective_ : float
+        The objective of ``W = 0``, the unit of `tol`.
+    converged_ : bool
+        Whether the gap reached `tol`.
+    history_ : dict of ndarray
+        Per iteration: epoch, seconds, primal, dual, gap.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualgap import MulticlassSVC
+    >>> from dualgap.losses import TopK
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MulticlassSVC(TopK(2), tol=1e-2).fit(X, y)
+    >>> model.predict_top_k(X[:1], 2).shape
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss = "max-hinge",
+        *,
+        C: float = 1.0,
+        smoothing: float = 0.0,
+        solver: str = "auto",
+        step: str = "line-search",
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: dict[Any, float] | str | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int | bool = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        self.loss = loss
+        self.C = C
+        self.smoothing = smoothing
+        self.solver = solver
+        self.step = step
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callback = callback
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Training rows; float32 and float64 are read in place.
+        y : array-like of shape (n_samples,)
+            Class labels of any kind.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row's loss.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
+        self._check_parameters()
+        X, y = check_rows_and_targets(self, X, y)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            msg = f"y: a classifier needs at least two classes, got one class: {self.classes_[0]!r}"
+            raise ValueError(msg)
+        labels = np.ascontiguousarray(codes, dtype=np.uint32)
+        weights = self._row_weights(check_weights(sample_weight, X), codes)
+        total = float(len(labels) if weights is None else weights.sum())
+        problem = {
+            "n_classes": len(self.classes_),
+            **core_loss(self.loss),
+            "sample_weight": weights,
+            "bias": float(self.intercept_scaling) if self.fit_intercept else 0.0,
+            "solver": self.solver,
+        }
+        regularization = 1.0 / (float(self.C) * total)
+        identity = joblib.hash((X, labels, problem, self.smoothing > 0)) if self.warm_start else ""
+        result = _core.fit_multiclass(
+            core_rows(X),
+            labels,
+            **problem,
+            regularization=regularization,
+            smoothing=float(self.smoothing),
+            step=self.step,
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+            seed=resolve_seed(self.random_state),
+            n_threads=resolve_threads(self.n_jobs),
+            keep_dual=bool(self.warm_start),
+            start=self._previous(identity, regularization),
+            callback=progress(self.verbose, self.callback),
+        )
+        self._store(result)
+        if self.warm_start:
+            kept = {name: result[name] for name in ("weights", "linear", "square", "beta")}
+            self._end = (identity, regularization, kept)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in ("C", "intercept_scaling"):
+            check_positive(name, getattr(self, name))
+        for name in ("smoothing", "tol"):
+            check_positive(name, getattr(self, name), zero=True)
+        check_positive("max_iter", self.max_iter, integer=True)
+
+    def _row_weights(
+        self, weights: FloatArray | None, codes: NDArray[np.intp]
+    ) -> FloatArray | None:
+        if self.class_weight is None:
+            return weights
+        factors = compute_class_weight(
+            self.class_weight,
+            classes=self.classes_,
+            y=self.classes_[codes],
+            sample_weight=weights,
+        )
+        factors = np.asarray(factors, dtype=np.float64)[codes]
+        return factors if weights is None else factors * weights
+
+    def _previous(self, identity: str, regularization: float) -> Any:
+        """Where the previous fit of the same problem ended, at the new lambda."""
+        if not (self.warm_start and hasattr(self, "_end")):
+            return None
+        known, before, kept = self._end
+        if known != identity:
+            return None
+        # W(alpha) is proportional to 1/lambda.
+        return {**kept, "weights": kept["weights"] * (before / regularization)}
+
+    def _store(self, result: Any) -> None:
+        weights = result["weights"]
+        n_features = self.n_features_in_
+        self.coef_ = np.ascontiguousarray(weights[:, :n_features])
+        self.intercept_ = np.zeros(len(self.classes_))
+        if self.fit_intercept:
+            self.intercept_ = weights[:, n_features] * float(self.intercept_scaling)
+        self.history_: History = result["history"]
+        self.n_iter_ = len(self.history_["epoch"])
+        self.objective_ = result["primal"]
+        self.dual_objective_ = result["dual"]
+        self.duality_gap_ = result["primal"] - result["dual"]
+        self.null_objective_ = result["null_objective"]
+        self.converged_ = result["outcome"] == "converged"
+        if not self.converged_ and result["outcome"] != "stopped":
+            relative = self.duality_gap_ / self.null_objective_
+            warnings.warn(
+                f"stopped after {self.n_iter_} iterations at a duality gap of "
+                f"{self.duality_gap_:.3g}, {relative:.2g} of the null model's objective "
+                f"(tol={self.tol:.2g}); raise max_iter or tol, or scale the data",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _scores(self, X: Any) -> FloatArray:
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        # The rows are the large operand: the weights take their precision.
+        scores = safe_sparse_dot(X, self.coef_.T.astype(X.dtype, copy=False), dense_output=True)
+        return np.asarray(scores + self.intercept_, dtype=np.float64)
+
+    def decision_function(self, X: ArrayLike) -> FloatArray:
+        """Score of each class; for two classes, the second's minus the first's.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+        """
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Class with the largest score (the first of equals).
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        scores = self._scores(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    def predict_top_k(self, X: ArrayLike, k: int) -> NDArray[Any]:
+        """Return the `k` classes with the largest scores, best first (the first of equals).
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+        k : int
+            Number of classes, at most ``n_classes``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, k)
+        """
+        scores = self._scores(X)
+        check_positive("k", k, integer=True)
+        if k > len(self.classes_):
+            msg = f"k: {k} is more than the {len(self.classes_)} classes"
+            raise ValueError(msg)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return np.asarray(self.classes_[best])

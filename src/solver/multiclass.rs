@@ -1,0 +1,122 @@
+//! One call for linear multi-category models: a method by name, its run, and where it ended.
+
+use std::ops::ControlFlow;
+
+use super::{BlockFrankWolfe, FrankWolfe, MarginOracle, Start, StepRule, Subgradient};
+use crate::error::{Error, Result};
+use crate::features::Order;
+use crate::problem::Problem;
+use crate::run::{Epoch, Interrupt, Stopping, Trace, run};
+
+/// The solvers for multi-category losses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// [`FrankWolfe`].
+    FrankWolfe(StepRule),
+    /// [`BlockFrankWolfe`].
+    BlockFrankWolfe,
+    /// [`Subgradient`].
+    Subgradient,
+}
+
+/// How a solver is made, given the rule for Frank-Wolfe steps.
+type Build = fn(StepRule) -> Method;
+
+impl Method {
+    /// Every solver by its name; "auto" is the one to use when nothing speaks for another.
+    pub const REGISTRY: &[(&str, Build)] = &[
+        ("auto", |_| Self::BlockFrankWolfe),
+        ("frank-wolfe", Self::FrankWolfe),
+        ("block-frank-wolfe", |_| Self::BlockFrankWolfe),
+        ("subgradient", |_| Self::Subgradient),
+    ];
+
+    /// The solver called `solver`, with the step rule called `step`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an unknown name.
+    pub fn parse(solver: &str, step: &str) -> Result<Self> {
+        let build = find("solver", solver, Self::REGISTRY)?;
+        Ok(build(find("step", step, StepRule::NAMES)?))
+    }
+
+    /// How the weights ought to be ordered for this solver.
+    pub fn order(self) -> Order {
+        match self {
+            Self::FrankWolfe(_) => Order::Batches,
+            Self::BlockFrankWolfe | Self::Subgradient => Order::Examples,
+        }
+    }
+}
+
+fn find<T: Copy>(argument: &'static str, name: &str, table: &[(&str, T)]) -> Result<T> {
+    let found = table.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<_> = table.iter().map(|(known, _)| *known).collect();
+        Error::argument(argument, format!("unknown name {name:?}; use one of {}", names.join(", ")))
+    })
+}
+
+/// Where a run started or ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DualPoint {
+    /// The weights and what Frank-Wolfe keeps of the dual point.
+    pub at: Start,
+    /// β (examples × classes) where the method keeps it and it was asked for, else empty.
+    pub beta: Vec<f64>,
+}
+
+/// How to minimise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// The solver.
+    pub method: Method,
+    /// Seed of the order of the examples.
+    pub seed: u64,
+    /// When to stop.
+    pub stopping: Stopping,
+    /// Whether β is wanted at the end (examples × classes numbers, for a later start).
+    pub keep_dual: bool,
+}
+
+/// Minimises the problem, whose weights are in the order of [`Method::order`].
+///
+/// A `start` must be what an earlier run of the same method on the same examples, loss and costs ended
+/// with, the weights scaled by the ratio of the old λ to the new; the certificate rests on it.
+///
+/// # Errors
+/// What [`run`] returns; [`Error::InvalidArgument`] for a start where the method has none.
+pub fn minimize(
+    problem: &mut Problem<'_>,
+    settings: Settings,
+    start: Option<DualPoint>,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<(Trace, DualPoint)> {
+    let Settings { method, seed, stopping, keep_dual } = settings;
+    match method {
+        Method::FrankWolfe(rule) => {
+            let (at, beta) = start.map_or((None, Vec::new()), |s| (Some(s.at), s.beta));
+            let mut solver = FrankWolfe::new(MarginOracle::new(problem, &beta), rule, at);
+            let trace = run(&mut solver, stopping, interrupt, observe)?;
+            let (oracle, at) = solver.into_parts();
+            let beta = if keep_dual { oracle.into_dual() } else { Vec::new() };
+            Ok((trace, DualPoint { at, beta }))
+        }
+        Method::BlockFrankWolfe => {
+            let mut solver = BlockFrankWolfe::new(problem, seed, start);
+            let trace = run(&mut solver, stopping, interrupt, observe)?;
+            Ok((trace, solver.into_dual(keep_dual)))
+        }
+        Method::Subgradient => {
+            if start.is_some() {
+                return Err(Error::argument("warm_start", "the subgradient method has none"));
+            }
+            let mut solver = Subgradient::new(problem, seed);
+            let trace = run(&mut solver, stopping, interrupt, observe)?;
+            let weights = solver.weights().to_vec();
+            let at = Start { weights, linear: 0.0, square: 0.0 };
+            Ok((trace, DualPoint { at, beta: Vec::new() }))
+        }
+    }
+}

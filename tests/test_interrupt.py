@@ -1,0 +1,196 @@
+"""A fit answers to the keyboard, to its callback, and to other threads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dualgap import FactorizationMachineClassifier, PolynomialNetworkRegressor
+
+
+def data(n: int, d: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, rng.integers(0, 4, size=n)
+
+
+def small(**parameters: Any) -> Any:
+    return FactorizationMachineClassifier(
+        6, random_state=0, n_jobs=1, radius=50.0, tol=0.0, **parameters
+    )
+
+
+class UnrelatedError(Exception):
+    """Nothing that the package knows."""
+
+
+def test_the_callback_sees_every_iteration() -> None:
+    X, y = data(60, 5)
+    seen: list[tuple[Any, ...]] = []
+    model = small(callback=lambda *values: seen.append(values)).fit(X, y)
+    assert [values[0] for values in seen] == list(range(1, model.n_iter_ + 1))
+    for column, name in enumerate(("epoch", "seconds", "primal", "dual")):
+        assert [values[column] for values in seen] == model.history_[name].tolist()
+
+
+@pytest.mark.parametrize("error", [UnrelatedError("a"), KeyboardInterrupt("b"), SystemExit(3)])
+def test_what_the_callback_raises_comes_out_unchanged(error: BaseException) -> None:
+    X, y = data(60, 5)
+
+    def callback(epoch: int, *_: float) -> None:
+        if epoch == 2:
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        small(callback=callback).fit(X, y)
+    assert caught.value is error
+    assert small().fit(X, y).n_iter_ > 2
+
+
+def test_a_true_value_stops_the_fit() -> None:
+    X, y = data(60, 5)
+    model = small(callback=lambda epoch, *_: epoch == 3).fit(X, y)
+    assert model.n_iter_ == 3
+    assert len(model.components_) <= 2
+    assert model.predict(X).shape == (60,)
+    # What only looks like an answer is not one.
+    assert small(callback=lambda *_: None).fit(X, y).n_iter_ > 3
+
+
+def test_a_callback_may_fit_another_model() -> None:
+    X, y = data(60, 5)
+    inner: list[Any] = []
+    outer = small(callback=lambda *_: inner.append(small().fit(X, y)) or len(inner) > 2).fit(X, y)
+    assert len(inner) == 3
+    assert np.array_equal(inner[0].output_, inner[2].output_)
+    assert outer.n_iter_ == 3
+
+
+LONG_FIT = """
+import sys, time
+import numpy as np
+import dualgap
+
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(40_000, 60)), rng.integers(0, 10, size=40_000)
+print("ready", flush=True)
+model = dualgap.{model}, tol=0.0, n_jobs={n_jobs})
+try:
+    model.fit(X, y)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+else:
+    sys.exit("the fit ended before it could be interrupted")
+small = dualgap.PolynomialNetworkClassifier(2, n_jobs=2).fit(X[:200], y[:200])
+print("usable", small.predict(X[:5]).shape, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent differently there")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("delay", [0.2, 1.0])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "PolynomialNetworkClassifier(200, radius=1000.0",
+        'MulticlassSVC(solver="frank-wolfe", max_iter=10**6',
+        'MulticlassSVC("weston-watkins", solver="block-frank-wolfe", smoothing=0.1, max_iter=10**6',
+        'MulticlassSVC(solver="subgradient", max_iter=10**6',
+    ],
+)
+def test_control_c_ends_a_long_fit(n_jobs: int, delay: float, model: str) -> None:
+    script = textwrap.dedent(LONG_FIT).format(model=model, n_jobs=n_jobs)
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        # Early: the first reduction. Later: inside a refit.
+        time.sleep(delay)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        line = process.stdout.readline()
+        seconds = time.monotonic() - start
+        rest, errors = process.communicate(timeout=60)
+    assert line == "interrupted\n", errors
+    # Within one second on an idle machine.
+    assert seconds < 3.0
+    assert rest == "usable (5,)\n", errors
+    assert process.returncode == 0
+
+
+def test_other_threads_run_during_a_fit() -> None:
+    X, y = data(20_000, 30)
+    ticks = 0
+    done = threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not done.wait(0.01):
+            ticks += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    start = time.monotonic()
+    try:
+        small(callback=lambda *_: time.monotonic() - start > 0.5).fit(X, y)
+    finally:
+        done.set()
+        thread.join()
+    assert ticks >= 5, "the interpreter was held during the fit"
+
+
+def test_two_fits_at_a_time_are_the_same_as_one_after_the_other() -> None:
+    X, y = data(400, 8)
+    alone = small().fit(X, y)
+    models: list[Any] = [small(), small()]
+    threads = [threading.Thread(target=model.fit, args=(X, y)) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for model in models:
+        assert np.array_equal(model.output_, alone.output_)
+        assert np.array_equal(model.components_, alone.components_)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_can_fit() -> None:
+    X, y = data(100, 5)
+    expected = small().set_params(n_jobs=2).fit(X, y).predict(X)
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forking with threads; the pool of a finished fit is gone.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        same = np.array_equal(small().set_params(n_jobs=2).fit(X, y).predict(X), expected)
+        os._exit(0 if same else 1)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid == child:
+            assert os.waitstatus_to_exitcode(status) == 0
+            return
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    pytest.fail("the fit in the child did not end")
+
+
+def test_progress_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = data(50, 4)
+    PolynomialNetworkRegressor(3, n_jobs=1, verbose=1).fit(X, y.astype(float))
+    captured = capsys.readouterr()
+    assert "epoch     1" in captured.err
+    assert "gap" in captured.err
+    assert captured.out == ""

@@ -1,0 +1,74 @@
+"""Convergence plots."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from dualgap import MulticlassSVC
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("agg")
+
+from matplotlib import pyplot as plt  # noqa: E402
+
+from dualgap.plotting import ConvergenceDisplay  # noqa: E402
+
+
+@pytest.fixture
+def models() -> Any:
+    X, y = load_iris(return_X_y=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield [
+            MulticlassSVC(solver=solver, max_iter=10, random_state=0, n_jobs=1).fit(X, y)
+            for solver in ("frank-wolfe", "subgradient")
+        ]
+    plt.close("all")
+
+
+def test_one_model(models: Any) -> None:
+    display = ConvergenceDisplay.from_estimator(models[0], against="epoch")
+    gap, objectives = display.axes_
+    history = models[0].history_
+    assert gap.get_yscale() == "log"
+    assert np.array_equal(gap.lines[0].get_xdata(), history["epoch"])
+    assert np.array_equal(gap.lines[0].get_ydata(), history["gap"])
+    assert np.array_equal(objectives.lines[0].get_ydata(), history["primal"])
+    assert np.array_equal(objectives.lines[1].get_ydata(), history["dual"])
+    assert display.figure_ is gap.figure
+
+
+def test_two_models_in_given_axes(models: Any) -> None:
+    axis = plt.figure().subplots()
+    display = ConvergenceDisplay.from_estimators(
+        models, labels=["a", "b"], quantities=["gap"], axes=axis
+    )
+    assert display.axes_.tolist() == [axis]
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["a", "b"]
+    assert np.array_equal(axis.lines[1].get_xdata(), models[1].history_["seconds"])
+
+
+def test_epochs_without_a_gap_are_left_out(models: Any) -> None:
+    history = {name: values.astype(float) for name, values in models[0].history_.items()}
+    history["gap"][3] = np.nan
+    display = ConvergenceDisplay({"a": history}).plot(quantities=["gap"])
+    assert len(display.axes_[0].lines[0].get_xdata()) == 9
+
+
+def test_bad_requests(models: Any) -> None:
+    with pytest.raises(ValueError, match="quantities: "):
+        ConvergenceDisplay.from_estimator(models[0], quantities=["loss"])
+    with pytest.raises(ValueError, match="against: "):
+        ConvergenceDisplay.from_estimator(models[0], against="time")
+    with pytest.raises(ValueError, match="labels: "):
+        ConvergenceDisplay.from_estimators(models, labels=["a", "a"])
+    with pytest.raises(ValueError, match="axes: "):
+        ConvergenceDisplay.from_estimator(models[0], axes=plt.figure().subplots())
+    with pytest.raises(NotFittedError):
+        ConvergenceDisplay.from_estimator(MulticlassSVC())

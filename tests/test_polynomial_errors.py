@@ -1,0 +1,150 @@
+"""Data and parameters that cannot be used are refused with an error that names them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualgap import (
+    FactorizationMachineClassifier,
+    FactorizationMachineRegressor,
+    PolynomialNetworkClassifier,
+    PolynomialNetworkRegressor,
+)
+
+CLASSIFIERS = [FactorizationMachineClassifier, PolynomialNetworkClassifier]
+REGRESSORS = [FactorizationMachineRegressor, PolynomialNetworkRegressor]
+ESTIMATORS = CLASSIFIERS + REGRESSORS
+
+X = np.random.default_rng(0).normal(size=(12, 3))
+Y = np.arange(12) % 2
+
+
+def refuse(estimator: Any, message: str, X: Any = X, y: Any = Y, **arguments: Any) -> None:
+    """Check that ``fit`` raises ValueError, and leaves no half-fitted model behind."""
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, y, **arguments)
+    assert not hasattr(estimator, "components_")
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_must_be_finite(estimator: Any, value: float, sparse: bool) -> None:
+    bad = X.copy()
+    bad[3, 1] = value
+    refuse(estimator(2), "Input X contains", sp.csr_array(bad) if sparse else bad)
+    model = estimator(2, n_jobs=1).fit(X, Y)
+    with pytest.raises(ValueError, match="Input X contains"):
+        model.predict(bad)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_shapes(estimator: Any) -> None:
+    refuse(estimator(2), "0 sample", X[:0], Y[:0])
+    refuse(estimator(2), "0 feature", X[:, :0])
+    refuse(estimator(2), "inconsistent numbers of samples", X, Y[:-1])
+    refuse(estimator(2), "2D array", X[:, 0])
+    refuse(estimator(2), "sample_weight", sample_weight=np.ones(11))
+    model = estimator(2, n_jobs=1).fit(X, Y)
+    with pytest.raises(ValueError, match="has 2 features, but"):
+        model.predict(X[:, :2])
+    # Zero rows at prediction are refused as scikit-learn does.
+    with pytest.raises(ValueError, match="0 sample"):
+        model.predict(X[:0])
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("weights", [np.nan, -1.0, np.inf])
+def test_weights(estimator: Any, weights: float) -> None:
+    refuse(estimator(2), "sample_weight", sample_weight=np.r_[weights, np.ones(11)])
+    refuse(estimator(2), "(?i)sample.weight.*(positive|non-zero)", sample_weight=np.zeros(12))
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+def test_labels(estimator: Any) -> None:
+    refuse(estimator(2), "y: .*one class", X, np.zeros(12))
+    refuse(estimator(2), "Unknown label type", X, np.linspace(0, 1, 12))
+    refuse(estimator(2), "Input y contains NaN", X, np.where(Y == 0, np.nan, 1.0))
+    refuse(estimator(2), "validation_data: .*labels", validation_data=(X, Y + 5))
+
+
+@pytest.mark.parametrize("estimator", REGRESSORS)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_targets_must_be_finite(estimator: Any, value: float) -> None:
+    bad = np.arange(12.0)
+    bad[5] = value
+    refuse(estimator(2), "Input y contains", X, bad)
+    refuse(estimator(2), "validation_data", X, np.arange(12.0), validation_data=(X, bad))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_validation_rows(estimator: Any) -> None:
+    refuse(estimator(2), "2 features", validation_data=(X[:, :2], Y))
+    refuse(estimator(2), "validation_data", validation_data=(X, Y[:-1]))
+    refuse(estimator(2), "Input X contains NaN", validation_data=(np.full((12, 3), np.nan), Y))
+
+
+@pytest.mark.parametrize("estimator", REGRESSORS)
+def test_validation_targets_have_as_many_outputs(estimator: Any) -> None:
+    y = np.column_stack([Y, Y])
+    refuse(estimator(2), "validation_data", X, y, validation_data=(X, Y))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_components", 0),
+        ("n_components", -1),
+        ("n_components", 2.5),
+        ("n_components", True),
+        ("max_iter", 0),
+        ("radius", 0.0),
+        ("radius", -1.0),
+        ("radius", np.nan),
+        ("radius", np.inf),
+        ("radius", "large"),
+        ("alpha", 0.0),
+        ("alpha", -1.0),
+        ("tol", -1e-3),
+        ("tol", np.nan),
+        ("selection_tol", 0.0),
+        ("penalty", "l3"),
+        ("penalty", ""),
+        ("loss", "hinge"),
+        ("refit", "both"),
+        ("linear", "ridge"),
+        ("validation_fraction", 0.0),
+        ("validation_fraction", 1.0),
+        ("n_jobs", 0),
+        ("n_jobs", 1.5),
+        ("random_state", "seed"),
+    ],
+)
+def test_parameters_are_named(estimator: Any, name: str, value: Any) -> None:
+    # scikit-learn words the last one itself.
+    message = "seed" if name == "random_state" else f"^{re.escape(name)}: "
+    refuse(estimator().set_params(**{name: value}), message)
+
+
+def test_a_loss_of_the_other_kind() -> None:
+    refuse(FactorizationMachineClassifier(loss="squared"), "^loss: ")
+    refuse(FactorizationMachineRegressor(loss="logistic"), "^loss: ")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_values_beyond_the_numbers_are_not_certified(estimator: Any) -> None:
+    model = estimator(2, n_jobs=1, random_state=0)
+    # Products of features overflow.
+    with pytest.raises(RuntimeError, match="no longer finite"):
+        model.fit(X * 1e300, Y)
+    # Here only those in the certificate do.
+    model.fit(X * 1e77, Y)
+    assert not model.converged_
+    assert np.all(np.isfinite(model.predict(X * 1e77)))
