@@ -149,16 +149,17 @@ impl<T: Element> LiveUpdate<'_, T> {
         T: Lane<S>,
     {
         let Self { weights, update, first, n_features, padded } = self;
-        let change = |row: usize| &update.changes[row * padded + first..][..V * T::LANES];
         // Losses that count few classes leave most panels of most rows alone.
-        let is_zero =
-            |row: usize| change(row).iter().fold(true, |zero, x| zero & (*x == T::zero()));
         let mut terms = [(0, 0); LARGEST_BATCH];
         for rows in update.changed.chunks(LARGEST_BATCH) {
             let mut n_terms = 0;
-            for row in rows.iter().copied().filter(|row| !is_zero(*row)) {
-                terms[n_terms] = (row * n_features, row * padded + first);
-                n_terms += 1;
+            for &row in rows {
+                let change = &update.changes[row * padded + first..][..V * T::LANES];
+                // Losses that count few classes leave most panels of most rows alone.
+                if change.iter().fold(false, |some, x| some | (*x != T::zero())) {
+                    terms[n_terms] = (row * n_features, row * padded + first);
+                    n_terms += 1;
+                }
             }
             add_all::<S, T, V>(simd, weights, update, &terms[..n_terms], n_features);
         }

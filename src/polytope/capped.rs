@@ -119,14 +119,7 @@ impl WithSimd for Write<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        // Chunks of a vector's length, lest short loops stay scalar.
-        let ((b, b_rest), (v, v_rest)) = (self.b.as_chunks_mut::<8>(), self.v.as_chunks::<8>());
-        for (b, v) in b.iter_mut().zip(v) {
-            for at in 0..8 {
-                b[at] = clip(v[at] - self.tau, self.upper);
-            }
-        }
-        for (b, v) in b_rest.iter_mut().zip(v_rest) {
+        for (b, &v) in self.b.iter_mut().zip(self.v) {
             *b = clip(v - self.tau, self.upper);
         }
     }

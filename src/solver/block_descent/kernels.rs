@@ -2,13 +2,10 @@
 
 use pulp::Simd;
 
-use crate::data::Real;
 use crate::linalg::{Element, Kernel, Lane};
 
 /// Vectors summed in registers at a time.
 const VECTORS: usize = 8;
-/// Values that a loop treats together, lest it stay scalar for few classes.
-const CHUNK: usize = 8;
 
 /// The lower triangle of X Xᵀ.
 pub(super) struct InnerProducts<'a, T> {
@@ -146,21 +143,20 @@ impl<T: Element> Kernel<T> for Target<'_, T> {
     {
         let Self { scores, beta, costs, label, curvature, sum, scale, out } = self;
         let shift = curvature * sum - scores[label].widen();
-        let ((scores, last_scores), (beta, last_beta)) =
-            (scores.as_chunks::<CHUNK>(), beta.as_chunks::<CHUNK>());
-        let (outs, last_out) = out.as_chunks_mut::<CHUNK>();
-        let (costs, last_costs) = costs.unwrap_or_default().as_chunks::<CHUNK>();
-        for (at, out) in outs.iter_mut().enumerate() {
-            let (score, beta) = (&scores[at], &beta[at]);
-            let cost = costs.get(at).unwrap_or(&[1.0; CHUNK]);
-            for k in 0..CHUNK {
-                out[k] = (cost[k] + shift + score[k].widen() + curvature * beta[k].widen()) * scale;
-            }
-        }
-        for (at, out) in last_out.iter_mut().enumerate() {
-            let cost = last_costs.get(at).unwrap_or(&1.0);
-            *out = (cost + shift + last_scores[at].widen() + curvature * last_beta[at].widen())
-                * scale;
+        let known = out.iter_mut().zip(scores).zip(beta);
+        match costs {
+            None => known.for_each(
+                #[inline(always)]
+                |((out, score), beta)| {
+                    *out = (1.0 + shift + score.widen() + curvature * beta.widen()) * scale;
+                },
+            ),
+            Some(costs) => known.zip(costs).for_each(
+                #[inline(always)]
+                |(((out, score), beta), cost)| {
+                    *out = (cost + shift + score.widen() + curvature * beta.widen()) * scale;
+                },
+            ),
         }
         out[label] = 0.0;
     }
@@ -186,15 +182,15 @@ impl<T: Element> Kernel<T> for Move<'_, T> {
         T: Lane<S>,
     {
         let Self { target, beta, change, weight } = self;
-        let change = &mut change[..target.len()];
         let mut n_changed = 0;
-        let (targets, last_target) = target.as_chunks_mut::<CHUNK>();
-        let (betas, last_beta) = beta.as_chunks_mut::<CHUNK>();
-        let (changes, last_change) = change.as_chunks_mut::<CHUNK>();
-        for ((target, beta), change) in targets.iter_mut().zip(betas).zip(changes) {
-            n_changed += move_all(target, beta, change, weight);
+        for ((target, beta), change) in target.iter_mut().zip(beta).zip(change) {
+            let new = T::narrow(*target);
+            let difference = new.widen() - beta.widen();
+            *change = T::narrow(-weight * difference);
+            *beta = new;
+            *target = difference;
+            n_changed += u32::from(difference != 0.0);
         }
-        n_changed += move_all(last_target, last_beta, last_change, weight);
         if n_changed == 0 {
             return (0, 0.0);
         }
@@ -208,18 +204,4 @@ impl<T: Element> Kernel<T> for Move<'_, T> {
         let sum = sums.iter().chain(rest).sum();
         (n_changed as usize, sum)
     }
-}
-
-#[inline(always)]
-fn move_all<T: Real>(target: &mut [f64], beta: &mut [T], change: &mut [T], weight: f64) -> u32 {
-    let mut n_changed = 0;
-    for ((target, beta), change) in target.iter_mut().zip(beta).zip(change) {
-        let new = T::narrow(*target);
-        let difference = new.widen() - beta.widen();
-        *change = T::narrow(-weight * difference);
-        *beta = new;
-        *target = difference;
-        n_changed += u32::from(difference != 0.0);
-    }
-    n_changed
 }

@@ -98,24 +98,32 @@ fn boxed<'p, M: Model + 'p>(
 /// Longest rest of an example that stayed as it was, in epochs.
 const LONGEST_REST: u8 = 15;
 
-/// Examples of a block when only scores are wanted.
+/// Duals of a piece of a certificate.
 const SCORED: usize = 64;
+
+/// Neighbouring duals that are visited one after the other. They are neighbours by chance; reading
+/// memory in order is faster than in a new random order each epoch.
+const GROUP: usize = 8;
 
 struct State<'p, M: Model> {
     problem: &'p Problem<'p>,
     model: M,
     options: Options,
     random: Pcg64Mcg,
-    order: Vec<u32>,
-    /// β_i, one row of classes each.
+    /// The dual blocks, in a random order.
+    duals: Vec<Dual>,
+    /// β_i for each of them, one row of classes each.
     betas: Vec<M::Value>,
-    dual: Vec<Dual>,
+    /// Order in which groups of neighbouring duals are visited.
+    order: Vec<u32>,
     work: Work<M::Value>,
 }
 
 /// What is kept of an example's dual block beside β_i.
 #[derive(Debug, Clone, Copy, Default)]
 struct Dual {
+    /// i.
+    example: u32,
     /// C_i = p_i/λ.
     weight: f64,
     /// C_i A_i.
@@ -130,6 +138,15 @@ struct Dual {
     idle: u8,
     /// Whether its block is optimal whatever the weights.
     settled: bool,
+}
+
+impl Dual {
+    /// Whether the example is due.
+    fn wakes(&mut self) -> bool {
+        let due = self.rest == 0;
+        self.rest -= u8::from(!due);
+        due && !self.settled
+    }
 }
 
 /// Buffers of an epoch.
@@ -164,24 +181,29 @@ impl<'p, M: Model> State<'p, M> {
             projection: vec![0.0; m],
             scratch: Scratch::default(),
         };
+        let mut random = Pcg64Mcg::new(u128::from(options.seed));
+        let mut examples: Vec<u32> = (0..n as u32).collect();
+        examples.shuffle(&mut random);
+        let dual = |&example: &u32| Dual { example, ..Dual::default() };
         let mut state = Self {
-            random: Pcg64Mcg::new(u128::from(options.seed)),
-            order: (0..n as u32).collect(),
+            random,
+            duals: examples.iter().map(dual).collect(),
             betas: vec![M::Value::zero(); n * m],
-            dual: vec![Dual::default(); n],
+            order: (0..n.div_ceil(GROUP) as u32).collect(),
             problem,
             model,
             options,
             work,
         };
-        (0..n).for_each(|example| state.settle(example));
+        (0..n).for_each(|at| state.settle(at));
         state
     }
 
     /// Examples without weight never count; those whose row is 0 have their optimal vertex at once.
-    fn settle(&mut self, example: usize) {
+    fn settle(&mut self, at: usize) {
+        let dual = &mut self.duals[at];
+        let example = dual.example as usize;
         let squared_norm = self.model.squared_norm(example);
-        let dual = &mut self.dual[example];
         dual.weight = self.problem.importance(example) / self.problem.lambda;
         dual.curvature = dual.weight * squared_norm;
         dual.settled = self.problem.importance(example) == 0.0;
@@ -196,7 +218,7 @@ impl<'p, M: Model> State<'p, M> {
         self.problem.polytope().vertex(target, label, &mut self.work.scratch, &mut vertex);
         let m = target.len();
         for (class, weight) in vertex {
-            self.betas[example * m + class] = Real::narrow(weight);
+            self.betas[at * m + class] = Real::narrow(weight);
             dual.sum += weight;
         }
     }
@@ -205,27 +227,32 @@ impl<'p, M: Model> State<'p, M> {
     fn descend(&mut self, interrupt: &Interrupt) -> Result<(f64, usize)> {
         let mut order = std::mem::take(&mut self.order);
         order.shuffle(&mut self.random);
-        let active: Vec<u32> = order.iter().copied().filter(|i| self.wakes(*i as usize)).collect();
+        let mut active = Vec::with_capacity(self.duals.len());
+        for group in &order {
+            let start = *group as usize * GROUP;
+            let end = self.duals.len().min(start + GROUP);
+            active.extend((start..end).filter(|at| self.duals[*at].wakes()));
+        }
         self.order = order;
         let (mut gap, mut n_probed, mut n_changed) = (0.0, 0usize, 0usize);
         self.work.changes.changed.clear();
-        for examples in active.chunks(self.work.block_size) {
+        for duals in active.chunks(self.work.block_size) {
             interrupt.check()?;
             let work = &mut self.work;
             std::mem::swap(&mut work.previous, &mut work.next);
             work.next.examples.clear();
-            work.next.examples.extend_from_slice(examples);
+            work.next.examples.extend(duals.iter().map(|at| self.duals[*at].example));
             self.model.gather(&mut work.next);
             self.model.multiply_rows(&mut work.next);
-            let scores = &mut work.scores[..examples.len() * work.current.len()];
+            let scores = &mut work.scores[..duals.len() * work.current.len()];
             self.model.update_and_score(&work.changes, &work.previous, &work.next, scores);
             work.changes.changed.clear();
-            for (row, &example) in examples.iter().enumerate() {
+            for (row, &at) in duals.iter().enumerate() {
                 if row == 0 {
-                    gap += self.step::<true>(row, example as usize);
+                    gap += self.step::<true>(row, at);
                     n_probed += 1;
                 } else {
-                    self.step::<false>(row, example as usize);
+                    self.step::<false>(row, at);
                 }
             }
             n_changed += self.work.changes.changed.len();
@@ -236,25 +263,18 @@ impl<'p, M: Model> State<'p, M> {
         Ok((gap * active.len() as f64 / n_probed.max(1) as f64, n_changed))
     }
 
-    /// Whether the example is due.
-    fn wakes(&mut self, example: usize) -> bool {
-        let dual = &mut self.dual[example];
-        let due = dual.rest == 0;
-        dual.rest -= u8::from(!due);
-        due && !dual.settled
-    }
-
-    /// Maximises the dual over β_i, example i being a row of the block; with `PROBE` returns its share
+    /// Maximises over a dual block, its example being a row of the block; with `PROBE` returns its share
     /// of the gap before.
-    fn step<const PROBE: bool>(&mut self, row: usize, example: usize) -> f64 {
+    fn step<const PROBE: bool>(&mut self, row: usize, at: usize) -> f64 {
         let Work {
             next, scores, changes, corrections, current, target, projection, scratch, ..
         } = &mut self.work;
         let (problem, n_rows) = (self.problem, next.examples.len());
         let (padded, m) = (current.len(), target.len());
+        let dual = &mut self.duals[at];
+        let beta = &mut self.betas[at * m..][..m];
+        let example = dual.example as usize;
         let label = problem.label(example);
-        let dual = &mut self.dual[example];
-        let beta = &mut self.betas[example * m..][..m];
 
         corrections.clear();
         let earlier = changes.changed.iter();
@@ -329,12 +349,12 @@ fn probe<T: Real>(
 struct Terms {
     loss: f64,
     dual: f64,
-    /// Examples that rest although their block could still gain.
-    roused: Vec<u32>,
+    /// Duals that rest although they could still gain.
+    roused: Vec<usize>,
 }
 
 impl<M: Model> State<'_, M> {
-    /// The terms of examples `first..end`, at the current weights.
+    /// The terms of duals `first..end`, at the current weights.
     fn terms(&self, first: usize, end: usize, buffers: &mut Buffers<M::Value>) -> Terms {
         let Buffers { block, scores, margins, work } = buffers;
         let m = self.problem.n_classes();
@@ -342,13 +362,15 @@ impl<M: Model> State<'_, M> {
         let mut terms = Terms::default();
         for start in (first..end).step_by(M::LARGEST_BLOCK) {
             block.examples.clear();
-            block.examples.extend(start as u32..end.min(start + M::LARGEST_BLOCK) as u32);
+            let duals = &self.duals[start..end.min(start + M::LARGEST_BLOCK)];
+            block.examples.extend(duals.iter().map(|dual| dual.example));
             let n_rows = block.examples.len();
             self.model.gather(block);
             scores.resize(n_rows * padded, M::Value::zero());
             self.model.score(block, scores);
             for row in 0..n_rows {
-                let example = start + row;
+                let (at, dual) = (start + row, &duals[row]);
+                let example = dual.example as usize;
                 let share = self.problem.importance(example);
                 if share == 0.0 {
                     continue;
@@ -362,12 +384,11 @@ impl<M: Model> State<'_, M> {
                 }
                 self.problem.margins(example, margins);
                 let loss = self.problem.loss(example, margins, work);
-                let beta = &self.betas[example * m..][..m];
-                let dual = &self.dual[example];
+                let beta = &self.betas[at * m..][..m];
                 terms.loss += share * loss;
-                terms.dual += share * self.dual_term(example, beta);
+                terms.dual += share * self.dual_term(dual, beta);
                 if dual.rest > 0 && self.could_gain(margins, beta, dual.sum, loss) {
-                    terms.roused.push(example as u32);
+                    terms.roused.push(at);
                 }
             }
         }
@@ -375,9 +396,9 @@ impl<M: Model> State<'_, M> {
     }
 
     /// ⟨Δ, β⟩ − γ/2 (‖β‖² + (1ᵀβ)²).
-    fn dual_term(&self, example: usize, beta: &[M::Value]) -> f64 {
-        let sum = self.dual[example].sum;
-        let linear = match self.problem.cost_row(example) {
+    fn dual_term(&self, dual: &Dual, beta: &[M::Value]) -> f64 {
+        let sum = dual.sum;
+        let linear = match self.problem.cost_row(dual.example as usize) {
             None => sum,
             Some(costs) => beta.iter().zip(costs).map(|(beta, cost)| beta.widen() * cost).sum(),
         };
@@ -413,7 +434,7 @@ struct Buffers<T> {
 
 impl<M: Model> Solver for State<'_, M> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
-        let all = self.dual.iter().all(|dual| dual.rest == 0);
+        let all = self.duals.iter().all(|dual| dual.rest == 0);
         let (estimate, n_changed) = self.descend(interrupt)?;
         // Where nothing changes any more, the working precision is used up.
         let exhausted = all && n_changed == 0;
@@ -444,8 +465,8 @@ impl<M: Model> Solver for State<'_, M> {
             .collect();
         interrupt.check()?;
         let regularizer = 0.5 * self.problem.lambda * squared_norm(self.model.weights());
-        for example in terms.iter().flat_map(|terms| &terms.roused) {
-            let dual = &mut self.dual[*example as usize];
+        for at in terms.iter().flat_map(|terms| &terms.roused) {
+            let dual = &mut self.duals[*at];
             (dual.rest, dual.idle) = (0, 0);
         }
         let loss: f64 = terms.iter().map(|terms| terms.loss).sum();
@@ -463,6 +484,8 @@ impl<M: Model> Descent for State<'_, M> {
 
     fn beta(&self, example: usize) -> Vec<f64> {
         let m = self.problem.n_classes();
-        self.betas[example * m..][..m].iter().map(|beta| beta.widen()).collect()
+        let at = self.duals.iter().position(|dual| dual.example as usize == example);
+        let beta = &self.betas[at.expect("an example of the problem") * m..][..m];
+        beta.iter().map(|beta| beta.widen()).collect()
     }
 }
