@@ -180,7 +180,7 @@ struct Fit {
 
 impl Fit {
     fn certificates(&self) -> Vec<Certificate> {
-        self.trace.epochs.iter().map(|epoch| epoch.certificate.unwrap()).collect()
+        self.trace.epochs.iter().filter_map(|epoch| epoch.certificate).collect()
     }
 }
 
