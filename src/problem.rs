@@ -169,6 +169,22 @@ impl<'a> Problem<'a> {
         }
     }
 
+    /// Δ_i, or none for 1 off the label.
+    pub fn cost_row(&self, example: usize) -> Option<&[f64]> {
+        let m = self.features.n_parts();
+        let (costs, row) = match &self.costs {
+            Costs::Unit => return None,
+            Costs::PerLabel(costs) => (costs, self.label(example)),
+            Costs::PerExample(costs) => (costs, example),
+        };
+        Some(&costs[row * m..][..m])
+    }
+
+    /// The set whose support function is the loss.
+    pub fn polytope(&self) -> &dyn Polytope {
+        &*self.polytope
+    }
+
     /// Turns scores s into margins v_j = Δ_j + s_j − s_y (SPEC 10).
     pub fn margins(&self, example: usize, scores: &mut [f64]) {
         let (label, n_classes) = (self.label(example), scores.len());

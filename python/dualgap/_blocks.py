@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 from scipy.special import expit
 
 FloatArray = NDArray[np.float64]
@@ -56,12 +57,13 @@ BLOCK_FIELDS = tuple(field.name for field in fields(Blocks))
 
 
 def from_variational(result: Any) -> Blocks:
-    """Blocks of a variational fit; an unknown id has the prior mean of one without ratings."""
+    """Blocks of a variational fit; an unknown id has the mean of the known ones' blocks."""
 
     def side(name: str) -> FloatArray:
-        # Rows of the prior: intercept, weight of log(1 + ratings) = 0, features (none known).
-        unknown = result[f"{name}_prior"][0]
-        return np.vstack([result[f"{name}s"], unknown])
+        # The prior mean of an id without ratings lies far outside of the data where every id has
+        # many: the weight of log(1 + ratings) would be extrapolated to 0.
+        known = result[f"{name}s"]
+        return np.vstack([known, known.mean(axis=0)])
 
     return Blocks(side("user"), side("item"), result["output"], result["intercept"])
 
@@ -101,16 +103,17 @@ def from_machine(
 
 def expected_level(outputs: FloatArray, levels: FloatArray) -> FloatArray:
     """E[y] = L - sum_c (gap between levels c and c + 1) P(y <= level c) (SPEC 8)."""
-    return np.asarray(levels[-1] - cumulative(outputs) @ np.diff(levels))
+    return np.asarray(levels[-1] - expit(outputs) @ np.diff(levels))
 
 
-def cumulative(outputs: FloatArray) -> FloatArray:
-    """P(y <= c) from the outputs, made monotone in c by a running maximum."""
-    return np.asarray(np.maximum.accumulate(expit(outputs), axis=-1))
+def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
+    """P(y = level): differences of the nearest increasing P(y <= level), shape (n, n_levels).
 
-
-def level_probabilities(outputs: FloatArray) -> FloatArray:
-    """P(y = level), the differences of the cumulative probabilities."""
-    below = cumulative(outputs)
+    Isotonic regression weighted by the gaps between levels leaves the expected level as it is.
+    """
+    below = expit(outputs)
+    gaps = np.diff(levels)
+    for row in np.flatnonzero((np.diff(below, axis=1) < 0.0).any(axis=1)):
+        below[row] = isotonic_regression(below[row], weights=gaps).x
     edges = [np.zeros((*below.shape[:-1], 1)), below, np.ones((*below.shape[:-1], 1))]
     return np.diff(np.concatenate(edges, axis=-1), axis=-1)

@@ -120,8 +120,6 @@ class _Blocks(TypedDict):
     items: NDArray[np.float64]
     output: NDArray[np.float64]
     intercept: NDArray[np.float64]
-    user_prior: NDArray[np.float64]
-    item_prior: NDArray[np.float64]
 
 def fit_variational(
     users: NDArray[np.uint32],

@@ -140,7 +140,8 @@ def read_features(
         matrix = sp.csr_array(np.hstack([table.to_numpy(dtype=np.float64) for table in tables]))
         ids = read_ids(features.index, name.removesuffix("_features"))
     elif sp.issparse(features):
-        matrix = sp.csr_array(features, dtype=np.float64)
+        given: Any = features
+        matrix = sp.csr_array(given, dtype=np.float64)
         ids = pd.RangeIndex(matrix.shape[0])
     else:
         msg = f"{name}: must be a DataFrame or a sparse matrix, got {type(features).__name__}"

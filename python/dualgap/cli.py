@@ -117,7 +117,9 @@ def recommend(
             )
         if comparing:
             assert test is not None
-            _compare(train, validation, test, plot, seed, n_jobs, notes)
+            _compare(
+                train, validation, test, plot, seed, n_jobs, notes, to_stderr=output != "table"
+            )
         if load is not None:
             model = OrdinalRecommender.load(load)
         else:
@@ -198,14 +200,21 @@ def _compare(
     seed: int,
     n_jobs: int,
     notes: Console,
+    *,
+    to_stderr: bool,
 ) -> None:
-    click.echo(f"{'':44s}{'RMSE':>7s}{'nDCG@1':>8s}{'nDCG@5':>8s}{'seconds':>9s}{'bases':>7s}")
+    # Standard output belongs to the recommendations where a program reads them.
+    click.echo(
+        f"{'':44s}{'RMSE':>7s}{'nDCG@1':>8s}{'nDCG@5':>8s}{'seconds':>9s}{'bases':>7s}",
+        err=to_stderr,
+    )
 
     def report(row: Row) -> None:
         bases = "-" if row.n_bases is None else str(row.n_bases)
         click.echo(
             f"{row.name:44s}{row.rmse:7.4f}{row.ndcg1:8.4f}{row.ndcg5:8.4f}"
-            f"{row.seconds:9.2f}{bases:>7s}"
+            f"{row.seconds:9.2f}{bases:>7s}",
+            err=to_stderr,
         )
 
     result = compare(train, validation, test, random_state=seed, n_jobs=n_jobs, report=report)

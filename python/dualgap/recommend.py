@@ -65,8 +65,9 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
 
     ``o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir``.
 
-    The expected rating follows from the level probabilities, which are made monotone by a running
-    maximum over the thresholds.
+    The expected rating is that of the level probabilities. For the latter, the probabilities of a
+    rating of at most each level are made monotone by isotonic regression, weighted by the gaps
+    between the levels, which does not change the expectation.
 
     Parameters
     ----------
@@ -136,8 +137,8 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    An unknown user or item is treated as an average one without ratings: what the model knows of
-    the other side decides.
+    An unknown user or item is treated as an average one: what the model knows of the other side
+    decides.
     """
 
     history_: list[History]
@@ -301,7 +302,9 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
             msg = 'predict_proba: reduction="regression" gives no level probabilities; use "mcrank"'
             raise AttributeError(msg)
         pairs = self._pairs(users, items)
-        return _mean(level_probabilities(model.pairs(*pairs)) for model in self._models)
+        return _mean(
+            level_probabilities(model.pairs(*pairs), self.levels_) for model in self._models
+        )
 
     def recommend(
         self,
@@ -385,7 +388,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         names = read_ids(list_ids(items), "item")
         positions = self.item_ids_.get_indexer(names)
         if (positions < 0).any():
-            raise KeyError(f"items: {names[positions < 0][0]!r} was not in the ratings")
+            raise KeyError(f"items: {names[positions < 0].tolist()[0]!r} was not in the ratings")
         vectors = np.hstack([model.item_vectors() for model in self._models])
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)

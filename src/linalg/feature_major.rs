@@ -11,13 +11,15 @@ const VECTORS: usize = 8;
 pub(crate) struct FeatureMajor<T> {
     values: Aligned<T>,
     padded: usize,
+    /// Vectors of a change that are not 0.
+    touched: Vec<u32>,
 }
 
 impl<T: Element> FeatureMajor<T> {
     /// Zeros.
     pub fn new(n_features: usize, n_classes: usize) -> Self {
         let padded = n_classes.next_multiple_of(T::lanes());
-        Self { values: Aligned::zeros(n_features * padded), padded }
+        Self { values: Aligned::zeros(n_features * padded), padded, touched: Vec::new() }
     }
 
     /// The weight of a feature for a class.
@@ -37,18 +39,8 @@ impl<T: Element> FeatureMajor<T> {
 
     /// Adds x δᵀ for a row x and δ as long as the padded classes.
     pub fn update(&mut self, columns: &[i32], x: &[T], change: &[T]) {
-        T::dispatch(AddOuter { weights: &mut self.values, columns, x, change });
-    }
-
-    /// Adds x δᵀ for a row x and a δ of few (class, row, value), the row being x's.
-    pub fn update_few(&mut self, columns: &[i32], x: &[T], few: &[(u32, u32, T)]) {
-        for (&column, &x) in columns.iter().zip(x) {
-            let weights = &mut self.values[column as usize * self.padded..][..self.padded];
-            for &(class, _, value) in few {
-                let weight = &mut weights[class as usize];
-                *weight = x.mul_add(value, *weight);
-            }
-        }
+        let Self { values: weights, touched, .. } = self;
+        T::dispatch(AddOuter { weights, columns, x, change, touched });
     }
 
     /// Writes the scores of a row.
@@ -62,6 +54,7 @@ struct AddOuter<'a, T> {
     columns: &'a [i32],
     x: &'a [T],
     change: &'a [T],
+    touched: &'a mut Vec<u32>,
 }
 
 impl<T: Element> Kernel<T> for AddOuter<'_, T> {
@@ -72,13 +65,20 @@ impl<T: Element> Kernel<T> for AddOuter<'_, T> {
     where
         T: Lane<S>,
     {
-        let weights = T::vectors_mut(self.weights).0;
-        let change = T::vectors(self.change).0;
-        for (&column, &x) in self.columns.iter().zip(self.x) {
+        let Self { weights, columns, x, change, touched } = self;
+        touched.clear();
+        for (at, values) in change.chunks_exact(T::LANES).enumerate() {
+            if values.iter().fold(false, |some, value| some | (*value != T::zero())) {
+                touched.push(at as u32);
+            }
+        }
+        let (weights, change) = (T::vectors_mut(weights).0, T::vectors(change).0);
+        for (&column, &x) in columns.iter().zip(x) {
             let x = T::splat(simd, x);
             let row = &mut weights[column as usize * change.len()..][..change.len()];
-            for (weight, change) in row.iter_mut().zip(change) {
-                *weight = T::fused(simd, x, *change, *weight);
+            for &at in &*touched {
+                let at = at as usize;
+                row[at] = T::fused(simd, x, change[at], row[at]);
             }
         }
     }
@@ -149,14 +149,16 @@ mod tests {
         (0..n_classes).for_each(|class| changes[class] = T::narrow(change(class)));
         weights.update(&columns, &x, &changes);
         let last = n_classes - 1;
-        weights.update_few(&columns[..1], &x[..1], &[(last as u32, 0, T::narrow(4.0))]);
+        let mut single = vec![T::zero(); padded];
+        single[last] = T::narrow(4.0);
+        weights.update(&columns[..1], &x[..1], &single);
         assert_eq!(weights.get(1, last), 0.5 * change(last) + 2.0);
         assert_eq!(weights.get(4, last), -2.0 * change(last));
         assert_eq!(weights.get(0, 0), 0.0);
         let mut scores = vec![T::one(); padded];
         weights.score(&columns[1..], &x[1..], &mut scores);
-        for class in 0..n_classes {
-            assert_eq!(scores[class].widen(), 13.0 * change(class));
+        for (class, score) in scores[..n_classes].iter().enumerate() {
+            assert_eq!(score.widen(), 13.0 * change(class));
         }
         assert!(scores[n_classes..].iter().all(|score| *score == T::zero()));
     }

@@ -1,5 +1,4 @@
 use std::array::from_fn;
-use std::ops::Range;
 
 use pulp::Simd;
 use rayon::prelude::*;
@@ -33,8 +32,6 @@ pub(crate) struct Update<'a, T> {
     pub changes: &'a [T],
     /// The rows whose δ_i is not 0.
     pub changed: &'a [usize],
-    /// Where they are few, all changes as (class, row, value), by class.
-    pub few: Option<&'a [(u32, u32, T)]>,
 }
 
 impl<T: Element> LiveWeights<T> {
@@ -57,6 +54,11 @@ impl<T: Element> LiveWeights<T> {
         &self.values
     }
 
+    /// Number of features.
+    pub fn n_features(&self) -> usize {
+        self.n_features
+    }
+
     /// Number of classes with the padding.
     pub fn padded(&self) -> usize {
         self.padded
@@ -69,11 +71,11 @@ impl<T: Element> LiveWeights<T> {
 
     /// Adds the update.
     pub fn update(&mut self, update: &Update<'_, T>) {
-        let (n_features, width) = (self.n_features, self.width);
+        let Self { n_features, padded, width, .. } = *self;
         let work = update.changed.len() * self.values.len();
         let panels = self.values.chunks_mut(n_features * width).enumerate();
         for_each(panels, work, |(panel, weights)| {
-            T::dispatch(LiveUpdate { weights, update, first: panel * width, n_features });
+            T::dispatch(LiveUpdate { weights, update, first: panel * width, n_features, padded });
         });
     }
 
@@ -90,14 +92,14 @@ impl<T: Element> LiveWeights<T> {
 
     /// [`LiveWeights::update`], then [`LiveWeights::score`], panel by panel.
     pub fn update_and_score(&mut self, update: &Update<'_, T>, rows: &[T], scores: &mut [T]) {
-        let (n_features, width) = (self.n_features, self.width);
+        let Self { n_features, padded, width, .. } = *self;
         let n_rows = rows.len() / n_features;
         let work = (n_rows + update.changed.len()) * self.values.len();
         let panels = self.values.chunks_mut(n_features * width);
         let panels = panels.zip(scores.chunks_mut(n_rows * width)).enumerate();
         for_each(panels, work, |(panel, (weights, scores))| {
             let first = panel * width;
-            T::dispatch(LiveUpdate { weights: &mut *weights, update, first, n_features });
+            T::dispatch(LiveUpdate { weights: &mut *weights, update, first, n_features, padded });
             T::dispatch(LiveScore { weights, rows, scores, n_features });
         });
     }
@@ -121,6 +123,7 @@ struct LiveUpdate<'a, T> {
     update: &'a Update<'a, T>,
     first: usize,
     n_features: usize,
+    padded: usize,
 }
 
 impl<T: Element> Kernel<T> for LiveUpdate<'_, T> {
@@ -132,7 +135,6 @@ impl<T: Element> Kernel<T> for LiveUpdate<'_, T> {
         T: Lane<S>,
     {
         match self.weights.len() / (self.n_features * <T as Lane<S>>::LANES) {
-            _ if self.update.few.is_some() => self.scatter(),
             1 => self.tiles::<S, 1>(simd),
             2 => self.tiles::<S, 2>(simd),
             _ => self.tiles::<S, VECTORS>(simd),
@@ -142,42 +144,53 @@ impl<T: Element> Kernel<T> for LiveUpdate<'_, T> {
 
 impl<T: Element> LiveUpdate<'_, T> {
     #[inline(always)]
-    fn scatter(self) {
-        let Self { weights, update, first, n_features } = self;
-        let width = weights.len() / n_features;
-        let all = update.few.unwrap_or_default();
-        let start = all.partition_point(|(class, _, _)| (*class as usize) < first);
-        let here =
-            all[start..].iter().take_while(|(class, _, _)| (*class as usize) < first + width);
-        for &(class, row, value) in here {
-            let row = &update.rows[row as usize * n_features..][..n_features];
-            let column = &mut weights[class as usize - first..];
-            for (weight, &x) in column.iter_mut().step_by(width).zip(row) {
-                *weight = x.mul_add(value, *weight);
-            }
-        }
-    }
-
-    #[inline(always)]
     fn tiles<S: Simd, const V: usize>(self, simd: S)
     where
         T: Lane<S>,
     {
-        let Self { weights, update, first, n_features } = self;
-        let weights = T::vectors_mut(weights).0.as_chunks_mut::<V>().0;
-        let mut feature = 0;
-        while S::REGISTER_COUNT >= 32 && feature + 8 <= n_features {
-            add_outer::<S, T, V, 8>(simd, weights, update, first, n_features, feature);
-            feature += 8;
+        let Self { weights, update, first, n_features, padded } = self;
+        // Losses that count few classes leave most panels of most rows alone.
+        let mut terms = [(0, 0); LARGEST_BATCH];
+        for rows in update.changed.chunks(LARGEST_BATCH) {
+            let mut n_terms = 0;
+            for &row in rows {
+                let change = &update.changes[row * padded + first..][..V * T::LANES];
+                // Losses that count few classes leave most panels of most rows alone.
+                if change.iter().fold(false, |some, x| some | (*x != T::zero())) {
+                    terms[n_terms] = (row * n_features, row * padded + first);
+                    n_terms += 1;
+                }
+            }
+            add_all::<S, T, V>(simd, weights, update, &terms[..n_terms], n_features);
         }
-        while feature + 4 <= n_features {
-            add_outer::<S, T, V, 4>(simd, weights, update, first, n_features, feature);
-            feature += 4;
-        }
-        while feature < n_features {
-            add_outer::<S, T, V, 1>(simd, weights, update, first, n_features, feature);
-            feature += 1;
-        }
+    }
+}
+
+/// Rows that a tile goes through at a time.
+const LARGEST_BATCH: usize = 64;
+
+/// Adds the outer products whose rows and changes start at `terms`.
+#[inline(always)]
+fn add_all<S: Simd, T: Lane<S> + Element, const V: usize>(
+    simd: S,
+    weights: &mut [T],
+    update: &Update<'_, T>,
+    terms: &[(usize, usize)],
+    n_features: usize,
+) {
+    let weights = T::vectors_mut(weights).0.as_chunks_mut::<V>().0;
+    let mut feature = 0;
+    while S::REGISTER_COUNT >= 32 && feature + 8 <= n_features {
+        add_outer::<S, T, V, 8>(simd, weights, update, terms, feature);
+        feature += 8;
+    }
+    while feature + 4 <= n_features {
+        add_outer::<S, T, V, 4>(simd, weights, update, terms, feature);
+        feature += 4;
+    }
+    while feature < n_features {
+        add_outer::<S, T, V, 1>(simd, weights, update, terms, feature);
+        feature += 1;
     }
 }
 
@@ -186,17 +199,15 @@ fn add_outer<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
     simd: S,
     weights: &mut [[T::Vector; V]],
     update: &Update<'_, T>,
-    first: usize,
-    n_features: usize,
+    terms: &[(usize, usize)],
     feature: usize,
 ) {
-    let padded = update.changes.len() / (update.rows.len() / n_features);
     let Some(weights) = weights[feature..].first_chunk_mut::<R>() else { return };
     let mut sums = *weights;
-    for &row in update.changed {
-        let change = &update.changes[row * padded + first..][..V * <T as Lane<S>>::LANES];
+    for &(row, change) in terms {
+        let change = &update.changes[change..][..V * <T as Lane<S>>::LANES];
         let Some(change) = T::vectors(change).0.first_chunk::<V>() else { return };
-        let Some(x) = update.rows[row * n_features + feature..].first_chunk::<R>() else { return };
+        let Some(x) = update.rows[row + feature..].first_chunk::<R>() else { return };
         for (sums, &x) in sums.iter_mut().zip(x) {
             let x = T::splat(simd, x);
             for (sum, change) in sums.iter_mut().zip(change) {
@@ -277,11 +288,6 @@ fn inner<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
     scores[..R].copy_from_slice(&sums);
 }
 
-/// Number of classes of the panel that starts at `first`.
-pub(crate) fn panel(first: usize, width: usize, padded: usize) -> Range<usize> {
-    first..(first + width).min(padded)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,14 +304,13 @@ mod tests {
         let rows: Vec<T> = (0..n_rows * n_features).map(|i| T::narrow(number(i))).collect();
         let is_changed =
             |row: usize, class: usize| row % 3 != 1 && (!sparse || class % 5 == row % 5);
-        let mut changes = vec![T::zero(); n_rows * padded];
-        let mut few = Vec::new();
+        // Room for more rows than there are.
+        let mut changes = vec![T::zero(); (n_rows + 2) * padded];
         let mut expected = vec![0.0; n_features * n_classes];
         for class in 0..n_classes {
             for row in (0..n_rows).filter(|row| is_changed(*row, class)) {
                 let change = number(row * 11 + class);
                 changes[row * padded + class] = T::narrow(change);
-                few.push((class as u32, row as u32, T::narrow(change)));
                 for feature in 0..n_features {
                     let x = rows[row * n_features + feature].widen();
                     expected[feature * n_classes + class] += x * change;
@@ -313,8 +318,7 @@ mod tests {
             }
         }
         let changed: Vec<usize> = (0..n_rows).filter(|row| row % 3 != 1).collect();
-        let few = sparse.then_some(few.as_slice());
-        let update = Update { rows: &rows, changes: &changes, changed: &changed, few };
+        let update = Update { rows: &rows, changes: &changes, changed: &changed };
         weights.update(&update);
         for feature in 0..n_features {
             for class in 0..n_classes {
@@ -333,7 +337,7 @@ mod tests {
                 let w = |feature: usize| 2.0 * expected[feature * n_classes + class];
                 let product: f64 = (0..n_features).map(|feature| x(feature) * w(feature)).sum();
                 let first = class / weights.width() * weights.width();
-                let width = panel(first, weights.width(), padded).len();
+                let width = weights.width().min(padded - first);
                 let score = scores[first * n_rows + row * width + class - first];
                 assert_eq!(score.widen(), product, "{what}");
             }

@@ -46,6 +46,10 @@ pub trait Lane<S: Simd>: Real {
     const LANES: usize;
     /// The same value in all places.
     fn splat(simd: S, value: Self) -> Self::Vector;
+    /// The sum of its values.
+    fn total(simd: S, vector: Self::Vector) -> Self;
+    /// a + b.
+    fn plus(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// a·b + c.
     fn fused(simd: S, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// Whole vectors, and the values left over.
@@ -55,13 +59,24 @@ pub trait Lane<S: Simd>: Real {
 }
 
 macro_rules! element {
-    ($real:ty, $vector:ident, $lanes:ident, $splat:ident, $fused:ident, $view:ident, $view_mut:ident) => {
+    (
+        $real:ty, $vector:ident, $lanes:ident, $splat:ident, $total:ident, $add:ident, $fused:ident,
+        $view:ident, $view_mut:ident
+    ) => {
         impl<S: Simd> Lane<S> for $real {
             type Vector = S::$vector;
             const LANES: usize = S::$lanes;
             #[inline(always)]
             fn splat(simd: S, value: Self) -> S::$vector {
                 simd.$splat(value)
+            }
+            #[inline(always)]
+            fn total(simd: S, vector: S::$vector) -> Self {
+                simd.$total(vector)
+            }
+            #[inline(always)]
+            fn plus(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$add(a, b)
             }
             #[inline(always)]
             fn fused(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
@@ -102,5 +117,25 @@ macro_rules! element {
     };
 }
 
-element!(f32, f32s, F32_LANES, splat_f32s, mul_add_f32s, as_simd_f32s, as_mut_simd_f32s);
-element!(f64, f64s, F64_LANES, splat_f64s, mul_add_f64s, as_simd_f64s, as_mut_simd_f64s);
+element!(
+    f32,
+    f32s,
+    F32_LANES,
+    splat_f32s,
+    reduce_sum_f32s,
+    add_f32s,
+    mul_add_f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s
+);
+element!(
+    f64,
+    f64s,
+    F64_LANES,
+    splat_f64s,
+    reduce_sum_f64s,
+    add_f64s,
+    mul_add_f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s
+);

@@ -16,6 +16,11 @@ pub(super) struct Capped {
     pub bias: f64,
 }
 
+/// Σ_j max(0, v_j).
+pub(super) fn positive_sum(v: &[f64]) -> f64 {
+    Arch::new().dispatch(Sum { v, tau: 0.0, upper: f64::INFINITY }).0
+}
+
 impl Capped {
     /// The multiplier τ for margins v, in expected O(m) time from any guess.
     ///
@@ -27,8 +32,8 @@ impl Capped {
 
     /// What the coordinates strictly between 0 and `upper` at τ say about the root.
     #[inline(always)]
-    fn piece<S: Simd>(&self, simd: S, v: &[f64], tau: f64) -> Piece {
-        let (sum, n_between) = clipped_sum(simd, v, tau, self.upper);
+    fn piece<S: Simd>(&self, simd: S, v: &Margins<'_, S>, tau: f64) -> Piece {
+        let (sum, n_between) = v.clipped_sum(simd, tau, self.upper);
         let sum_reaches = |bound: f64| {
             let excess = sum - bound;
             // On a flat piece the sum is the bound to rounding, or not at all.
@@ -58,9 +63,7 @@ impl Capped {
 
     /// b = clip(v − τ, 0, upper).
     pub fn write(&self, v: &[f64], tau: f64, b: &mut [f64]) {
-        for (b, &v) in b.iter_mut().zip(v) {
-            *b = clip(v - tau, self.upper);
-        }
+        Arch::new().dispatch(Write { v, tau, upper: self.upper, b });
     }
 }
 
@@ -77,13 +80,15 @@ impl WithSimd for Search<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let Self { set, v, guess } = self;
+        let n_margins = v.len() as f64;
+        let v = Margins::new(simd, v);
         let (low, high) = if set.cap == f64::INFINITY {
-            (0.0, set.bias * set.upper * v.len() as f64)
+            (0.0, set.bias * set.upper * n_margins)
         } else {
-            let high = largest(v).max(0.0);
+            let high = v.largest(simd);
             let low = if set.floor > 0.0 {
                 // Here every coordinate is at its upper bound.
-                smallest(v) - set.upper
+                v.smallest(simd) - set.upper
             } else if set.cap <= set.upper {
                 // The largest coordinate alone may not exceed the cap.
                 (high - set.cap).max(0.0)
@@ -97,8 +102,26 @@ impl WithSimd for Search<'_> {
             high,
             guess,
             #[inline(always)]
-            |tau| set.piece(simd, v, tau),
+            |tau| set.piece(simd, &v, tau),
         )
+    }
+}
+
+struct Write<'a> {
+    v: &'a [f64],
+    tau: f64,
+    upper: f64,
+    b: &'a mut [f64],
+}
+
+impl WithSimd for Write<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (b, &v) in self.b.iter_mut().zip(self.v) {
+            *b = clip(v - self.tau, self.upper);
+        }
     }
 }
 
@@ -113,44 +136,83 @@ impl WithSimd for Sum<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> (f64, f64) {
-        clipped_sum(simd, self.v, self.tau, self.upper)
+        Margins::new(simd, self.v).clipped_sum(simd, self.tau, self.upper)
     }
 }
 
-const LANES: usize = 16;
+/// Vectors of a chunk, each summed on its own: as many sums as keep the processor busy.
+const DEPTH: usize = 4;
 
-/// 1ᵀb and the number of 0 < b_j < upper for b = clip(v − τ, 0, upper).
-///
-/// Written out in vectors, several accumulators deep: it is where projections spend their time, and
-/// the compiler leaves the plain loop scalar.
-#[inline(always)]
-fn clipped_sum<S: Simd>(simd: S, v: &[f64], tau: f64, upper: f64) -> (f64, f64) {
-    const DEPTH: usize = 4;
-    let mut parts = [Clipped::new(simd, tau, upper); DEPTH];
-    let (vectors, tail) = S::as_simd_f64s(v);
-    let (chunks, rest) = vectors.as_chunks::<DEPTH>();
-    for chunk in chunks {
-        for at in 0..DEPTH {
-            parts[at].add(simd, chunk[at]);
+/// Margins in whole chunks, the last of them filled up with −∞, which no sum sees.
+struct Margins<'a, S: Simd> {
+    chunks: &'a [[S::f64s; DEPTH]],
+    last: [S::f64s; DEPTH],
+}
+
+// Written out in vectors: it is where projections spend their time, and the compiler leaves plain
+// loops scalar.
+impl<'a, S: Simd> Margins<'a, S> {
+    #[inline(always)]
+    fn new(simd: S, v: &'a [f64]) -> Self {
+        let chunks = S::as_simd_f64s(v).0.as_chunks::<DEPTH>().0;
+        let n_rest = v.len() - chunks.len() * DEPTH * S::F64_LANES;
+        let mut filled = [f64::NEG_INFINITY; DEPTH * 8];
+        filled[DEPTH * 8 - n_rest..].copy_from_slice(&v[v.len() - n_rest..]);
+        let mut last = [simd.splat_f64s(f64::NEG_INFINITY); DEPTH];
+        let tail = S::as_simd_f64s(&filled).0;
+        for (last, &vector) in last.iter_mut().zip(&tail[tail.len() - DEPTH..]) {
+            *last = vector;
         }
+        Self { chunks, last }
     }
-    for &vector in rest {
-        parts[0].add(simd, vector);
+
+    /// 1ᵀb and the number of 0 < b_j < upper for b = clip(v − τ, 0, upper).
+    #[inline(always)]
+    fn clipped_sum(&self, simd: S, tau: f64, upper: f64) -> (f64, f64) {
+        let mut parts = [Clipped::new(simd, tau, upper); DEPTH];
+        for chunk in self.chunks {
+            for (part, &vector) in parts.iter_mut().zip(chunk) {
+                part.add(simd, vector);
+            }
+        }
+        for (part, &vector) in parts.iter_mut().zip(&self.last) {
+            part.add(simd, vector);
+        }
+        let [a, b, c, d] = parts;
+        let sum = total(simd, [a.sum, b.sum, c.sum, d.sum]);
+        let count = total(simd, [a.count, b.count, c.count, d.count]);
+        (sum, count)
     }
-    let (mut sum, mut count) = (0.0, 0.0);
-    for part in parts {
-        sum += simd.reduce_sum_f64s(part.sum);
-        count += simd.reduce_sum_f64s(part.count);
+
+    /// max(0, largest margin).
+    #[inline(always)]
+    fn largest(&self, simd: S) -> f64 {
+        let [a, b, c, d] = self.last;
+        let mut best = simd.max_f64s(simd.max_f64s(a, b), simd.max_f64s(c, d));
+        for &vector in self.chunks.as_flattened() {
+            best = simd.max_f64s(vector, best);
+        }
+        simd.reduce_max_f64s(best).max(0.0)
     }
-    for &v in tail {
-        let b = v - tau;
-        sum += clip(b, upper);
-        count += if b > 0.0 && b < upper { 1.0 } else { 0.0 };
+
+    /// min(0, smallest finite margin).
+    #[inline(always)]
+    fn smallest(&self, simd: S) -> f64 {
+        let mut best = simd.splat_f64s(0.0);
+        for &vector in self.chunks.as_flattened().iter().chain(&self.last) {
+            let missing = simd.equal_f64s(vector, simd.splat_f64s(f64::NEG_INFINITY));
+            best = simd.min_f64s(simd.select_f64s(missing, best, vector), best);
+        }
+        simd.reduce_min_f64s(best)
     }
-    (sum, count)
 }
 
-/// One accumulator of [`clipped_sum`].
+#[inline(always)]
+fn total<S: Simd>(simd: S, [a, b, c, d]: [S::f64s; DEPTH]) -> f64 {
+    simd.reduce_sum_f64s(simd.add_f64s(simd.add_f64s(a, b), simd.add_f64s(c, d)))
+}
+
+/// The sums over one vector's lanes.
 #[derive(Clone, Copy)]
 struct Clipped<S: Simd> {
     tau: S::f64s,
@@ -162,8 +224,8 @@ struct Clipped<S: Simd> {
 impl<S: Simd> Clipped<S> {
     #[inline(always)]
     fn new(simd: S, tau: f64, upper: f64) -> Self {
-        let (zero, splat) = (simd.splat_f64s(0.0), |x| simd.splat_f64s(x));
-        Self { tau: splat(tau), upper: splat(upper), sum: zero, count: zero }
+        let zero = simd.splat_f64s(0.0);
+        Self { tau: simd.splat_f64s(tau), upper: simd.splat_f64s(upper), sum: zero, count: zero }
     }
 
     #[inline(always)]
@@ -183,27 +245,4 @@ impl<S: Simd> Clipped<S> {
 fn clip(b: f64, upper: f64) -> f64 {
     let b = if b > 0.0 { b } else { 0.0 };
     if b < upper { b } else { upper }
-}
-
-#[inline(always)]
-fn largest(v: &[f64]) -> f64 {
-    fold(v, f64::NEG_INFINITY, |best, v| if v > best { v } else { best })
-}
-
-/// The smallest finite entry.
-#[inline(always)]
-fn smallest(v: &[f64]) -> f64 {
-    fold(v, f64::INFINITY, |best, v| if v < best && v > f64::NEG_INFINITY { v } else { best })
-}
-
-#[inline(always)]
-fn fold(v: &[f64], start: f64, better: impl Fn(f64, f64) -> f64) -> f64 {
-    let mut best = [start; LANES];
-    let (chunks, rest) = v.as_chunks::<LANES>();
-    for chunk in chunks {
-        for lane in 0..LANES {
-            best[lane] = better(best[lane], chunk[lane]);
-        }
-    }
-    best.iter().chain(rest).fold(start, |best, &v| better(best, v))
 }

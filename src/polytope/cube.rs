@@ -1,3 +1,4 @@
+use super::capped::{Capped, positive_sum};
 use super::{Polytope, Scratch, walrus};
 use crate::error::Result;
 
@@ -11,7 +12,7 @@ impl Polytope for Cube {
     }
 
     fn support(&self, v: &[f64], _: usize, _: &mut Scratch) -> f64 {
-        v.iter().map(|v| v.max(0.0)).sum()
+        positive_sum(v)
     }
 
     fn vertex(&self, v: &[f64], _: usize, _: &mut Scratch, vertex: &mut Vec<(usize, f64)>) -> f64 {
@@ -29,9 +30,8 @@ impl Polytope for Cube {
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
         let tau = walrus::multiplier(v, 1.0, bias, scratch.take_guess());
         scratch.multiplier = tau;
-        for (beta, v) in beta.iter_mut().zip(v) {
-            *beta = (v - tau).clamp(0.0, 1.0);
-        }
+        let set = Capped { upper: 1.0, floor: 0.0, cap: f64::INFINITY, bias };
+        set.write(v, tau, beta);
         beta[label] = 0.0;
     }
 

@@ -21,30 +21,68 @@ impl Piece {
 /// The root in \[`low`, `high`\], starting from `start`, of the function that `piece` describes.
 ///
 /// Newton's method ends after a few steps, on the root's own piece, where it is exact to rounding. The
-/// bracket takes over where it would leave the interval or only creep, so that it cannot fail.
+/// bracket of the points seen takes over where it would leave it or only creep, so that it cannot fail.
 #[inline(always)]
-pub(super) fn root(
-    mut low: f64,
-    mut high: f64,
-    start: f64,
-    mut piece: impl FnMut(f64) -> Piece,
-) -> f64 {
+pub(super) fn root(low: f64, high: f64, start: f64, mut piece: impl FnMut(f64) -> Piece) -> f64 {
+    let (mut left, mut right) = (f64::NEG_INFINITY, f64::INFINITY);
     let mut point = start.max(low).min(high);
     for step in 1..200 {
         let Piece { root, scale } = piece(point);
+        // The end points themselves can be the root.
+        let root = root.max(low).min(high);
         if (root - point).abs() <= 4.0 * f64::EPSILON * scale {
-            return root.max(low).min(high);
+            return root;
         }
         if root > point {
-            low = point;
+            left = point;
         } else {
-            high = point;
+            right = point;
         }
         let creeps = step % 8 == 0;
-        point = if low < root && root < high && !creeps { root } else { 0.5 * (low + high) };
-        if !(low < point && point < high) {
+        point = if left < root && root < right && !creeps {
+            root
+        } else {
+            0.5 * (left.max(low) + right.min(high))
+        };
+        if !(left < point && point < right) {
             break;
         }
     }
     point
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_steps_find_roots_at_kinks_and_end_points() {
+        // f(x) = Σ_j max(0, v_j − x) − total.
+        let v = [3.0, 2.5, 2.5, 1.0, -2.0];
+        for (total, expected) in
+            [(0.5, 2.5), (1.0, 7.0 / 3.0), (0.0, 3.0), (5.0, 1.0), (13.0, -1.0)]
+        {
+            for start in [-5.0, -1.0, 0.3, 1.0, 2.5, 2.9, 9.0] {
+                let mut n_steps = 0;
+                let found = root(-1.0, 3.0, start, |x| {
+                    n_steps += 1;
+                    let sum: f64 = v.iter().map(|v| (v - x).max(0.0)).sum();
+                    let slope = v.iter().filter(|v| **v > x).count() as f64;
+                    Piece::linear(x, sum - total, -slope, total + 1.0)
+                });
+                assert!((found - expected).abs() < 1e-15, "{total} from {start}: {found}");
+                assert!(n_steps <= 6, "{total} from {start}: {n_steps} steps");
+            }
+        }
+    }
+
+    #[test]
+    fn a_root_at_zero_is_not_halved_towards() {
+        let mut n_steps = 0;
+        let found = root(0.0, 1.0, 0.7, |x| {
+            n_steps += 1;
+            Piece { root: 0.0, scale: x }
+        });
+        assert_eq!((found, n_steps), (0.0, 2));
+    }
 }

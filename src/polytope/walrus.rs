@@ -7,7 +7,7 @@
 use super::capped::Capped;
 
 /// Up to this many coordinates sorting is faster than searching.
-const FEW: usize = 24;
+const FEW: usize = 12;
 
 /// The multiplier γ in expected O(k) time: Newton's method on the monotone equation
 /// γ = bias·Σ_j clip(v_j − γ, 0, C), from any `guess` (SPEC 13).

@@ -76,8 +76,6 @@ pub(super) fn fit_variational<'py>(
     result.set_item("items", blocks.items.into_pyarray(py))?;
     result.set_item("output", blocks.output.as_standard_layout().into_owned().into_pyarray(py))?;
     result.set_item("intercept", blocks.intercept.into_pyarray(py))?;
-    result.set_item("user_prior", blocks.user_prior.into_pyarray(py))?;
-    result.set_item("item_prior", blocks.item_prior.into_pyarray(py))?;
     Ok(result)
 }
 

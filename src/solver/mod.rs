@@ -1,11 +1,13 @@
 //! Solvers: verbs over the problem's blocks, driven by [`crate::run`]. None of them names a loss.
 
+mod block_descent;
 mod block_frank_wolfe;
 mod frank_wolfe;
 mod multiclass;
 mod oracle;
 mod subgradient;
 
+pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
 pub use block_frank_wolfe::BlockFrankWolfe;
 pub use frank_wolfe::{FrankWolfe, Start, StepRule};
 pub use multiclass::{DualPoint, Method, Settings, minimize};
@@ -14,14 +16,16 @@ pub use subgradient::Subgradient;
 
 use rayon::prelude::*;
 
+use crate::data::Real;
+
 /// Values of one piece of a reduction over weights.
 const PIECE: usize = 1 << 14;
 
-/// ‖w‖², summed in fixed pieces.
-fn squared_norm(weights: &[f64]) -> f64 {
+/// ‖w‖², summed in fixed pieces in double precision.
+fn squared_norm<T: Real>(weights: &[T]) -> f64 {
     let pieces: Vec<f64> = weights
         .par_chunks(PIECE)
-        .map(|piece| piece.iter().map(|weight| weight * weight).sum())
+        .map(|piece| piece.iter().map(|weight| weight.widen().powi(2)).sum())
         .collect();
     pieces.iter().sum()
 }

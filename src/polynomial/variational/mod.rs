@@ -24,6 +24,7 @@
 mod lanes;
 mod output;
 mod prior;
+mod rows;
 mod side;
 
 pub use prior::Features;
@@ -33,7 +34,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use self::output::{fit_output, rescale};
-use self::side::{Side, Sums, update_rows};
+use self::rows::{Sums, update_rows};
+use self::side::Side;
 use super::penalty::Penalty;
 use crate::error::{Error, Result};
 use crate::run::{Certificate, Interrupt, Progress, Solver};
@@ -108,10 +110,6 @@ pub struct Blocks {
     pub output: Array2<f64>,
     /// b, m.
     pub intercept: Vec<f64>,
-    /// Prior mean of a user: intercept (and popularity) rows, then one row per user feature.
-    pub user_prior: Array2<f64>,
-    /// Prior mean of an item, likewise.
-    pub item_prior: Array2<f64>,
 }
 
 /// Coordinate descent on the variational objective; one epoch is one sweep over both sides.
@@ -192,8 +190,6 @@ impl<'a> VariationalRefit<'a> {
             items: self.items.means(),
             output: self.output.weights.t().to_owned(),
             intercept: self.output.intercept.clone(),
-            user_prior: self.users.prior_weights(),
-            item_prior: self.items.prior_weights(),
         }
     }
 
@@ -208,7 +204,9 @@ impl Solver for VariationalRefit<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.update(true, interrupt)?;
         // The sums belong to the state that the second half of the sweep starts from.
-        let divergence = self.users.divergence()? + self.items.divergence()?;
+        let (of_users, of_items) =
+            rayon::join(|| self.users.divergence(), || self.items.divergence());
+        let divergence = of_users? + of_items?;
         let mut sums = self.update(false, interrupt)?;
         let squares: f64 = self.output.weights.iter().map(|u| u * u).sum();
         let objective = sums.bound + divergence + 0.5 * self.settings.output_ridge * squares;
@@ -216,15 +214,21 @@ impl Solver for VariationalRefit<'_> {
             self.output.precision = self.users.n_ratings() as f64 / sums.squares.max(1e-12);
         }
         let learn = self.sweep >= self.settings.hold;
-        for side in [&mut self.users, &mut self.items] {
-            if learn || (side.has_features() && self.sweep >= 1) {
-                side.learn_prior(self.settings.feature_ridge, self.settings.relaxation, interrupt)?;
-                let scale = side.normalise_bases();
-                for mut row in self.output.weights.rows_mut() {
-                    row.iter_mut().zip(&scale).for_each(|(u, scale)| *u *= scale);
-                }
-                rescale(&mut sums, &scale);
+        let (sweep, settings) = (self.sweep, &self.settings);
+        let learn_prior = |side: &mut Side<'_>| -> Result<Option<Vec<f64>>> {
+            if !learn && (!side.has_features() || sweep == 0) {
+                return Ok(None);
             }
+            side.learn_prior(settings.feature_ridge, settings.relaxation, interrupt)?;
+            Ok(Some(side.normalise_bases()))
+        };
+        let (of_users, of_items) =
+            rayon::join(|| learn_prior(&mut self.users), || learn_prior(&mut self.items));
+        for scale in [of_users?, of_items?].into_iter().flatten() {
+            for mut row in self.output.weights.rows_mut() {
+                row.iter_mut().zip(&scale).for_each(|(u, scale)| *u *= scale);
+            }
+            rescale(&mut sums, &scale);
         }
         if learn {
             fit_output(&mut self.output, &sums, &self.settings)?;

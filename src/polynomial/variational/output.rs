@@ -3,7 +3,8 @@
 use ndarray::{Array1, Array2};
 
 use super::prior::positive_definite;
-use super::side::{Sums, pairs};
+use super::rows::Sums;
+use super::side::pairs;
 use super::{OutputLayer, Settings};
 use crate::error::Result;
 

@@ -13,7 +13,7 @@ pub type Features<'a> = Csr<'a, f64>;
 /// Conjugate gradient steps per sweep: the sweeps themselves continue them.
 const CG_STEPS: usize = 5;
 
-/// mean = B Y₀ + F Y, with B = \[1\] or \[1, standardised log(1 + ratings)\], and Y = Fᵀ A.
+/// mean = B Y₀ + F Y, with B = \[1\] or \[1, centred log(1 + ratings)\], and Y = Fᵀ A.
 #[derive(Debug)]
 pub(super) struct Prior<'a> {
     /// n × (k + m).
@@ -51,6 +51,12 @@ impl<'a> Prior<'a> {
         let mut base = Array2::ones((n, 1 + usize::from(popularity)));
         if popularity {
             let logs: Vec<f64> = counts.iter().map(|&count| (count as f64).ln_1p()).collect();
+            // An id without ratings (known by its features) counts as an average one: the weight
+            // was learned from ids with ratings and must not be extrapolated to none.
+            let rated = counts.iter().filter(|&&count| count > 0).count().max(1) as f64;
+            let average = logs.iter().sum::<f64>() / rated;
+            let logs: Vec<f64> =
+                logs.into_iter().map(|log| if log > 0.0 { log - average } else { 0.0 }).collect();
             base.column_mut(1).assign(&ndarray::aview1(&logs));
         }
         let mut covariance = Array2::eye(d);
@@ -78,22 +84,6 @@ impl<'a> Prior<'a> {
         positive_definite(&self.covariance)
     }
 
-    /// Rows of Y₀, then of Y.
-    pub fn weights(&self) -> Array2<f64> {
-        let d = self.dual.ncols();
-        let Some(features) = &self.features else {
-            return self.base_weights.clone();
-        };
-        let mut y = Array2::zeros((features.n_cols(), d));
-        for row in 0..features.n_rows() {
-            features.visit_row(row, |column, value| {
-                y.row_mut(column).scaled_add(value, &self.dual.row(row));
-            });
-        }
-        ndarray::concatenate(Axis(0), &[self.base_weights.view(), y.view()])
-            .unwrap_or_else(|_| self.base_weights.clone())
-    }
-
     /// One step of coordinate descent on mean and covariance, given the blocks' means `z` and the sum of
     /// their covariances.
     pub fn learn(
@@ -118,8 +108,8 @@ impl<'a> Prior<'a> {
             None => z.clone(),
         };
         let mut gram = self.base.t().dot(&self.base);
-        // A side whose rows all have equally many ratings makes the two columns parallel.
-        gram.diag_mut().mapv_inplace(|g| g * (1.0 + 1e-9));
+        // A side whose rows all have equally many ratings has a second column of zeros.
+        gram.diag_mut().mapv_inplace(|g| g + 1e-9 * n);
         self.base_weights = positive_definite(&gram)?.inverse.dot(&self.base.t().dot(&rest));
         let mut mean = self.base.dot(&self.base_weights);
         let relaxation = match &fitted {

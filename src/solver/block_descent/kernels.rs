@@ -1,0 +1,207 @@
+//! The inner loops over classes and features of block descent, written once for all vectors.
+
+use pulp::Simd;
+
+use crate::linalg::{Element, Kernel, Lane};
+
+/// Vectors summed in registers at a time.
+const VECTORS: usize = 8;
+
+/// The lower triangle of X Xᵀ.
+pub(super) struct InnerProducts<'a, T> {
+    pub rows: &'a [T],
+    pub n_features: usize,
+    pub products: &'a mut [T],
+}
+
+impl<T: Element> Kernel<T> for InnerProducts<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let n = self.rows.len() / self.n_features;
+        let row = |i: usize| &self.rows[i * self.n_features..][..self.n_features];
+        for i in 0..n {
+            for j in 0..=i {
+                self.products[i * n + j] = inner_product(simd, row(i), row(j));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn inner_product<S: Simd, T: Lane<S>>(simd: S, a: &[T], b: &[T]) -> T {
+    const PARTS: usize = 4;
+    let ((a, a_left), (b, b_left)) = (T::vectors(a), T::vectors(b));
+    let mut sums = [T::splat(simd, T::zero()); PARTS];
+    let ((a, a_last), (b, b_last)) = (a.as_chunks::<PARTS>(), b.as_chunks::<PARTS>());
+    for (a, b) in a.iter().zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum = T::fused(simd, *a, *b, *sum);
+        }
+    }
+    for (sum, (a, b)) in sums.iter_mut().zip(a_last.iter().zip(b_last)) {
+        *sum = T::fused(simd, *a, *b, *sum);
+    }
+    let [a, b, c, d] = sums;
+    let head = T::total(simd, T::plus(simd, T::plus(simd, a, b), T::plus(simd, c, d)));
+    a_left.iter().zip(b_left).fold(head, |sum, (a, b)| a.mul_add(*b, sum))
+}
+
+/// Scores of one row of a block as they stand now: those from before the block, from panels to a
+/// contiguous row, plus what the rows before it changed, Σ_j ⟨x_i, x_j⟩ δ_j.
+pub(super) struct CurrentScores<'a, T> {
+    pub scores: &'a [T],
+    pub row: usize,
+    pub n_rows: usize,
+    pub panel_width: usize,
+    /// δ_j, one padded row each.
+    pub changes: &'a [T],
+    /// (⟨x_i, x_j⟩, j).
+    pub corrections: &'a [(T, usize)],
+    pub out: &'a mut [T],
+}
+
+impl<T: Element> Kernel<T> for CurrentScores<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let Self { scores, row, n_rows, panel_width, changes, corrections, out } = self;
+        let padded = out.len();
+        for (panel, out) in out.chunks_mut(panel_width).enumerate() {
+            let start = panel * panel_width * n_rows + row * out.len();
+            out.copy_from_slice(&scores[start..][..out.len()]);
+        }
+        if corrections.is_empty() {
+            return;
+        }
+        let (out, changes) = (T::vectors_mut(out).0, T::vectors(changes).0);
+        let stride = padded / T::LANES;
+        let mut first = 0;
+        let (wide, rest) = out.as_chunks_mut::<VECTORS>();
+        for out in wide {
+            correct(simd, changes, stride, first, corrections, out);
+            first += VECTORS;
+        }
+        for out in rest.as_chunks_mut::<1>().0 {
+            correct(simd, changes, stride, first, corrections, out);
+            first += 1;
+        }
+    }
+}
+
+#[inline(always)]
+fn correct<S: Simd, T: Lane<S>, const V: usize>(
+    simd: S,
+    changes: &[T::Vector],
+    stride: usize,
+    first: usize,
+    corrections: &[(T, usize)],
+    out: &mut [T::Vector; V],
+) {
+    let mut sums = *out;
+    for &(product, row) in corrections {
+        let product = T::splat(simd, product);
+        let Some(change) = changes[row * stride + first..].first_chunk::<V>() else { return };
+        for (sum, change) in sums.iter_mut().zip(change) {
+            *sum = T::fused(simd, product, *change, *sum);
+        }
+    }
+    *out = sums;
+}
+
+/// u_j = (Δ_j + s_j − s_y + a (β_j + 1ᵀβ)) / h: what the block step projects.
+pub(super) struct Target<'a, T> {
+    pub scores: &'a [T],
+    pub beta: &'a [T],
+    /// Δ; 1 off the label where there are none.
+    pub costs: Option<&'a [f64]>,
+    pub label: usize,
+    /// a.
+    pub curvature: f64,
+    /// 1ᵀβ.
+    pub sum: f64,
+    /// 1/h.
+    pub scale: f64,
+    pub out: &'a mut [f64],
+}
+
+impl<T: Element> Kernel<T> for Target<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, _: S)
+    where
+        T: Lane<S>,
+    {
+        let Self { scores, beta, costs, label, curvature, sum, scale, out } = self;
+        let shift = curvature * sum - scores[label].widen();
+        let known = out.iter_mut().zip(scores).zip(beta);
+        match costs {
+            None => known.for_each(
+                #[inline(always)]
+                |((out, score), beta)| {
+                    *out = (1.0 + shift + score.widen() + curvature * beta.widen()) * scale;
+                },
+            ),
+            Some(costs) => known.zip(costs).for_each(
+                #[inline(always)]
+                |(((out, score), beta), cost)| {
+                    *out = (cost + shift + score.widen() + curvature * beta.widen()) * scale;
+                },
+            ),
+        }
+        out[label] = 0.0;
+    }
+}
+
+/// Moves β to its new value, rounded as it is stored, and writes −C times the difference.
+pub(super) struct Move<'a, T> {
+    /// The new β; the difference afterwards.
+    pub target: &'a mut [f64],
+    pub beta: &'a mut [T],
+    pub change: &'a mut [T],
+    /// C.
+    pub weight: f64,
+}
+
+impl<T: Element> Kernel<T> for Move<'_, T> {
+    /// The number of coordinates that changed, and the sum of their differences.
+    type Output = (usize, f64);
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, _: S) -> (usize, f64)
+    where
+        T: Lane<S>,
+    {
+        let Self { target, beta, change, weight } = self;
+        let mut n_changed = 0;
+        for ((target, beta), change) in target.iter_mut().zip(beta).zip(change) {
+            let new = T::narrow(*target);
+            let difference = new.widen() - beta.widen();
+            *change = T::narrow(-weight * difference);
+            *beta = new;
+            *target = difference;
+            n_changed += u32::from(difference != 0.0);
+        }
+        if n_changed == 0 {
+            return (0, 0.0);
+        }
+        let mut sums = [0.0; 16];
+        let (chunks, rest) = target.as_chunks::<16>();
+        for chunk in chunks {
+            for (sum, difference) in sums.iter_mut().zip(chunk) {
+                *sum += difference;
+            }
+        }
+        let sum = sums.iter().chain(rest).sum();
+        (n_changed as usize, sum)
+    }
+}

@@ -1,0 +1,269 @@
+//! Rows and weights together: what block descent asks of dense and of sparse data.
+
+use crate::data::{Csr, Dense, Real, Rows};
+use crate::linalg::{Aligned, Element, FeatureMajor, LiveWeights, Update};
+
+/// Some examples' rows, copied next to each other, the constant feature appended.
+#[derive(Debug)]
+pub(super) struct Block<T> {
+    pub examples: Vec<u32>,
+    values: Vec<T>,
+    columns: Vec<i32>,
+    /// The rows' inner products with the rows before them and with themselves (b × b).
+    pub gram: Vec<T>,
+}
+
+impl<T> Default for Block<T> {
+    fn default() -> Self {
+        let (examples, values) = (Vec::new(), Vec::new());
+        Self { examples, values, columns: Vec::new(), gram: Vec::new() }
+    }
+}
+
+/// The change of the scores' duals that a block made, one row (padded classes) for each example.
+#[derive(Debug)]
+pub(super) struct Changes<T> {
+    pub values: Aligned<T>,
+    /// The examples whose dual changed.
+    pub changed: Vec<usize>,
+}
+
+impl<T: Real> Changes<T> {
+    pub fn new(n_rows: usize, padded: usize) -> Self {
+        let values = Aligned::zeros(n_rows * padded);
+        Self { values, changed: Vec::new() }
+    }
+}
+
+/// Rows and the weights that score them.
+pub(super) trait Model: Send + Sync {
+    type Value: Element;
+
+    /// How many examples can be treated together.
+    const LARGEST_BLOCK: usize;
+
+    /// How many examples are worth treating together.
+    fn block_size(&self) -> usize;
+
+    /// Number of features, the constant one included.
+    fn n_features(&self) -> usize;
+
+    /// ‖x_i‖², the constant feature included.
+    fn squared_norm(&self, example: usize) -> f64;
+
+    /// Copies the rows of `block.examples` into the block.
+    fn gather(&self, block: &mut Block<Self::Value>);
+
+    /// Computes the block's inner products.
+    fn multiply_rows(&self, block: &mut Block<Self::Value>);
+
+    /// Adds the changes that the block made to the weights.
+    fn update(&mut self, changes: &Changes<Self::Value>, block: &Block<Self::Value>);
+
+    /// Writes the block's scores: for each panel of classes, row by row.
+    fn score(&self, block: &Block<Self::Value>, scores: &mut [Self::Value]);
+
+    /// [`Model::update`] by one block, then [`Model::score`] of the next.
+    fn update_and_score(
+        &mut self,
+        changes: &Changes<Self::Value>,
+        block: &Block<Self::Value>,
+        next: &Block<Self::Value>,
+        scores: &mut [Self::Value],
+    );
+
+    /// Number of classes with the padding.
+    fn padded(&self) -> usize;
+
+    /// Classes of a panel of scores; the last one's may be fewer.
+    fn panel_width(&self) -> usize;
+
+    /// The weight of a feature for a class.
+    fn weight(&self, feature: usize, class: usize) -> f64;
+
+    /// All weights in some order.
+    fn weights(&self) -> &[Self::Value];
+}
+
+/// Dense rows.
+pub(super) struct DenseModel<'a, T> {
+    rows: Dense<'a, T>,
+    bias: f64,
+    weights: LiveWeights<T>,
+    n_classes: usize,
+}
+
+impl<'a, T: Element> DenseModel<'a, T> {
+    pub fn new(rows: Dense<'a, T>, bias: f64, n_classes: usize) -> Self {
+        let n_features = rows.n_cols() + usize::from(bias != 0.0);
+        Self { rows, bias, weights: LiveWeights::new(n_features, n_classes), n_classes }
+    }
+}
+
+fn as_update<'a, T: Element>(changes: &'a Changes<T>, block: &'a Block<T>) -> Update<'a, T> {
+    Update { rows: &block.values, changes: &changes.values, changed: &changes.changed }
+}
+
+impl<T: Element> Model for DenseModel<'_, T> {
+    type Value = T;
+
+    const LARGEST_BLOCK: usize = 256;
+
+    fn block_size(&self) -> usize {
+        // The work that a block adds for b examples, inner products and corrections, is b/4 (1/m + 1/d)
+        // of the two products'.
+        let (d, m) = (self.weights.n_features() as f64, self.n_classes as f64);
+        ((d * m / (d + m)) as usize / 2 / 8 * 8).clamp(8, 48)
+    }
+
+    fn n_features(&self) -> usize {
+        self.weights.n_features()
+    }
+
+    fn squared_norm(&self, example: usize) -> f64 {
+        let row = self.rows.row(example);
+        row.iter().map(|x| x.widen().powi(2)).sum::<f64>() + self.bias * self.bias
+    }
+
+    fn gather(&self, block: &mut Block<T>) {
+        block.values.clear();
+        for &example in &block.examples {
+            block.values.extend_from_slice(self.rows.row(example as usize));
+            if self.bias != 0.0 {
+                block.values.push(T::narrow(self.bias));
+            }
+        }
+    }
+
+    fn multiply_rows(&self, block: &mut Block<T>) {
+        let n = block.examples.len();
+        block.gram.resize(n * n, T::zero());
+        T::dispatch(super::kernels::InnerProducts {
+            rows: &block.values,
+            n_features: self.weights.n_features(),
+            products: &mut block.gram,
+        });
+    }
+
+    fn update(&mut self, changes: &Changes<T>, block: &Block<T>) {
+        self.weights.update(&as_update(changes, block));
+    }
+
+    fn score(&self, block: &Block<T>, scores: &mut [T]) {
+        self.weights.score(&block.values, scores);
+    }
+
+    fn update_and_score(
+        &mut self,
+        changes: &Changes<T>,
+        block: &Block<T>,
+        next: &Block<T>,
+        scores: &mut [T],
+    ) {
+        self.weights.update_and_score(&as_update(changes, block), &next.values, scores);
+    }
+
+    fn padded(&self) -> usize {
+        self.weights.padded()
+    }
+
+    fn panel_width(&self) -> usize {
+        self.weights.width()
+    }
+
+    fn weight(&self, feature: usize, class: usize) -> f64 {
+        self.weights.get(feature, class)
+    }
+
+    fn weights(&self) -> &[T] {
+        self.weights.values()
+    }
+}
+
+/// Sparse rows, one at a time: a row's features are few, and their inner products with other rows'
+/// would cost as much as the scores.
+pub(super) struct SparseModel<'a, T> {
+    rows: Csr<'a, T>,
+    bias: f64,
+    weights: FeatureMajor<T>,
+}
+
+impl<'a, T: Element> SparseModel<'a, T> {
+    pub fn new(rows: Csr<'a, T>, bias: f64, n_classes: usize) -> Self {
+        let n_features = rows.n_cols() + usize::from(bias != 0.0);
+        Self { rows, bias, weights: FeatureMajor::new(n_features, n_classes) }
+    }
+}
+
+impl<T: Element> Model for SparseModel<'_, T> {
+    type Value = T;
+
+    const LARGEST_BLOCK: usize = 1;
+
+    fn block_size(&self) -> usize {
+        1
+    }
+
+    fn n_features(&self) -> usize {
+        self.rows.n_cols() + usize::from(self.bias != 0.0)
+    }
+
+    fn squared_norm(&self, example: usize) -> f64 {
+        let (_, x) = self.rows.row(example);
+        x.iter().map(|x| x.widen().powi(2)).sum::<f64>() + self.bias * self.bias
+    }
+
+    fn gather(&self, block: &mut Block<T>) {
+        debug_assert!(block.examples.len() <= 1);
+        block.values.clear();
+        block.columns.clear();
+        for &example in &block.examples {
+            let (columns, values) = self.rows.row(example as usize);
+            block.columns.extend_from_slice(columns);
+            block.values.extend_from_slice(values);
+            if self.bias != 0.0 {
+                block.columns.push(self.rows.n_cols() as i32);
+                block.values.push(T::narrow(self.bias));
+            }
+        }
+    }
+
+    fn multiply_rows(&self, _: &mut Block<T>) {}
+
+    fn update(&mut self, changes: &Changes<T>, block: &Block<T>) {
+        if !changes.changed.is_empty() {
+            self.weights.update(&block.columns, &block.values, &changes.values);
+        }
+    }
+
+    fn score(&self, block: &Block<T>, scores: &mut [T]) {
+        self.weights.score(&block.columns, &block.values, scores);
+    }
+
+    fn update_and_score(
+        &mut self,
+        changes: &Changes<T>,
+        block: &Block<T>,
+        next: &Block<T>,
+        scores: &mut [T],
+    ) {
+        self.update(changes, block);
+        self.score(next, scores);
+    }
+
+    fn padded(&self) -> usize {
+        self.weights.padded()
+    }
+
+    fn panel_width(&self) -> usize {
+        self.weights.padded()
+    }
+
+    fn weight(&self, feature: usize, class: usize) -> f64 {
+        self.weights.get(feature, class)
+    }
+
+    fn weights(&self) -> &[T] {
+        self.weights.values()
+    }
+}

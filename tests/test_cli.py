@@ -1,0 +1,280 @@
+"""The command `dualgap recommend` on small files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+import dualgap
+import dualgap.cli
+from dualgap import OrdinalRecommender
+from dualgap.cli import main
+from dualgap.comparison import split_ratings
+from dualgap.datasets import fetch_movielens, synthetic_ratings
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of ratings without titles."""
+    folder = tmp_path_factory.mktemp("ratings")
+    table = synthetic_ratings(1500, 80, 40, rank=2)
+    table.columns = ["userId", "movieId", "rating", "timestamp"]
+    table.to_csv(folder / "ratings.csv", index=False)
+    return folder / "ratings.csv"
+
+
+@pytest.fixture
+def titled(data: Path, tmp_path: Path) -> Path:
+    """The same ratings, with titles that look like markup, in a folder that does, too."""
+    folder = tmp_path / "a [bold] [x"
+    folder.mkdir()
+    (folder / "ratings.csv").write_bytes(data.read_bytes())
+    titles = pd.DataFrame({"movieId": range(40), "genres": "Drama"})
+    titles.insert(1, "title", [f"[rec] {n} (19{n + 20})" for n in range(40)])
+    titles.to_csv(folder / "movies.csv", index=False)
+    return folder / "ratings.csv"
+
+
+@pytest.fixture(autouse=True)
+def logger_level() -> Iterator[None]:
+    logger = logging.getLogger("dualgap")
+    level = logger.level
+    yield
+    logger.setLevel(level)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["recommend", *map(str, arguments)])
+
+
+def good(*arguments: object) -> Result:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def expected(data: Path, users: list[Any], n: int) -> pd.DataFrame:
+    model = OrdinalRecommender(random_state=0).fit(fetch_movielens(data).ratings)
+    return model.recommend(users, n)
+
+
+def test_csv(data: Path) -> None:
+    result = good("--data", data, "--user", 3, "--user", 5, "--top", 4, "--output", "csv")
+    table = pd.read_csv(StringIO(result.stdout))
+    pd.testing.assert_frame_equal(table, expected(data, [3, 5], 4), atol=1e-9)
+    assert result.stderr.endswith(f"{data}: 1500 ratings of 40 items by 80 users (from path)\n")
+
+
+def test_json_with_titles(titled: Path) -> None:
+    result = good("--data", titled, "--user", 3, "--top", 4, "--output", "json", "--quiet")
+    assert result.stderr == ""
+    records = json.loads(result.stdout)
+    table = expected(titled, [3], 4)
+    assert [record["item"] for record in records] == table["item"].tolist()
+    assert [record["rank"] for record in records] == [1, 2, 3, 4]
+    for record in records:
+        assert record["user"] == 3
+        assert record["title"] == f"[rec] {record['item']} (19{record['item'] + 20})"
+    np.testing.assert_allclose([record["score"] for record in records], table["score"], atol=1e-9)
+
+
+def test_table_with_titles(titled: Path) -> None:
+    result = good("--data", titled.parent, "--user", 3, "--user", "-7", "--top", 5)
+    header, *lines = result.stdout.splitlines()
+    assert header.split() == ["user", "rank", "item", "title", "score"]
+    table = expected(titled, [3, -7], 5)
+    assert len(lines) == len(table) == 10
+    for line, row in zip(lines, table.itertuples(), strict=True):
+        title = f"[rec] {row.item} (19{row.item + 20})"
+        assert line.split(maxsplit=3)[:3] == [str(row.user), str(row.rank), str(row.item)]
+        assert title in line
+        assert line.split()[-1] == f"{row.score:.3f}"
+
+
+def test_the_folder_is_the_data(titled: Path) -> None:
+    arguments = ["--user", 3, "--output", "csv"]
+    assert (
+        good("--data", titled.parent, *arguments).stdout
+        == good("--data", titled, *arguments).stdout
+    )
+
+
+def test_unknown_and_strange_users(data: Path) -> None:
+    users = ["99999", "bob", "-4", "²", "1.5", "[/x]"]
+    arguments = [word for user in users for word in ("--user", user)]
+    result = good("--data", data, *arguments, "--top", 3, "--output", "csv")
+    table = pd.read_csv(StringIO(result.stdout))
+    assert table["user"].drop_duplicates().tolist() == users
+    first, *others = [rows["item"].tolist() for _, rows in table.groupby("user")]
+    assert all(items == first for items in others)
+    assert good("--data", data, *arguments).exit_code == 0
+
+
+def test_negative_ids_are_numbers(tmp_path: Path) -> None:
+    table = synthetic_ratings(300, 30, 10)[["user", "item", "rating"]]
+    table = table.assign(user=table["user"] - 15, timestamp=0)
+    table.columns = ["userId", "movieId", "rating", "timestamp"]
+    table.to_csv(tmp_path / "ratings.csv", index=False)
+    user = int(table["userId"].min())
+    assert user < 0
+    seen = set(table.loc[table["userId"] == user, "movieId"])
+    result = good("--data", tmp_path, "--user", user, "--output", "json")
+    assert not seen & {record["item"] for record in json.loads(result.stdout)}
+    assert seen
+
+
+def test_save_and_load(data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "[/x] model"
+    arguments = ["--data", data, "--user", 3, "--user", "x", "--output", "csv"]
+    saved = good(*arguments, "--save", path)
+    assert f"model written to {path}" in saved.stderr
+    loaded = good(*arguments, "--load", path)
+    assert loaded.stdout == saved.stdout
+    assert len(saved.stdout.splitlines()) == 21
+    model = OrdinalRecommender.load(path)
+    assert model.callback is None
+    assert len(model.item_ids_) == 40
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+@pytest.mark.parametrize("history", [False, True])
+def test_evaluate(data: Path, quiet: list[str], history: bool) -> None:
+    option = ["--history"] if history else []
+    result = good("--data", data, "--evaluate", "--seed", 2, *option, *quiet)
+    assert result.stdout == ""
+    *notes, line = result.stderr.splitlines()
+    train, _, test = split_ratings(fetch_movielens(data).ratings, 2)
+    model = OrdinalRecommender(history_features=history, random_state=2).fit(train)
+    metrics = "  ".join(f"{name} {value:.4f}" for name, value in model.evaluate(test).items())
+    assert line == f"held-out ratings: {metrics}"
+    split = "750 ratings to train on, 375 to validate, 375 to test"
+    assert (notes == []) if quiet else (notes[-1] == split)
+
+
+def test_compare_and_plot(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "new" / "curves.png"
+    result = good("--data", data, "--compare", "--plot", picture, "--user", 3)
+    header, *lines = result.stdout.splitlines()
+    assert header.split() == ["RMSE", "nDCG@1", "nDCG@5", "seconds", "bases"]
+    names = [line[:44].strip() for line in lines[:8]]
+    assert names[:2] == ["global mean", "biases"]
+    assert [name.split()[-1] for name in names[2:5]] == ["l1", "l1/l2", "l1/linf"]
+    scores = np.array([line[44:].split()[:3] for line in lines[:8]], dtype=float)
+    assert (scores > 0.0).all()
+    assert (scores[:, 1:] <= 1.0).all()
+    assert scores[names.index("McRank FM, variational"), 0] < scores[0, 0]
+    assert lines[8].split() == ["user", "rank", "item", "score"]
+    assert f"validation curves written to {picture}" in result.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_plot_without_matplotlib(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dualgap.cli, "find_spec", lambda _name: None)
+    result = run("--data", data, "--compare", "--plot", tmp_path / "x.png")
+    assert result.exit_code == 2
+    assert "--plot needs matplotlib: pip install" in result.stderr
+
+
+def test_data_that_cannot_be_had(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing", tmp_path / "[/x]", tmp_path):
+        result = run("--data", path)
+        assert result.exit_code == 1
+        assert isinstance(result.exception, SystemExit)
+        assert result.stdout == ""
+        assert result.stderr.startswith(f"error: {path} ")
+        assert result.stderr.count("\n") == 1
+
+
+def test_data_that_cannot_be_used(tmp_path: Path) -> None:
+    table = synthetic_ratings(50, 10, 10).assign(rating=3.0)
+    table.columns = ["userId", "movieId", "rating", "timestamp"]
+    table.to_csv(tmp_path / "ratings.csv", index=False)
+    result = run("--data", tmp_path, "--quiet")
+    assert result.exit_code == 1
+    assert result.stderr == "error: ratings: all ratings are 3.0; one level teaches nothing\n"
+
+
+def test_a_file_that_is_no_model(data: Path) -> None:
+    result = run("--data", data, "--load", data, "--quiet")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {data}: not a saved OrdinalRecommender")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--top", "0"], "'--top': 0 is not in the range"),
+        (["--output", "xml"], "'--output': 'xml' is not one of"),
+        (["--plot", "x.png"], "--plot needs --compare"),
+        (["--load", "{data}", "--compare"], "--load cannot be combined"),
+        (["--load", "{data}", "--save", "x"], "--load cannot be combined"),
+        (["--load", "{data}.missing"], "does not exist"),
+        (["--strange"], "No such option"),
+        (["--seed", "x"], "'x' is not a valid integer"),
+    ],
+)
+def test_usage_errors(data: Path, arguments: list[str], message: str) -> None:
+    words = [word.replace("{data}", str(data)) for word in arguments]
+    result = run("--data", data, *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def test_interrupted(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(OrdinalRecommender, "fit", interrupt)
+    result = run("--data", data)
+    assert result.exit_code == 130
+    assert result.stderr.endswith("interrupted\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to a process")
+def test_interrupted_while_it_fits(tmp_path: Path) -> None:
+    table = synthetic_ratings(50_000, 2000, 1000)
+    table.columns = ["userId", "movieId", "rating", "timestamp"]
+    table.to_csv(tmp_path / "ratings.csv", index=False)
+    # So many sweeps that nothing but the signal ends it.
+    code = (
+        "import dualgap.cli as cli, functools as f; "
+        "cli.OrdinalRecommender = f.partial(cli.OrdinalRecommender, n_sweeps=100_000); "
+        "cli.main()"
+    )
+    command = [sys.executable, "-c", code, "recommend", "--data", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            assert "50000 ratings" in process.stderr.readline()
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(timeout=0.5)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=3.0) == 130
+            assert process.stderr.read() == "interrupted\n"
+        finally:
+            process.kill()
+
+
+def test_help_and_version() -> None:
+    for word in ("-h", "--help"):
+        result = good(word)
+        assert "--data" in result.stdout
+        assert "Exit status: 0 on success" in result.stdout
+    result = CliRunner().invoke(main, ["--version"])
+    assert dualgap.__version__ in result.stdout
