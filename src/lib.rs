@@ -10,7 +10,7 @@
 //! | [`polytope`] | the sets whose support function is a loss |
 //! | [`problem`] | examples × polytope × costs × λ: margins, losses, the null model |
 //! | [`run`] | the one loop: epochs, stopping rule, certificate, trace, interruption |
-//! | [`solver`] | Frank-Wolfe, block Frank-Wolfe, projected subgradient |
+//! | [`solver`] | exact block descent (Walrus, Crammer-Singer), Frank-Wolfe, block Frank-Wolfe, projected subgradient |
 //! | [`error`] | the one error type |
 //!
 //! The Python module (`python`, an optional feature) only converts arrays and errors.

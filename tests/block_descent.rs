@@ -365,6 +365,46 @@ fn a_solver_at_the_end_of_its_precision_says_so() {
 }
 
 #[test]
+fn a_run_goes_on_where_another_ended() {
+    for storage in [Storage::Dense, Storage::Sparse] {
+        let case = Case { bias: 0.3, smoothing: 0.05, ..Case::random(7, "wu", 90, 6, 7) };
+        let stopping = Stopping { max_epochs: 4, gap: 0.0 };
+        let fitted = case.fit_as(storage, Options::default(), stopping);
+        case.with(storage, |problem, data| {
+            let options = Options { seed: 5, ..Options::default() };
+            let mut solver = BlockDescent::new(problem, data, case.bias, options);
+            solver.start_at(&fitted.betas.concat());
+            assert!(distance(&solver.coefficients(), &fitted.coefficients) < 1e-13);
+            let certificate = solver.certify(&Interrupt::default()).unwrap();
+            assert!((certificate.dual - fitted.trace.certificate.dual).abs() < 1e-13);
+            assert!((certificate.primal - fitted.trace.certificate.primal).abs() < 1e-13);
+        });
+    }
+}
+
+#[test]
+fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
+    let case = Case::random(3, "utk", 200, 5, 6);
+    case.with(Storage::Dense, |problem, data| {
+        let interrupt = Interrupt::default();
+        let mut solver = BlockDescent::new(problem, data, 0.0, Options::default());
+        // The thread that raises it wins at some block of some epoch.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(3));
+                interrupt.raise();
+            });
+            while solver.advance(&interrupt).is_ok() {}
+        });
+        let betas: Vec<f64> = (0..200).flat_map(|example| solver.beta(example)).collect();
+        let mut other = BlockDescent::new(problem, data, 0.0, Options::default());
+        other.start_at(&betas);
+        assert!(betas.iter().any(|beta| *beta > 0.0));
+        assert!(distance(&solver.coefficients(), &other.coefficients()) < 1e-11);
+    });
+}
+
+#[test]
 fn an_interrupt_is_noticed() {
     Case::random(0, "ww", 30, 4, 5).with(Storage::Dense, |problem, data| {
         let mut solver = BlockDescent::new(problem, data, 0.0, Options::default());

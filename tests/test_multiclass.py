@@ -110,12 +110,17 @@ def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
     assert history["epoch"].tolist() == list(range(1, 21))
     assert model.n_iter_ == 20
     assert (np.diff(history["seconds"]) >= 0).all()
-    assert (history["gap"] >= -1e-12).all()
-    assert np.allclose(history["gap"], history["primal"] - history["dual"])
-    last = (model.objective_, model.dual_objective_, model.duality_gap_)
-    assert last == (history["primal"][-1], history["dual"][-1], history["gap"][-1])
+    # Batch Frank-Wolfe evaluates a smoothed objective every so many iterations.
+    known = np.isfinite(history["gap"])
+    assert known.all() or (solver == "frank-wolfe" and smoothing > 0 and known.sum() >= 8)
+    assert (history["gap"][known] >= -1e-12).all()
+    assert np.array_equal(history["gap"], history["primal"] - history["dual"], equal_nan=True)
+    last = (history["primal"][-1], history["dual"][-1], history["gap"][-1])
+    if known[-1]:
+        assert last == (model.objective_, model.dual_objective_, model.duality_gap_)
+    assert model.duality_gap_ == model.objective_ - model.dual_objective_
     if solver != "subgradient":
-        assert (np.diff(history["dual"]) >= -1e-13).all()
+        assert (np.diff(history["dual"][known]) >= -1e-13).all()
 
 
 def test_optima_are_those_of_an_independent_qp_solver() -> None:
@@ -217,7 +222,7 @@ def test_the_model_does_not_depend_on_the_threads(form: Any, dtype: Any, solver:
         one, two = (fit(X, y, TopK(2), n_jobs=n_jobs, **options) for n_jobs in (1, 2))
         assert np.array_equal(one.coef_, two.coef_)
         assert np.array_equal(one.intercept_, two.intercept_)
-        assert np.array_equal(one.history_["gap"], two.history_["gap"])
+        assert np.array_equal(one.history_["gap"], two.history_["gap"], equal_nan=True)
 
 
 def test_sample_weights_are_repeated_rows() -> None:

@@ -102,7 +102,8 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     converged_ : bool
         Whether the gap reached `tol`.
     history_ : dict of ndarray
-        Per iteration: epoch, seconds, primal, dual, gap.
+        Per iteration: epoch, seconds, primal, dual, gap; NaN where the objective was not evaluated
+        ("frank-wolfe" with smoothing does so every few iterations).
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::oracle::{DualOracle, Vertex};
 use super::{PIECE, squared_norm};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run::{Certificate, Interrupt, Progress, Solver};
 
 /// How far to go to the vertex.
@@ -32,6 +32,10 @@ pub struct Start {
     /// Σ p_i ‖α_i‖² (0 without smoothing).
     pub square: f64,
 }
+
+/// The exact loss of a smoothed problem, which costs a projection per example, is evaluated in the first
+/// steps and then every so many.
+const OFTEN: usize = 8;
 
 /// Frank-Wolfe on the dual, all blocks at once.
 ///
@@ -66,19 +70,18 @@ impl<O: DualOracle> FrankWolfe<O> {
     }
 
     /// Passes over the data: the certificate of the current weights, and the next vertex.
-    fn look(&mut self, interrupt: &Interrupt) -> Result<Vertex> {
-        let vertex = self.oracle.vertex(&self.at.weights, &mut self.image, interrupt)?;
+    fn look(&mut self, want_loss: bool, interrupt: &Interrupt) -> Result<Vertex> {
+        let (weights, image) = (&self.at.weights, &mut self.image);
+        let vertex = self.oracle.vertex(weights, image, want_loss, interrupt)?;
         self.vertex = Some(vertex);
         Ok(vertex)
     }
 
-    fn certificate(&self, vertex: &Vertex) -> Certificate {
+    fn certificate(&self, vertex: &Vertex) -> Option<Certificate> {
         let (lambda, smoothing) = self.oracle.regularization();
         let regularizer = 0.5 * lambda * squared_norm(&self.at.weights);
-        Certificate {
-            primal: regularizer + vertex.loss,
-            dual: self.at.linear - regularizer - 0.5 * smoothing * self.at.square,
-        }
+        let dual = self.at.linear - regularizer - 0.5 * smoothing * self.at.square;
+        vertex.loss.map(|loss| Certificate { primal: regularizer + loss, dual })
     }
 
     /// argmax over the segment of D: slope / curvature, clipped (E0.2: the denominator's second term is
@@ -131,26 +134,31 @@ impl<O: DualOracle> Solver for FrankWolfe<O> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         let vertex = match self.vertex {
             Some(vertex) => vertex,
-            None => self.look(interrupt)?,
+            None => self.look(false, interrupt)?,
         };
         let step = match self.rule {
             StepRule::LineSearch => self.line_search(&vertex),
             StepRule::Scheduled => 2.0 / (self.steps as f64 + 2.0),
         };
         if step == 0.0 {
-            return Ok(Progress::Exhausted(self.certificate(&vertex)));
+            return Ok(Progress::Exhausted(self.certify(interrupt)?));
         }
         self.walk(&vertex, step);
         self.steps += 1;
-        let vertex = self.look(interrupt)?;
-        Ok(Progress::Epoch(self.certificate(&vertex)))
+        let want_loss = self.steps < OFTEN || self.steps.is_multiple_of(OFTEN);
+        let vertex = self.look(want_loss, interrupt)?;
+        Ok(self.certificate(&vertex).map_or(Progress::Uncertified, Progress::Epoch))
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        let vertex = match self.vertex {
-            Some(vertex) => vertex,
-            None => self.look(interrupt)?,
-        };
-        Ok(self.certificate(&vertex))
+        let known = self.vertex.and_then(|vertex| self.certificate(&vertex));
+        match known {
+            Some(certificate) => Ok(certificate),
+            None => {
+                let vertex = self.look(true, interrupt)?;
+                let missing = || Error::Numerical("the oracle gave no loss".into());
+                self.certificate(&vertex).ok_or_else(missing)
+            }
+        }
     }
 }

@@ -18,11 +18,12 @@ pub trait DualOracle {
     fn regularization(&self) -> (f64, f64);
 
     /// Finds the vertex U of the dual domain that maximises the slope at the point whose weights these
-    /// are, and writes w(U) to `image`.
+    /// are, and writes w(U) to `image`. The loss may be left out unless it is wanted.
     fn vertex(
         &mut self,
         weights: &[f64],
         image: &mut [f64],
+        want_loss: bool,
         interrupt: &Interrupt,
     ) -> Result<Vertex>;
 
@@ -34,7 +35,7 @@ pub trait DualOracle {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Vertex {
     /// Σ p_i Φ(A_i w): the loss, smoothed where the problem is.
-    pub loss: f64,
+    pub loss: Option<f64>,
     /// Σ p_i ⟨Δ_i, β_i⟩ at the vertex.
     pub linear: f64,
     /// Σ p_i ⟨α_i, u_i⟩ (smoothing only).
@@ -45,7 +46,7 @@ pub struct Vertex {
 
 impl Vertex {
     fn add(&mut self, other: &Self) {
-        self.loss += other.loss;
+        self.loss = self.loss.zip(other.loss).map(|(sum, part)| sum + part);
         self.linear += other.linear;
         self.cross += other.cross;
         self.square += other.square;
@@ -132,11 +133,15 @@ impl DualOracle for MarginOracle<'_, '_> {
         &mut self,
         weights: &[f64],
         image: &mut [f64],
+        want_loss: bool,
         interrupt: &Interrupt,
     ) -> Result<Vertex> {
         self.problem.features.load(weights);
         image.fill(0.0);
-        let (mut sums, mut first, step) = (Vertex::default(), 0, self.pending);
+        // Without smoothing the loss is the vertex's own value.
+        let with_loss = want_loss || self.problem.smoothing == 0.0;
+        let mut sums = Vertex { loss: with_loss.then_some(0.0), ..Vertex::default() };
+        let (mut first, step) = (0, self.pending);
         for span in self.duals.chunks_mut(SPAN_BLOCKS) {
             for duals in span.chunks_mut(self.blocks.len()) {
                 let problem: &Problem<'_> = self.problem;
@@ -146,7 +151,7 @@ impl DualOracle for MarginOracle<'_, '_> {
                     let end = (start + BLOCK).min(problem.n_examples());
                     if !interrupt.is_raised() {
                         dual.follow(step, problem.n_classes());
-                        block.visit(problem, start..end, dual);
+                        block.visit(problem, start..end, dual, with_loss);
                     }
                 });
                 interrupt.check()?;
@@ -171,8 +176,15 @@ impl DualOracle for MarginOracle<'_, '_> {
 
 impl Block {
     /// Scores, losses and vertices of a block of examples; the images' coefficients are p_i α_i / λ.
-    fn visit(&mut self, problem: &Problem<'_>, examples: Range<usize>, dual: &mut DualBlock) {
+    fn visit(
+        &mut self,
+        problem: &Problem<'_>,
+        examples: Range<usize>,
+        dual: &mut DualBlock,
+        with_loss: bool,
+    ) {
         let m = problem.n_classes();
+        let mut loss = 0.0;
         self.sums = Vertex::default();
         self.images.restart(examples.start);
         dual.vertices.restart(examples.start);
@@ -188,9 +200,11 @@ impl Block {
             let margins = &mut self.scores[offset * m..][..m];
             problem.margins(example, margins);
             if problem.smoothing == 0.0 {
-                self.sums.loss += share * problem.vertex(example, margins, &mut self.work);
+                loss += share * problem.vertex(example, margins, &mut self.work);
             } else {
-                self.sums.loss += share * problem.loss(example, margins, &mut self.work);
+                if with_loss {
+                    loss += share * problem.loss(example, margins, &mut self.work);
+                }
                 let beta = &dual.beta[offset * m..][..m];
                 let sum = shift(margins, beta, problem.label(example), problem.smoothing);
                 problem.vertex(example, margins, &mut self.work);
@@ -203,6 +217,7 @@ impl Block {
             self.sums.linear += share * problem.linear_term(example, vertex);
             self.images.push(problem.dual(example, vertex, share / problem.lambda));
         }
+        self.sums.loss = with_loss.then_some(loss);
     }
 }
 

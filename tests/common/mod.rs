@@ -1,6 +1,8 @@
 //! Slow references that the tests of several files share.
 #![allow(dead_code)]
 
+pub mod margin;
+
 use dualgap::polytope::{self, Parameters, Polytope};
 use serde_json::Value;
 

@@ -1,22 +1,21 @@
 //! Exact block coordinate descent on the dual: Walrus for the cube, Crammer and Singer's step for the
 //! simplex, and the like for every set that can be projected onto (SPEC 12, 13).
 
+mod certificate;
 mod kernels;
 mod model;
 
-use num_traits::{Float, Zero};
+use num_traits::Zero;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
-use rayon::prelude::*;
 
 use self::kernels::{CurrentScores, Move, Target};
 use self::model::{Block, Changes, DenseModel, Model, SparseModel};
-use super::squared_norm;
 use crate::data::{Data, Real};
 use crate::error::Result;
 use crate::linalg::Element;
 use crate::polytope::Scratch;
-use crate::problem::{Problem, Workspace};
+use crate::problem::Problem;
 use crate::run::{Certificate, Interrupt, Progress, Solver};
 
 /// How block descent goes about it; nothing of this changes what it converges to.
@@ -49,6 +48,7 @@ impl Default for Options {
 pub struct BlockDescent<'p>(Box<dyn Descent + 'p>);
 
 trait Descent: Solver + Send {
+    fn start_at(&mut self, betas: &[f64]);
     fn coefficients(&self) -> Vec<f64>;
     fn beta(&self, example: usize) -> Vec<f64>;
 }
@@ -64,6 +64,11 @@ impl<'p> BlockDescent<'p> {
             Data::Csr32(x) => boxed(problem, SparseModel::new(x, bias, m), options),
             Data::Csr64(x) => boxed(problem, SparseModel::new(x, bias, m), options),
         })
+    }
+
+    /// Moves to a dual point, β_i after β_i (examples × classes), each in the loss's set.
+    pub fn start_at(&mut self, betas: &[f64]) {
+        self.0.start_at(betas);
     }
 
     /// The weights, class after class, the constant feature's last.
@@ -97,9 +102,6 @@ fn boxed<'p, M: Model + 'p>(
 
 /// Longest rest of an example that stayed as it was, in epochs.
 const LONGEST_REST: u8 = 15;
-
-/// Duals of a piece of a certificate.
-const SCORED: usize = 64;
 
 /// Neighbouring duals that are visited one after the other. They are neighbours by chance; reading
 /// memory in order is faster than in a new random order each epoch.
@@ -146,6 +148,12 @@ impl Dual {
         let due = self.rest == 0;
         self.rest -= u8::from(!due);
         due && !self.settled
+    }
+
+    /// After a visit that changed nothing the example may rest, the longer the more of them there were.
+    fn tire(&mut self) {
+        self.idle = (self.idle + 1).min(6);
+        self.rest = ((1 << self.idle) - 2).min(LONGEST_REST);
     }
 }
 
@@ -237,7 +245,9 @@ impl<'p, M: Model> State<'p, M> {
         let (mut gap, mut n_probed, mut n_changed) = (0.0, 0usize, 0usize);
         self.work.changes.changed.clear();
         for duals in active.chunks(self.work.block_size) {
-            interrupt.check()?;
+            if interrupt.is_raised() {
+                break;
+            }
             let work = &mut self.work;
             std::mem::swap(&mut work.previous, &mut work.next);
             work.next.examples.clear();
@@ -248,34 +258,35 @@ impl<'p, M: Model> State<'p, M> {
             self.model.update_and_score(&work.changes, &work.previous, &work.next, scores);
             work.changes.changed.clear();
             for (row, &at) in duals.iter().enumerate() {
+                self.correct_scores(row);
+                self.aim(at);
                 if row == 0 {
-                    gap += self.step::<true>(row, at);
+                    gap += self.gap(at);
                     n_probed += 1;
-                } else {
-                    self.step::<false>(row, at);
                 }
+                self.step(row, at);
             }
             n_changed += self.work.changes.changed.len();
         }
-        if !active.is_empty() {
-            self.model.update(&self.work.changes, &self.work.next);
-        }
+        // Also when interrupted: weights and duals belong together.
+        self.flush();
+        interrupt.check()?;
         Ok((gap * active.len() as f64 / n_probed.max(1) as f64, n_changed))
     }
 
-    /// Maximises over a dual block, its example being a row of the block; with `PROBE` returns its share
-    /// of the gap before.
-    fn step<const PROBE: bool>(&mut self, row: usize, at: usize) -> f64 {
-        let Work {
-            next, scores, changes, corrections, current, target, projection, scratch, ..
-        } = &mut self.work;
-        let (problem, n_rows) = (self.problem, next.examples.len());
-        let (padded, m) = (current.len(), target.len());
-        let dual = &mut self.duals[at];
-        let beta = &mut self.betas[at * m..][..m];
-        let example = dual.example as usize;
-        let label = problem.label(example);
+    /// Brings the last block's changes to the weights.
+    fn flush(&mut self) {
+        if !self.work.changes.changed.is_empty() {
+            self.model.update(&self.work.changes, &self.work.next);
+            self.work.changes.changed.clear();
+        }
+    }
 
+    /// The current scores of a row of the block: those before the block, and what the rows before it
+    /// changed.
+    fn correct_scores(&mut self, row: usize) {
+        let Work { next, scores, changes, corrections, current, .. } = &mut self.work;
+        let n_rows = next.examples.len();
         corrections.clear();
         let earlier = changes.changed.iter();
         corrections.extend(earlier.map(|&other| (next.gram[row * n_rows + other], other)));
@@ -288,148 +299,82 @@ impl<'p, M: Model> State<'p, M> {
             corrections,
             out: current,
         });
-        let h = dual.curvature + problem.smoothing;
+    }
+
+    /// h = C_i A_i + γ.
+    fn steepness(&self, at: usize) -> f64 {
+        self.duals[at].curvature + self.problem.smoothing
+    }
+
+    /// Computes u from the current scores.
+    fn aim(&mut self, at: usize) {
+        let (scale, m) = (self.steepness(at).recip(), self.work.target.len());
+        let dual = &self.duals[at];
+        let example = dual.example as usize;
         M::Value::dispatch(Target {
-            scores: &current[..m],
-            beta,
-            costs: problem.cost_row(example),
-            label,
+            scores: &self.work.current[..m],
+            beta: &self.betas[at * m..][..m],
+            costs: self.problem.cost_row(example),
+            label: self.problem.label(example),
             curvature: dual.curvature,
             sum: dual.sum,
-            scale: h.recip(),
-            out: target,
+            scale,
+            out: &mut self.work.target,
         });
-        let gap = if PROBE {
-            h * probe(problem, target, beta, dual.sum, label, scratch, projection)
-        } else {
-            0.0
-        };
+    }
+
+    /// The example's share of the gap at the current scores, p_i h (max over B of ⟨b, w⟩ − ⟨β_i, w⟩)
+    /// for w = u − β_i − 1ᵀβ_i off the label.
+    fn gap(&mut self, at: usize) -> f64 {
+        let h = self.steepness(at);
+        let Work { target, projection: direction, scratch, .. } = &mut self.work;
+        let dual = &self.duals[at];
+        let (example, m) = (dual.example as usize, target.len());
+        let beta = &self.betas[at * m..][..m];
+        let label = self.problem.label(example);
+        let mut attained = 0.0;
+        for ((direction, target), beta) in direction.iter_mut().zip(target).zip(beta) {
+            *direction = *target - beta.widen() - dual.sum;
+            attained += *direction * beta.widen();
+        }
+        direction[label] = 0.0;
+        let best = self.problem.polytope().support(direction, label, scratch);
+        self.problem.importance(example) * h * (best - attained)
+    }
+
+    /// Maximises over the dual block: β_i becomes the projection of u.
+    fn step(&mut self, row: usize, at: usize) {
+        let Work { target, projection, scratch, .. } = &mut self.work;
+        let dual = &mut self.duals[at];
+        let label = self.problem.label(dual.example as usize);
         scratch.guess = Some(dual.multiplier);
-        problem.polytope().project(target, label, 1.0, scratch, projection);
+        self.problem.polytope().project(target, label, 1.0, scratch, projection);
         dual.multiplier = scratch.multiplier;
+        if self.replace(row, at) {
+            self.duals[at].idle = 0;
+        } else if self.options.shrink {
+            self.duals[at].tire();
+        }
+    }
+
+    /// Replaces β_i, its example being a row of the block, by the projection just computed, and notes
+    /// the change for the weights: C_i (α_i' − α_i). Returns whether anything changed.
+    fn replace(&mut self, row: usize, at: usize) -> bool {
+        let Work { changes, projection, current, .. } = &mut self.work;
+        let (padded, m) = (current.len(), projection.len());
+        let dual = &mut self.duals[at];
+        let beta = &mut self.betas[at * m..][..m];
         let change = &mut changes.values[row * padded..][..padded];
         let (n_changed, sum) =
             M::Value::dispatch(Move { target: projection, beta, change, weight: dual.weight });
         if n_changed == 0 {
-            dual.idle = dual.idle.saturating_add(1);
-            if self.options.shrink {
-                dual.rest = (1u8 << dual.idle.min(6)).saturating_sub(2).min(LONGEST_REST);
-            }
-        } else {
-            dual.idle = 0;
-            dual.sum += sum;
-            change[label] = Real::narrow(dual.weight * sum);
-            changes.changed.push(row);
+            return false;
         }
-        problem.importance(example) * gap
+        dual.sum += sum;
+        change[self.problem.label(dual.example as usize)] = Real::narrow(dual.weight * sum);
+        changes.changed.push(row);
+        true
     }
-}
-
-/// ⟨β, w⟩ under the best vertex, for w = u − β − 1ᵀβ off the label: the example's gap divided by h.
-fn probe<T: Real>(
-    problem: &Problem<'_>,
-    target: &[f64],
-    beta: &[T],
-    sum: f64,
-    label: usize,
-    scratch: &mut Scratch,
-    direction: &mut [f64],
-) -> f64 {
-    let mut attained = 0.0;
-    for ((direction, target), beta) in direction.iter_mut().zip(target).zip(beta) {
-        *direction = target - beta.widen() - sum;
-        attained += *direction * beta.widen();
-    }
-    direction[label] = 0.0;
-    problem.polytope().support(direction, label, scratch) - attained
-}
-
-/// What a run of examples adds to a certificate.
-#[derive(Default)]
-struct Terms {
-    loss: f64,
-    dual: f64,
-    /// Duals that rest although they could still gain.
-    roused: Vec<usize>,
-}
-
-impl<M: Model> State<'_, M> {
-    /// The terms of duals `first..end`, at the current weights.
-    fn terms(&self, first: usize, end: usize, buffers: &mut Buffers<M::Value>) -> Terms {
-        let Buffers { block, scores, margins, work } = buffers;
-        let m = self.problem.n_classes();
-        let (padded, width) = (self.model.padded(), self.model.panel_width());
-        let mut terms = Terms::default();
-        for start in (first..end).step_by(M::LARGEST_BLOCK) {
-            block.examples.clear();
-            let duals = &self.duals[start..end.min(start + M::LARGEST_BLOCK)];
-            block.examples.extend(duals.iter().map(|dual| dual.example));
-            let n_rows = block.examples.len();
-            self.model.gather(block);
-            scores.resize(n_rows * padded, M::Value::zero());
-            self.model.score(block, scores);
-            for row in 0..n_rows {
-                let (at, dual) = (start + row, &duals[row]);
-                let example = dual.example as usize;
-                let share = self.problem.importance(example);
-                if share == 0.0 {
-                    continue;
-                }
-                for (panel, margins) in margins.chunks_mut(width).enumerate() {
-                    let columns = width.min(padded - panel * width);
-                    let scores = &scores[panel * width * n_rows + row * columns..];
-                    for (margin, score) in margins.iter_mut().zip(scores) {
-                        *margin = score.widen();
-                    }
-                }
-                self.problem.margins(example, margins);
-                let loss = self.problem.loss(example, margins, work);
-                let beta = &self.betas[at * m..][..m];
-                terms.loss += share * loss;
-                terms.dual += share * self.dual_term(dual, beta);
-                if dual.rest > 0 && self.could_gain(margins, beta, dual.sum, loss) {
-                    terms.roused.push(at);
-                }
-            }
-        }
-        terms
-    }
-
-    /// ⟨Δ, β⟩ − γ/2 (‖β‖² + (1ᵀβ)²).
-    fn dual_term(&self, dual: &Dual, beta: &[M::Value]) -> f64 {
-        let sum = dual.sum;
-        let linear = match self.problem.cost_row(dual.example as usize) {
-            None => sum,
-            Some(costs) => beta.iter().zip(costs).map(|(beta, cost)| beta.widen() * cost).sum(),
-        };
-        if self.problem.smoothing == 0.0 {
-            return linear;
-        }
-        let squares: f64 = beta.iter().map(|beta| beta.widen().powi(2)).sum();
-        linear - 0.5 * self.problem.smoothing * (squares + sum * sum)
-    }
-
-    /// Whether the example's share of the gap, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), is more than rounding.
-    fn could_gain(&self, margins: &[f64], beta: &[M::Value], sum: f64, loss: f64) -> bool {
-        let (mut attained, mut size, mut squares) = (0.0, loss.abs(), 0.0);
-        for (margin, beta) in margins.iter().zip(beta) {
-            let beta = beta.widen();
-            attained += margin * beta;
-            size += (margin * beta).abs();
-            squares += beta * beta;
-        }
-        let envelope = 0.5 * self.problem.smoothing * (squares + sum * sum);
-        let rounding = 16.0 * M::Value::epsilon().widen();
-        loss - attained + envelope > rounding * (size + envelope)
-    }
-}
-
-/// What a thread needs to evaluate terms.
-struct Buffers<T> {
-    block: Block<T>,
-    scores: Vec<T>,
-    margins: Vec<f64>,
-    work: Workspace,
 }
 
 impl<M: Model> Solver for State<'_, M> {
@@ -446,36 +391,32 @@ impl<M: Model> Solver for State<'_, M> {
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        let (n, m) = (self.problem.n_examples(), self.problem.n_classes());
-        let state: &Self = self;
-        let buffers = || Buffers {
-            block: Block::default(),
-            scores: Vec::new(),
-            margins: vec![0.0; m],
-            work: Workspace::default(),
-        };
-        let terms: Vec<Terms> = (0..n.div_ceil(SCORED))
-            .into_par_iter()
-            .map_init(buffers, |buffers, piece| {
-                if interrupt.is_raised() {
-                    return Terms::default();
-                }
-                state.terms(piece * SCORED, n.min((piece + 1) * SCORED), buffers)
-            })
-            .collect();
-        interrupt.check()?;
-        let regularizer = 0.5 * self.problem.lambda * squared_norm(self.model.weights());
-        for at in terms.iter().flat_map(|terms| &terms.roused) {
-            let dual = &mut self.duals[*at];
-            (dual.rest, dual.idle) = (0, 0);
-        }
-        let loss: f64 = terms.iter().map(|terms| terms.loss).sum();
-        let dual: f64 = terms.iter().map(|terms| terms.dual).sum();
-        Ok(Certificate { primal: loss + regularizer, dual: dual - regularizer })
+        self.certificate(interrupt)
     }
 }
 
 impl<M: Model> Descent for State<'_, M> {
+    fn start_at(&mut self, betas: &[f64]) {
+        let m = self.problem.n_classes();
+        for start in (0..self.duals.len()).step_by(self.work.block_size) {
+            let end = self.duals.len().min(start + self.work.block_size);
+            let block = &mut self.work.next;
+            block.examples.clear();
+            block.examples.extend(self.duals[start..end].iter().map(|dual| dual.example));
+            self.model.gather(block);
+            for at in start..end {
+                let Dual { example, settled, .. } = self.duals[at];
+                if settled {
+                    continue;
+                }
+                let example = example as usize;
+                self.work.projection.copy_from_slice(&betas[example * m..][..m]);
+                self.replace(at - start, at);
+            }
+            self.flush();
+        }
+    }
+
     fn coefficients(&self) -> Vec<f64> {
         let (m, d) = (self.problem.n_classes(), self.model.n_features());
         let weight = |at: usize| self.model.weight(at % d, at / d);
