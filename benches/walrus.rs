@@ -8,8 +8,9 @@ use dualgap::polytope::walrus;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Shark's inner solver (Igel et al. 2008; the paper's section 5): pairs of coordinates of largest
-/// gain, or single ones, until the KKT violation is below `epsilon`. Returns the number of steps.
+/// A greedy inner solver after Shark's (Igel et al. 2008; the paper's section 5): an exact step in the
+/// coordinate that violates its optimality most, again and again until none does by `epsilon`. Returns
+/// the number of steps.
 fn shark(v: &[f64], c: f64, epsilon: f64, b: &mut [f64], gradient: &mut [f64]) -> usize {
     b.fill(0.0);
     gradient.copy_from_slice(v);
