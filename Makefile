@@ -67,7 +67,7 @@ lint: build ## Check format, lints, types and stubs
 
 test-rust: rust ## Run the Rust tests
 	$(say) "Rust tests"
-	cargo test --quiet
+	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED-1} cargo test --quiet
 
 test-python: build ## Run the Python tests
 	$(say) "Python tests"

@@ -60,8 +60,9 @@ proptest! {
             let (value, beta) = vertex(set.as_ref(), &v, label);
             prop_assert_eq!(value, support);
             prop_assert!((dot(&beta, &v) - best).abs() < 1e-14);
-            prop_assert_eq!(best == 0.0 || beta.iter().any(|b| *b > 0.0), true);
-            if best == 0.0 && kind != "ww" {
+            // Weights in thirds round, so that a best value of zero may come out as 1e-17.
+            prop_assert!(best < 1e-14 || beta.iter().any(|b| *b > 0.0));
+            if value == 0.0 && kind != "ww" {
                 prop_assert!(beta.iter().all(|b| *b == 0.0), "{kind}: a zero loss gives 0");
             }
             // It is a vertex of the set once the label's coordinate is left out.
