@@ -104,7 +104,7 @@ impl Case {
             Fitted {
                 trace: trace.unwrap(),
                 coefficients: solver.coefficients(),
-                betas: (0..problem.n_examples()).map(|i| solver.beta(i)).collect(),
+                betas: solver.betas().chunks_exact(self.m).map(<[f64]>::to_vec).collect(),
             }
         })
     }
@@ -373,7 +373,7 @@ fn a_run_goes_on_where_another_ended() {
         case.with(storage, |problem, data| {
             let options = Options { seed: 5, ..Options::default() };
             let mut solver = BlockDescent::new(problem, data, case.bias, options);
-            solver.start_at(&fitted.betas.concat());
+            solver.start_at(&fitted.betas.concat(), &Interrupt::default()).unwrap();
             assert!(distance(&solver.coefficients(), &fitted.coefficients) < 1e-13);
             let certificate = solver.certify(&Interrupt::default()).unwrap();
             assert!((certificate.dual - fitted.trace.certificate.dual).abs() < 1e-13);
@@ -396,9 +396,9 @@ fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
             });
             while solver.advance(&interrupt).is_ok() {}
         });
-        let betas: Vec<f64> = (0..200).flat_map(|example| solver.beta(example)).collect();
+        let betas = solver.betas();
         let mut other = BlockDescent::new(problem, data, 0.0, Options::default());
-        other.start_at(&betas);
+        other.start_at(&betas, &Interrupt::default()).unwrap();
         assert!(betas.iter().any(|beta| *beta > 0.0));
         assert!(distance(&solver.coefficients(), &other.coefficients()) < 1e-11);
     });

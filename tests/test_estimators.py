@@ -31,6 +31,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
         dualgap.FactorizationMachineRegressor(5, n_jobs=1),
         dualgap.MulticlassSVC(n_jobs=1),
         dualgap.MulticlassSVC(solver="frank-wolfe", n_jobs=1),
+        dualgap.MulticlassSVC(solver="block-frank-wolfe", n_jobs=1),
         dualgap.PolynomialNetworkClassifier(5, n_jobs=1),
         dualgap.PolynomialNetworkRegressor(5, n_jobs=1),
     ],

@@ -104,6 +104,7 @@ print("usable", small.predict(X[:5]).shape, flush=True)
     [
         "PolynomialNetworkClassifier(200, radius=1000.0",
         'MulticlassSVC(solver="frank-wolfe", max_iter=10**6',
+        'MulticlassSVC("weston-watkins", smoothing=0.1, C=100.0, max_iter=10**6',
         'MulticlassSVC("weston-watkins", solver="block-frank-wolfe", smoothing=0.1, max_iter=10**6',
         'MulticlassSVC(solver="subgradient", max_iter=10**6',
     ],

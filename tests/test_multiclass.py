@@ -40,7 +40,7 @@ LOSSES = [
     WestonWatkins(),
     StructuredHinge(np.abs(np.subtract.outer(np.arange(5), np.arange(5)))),
 ]
-SOLVERS = ["frank-wolfe", "block-frank-wolfe", "subgradient"]
+SOLVERS = ["block-descent", "frank-wolfe", "block-frank-wolfe", "subgradient"]
 
 
 def problem(n: int = 150, d: int = 6, m: int = 5, seed: int = 0) -> tuple[Any, Any]:
@@ -261,7 +261,7 @@ def test_the_intercept_is_a_constant_feature() -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("solver", ["frank-wolfe", "block-frank-wolfe"])
+@pytest.mark.parametrize("solver", ["block-descent", "frank-wolfe", "block-frank-wolfe"])
 def test_a_warm_start_continues(solver: str, smoothing: float) -> None:
     X, y = problem()
     options: dict[str, Any] = {"solver": solver, "smoothing": smoothing, "tol": 0, "max_iter": 15}

@@ -121,8 +121,9 @@ def progress(verbose: int | bool, callback: Callback | None) -> Callback | None:
         nonlocal last
         if time.monotonic() - last > 0.2:
             last = time.monotonic()
-            gap = primal - dual
-            line = f"epoch {epoch:5d}  {seconds:8.2f} s  objective {primal:.6g}  gap {gap:.3g}"
+            line = f"epoch {epoch:5d}  {seconds:8.2f} s"
+            if not np.isnan(primal):
+                line += f"  objective {primal:.6g}  gap {primal - dual:.3g}"
             print(line, file=sys.stderr)
         return callback(epoch, seconds, primal, dual) if callback is not None else False
 

@@ -44,7 +44,8 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Minimises ``1/2 ||W||^2 + C sum_i weight_i loss_i(W)``. The objective is reported as
     ``P = lambda/2 ||W||^2 + mean loss`` with ``lambda = 1 / (C * total weight)``, where the total
     weight is the number of rows unless there are sample or class weights; that is ``1 / (C * total
-    weight)`` times the expression above. The paper's ``lambda = 1/n`` is ``C = 1``.
+    weight)`` times the expression above. ``C`` is that of LIBLINEAR (``-s 4``, `LinearSVC`) and of
+    Walrus, Wang and Scott's solver; ``lambda = 1/n`` is ``C = 1``.
 
     Parameters
     ----------
@@ -53,12 +54,16 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     C : float, default=1.0
         Weight of the losses against the regulariser.
     smoothing : float, default=0.0
-        Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is. With smoothing
-        the dual variables are kept (n_samples x n_classes numbers).
-    solver : {"auto", "frank-wolfe", "block-frank-wolfe", "subgradient"}, default="auto"
-        "frank-wolfe" passes over all rows per iteration, on all threads; "block-frank-wolfe" goes
-        row by row, on one thread, and needs far fewer passes; "subgradient" is Pegasos, a
-        baseline. "auto" takes "block-frank-wolfe".
+        Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
+    solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "subgradient"}, \
+            default="auto"
+        "block-descent" maximises the dual exactly over one row's variables after the other
+        (Walrus for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision
+        of ``X``; it is the fastest by far and keeps n_samples x n_classes dual variables.
+        "block-frank-wolfe" takes one Frank-Wolfe step per row and keeps only dual variables that
+        are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
+        smoothing), "subgradient" is Pegasos; these are for comparison or where memory is short.
+        "auto" is "block-descent", which has the projection it needs for every loss.
     step : {"line-search", "scheduled"}, default="line-search"
         Step of "frank-wolfe": the best one in closed form, or ``2 / (t + 2)``.
     fit_intercept : bool, default=True
@@ -76,14 +81,14 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         solver are the same (`C`, `tol` and a positive `smoothing` may change); otherwise it starts
         afresh, since the certificate would not hold.
     random_state : int, RandomState or None, default=None
-        Seed of the order of the rows ("block-frank-wolfe" and "subgradient").
+        Seed of the order of the rows (all solvers but "frank-wolfe").
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     verbose : int, default=0
         Print a line per iteration on stderr, at most five a second.
     callback : callable, optional
-        Called after each iteration as ``callback(iteration, seconds, primal, dual)``; a true return
-        value stops the fit.
+        Called after each iteration as ``callback(iteration, seconds, primal, dual)``, with NaN
+        for what was not evaluated (see `history_`); a true return value stops the fit.
 
     Attributes
     ----------
@@ -102,8 +107,9 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     converged_ : bool
         Whether the gap reached `tol`.
     history_ : dict of ndarray
-        Per iteration: epoch, seconds, primal, dual, gap; NaN where the objective was not evaluated
-        ("frank-wolfe" with smoothing does so every few iterations).
+        Per iteration: epoch, seconds, primal, dual, gap; NaN where the objective was not evaluated.
+        "block-descent" does so once it expects to have converged, or always if `tol` is 0;
+        "frank-wolfe" with smoothing every few iterations.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

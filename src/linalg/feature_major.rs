@@ -27,6 +27,15 @@ impl<T: Element> FeatureMajor<T> {
         self.values[feature * self.padded + class].widen()
     }
 
+    /// Sets the weights by feature and class.
+    pub fn load(&mut self, n_classes: usize, weight: impl Fn(usize, usize) -> f64) {
+        for (feature, values) in self.values.chunks_exact_mut(self.padded).enumerate() {
+            for (class, value) in values[..n_classes].iter_mut().enumerate() {
+                *value = T::narrow(weight(feature, class));
+            }
+        }
+    }
+
     /// All weights in some order.
     pub fn values(&self) -> &[T] {
         &self.values
@@ -155,6 +164,10 @@ mod tests {
         assert_eq!(weights.get(1, last), 0.5 * change(last) + 2.0);
         assert_eq!(weights.get(4, last), -2.0 * change(last));
         assert_eq!(weights.get(0, 0), 0.0);
+        let copy: Vec<f64> =
+            (0..6 * n_classes).map(|i| weights.get(i / n_classes, i % n_classes)).collect();
+        let mut weights = FeatureMajor::<T>::new(6, n_classes);
+        weights.load(n_classes, |feature, class| copy[feature * n_classes + class]);
         let mut scores = vec![T::one(); padded];
         weights.score(&columns[1..], &x[1..], &mut scores);
         for (class, score) in scores[..n_classes].iter().enumerate() {

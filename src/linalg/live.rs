@@ -49,6 +49,20 @@ impl<T: Element> LiveWeights<T> {
         self.values[self.n_features * first + feature * width + class - first].widen()
     }
 
+    /// Sets the weights by feature and class.
+    pub fn load(&mut self, n_classes: usize, weight: impl Fn(usize, usize) -> f64) {
+        let Self { n_features, width, padded, .. } = *self;
+        for (panel, values) in self.values.chunks_mut(n_features * width).enumerate() {
+            let first = panel * width;
+            let width = width.min(padded - first);
+            for (feature, values) in values.chunks_exact_mut(width).enumerate() {
+                for (class, value) in (first..n_classes).zip(values) {
+                    *value = T::narrow(weight(feature, class));
+                }
+            }
+        }
+    }
+
     /// All weights in some order.
     pub fn values(&self) -> &[T] {
         &self.values
@@ -326,6 +340,9 @@ mod tests {
                 assert_eq!(weights.get(feature, class), expected, "{what}");
             }
         }
+        weights.load(n_classes, |feature, class| -expected[feature * n_classes + class]);
+        assert_eq!(weights.get(n_features - 1, n_classes - 1), -expected[expected.len() - 1]);
+        weights.load(n_classes, |feature, class| expected[feature * n_classes + class]);
         let mut scores = vec![T::one(); n_rows * padded];
         weights.update_and_score(&update, &rows, &mut scores);
         let mut again = vec![T::one(); n_rows * padded];

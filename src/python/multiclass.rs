@@ -63,7 +63,8 @@ pub(super) fn fit_multiclass<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let method = Method::parse(solver, step)?;
     let polytope = polytope::parse(loss, Parameters { k, weights })?;
-    let features = linear(rows.rows()?, n_classes, bias, method.order());
+    let rows = rows.rows()?;
+    let features = linear(rows, n_classes, bias, method.order());
     let layout = features.layout();
     let mut problem = Problem::new(features, slice(&labels)?, polytope, regularization)?
         .with_smoothing(smoothing)?
@@ -77,7 +78,8 @@ pub(super) fn fit_multiclass<'py>(
         let stopping = Stopping { max_epochs: max_iter, gap: tol * null_objective };
         let settings = Settings { method, seed, stopping, keep_dual };
         let observe = &mut |epoch: &_| session.observe(epoch);
-        let (trace, end) = minimize(&mut problem, settings, start, session.interrupt, observe)?;
+        let (trace, end) =
+            minimize(&mut problem, rows, bias, settings, start, session.interrupt, observe)?;
         Ok(Fitted { trace, null_objective, end, layout })
     })?;
     fitted.into_dict(py)

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use super::block_descent::{BlockDescent, Options};
 use super::{BlockFrankWolfe, FrankWolfe, MarginOracle, Start, StepRule, Subgradient};
+use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::features::Order;
 use crate::problem::Problem;
@@ -11,6 +13,8 @@ use crate::run::{Epoch, Interrupt, Stopping, Trace, run};
 /// The solvers for multi-category losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
+    /// [`BlockDescent`].
+    BlockDescent,
     /// [`FrankWolfe`].
     FrankWolfe(StepRule),
     /// [`BlockFrankWolfe`].
@@ -25,7 +29,8 @@ type Build = fn(StepRule) -> Method;
 impl Method {
     /// Every solver by its name; "auto" is the one to use when nothing speaks for another.
     pub const REGISTRY: &[(&str, Build)] = &[
-        ("auto", |_| Self::BlockFrankWolfe),
+        ("auto", |_| Self::BlockDescent),
+        ("block-descent", |_| Self::BlockDescent),
         ("frank-wolfe", Self::FrankWolfe),
         ("block-frank-wolfe", |_| Self::BlockFrankWolfe),
         ("subgradient", |_| Self::Subgradient),
@@ -44,7 +49,7 @@ impl Method {
     pub fn order(self) -> Order {
         match self {
             Self::FrankWolfe(_) => Order::Batches,
-            Self::BlockFrankWolfe | Self::Subgradient => Order::Examples,
+            Self::BlockDescent | Self::BlockFrankWolfe | Self::Subgradient => Order::Examples,
         }
     }
 }
@@ -79,7 +84,8 @@ pub struct Settings {
     pub keep_dual: bool,
 }
 
-/// Minimises the problem, whose weights are in the order of [`Method::order`].
+/// Minimises the problem, whose weights are in the order of [`Method::order`]; `rows` and `bias` are
+/// those of its feature map.
 ///
 /// A `start` must be what an earlier run of the same method on the same examples, loss and costs ended
 /// with, the weights scaled by the ratio of the old λ to the new; the certificate rests on it.
@@ -88,6 +94,8 @@ pub struct Settings {
 /// What [`run`] returns; [`Error::InvalidArgument`] for a start where the method has none.
 pub fn minimize(
     problem: &mut Problem<'_>,
+    rows: Data<'_>,
+    bias: f64,
     settings: Settings,
     start: Option<DualPoint>,
     interrupt: &Interrupt,
@@ -95,6 +103,23 @@ pub fn minimize(
 ) -> Result<(Trace, DualPoint)> {
     let Settings { method, seed, stopping, keep_dual } = settings;
     match method {
+        Method::BlockDescent => {
+            // Without a tolerance somebody wants to see every epoch.
+            let certify_below = if stopping.gap > 0.0 { stopping.gap } else { f64::INFINITY };
+            let options = Options { seed, certify_below, ..Options::default() };
+            let mut solver = BlockDescent::new(problem, rows, bias, options);
+            if let Some(start) = start {
+                solver.start_at(&start.beta, interrupt)?;
+            }
+            let trace = run(&mut solver, stopping, interrupt, observe)?;
+            let beta = if keep_dual { solver.betas() } else { Vec::new() };
+            let layout = problem.features.layout();
+            let mut weights = vec![0.0; layout.len()];
+            for (at, weight) in solver.coefficients().into_iter().enumerate() {
+                weights[layout.index(at % layout.n_features, at / layout.n_features)] = weight;
+            }
+            Ok((trace, DualPoint { at: Start { weights, linear: 0.0, square: 0.0 }, beta }))
+        }
         Method::FrankWolfe(rule) => {
             let (at, beta) = start.map_or((None, Vec::new()), |s| (Some(s.at), s.beta));
             let mut solver = FrankWolfe::new(MarginOracle::new(problem, &beta), rule, at);

@@ -3,11 +3,11 @@
 use num_traits::{Float, Zero};
 use rayon::prelude::*;
 
-use super::model::{Block, Model};
+use super::model::{Block, Changes, Model};
 use super::{Dual, State};
 use crate::data::Real;
 use crate::error::Result;
-use crate::problem::Workspace;
+use crate::problem::{Problem, Workspace};
 use crate::run::{Certificate, Interrupt};
 use crate::solver::squared_norm;
 
@@ -23,54 +23,107 @@ struct Terms {
     roused: Vec<usize>,
 }
 
+/// Adds w(β), the weights that belong to the dual blocks, to the model's.
+pub(super) fn add_images<M: Model, T: Real>(
+    problem: &Problem<'_>,
+    duals: &[Dual],
+    betas: &[T],
+    model: &mut M,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let (m, padded) = (problem.n_classes(), model.padded());
+    let mut block = Block::default();
+    let mut changes = Changes::new(M::LARGEST_BLOCK, padded);
+    let blocks = duals.chunks(M::LARGEST_BLOCK).zip(betas.chunks(M::LARGEST_BLOCK * m));
+    for (duals, betas) in blocks {
+        interrupt.check()?;
+        block.examples.clear();
+        block.examples.extend(duals.iter().map(|dual| dual.example));
+        model.gather(&mut block);
+        changes.changed.clear();
+        let rows = betas.chunks_exact(m).zip(changes.values.chunks_exact_mut(padded));
+        for (row, (dual, (beta, change))) in duals.iter().zip(rows).enumerate() {
+            if dual.sum == 0.0 {
+                continue;
+            }
+            for (change, beta) in change.iter_mut().zip(beta) {
+                *change = Real::narrow(-dual.weight * beta.widen());
+            }
+            change[problem.label(dual.example as usize)] = Real::narrow(dual.weight * dual.sum);
+            changes.changed.push(row);
+        }
+        model.update(&changes, &block);
+    }
+    Ok(())
+}
+
 impl<M: Model> State<'_, M> {
-    /// P and D at the current weights (SPEC 10), resting examples included; those that could gain
-    /// rest no longer.
+    /// P and D at w(β) (SPEC 10), resting examples included; those that could gain rest no longer.
     ///
-    /// In single precision D is as exact as the weights' accumulated rounding allows.
+    /// Always in double precision: weights in single precision are replaced by what β gives, since
+    /// they have gathered the rounding of all their changes.
     pub(super) fn certificate(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        if let Some(mut exact) = self.model.exact() {
+            add_images(self.problem, &self.duals, &self.betas, &mut exact, interrupt)?;
+            self.model.load(|feature, class| exact.weight(feature, class));
+            self.exact = Some(exact);
+        }
+        let (terms, squared_norm) = match &self.exact {
+            Some(exact) => (self.all_terms(exact, interrupt)?, squared_norm(exact.weights())),
+            None => (self.all_terms(&self.model, interrupt)?, squared_norm(self.model.weights())),
+        };
+        for at in terms.iter().flat_map(|terms| &terms.roused) {
+            let dual = &mut self.duals[*at];
+            (dual.rest, dual.idle) = (0, 0);
+        }
+        let regularizer = 0.5 * self.problem.lambda * squared_norm;
+        let loss: f64 = terms.iter().map(|terms| terms.loss).sum();
+        let dual: f64 = terms.iter().map(|terms| terms.dual).sum();
+        Ok(Certificate { primal: loss + regularizer, dual: dual - regularizer })
+    }
+
+    /// The terms of all duals at the weights of `model`, piece by piece.
+    fn all_terms<N: Model>(&self, model: &N, interrupt: &Interrupt) -> Result<Vec<Terms>> {
         let (n, m) = (self.problem.n_examples(), self.problem.n_classes());
-        let state: &Self = self;
         let buffers = || Buffers {
             block: Block::default(),
             scores: Vec::new(),
             margins: vec![0.0; m],
             work: Workspace::default(),
         };
-        let terms: Vec<Terms> = (0..n.div_ceil(PIECE))
+        let terms = (0..n.div_ceil(PIECE))
             .into_par_iter()
             .map_init(buffers, |buffers, piece| {
                 if interrupt.is_raised() {
                     return Terms::default();
                 }
-                state.terms(piece * PIECE, n.min((piece + 1) * PIECE), buffers)
+                self.terms(model, piece * PIECE, n.min((piece + 1) * PIECE), buffers)
             })
             .collect();
         interrupt.check()?;
-        let regularizer = 0.5 * self.problem.lambda * squared_norm(self.model.weights());
-        for at in terms.iter().flat_map(|terms| &terms.roused) {
-            let dual = &mut self.duals[*at];
-            (dual.rest, dual.idle) = (0, 0);
-        }
-        let loss: f64 = terms.iter().map(|terms| terms.loss).sum();
-        let dual: f64 = terms.iter().map(|terms| terms.dual).sum();
-        Ok(Certificate { primal: loss + regularizer, dual: dual - regularizer })
+        Ok(terms)
     }
 
-    /// The terms of duals `first..end`, at the current weights.
-    fn terms(&self, first: usize, end: usize, buffers: &mut Buffers<M::Value>) -> Terms {
+    /// The terms of duals `first..end`.
+    fn terms<N: Model>(
+        &self,
+        model: &N,
+        first: usize,
+        end: usize,
+        buffers: &mut Buffers<N::Value>,
+    ) -> Terms {
         let Buffers { block, scores, margins, work } = buffers;
         let m = self.problem.n_classes();
-        let (padded, width) = (self.model.padded(), self.model.panel_width());
+        let (padded, width) = (model.padded(), model.panel_width());
         let mut terms = Terms::default();
-        for start in (first..end).step_by(M::LARGEST_BLOCK) {
+        for start in (first..end).step_by(N::LARGEST_BLOCK) {
             block.examples.clear();
-            let duals = &self.duals[start..end.min(start + M::LARGEST_BLOCK)];
+            let duals = &self.duals[start..end.min(start + N::LARGEST_BLOCK)];
             block.examples.extend(duals.iter().map(|dual| dual.example));
             let n_rows = block.examples.len();
-            self.model.gather(block);
-            scores.resize(n_rows * padded, M::Value::zero());
-            self.model.score(block, scores);
+            model.gather(block);
+            scores.resize(n_rows * padded, N::Value::zero());
+            model.score(block, scores);
             for row in 0..n_rows {
                 let (at, dual) = (start + row, &duals[row]);
                 let example = dual.example as usize;

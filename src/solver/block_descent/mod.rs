@@ -9,6 +9,7 @@ use num_traits::Zero;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
+use self::certificate::add_images;
 use self::kernels::{CurrentScores, Move, Target};
 use self::model::{Block, Changes, DenseModel, Model, SparseModel};
 use crate::data::{Data, Real};
@@ -48,9 +49,9 @@ impl Default for Options {
 pub struct BlockDescent<'p>(Box<dyn Descent + 'p>);
 
 trait Descent: Solver + Send {
-    fn start_at(&mut self, betas: &[f64]);
+    fn start_at(&mut self, betas: &[f64], interrupt: &Interrupt) -> Result<()>;
     fn coefficients(&self) -> Vec<f64>;
-    fn beta(&self, example: usize) -> Vec<f64>;
+    fn betas(&self) -> Vec<f64>;
 }
 
 impl<'p> BlockDescent<'p> {
@@ -59,16 +60,19 @@ impl<'p> BlockDescent<'p> {
     pub fn new(problem: &'p Problem<'p>, data: Data<'p>, bias: f64, options: Options) -> Self {
         let m = problem.n_classes();
         Self(match data {
-            Data::Dense32(x) => boxed(problem, DenseModel::new(x, bias, m), options),
-            Data::Dense64(x) => boxed(problem, DenseModel::new(x, bias, m), options),
-            Data::Csr32(x) => boxed(problem, SparseModel::new(x, bias, m), options),
-            Data::Csr64(x) => boxed(problem, SparseModel::new(x, bias, m), options),
+            Data::Dense32(x) => boxed(problem, DenseModel::<_, f32>::new(x, bias, m), options),
+            Data::Dense64(x) => boxed(problem, DenseModel::<_, f64>::new(x, bias, m), options),
+            Data::Csr32(x) => boxed(problem, SparseModel::<_, f32>::new(x, bias, m), options),
+            Data::Csr64(x) => boxed(problem, SparseModel::<_, f64>::new(x, bias, m), options),
         })
     }
 
     /// Moves to a dual point, β_i after β_i (examples × classes), each in the loss's set.
-    pub fn start_at(&mut self, betas: &[f64]) {
-        self.0.start_at(betas);
+    ///
+    /// # Errors
+    /// [`Interrupted`](crate::error::Error::Interrupted).
+    pub fn start_at(&mut self, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
+        self.0.start_at(betas, interrupt)
     }
 
     /// The weights, class after class, the constant feature's last.
@@ -76,9 +80,9 @@ impl<'p> BlockDescent<'p> {
         self.0.coefficients()
     }
 
-    /// β_i of an example, a point of the loss's set, 0 at its label.
-    pub fn beta(&self, example: usize) -> Vec<f64> {
-        self.0.beta(example)
+    /// β_i after β_i (examples × classes), each a point of the loss's set, 0 at its label.
+    pub fn betas(&self) -> Vec<f64> {
+        self.0.betas()
     }
 }
 
@@ -110,6 +114,8 @@ const GROUP: usize = 8;
 struct State<'p, M: Model> {
     problem: &'p Problem<'p>,
     model: M,
+    /// The weights in double precision as of the last certificate, where `model` is less precise.
+    exact: Option<M::Exact>,
     options: Options,
     random: Pcg64Mcg,
     /// The dual blocks, in a random order.
@@ -200,6 +206,7 @@ impl<'p, M: Model> State<'p, M> {
             order: (0..n.div_ceil(GROUP) as u32).collect(),
             problem,
             model,
+            exact: None,
             options,
             work,
         };
@@ -244,6 +251,7 @@ impl<'p, M: Model> State<'p, M> {
         self.order = order;
         let (mut gap, mut n_probed, mut n_changed) = (0.0, 0usize, 0usize);
         self.work.changes.changed.clear();
+        self.exact = None;
         for duals in active.chunks(self.work.block_size) {
             if interrupt.is_raised() {
                 break;
@@ -396,37 +404,36 @@ impl<M: Model> Solver for State<'_, M> {
 }
 
 impl<M: Model> Descent for State<'_, M> {
-    fn start_at(&mut self, betas: &[f64]) {
+    fn start_at(&mut self, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
         let m = self.problem.n_classes();
-        for start in (0..self.duals.len()).step_by(self.work.block_size) {
-            let end = self.duals.len().min(start + self.work.block_size);
-            let block = &mut self.work.next;
-            block.examples.clear();
-            block.examples.extend(self.duals[start..end].iter().map(|dual| dual.example));
-            self.model.gather(block);
-            for at in start..end {
-                let Dual { example, settled, .. } = self.duals[at];
-                if settled {
-                    continue;
-                }
-                let example = example as usize;
-                self.work.projection.copy_from_slice(&betas[example * m..][..m]);
-                self.replace(at - start, at);
+        for (dual, beta) in self.duals.iter_mut().zip(self.betas.chunks_exact_mut(m)) {
+            if !dual.settled {
+                let start = &betas[dual.example as usize * m..][..m];
+                beta.iter_mut().zip(start).for_each(|(beta, start)| *beta = Real::narrow(*start));
+                dual.sum = beta.iter().map(|beta| beta.widen()).sum();
             }
-            self.flush();
         }
+        self.exact = None;
+        self.model.load(|_, _| 0.0);
+        add_images(self.problem, &self.duals, &self.betas, &mut self.model, interrupt)
     }
 
     fn coefficients(&self) -> Vec<f64> {
         let (m, d) = (self.problem.n_classes(), self.model.n_features());
-        let weight = |at: usize| self.model.weight(at % d, at / d);
+        let weight = |at: usize| match &self.exact {
+            Some(exact) => exact.weight(at % d, at / d),
+            None => self.model.weight(at % d, at / d),
+        };
         (0..m * d).map(weight).collect()
     }
 
-    fn beta(&self, example: usize) -> Vec<f64> {
+    fn betas(&self) -> Vec<f64> {
         let m = self.problem.n_classes();
-        let at = self.duals.iter().position(|dual| dual.example as usize == example);
-        let beta = &self.betas[at.expect("an example of the problem") * m..][..m];
-        beta.iter().map(|beta| beta.widen()).collect()
+        let mut betas = vec![0.0; self.betas.len()];
+        for (dual, beta) in self.duals.iter().zip(self.betas.chunks_exact(m)) {
+            let row = &mut betas[dual.example as usize * m..][..m];
+            row.iter_mut().zip(beta).for_each(|(to, beta)| *to = beta.widen());
+        }
+        betas
     }
 }

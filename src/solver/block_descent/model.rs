@@ -39,6 +39,12 @@ impl<T: Real> Changes<T> {
 pub(super) trait Model: Send + Sync {
     type Value: Element;
 
+    /// The model of the same rows in double precision.
+    type Exact: Model<Value = f64>;
+
+    /// That model with weights of zero, where the precision is not double already.
+    fn exact(&self) -> Option<Self::Exact>;
+
     /// How many examples can be treated together.
     const LARGEST_BLOCK: usize;
 
@@ -83,18 +89,26 @@ pub(super) trait Model: Send + Sync {
 
     /// All weights in some order.
     fn weights(&self) -> &[Self::Value];
+
+    /// Sets the weights by feature and class.
+    fn load(&mut self, weight: impl Fn(usize, usize) -> f64);
 }
 
-/// Dense rows.
-pub(super) struct DenseModel<'a, T> {
-    rows: Dense<'a, T>,
+/// Whether values of this type are in double precision.
+fn is_double<T: Real>() -> bool {
+    size_of::<T>() == size_of::<f64>()
+}
+
+/// Dense rows of one precision, weights of another.
+pub(super) struct DenseModel<'a, R, T> {
+    rows: Dense<'a, R>,
     bias: f64,
     weights: LiveWeights<T>,
     n_classes: usize,
 }
 
-impl<'a, T: Element> DenseModel<'a, T> {
-    pub fn new(rows: Dense<'a, T>, bias: f64, n_classes: usize) -> Self {
+impl<'a, R: Real, T: Element> DenseModel<'a, R, T> {
+    pub fn new(rows: Dense<'a, R>, bias: f64, n_classes: usize) -> Self {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
         Self { rows, bias, weights: LiveWeights::new(n_features, n_classes), n_classes }
     }
@@ -104,8 +118,13 @@ fn as_update<'a, T: Element>(changes: &'a Changes<T>, block: &'a Block<T>) -> Up
     Update { rows: &block.values, changes: &changes.values, changed: &changes.changed }
 }
 
-impl<T: Element> Model for DenseModel<'_, T> {
+impl<'a, R: Real, T: Element> Model for DenseModel<'a, R, T> {
     type Value = T;
+    type Exact = DenseModel<'a, R, f64>;
+
+    fn exact(&self) -> Option<Self::Exact> {
+        (!is_double::<T>()).then(|| DenseModel::new(self.rows, self.bias, self.n_classes))
+    }
 
     const LARGEST_BLOCK: usize = 256;
 
@@ -128,7 +147,8 @@ impl<T: Element> Model for DenseModel<'_, T> {
     fn gather(&self, block: &mut Block<T>) {
         block.values.clear();
         for &example in &block.examples {
-            block.values.extend_from_slice(self.rows.row(example as usize));
+            let row = self.rows.row(example as usize).iter();
+            block.values.extend(row.map(|x| T::narrow(x.widen())));
             if self.bias != 0.0 {
                 block.values.push(T::narrow(self.bias));
             }
@@ -178,25 +198,35 @@ impl<T: Element> Model for DenseModel<'_, T> {
     fn weights(&self) -> &[T] {
         self.weights.values()
     }
+
+    fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
+        self.weights.load(self.n_classes, weight);
+    }
 }
 
 /// Sparse rows, one at a time: a row's features are few, and their inner products with other rows'
 /// would cost as much as the scores.
-pub(super) struct SparseModel<'a, T> {
-    rows: Csr<'a, T>,
+pub(super) struct SparseModel<'a, R, T> {
+    rows: Csr<'a, R>,
     bias: f64,
     weights: FeatureMajor<T>,
+    n_classes: usize,
 }
 
-impl<'a, T: Element> SparseModel<'a, T> {
-    pub fn new(rows: Csr<'a, T>, bias: f64, n_classes: usize) -> Self {
+impl<'a, R: Real, T: Element> SparseModel<'a, R, T> {
+    pub fn new(rows: Csr<'a, R>, bias: f64, n_classes: usize) -> Self {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
-        Self { rows, bias, weights: FeatureMajor::new(n_features, n_classes) }
+        Self { rows, bias, weights: FeatureMajor::new(n_features, n_classes), n_classes }
     }
 }
 
-impl<T: Element> Model for SparseModel<'_, T> {
+impl<'a, R: Real, T: Element> Model for SparseModel<'a, R, T> {
     type Value = T;
+    type Exact = SparseModel<'a, R, f64>;
+
+    fn exact(&self) -> Option<Self::Exact> {
+        (!is_double::<T>()).then(|| SparseModel::new(self.rows, self.bias, self.n_classes))
+    }
 
     const LARGEST_BLOCK: usize = 1;
 
@@ -220,7 +250,7 @@ impl<T: Element> Model for SparseModel<'_, T> {
         for &example in &block.examples {
             let (columns, values) = self.rows.row(example as usize);
             block.columns.extend_from_slice(columns);
-            block.values.extend_from_slice(values);
+            block.values.extend(values.iter().map(|x| T::narrow(x.widen())));
             if self.bias != 0.0 {
                 block.columns.push(self.rows.n_cols() as i32);
                 block.values.push(T::narrow(self.bias));
@@ -265,5 +295,9 @@ impl<T: Element> Model for SparseModel<'_, T> {
 
     fn weights(&self) -> &[T] {
         self.weights.values()
+    }
+
+    fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
+        self.weights.load(self.n_classes, weight);
     }
 }
