@@ -1,11 +1,8 @@
-"""Recommenders in files of plain arrays (npz) that execute nothing when loaded."""
+"""Recommenders in files of plain arrays."""
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
-import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dualgap._blocks import BLOCK_FIELDS, Blocks
+from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 
 if TYPE_CHECKING:
     from dualgap.recommend import OrdinalRecommender
@@ -40,8 +38,6 @@ def write_model(path: str | os.PathLike[str], model: OrdinalRecommender) -> None
         "n_components": model.n_components_,
     }
     arrays: dict[str, NDArray[Any]] = {
-        # Parameters may be NumPy's numbers, which json does not know.
-        "meta": np.frombuffer(json.dumps(meta, default=_python).encode(), dtype=np.uint8),
         "user_ids": _plain(model.user_ids_, "user"),
         "item_ids": _plain(model.item_ids_, "item"),
         "levels": model.levels_,
@@ -54,25 +50,14 @@ def write_model(path: str | os.PathLike[str], model: OrdinalRecommender) -> None
             arrays[f"model{number}.{name}"] = getattr(blocks, name)
         for name, column in history.items():
             arrays[f"history{number}.{name}"] = column
-    with open(path, "wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+    write_npz(path, meta, arrays)
 
 
 def read_model(path: str | os.PathLike[str], kind: type[_Model]) -> _Model:
     """Read a recommender written by `write_model`."""
-    try:
-        with open(path, "rb") as file:
-            # np.load takes anything else for a pickle, and advises to trust it.
-            if not zipfile.is_zipfile(file):
-                msg = "no npz file"
-                raise ValueError(msg)
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as members:
-                arrays = dict(members)
-        meta = json.loads(arrays["meta"].tobytes())
-        if meta["format"] != _FORMAT:
-            msg = f"format {meta['format']} is not {_FORMAT}"
-            raise ValueError(msg)
+    with refused_as(path, "a saved OrdinalRecommender"):
+        arrays = read_npz(path)
+        meta = read_meta(arrays, format=_FORMAT)
         model = kind(**meta["parameters"])
         model.user_ids_ = pd.Index(arrays["user_ids"])
         model.item_ids_ = pd.Index(arrays["item_ids"])
@@ -96,19 +81,6 @@ def read_model(path: str | os.PathLike[str], kind: type[_Model]) -> _Model:
             for number in numbers
         ]
         _check(model)
-    except (
-        AttributeError,
-        EOFError,
-        LookupError,
-        OverflowError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        msg = f"{os.fspath(path)}: not a saved OrdinalRecommender ({error!r})"
-        raise ValueError(msg) from error
     return model
 
 
@@ -142,13 +114,6 @@ def _check(model: OrdinalRecommender) -> None:
     if not good:
         msg = "the arrays do not fit together"
         raise ValueError(msg)
-
-
-def _python(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    msg = f"save: {value!r} is not a parameter that can be written"
-    raise TypeError(msg)
 
 
 def _plain(ids: pd.Index[Any], what: str) -> NDArray[Any]:

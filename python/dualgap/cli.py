@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,17 +16,21 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from dualgap import __version__
+from dualgap._linear_cli import fit, predict
+from dualgap._terminal import errors, exit_codes
 from dualgap.comparison import Row, compare, split_ratings
 from dualgap.datasets import Ratings, fetch_movielens
 from dualgap.recommend import OrdinalRecommender
-
-_notes = Console(stderr=True, highlight=False)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
     """Learning with many outputs, solved to a certificate."""
+
+
+main.add_command(fit)
+main.add_command(predict)
 
 
 @main.command()
@@ -105,7 +106,7 @@ def recommend(
     if load is not None and (comparing or save is not None):
         raise click.UsageError("--load cannot be combined with --compare or --save")
     notes = Console(stderr=True, highlight=False, quiet=quiet)
-    with _exit_codes():
+    with exit_codes():
         ratings = _fetch(data, notes)
         train = ratings.ratings
         test = None
@@ -129,26 +130,13 @@ def recommend(
                 f"{name} {value:.4f}" for name, value in model.evaluate(test).items()
             )
             # A result, which --quiet leaves; standard output is for the recommendations.
-            _notes.print(f"held-out ratings: {metrics}", soft_wrap=True)
+            errors.print(f"held-out ratings: {metrics}", soft_wrap=True)
         if save is not None:
             save.parent.mkdir(parents=True, exist_ok=True)
             model.save(save)
             notes.print(f"model written to {save}", markup=False, soft_wrap=True)
         if users:
             _print_recommendations(model, ratings, users, top, output)
-
-
-@contextmanager
-def _exit_codes() -> Iterator[None]:
-    """Turn what can go wrong outside our control into one line and an exit status."""
-    try:
-        yield
-    except (OSError, ValueError, TypeError) as error:
-        _notes.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        _notes.print("interrupted")
-        sys.exit(130)
 
 
 def _fetch(data: str, notes: Console) -> Ratings:

@@ -163,6 +163,15 @@ impl Dual {
     }
 }
 
+/// What a pass over some examples found.
+struct Pass {
+    /// An estimate of the gap met on the way.
+    gap: f64,
+    n_visited: usize,
+    /// How many dual blocks changed.
+    n_changed: usize,
+}
+
 /// Buffers of an epoch.
 struct Work<T> {
     block_size: usize,
@@ -238,8 +247,8 @@ impl<'p, M: Model> State<'p, M> {
         }
     }
 
-    /// One pass over the examples that do not rest; returns an estimate of the gap met on the way.
-    fn descend(&mut self, interrupt: &Interrupt) -> Result<(f64, usize)> {
+    /// One pass over the examples that do not rest.
+    fn descend(&mut self, interrupt: &Interrupt) -> Result<Pass> {
         let mut order = std::mem::take(&mut self.order);
         order.shuffle(&mut self.random);
         let mut active = Vec::with_capacity(self.duals.len());
@@ -279,7 +288,8 @@ impl<'p, M: Model> State<'p, M> {
         // Also when interrupted: weights and duals belong together.
         self.flush();
         interrupt.check()?;
-        Ok((gap * active.len() as f64 / n_probed.max(1) as f64, n_changed))
+        let gap = gap * active.len() as f64 / n_probed.max(1) as f64;
+        Ok(Pass { gap, n_visited: active.len(), n_changed })
     }
 
     /// Brings the last block's changes to the weights.
@@ -387,10 +397,21 @@ impl<'p, M: Model> State<'p, M> {
 
 impl<M: Model> Solver for State<'_, M> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
-        let all = self.duals.iter().all(|dual| dual.rest == 0);
-        let (estimate, n_changed) = self.descend(interrupt)?;
-        // Where nothing changes any more, the working precision is used up.
-        let exhausted = all && n_changed == 0;
+        // Passes over few examples make one epoch together.
+        let enough = self.duals.iter().filter(|dual| !dual.settled).count() / 2;
+        let (mut n_visited, mut estimate) = (0, 0.0);
+        let exhausted = loop {
+            let all = self.duals.iter().all(|dual| dual.rest == 0);
+            let pass = self.descend(interrupt)?;
+            n_visited += pass.n_visited;
+            estimate += pass.gap * pass.n_visited as f64;
+            // Where nothing changes any more, the working precision is used up.
+            let exhausted = all && pass.n_changed == 0;
+            if exhausted || n_visited > enough {
+                break exhausted;
+            }
+        };
+        estimate /= n_visited.max(1) as f64;
         if !exhausted && estimate > self.options.certify_below {
             return Ok(Progress::Uncertified);
         }

@@ -1,0 +1,83 @@
+"""Linear classifiers in files of plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from dualgap._npz import read_meta, read_npz, refused_as, write_npz
+from dualgap.losses import Loss, MaxHinge, TopK, Usunier, WestonWatkins
+from dualgap.multiclass import MulticlassSVC
+
+_FORMAT = 1
+_KIND = "MulticlassSVC"
+
+LOSSES: dict[str, Callable[..., Loss]] = {
+    "crammer-singer": MaxHinge,
+    "weston-watkins": WestonWatkins,
+    "top-k": TopK,
+    "usunier": Usunier,
+}
+"""The losses that have names enough."""
+
+
+def loss_from(name: str, k: int | None) -> Loss:
+    """Return the loss of this name; `k` is for those that count classes."""
+    kind = LOSSES[name]
+    if (kind in (TopK, Usunier)) != (k is not None):
+        msg = f"k: loss {name!r} {'takes no' if k is not None else 'needs'} k"
+        raise ValueError(msg)
+    return kind() if k is None else kind(k)
+
+
+def write_linear(
+    path: Path, model: MulticlassSVC, loss: str, k: int | None, first_index: int
+) -> None:
+    """Write a fitted classifier with one of `LOSSES`, and the first index of its LIBSVM file."""
+    meta = {
+        "format": _FORMAT,
+        "kind": _KIND,
+        "loss": loss,
+        "k": k,
+        "first_index": first_index,
+        "parameters": {
+            name: getattr(model, name)
+            for name in ("C", "smoothing", "fit_intercept", "intercept_scaling", "tol")
+        },
+    }
+    arrays = {
+        "classes": model.classes_,
+        "coef": model.coef_,
+        "intercept": model.intercept_,
+        "certificate": np.array([model.objective_, model.dual_objective_, model.null_objective_]),
+    }
+    write_npz(path, meta, arrays)
+
+
+def read_linear(path: Path) -> tuple[MulticlassSVC, int]:
+    """Read what `write_linear` wrote."""
+    with refused_as(path, "a model file of `dualgap fit`"):
+        arrays = read_npz(path)
+        meta = read_meta(arrays, format=_FORMAT, kind=_KIND)
+        model = MulticlassSVC(loss_from(meta["loss"], meta["k"]), **meta["parameters"])
+        model.classes_, model.coef_ = arrays["classes"], arrays["coef"]
+        model.intercept_ = arrays["intercept"]
+        n_classes = len(model.classes_)
+        fits = (
+            n_classes >= 2
+            and model.classes_.shape == model.intercept_.shape
+            and model.coef_.ndim == 2
+            and len(model.coef_) == n_classes
+            and model.coef_.dtype == model.intercept_.dtype == np.float64
+        )
+        if not fits:
+            msg = "the arrays do not fit together"
+            raise ValueError(msg)
+        model.objective_, model.dual_objective_, model.null_objective_ = map(
+            float, arrays["certificate"]
+        )
+        model.duality_gap_ = model.objective_ - model.dual_objective_
+        model.n_features_in_ = model.coef_.shape[1]
+        return model, int(meta["first_index"])

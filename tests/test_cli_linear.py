@@ -1,0 +1,228 @@
+"""The commands `dualgap fit` and `dualgap predict` on small files."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from click.testing import CliRunner, Result
+from sklearn.datasets import dump_svmlight_file, load_iris
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+from dualgap import MulticlassSVC
+from dualgap.cli import main
+from dualgap.losses import TopK
+
+X, Y = load_iris(return_X_y=True)
+S = sp.csr_array(X)
+NAMES = np.array(["setosa", "versicolor", "virginica"])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [*map(str, arguments)])
+
+
+def good(*arguments: object) -> Result:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def bad(*arguments: object, code: int = 1) -> str:
+    result = run(*arguments)
+    assert result.exit_code == code, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert result.stdout == ""
+    return result.stderr
+
+
+def svm(*args: Any, **parameters: Any) -> MulticlassSVC:
+    return MulticlassSVC(*args, fit_intercept=False, random_state=0, **parameters)
+
+
+def write_libsvm(name: str = "iris", rows: slice = slice(None), base: int = 1) -> None:
+    dump_svmlight_file(X[rows], Y[rows], name, zero_based=base == 0)
+
+
+def test_train_and_predict() -> None:
+    write_libsvm()
+    result = good("fit", "iris")
+    model = svm("crammer-singer").fit(S, Y)
+    right = int((model.predict(X) == Y).sum())
+    assert f"training accuracy = {100 * right / 150:.4g}% ({right}/150)" in result.stdout
+    assert f"objective {model.objective_:.6g}  gap {model.duality_gap_:.3g}" in result.stdout
+    assert "iris: 150 rows, 4 features, 3 classes" in result.stderr
+    assert "epoch" in result.stderr
+    result = good("predict", "iris", "iris.model", "out/predicted")
+    assert Path("out/predicted").read_text().split() == list(map(str, model.predict(X)))
+    assert result.stdout == f"accuracy = {100 * right / 150:.4g}% ({right}/150)\n"
+    # Without an output file, standard output has the labels and nothing else.
+    result = good("predict", "iris", "iris.model")
+    assert result.stdout.split() == list(map(str, model.predict(X)))
+    assert "accuracy" in result.stderr
+    assert good("predict", "-q", "iris", "iris.model").stderr == ""
+
+
+def test_options_are_the_estimators() -> None:
+    write_libsvm()
+    options = ["-s", "top-k", "-k", 2, "-c", 0.5, "-B", 2, "-e", 1e-5, "--smoothing", 0.1]
+    result = good("fit", *options, "--seed", 3, "-n", 1, "-q", "iris", "deep/model")
+    assert result.stderr == ""
+    model = MulticlassSVC(
+        TopK(2), C=0.5, intercept_scaling=2.0, tol=1e-5, smoothing=0.1, random_state=3
+    ).fit(S, Y)
+    assert f"objective {model.objective_:.6g}" in result.stdout
+    result = good("predict", "iris", "deep/model", "--top", 2, "--scores", "-q")
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[0] == ["labels", "0", "1", "2"]
+    assert [line[:2] for line in lines[1:]] == model.predict_top_k(X, 2).astype(str).tolist()
+    scores = np.array([line[2:] for line in lines[1:]], dtype=float)
+    assert np.allclose(scores, model.decision_function(X), rtol=1e-7)
+    for loss in ("weston-watkins", "crammer-singer"):
+        value = svm(loss).fit(S, Y).objective_
+        assert f"objective {value:.6g}" in good("fit", "-q", "-s", loss, "iris").stdout
+
+
+def test_cross_validation() -> None:
+    write_libsvm()
+    result = good("fit", "-v", 3, "-c", 0.1, "-q", "iris")
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    right = int((cross_val_predict(svm(C=0.1), X, Y, cv=folds) == Y).sum())
+    accuracy = f"accuracy = {100 * right / 150:.4g}% ({right}/150)"
+    assert result.stdout == f"cross-validation {accuracy}\n"
+    assert os.listdir() == ["iris"]
+    assert "writes no MODEL_FILE" in bad("fit", "-v", 3, "iris", "m", code=2)
+
+
+def test_a_fit_that_does_not_converge_says_so() -> None:
+    write_libsvm()
+    result = good("fit", "-q", "--max-iter", 1, "-c", 100, "iris")
+    assert re.match(r"warning: stopped after 1 iterations", result.stderr)
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.npz", "rows.npy", "sparse.npz", "rows.parquet"])
+def test_every_format_gives_the_same_model(name: str) -> None:
+    labels = NAMES[Y]
+    extra: list[object] = []
+    if name == "rows.csv":
+        table = pd.DataFrame(X, columns=list("abcd"))
+        table.insert(1, "kind", labels)
+        table.to_csv(name, index=False)
+        extra = ["--label", "kind"]
+    elif name == "rows.parquet":
+        pytest.importorskip("pyarrow")
+        table = pd.DataFrame(X, columns=list("abcd")).assign(target=labels)
+        table.to_parquet(name)
+    elif name == "rows.npz":
+        np.savez(name, X=X, y=labels)
+    else:
+        np.save(name, X) if name == "rows.npy" else sp.save_npz(name, sp.csr_array(X))
+        Path("labels.txt").write_text("\n".join(labels))
+        extra = ["--labels", "labels.txt"]
+    model = svm().fit(X, labels)
+    good("fit", "-q", name, "m", *extra)
+    result = good("predict", name, "m", *extra)
+    assert result.stdout.split() == model.predict(X).tolist()
+    assert "accuracy" in result.stderr
+    if "--labels" in extra:
+        # Without labels there is nothing to compare with.
+        result = good("predict", name, "m")
+        assert result.stdout.split() == model.predict(X).tolist()
+        assert "accuracy" not in result.stderr
+
+
+def test_test_files_may_have_other_features_and_labels() -> None:
+    Path("train").write_text("1 1:1 3:1\n2 2:1\n1 1:2\n2 2:2\n")
+    good("fit", "-q", "train")
+    Path("test").write_text("1 1:3\n2 2:3 9:5\n7 1:1\n")
+    result = good("predict", "test", "train.model")
+    assert result.stdout.split() == ["1", "2", "1"]
+    assert "(2/3)" in result.stderr
+    Path("zero").write_text("1 0:1\n2 1:1\n")
+    good("fit", "-q", "zero")
+    assert good("predict", "-q", "zero", "zero.model").stdout.split() == ["1", "2"]
+    assert "index 0" in bad("predict", "zero", "train.model")
+
+
+def test_labels_may_come_from_arrays() -> None:
+    np.save("rows.npy", X)
+    np.save("labels.npy", Y.astype(float))
+    good("fit", "-q", "rows.npy", "m", "--labels", "labels.npy")
+    assert set(good("predict", "rows.npy", "m").stdout.split()) == {"0", "1", "2"}
+    np.save("half.npy", Y[:75])
+    assert "150 rows, but 75 labels" in bad("fit", "rows.npy", "--labels", "half.npy")
+    np.save("square.npy", X)
+    assert "one label for each row" in bad("fit", "rows.npy", "--labels", "square.npy")
+    Path("other.npy").write_bytes(b"nothing")
+    assert "not a readable NumPy file" in bad("fit", "rows.npy", "--labels", "other.npy")
+    assert "has no labels" in bad("fit", "rows.npy")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a", "1 1:1 2:x\n2 1:1\n", "not in LIBSVM format"),
+        ("a", "", "has no rows"),
+        ("a", "1 1:1\n1 1:2\n", "one class"),
+        ("a", "\x00\x01binary", "not in LIBSVM format"),
+        ("a.npy", "nothing", "not a readable NumPy file"),
+        ("a.npz", "nothing", "not a readable NumPy file"),
+        ("a.csv", "a,b\n1,2\n", "with --label"),
+        ("a.csv", "a,y\n1,\n2,3\n", "missing labels"),
+        ("a.csv", "a,y\nred,1\n2,3\n", "not a number in column 'a'"),
+        ("a.csv", "", "not a readable csv file"),
+        ("a.csv", "a,y\n1,1\n,2\n", "NaN"),
+        ("a.csv", 'a,y\n1,"1\n', "not a readable csv file"),
+    ],
+)
+def test_bad_data_are_refused_by_file_and_reason(name: str, text: str, message: str) -> None:
+    Path(name).write_text(text)
+    error = bad("fit", "-q", name)
+    assert message in error
+    assert error.startswith("error: ")
+
+
+def test_bad_calls_are_refused() -> None:
+    write_libsvm()
+    np.savez("keys.npz", rows=X)
+    np.savez("pickle.npz", X=np.array([{}], dtype=object))
+    np.savez("line.npz", X=X[:, 0], y=Y)
+    assert "has no array X" in bad("fit", "keys.npz")
+    assert "not a readable NumPy file" in bad("fit", "pickle.npz")
+    assert "must hold a matrix" in bad("fit", "line.npz")
+    pd.DataFrame(X).to_csv("rows.csv", index=False)
+    assert "has no column 'kind'" in bad("fit", "rows.csv", "--label", "kind")
+    assert "'top-k' needs k" in bad("fit", "-s", "top-k", "iris")
+    assert "takes no k" in bad("fit", "-k", 2, "iris")
+    assert "--cost" in bad("fit", "-c", 0, "iris", code=2)
+    assert "--bias" in bad("fit", "-B", 0, "iris", code=2)
+    bad("fit", "nowhere", code=2)
+    good("fit", "-q", "iris")
+    assert "k: 4 is more than the 3 classes" in bad("predict", "iris", "iris.model", "--top", 4)
+    assert "features" in bad("predict", "rows.csv", "iris.model", "--label", "0")
+
+
+def test_other_files_are_no_models() -> None:
+    write_libsvm()
+    good("fit", "-q", "iris")
+    assert "not a model file" in bad("predict", "iris", "iris")
+    np.savez("other", a=X)
+    assert "not a model file" in bad("predict", "iris", "other.npz")
+    with np.load("iris.model") as file:
+        arrays = dict(file)
+    for name, value in (("coef", X), ("intercept", X[0]), ("meta", arrays["meta"][:-3])):
+        np.savez("broken.npz", **{**arrays, name: value})
+        assert "not a model file" in bad("predict", "iris", "broken.npz")
