@@ -1,15 +1,22 @@
 //! Solvers: verbs over the problem's blocks, driven by [`crate::run`]. None of them names a loss.
 
+mod active_set;
+mod away;
 mod block_descent;
 mod block_frank_wolfe;
+mod dual;
 mod frank_wolfe;
+mod margin_dual;
 mod multiclass;
 mod oracle;
 mod subgradient;
 
+pub use away::{AwayFrankWolfe, AwayStep};
 pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
-pub use block_frank_wolfe::BlockFrankWolfe;
+pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, BlockStep, Sampling};
+pub use dual::{BlockDual, Points, Survey};
 pub use frank_wolfe::{FrankWolfe, Start, StepRule};
+pub use margin_dual::MarginDual;
 pub use multiclass::{DualPoint, Method, Settings, minimize};
 pub use oracle::{DualOracle, MarginOracle, Vertex};
 pub use subgradient::Subgradient;

@@ -6,8 +6,11 @@
 //! L(y) = constant + ⟨c, μ(y)⟩. A [`Model`] knows A, c and how to decode; solvers see nothing else.
 
 mod image;
+mod problem;
+pub(crate) mod sparse;
 
 pub use image::Image;
+pub use problem::Problem;
 
 /// A sparse vector over parts or weights: (index, value) by increasing index, without zeros.
 pub type Sparse = Vec<(u32, f64)>;
