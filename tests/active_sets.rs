@@ -91,8 +91,10 @@ fn batch_away_steps_reach_the_optimum_where_plain_steps_zig_zag() {
             let mut solver = BlockFrankWolfe::new(MarginDual::new(&mut problem), options, None);
             go(&mut solver, 5000, 1e-9).certificate
         };
-        let plain = case.fit(Method::LineSearch, 6000, 1e-5).trace.certificate;
-        assert!(plain.gap() > 1e-5, "{kind}: plain steps reach {}", plain.gap());
+        if kind == "mh" {
+            let plain = case.fit(Method::LineSearch, 6000, 1e-5).trace.certificate;
+            assert!(plain.gap() > 3e-5, "plain steps reach {}", plain.gap());
+        }
         for step in [AwayStep::Away, AwayStep::Pairwise] {
             for subsample in [1.0, 0.4] {
                 let mut problem = case.problem(case.data(), Order::Examples);

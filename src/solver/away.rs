@@ -22,6 +22,11 @@ pub enum AwayStep {
     Pairwise,
 }
 
+impl AwayStep {
+    /// Names by which callers choose.
+    pub const NAMES: &[(&str, Self)] = &[("away", Self::Away), ("pairwise", Self::Pairwise)];
+}
+
 /// A vertex of the whole domain: one of each block.
 struct Atom {
     vertices: Vec<Rc<Sparse>>,

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use super::structured::find;
 use super::{
     Block, BlockFrankWolfe, BlockOptions, FrankWolfe, MarginDual, MarginOracle, Start, StepRule,
     Subgradient,
@@ -50,14 +51,6 @@ impl Method {
             Self::BlockFrankWolfe | Self::Subgradient => Order::Examples,
         }
     }
-}
-
-fn find<T: Copy>(argument: &'static str, name: &str, table: &[(&str, T)]) -> Result<T> {
-    let found = table.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<_> = table.iter().map(|(known, _)| *known).collect();
-        Error::argument(argument, format!("unknown name {name:?}; use one of {}", names.join(", ")))
-    })
 }
 
 /// Where a run started or ended.
