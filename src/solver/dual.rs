@@ -19,6 +19,9 @@ pub trait BlockDual {
     /// λ.
     fn lambda(&self) -> f64;
 
+    /// Changes λ.
+    fn set_lambda(&mut self, lambda: f64);
+
     /// p_i, the block's share of the loss.
     fn share(&self, block: usize) -> f64;
 

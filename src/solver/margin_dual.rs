@@ -45,6 +45,10 @@ impl BlockDual for MarginDual<'_, '_> {
         self.problem.lambda
     }
 
+    fn set_lambda(&mut self, lambda: f64) {
+        self.problem.lambda = lambda;
+    }
+
     fn share(&self, block: usize) -> f64 {
         self.problem.importance(block)
     }

@@ -10,6 +10,7 @@ mod frank_wolfe;
 mod margin_dual;
 mod multiclass;
 mod oracle;
+mod path;
 mod structured;
 mod subgradient;
 
@@ -22,6 +23,7 @@ pub use frank_wolfe::{FrankWolfe, Start, StepRule};
 pub use margin_dual::MarginDual;
 pub use multiclass::{DualPoint, Method, Settings, minimize};
 pub use oracle::{DualOracle, MarginOracle, Vertex};
+pub use path::{PathSettings, Piece, path};
 pub use structured::{StructuredEnd, StructuredMethod, StructuredOptions, minimize_structured};
 pub use subgradient::Subgradient;
 

@@ -140,6 +140,10 @@ impl BlockDual for Problem<'_> {
         self.lambda
     }
 
+    fn set_lambda(&mut self, lambda: f64) {
+        self.lambda = lambda;
+    }
+
     fn share(&self, block: usize) -> f64 {
         self.importance(block)
     }

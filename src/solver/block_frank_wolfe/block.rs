@@ -42,14 +42,21 @@ impl Block {
         block
     }
 
-    /// A block at a convex combination.
-    pub fn combining(atoms: impl IntoIterator<Item = (Sparse, f64)>, cached: bool) -> Self {
+    /// A block at a convex combination of points of its polytope; the active set is kept if asked for.
+    pub fn combining(
+        atoms: impl IntoIterator<Item = (Sparse, f64)>,
+        keep_atoms: bool,
+        cached: bool,
+    ) -> Self {
         let mut block = Self { cached, ..Self::default() };
         for (vertex, weight) in atoms {
             let index = block.remember(&vertex);
             block.atoms[index].weight += weight;
         }
         block.rebuild(&mut Sparse::new());
+        if !keep_atoms {
+            block.atoms.clear();
+        }
         block
     }
 
