@@ -31,20 +31,14 @@ from dualgap._base import (
 from dualgap.models import (
     BuiltinModel,
     ChainModel,
-    MatchingModel,
     Model,
-    MulticlassModel,
-    MultilabelModel,
     PythonOracle,
     count_examples,
 )
 
 __all__ = [
     "ChainModel",
-    "MatchingModel",
     "Model",
-    "MulticlassModel",
-    "MultilabelModel",
     "PathPiece",
     "StructuredSVM",
 ]

@@ -59,7 +59,12 @@ impl<'e> OracleDual<'e> {
     }
 
     /// The vertices of some blocks, a batch at a time.
-    fn ask_all(&self, blocks: &[u32], weights: &[f64], interrupt: &Interrupt) -> Result<Vec<Sparse>> {
+    fn ask_all(
+        &self,
+        blocks: &[u32],
+        weights: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Sparse>> {
         let mut found = Vec::with_capacity(blocks.len());
         for batch in blocks.chunks(BATCH) {
             interrupt.check()?;
@@ -138,13 +143,7 @@ impl BlockDual for OracleDual<'_> {
         self.shares[block] / self.lambda * norm
     }
 
-    fn advance(
-        &mut self,
-        block: usize,
-        direction: &[(u32, f64)],
-        step: f64,
-        weights: &mut [f64],
-    ) {
+    fn advance(&mut self, block: usize, direction: &[(u32, f64)], step: f64, weights: &mut [f64]) {
         let scale = step * self.shares[block] / self.lambda;
         for (index, value) in self.features(direction) {
             weights[*index as usize] -= scale * value;

@@ -100,7 +100,8 @@ impl Start<'_> {
             }
             _ => (false, false),
         };
-        let mut entries = slice(&self.parts)?.iter().copied().zip(slice(&self.values)?.iter().copied());
+        let mut entries =
+            slice(&self.parts)?.iter().copied().zip(slice(&self.values)?.iter().copied());
         let mut atoms = slice(&self.shares)?.iter().zip(slice(&self.lengths)?);
         let mut block = |n_atoms: &i64| {
             let atoms = atoms.by_ref().take(*n_atoms as usize);

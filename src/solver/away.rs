@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use rand::seq::index::sample;
+use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
 use super::active_set::{Kind, largest};
@@ -160,12 +160,12 @@ impl<D: BlockDual> AwayFrankWolfe<D> {
 impl<D: BlockDual> Solver for AwayFrankWolfe<D> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         let n = self.dual.n_blocks();
-        let mut blocks: Vec<u32> = if self.asked == n {
-            (0..n as u32).collect()
-        } else {
-            sample(&mut self.random, n, self.asked).iter().map(|block| block as u32).collect()
-        };
-        blocks.sort_unstable();
+        let mut blocks: Vec<u32> = (0..n as u32).collect();
+        if self.asked < n {
+            let (chosen, _) = blocks.partial_shuffle(&mut self.random, self.asked);
+            chosen.sort_unstable();
+            blocks = chosen.to_vec();
+        }
         let found = self.dual.vertices(&blocks, &self.weights, interrupt)?;
         let best = largest(self.atoms.iter().map(|atom| self.slope(atom)).enumerate());
         let atom = self.build(&blocks, best.unwrap_or(0), found);

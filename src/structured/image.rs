@@ -1,5 +1,9 @@
 //! Sums in weight space that touch few of many weights.
 
+use std::ops::Range;
+
+use pulp::{Arch, Simd, WithSimd};
+
 /// Weights that are cleared and read together.
 const CHUNK: usize = 32;
 
@@ -30,13 +34,12 @@ impl Image {
     }
 
     /// The values from `start` on, to be written.
+    #[inline]
     pub fn piece(&mut self, start: usize, len: usize) -> &mut [f64] {
-        if len > 0 {
-            for chunk in start / CHUNK..=(start + len - 1) / CHUNK {
-                if !self.marked[chunk] {
-                    self.marked[chunk] = true;
-                    self.touched.push(chunk as u32);
-                }
+        for chunk in start / CHUNK..(start + len).div_ceil(CHUNK) {
+            if !self.marked[chunk] {
+                self.marked[chunk] = true;
+                self.touched.push(chunk as u32);
             }
         }
         &mut self.values[start..start + len]
@@ -54,24 +57,64 @@ impl Image {
 
     /// ‖image‖².
     pub fn squared_norm(&self) -> f64 {
-        self.chunks().map(|(_, chunk)| chunk.iter().map(|value| value * value).sum::<f64>()).sum()
+        Arch::new().dispatch(SquaredNorm(self))
     }
 
     /// target += scale image.
     pub fn add_to(&self, scale: f64, target: &mut [f64]) {
-        for (start, chunk) in self.chunks() {
-            for (target, value) in target[start..].iter_mut().zip(chunk) {
-                *target += scale * value;
-            }
-        }
+        Arch::new().dispatch(AddTo { image: self, scale, target });
     }
 
-    /// The pieces that were written, with the index of their first value.
-    fn chunks(&self) -> impl Iterator<Item = (usize, &[f64])> {
+    /// The bounds of the pieces that were written.
+    fn chunks(&self) -> impl Iterator<Item = Range<usize>> {
         self.touched.iter().map(|chunk| {
             let start = *chunk as usize * CHUNK;
-            (start, &self.values[start..(start + CHUNK).min(self.values.len())])
+            start..(start + CHUNK).min(self.values.len())
         })
+    }
+}
+
+struct SquaredNorm<'a>(&'a Image);
+
+impl WithSimd for SquaredNorm<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let (mut sums, mut rest) = (simd.splat_f64s(0.0), 0.0);
+        for chunk in self.0.chunks() {
+            let (values, tail) = S::as_simd_f64s(&self.0.values[chunk]);
+            for value in values {
+                sums = simd.mul_add_f64s(*value, *value, sums);
+            }
+            rest += tail.iter().map(|value| value * value).sum::<f64>();
+        }
+        simd.reduce_sum_f64s(sums) + rest
+    }
+}
+
+struct AddTo<'a> {
+    image: &'a Image,
+    scale: f64,
+    target: &'a mut [f64],
+}
+
+impl WithSimd for AddTo<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let scale = simd.splat_f64s(self.scale);
+        for chunk in self.image.chunks() {
+            let (values, tail) = S::as_simd_f64s(&self.image.values[chunk.clone()]);
+            let (target, target_tail) = S::as_mut_simd_f64s(&mut self.target[chunk]);
+            for (target, value) in target.iter_mut().zip(values) {
+                *target = simd.mul_add_f64s(scale, *value, *target);
+            }
+            for (target, value) in target_tail.iter_mut().zip(tail) {
+                *target += self.scale * value;
+            }
+        }
     }
 }
 

@@ -5,10 +5,16 @@
 //! φ(x, y) = Aᵀ μ(y), so that ⟨w, φ(x, y)⟩ = ⟨θ, μ(y)⟩ with the part scores θ = A w, and its loss is
 //! L(y) = constant + ⟨c, μ(y)⟩. A [`Model`] knows A, c and how to decode; solvers see nothing else.
 
+mod chain;
+mod hamming;
 mod image;
+mod lanes;
 mod problem;
+mod rows;
 pub(crate) mod sparse;
 
+pub use chain::Chain;
+pub use hamming::Hamming;
 pub use image::Image;
 pub use problem::Problem;
 

@@ -6,6 +6,9 @@ use crate::structured::{Sparse, sparse};
 /// Vertices that a block remembers; the unused ones go first.
 const MOST_ATOMS: usize = 100;
 
+/// Visits after which the point is summed anew from its vertices, so that rounding does not gather.
+const REBUILT: u32 = 64;
+
 /// A vertex and its weight in the block's convex combination.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Atom {
@@ -118,7 +121,7 @@ impl Block {
         for (index, atom) in self.atoms.iter_mut().enumerate() {
             atom.weight = kind.weight(index, atom.weight, step, full);
         }
-        if full {
+        if full && matches!(kind, Kind::Towards(_)) || self.visits.is_multiple_of(REBUILT) {
             self.rebuild(spare);
         } else {
             sparse::add(&mut self.point, step, direction, dust, spare);
