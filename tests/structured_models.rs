@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use dualgap::data::{Data, Dense};
-use dualgap::structured::{Chain, Hamming, Model};
+use dualgap::structured::{Chain, Graph, Hamming, Model, Multiclass, Multilabel, Work};
 use ndarray::Array2;
 use proptest::prelude::*;
 
@@ -73,6 +73,149 @@ proptest! {
             prop_assert_eq!(model.truth(example), truth);
             let all = all_tuples(len, n_states);
             check(&model, example, &mut grid, &all, phi, |label| hamming(loss, truth, label));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn multiclass_is_what_it_says(
+        seed in any::<u64>(),
+        n_classes in prop_oneof![1usize..12, Just(40)],
+        n_features in 0usize..6,
+        share in prop_oneof![Just(0.0), Just(0.7)],
+        unit in any::<bool>(),
+    ) {
+        let mut grid = Grid::new(seed);
+        let n_rows = 3;
+        let x = Array2::from_shape_simple_fn((n_rows, n_features), || grid.sparse(share));
+        let labels = grid.labels(n_rows, n_classes);
+        let cost = |right: usize, label: usize| match () {
+            () if right == label => 0.0,
+            () if unit => 1.0,
+            () => ((right * 3 + label) % 4) as f64 / 2.0,
+        };
+        let costs: Vec<f64> = (0..n_classes * n_classes)
+            .map(|at| cost(at / n_classes, at % n_classes))
+            .collect();
+        let costs = (!unit).then_some(&costs[..]);
+        let model = Multiclass::new(dense(&x), Some(&labels), n_classes, costs).unwrap();
+        for example in 0..n_rows {
+            let right = labels[example];
+            prop_assert_eq!(model.truth(example), &[right]);
+            let phi = |label: &[u32]| {
+                let mut phi = vec![0.0; n_features * n_classes];
+                for feature in 0..n_features {
+                    phi[feature * n_classes + label[0] as usize] = x[(example, feature)];
+                }
+                phi
+            };
+            let loss = |label: &[u32]| cost(right as usize, label[0] as usize);
+            check(&model, example, &mut grid, &all_tuples(1, n_classes), phi, loss);
+        }
+    }
+
+    #[test]
+    fn multilabel_is_what_it_says(
+        seed in any::<u64>(),
+        n_labels in 1usize..8,
+        n_features in 0usize..4,
+        full in any::<bool>(),
+        density in 0usize..5,
+        loss in hammings(),
+    ) {
+        let mut grid = Grid::new(seed);
+        let n_rows = 3;
+        let x = Array2::from_shape_simple_fn((n_rows, n_features), || grid.value());
+        let labels: Vec<u8> = (0..n_rows * n_labels).map(|_| grid.below(2) as u8).collect();
+        let mut graph = Graph::full(n_labels);
+        if !full {
+            // Pairs in any direction and order; forests if there are few.
+            let mut edges = graph.edges().to_vec();
+            edges.retain(|_| grid.below(6) < density);
+            edges.iter_mut().for_each(|edge| if grid.below(2) == 0 { edge.reverse() });
+            let n_turns = grid.below(edges.len().max(1));
+            edges.rotate_left(n_turns);
+            graph = Graph::new(n_labels, &edges).unwrap();
+        }
+        let edges = graph.edges().to_vec();
+        let model =
+            Multilabel::new(dense(&x), Some(&labels), n_labels, graph, loss).unwrap();
+        for example in 0..n_rows {
+            let truth: Vec<u32> =
+                labels[example * n_labels..][..n_labels].iter().map(|y| u32::from(*y)).collect();
+            prop_assert_eq!(model.truth(example), &truth[..]);
+            let phi = |y: &[u32]| {
+                let mut phi = Vec::new();
+                for feature in 0..n_features {
+                    phi.extend(y.iter().map(|y| f64::from(*y) * x[(example, feature)]));
+                }
+                for [a, b] in &edges {
+                    let state = [y[*a as usize], y[*b as usize]];
+                    let states = [[0, 0], [0, 1], [1, 0], [1, 1]];
+                    phi.extend(states.map(|other| f64::from(u8::from(state == other))));
+                }
+                phi
+            };
+            let all = all_tuples(n_labels, 2);
+            check(&model, example, &mut grid, &all, phi, |y| hamming(loss, &truth, y));
+        }
+    }
+
+    #[test]
+    fn a_tree_of_many_labels_is_decoded_like_its_halves(seed in any::<u64>(), n_labels in 17usize..60) {
+        // A chain with states 0 and 1 has the same scores as a path of labels.
+        let mut grid = Grid::new(seed);
+        let path: Vec<[u32; 2]> = (1..n_labels as u32).map(|label| [label - 1, label]).collect();
+        let nothing = Array2::zeros((1, 0));
+        let graph = Graph::new(n_labels, &path).unwrap();
+        let model = Multilabel::new(dense(&nothing), None, n_labels, graph, Hamming::Count).unwrap();
+        let scores = grid.values(model.n_parts(0));
+        let mut label = Vec::new();
+        model.decode(0, &scores, &mut Work::default(), &mut label);
+        let mut best = [0.0, scores[0]];
+        for (on, pair) in scores[1..n_labels].iter().zip(scores[n_labels..].chunks_exact(4)) {
+            let into = |state: usize| (best[0] + pair[state]).max(best[1] + pair[2 + state]);
+            best = [into(0), into(1) + on];
+        }
+        prop_assert_eq!(sparse_dot(&parts(&model, 0, &label), &scores), best[0].max(best[1]));
+    }
+
+    #[test]
+    fn the_tree_of_chow_and_liu_has_the_most_information(seed in any::<u64>(), n_labels in 1usize..5) {
+        let mut grid = Grid::new(seed);
+        let n_rows = 12;
+        let labels: Vec<u8> = (0..n_rows * n_labels).map(|_| grid.below(2) as u8).collect();
+        let information = |[a, b]: [u32; 2]| {
+            let share = |test: &dyn Fn(u8, u8) -> bool| {
+                let rows = labels.chunks(n_labels);
+                rows.filter(|row| test(row[a as usize], row[b as usize])).count() as f64 / 12.0
+            };
+            let states = [(0, 0), (0, 1), (1, 0), (1, 1)];
+            let term = |(s, t): (u8, u8)| match share(&|x, y| (x, y) == (s, t)) {
+                0.0 => 0.0,
+                p => p * (p / (share(&|x, _| x == s) * share(&|_, y| y == t))).ln(),
+            };
+            states.map(term).iter().sum::<f64>()
+        };
+        let total = |edges: &[[u32; 2]]| edges.iter().map(|edge| information(*edge)).sum::<f64>();
+        let tree = Graph::chow_liu(&labels, n_labels);
+        prop_assert_eq!(tree.edges().len(), n_labels - 1);
+        let all = Graph::full(n_labels).edges().to_vec();
+        for subset in 0..1 << all.len() {
+            let chosen = all.iter().enumerate().filter(|(at, _)| subset >> at & 1 == 1);
+            let edges: Vec<_> = chosen.map(|(_, edge)| *edge).collect();
+            // A tree of these labels, and only a tree, connects all of them by so few edges.
+            let mut component: Vec<usize> = (0..n_labels).collect();
+            for [a, b] in &edges {
+                let [a, b] = [component[*a as usize], component[*b as usize]];
+                component.iter_mut().filter(|of| **of == b).for_each(|of| *of = a);
+            }
+            if edges.len() == n_labels - 1 && component.iter().all(|of| *of == component[0]) {
+                prop_assert!(total(&edges) <= total(tree.edges()) + 1e-12);
+            }
         }
     }
 }

@@ -6,14 +6,20 @@
 //! L(y) = constant + ⟨c, μ(y)⟩. A [`Model`] knows A, c and how to decode; solvers see nothing else.
 
 mod chain;
+mod graph;
 mod hamming;
 mod image;
 mod lanes;
+mod multiclass;
+mod multilabel;
 mod rows;
 
 pub use chain::Chain;
+pub use graph::Graph;
 pub use hamming::Hamming;
 pub use image::Image;
+pub use multiclass::Multiclass;
+pub use multilabel::Multilabel;
 
 /// A sparse vector over parts or weights: (index, value) by increasing index, without zeros.
 pub type Sparse = Vec<(u32, f64)>;
