@@ -5,7 +5,9 @@ mod common;
 
 use common::*;
 use dualgap::data::{Data, Dense};
-use dualgap::structured::{Chain, Graph, Hamming, Model, Multiclass, Multilabel, Work};
+use dualgap::structured::{
+    Chain, Graph, Hamming, Matching, Model, Multiclass, Multilabel, Pairs, Sparse, Work, assign,
+};
 use ndarray::Array2;
 use proptest::prelude::*;
 
@@ -217,5 +219,162 @@ proptest! {
                 prop_assert!(total(&edges) <= total(tree.edges()) + 1e-12);
             }
         }
+    }
+}
+
+const NONE: u32 = u32::MAX;
+
+/// All partial matchings of rows with columns.
+fn all_matchings(n_rows: usize, n_columns: usize) -> Vec<Vec<u32>> {
+    let column = |code: u32| if code as usize == n_columns { NONE } else { code };
+    let distinct = |label: &Vec<u32>| {
+        let mut columns: Vec<u32> = label.iter().copied().filter(|c| *c != NONE).collect();
+        columns.sort_unstable();
+        columns.windows(2).all(|two| two[0] != two[1])
+    };
+    let tuples = all_tuples(n_rows, n_columns + 1).into_iter();
+    tuples.map(|label| label.into_iter().map(column).collect()).filter(distinct).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn matchings_are_what_they_say(
+        seed in any::<u64>(),
+        n_features in 0usize..20,
+        share in prop_oneof![Just(0.0), Just(0.8)],
+        one_to_one in any::<bool>(),
+        false_positive in prop_oneof![Just(1.0), Just(0.5), Just(0.0)],
+        false_negative in prop_oneof![Just(1.0), Just(3.0)],
+    ) {
+        let mut grid = Grid::new(seed);
+        let sizes: Vec<[u32; 2]> = (0..3).map(|_| [0; 2].map(|_| grid.below(5) as u32)).collect();
+        let n_pairs: u32 = sizes.iter().map(|[rows, columns]| rows * columns).sum();
+        let shape = (n_pairs as usize, n_features);
+        let x = Array2::from_shape_simple_fn(shape, || grid.sparse(share));
+        let (mut pairs, mut offsets) = (Vec::new(), vec![0]);
+        for &[rows, columns] in &sizes {
+            let start = pairs.len();
+            for pair in (0..rows).flat_map(|row| (0..columns).map(move |column| [row, column])) {
+                let free = |other: &[u32; 2]| other[0] != pair[0] && other[1] != pair[1];
+                if grid.below(3) == 0 && (!one_to_one || pairs[start..].iter().all(free)) {
+                    pairs.push(pair);
+                }
+            }
+            pairs[start..].reverse();
+            offsets.push(pairs.len());
+        }
+        let truth = Pairs { pairs: &pairs, offsets: &offsets };
+        let model =
+            Matching::new(dense(&x), &sizes, Some(truth), false_positive, false_negative).unwrap();
+        let mut first = 0;
+        for (example, &[n_rows, n_columns]) in sizes.iter().enumerate() {
+            let [n_rows, n_columns] = [n_rows, n_columns].map(|n| n as usize);
+            prop_assert_eq!(model.size(example), (n_rows, n_columns));
+            let right = &pairs[offsets[example]..offsets[example + 1]];
+            let matched = |label: &[u32]| -> Vec<[u32; 2]> {
+                let rows = (0..).zip(label).filter(|(_, column)| **column != NONE);
+                rows.map(|(row, column)| [row, *column]).collect()
+            };
+            let phi = |label: &[u32]| {
+                let mut phi = vec![0.0; n_features];
+                for [row, column] in matched(label) {
+                    let row = x.row(first + row as usize * n_columns + column as usize);
+                    phi.iter_mut().zip(row).for_each(|(phi, x)| *phi += x);
+                }
+                phi
+            };
+            let loss = |label: &[u32]| {
+                let made = matched(label);
+                let missed = right.iter().filter(|pair| !made.contains(pair)).count() as f64;
+                let wrong = made.iter().filter(|pair| !right.contains(pair)).count() as f64;
+                false_negative * missed + false_positive * wrong
+            };
+            let all = all_matchings(n_rows, n_columns);
+            check(&model, example, &mut grid, &all, phi, loss);
+            let mut parts_of_truth: Vec<u32> =
+                right.iter().map(|[a, b]| a * n_columns as u32 + b).collect();
+            parts_of_truth.sort_unstable();
+            let truth = parts(&model, example, model.truth(example));
+            prop_assert_eq!(truth, parts_of_truth.iter().map(|part| (*part, 1.0)).collect::<Sparse>());
+            prop_assert!(!one_to_one || model.truth(example).len() == n_rows);
+            first += n_rows * n_columns;
+        }
+    }
+
+    #[test]
+    fn assignments_are_optimal(
+        seed in any::<u64>(),
+        n_rows in 0usize..7,
+        n_columns in 0usize..7,
+        ties in any::<bool>(),
+    ) {
+        let mut grid = Grid::new(seed);
+        let weights: Vec<f64> = (0..n_rows * n_columns)
+            .map(|_| if ties { grid.value() } else { grid.real() })
+            .collect();
+        let mut matched = vec![3];
+        assign(&weights, n_columns, &mut Work::default(), &mut matched);
+        let weight = |row: usize, column: u32| weights[row * n_columns + column as usize];
+        // best[columns that are taken], row by row.
+        let mut best = vec![f64::NEG_INFINITY; 1 << n_columns];
+        best[0] = 0.0;
+        for row in 0..n_rows {
+            for taken in (0..best.len()).rev() {
+                for column in (0..n_columns).filter(|column| taken >> column & 1 == 1) {
+                    let value = best[taken ^ 1 << column] + weight(row, column as u32);
+                    best[taken] = best[taken].max(value);
+                }
+            }
+        }
+        let best = best.into_iter().fold(0.0, f64::max);
+        let mut value = 0.0;
+        let mut taken = 0u64;
+        for (row, &column) in matched.iter().enumerate().filter(|(_, column)| **column != NONE) {
+            prop_assert!(weight(row, column) > 0.0 && taken >> column & 1 == 0);
+            taken |= 1 << column;
+            value += weight(row, column);
+        }
+        prop_assert!((value - best).abs() < 1e-12, "{value} for {best}: {matched:?}");
+    }
+}
+
+#[test]
+fn large_assignments_have_the_dual_value() {
+    // With weights u_a + v_b − s_ab for slacks s >= 0 that are 0 on a hidden matching, that is best.
+    let mut grid = Grid::new(1);
+    for (n_rows, n_columns) in [(60, 60), (40, 90), (90, 40)] {
+        let n = n_rows.min(n_columns);
+        let shift = 17;
+        let (u, v): (Vec<f64>, Vec<f64>) =
+            (0..n).map(|_| (1.0 + grid.real().abs(), grid.real().abs())).unzip();
+        let hidden = |row: usize| (row * 7 + shift) % n;
+        let weights: Vec<f64> = (0..n_rows * n_columns)
+            .map(|at| {
+                let (row, column) = (at / n_columns, at % n_columns);
+                if row >= n || column >= n {
+                    // Rows and columns beyond have dual value 0.
+                    let other = if row < n {
+                        u[row]
+                    } else if column < n {
+                        v[column]
+                    } else {
+                        0.0
+                    };
+                    return other - grid.real().abs();
+                }
+                let slack = if hidden(row) == column { 0.0 } else { grid.sparse(0.3).abs() };
+                u[row] + v[column] - slack
+            })
+            .collect();
+        let mut matched = Vec::new();
+        assign(&weights, n_columns, &mut Work::default(), &mut matched);
+        let found: f64 = (0..n_rows)
+            .filter(|row| matched[*row] != NONE)
+            .map(|row| weights[row * n_columns + matched[row] as usize])
+            .sum();
+        let bound = u.iter().sum::<f64>() + v.iter().sum::<f64>();
+        assert!((found - bound).abs() < 1e-10, "{found} for {bound}");
     }
 }

@@ -5,19 +5,23 @@
 //! φ(x, y) = Aᵀ μ(y), so that ⟨w, φ(x, y)⟩ = ⟨θ, μ(y)⟩ with the part scores θ = A w, and its loss is
 //! L(y) = constant + ⟨c, μ(y)⟩. A [`Model`] knows A, c and how to decode; solvers see nothing else.
 
+mod assignment;
 mod chain;
 mod graph;
 mod hamming;
 mod image;
 mod lanes;
+mod matching;
 mod multiclass;
 mod multilabel;
 mod rows;
 
+pub use assignment::assign;
 pub use chain::Chain;
 pub use graph::Graph;
 pub use hamming::Hamming;
 pub use image::Image;
+pub use matching::{Matching, Pairs};
 pub use multiclass::Multiclass;
 pub use multilabel::Multilabel;
 
