@@ -12,31 +12,47 @@ pub(super) const NONE: u32 = u32::MAX;
 /// along the path of least cost to a free column or to a row that then stays alone. O(rows² columns)
 /// at worst, and hardly more than reading the weights if few rows compete.
 pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut Vec<u32>) {
-    let n_rows = weights.len().checked_div(n_columns).unwrap_or(0);
     matched.clear();
-    matched.resize(n_rows, NONE);
-    if n_columns == 0 {
-        return;
+    if n_columns > 0 {
+        solve(weights, n_columns, work);
+        let rows = work.indices.iter().zip(weights.chunks_exact(n_columns));
+        // Only rounding leaves pairs without weight.
+        matched.extend(rows.map(|(column, weights)| match weights.get(*column as usize) {
+            Some(weight) if *weight > 0.0 => *column,
+            _ => NONE,
+        }));
     }
+}
+
+/// Leaves the columns of the rows at the start of `work.indices`, and at the start of `work.values` the
+/// prices >= 0 of the rows, then of the columns, that prove the matching best: the prices of every pair
+/// sum to its weight at least.
+pub(super) fn solve(weights: &[f64], n_columns: usize, work: &mut Work) {
+    let n_rows = weights.len() / n_columns;
     work.values.clear();
     work.values.resize(n_rows + 2 * n_columns, 0.0);
     work.indices.clear();
-    work.indices.resize(4 * n_columns, NONE);
+    work.indices.resize(n_rows + 4 * n_columns, NONE);
     let (row_prices, columns) = work.values.split_at_mut(n_rows);
     let (prices, distances) = columns.split_at_mut(n_columns);
-    let (owners, lists) = work.indices.split_at_mut(n_columns);
+    let (matched, lists) = work.indices.split_at_mut(n_rows);
+    let (owners, lists) = lists.split_at_mut(n_columns);
     let (before, lists) = lists.split_at_mut(n_columns);
     let (open, closed) = lists.split_at_mut(n_columns);
-    let mut search =
-        Search { weights, n_columns, row_prices, prices, distances, owners, before, open, closed };
+    let mut search = Search {
+        weights,
+        n_columns,
+        row_prices,
+        prices,
+        distances,
+        matched,
+        owners,
+        before,
+        open,
+        closed,
+    };
     for row in 0..n_rows {
-        search.enter(row, matched);
-    }
-    // Only rounding leaves such pairs.
-    for (column, weights) in matched.iter_mut().zip(weights.chunks_exact(n_columns)) {
-        if weights.get(*column as usize).is_some_and(|weight| *weight <= 0.0) {
-            *column = NONE;
-        }
+        search.enter(row);
     }
 }
 
@@ -49,7 +65,8 @@ struct Search<'a> {
     prices: &'a mut [f64],
     /// Least cost of a path from the entering row to each column.
     distances: &'a mut [f64],
-    /// The row of each column.
+    /// The column of each row, and the row of each column.
+    matched: &'a mut [u32],
     owners: &'a mut [u32],
     /// The row before each column on its path.
     before: &'a mut [u32],
@@ -60,7 +77,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Lets a row in, with the price at which all its reduced costs are at least 0.
-    fn enter(&mut self, first: usize, matched: &mut [u32]) {
+    fn enter(&mut self, first: usize) {
         let n_columns = self.n_columns;
         let weights = &self.weights[first * n_columns..][..n_columns];
         let price =
@@ -115,12 +132,12 @@ impl Search<'_> {
         }
         let mut column = match free {
             Some(column) => column as u32,
-            None => std::mem::replace(&mut matched[loser], NONE),
+            None => std::mem::replace(&mut self.matched[loser], NONE),
         };
         while column != NONE {
             let row = self.before[column as usize];
             self.owners[column as usize] = row;
-            column = std::mem::replace(&mut matched[row as usize], column);
+            column = std::mem::replace(&mut self.matched[row as usize], column);
         }
     }
 }

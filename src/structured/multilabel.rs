@@ -1,7 +1,7 @@
 use super::chain::first_maximum;
 use super::graph::{Graph, Link, Visit};
 use super::rows::Rows;
-use super::{Hamming, Image, Model, Sparse, Work};
+use super::{Hamming, Image, Marginals, Model, Sparse, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 
@@ -218,3 +218,5 @@ impl Model for Multilabel {
         }
     }
 }
+
+impl Marginals for Multilabel {}
