@@ -5,17 +5,31 @@
 //! φ(x, y) = Aᵀ μ(y), so that ⟨w, φ(x, y)⟩ = ⟨θ, μ(y)⟩ with the part scores θ = A w, and its loss is
 //! L(y) = constant + ⟨c, μ(y)⟩. A [`Model`] knows A, c and how to decode; solvers see nothing else.
 
+mod assignment;
 mod chain;
+mod graph;
 mod hamming;
 mod image;
 mod lanes;
+mod marginals;
+mod matching;
+mod multiclass;
+mod multilabel;
 mod problem;
 mod rows;
 pub(crate) mod sparse;
+mod subpermutation;
+mod sum_product;
 
+pub use assignment::assign;
 pub use chain::Chain;
+pub use graph::Graph;
 pub use hamming::Hamming;
 pub use image::Image;
+pub use marginals::Marginals;
+pub use matching::{Matching, Pairs};
+pub use multiclass::Multiclass;
+pub use multilabel::Multilabel;
 pub use problem::Problem;
 
 /// A sparse vector over parts or weights: (index, value) by increasing index, without zeros.

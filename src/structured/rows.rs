@@ -105,12 +105,21 @@ impl Rows {
         scale: f64,
         image: &mut Image,
     ) {
-        self.visit(row, |feature, x| {
-            let weights = image.piece(feature * n_classes, n_classes);
-            for (class, value) in delta.clone() {
-                weights[class] += scale * x * value;
+        if let Some((features, values)) = self.sparse_row(row) {
+            for (&feature, x) in features.iter().zip(values) {
+                let weights = image.piece(feature as usize * n_classes, n_classes);
+                for (class, value) in delta.clone() {
+                    weights[class] += scale * x * value;
+                }
             }
-        });
+        } else {
+            let weights = image.piece(0, self.n_features * n_classes);
+            for (class, value) in delta {
+                let weights = weights.iter_mut().skip(class).step_by(n_classes);
+                let change = scale * value;
+                weights.zip(self.dense_row(row)).for_each(|(weight, x)| *weight += change * x);
+            }
+        }
     }
 
     /// Calls `visit(feature, value)` for the values of a row.

@@ -21,6 +21,11 @@ impl Grid {
         self.below(5) as f64 / 2.0 - 1.0
     }
 
+    /// Any number in [−1, 1).
+    pub fn real(&mut self) -> f64 {
+        self.0.random_range(-1.0..1.0)
+    }
+
     /// Zeros with probability `share`, other values else.
     pub fn sparse(&mut self, share: f64) -> f64 {
         let keep = self.0.random_range(0.0..1.0) >= share;
