@@ -41,8 +41,9 @@ pub struct PathSettings {
 const SOLVED: f64 = 0.5;
 /// Longest interval: a factor of λ.
 const LONGEST: f64 = 16.0;
-/// Surveys that look for the end of an interval.
-const LOOKS: usize = 6;
+/// Most surveys that look for the end of an interval, and the factor within which it is close enough.
+const LOOKS: usize = 20;
+const CLOSE: f64 = 1.05;
 
 /// Covers an interval of λ, from its large end to its small one.
 ///
@@ -105,14 +106,14 @@ fn stretch<D: BlockDual>(
         let gap = survey.loss + factor * norm - survey.linear;
         if gap <= allowed {
             (low, low_gap) = (factor, gap);
-            if factor >= most {
-                break;
-            }
         } else {
             high = factor;
         }
-        // In between on a logarithmic scale: the gap may be flat for long and then steep.
-        factor = (low * high).sqrt();
+        if low > 1.0 && high < CLOSE * low || low == most {
+            break;
+        }
+        // In between on a logarithmic scale, nearer to where the gap is still small.
+        factor = low * (high / low).powf(0.4);
     }
     if low > 1.0 {
         return Ok((low, low_gap));
