@@ -3,7 +3,7 @@ use std::array::from_fn;
 use pulp::Simd;
 use rayon::prelude::*;
 
-use super::{Element, Kernel, Lane};
+use super::{Aligned, Element, Kernel, Lane};
 
 /// Vectors side by side in one register tile.
 const VECTORS: usize = 3;
@@ -16,7 +16,7 @@ const WIDEST: usize = VECTORS * 16;
 /// contiguous, so that the inner loop over outputs is the same for dense and sparse rows.
 #[derive(Debug)]
 pub struct Panels<T> {
-    values: Vec<T>,
+    values: Aligned<T>,
     n_inputs: usize,
     n_outputs: usize,
 }
@@ -25,13 +25,13 @@ impl<T: Element> Panels<T> {
     /// Panels of zeros.
     pub fn new(n_inputs: usize, n_outputs: usize) -> Self {
         let padded = n_outputs.next_multiple_of(T::lanes());
-        Self { values: vec![T::zero(); n_inputs * padded], n_inputs, n_outputs }
+        Self { values: Aligned::zeros(n_inputs * padded), n_inputs, n_outputs }
     }
 
     /// Copies the weights in; `weight(input, output)` is asked for each, in parallel.
     pub fn pack(&mut self, weight: impl Fn(usize, usize) -> f64 + Sync) {
         let (n_inputs, n_outputs) = (self.n_inputs, self.n_outputs);
-        let (lanes, mut rest) = (T::lanes(), self.values.as_mut_slice());
+        let (lanes, mut rest) = (T::lanes(), &mut self.values[..]);
         for first in (0..n_outputs).step_by(VECTORS * lanes) {
             let outputs = (n_outputs - first).min(VECTORS * lanes);
             let width = outputs.next_multiple_of(lanes);
