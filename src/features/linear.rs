@@ -142,7 +142,7 @@ impl<R: Kernels> FeatureMap for Linear<R> {
 
     fn load(&mut self, weights: &[f64]) {
         let layout = self.layout;
-        self.panels.pack(|feature, class| weights[layout.index(feature, class)]);
+        self.panels.pack(weights, |feature| layout.index(feature, 0), layout.tile);
         if self.bias != 0.0 {
             let index = self.bias_weights();
             for (class, offset) in self.offsets.iter_mut().enumerate() {
