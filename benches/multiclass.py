@@ -277,7 +277,7 @@ def paper(arguments: Any) -> None:
                         smoothing=smoothing,
                         solver="block-frank-wolfe",
                         tol=1e-4,
-                        max_iter=1000,
+                        max_iter=100,
                     )
                     optima[smoothing] = best.dual_objective_
                 report(name, len(train), fitted, optima)
