@@ -3,7 +3,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::assignment::solve;
+use super::assignment::{buffers, solve};
 use super::lanes::{Sum, fold};
 use super::{Marginals, Matching, Work};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::polytope::Capped;
 
 /// Rounds of rows and columns before a projection settles for less than the accuracy asked for, and
 /// entries that may be passed over in all.
-const MAX_ROUNDS: usize = 20_000;
+const MAX_ROUNDS: usize = 5_000;
 const MAX_ENTRIES: usize = 1 << 27;
 
 /// Relative changes of all prices after which a projection is known to rounding.
@@ -45,13 +45,13 @@ impl Marginals for Matching {
         if marginals.is_empty() {
             return Ok(0.0);
         }
-        // Potentials on a large scale have nearly these prices; from 0 they would take many rounds.
-        solve(potentials, n_columns, work);
         work.values.resize(2 * marginals.len() + 5 * n_rows + 4 * n_columns, 0.0);
         let (row_prices, rest) = work.values.split_at_mut(n_rows);
         let (column_prices, rest) = rest.split_at_mut(n_columns);
         let (kernel, rest) = rest.split_at_mut(marginals.len());
         let (transposed, rest) = rest.split_at_mut(marginals.len());
+        transpose(potentials, transposed, n_rows, n_columns);
+        start_prices(potentials, transposed, row_prices, column_prices, rest, &mut work.indices);
         let (shrunk, rest) = rest.split_at_mut(n_rows);
         let (rows, columns) = rest.split_at_mut(3 * n_rows);
         let (rows, columns) = (Side::new(row_prices, rows), Side::new(column_prices, columns));
@@ -82,13 +82,13 @@ impl Marginals for Matching {
         if point.is_empty() {
             return Ok(0.0);
         }
-        // A point on a large scale has nearly these prices; from 0 they would take many rounds.
-        solve(point, n_columns, work);
-        work.values.resize(n_rows + n_columns + point.len() + n_rows.max(n_columns), 0.0);
+        let n_prices = n_rows + n_columns;
+        work.values.resize(3 * n_prices + point.len(), 0.0);
         let (row_prices, rest) = work.values.split_at_mut(n_rows);
         let (column_prices, rest) = rest.split_at_mut(n_columns);
         let (transposed, shifted) = rest.split_at_mut(point.len());
         transpose(point, transposed, n_rows, n_columns);
+        start_prices(point, transposed, row_prices, column_prices, shifted, &mut work.indices);
         let mut gap = f64::INFINITY;
         for _ in 0..max_rounds(point.len()) {
             let rows = raise(point, column_prices, row_prices, shifted);
@@ -100,6 +100,30 @@ impl Marginals for Matching {
         }
         Ok(gap)
     }
+}
+
+/// The prices of the linear problem, which those of a problem on a large scale are near to, and which
+/// from 0 would take many rounds: the mean of the two extreme solutions, with the rows' prices as low
+/// and as high as they can be.
+fn start_prices(
+    matrix: &[f64],
+    transposed: &[f64],
+    row_prices: &mut [f64],
+    column_prices: &mut [f64],
+    values: &mut [f64],
+    indices: &mut Vec<u32>,
+) {
+    row_prices.fill(0.0);
+    column_prices.fill(0.0);
+    let mut add = |matrix: &[f64], first: &mut [f64], second: &mut [f64]| {
+        let (n_values, n_indices) = buffers(first.len(), second.len());
+        indices.resize(n_indices, 0);
+        solve(matrix, second.len(), &mut values[..n_values], indices);
+        let prices = first.iter_mut().chain(second);
+        prices.zip(&*values).for_each(|(price, value)| *price += 0.5 * value);
+    };
+    add(matrix, row_prices, column_prices);
+    add(transposed, column_prices, row_prices);
 }
 
 fn transpose(matrix: &[f64], transposed: &mut [f64], n_rows: usize, n_columns: usize) {
