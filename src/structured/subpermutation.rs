@@ -395,7 +395,7 @@ fn cholesky_solve(matrix: &mut [f64], right: &mut [f64]) {
         }
         // Rows of the upper factor; a pivot lost in rounding leaves its variable at 0.
         let pivot = row[column];
-        let inverse = if pivot > 1e-11 * scale { 1.0 / pivot.sqrt() } else { 0.0 };
+        let inverse = if pivot > 1e-14 * scale { 1.0 / pivot.sqrt() } else { 0.0 };
         row[column..].iter_mut().for_each(|entry| *entry *= inverse);
         row[column] = inverse;
         right[column] *= inverse;
