@@ -378,3 +378,92 @@ fn large_assignments_have_the_dual_value() {
         assert!((found - bound).abs() < 1e-10, "{found} for {bound}");
     }
 }
+
+/// Asserts that the error names the argument.
+fn refused<T>(result: dualgap::Result<T>, argument: &str) {
+    match result {
+        Ok(_) => panic!("accepted, where {argument} is wrong"),
+        Err(error) => assert!(error.to_string().starts_with(&format!("{argument}: ")), "{error}"),
+    }
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    let x = Array2::ones((4, 2));
+    let infinite = Array2::from_elem((4, 2), f64::INFINITY);
+    let loss = Hamming::Count;
+    let y = [0, 1, 2, 0];
+
+    let chain = |x, offsets: &[usize], labels: &[u32], n_states| {
+        Chain::new(dense(x), offsets, Some(labels), n_states, false, loss)
+    };
+    assert!(chain(&x, &[0, 3, 3, 4], &y, 3).is_ok());
+    refused(chain(&infinite, &[0, 4], &y, 3), "X");
+    for offsets in [&[0, 3][..], &[1, 4], &[0, 3, 2, 4], &[]] {
+        refused(chain(&x, offsets, &y, 3), "X");
+    }
+    refused(chain(&x, &[0, 4], &y, 2), "Y");
+    refused(chain(&x, &[0, 4], &y[..3], 3), "Y");
+    refused(chain(&x, &[0, 4], &y, 0), "n_states");
+
+    let multiclass = |labels: &[u32], n_classes, costs: Option<&[f64]>| {
+        Multiclass::new(dense(&x), Some(labels), n_classes, costs)
+    };
+    refused(multiclass(&y, 2, None), "Y");
+    refused(multiclass(&y[..2], 3, None), "Y");
+    refused(multiclass(&y, 0, None), "n_classes");
+    for costs in [&[0.0; 8][..], &[1.0; 9], &[-1.0; 9], &[f64::NAN; 9]] {
+        refused(multiclass(&y, 3, Some(costs)), "costs");
+    }
+
+    let multilabel = |labels: &[u8], n_labels, graph| {
+        Multilabel::new(dense(&x), Some(labels), n_labels, graph, loss)
+    };
+    assert!(multilabel(&[1; 4 * 16], 16, Graph::full(16)).is_ok());
+    refused(multilabel(&[1; 4 * 17], 17, Graph::full(17)), "edges");
+    refused(multilabel(&[1; 12], 3, Graph::full(4)), "edges");
+    refused(multilabel(&[1; 11], 3, Graph::full(3)), "Y");
+    refused(multilabel(&[2; 12], 3, Graph::full(3)), "Y");
+    refused(multilabel(&[], 0, Graph::full(0)), "n_labels");
+    for edges in [&[[0, 3]][..], &[[1, 1]], &[[0, 1], [1, 0]]] {
+        refused(Graph::new(3, edges), "edges");
+    }
+
+    let matching = |sizes: &[[u32; 2]], pairs: &[[u32; 2]], offsets: &[usize], cost| {
+        Matching::new(dense(&x), sizes, Some(Pairs { pairs, offsets }), cost, 1.0)
+    };
+    assert!(matching(&[[2, 2]], &[[0, 1], [0, 0]], &[0, 2], 1.0).is_ok());
+    refused(matching(&[[2, 3]], &[], &[0, 0], 1.0), "X");
+    refused(matching(&[[u32::MAX, u32::MAX]], &[], &[0, 0], 1.0), "X");
+    for offsets in [&[0, 0][..], &[0, 1, 1], &[0], &[1, 1]] {
+        refused(matching(&[[2, 2]], &[[0, 1]], offsets, 1.0), "Y");
+    }
+    refused(matching(&[[2, 2]], &[[0, 2]], &[0, 1], 1.0), "Y");
+    refused(matching(&[[2, 2]], &[[2, 0]], &[0, 1], 1.0), "Y");
+    refused(matching(&[[2, 2]], &[[0, 1], [0, 1]], &[0, 2], 1.0), "Y");
+    refused(matching(&[[2, 2]], &[], &[0, 0], -1.0), "false_positive_cost");
+    refused(Matching::new(dense(&x), &[[2, 2]], None, 1.0, f64::NAN), "false_negative_cost");
+
+    for (name, loss) in Hamming::NAMES.iter().zip([Hamming::Count, Hamming::Mean]) {
+        assert_eq!(Hamming::parse(name), Ok(loss));
+    }
+    refused(Hamming::parse("zero-one"), "loss");
+}
+
+#[test]
+fn without_labels_there_are_no_costs() {
+    let x = Array2::ones((4, 2));
+    let path = Graph::new(3, &[[0, 1], [1, 2]]).unwrap();
+    let models: [Box<dyn Model>; 4] = [
+        Box::new(Chain::new(dense(&x), &[0, 4], None, 2, true, Hamming::Mean).unwrap()),
+        Box::new(Multiclass::new(dense(&x), None, 2, None).unwrap()),
+        Box::new(Multilabel::new(dense(&x), None, 3, path, Hamming::Count).unwrap()),
+        Box::new(Matching::new(dense(&x), &[[2, 2]], None, 1.0, 1.0).unwrap()),
+    ];
+    for model in models {
+        let mut scores = vec![1.5; model.n_parts(0)];
+        assert_eq!(model.add_costs(0, &mut scores), 0.0);
+        assert!(scores.iter().all(|score| *score == 1.5));
+        assert!(model.truth(0).is_empty());
+    }
+}

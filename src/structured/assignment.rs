@@ -13,8 +13,11 @@ pub(super) const NONE: u32 = u32::MAX;
 /// at worst, and hardly more than reading the weights if few rows compete.
 pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut Vec<u32>) {
     matched.clear();
-    if n_columns > 0 {
-        solve(weights, n_columns, work);
+    if let Some(n_rows) = weights.len().checked_div(n_columns) {
+        let (n_values, n_indices) = buffers(n_rows, n_columns);
+        work.values.resize(n_values, 0.0);
+        work.indices.resize(n_indices, 0);
+        solve(weights, n_columns, &mut work.values, &mut work.indices);
         let rows = work.indices.iter().zip(weights.chunks_exact(n_columns));
         // Only rounding leaves pairs without weight.
         matched.extend(rows.map(|(column, weights)| match weights.get(*column as usize) {
@@ -24,18 +27,21 @@ pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut 
     }
 }
 
-/// Leaves the columns of the rows at the start of `work.indices`, and at the start of `work.values` the
-/// prices >= 0 of the rows, then of the columns, that prove the matching best: the prices of every pair
-/// sum to its weight at least.
-pub(super) fn solve(weights: &[f64], n_columns: usize, work: &mut Work) {
+/// The lengths of the buffers that [`solve`] needs.
+pub(super) fn buffers(n_rows: usize, n_columns: usize) -> (usize, usize) {
+    (n_rows + 2 * n_columns, n_rows + 4 * n_columns)
+}
+
+/// Leaves the columns of the rows at the start of `indices`, and at the start of `values` the prices >= 0
+/// of the rows, then of the columns, that prove the matching best: the prices of every pair sum to its
+/// weight at least.
+pub(super) fn solve(weights: &[f64], n_columns: usize, values: &mut [f64], indices: &mut [u32]) {
     let n_rows = weights.len() / n_columns;
-    work.values.clear();
-    work.values.resize(n_rows + 2 * n_columns, 0.0);
-    work.indices.clear();
-    work.indices.resize(n_rows + 4 * n_columns, NONE);
-    let (row_prices, columns) = work.values.split_at_mut(n_rows);
+    values.fill(0.0);
+    indices.fill(NONE);
+    let (row_prices, columns) = values.split_at_mut(n_rows);
     let (prices, distances) = columns.split_at_mut(n_columns);
-    let (matched, lists) = work.indices.split_at_mut(n_rows);
+    let (matched, lists) = indices.split_at_mut(n_rows);
     let (owners, lists) = lists.split_at_mut(n_columns);
     let (before, lists) = lists.split_at_mut(n_columns);
     let (open, closed) = lists.split_at_mut(n_columns);
@@ -44,7 +50,7 @@ pub(super) fn solve(weights: &[f64], n_columns: usize, work: &mut Work) {
         n_columns,
         row_prices,
         prices,
-        distances,
+        distances: &mut distances[..n_columns],
         matched,
         owners,
         before,

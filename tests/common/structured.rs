@@ -1,4 +1,5 @@
 //! What holds for every structured model, checked against an explicit φ, loss and list of labels.
+#![allow(dead_code)]
 
 use dualgap::structured::{Image, Model, Sparse, Work};
 use rand::{RngExt, SeedableRng};
