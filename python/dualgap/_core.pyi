@@ -162,6 +162,36 @@ class StructuredModel:
         boundaries: bool,
         loss: str,
     ) -> StructuredModel: ...
+    @staticmethod
+    def multiclass(
+        rows: Rows,
+        labels: NDArray[np.uint32] | None,
+        *,
+        n_classes: int,
+        costs: NDArray[np.float64] | None,
+    ) -> StructuredModel: ...
+    @staticmethod
+    def multilabel(
+        rows: Rows,
+        labels: NDArray[np.uint8] | None,
+        *,
+        n_labels: int,
+        edges: str | list[list[int]],
+        loss: str,
+    ) -> StructuredModel: ...
+    @staticmethod
+    def matching(
+        rows: Rows,
+        sizes: list[list[int]],
+        truth: tuple[list[list[int]], NDArray[np.int64]] | None,
+        *,
+        false_positive_cost: float,
+        false_negative_cost: float,
+    ) -> StructuredModel: ...
+    @staticmethod
+    def label_edges(
+        labels: NDArray[np.uint8], n_labels: int, edges: str | list[list[int]]
+    ) -> list[list[int]]: ...
     @property
     def n_weights(self) -> int: ...
     def decode(

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 
 from dualgap import _core
 from dualgap._base import FloatArray, core_rows
+from dualgap._examples import encode, indicators, matrix, pair_features, right_pairs, stack
 
 __all__ = [
     "BuiltinModel",
     "ChainModel",
+    "MatchingModel",
     "Model",
+    "MulticlassModel",
+    "MultilabelModel",
 ]
 
 
@@ -153,124 +154,205 @@ class ChainCoding(Coding):
         return lengths if self.model.loss == "hamming" else np.minimum(lengths, 1.0)
 
 
-class PythonOracle:
-    """What the core sees of a `Model` written in Python; checks all that the model returns."""
+@dataclass(frozen=True)
+class MulticlassModel(BuiltinModel):
+    """One of several classes for each example: the multi-class SVM as a structured one.
 
-    def __init__(self, model: Any, X: Sequence[Any], Y: Sequence[Any]) -> None:
-        if not isinstance(model, Model):
-            names = ("joint_features", "loss", "loss_augmented_decode", "decode")
-            missing = ", ".join(name for name in names if not hasattr(model, name))
-            msg = f"model: must be a built-in model or have the method(s) {missing}"
-            raise ValueError(msg)
-        self.model, self.X, self.Y = model, X, Y
-        self.check = getattr(model, "check", lambda _x, _y: None)
-        self.n_weights = 0
-        self.right = []
-        for index, (x, y) in enumerate(zip(X, Y, strict=True)):
-            self.check(x, y)
-            self.right.append(self._features(index, y))
-            self.n_weights = len(self.right[0])
-            if self._loss(index, y) != 0.0:
-                msg = f"model: loss(y, y) must be 0, and is not for the label of example {index}"
-                raise ValueError(msg)
+    Examples are the rows of an array or CSR matrix of shape (n_examples, n_features), labels are
+    classes of any kind. The score of a class is ``<weight[:, class], x>``.
 
-    def vertices(self, indices: list[int], weights: FloatArray) -> list[tuple[FloatArray, float]]:
-        """Return phi(x, y) - phi(x, y_true) and the loss at each loss-augmented decoding y."""
-        return [self._vertex(index, weights) for index in indices]
+    Parameters
+    ----------
+    costs : array-like of shape (n_classes, n_classes), optional
+        Loss of predicting a class (column) where another is right (row), in the order of the sorted
+        classes, 0 on the diagonal; 1 off the diagonal by default.
+    """
 
-    def _vertex(self, index: int, weights: FloatArray) -> tuple[FloatArray, float]:
-        x, right = self.X[index], self.Y[index]
-        y = self.model.loss_augmented_decode(x, right, weights)
-        self.check(x, y)
-        loss = self._loss(index, y)
-        features = self._features(index, y) - self.right[index]
-        margin = loss + float(features @ weights)
-        scale = 1.0 + loss + float(np.abs(features) @ np.abs(weights))
-        if margin < -1e-9 * scale:
-            msg = (
-                f"model: loss_augmented_decode returned a label for example {index} that scores "
-                f"{-margin:.3g} less than the right one; it must return a maximiser"
-            )
-            raise ValueError(msg)
-        return features, loss
+    costs: Any = None
 
-    def _features(self, index: int, y: Any) -> FloatArray:
-        features = np.ascontiguousarray(
-            self.model.joint_features(self.X[index], y), dtype=np.float64
+    def learn(self, X: Any, Y: Any) -> Coding:
+        """Read the classes and the number of features off the training data."""
+        return MulticlassCoding(self, np.unique(np.asarray(Y)), matrix(X).shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class MulticlassCoding(Coding):
+    """A `MulticlassModel` with its classes."""
+
+    model: MulticlassModel
+    classes: NDArray[Any]
+    n_features: int
+
+    def core(self, X: Any, Y: Any) -> _core.StructuredModel:
+        """Hand rows to the core."""
+        rows = matrix(X, self.n_features)
+        labels = None
+        if Y is not None:
+            labels = encode(np.asarray(Y)[:, None], np.arange(len(Y) + 1), self.classes)
+        return _core.StructuredModel.multiclass(
+            core_rows(rows), labels, n_classes=len(self.classes), costs=self._costs()
         )
-        if features.ndim != 1 or (self.n_weights and len(features) != self.n_weights):
-            length = self.n_weights or "n_weights"
-            msg = (
-                f"model: joint_features must return an array of shape ({length},), and returned "
-                f"{features.shape} for example {index}"
-            )
+
+    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
+        """Return a class for each example."""
+        return list(self.classes[flat])
+
+    def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
+        """Return the weights of shape (n_features, n_classes)."""
+        return {"weight": coef.reshape(self.n_features, len(self.classes))}
+
+    def largest_losses(self, X: Any, Y: Any) -> FloatArray:
+        """Return the largest cost of each example's class."""
+        costs = self._costs()
+        if costs is None:
+            return np.ones(len(Y))
+        codes = np.searchsorted(self.classes, np.asarray(Y))
+        return np.asarray(costs.reshape(len(self.classes), -1).max(axis=1)[codes])
+
+    def _costs(self) -> FloatArray | None:
+        if self.model.costs is None:
+            return None
+        costs = np.ascontiguousarray(self.model.costs, dtype=np.float64)
+        k = len(self.classes)
+        if costs.shape != (k, k):
+            msg = f"costs: must have shape ({k}, {k}), got {costs.shape}"
             raise ValueError(msg)
-        if not np.isfinite(features).all():
-            msg = f"model: joint_features returned values that are not finite for example {index}"
-            raise ValueError(msg)
-        return features
-
-    def _loss(self, index: int, y: Any) -> float:
-        loss = float(self.model.loss(self.Y[index], y))
-        if not (np.isfinite(loss) and loss >= 0.0):
-            msg = f"model: loss must be finite and not negative, got {loss} for example {index}"
-            raise ValueError(msg)
-        return loss
+        return costs.ravel()
 
 
-def count_examples(X: Any, Y: Any) -> int:
-    """Return the number of examples, and refuse it if there are not as many labels."""
-    n_examples = X.shape[0] if sp.issparse(X) else len(X)
-    if n_examples == 0:
-        msg = "X: there must be at least one example"
-        raise ValueError(msg)
-    if len(Y) != n_examples:
-        msg = f"Y: there must be one label for each example, got {len(Y)} for {n_examples}"
-        raise ValueError(msg)
-    return int(n_examples)
+@dataclass(frozen=True)
+class MultilabelModel(BuiltinModel):
+    """Sets of labels, with a weight for each joint state of two labels that interact.
+
+    Examples are the rows of an array or CSR matrix of shape (n_examples, n_features), labels the
+    rows of a 0/1 array of shape (n_examples, n_labels). The score of a label set is the sum of
+    ``<weight[:, l], x>`` over its labels l and of ``pairwise[e, s_a, s_b]`` over the edges
+    e = (a, b), where s_a says whether a is in the set. Decoding is exact: by messages where the
+    edges form a forest, else by enumeration, for at most 16 labels.
+
+    Parameters
+    ----------
+    edges : {"full", "tree"} or sequence of pairs, default="full"
+        Labels that interact: all pairs; the tree of the pairs with the largest mutual information
+        in the training labels (Chow and Liu 1968); or the pairs given, of which there may be none.
+    loss : {"hamming", "mean-hamming"}, default="mean-hamming"
+        Number of wrong labels, or their share.
+    """
+
+    edges: Any = "full"
+    loss: str = "mean-hamming"
+
+    def learn(self, X: Any, Y: Any) -> Coding:
+        """Read the numbers of features and labels and the edges off the training data."""
+        labels = indicators(Y)
+        edges = self.edges if isinstance(self.edges, str) else [list(e) for e in self.edges]
+        pairs = _core.StructuredModel.label_edges(labels.ravel(), labels.shape[1], edges)
+        return MultilabelCoding(self, matrix(X).shape[1], labels.shape[1], pairs)
 
 
-def stack(X: Any, n_features: int | None = None) -> tuple[Any, NDArray[np.int64]]:
-    """Stack the rows of all examples; return them with the offsets of the examples."""
-    blocks = [check_block(x, index) for index, x in enumerate(X)]
-    widths = {block.shape[1] for block in blocks} | ({n_features} if n_features else set())
-    if len(widths) != 1:
-        msg = f"X: all examples must have the same number of features, got {sorted(widths)}"
-        raise ValueError(msg)
-    offsets = np.cumsum([0, *(block.shape[0] for block in blocks)], dtype=np.int64)
-    if any(sp.issparse(block) for block in blocks):
-        return sp.vstack(blocks, format="csr"), offsets
-    return np.concatenate(blocks), offsets
+@dataclass(frozen=True, eq=False)
+class MultilabelCoding(Coding):
+    """A `MultilabelModel` with its edges."""
 
+    model: MultilabelModel
+    n_features: int
+    n_labels: int
+    edges: list[list[int]]
 
-def check_block(x: Any, index: int) -> Any:
-    """Return one example's rows, finite and two-dimensional."""
-    try:
-        return check_array(
-            x, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=0
+    def core(self, X: Any, Y: Any) -> _core.StructuredModel:
+        """Hand rows to the core."""
+        rows = matrix(X, self.n_features)
+        labels = None if Y is None else indicators(Y, self.n_labels).ravel()
+        return _core.StructuredModel.multilabel(
+            core_rows(rows),
+            labels,
+            n_labels=self.n_labels,
+            edges=self.edges,
+            loss=self.model.loss,
         )
-    except ValueError as error:
-        msg = f"X: example {index} must be a matrix of finite numbers: {error}"
-        raise ValueError(msg) from error
+
+    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
+        """Return a 0/1 vector for each example."""
+        return list(flat.reshape(-1, self.n_labels).astype(np.int64))
+
+    def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
+        """Return weights (n_features, n_labels), pairwise (n_edges, 2, 2), and the edges."""
+        weight, pairwise = np.split(coef, [self.n_features * self.n_labels])
+        return {
+            "weight": weight.reshape(-1, self.n_labels),
+            "pairwise": pairwise.reshape(-1, 2, 2),
+            "edges": np.array(self.edges, dtype=np.float64).reshape(-1, 2),
+        }
+
+    def largest_losses(self, X: Any, Y: Any) -> FloatArray:
+        """Return the number of labels, or one for the mean loss."""
+        return np.full(len(Y), float(self.n_labels) if self.model.loss == "hamming" else 1.0)
 
 
-def encode(Y: Any, offsets: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the indices of all labels' classes after one another."""
-    lengths = np.array([len(y) for y in Y], dtype=np.int64)
-    wrong = np.flatnonzero(lengths != np.diff(offsets))
-    if len(wrong):
-        index = int(wrong[0])
-        msg = (
-            f"Y: label {index} has {lengths[index]} entries, and its example has "
-            f"{offsets[index + 1] - offsets[index]} rows"
+@dataclass(frozen=True)
+class MatchingModel(BuiltinModel):
+    """Matchings of rows to columns (words of a sentence to those of its translation).
+
+    An example is an array of shape (n_rows, n_columns, n_features), the features of each pair; sizes
+    may differ. Its label is an array of shape (n_pairs, 2) of (row, column) pairs; in predictions
+    no row and no column comes twice. The score of a matching is the sum of ``<weight, x[a, b]>``
+    over its pairs; decoding solves an assignment problem exactly, and pairs that lower the score
+    are left out.
+
+    Parameters
+    ----------
+    false_positive_cost, false_negative_cost : float, default=1.0
+        Loss of a wrong pair and of a right one that is missing. 1 and 1 give the L1 distance.
+    """
+
+    false_positive_cost: float = 1.0
+    false_negative_cost: float = 1.0
+
+    def learn(self, X: Any, Y: Any) -> Coding:
+        """Read the number of features off the training data."""
+        return MatchingCoding(self, pair_features(X)[0].shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class MatchingCoding(Coding):
+    """A `MatchingModel` with its number of features."""
+
+    model: MatchingModel
+    n_features: int
+
+    def core(self, X: Any, Y: Any) -> _core.StructuredModel:
+        """Hand the pairs' features to the core."""
+        rows, sizes = pair_features(X, self.n_features)
+        truth = None
+        if Y is not None:
+            labels = [right_pairs(y, index) for index, y in enumerate(Y)]
+            offsets = np.cumsum([0, *(len(label) for label in labels)], dtype=np.int64)
+            truth = (np.concatenate(labels).tolist(), offsets)
+        return _core.StructuredModel.matching(
+            core_rows(rows),
+            sizes,
+            truth,
+            false_positive_cost=float(self.model.false_positive_cost),
+            false_negative_cost=float(self.model.false_negative_cost),
         )
-        raise ValueError(msg)
-    if offsets[-1] == 0:
-        return np.zeros(0, dtype=np.uint32)
-    flat = np.concatenate([np.asarray(y) for y in Y if len(y)])
-    codes = np.searchsorted(classes, flat)
-    unknown = classes[np.minimum(codes, len(classes) - 1)] != flat
-    if unknown.any():
-        msg = f"Y: the class {flat[unknown][0]!r} did not occur in training"
-        raise ValueError(msg)
-    return codes.astype(np.uint32)
+
+    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
+        """Return an array of (row, column) pairs for each example."""
+        found = []
+        for columns in np.split(flat, offsets[1:-1]):
+            rows = np.flatnonzero(columns != np.iinfo(np.uint32).max)
+            found.append(np.column_stack([rows, columns[rows].astype(np.int64)]))
+        return found
+
+    def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
+        """Return the weights of the features."""
+        return {"weight": coef}
+
+    def largest_losses(self, X: Any, Y: Any) -> FloatArray:
+        """Return what it costs to miss all right pairs and to choose as many wrong ones as fit."""
+        found = []
+        for x, y in zip(X, Y, strict=True):
+            n_rows, n_columns = np.shape(x)[:2]
+            missed = len(y) * self.model.false_negative_cost
+            found.append(missed + min(n_rows, n_columns) * self.model.false_positive_cost)
+        return np.array(found, dtype=np.float64)

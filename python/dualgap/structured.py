@@ -28,17 +28,23 @@ from dualgap._base import (
     resolve_threads,
     store_run,
 )
+from dualgap._examples import count_examples
+from dualgap._oracle import PythonOracle
 from dualgap.models import (
     BuiltinModel,
     ChainModel,
+    MatchingModel,
     Model,
-    PythonOracle,
-    count_examples,
+    MulticlassModel,
+    MultilabelModel,
 )
 
 __all__ = [
     "ChainModel",
+    "MatchingModel",
     "Model",
+    "MulticlassModel",
+    "MultilabelModel",
     "PathPiece",
     "StructuredSVM",
 ]
@@ -84,9 +90,10 @@ class PathPiece:
 class StructuredSVM(BaseEstimator):  # type: ignore[misc]
     """Max-margin training of a structured model, with a certificate of optimality.
 
-    Minimises ``1/2 ||w||^2 + C sum_i weight_i max_y [loss_i(y) - <w, phi(x_i, y_i) - phi(x_i, y)>]``
-    (margin rescaling). The objective is reported as ``P = lambda/2 ||w||^2 + mean loss`` with
-    ``lambda = 1 / (C * total weight)``: ``1 / (C * total weight)`` times the expression above.
+    Minimises ``1/2 ||w||^2 + C sum_i weight_i H_i(w)`` with the structured hinge loss
+    ``H_i(w) = max_y [loss_i(y) - <w, phi(x_i, y_i) - phi(x_i, y)>]`` (margin rescaling). The
+    objective is reported as ``P = lambda/2 ||w||^2 + mean loss`` with ``lambda = 1 / (C * total
+    weight)``, which is ``1 / (C * total weight)`` times the expression above.
 
     Parameters
     ----------
@@ -116,6 +123,12 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
     subsample : float, default=1.0
         Share of the examples that a step of "away-frank-wolfe" decodes; below 1 this is the
         randomized away-step method.
+    projection : {"euclidean", "entropic"}, default="euclidean"
+        Distance in which "extragradient" projects: "euclidean" for `MulticlassModel` and
+        `MatchingModel`, "entropic" for these and `ChainModel`.
+    radius : float, optional
+        Bound on ``||w||`` for "extragradient", whose objective is the mean loss alone; by default
+        ``sqrt(P(0) / lambda)``, which the optimum of the regularised problem does not exceed.
     tol : float, default=1e-2
         Duality gap at which the fit has converged, relative to the objective of ``w = 0``.
     max_iter : int, default=1000
@@ -181,6 +194,8 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         cache: bool = False,
         averaging: bool = False,
         subsample: float = 1.0,
+        projection: str = "euclidean",
+        radius: float | None = None,
         tol: float = 1e-2,
         max_iter: int = 1000,
         warm_start: bool = False,
@@ -197,6 +212,8 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         self.cache = cache
         self.averaging = averaging
         self.subsample = subsample
+        self.projection = projection
+        self.radius = radius
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
@@ -343,6 +360,8 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         check_positive("tol", self.tol, zero=True)
         check_positive("max_iter", self.max_iter, integer=True)
         check_positive("subsample", self.subsample)
+        if self.radius is not None:
+            check_positive("radius", self.radius)
 
     def _source(self, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, int]:
         """Return what the core trains on, and the number of examples."""
@@ -363,6 +382,8 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
             "cache": bool(self.cache),
             "averaging": bool(self.averaging),
             "subsample": float(self.subsample),
+            "projection": self.projection,
+            "radius": None if self.radius is None else float(self.radius),
             "tol": float(self.tol),
             "max_iter": int(self.max_iter),
             "seed": resolve_seed(self.random_state),

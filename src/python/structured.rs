@@ -12,12 +12,14 @@ use super::session::{Session, run_session};
 use super::structured_models::StructuredModel;
 use super::trace_dict;
 use crate::error::{Error, Result};
-use crate::run::Stopping;
+use crate::problem::shares;
+use crate::run::{Stopping, run};
 use crate::solver::{
-    Block, BlockDual, BlockOptions, BlockStep, DualOracle, PathSettings, Piece, StructuredEnd,
-    StructuredMethod, StructuredOptions, minimize_structured, path,
+    Block, BlockDual, BlockOptions, BlockStep, DualOracle, Extragradient, PathSettings, Piece,
+    Projection, StructuredEnd, StructuredMethod, StructuredOptions, find, minimize_structured,
+    path,
 };
-use crate::structured::{Problem, Sparse};
+use crate::structured::{Marginals, Problem, Sparse};
 
 /// What a fit is to do, as `dualgap.structured` says it.
 #[derive(FromPyObject)]
@@ -31,6 +33,8 @@ pub(super) struct Settings<'py> {
     cache: bool,
     averaging: bool,
     subsample: f64,
+    projection: String,
+    radius: Option<f64>,
     tol: f64,
     max_iter: usize,
     seed: u64,
@@ -80,7 +84,7 @@ impl Settings<'_> {
     ) -> PyResult<T> {
         let failure = Mutex::new(None);
         let shares = match &self.sample_weight {
-            Some(weights) => crate::problem::shares(slice(weights)?, n_examples)?,
+            Some(weights) => shares(slice(weights)?, n_examples)?,
             None => vec![1.0 / n_examples as f64; n_examples],
         };
         let lambda = self.regularization;
@@ -134,6 +138,9 @@ pub(super) fn fit_structured<'py>(
     settings: Settings<'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
     match source {
+        Source::Builtin(model) if settings.solver == "extragradient" => {
+            fit_extragradient(py, model.get().model(), &settings)
+        }
         Source::Builtin(model) => fit(py, settings.problem(&model)?, &settings),
         Source::Oracle(oracle) => settings.with_oracle(oracle, |dual| fit(py, dual, &settings)),
     }
@@ -176,6 +183,45 @@ fn fit<'py, D: BlockDual + DualOracle + Send>(
     let (null_objective, end) =
         run_session(py, settings.n_threads, settings.callback.as_ref(), kernel)?;
     let result = end_dict(py, &end, settings.keep_dual)?;
+    result.set_item("null_objective", null_objective)?;
+    Ok(result)
+}
+
+fn fit_extragradient<'py>(
+    py: Python<'py>,
+    model: &dyn Marginals,
+    settings: &Settings<'py>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let n = model.n_examples();
+    let projection = find("projection", &settings.projection, Projection::NAMES)?;
+    if settings.start.is_some() {
+        let message = "only \"block-frank-wolfe\" can be continued";
+        return Err(Error::argument("warm_start", message).into());
+    }
+    let shares = match &settings.sample_weight {
+        Some(weights) => shares(slice(weights)?, n)?,
+        None => vec![1.0 / n.max(1) as f64; n],
+    };
+    let mut problem = Problem::new(model, settings.regularization)?;
+    if let Some(weights) = &settings.sample_weight {
+        problem = problem.with_sample_weights(slice(weights)?)?;
+    }
+    let (max_epochs, tol, lambda) = (settings.max_iter, settings.tol, settings.regularization);
+    let given = settings.radius;
+    let kernel = |session: &Session<'_>| {
+        let null_objective = problem.null_objective(session.interrupt)?;
+        // The ball that holds the regularised optimum (SPEC 10.3).
+        let radius = given.unwrap_or_else(|| (null_objective / lambda).sqrt());
+        let mut solver = Extragradient::new(model, shares, projection, radius)?;
+        let stopping = Stopping { max_epochs, gap: tol * null_objective };
+        let observe = &mut |epoch: &_| session.observe(epoch);
+        let trace = run(&mut solver, stopping, session.interrupt, observe)?;
+        let weights = solver.weights().to_vec();
+        Ok((null_objective, StructuredEnd { trace, weights, dual: None, oracle_calls: None }))
+    };
+    let (null_objective, end) =
+        run_session(py, settings.n_threads, settings.callback.as_ref(), kernel)?;
+    let result = end_dict(py, &end, false)?;
     result.set_item("null_objective", null_objective)?;
     Ok(result)
 }

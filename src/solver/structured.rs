@@ -40,9 +40,9 @@ pub struct StructuredOptions<'a> {
 }
 
 impl StructuredMethod {
-    /// Names of the methods.
+    /// Names of the methods, with the [`super::Extragradient`] that needs more than vertices.
     pub const NAMES: &[&str] =
-        &["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient"];
+        &["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient", "extragradient"];
 
     /// The method of that name.
     ///
@@ -72,6 +72,10 @@ impl StructuredMethod {
                 Ok(Self::AwayFrankWolfe(step, subsample, seed))
             }
             "subgradient" => Ok(Self::Subgradient(seed)),
+            "extragradient" => {
+                let message = "\"extragradient\" needs a built-in model, and has no path";
+                Err(Error::argument("solver", message))
+            }
             other => {
                 let names = Self::NAMES.join(", ");
                 Err(Error::argument(
@@ -84,7 +88,7 @@ impl StructuredMethod {
 }
 
 /// The value of that name in a table.
-pub(super) fn find<T: Copy>(argument: &'static str, name: &str, table: &[(&str, T)]) -> Result<T> {
+pub(crate) fn find<T: Copy>(argument: &'static str, name: &str, table: &[(&str, T)]) -> Result<T> {
     let found = table.iter().find(|(known, _)| *known == name);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<_> = table.iter().map(|(known, _)| *known).collect();
