@@ -118,8 +118,8 @@ def test_multiclass_model_is_the_crammer_singer_svm():
     X, y = load_digits(return_X_y=True)
     X, y = X[:300] / 16, y[:300]
     one = StructuredSVM(MulticlassModel(), tol=1e-4, step="pairwise", random_state=0).fit(X, y)
-    other = MulticlassSVC(fit_intercept=False, tol=1e-4, random_state=0).fit(X, y)
-    assert one.objective_ == pytest.approx(other.objective_, rel=1e-3)
+    other = MulticlassSVC(fit_intercept=False, tol=2e-3, random_state=0).fit(X, y)
+    assert one.objective_ == pytest.approx(other.objective_, abs=2.2e-3)
     assert one.null_objective_ == pytest.approx(other.null_objective_)
     np.testing.assert_array_equal(one.parameters_["weight"].shape, (64, 10))
 
@@ -160,11 +160,12 @@ def test_warm_start_continues_where_the_fit_ended():
         svm = StructuredSVM(
             ChainModel(), step=step, cache=cache, warm_start=True, tol=1e-2, random_state=0
         ).fit(X, Y)
-        before = svm.duality_gap_
         svm.set_params(max_iter=1, tol=0.0)
         with pytest.warns(ConvergenceWarning):
             svm.fit(X, Y)
-        assert svm.duality_gap_ <= 1.5 * before
+        with pytest.warns(ConvergenceWarning):
+            cold = clone(svm).fit(X, Y)
+        assert svm.duality_gap_ < 0.3 * cold.duality_gap_
         svm.set_params(C=2.0, max_iter=2000, tol=1e-2).fit(X, Y)
         assert svm.converged_
 
@@ -268,10 +269,16 @@ def test_pairwise_steps_cache_and_path_work_with_a_model_in_python(own):
         ({"joint_features": lambda self, x, y: np.zeros(len(y) + 1)}, "must return an array of"),
         ({"joint_features": lambda self, x, y: np.full(3, np.nan)}, "not finite"),
         ({"loss": lambda self, a, b: 1.0}, "must be 0"),
-        ({"loss": lambda self, a, b: -1.0 * (a != b)}, "not negative"),
         (
-            {"loss_augmented_decode": lambda self, x, y, w: (2,) * len(x), "loss": lambda *a: 0.0},
-            "scores",
+            {
+                "loss": lambda self, a, b: -1.0 * (a != b),
+                "loss_augmented_decode": lambda self, x, y, w: (2,) * len(x),
+            },
+            "not negative",
+        ),
+        (
+            {"loss_augmented_decode": lambda self, x, y, w: self.decode(x, -w)},
+            "less than the right one",
         ),
         ({"check": lambda self, x, y: 1 / 0}, "division by zero"),
     ],
@@ -280,7 +287,7 @@ def test_a_wrong_model_is_told_what_is_wrong(own, change, message):
     wrong = type("Wrong", (OwnChain,), change)()
     X, Y = own
     with pytest.raises((ValueError, ZeroDivisionError), match=message):
-        StructuredSVM(wrong, random_state=0, tol=1e-4).fit(X, Y)
+        StructuredSVM(wrong, C=100, random_state=0, tol=1e-4).fit(X, Y)
 
 
 def test_an_infeasible_decoding_is_refused(own):

@@ -65,7 +65,7 @@ def encode(Y: Any, offsets: NDArray[np.int64], classes: NDArray[Any]) -> NDArray
     codes = np.searchsorted(classes, flat)
     unknown = classes[np.minimum(codes, len(classes) - 1)] != flat
     if unknown.any():
-        msg = f"Y: the class {flat[unknown][0]!r} did not occur in training"
+        msg = f"Y: the class {flat[unknown].tolist()[0]!r} did not occur in training"
         raise ValueError(msg)
     return codes.astype(np.uint32)
 
