@@ -294,8 +294,9 @@ class MatchingModel(BuiltinModel):
     """Matchings of rows to columns (words of a sentence to those of its translation).
 
     An example is an array of shape (n_rows, n_columns, n_features), the features of each pair;
-    sizes may differ. Its label is an array of shape (n_pairs, 2) of (row, column) pairs; in predictions
-    no row and no column comes twice. The score of a matching is the sum of ``<weight, x[a, b]>``
+    sizes may differ. Its label is an array of shape (n_pairs, 2) of (row, column) pairs; in
+    predictions no row and no column comes twice. The score of a matching is the sum of
+    ``<weight, x[a, b]>``
     over its pairs; decoding solves an assignment problem exactly, and pairs that lower the score
     are left out.
 
