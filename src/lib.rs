@@ -11,6 +11,7 @@
 //! | [`problem`] | examples × polytope × costs × λ: margins, losses, the null model |
 //! | [`run`] | the one loop: epochs, stopping rule, certificate, trace, interruption |
 //! | [`solver`] | exact block descent (Walrus, Crammer-Singer), Frank-Wolfe, block Frank-Wolfe, projected subgradient |
+//! | [`structured`] | models whose labels are made of parts: chains, matchings, label sets |
 //! | [`error`] | the one error type |
 //!
 //! The Python module (`python`, an optional feature) only converts arrays and errors.
@@ -25,6 +26,7 @@ pub mod polytope;
 pub mod problem;
 pub mod run;
 pub mod solver;
+pub mod structured;
 
 #[cfg(feature = "python")]
 mod python;

@@ -111,19 +111,7 @@ impl<'a> Problem<'a> {
     /// [`Error::InvalidArgument`] unless they are finite and non-negative, one for each example, and
     /// not all zero.
     pub fn with_sample_weights(mut self, weights: &[f64]) -> Result<Self> {
-        let fail = |message: &str| Err(Error::argument("sample_weight", message));
-        let total: f64 = weights.iter().sum();
-        if weights.len() != self.labels.len() {
-            return fail("must have one weight for each row of X");
-        }
-        if !weights.iter().all(|weight| *weight >= 0.0 && weight.is_finite()) || total.is_infinite()
-        {
-            return fail("must be finite and not negative");
-        }
-        if total <= 0.0 {
-            return fail("at least one weight must be positive");
-        }
-        self.importance = Some(weights.iter().map(|weight| weight / total).collect());
+        self.importance = Some(shares(weights, self.labels.len())?);
         Ok(self)
     }
 
@@ -254,40 +242,54 @@ impl<'a> Problem<'a> {
         beta.iter().map(move |&(class, weight)| (class, -scale * weight)).chain(label)
     }
 
-    /// Σ_i p_i Φ(A_i w; y_i), the scores of a block of examples at a time.
+    /// Σ_i p_i Φ(A_i w; y_i).
+    ///
+    /// # Errors
+    /// [`crate::Error::Interrupted`].
     pub fn mean_loss(&mut self, weights: &[f64], interrupt: &Interrupt) -> Result<f64> {
+        let share = |example: usize, margins: &[f64], work: &mut Workspace, problem: &Self| {
+            problem.importance(example) * problem.loss(example, margins, work)
+        };
+        let shares = self.for_margins(weights, interrupt, share)?;
+        // Blocks are summed first: the sum is the same however the caller splits the examples.
+        Ok(shares.chunks(BLOCK).map(|block| block.iter().sum::<f64>()).sum())
+    }
+
+    /// What `look` makes of the margins of each example that has a share; in parallel, the scores of a
+    /// block of examples at a time. The others get the default.
+    ///
+    /// # Errors
+    /// [`crate::Error::Interrupted`].
+    pub fn for_margins<R: Default + Clone + Send>(
+        &mut self,
+        weights: &[f64],
+        interrupt: &Interrupt,
+        look: impl Fn(usize, &[f64], &mut Workspace, &Self) -> R + Sync,
+    ) -> Result<Vec<R>> {
         self.features.load(weights);
         let problem: &Self = self;
         let (n, m) = (problem.n_examples(), problem.n_classes());
-        let losses: Vec<f64> = (0..n.div_ceil(BLOCK))
-            .into_par_iter()
-            .map_init(
-                || (vec![0.0; BLOCK * m], Workspace::default()),
-                |(scores, work), block| {
-                    let examples = block * BLOCK..(block * BLOCK + BLOCK).min(n);
-                    if interrupt.is_raised() {
-                        return 0.0;
+        let mut results = vec![R::default(); n];
+        results.par_chunks_mut(BLOCK).enumerate().for_each_init(
+            || (vec![0.0; BLOCK * m], Workspace::default()),
+            |(scores, work), (block, results)| {
+                if interrupt.is_raised() {
+                    return;
+                }
+                let first = block * BLOCK;
+                let scores = &mut scores[..results.len() * m];
+                problem.features.scores(first..first + results.len(), scores);
+                for (offset, result) in results.iter_mut().enumerate() {
+                    let (example, margins) = (first + offset, &mut scores[offset * m..][..m]);
+                    if problem.importance(example) > 0.0 {
+                        problem.margins(example, margins);
+                        *result = look(example, margins, work, problem);
                     }
-                    let scores = &mut scores[..examples.len() * m];
-                    problem.features.scores(examples.clone(), scores);
-                    let rows = examples.zip(scores.chunks_exact_mut(m));
-                    rows.map(|(example, scores)| problem.share(example, scores, work)).sum()
-                },
-            )
-            .collect();
+                }
+            },
+        );
         interrupt.check()?;
-        Ok(losses.iter().sum())
-    }
-
-    /// p_i Φ for the scores of example i.
-    fn share(&self, example: usize, scores: &mut [f64], work: &mut Workspace) -> f64 {
-        match self.importance(example) {
-            0.0 => 0.0,
-            share => {
-                self.margins(example, scores);
-                share * self.loss(example, scores, work)
-            }
-        }
+        Ok(results)
     }
 
     /// P(0), the objective of the model that knows nothing: the unit of relative tolerances.
@@ -311,4 +313,24 @@ impl<'a> Problem<'a> {
         });
         shares.sum()
     }
+}
+
+/// Sample weights scaled to the sum 1.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] unless they are finite and non-negative, one for each example, and not all
+/// zero.
+pub(crate) fn shares(weights: &[f64], n_examples: usize) -> Result<Vec<f64>> {
+    let fail = |message: &str| Err(Error::argument("sample_weight", message));
+    let total: f64 = weights.iter().sum();
+    if weights.len() != n_examples {
+        return fail("must have one weight for each row of X");
+    }
+    if !weights.iter().all(|weight| *weight >= 0.0 && weight.is_finite()) || total.is_infinite() {
+        return fail("must be finite and not negative");
+    }
+    if total <= 0.0 {
+        return fail("at least one weight must be positive");
+    }
+    Ok(weights.iter().map(|weight| weight / total).collect())
 }

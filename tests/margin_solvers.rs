@@ -8,7 +8,10 @@ use dualgap::data::{Csr, Data, Dense};
 use dualgap::features::{Order, linear};
 use dualgap::problem::{Costs, Problem};
 use dualgap::run::{Certificate, Interrupt, Progress, Solver};
-use dualgap::solver::{BlockFrankWolfe, FrankWolfe, MarginOracle, Start, StepRule, Subgradient};
+use dualgap::solver::{
+    BlockFrankWolfe, BlockOptions, FrankWolfe, MarginDual, MarginOracle, Start, StepRule,
+    Subgradient,
+};
 use ndarray::Array2;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -369,7 +372,11 @@ fn an_interrupt_stops_each_method() {
     let oracle = MarginOracle::new(&mut batch, &[]);
     assert!(FrankWolfe::new(oracle, StepRule::LineSearch, None).advance(&interrupt).is_err());
     let mut single = case.problem(case.data(), Order::Examples);
-    assert!(BlockFrankWolfe::new(&mut single, 0, None).advance(&interrupt).is_err());
+    assert!(
+        BlockFrankWolfe::new(MarginDual::new(&mut single), BlockOptions::default(), None)
+            .advance(&interrupt)
+            .is_err()
+    );
     assert!(Subgradient::new(&mut single, 0).advance(&interrupt).is_err());
 }
 

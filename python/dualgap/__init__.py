@@ -10,6 +10,7 @@ from dualgap.polynomial import (
     PolynomialNetworkClassifier,
     PolynomialNetworkRegressor,
 )
+from dualgap.structured import StructuredSVM
 
 if TYPE_CHECKING:
     from dualgap.recommend import OrdinalRecommender
@@ -21,6 +22,7 @@ __all__ = [
     "OrdinalRecommender",
     "PolynomialNetworkClassifier",
     "PolynomialNetworkRegressor",
+    "StructuredSVM",
     "__version__",
 ]
 

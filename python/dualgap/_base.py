@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
@@ -128,3 +130,23 @@ def progress(verbose: int | bool, callback: Callback | None) -> Callback | None:
         return callback(epoch, seconds, primal, dual) if callback is not None else False
 
     return report
+
+
+def store_run(estimator: Any, result: Any) -> None:
+    """Store what every certified run reports, and warn if it did not get to ``tol``."""
+    estimator.history_ = result["history"]
+    estimator.n_iter_ = len(estimator.history_["epoch"])
+    estimator.objective_ = result["primal"]
+    estimator.dual_objective_ = result["dual"]
+    estimator.duality_gap_ = result["primal"] - result["dual"]
+    estimator.null_objective_ = result["null_objective"]
+    estimator.converged_ = result["outcome"] == "converged"
+    if not estimator.converged_ and result["outcome"] != "stopped":
+        relative = estimator.duality_gap_ / estimator.null_objective_
+        warnings.warn(
+            f"stopped after {estimator.n_iter_} iterations at a duality gap of "
+            f"{estimator.duality_gap_:.3g}, {relative:.2g} of the null model's objective "
+            f"(tol={estimator.tol:.2g}); raise max_iter or tol, or scale the data",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,15 @@ __all__ = [
     "PENALTIES",
     "SOLVERS",
     "STEPS",
+    "STRUCTURED_SOLVERS",
+    "StructuredModel",
     "__version__",
     "fit_multiclass",
     "fit_polynomial",
+    "fit_structured",
     "fit_variational",
     "predict_polynomial",
+    "structured_path",
 ]
 
 __version__: Final[str]
@@ -25,6 +29,7 @@ OUTPUT_LOSSES: Final[list[str]]
 PENALTIES: Final[list[str]]
 SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]
+STRUCTURED_SOLVERS: Final[list[str]]
 
 class _Model(TypedDict):
     basis: NDArray[np.float64]
@@ -144,3 +149,69 @@ def fit_variational(
     item_features: Rows | None = None,
     callback: Callable[[int, float, float, float], object] | None = None,
 ) -> _Blocks: ...
+
+@final
+class StructuredModel:
+    @staticmethod
+    def chain(
+        rows: Rows,
+        offsets: NDArray[np.int64],
+        labels: NDArray[np.uint32] | None,
+        *,
+        n_states: int,
+        boundaries: bool,
+        loss: str,
+    ) -> StructuredModel: ...
+    @staticmethod
+    def multiclass(
+        rows: Rows,
+        labels: NDArray[np.uint32] | None,
+        *,
+        n_classes: int,
+        costs: NDArray[np.float64] | None,
+    ) -> StructuredModel: ...
+    @staticmethod
+    def multilabel(
+        rows: Rows,
+        labels: NDArray[np.uint8] | None,
+        *,
+        n_labels: int,
+        edges: str | list[list[int]],
+        loss: str,
+    ) -> StructuredModel: ...
+    @staticmethod
+    def matching(
+        rows: Rows,
+        sizes: list[list[int]],
+        truth: tuple[list[list[int]], NDArray[np.int64]] | None,
+        *,
+        false_positive_cost: float,
+        false_negative_cost: float,
+    ) -> StructuredModel: ...
+    @staticmethod
+    def label_edges(
+        labels: NDArray[np.uint8], n_labels: int, edges: str | list[list[int]]
+    ) -> list[list[int]]: ...
+    @property
+    def n_weights(self) -> int: ...
+    def decode(
+        self, weights: NDArray[np.float64], n_threads: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]: ...
+    def losses(self, weights: NDArray[np.float64], n_threads: int) -> NDArray[np.float64]: ...
+
+_Source = StructuredModel | tuple[object, int, int]
+
+class _StructuredFit(TypedDict):
+    outcome: str
+    primal: float
+    dual: float
+    null_objective: float
+    history: dict[str, NDArray[Any]]
+    weights: NDArray[np.float64]
+    oracle_calls: int | None
+    dual_point: dict[str, NDArray[Any]] | None
+
+def fit_structured(source: _Source, settings: dict[str, Any]) -> _StructuredFit: ...
+def structured_path(
+    source: _Source, settings: dict[str, Any], until: float
+) -> tuple[float, list[tuple[float, float, NDArray[np.float64], float, int]]]: ...

@@ -7,7 +7,7 @@ use crate::data::{Csr, Data, Dense, Real, Rows};
 use crate::for_data;
 use num_traits::Zero;
 
-use crate::linalg::{Element, Panels, Sums, scatter, tile};
+use crate::linalg::{Aligned, Element, Panels, Sums, scatter, tile};
 
 /// Which solvers the weights are ordered for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,12 +92,12 @@ struct Scratch<T> {
     /// Bounds of the stretches of features that threads add to on their own (sparse rows).
     cuts: Vec<usize>,
     /// A span's sum in single precision (dense rows in single precision).
-    partial: Vec<T>,
+    partial: Aligned<T>,
 }
 
-impl<T> Default for Scratch<T> {
+impl<T: Element> Default for Scratch<T> {
     fn default() -> Self {
-        Self { cuts: Vec::new(), partial: Vec::new() }
+        Self { cuts: Vec::new(), partial: Aligned::zeros(0) }
     }
 }
 
@@ -142,7 +142,7 @@ impl<R: Kernels> FeatureMap for Linear<R> {
 
     fn load(&mut self, weights: &[f64]) {
         let layout = self.layout;
-        self.panels.pack(|feature, class| weights[layout.index(feature, class)]);
+        self.panels.pack(weights, |feature| layout.index(feature, 0), layout.tile);
         if self.bias != 0.0 {
             let index = self.bias_weights();
             for (class, offset) in self.offsets.iter_mut().enumerate() {
@@ -241,7 +241,9 @@ impl<T: Sums> Kernels for Dense<'_, T> {
         let (n_cols, tile) = (self.n_cols(), layout.tile);
         let rows = self.block(duals.first, duals.first + duals.len());
         let image = T::in_place(image).unwrap_or_else(|| {
-            scratch.partial.resize(layout.len(), T::zero());
+            if scratch.partial.is_empty() {
+                scratch.partial = Aligned::zeros(layout.len());
+            }
             &mut scratch.partial
         });
         image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {

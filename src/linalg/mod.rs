@@ -5,12 +5,14 @@
 //! whatever the block it is computed in, so results depend neither on blocks nor on threads.
 
 mod aligned;
+mod exponential;
 mod feature_major;
 mod live;
 mod panels;
 mod scatter;
 
 pub(crate) use aligned::Aligned;
+pub(crate) use exponential::exp_minus;
 pub(crate) use feature_major::FeatureMajor;
 pub(crate) use live::{LiveWeights, Update};
 pub use panels::Panels;

@@ -3,12 +3,14 @@ use std::array::from_fn;
 use pulp::Simd;
 use rayon::prelude::*;
 
-use super::{Element, Kernel, Lane};
+use super::{Aligned, Element, Kernel, Lane};
 
 /// Vectors side by side in one register tile.
 const VECTORS: usize = 3;
 /// Inputs of one pass of the tile: what it reads of the weights stays in the second-level cache.
 const DEPTH: usize = 1024;
+/// Inputs that a thread packs at a time.
+const PACKED: usize = 128;
 /// Widest panel in values: [`VECTORS`] of 16 single-precision lanes.
 const WIDEST: usize = VECTORS * 16;
 
@@ -16,7 +18,7 @@ const WIDEST: usize = VECTORS * 16;
 /// contiguous, so that the inner loop over outputs is the same for dense and sparse rows.
 #[derive(Debug)]
 pub struct Panels<T> {
-    values: Vec<T>,
+    values: Aligned<T>,
     n_inputs: usize,
     n_outputs: usize,
 }
@@ -25,22 +27,24 @@ impl<T: Element> Panels<T> {
     /// Panels of zeros.
     pub fn new(n_inputs: usize, n_outputs: usize) -> Self {
         let padded = n_outputs.next_multiple_of(T::lanes());
-        Self { values: vec![T::zero(); n_inputs * padded], n_inputs, n_outputs }
+        Self { values: Aligned::zeros(n_inputs * padded), n_inputs, n_outputs }
     }
 
-    /// Copies the weights in; `weight(input, output)` is asked for each, in parallel.
-    pub fn pack(&mut self, weight: impl Fn(usize, usize) -> f64 + Sync) {
+    /// Copies the weights in, in parallel: those of an input are `stride` apart from `start(input)` on.
+    pub fn pack(&mut self, weights: &[f64], start: impl Fn(usize) -> usize + Sync, stride: usize) {
         let (n_inputs, n_outputs) = (self.n_inputs, self.n_outputs);
-        let (lanes, mut rest) = (T::lanes(), self.values.as_mut_slice());
+        let (lanes, mut rest) = (T::lanes(), &mut self.values[..]);
         for first in (0..n_outputs).step_by(VECTORS * lanes) {
             let outputs = (n_outputs - first).min(VECTORS * lanes);
             let width = outputs.next_multiple_of(lanes);
             let (panel, others) = rest.split_at_mut(n_inputs * width);
             rest = others;
-            panel.par_chunks_mut(width * DEPTH).enumerate().for_each(|(chunk, panel)| {
+            panel.par_chunks_mut(width * PACKED).enumerate().for_each(|(chunk, panel)| {
                 for (input, row) in panel.chunks_exact_mut(width).enumerate() {
-                    for (output, value) in row[..outputs].iter_mut().enumerate() {
-                        *value = T::narrow(weight(chunk * DEPTH + input, first + output));
+                    let weights = &weights[start(chunk * PACKED + input) + first * stride..];
+                    let weights = weights.iter().step_by(stride);
+                    for (value, weight) in row[..outputs].iter_mut().zip(weights) {
+                        *value = T::narrow(*weight);
                     }
                 }
             });
@@ -238,7 +242,12 @@ mod tests {
         let rows: Vec<T> = (0..n_rows * n_inputs).map(|i| T::narrow(number(i))).collect();
         let weight = |input, output| number(input * 53 + output * 17);
         let mut panels = Panels::<T>::new(n_inputs, n_outputs);
-        panels.pack(weight);
+        let stride = 3;
+        let mut weights = vec![f64::NAN; n_inputs * n_outputs * stride];
+        for (place, weights) in weights.iter_mut().step_by(stride).enumerate() {
+            *weights = weight(place / n_outputs, place % n_outputs);
+        }
+        panels.pack(&weights, |input| input * n_outputs * stride, stride);
         let mut scores = vec![0.5; n_rows * n_outputs];
         panels.add_scores(&rows, &mut scores);
         let columns: Vec<i32> = (0..n_inputs as i32).collect();

@@ -64,7 +64,8 @@ impl<T: Element> Kernel<T> for Scatter<'_, T> {
         if width == 0 {
             return;
         }
-        for (row, dual) in rows.chunks_exact(n_cols).zip(duals.rows()) {
+        for (index, (row, dual)) in rows.chunks_exact(n_cols).zip(duals.rows()).enumerate() {
+            prefetch::<T>(rows, (index + AHEAD) * n_cols + first_col);
             let row = &row[first_col..first_col + width];
             if width == tile::<T>() {
                 match T::LANES * size_of::<T>() {
@@ -77,6 +78,25 @@ impl<T: Element> Kernel<T> for Scatter<'_, T> {
             }
         }
     }
+}
+
+/// Rows between the one at work and the one being fetched.
+const AHEAD: usize = 8;
+
+/// Asks for a tile of values from `start` on: rows lie too far apart for the processor to foresee them
+/// (measured: a tenth of an iteration on two threads, whose caches each hold half of the rows).
+#[inline(always)]
+fn prefetch<T>(rows: &[T], start: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..=TILE_BYTES / 64 {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        if let Some(value) = rows.get(start + line * 64 / size_of::<T>()) {
+            // SAFETY: a prefetch reads nothing, and the address is that of a value.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (rows, start);
 }
 
 /// A tile of V vectors, which stay in registers for all classes.

@@ -2,7 +2,6 @@
 
 pub mod conditional_gradient;
 pub mod eigen;
-mod exponential;
 pub mod kernel;
 pub mod loss;
 pub mod model;

@@ -9,7 +9,7 @@ use super::root::{Piece, root};
 /// Its argmin of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb is b_j = clip(v_j − τ, 0, upper), where the multiplier τ
 /// is bias·1ᵀb while the sum stays between its bounds (SPEC 12, 13).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Capped {
+pub(crate) struct Capped {
     pub upper: f64,
     pub floor: f64,
     pub cap: f64,

@@ -26,6 +26,7 @@ mod weights;
 pub mod moreau;
 pub mod walrus;
 
+pub(crate) use capped::Capped;
 pub use cube::Cube;
 pub use max_hinge::MaxHinge;
 pub use top_k::TopK;

@@ -1,9 +1,14 @@
 //! The largest entries of a vector, by selection.
 
+use pulp::Simd;
+
 use super::Scratch;
+use crate::linalg::{Element, Kernel};
 
 /// Up to this many entries insertion into a short sorted list beats selection over a copy.
 const SHORT: usize = 24;
+/// Entries looked at together.
+const LANES: usize = 16;
 
 /// Writes the indices of the `count` largest entries of `v` to `scratch.order`; ties go to the smaller
 /// index, and with `sorted` the order is by falling value, then by index.
@@ -11,7 +16,7 @@ pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scrat
     let count = count.min(v.len());
     scratch.order.clear();
     if count <= SHORT {
-        by_insertion(v, count, &mut scratch.order);
+        f64::dispatch(Leaders { v, count, order: &mut scratch.order });
     } else {
         by_selection(v, count, &mut scratch.values, &mut scratch.order);
         if sorted {
@@ -22,31 +27,104 @@ pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scrat
 
 /// The largest entry (−∞ of none), several at a time.
 pub(super) fn maximum(v: &[f64]) -> f64 {
-    let mut largest = [f64::NEG_INFINITY; 16];
-    let (chunks, rest) = v.as_chunks::<16>();
-    for chunk in chunks {
+    let rest = v.as_chunks::<LANES>().1;
+    rest.iter().chain(&lane_maxima(v)).fold(f64::NEG_INFINITY, |max, &value| max.max(value))
+}
+
+/// The largest entry of each of [`LANES`] disjoint parts of `v` (without its last few entries).
+#[inline(always)]
+fn lane_maxima(v: &[f64]) -> [f64; LANES] {
+    let mut largest = [f64::NEG_INFINITY; LANES];
+    for chunk in v.as_chunks::<LANES>().0 {
         for (largest, &value) in largest.iter_mut().zip(chunk) {
             *largest = if value > *largest { value } else { *largest };
         }
     }
-    rest.iter().chain(&largest).fold(f64::NEG_INFINITY, |max, &value| max.max(value))
+    largest
 }
 
-fn by_insertion(v: &[f64], count: usize, order: &mut Vec<usize>) {
-    let (mut values, mut classes) = ([0.0; SHORT], [0; SHORT]);
-    for (class, &value) in v.iter().enumerate() {
-        let mut place = match class {
-            _ if class < count => class,
-            _ if value > values[count - 1] => count - 1,
-            _ => continue,
+/// The place of each value in falling order, ties in their own order; without branches.
+#[inline(always)]
+fn places(values: &[f64; LANES]) -> [i64; LANES] {
+    let mut places = [0; LANES];
+    for (i, &other) in values.iter().enumerate() {
+        for (j, (place, &value)) in places.iter_mut().zip(values).enumerate() {
+            *place += i64::from((other > value) | ((other == value) & (i < j)));
+        }
+    }
+    places
+}
+
+/// The `count` largest of `v` in falling order: the entries that reach a floor, which at least `count`
+/// do, sorted.
+struct Leaders<'a> {
+    v: &'a [f64],
+    count: usize,
+    order: &'a mut Vec<usize>,
+}
+
+impl Kernel<f64> for Leaders<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, _: S) {
+        let Self { v, count, order } = self;
+        let floor = if count <= LANES && v.len() >= 2 * LANES {
+            let maxima = lane_maxima(v);
+            let last = places(&maxima).iter().position(|place| *place + 1 == count as i64);
+            last.map_or(f64::NEG_INFINITY, |last| maxima[last])
+        } else {
+            f64::NEG_INFINITY
         };
-        while place > 0 && values[place - 1] < value {
-            (values[place], classes[place]) = (values[place - 1], classes[place - 1]);
+        let found = reaching(v, floor, order);
+        if found <= LANES {
+            let mut values = [f64::NEG_INFINITY; LANES];
+            let mut classes = [0; LANES];
+            for (slot, &class) in order[..found].iter().enumerate() {
+                (values[slot], classes[slot]) = (v[class], class);
+            }
+            order.resize(LANES, 0);
+            for (class, place) in classes.into_iter().zip(places(&values)) {
+                order[place as usize] = class;
+            }
+        } else {
+            insert(v, &mut order[..found], count);
+        }
+        order.truncate(count);
+    }
+}
+
+/// Writes where `v` reaches the floor to the front of `order`, without branches; two halves at a time,
+/// since each write waits for the comparison before it.
+#[inline(always)]
+fn reaching(v: &[f64], floor: f64, order: &mut Vec<usize>) -> usize {
+    let half = v.len().div_ceil(2);
+    order.resize(2 * half, 0);
+    let (v, tail) = v.split_at(half);
+    let (first, second) = order.split_at_mut(half);
+    let (mut found, mut also) = (0, 0);
+    for (class, &value) in v.iter().enumerate() {
+        first[found] = class;
+        found += usize::from(value >= floor);
+        if let Some(&value) = tail.get(class) {
+            second[also] = half + class;
+            also += usize::from(value >= floor);
+        }
+    }
+    order.copy_within(half..half + also, found);
+    found + also
+}
+
+/// Sorts the first `count` of these entries of `v` to the front.
+fn insert(v: &[f64], order: &mut [usize], count: usize) {
+    for next in 1..order.len() {
+        let (class, mut place) = (order[next], next.min(count));
+        while place > 0 && v[order[place - 1]] < v[class] {
+            order[place] = order[place - 1];
             place -= 1;
         }
-        (values[place], classes[place]) = (value, class);
+        order[place] = class;
     }
-    order.extend_from_slice(&classes[..count]);
 }
 
 fn by_selection(v: &[f64], count: usize, values: &mut Vec<f64>, order: &mut Vec<usize>) {

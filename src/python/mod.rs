@@ -8,8 +8,11 @@ use crate::run::{Outcome, Trace};
 
 mod arrays;
 mod multiclass;
+mod oracle_dual;
 mod polynomial;
 mod session;
+mod structured;
+mod structured_models;
 mod variational;
 
 /// A trace as `{outcome, primal, dual, history: {epoch, seconds, primal, dual, gap}}`; epochs whose gap
@@ -55,6 +58,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("LOSSES", names(crate::polytope::REGISTRY))?;
     module.add("SOLVERS", names(crate::solver::Method::REGISTRY))?;
     module.add("STEPS", names(crate::solver::StepRule::NAMES))?;
+    module.add("STRUCTURED_SOLVERS", crate::solver::StructuredMethod::NAMES)?;
+    module.add_class::<structured_models::StructuredModel>()?;
+    module.add_function(wrap_pyfunction!(structured::fit_structured, module)?)?;
+    module.add_function(wrap_pyfunction!(structured::structured_path, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;

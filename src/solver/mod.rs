@@ -1,17 +1,33 @@
 //! Solvers: verbs over the problem's blocks, driven by [`crate::run`]. None of them names a loss.
 
+mod active_set;
+mod away;
 mod block_descent;
 mod block_frank_wolfe;
+mod block_subgradient;
+mod dual;
+mod extragradient;
 mod frank_wolfe;
+mod margin_dual;
 mod multiclass;
 mod oracle;
+mod path;
+mod structured;
 mod subgradient;
 
+pub use away::{AwayFrankWolfe, AwayStep};
 pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
-pub use block_frank_wolfe::BlockFrankWolfe;
+pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, BlockStep, Sampling};
+pub use block_subgradient::BlockSubgradient;
+pub use dual::{BlockDual, Points, Survey};
+pub use extragradient::{Extragradient, Projection};
 pub use frank_wolfe::{FrankWolfe, Start, StepRule};
+pub use margin_dual::MarginDual;
 pub use multiclass::{DualPoint, Method, Settings, minimize};
 pub use oracle::{DualOracle, MarginOracle, Vertex};
+pub use path::{PathSettings, Piece, path};
+pub(crate) use structured::find;
+pub use structured::{StructuredEnd, StructuredMethod, StructuredOptions, minimize_structured};
 pub use subgradient::Subgradient;
 
 use rayon::prelude::*;

@@ -3,7 +3,11 @@
 use std::ops::ControlFlow;
 
 use super::block_descent::{BlockDescent, Options};
-use super::{BlockFrankWolfe, FrankWolfe, MarginOracle, Start, StepRule, Subgradient};
+use super::structured::find;
+use super::{
+    Block, BlockFrankWolfe, BlockOptions, FrankWolfe, MarginDual, MarginOracle, Start, StepRule,
+    Subgradient,
+};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::features::Order;
@@ -52,14 +56,6 @@ impl Method {
             Self::BlockDescent | Self::BlockFrankWolfe | Self::Subgradient => Order::Examples,
         }
     }
-}
-
-fn find<T: Copy>(argument: &'static str, name: &str, table: &[(&str, T)]) -> Result<T> {
-    let found = table.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<_> = table.iter().map(|(known, _)| *known).collect();
-        Error::argument(argument, format!("unknown name {name:?}; use one of {}", names.join(", ")))
-    })
 }
 
 /// Where a run started or ended.
@@ -129,9 +125,18 @@ pub fn minimize(
             Ok((trace, DualPoint { at, beta }))
         }
         Method::BlockFrankWolfe => {
-            let mut solver = BlockFrankWolfe::new(problem, seed, start);
+            let m = problem.n_classes();
+            let options = BlockOptions { seed, ..BlockOptions::default() };
+            let start = start.map(|start| (start.at.weights, blocks(&start.beta, m)));
+            let mut solver = BlockFrankWolfe::new(MarginDual::new(problem), options, start);
             let trace = run(&mut solver, stopping, interrupt, observe)?;
-            Ok((trace, solver.into_dual(keep_dual)))
+            let (dual, weights, blocks) = solver.into_parts();
+            let (linear, square) = dual.terms(blocks.iter().map(|block| &block.point));
+            let mut beta = vec![0.0; if keep_dual { blocks.len() * m } else { 0 }];
+            for (row, block) in beta.chunks_exact_mut(m).zip(&blocks) {
+                block.point.iter().for_each(|&(class, weight)| row[class as usize] = weight);
+            }
+            Ok((trace, DualPoint { at: Start { weights, linear, square }, beta }))
         }
         Method::Subgradient => {
             if start.is_some() {
@@ -144,4 +149,13 @@ pub fn minimize(
             Ok((trace, DualPoint { at, beta: Vec::new() }))
         }
     }
+}
+
+/// A dual point (examples × classes) as blocks.
+fn blocks(beta: &[f64], n_classes: usize) -> Vec<Block> {
+    let point = |row: &[f64]| {
+        let entries = row.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
+        entries.map(|(class, weight)| (class as u32, *weight)).collect()
+    };
+    beta.chunks_exact(n_classes).map(|row| Block::at(point(row), false, false)).collect()
 }

@@ -45,7 +45,8 @@ pub struct Vertex {
 }
 
 impl Vertex {
-    fn add(&mut self, other: &Self) {
+    /// Adds the sums of other examples.
+    pub fn add(&mut self, other: &Self) {
         self.loss = self.loss.zip(other.loss).map(|(sum, part)| sum + part);
         self.linear += other.linear;
         self.cross += other.cross;

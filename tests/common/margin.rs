@@ -5,7 +5,9 @@ use dualgap::features::{Layout, Order, linear};
 use dualgap::polytope::Scratch;
 use dualgap::problem::{Costs, Problem};
 use dualgap::run::{Certificate, Interrupt, Solver, Stopping, Trace, run};
-use dualgap::solver::{BlockFrankWolfe, FrankWolfe, MarginOracle, StepRule, Subgradient};
+use dualgap::solver::{
+    BlockFrankWolfe, BlockOptions, FrankWolfe, MarginDual, MarginOracle, StepRule, Subgradient,
+};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -116,7 +118,11 @@ impl Case {
         };
         let (trace, weights) = match method {
             Method::Blocks => {
-                let mut solver = BlockFrankWolfe::new(&mut problem, 7, None);
+                let mut solver = BlockFrankWolfe::new(
+                    MarginDual::new(&mut problem),
+                    BlockOptions { seed: 7, ..BlockOptions::default() },
+                    None,
+                );
                 (go(&mut solver), solver.weights().to_vec())
             }
             Method::Subgradient => {

@@ -1,5 +1,5 @@
-use super::super::exponential::exp_minus;
 use super::{OutputLoss, Target};
+use crate::linalg::exp_minus;
 
 /// Binary logistic per output, targets ±1: Σ_c log(1 + exp(−y_c o_c)) (SPEC 7, 8).
 #[derive(Debug, Clone, Copy)]

@@ -3,12 +3,12 @@
 use ndarray::Array2;
 use rayon::prelude::*;
 
-use super::super::exponential::exp_minus;
 use super::lanes::{axpy, dot, triple_dot};
 use super::prior::positive_definite;
 use super::side::{Layout, Side, pairs};
 use super::{Likelihood, OutputLayer};
 use crate::error::Result;
+use crate::linalg::exp_minus;
 use crate::run::Interrupt;
 
 /// Ratings whose moments are taken together.

@@ -2,7 +2,7 @@
 
 /// exp(−x) for x ≥ 0, branch-free so that loops over it vectorise; relative error below 1e-14.
 #[inline(always)]
-pub(super) fn exp_minus(x: f64) -> f64 {
+pub(crate) fn exp_minus(x: f64) -> f64 {
     const LOG2_E: f64 = std::f64::consts::LOG2_E;
     // ln 2 in two parts, the first with trailing zeros: n · LN2_HIGH is exact.
     const LN2_HIGH: f64 = 0.693_147_180_369_123_8;

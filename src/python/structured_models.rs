@@ -1,0 +1,207 @@
+//! The built-in structured models with their examples, as Python holds them.
+
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+use rayon::prelude::*;
+
+use super::arrays::{Matrix, slice};
+use super::session::run_session;
+use crate::error::Result;
+use crate::structured::{
+    Chain, Graph, Hamming, Marginals, Matching, Multiclass, Multilabel, Pairs, Work,
+};
+
+/// A structured model and a set of examples, with or without their labels.
+#[pyclass(frozen)]
+pub(super) struct StructuredModel(Box<dyn Marginals>);
+
+impl StructuredModel {
+    pub fn model(&self) -> &dyn Marginals {
+        &*self.0
+    }
+
+    fn new(model: impl Marginals + 'static) -> Self {
+        Self(Box::new(model))
+    }
+
+    /// What `look` makes of the best label of each example.
+    fn decoded<R: Default + Clone + Send>(
+        &self,
+        py: Python<'_>,
+        weights: &PyReadonlyArray1<'_, f64>,
+        n_threads: usize,
+        look: impl Fn(usize, Vec<u32>) -> R + Sync,
+    ) -> PyResult<Vec<R>> {
+        let (model, weights) = (self.model(), slice(weights)?);
+        if weights.len() != model.n_weights() {
+            let message = format!("must have {} weights", model.n_weights());
+            return Err(crate::Error::argument("coef", message).into());
+        }
+        run_session(py, n_threads, None, |session| {
+            let decode = |(scores, work): &mut (Vec<f64>, Work), example: usize| {
+                if session.interrupt.is_raised() {
+                    return R::default();
+                }
+                scores.clear();
+                scores.resize(model.n_parts(example), 0.0);
+                model.scores(example, weights, scores);
+                let mut label = Vec::new();
+                model.decode(example, scores, work, &mut label);
+                look(example, label)
+            };
+            let examples = (0..model.n_examples()).into_par_iter().with_min_len(16);
+            let found = examples.map_init(Default::default, decode).collect();
+            session.interrupt.check()?;
+            Ok(found)
+        })
+    }
+}
+
+/// (offsets, values after one another).
+type Ragged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
+
+/// How a multi-label model's graph is given.
+#[derive(FromPyObject)]
+enum Edges {
+    #[pyo3(transparent)]
+    Name(String),
+    #[pyo3(transparent)]
+    Pairs(Vec<[u32; 2]>),
+}
+
+impl Edges {
+    fn graph(&self, labels: &[u8], n_labels: usize) -> Result<Graph> {
+        match self {
+            Self::Pairs(pairs) => Graph::new(n_labels, pairs),
+            Self::Name(name) if name == "full" => Ok(Graph::full(n_labels)),
+            Self::Name(name) if name == "tree" => Ok(Graph::chow_liu(labels, n_labels)),
+            Self::Name(name) => {
+                let message = format!("unknown graph {name:?}; use \"full\", \"tree\" or pairs");
+                Err(crate::Error::argument("edges", message))
+            }
+        }
+    }
+}
+
+fn read(offsets: &PyReadonlyArray1<'_, i64>) -> Result<Vec<usize>> {
+    Ok(slice(offsets)?.iter().map(|offset| *offset as usize).collect())
+}
+
+#[pymethods]
+impl StructuredModel {
+    /// Chains: rows of all sequences after one another, sequence i between two offsets.
+    #[staticmethod]
+    #[pyo3(signature = (rows, offsets, labels, *, n_states, boundaries, loss))]
+    fn chain(
+        rows: Matrix<'_>,
+        offsets: PyReadonlyArray1<'_, i64>,
+        labels: Option<PyReadonlyArray1<'_, u32>>,
+        n_states: usize,
+        boundaries: bool,
+        loss: &str,
+    ) -> PyResult<Self> {
+        let labels = labels.as_ref().map(slice).transpose()?;
+        let (offsets, loss) = (read(&offsets)?, Hamming::parse(loss)?);
+        Ok(Self::new(Chain::new(rows.rows()?, &offsets, labels, n_states, boundaries, loss)?))
+    }
+
+    /// One of several classes for each row.
+    #[staticmethod]
+    #[pyo3(signature = (rows, labels, *, n_classes, costs))]
+    fn multiclass(
+        rows: Matrix<'_>,
+        labels: Option<PyReadonlyArray1<'_, u32>>,
+        n_classes: usize,
+        costs: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<Self> {
+        let labels = labels.as_ref().map(slice).transpose()?;
+        let costs = costs.as_ref().map(slice).transpose()?;
+        Ok(Self::new(Multiclass::new(rows.rows()?, labels, n_classes, costs)?))
+    }
+
+    /// A set of labels for each row; `edges` are pairs of labels, or "full", or "tree" (chosen by the
+    /// labels).
+    #[staticmethod]
+    #[pyo3(signature = (rows, labels, *, n_labels, edges, loss))]
+    fn multilabel(
+        rows: Matrix<'_>,
+        labels: Option<PyReadonlyArray1<'_, u8>>,
+        n_labels: usize,
+        edges: Edges,
+        loss: &str,
+    ) -> PyResult<Self> {
+        let labels = labels.as_ref().map(slice).transpose()?;
+        let graph = edges.graph(labels.unwrap_or(&[]), n_labels)?;
+        let loss = Hamming::parse(loss)?;
+        Ok(Self::new(Multilabel::new(rows.rows()?, labels, n_labels, graph, loss)?))
+    }
+
+    /// A matching for each example: its size, the features of its pairs after one another, and its right
+    /// pairs between two offsets.
+    #[staticmethod]
+    #[pyo3(signature = (rows, sizes, truth, *, false_positive_cost, false_negative_cost))]
+    fn matching(
+        rows: Matrix<'_>,
+        sizes: Vec<[u32; 2]>,
+        truth: Option<(Vec<[u32; 2]>, PyReadonlyArray1<'_, i64>)>,
+        false_positive_cost: f64,
+        false_negative_cost: f64,
+    ) -> PyResult<Self> {
+        let (positive, negative) = (false_positive_cost, false_negative_cost);
+        let truth = match &truth {
+            Some((pairs, offsets)) => Some((pairs, read(offsets)?)),
+            None => None,
+        };
+        let truth = truth.as_ref().map(|(pairs, offsets)| Pairs { pairs, offsets });
+        Ok(Self::new(Matching::new(rows.rows()?, &sizes, truth, positive, negative)?))
+    }
+
+    /// The pairs of labels that interact, for a multi-label model.
+    #[staticmethod]
+    fn label_edges(
+        labels: PyReadonlyArray1<'_, u8>,
+        n_labels: usize,
+        edges: Edges,
+    ) -> PyResult<Vec<[u32; 2]>> {
+        Ok(edges.graph(slice(&labels)?, n_labels)?.edges().to_vec())
+    }
+
+    #[getter]
+    fn n_weights(&self) -> usize {
+        self.0.n_weights()
+    }
+
+    /// The best label of each example: (offsets, labels after one another).
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        weights: PyReadonlyArray1<'py, f64>,
+        n_threads: usize,
+    ) -> PyResult<Ragged<'py>> {
+        let labels = self.decoded(py, &weights, n_threads, |_, label| label)?;
+        let mut offsets = vec![0];
+        for label in &labels {
+            offsets.push(offsets[offsets.len() - 1] + label.len() as i64);
+        }
+        Ok((PyArray1::from_vec(py, offsets), PyArray1::from_vec(py, labels.concat())))
+    }
+
+    /// The loss of the best label of each example.
+    fn losses<'py>(
+        &self,
+        py: Python<'py>,
+        weights: PyReadonlyArray1<'py, f64>,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let model = self.model();
+        let losses = self.decoded(py, &weights, n_threads, |example, label| {
+            let mut costs = vec![0.0; model.n_parts(example)];
+            let constant = model.add_costs(example, &mut costs);
+            let mut parts = Vec::new();
+            model.parts(example, &label, &mut parts);
+            let costs = parts.iter().map(|(part, count)| count * costs[*part as usize]);
+            constant + costs.sum::<f64>()
+        })?;
+        Ok(PyArray1::from_vec(py, losses))
+    }
+}

@@ -1,0 +1,52 @@
+//! Steps that move weight between the vertices of a convex combination (SPEC 15, away steps).
+
+/// A vertex of a larger weight is not moved away from: the step would be long, and its direction a
+/// difference of nearly equal points.
+const MOST: f64 = 1.0 - 1e-6;
+
+/// What a step does to the weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Towards a vertex.
+    Towards(usize),
+    /// Away from a vertex.
+    Away(usize),
+    /// Weight goes from the second vertex to the first.
+    Pairwise(usize, usize),
+}
+
+impl Kind {
+    /// Away from the vertex `from` of the given weight if that promises more than towards `to`. Where
+    /// (nearly) all weight is on one vertex there is nothing to move away from but rounding.
+    pub fn better(to: usize, towards: f64, from: usize, away: f64, weight: f64) -> Self {
+        if towards >= away || weight > MOST { Self::Towards(to) } else { Self::Away(from) }
+    }
+
+    /// The longest step that keeps all weights non-negative.
+    pub fn longest(self, weight: impl Fn(usize) -> f64) -> f64 {
+        match self {
+            Self::Towards(_) => 1.0,
+            Self::Away(from) => weight(from) / (1.0 - weight(from)),
+            Self::Pairwise(_, from) => weight(from),
+        }
+    }
+
+    /// The weight of a vertex after a step; `full` says that the step is the longest, which leaves
+    /// exactly nothing of what it drops.
+    pub fn weight(self, index: usize, weight: f64, step: f64, full: bool) -> f64 {
+        match self {
+            Self::Towards(to) if full => f64::from(index == to),
+            Self::Towards(to) => (1.0 - step) * weight + if index == to { step } else { 0.0 },
+            Self::Away(from) | Self::Pairwise(_, from) if full && index == from => 0.0,
+            Self::Away(from) => (1.0 + step) * weight - if index == from { step } else { 0.0 },
+            Self::Pairwise(to, _) if index == to => weight + step,
+            Self::Pairwise(_, from) if index == from => weight - step,
+            Self::Pairwise(..) => weight,
+        }
+    }
+}
+
+/// The index with the largest value, the first of equals.
+pub fn largest(values: impl Iterator<Item = (usize, f64)>) -> Option<usize> {
+    values.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(index, _)| index)
+}

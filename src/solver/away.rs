@@ -1,0 +1,196 @@
+//! Batch away-step and pairwise Frank-Wolfe over vertices of the whole dual domain, and the randomized
+//! away-step method (paper 002, appendix; Lacoste-Julien and Jaggi 2015; Kerdreux et al. 2018).
+
+use std::rc::Rc;
+
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+
+use super::active_set::{Kind, largest};
+use super::dual::BlockDual;
+use super::squared_norm;
+use crate::error::Result;
+use crate::run::{Certificate, Interrupt, Progress, Solver};
+use crate::structured::{Sparse, sparse};
+
+/// Which steps are made beside those of plain Frank-Wolfe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AwayStep {
+    /// Away from the worst active vertex, where that has the larger slope.
+    Away,
+    /// Weight goes from the worst active vertex to the best one.
+    Pairwise,
+}
+
+impl AwayStep {
+    /// Names by which callers choose.
+    pub const NAMES: &[(&str, Self)] = &[("away", Self::Away), ("pairwise", Self::Pairwise)];
+}
+
+/// A vertex of the whole domain: one of each block.
+struct Atom {
+    vertices: Vec<Rc<Sparse>>,
+    /// w of the vertex.
+    image: Vec<f64>,
+    /// Σ p_i l_i of the vertex.
+    linear: f64,
+    weight: f64,
+}
+
+/// Away-step or pairwise Frank-Wolfe with an explicit active set, all blocks at once.
+///
+/// With `subsample` below 1 each step asks the oracles of a random share of the blocks only; the new
+/// vertex is as the best active one elsewhere. That is a maximisation over the active set and a random
+/// subset of the vertices, as the randomized method has it. Memory is one weight vector for each active
+/// vertex. Not for smoothed problems.
+pub struct AwayFrankWolfe<D> {
+    dual: D,
+    step: AwayStep,
+    asked: usize,
+    random: Pcg64Mcg,
+    weights: Vec<f64>,
+    linear: f64,
+    atoms: Vec<Atom>,
+    epochs: usize,
+}
+
+/// Steps between certificates, each of which asks the oracles of all blocks once more.
+const CERTIFIED: usize = 10;
+
+impl<D: BlockDual> AwayFrankWolfe<D> {
+    /// Starts at the start vertex of every block. `subsample` is the share of the blocks that a step
+    /// asks, more than 0 and at most 1.
+    pub fn new(dual: D, step: AwayStep, subsample: f64, seed: u64) -> Self {
+        let n = dual.n_blocks();
+        let vertices = (0..n).map(|block| Rc::new(dual.start(block))).collect();
+        let image = vec![0.0; dual.n_weights()];
+        Self {
+            asked: ((subsample * n as f64).ceil() as usize).clamp(1, n),
+            random: Pcg64Mcg::new(u128::from(seed)),
+            weights: image.clone(),
+            linear: 0.0,
+            atoms: vec![Atom { vertices, image, linear: 0.0, weight: 1.0 }],
+            epochs: 0,
+            dual,
+            step,
+        }
+    }
+
+    /// w.
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// The weights of the active vertices.
+    pub fn active(&self) -> impl Iterator<Item = f64> {
+        self.atoms.iter().map(|atom| atom.weight)
+    }
+
+    /// The slope of D towards an atom, up to a constant: Σ p_i l_i − λ ⟨w, w_a⟩.
+    fn slope(&self, atom: &Atom) -> f64 {
+        atom.linear - self.dual.lambda() * dot(&self.weights, &atom.image)
+    }
+
+    /// The atom that the oracles of the blocks make of an active one.
+    fn build(&mut self, blocks: &[u32], from: usize, found: Vec<(Sparse, f64)>) -> Atom {
+        let base = &self.atoms[from];
+        let (mut vertices, mut image) = (base.vertices.clone(), base.image.clone());
+        let (mut linear, mut direction) = (base.linear, Sparse::new());
+        for (block, (vertex, _)) in blocks.iter().zip(found) {
+            let index = *block as usize;
+            sparse::subtract(&vertex, &vertices[index], &mut direction);
+            if direction.is_empty() {
+                continue;
+            }
+            self.dual.curvature(index, &direction);
+            self.dual.advance(index, &direction, 1.0, &mut image);
+            linear += self.dual.share(index) * self.dual.linear(index, &direction);
+            vertices[index] = Rc::new(vertex);
+        }
+        Atom { vertices, image, linear, weight: 0.0 }
+    }
+
+    /// Moves to the vertex `to`, away from the worst active one, or both.
+    fn walk(&mut self, to: usize) {
+        let slopes: Vec<f64> = self.atoms.iter().map(|atom| self.slope(atom)).collect();
+        let active = (0..self.atoms.len()).filter(|index| self.atoms[*index].weight > 0.0);
+        let Some(from) = largest(active.map(|index| (index, -slopes[index]))) else { return };
+        let here = self.linear - self.dual.lambda() * squared_norm(&self.weights);
+        let (towards, away) = (slopes[to] - here, here - slopes[from]);
+        let kind = match self.step {
+            AwayStep::Pairwise => Kind::Pairwise(to, from),
+            AwayStep::Away => Kind::better(to, towards, from, away, self.atoms[from].weight),
+        };
+        let (target, source, slope) = match kind {
+            Kind::Towards(to) => (&self.atoms[to].image, &self.weights, towards),
+            Kind::Away(from) => (&self.weights, &self.atoms[from].image, away),
+            Kind::Pairwise(to, from) => {
+                (&self.atoms[to].image, &self.atoms[from].image, towards + away)
+            }
+        };
+        if slope <= 0.0 {
+            return;
+        }
+        let distance = target.iter().zip(source).map(|(to, from)| (to - from).powi(2));
+        let curvature = self.dual.lambda() * distance.sum::<f64>();
+        let longest = kind.longest(|index| self.atoms[index].weight);
+        let step = if curvature > 0.0 { (slope / curvature).min(longest) } else { longest };
+        for (index, atom) in self.atoms.iter_mut().enumerate() {
+            atom.weight = kind.weight(index, atom.weight, step, step >= longest);
+        }
+        self.settle();
+    }
+
+    /// Drops what has no weight and forms w anew, so that rounding does not gather.
+    fn settle(&mut self) {
+        self.atoms.retain(|atom| atom.weight > 0.0);
+        let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();
+        self.weights.fill(0.0);
+        self.linear = 0.0;
+        for atom in &mut self.atoms {
+            atom.weight /= total;
+            self.linear += atom.weight * atom.linear;
+            for (weight, image) in self.weights.iter_mut().zip(&atom.image) {
+                *weight += atom.weight * image;
+            }
+        }
+    }
+}
+
+impl<D: BlockDual> Solver for AwayFrankWolfe<D> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        let n = self.dual.n_blocks();
+        let mut blocks: Vec<u32> = (0..n as u32).collect();
+        if self.asked < n {
+            let (chosen, _) = blocks.partial_shuffle(&mut self.random, self.asked);
+            chosen.sort_unstable();
+            blocks = chosen.to_vec();
+        }
+        let found = self.dual.vertices(&blocks, &self.weights, interrupt)?;
+        let best = largest(self.atoms.iter().map(|atom| self.slope(atom)).enumerate());
+        let atom = self.build(&blocks, best.unwrap_or(0), found);
+        // An active vertex found again is the same vertex.
+        let known = self.atoms.iter().position(|other| other.vertices == atom.vertices);
+        let to = known.unwrap_or_else(|| {
+            self.atoms.push(atom);
+            self.atoms.len() - 1
+        });
+        self.walk(to);
+        self.epochs += 1;
+        if self.epochs.is_multiple_of(CERTIFIED) || self.epochs == 1 {
+            Ok(Progress::Epoch(self.certify(interrupt)?))
+        } else {
+            Ok(Progress::Uncertified)
+        }
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        let regularizer = 0.5 * self.dual.lambda() * squared_norm(&self.weights);
+        let loss = self.dual.survey(&self.weights, &|_| &[], interrupt)?.loss;
+        Ok(Certificate { primal: regularizer + loss, dual: self.linear - regularizer })
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}

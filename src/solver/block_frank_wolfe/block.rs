@@ -1,0 +1,143 @@
+//! One block's point and the vertices that it is made of.
+
+use crate::solver::active_set::{Kind, largest};
+use crate::structured::{Sparse, sparse};
+
+/// Vertices that a block remembers; the unused ones go first.
+const MOST_ATOMS: usize = 100;
+
+/// Visits after which the point is summed anew from its vertices, so that rounding does not gather.
+const REBUILT: u32 = 64;
+
+/// A vertex and its weight in the block's convex combination.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Atom {
+    /// The vertex.
+    pub vertex: Sparse,
+    /// Not negative; the weights of a block sum to 1.
+    pub weight: f64,
+    /// When it was last the best one, in visits.
+    used: u32,
+}
+
+/// μ_i, and its active set where the steps need one.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Block {
+    /// μ_i.
+    pub point: Sparse,
+    /// The active set; empty where it is not kept.
+    pub atoms: Vec<Atom>,
+    /// The parts of all atoms (for the cache).
+    pub parts: Vec<u32>,
+    /// Whether vertices of weight 0 are remembered.
+    cached: bool,
+    visits: u32,
+}
+
+impl Block {
+    /// A block at a vertex.
+    pub fn at(vertex: Sparse, keep_atoms: bool, cached: bool) -> Self {
+        let mut block = Self { point: vertex.clone(), cached, ..Self::default() };
+        if keep_atoms {
+            let index = block.remember(&vertex);
+            block.atoms[index].weight = 1.0;
+        }
+        block
+    }
+
+    /// A block at a convex combination of points of its polytope; the active set is kept if asked for.
+    pub fn combining(
+        atoms: impl IntoIterator<Item = (Sparse, f64)>,
+        keep_atoms: bool,
+        cached: bool,
+    ) -> Self {
+        let mut block = Self { cached, ..Self::default() };
+        for (vertex, weight) in atoms {
+            let index = block.remember(&vertex);
+            block.atoms[index].weight += weight;
+        }
+        block.rebuild(&mut Sparse::new());
+        if !keep_atoms {
+            block.atoms.clear();
+        }
+        block
+    }
+
+    /// The atom that is this vertex, a new one of weight 0 if need be.
+    pub fn remember(&mut self, vertex: &Sparse) -> usize {
+        self.visits += 1;
+        if let Some(found) = self.atoms.iter().position(|atom| atom.vertex == *vertex) {
+            self.atoms[found].used = self.visits;
+            return found;
+        }
+        if self.atoms.len() >= MOST_ATOMS {
+            self.forget_one();
+        }
+        self.atoms.push(Atom { vertex: vertex.clone(), weight: 0.0, used: self.visits });
+        if self.cached {
+            sparse::unite(&mut self.parts, vertex);
+        }
+        self.atoms.len() - 1
+    }
+
+    /// Drops the atom of weight 0 that was useless for longest, if there is one.
+    fn forget_one(&mut self) {
+        let idle = (0..self.atoms.len()).filter(|index| self.atoms[*index].weight == 0.0);
+        if let Some(index) = idle.min_by_key(|index| self.atoms[*index].used) {
+            self.atoms.swap_remove(index);
+            self.parts.clear();
+            for atom in &self.atoms {
+                sparse::unite(&mut self.parts, &atom.vertex);
+            }
+        }
+    }
+
+    /// The remembered vertex with the largest value, the first of equals.
+    pub fn best(&self, value: impl Fn(&Sparse) -> f64) -> Option<usize> {
+        largest(self.atoms.iter().enumerate().map(|(index, atom)| (index, value(&atom.vertex))))
+    }
+
+    /// The vertex of the combination with the smallest value, the first of equals.
+    pub fn worst(&self, value: impl Fn(&Sparse) -> f64) -> Option<usize> {
+        let active = self.atoms.iter().enumerate().filter(|(_, atom)| atom.weight > 0.0);
+        largest(active.map(|(index, atom)| (index, -value(&atom.vertex))))
+    }
+
+    /// The longest step of a kind that keeps all weights non-negative.
+    pub fn longest(&self, kind: Kind) -> f64 {
+        kind.longest(|index| self.atoms[index].weight)
+    }
+
+    /// Moves the weights and the point; `direction` is that of a unit step.
+    pub fn step(
+        &mut self,
+        kind: Kind,
+        step: f64,
+        direction: &Sparse,
+        dust: f64,
+        spare: &mut Sparse,
+    ) {
+        let full = step >= self.longest(kind);
+        for (index, atom) in self.atoms.iter_mut().enumerate() {
+            atom.weight = kind.weight(index, atom.weight, step, full);
+        }
+        if full && matches!(kind, Kind::Towards(_)) || self.visits.is_multiple_of(REBUILT) {
+            self.rebuild(spare);
+        } else {
+            sparse::add(&mut self.point, step, direction, dust, spare);
+        }
+        if !self.cached {
+            self.atoms.retain(|atom| atom.weight > 0.0);
+        }
+    }
+
+    /// Sums the point anew, the weights scaled to the sum 1, so that rounding does not gather.
+    fn rebuild(&mut self, spare: &mut Sparse) {
+        let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();
+        self.point.clear();
+        for atom in self.atoms.iter_mut().filter(|atom| atom.weight > 0.0) {
+            atom.weight /= total;
+            sparse::add(&mut self.point, atom.weight, &atom.vertex, 0.0, spare);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The order in which blocks are visited.
+
+/// Numbers that can be changed one at a time and drawn from in proportion, in O(log n) each: a complete
+/// binary tree of sums.
+#[derive(Debug, Clone)]
+pub struct SumTree {
+    leaves: usize,
+    sums: Vec<f64>,
+}
+
+impl SumTree {
+    /// All zero.
+    pub fn new(len: usize) -> Self {
+        let leaves = len.next_power_of_two().max(1);
+        Self { leaves, sums: vec![0.0; 2 * leaves] }
+    }
+
+    /// The sum.
+    pub fn total(&self) -> f64 {
+        self.sums[1]
+    }
+
+    /// One number.
+    pub fn get(&self, index: usize) -> f64 {
+        self.sums[self.leaves + index]
+    }
+
+    /// Sets one number, which is not negative.
+    pub fn set(&mut self, index: usize, value: f64) {
+        let mut node = self.leaves + index;
+        self.sums[node] = value;
+        while node > 1 {
+            node /= 2;
+            // Sums are formed anew, so that errors do not gather.
+            self.sums[node] = self.sums[2 * node] + self.sums[2 * node + 1];
+        }
+    }
+
+    /// The index where the running sum passes `share` of the total, 0 ≤ share < 1; none where all are 0.
+    pub fn find(&self, share: f64) -> Option<usize> {
+        let total = self.total();
+        if total <= 0.0 {
+            return None;
+        }
+        let mut rest = share * total;
+        let mut node = 1;
+        while node < self.leaves {
+            let left = self.sums[2 * node];
+            // Rounding must not lead into an empty branch.
+            let go_left = rest < left || self.sums[2 * node + 1] <= 0.0;
+            if !go_left {
+                rest -= left;
+            }
+            node = 2 * node + usize::from(!go_left);
+        }
+        Some(node - self.leaves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_are_in_proportion() {
+        let mut tree = SumTree::new(5);
+        assert_eq!(tree.find(0.5), None);
+        let values = [1.0, 0.0, 2.0, 4.0, 1.0];
+        for (index, value) in values.iter().enumerate() {
+            tree.set(index, *value);
+        }
+        let mut counts = [0; 5];
+        for draw in 0..80 {
+            counts[tree.find(f64::from(draw) / 80.0).unwrap()] += 1;
+        }
+        assert_eq!(counts, [10, 0, 20, 40, 10]);
+        assert_eq!(tree.find(1.0 - f64::EPSILON), Some(4));
+        tree.set(4, 0.0);
+        assert_eq!((tree.total(), tree.get(3)), (7.0, 4.0));
+    }
+}

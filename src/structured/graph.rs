@@ -1,0 +1,143 @@
+use crate::error::{Error, Result};
+
+/// Pairs of labels that interact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Graph {
+    n_labels: usize,
+    edges: Vec<[u32; 2]>,
+    /// If there is no cycle: every label after its parent, with the edge to it unless it is a root.
+    forest: Option<Vec<Visit>>,
+}
+
+/// A label of a forest and the edge to its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Visit {
+    pub label: u32,
+    pub parent: Option<Link>,
+}
+
+/// The other end of an edge, and whether it is the edge's first end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Link {
+    pub label: u32,
+    pub edge: u32,
+    pub first: bool,
+}
+
+impl Graph {
+    /// The graph of the given pairs of `n_labels` labels.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming `edges` if a pair joins a label with itself, comes twice, or
+    /// names a label that does not exist.
+    pub fn new(n_labels: usize, edges: &[[u32; 2]]) -> Result<Self> {
+        let fail = |message: String| Err(Error::argument("edges", message));
+        let mut sorted: Vec<[u32; 2]> = Vec::with_capacity(edges.len());
+        for &[a, b] in edges {
+            if a == b || a.max(b) as usize >= n_labels {
+                return fail(format!("({a}, {b}) must join two of {n_labels} labels, from 0 on"));
+            }
+            sorted.push([a.min(b), a.max(b)]);
+        }
+        sorted.sort_unstable();
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            let [a, b] = pair[0];
+            return fail(format!("the pair ({a}, {b}) comes twice"));
+        }
+        Ok(Self { n_labels, edges: edges.to_vec(), forest: forest(n_labels, edges) })
+    }
+
+    /// All pairs of labels.
+    pub fn full(n_labels: usize) -> Self {
+        let n = n_labels as u32;
+        let edges: Vec<_> = (0..n).flat_map(|a| (a + 1..n).map(move |b| [a, b])).collect();
+        let forest = forest(n_labels, &edges);
+        Self { n_labels, edges, forest }
+    }
+
+    /// The tree of the pairs with the largest mutual information in the rows of a 0/1 matrix (Chow and
+    /// Liu 1968): the best tree to describe how the labels occur together.
+    pub fn chow_liu(labels: &[u8], n_labels: usize) -> Self {
+        let pairs = Self::full(n_labels).edges;
+        let n_rows = labels.len() / n_labels.max(1);
+        let information = |&[a, b]: &[u32; 2]| {
+            let mut counts = [[0usize; 2]; 2];
+            for row in labels.chunks_exact(n_labels) {
+                counts[usize::from(row[a as usize] != 0)][usize::from(row[b as usize] != 0)] += 1;
+            }
+            mutual_information(counts, n_rows)
+        };
+        let mut best: Vec<_> = pairs.iter().map(|pair| (information(pair), *pair)).collect();
+        best.sort_by(|a, b| b.0.total_cmp(&a.0));
+        // Kruskal's algorithm: a pair stays if it joins two components.
+        let mut component: Vec<usize> = (0..n_labels).collect();
+        best.retain(|(_, pair)| {
+            let [a, b] = pair.map(|label| component[label as usize]);
+            component.iter_mut().filter(|of| **of == b).for_each(|of| *of = a);
+            a != b
+        });
+        let mut edges: Vec<_> = best.into_iter().map(|(_, pair)| pair).collect();
+        edges.sort_unstable();
+        let forest = forest(n_labels, &edges);
+        Self { n_labels, edges, forest }
+    }
+
+    /// Number of labels.
+    pub fn n_labels(&self) -> usize {
+        self.n_labels
+    }
+
+    /// The pairs.
+    pub fn edges(&self) -> &[[u32; 2]] {
+        &self.edges
+    }
+
+    /// The labels in an order in which parents come first, if there is no cycle.
+    pub(super) fn forest(&self) -> Option<&[Visit]> {
+        self.forest.as_deref()
+    }
+}
+
+/// Σ p(s, t) ln p(s, t) / (p(s) p(t)) of the counts of two binary variables.
+fn mutual_information(counts: [[usize; 2]; 2], n_rows: usize) -> f64 {
+    let term = |(s, t): (usize, usize)| {
+        let count = counts[s][t] as f64;
+        let margins = (counts[s][0] + counts[s][1]) * (counts[0][t] + counts[1][t]);
+        let ratio = count * n_rows as f64 / margins as f64;
+        if count > 0.0 { count * ratio.ln() } else { 0.0 }
+    };
+    [(0, 0), (0, 1), (1, 0), (1, 1)].map(term).iter().sum::<f64>() / n_rows as f64
+}
+
+/// All labels with their parents, or `None` if the edges close a cycle.
+fn forest(n_labels: usize, edges: &[[u32; 2]]) -> Option<Vec<Visit>> {
+    let mut neighbours = vec![Vec::new(); n_labels];
+    for (edge, &[a, b]) in (0..).zip(edges) {
+        neighbours[a as usize].push(Link { label: b, edge, first: false });
+        neighbours[b as usize].push(Link { label: a, edge, first: true });
+    }
+    let mut seen = vec![false; n_labels];
+    let mut order: Vec<Visit> = Vec::with_capacity(n_labels);
+    for root in 0..n_labels {
+        if seen[root] {
+            continue;
+        }
+        seen[root] = true;
+        let mut at = order.len();
+        order.push(Visit { label: root as u32, parent: None });
+        while let Some(&Visit { label, parent }) = order.get(at) {
+            for &Link { label: child, edge, first: child_first } in &neighbours[label as usize] {
+                if parent.is_some_and(|parent| parent.edge == edge) {
+                    continue;
+                }
+                if std::mem::replace(&mut seen[child as usize], true) {
+                    return None;
+                }
+                let parent = Some(Link { label, edge, first: !child_first });
+                order.push(Visit { label: child, parent });
+            }
+            at += 1;
+        }
+    }
+    Some(order)
+}

@@ -1,0 +1,140 @@
+//! Sums in weight space that touch few of many weights.
+
+use std::ops::Range;
+
+use pulp::{Arch, Simd, WithSimd};
+
+/// Weights that are cleared and read together.
+const CHUNK: usize = 32;
+
+/// A vector in weight space that remembers which pieces of it were written, so that its norm, its sum
+/// with the weights and its clearing cost as much as the writing did.
+#[derive(Debug, Clone, Default)]
+pub struct Image {
+    values: Vec<f64>,
+    touched: Vec<u32>,
+    marked: Vec<bool>,
+}
+
+impl Image {
+    /// The zero vector.
+    pub fn new(n_weights: usize) -> Self {
+        let n_chunks = n_weights.div_ceil(CHUNK);
+        Self { values: vec![0.0; n_weights], touched: Vec::new(), marked: vec![false; n_chunks] }
+    }
+
+    /// Sets every value to 0.
+    pub fn clear(&mut self) {
+        for chunk in self.touched.drain(..) {
+            let start = chunk as usize * CHUNK;
+            let end = (start + CHUNK).min(self.values.len());
+            self.values[start..end].fill(0.0);
+            self.marked[chunk as usize] = false;
+        }
+    }
+
+    /// The values from `start` on, to be written.
+    #[inline]
+    pub fn piece(&mut self, start: usize, len: usize) -> &mut [f64] {
+        for chunk in start / CHUNK..(start + len).div_ceil(CHUNK) {
+            if !self.marked[chunk] {
+                self.marked[chunk] = true;
+                self.touched.push(chunk as u32);
+            }
+        }
+        &mut self.values[start..start + len]
+    }
+
+    /// Adds to one value.
+    pub fn add(&mut self, index: usize, value: f64) {
+        self.piece(index, 1)[0] += value;
+    }
+
+    /// The whole vector.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// ‖image‖².
+    pub fn squared_norm(&self) -> f64 {
+        Arch::new().dispatch(SquaredNorm(self))
+    }
+
+    /// target += scale image.
+    pub fn add_to(&self, scale: f64, target: &mut [f64]) {
+        Arch::new().dispatch(AddTo { image: self, scale, target });
+    }
+
+    /// The bounds of the pieces that were written.
+    fn chunks(&self) -> impl Iterator<Item = Range<usize>> {
+        self.touched.iter().map(|chunk| {
+            let start = *chunk as usize * CHUNK;
+            start..(start + CHUNK).min(self.values.len())
+        })
+    }
+}
+
+struct SquaredNorm<'a>(&'a Image);
+
+impl WithSimd for SquaredNorm<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let (mut sums, mut rest) = (simd.splat_f64s(0.0), 0.0);
+        for chunk in self.0.chunks() {
+            let (values, tail) = S::as_simd_f64s(&self.0.values[chunk]);
+            for value in values {
+                sums = simd.mul_add_f64s(*value, *value, sums);
+            }
+            rest += tail.iter().map(|value| value * value).sum::<f64>();
+        }
+        simd.reduce_sum_f64s(sums) + rest
+    }
+}
+
+struct AddTo<'a> {
+    image: &'a Image,
+    scale: f64,
+    target: &'a mut [f64],
+}
+
+impl WithSimd for AddTo<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let scale = simd.splat_f64s(self.scale);
+        for chunk in self.image.chunks() {
+            let (values, tail) = S::as_simd_f64s(&self.image.values[chunk.clone()]);
+            let (target, target_tail) = S::as_mut_simd_f64s(&mut self.target[chunk]);
+            for (target, value) in target.iter_mut().zip(values) {
+                *target = simd.mul_add_f64s(scale, *value, *target);
+            }
+            for (target, value) in target_tail.iter_mut().zip(tail) {
+                *target += self.scale * value;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_its_dense_vector() {
+        let mut image = Image::new(70);
+        image.piece(30, 4).copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
+        image.add(69, -1.0);
+        image.add(31, 0.5);
+        let mut target = vec![1.0; 70];
+        image.add_to(2.0, &mut target);
+        assert_eq!(&target[29..35], [1.0, 3.0, 6.0, 7.0, 9.0, 1.0]);
+        assert_eq!((target[69], target.iter().sum::<f64>()), (-1.0, 70.0 + 2.0 * 9.5));
+        assert_eq!(image.squared_norm(), 1.0 + 6.25 + 9.0 + 16.0 + 1.0);
+        image.clear();
+        assert!(image.values().iter().all(|value| *value == 0.0) && image.squared_norm() == 0.0);
+        assert_eq!(image.piece(70, 0).len(), 0);
+    }
+}

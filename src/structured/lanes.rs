@@ -1,0 +1,102 @@
+//! Folds of rows of numbers into one row, in vectors over the columns.
+
+use pulp::Simd;
+
+/// Vectors that are folded in registers at a time.
+const VECTORS: usize = 4;
+
+/// What is done with each row: `sum`\[j\] = op(`sum`\[j\], x, `row`\[j\]).
+pub(super) trait Fold {
+    /// The fold of no rows.
+    const EMPTY: f64;
+    /// One step.
+    fn step<S: Simd>(simd: S, sum: S::f64s, x: S::f64s, row: S::f64s) -> S::f64s;
+}
+
+/// Σ x row.
+pub(super) struct Sum;
+
+impl Fold for Sum {
+    const EMPTY: f64 = 0.0;
+    #[inline(always)]
+    fn step<S: Simd>(simd: S, sum: S::f64s, x: S::f64s, row: S::f64s) -> S::f64s {
+        simd.mul_add_f64s(x, row, sum)
+    }
+}
+
+/// max of x + row.
+pub(super) struct Max;
+
+impl Fold for Max {
+    const EMPTY: f64 = f64::NEG_INFINITY;
+    #[inline(always)]
+    fn step<S: Simd>(simd: S, sum: S::f64s, x: S::f64s, row: S::f64s) -> S::f64s {
+        simd.max_f64s(sum, simd.add_f64s(x, row))
+    }
+}
+
+/// Folds (x, row) pairs into `sums`. A row may go on after its columns; what follows is not used.
+#[inline(always)]
+pub(super) fn fold<'a, F: Fold, S: Simd>(
+    simd: S,
+    rows: impl Iterator<Item = (f64, &'a [f64])> + Clone,
+    sums: &mut [f64],
+) {
+    let n_whole = sums.len() / S::F64_LANES;
+    let mut first = 0;
+    while n_whole - first > VECTORS {
+        stretch::<F, S, VECTORS>(simd, first, rows.clone(), sums);
+        first += VECTORS;
+    }
+    match n_whole - first {
+        0 => {}
+        1 => stretch::<F, S, 1>(simd, first, rows.clone(), sums),
+        2 => stretch::<F, S, 2>(simd, first, rows.clone(), sums),
+        3 => stretch::<F, S, 3>(simd, first, rows.clone(), sums),
+        _ => stretch::<F, S, VECTORS>(simd, first, rows.clone(), sums),
+    }
+    if !sums.len().is_multiple_of(S::F64_LANES) {
+        tail::<F, S>(simd, rows, sums);
+    }
+}
+
+/// Folds N vectors of columns.
+#[inline(always)]
+fn stretch<'a, F: Fold, S: Simd, const N: usize>(
+    simd: S,
+    first: usize,
+    rows: impl Iterator<Item = (f64, &'a [f64])>,
+    sums: &mut [f64],
+) {
+    let mut folded = [simd.splat_f64s(F::EMPTY); N];
+    for (x, row) in rows {
+        let x = simd.splat_f64s(x);
+        let row = &S::as_simd_f64s(row).0[first..][..N];
+        for (sum, row) in folded.iter_mut().zip(row) {
+            *sum = F::step(simd, *sum, x, *row);
+        }
+    }
+    S::as_mut_simd_f64s(sums).0[first..][..N].copy_from_slice(&folded);
+}
+
+/// Folds the last vector of columns, which overlaps the one before so that it is whole.
+#[inline(always)]
+fn tail<'a, F: Fold, S: Simd>(
+    simd: S,
+    rows: impl Iterator<Item = (f64, &'a [f64])>,
+    sums: &mut [f64],
+) {
+    let start = sums.len().saturating_sub(S::F64_LANES);
+    let mut folded = simd.splat_f64s(F::EMPTY);
+    for (x, row) in rows {
+        let row = match S::as_simd_f64s(&row[start..]) {
+            ([whole, ..], _) => *whole,
+            (_, part) => simd.partial_load_f64s(part),
+        };
+        folded = F::step(simd, folded, simd.splat_f64s(x), row);
+    }
+    match S::as_mut_simd_f64s(&mut sums[start..]) {
+        ([whole, ..], _) => *whole = folded,
+        (_, part) => simd.partial_store_f64s(part, folded),
+    }
+}
