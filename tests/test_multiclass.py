@@ -382,6 +382,8 @@ def test_names_and_objects_are_the_cores() -> None:
         ({"intercept_scaling": 0}, "intercept_scaling: "),
         ({"n_jobs": 0}, "n_jobs: "),
         ({"solver": "newton"}, "solver: unknown name"),
+        ({"step": "pairwise"}, 'step: solver "auto" has no step "pairwise"'),
+        ({"sampling": "luck"}, "sampling: unknown name"),
         ({"step": "big"}, "step: unknown name"),
         ({"solver": "subgradient", "warm_start": True}, None),
         ({"loss": "hinge"}, "loss: must be one of 'max-hinge'"),

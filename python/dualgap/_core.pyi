@@ -107,6 +107,7 @@ def fit_multiclass(
     bias: float,
     solver: str,
     step: str,
+    sampling: str,
     tol: float,
     max_iter: int,
     seed: int,

@@ -6,14 +6,12 @@ classifiers, arXiv:2008.08894.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
@@ -23,7 +21,6 @@ from dualgap import _core
 from dualgap._base import (
     Callback,
     FloatArray,
-    History,
     check_positive,
     check_rows,
     check_rows_and_targets,
@@ -32,6 +29,7 @@ from dualgap._base import (
     progress,
     resolve_seed,
     resolve_threads,
+    store_run,
 )
 from dualgap.losses import Loss, core_loss
 
@@ -64,8 +62,13 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
         smoothing), "subgradient" is Pegasos; these are for comparison or where memory is short.
         "auto" is "block-descent", which has the projection it needs for every loss.
-    step : {"line-search", "scheduled"}, default="line-search"
-        Step of "frank-wolfe": the best one in closed form, or ``2 / (t + 2)``.
+    step : {"line-search", "scheduled", "away", "pairwise"}, default="line-search"
+        Step of "frank-wolfe": the best one in closed form, or ``2 / (t + 2)``. For
+        "block-frank-wolfe" "away" and "pairwise" also move weight off the worst vertex of a row's
+        active set, and converge linearly.
+    sampling : {"permutation", "uniform", "gap"}, default="permutation"
+        Order in which "block-frank-wolfe" visits the rows; "gap" draws them in proportion to their
+        last known duality gaps (Osokin et al. 2016).
     fit_intercept : bool, default=True
         Whether to append a constant feature. Its weights are regularised like the others.
     intercept_scaling : float, default=1.0
@@ -132,6 +135,7 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         smoothing: float = 0.0,
         solver: str = "auto",
         step: str = "line-search",
+        sampling: str = "permutation",
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         class_weight: dict[Any, float] | str | None = None,
@@ -148,6 +152,7 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.smoothing = smoothing
         self.solver = solver
         self.step = step
+        self.sampling = sampling
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.class_weight = class_weight
@@ -211,6 +216,7 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             regularization=regularization,
             smoothing=float(self.smoothing),
             step=self.step,
+            sampling=self.sampling,
             tol=float(self.tol),
             max_iter=int(self.max_iter),
             seed=resolve_seed(self.random_state),
@@ -219,7 +225,8 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             start=self._previous(identity, regularization),
             callback=progress(self.verbose, self.callback),
         )
-        self._store(result)
+        self._store_weights(result["weights"])
+        store_run(self, result)
         if self.warm_start:
             kept = {name: result[name] for name in ("weights", "linear", "square", "beta")}
             self._end = (identity, regularization, kept)
@@ -256,29 +263,12 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # W(alpha) is proportional to 1/lambda.
         return {**kept, "weights": kept["weights"] * (before / regularization)}
 
-    def _store(self, result: Any) -> None:
-        weights = result["weights"]
+    def _store_weights(self, weights: FloatArray) -> None:
         n_features = self.n_features_in_
         self.coef_ = np.ascontiguousarray(weights[:, :n_features])
         self.intercept_ = np.zeros(len(self.classes_))
         if self.fit_intercept:
             self.intercept_ = weights[:, n_features] * float(self.intercept_scaling)
-        self.history_: History = result["history"]
-        self.n_iter_ = len(self.history_["epoch"])
-        self.objective_ = result["primal"]
-        self.dual_objective_ = result["dual"]
-        self.duality_gap_ = result["primal"] - result["dual"]
-        self.null_objective_ = result["null_objective"]
-        self.converged_ = result["outcome"] == "converged"
-        if not self.converged_ and result["outcome"] != "stopped":
-            relative = self.duality_gap_ / self.null_objective_
-            warnings.warn(
-                f"stopped after {self.n_iter_} iterations at a duality gap of "
-                f"{self.duality_gap_:.3g}, {relative:.2g} of the null model's objective "
-                f"(tol={self.tol:.2g}); raise max_iter or tol, or scale the data",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
 
     def _scores(self, X: Any) -> FloatArray:
         check_is_fitted(self)

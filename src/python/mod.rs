@@ -56,8 +56,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OUTPUT_LOSSES", crate::polynomial::loss::NAMES)?;
     module.add("PENALTIES", crate::polynomial::penalty::NAMES)?;
     module.add("LOSSES", names(crate::polytope::REGISTRY))?;
-    module.add("SOLVERS", names(crate::solver::Method::REGISTRY))?;
-    module.add("STEPS", names(crate::solver::StepRule::NAMES))?;
+    module.add("SOLVERS", crate::solver::Method::NAMES)?;
+    module.add("STEPS", crate::solver::Method::STEPS)?;
     module.add("STRUCTURED_SOLVERS", crate::solver::StructuredMethod::NAMES)?;
     module.add_class::<structured_models::StructuredModel>()?;
     module.add_function(wrap_pyfunction!(structured::fit_structured, module)?)?;

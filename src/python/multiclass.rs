@@ -34,7 +34,7 @@ struct Fitted {
 /// Fits a linear model; see `dualgap.multiclass` for the parameters.
 #[pyfunction]
 #[pyo3(signature = (rows, labels, *, n_classes, loss, k, weights, costs, costs_per_row,
-    sample_weight, regularization, smoothing, bias, solver, step, tol, max_iter, seed, n_threads,
+    sample_weight, regularization, smoothing, bias, solver, step, sampling, tol, max_iter, seed, n_threads,
     keep_dual=false, start=None, callback=None))]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn fit_multiclass<'py>(
@@ -53,6 +53,7 @@ pub(super) fn fit_multiclass<'py>(
     bias: f64,
     solver: &str,
     step: &str,
+    sampling: &str,
     tol: f64,
     max_iter: usize,
     seed: u64,
@@ -61,7 +62,7 @@ pub(super) fn fit_multiclass<'py>(
     start: Option<State<'py>>,
     callback: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let method = Method::parse(solver, step)?;
+    let method = Method::parse(solver, step, sampling)?;
     let polytope = polytope::parse(loss, Parameters { k, weights })?;
     let rows = rows.rows()?;
     let features = linear(rows, n_classes, bias, method.order());

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use super::block_descent::{BlockDescent, Options};
 use super::structured::find;
 use super::{
-    Block, BlockFrankWolfe, BlockOptions, FrankWolfe, MarginDual, MarginOracle, Start, StepRule,
-    Subgradient,
+    Block, BlockFrankWolfe, BlockOptions, BlockStep, FrankWolfe, MarginDual, MarginOracle,
+    Sampling, Start, StepRule, Subgradient,
 };
 use crate::data::Data;
 use crate::error::{Error, Result};
@@ -22,38 +22,55 @@ pub enum Method {
     /// [`FrankWolfe`].
     FrankWolfe(StepRule),
     /// [`BlockFrankWolfe`].
-    BlockFrankWolfe,
+    BlockFrankWolfe(BlockStep, Sampling),
     /// [`Subgradient`].
     Subgradient,
 }
 
-/// How a solver is made, given the rule for Frank-Wolfe steps.
-type Build = fn(StepRule) -> Method;
-
 impl Method {
-    /// Every solver by its name; "auto" is the one to use when nothing speaks for another.
-    pub const REGISTRY: &[(&str, Build)] = &[
-        ("auto", |_| Self::BlockDescent),
-        ("block-descent", |_| Self::BlockDescent),
-        ("frank-wolfe", Self::FrankWolfe),
-        ("block-frank-wolfe", |_| Self::BlockFrankWolfe),
-        ("subgradient", |_| Self::Subgradient),
-    ];
+    /// Names of the solvers; "auto" is the one to use when nothing speaks for another.
+    pub const NAMES: &[&str] =
+        &["auto", "block-descent", "frank-wolfe", "block-frank-wolfe", "subgradient"];
 
-    /// The solver called `solver`, with the step rule called `step`.
+    /// Names of the steps: the two of "frank-wolfe", and of "block-frank-wolfe" the line search towards
+    /// the best vertex and those with an active set.
+    pub const STEPS: &[&str] = &["line-search", "scheduled", "away", "pairwise"];
+
+    /// The solver called `solver`, with the step and the order of the examples of these names.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for an unknown name.
-    pub fn parse(solver: &str, step: &str) -> Result<Self> {
-        let build = find("solver", solver, Self::REGISTRY)?;
-        Ok(build(find("step", step, StepRule::NAMES)?))
+    /// [`Error::InvalidArgument`] for an unknown name, and for a step that the solver does not have.
+    pub fn parse(solver: &str, step: &str, sampling: &str) -> Result<Self> {
+        let steps: Vec<_> = Self::STEPS.iter().map(|name| (*name, *name)).collect();
+        let step = find("step", step, &steps)?;
+        let sampling = find("sampling", sampling, Sampling::NAMES)?;
+        let method = match (solver, step) {
+            ("auto" | "block-descent", "line-search") => Self::BlockDescent,
+            ("frank-wolfe", "line-search") => Self::FrankWolfe(StepRule::LineSearch),
+            ("frank-wolfe", "scheduled") => Self::FrankWolfe(StepRule::Scheduled),
+            ("block-frank-wolfe", "line-search") => {
+                Self::BlockFrankWolfe(BlockStep::FrankWolfe, sampling)
+            }
+            ("block-frank-wolfe", "away") => Self::BlockFrankWolfe(BlockStep::Away, sampling),
+            ("block-frank-wolfe", "pairwise") => {
+                Self::BlockFrankWolfe(BlockStep::Pairwise, sampling)
+            }
+            ("subgradient", "line-search") => Self::Subgradient,
+            _ => {
+                let solvers: Vec<_> = Self::NAMES.iter().map(|name| (*name, *name)).collect();
+                find("solver", solver, &solvers)?;
+                let message = format!("solver {solver:?} has no step {step:?}");
+                return Err(Error::argument("step", message));
+            }
+        };
+        Ok(method)
     }
 
     /// How the weights ought to be ordered for this solver.
     pub fn order(self) -> Order {
         match self {
             Self::FrankWolfe(_) => Order::Batches,
-            Self::BlockDescent | Self::BlockFrankWolfe | Self::Subgradient => Order::Examples,
+            Self::BlockDescent | Self::BlockFrankWolfe(..) | Self::Subgradient => Order::Examples,
         }
     }
 }
@@ -124,10 +141,11 @@ pub fn minimize(
             let beta = if keep_dual { oracle.into_dual() } else { Vec::new() };
             Ok((trace, DualPoint { at, beta }))
         }
-        Method::BlockFrankWolfe => {
+        Method::BlockFrankWolfe(step, sampling) => {
             let m = problem.n_classes();
-            let options = BlockOptions { seed, ..BlockOptions::default() };
-            let start = start.map(|start| (start.at.weights, blocks(&start.beta, m)));
+            let options = BlockOptions { seed, step, sampling, ..BlockOptions::default() };
+            let keep_atoms = step != BlockStep::FrankWolfe;
+            let start = start.map(|start| (start.at.weights, blocks(&start.beta, m, keep_atoms)));
             let mut solver = BlockFrankWolfe::new(MarginDual::new(problem), options, start);
             let trace = run(&mut solver, stopping, interrupt, observe)?;
             let (dual, weights, blocks) = solver.into_parts();
@@ -151,11 +169,11 @@ pub fn minimize(
     }
 }
 
-/// A dual point (examples × classes) as blocks.
-fn blocks(beta: &[f64], n_classes: usize) -> Vec<Block> {
+/// A dual point (examples × classes) as blocks; a point counts as the only vertex of its active set.
+fn blocks(beta: &[f64], n_classes: usize, keep_atoms: bool) -> Vec<Block> {
     let point = |row: &[f64]| {
         let entries = row.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
         entries.map(|(class, weight)| (class as u32, *weight)).collect()
     };
-    beta.chunks_exact(n_classes).map(|row| Block::at(point(row), false, false)).collect()
+    beta.chunks_exact(n_classes).map(|row| Block::at(point(row), keep_atoms, false)).collect()
 }
