@@ -16,8 +16,7 @@ use crate::problem::shares;
 use crate::run::{Stopping, run};
 use crate::solver::{
     Block, BlockDual, BlockOptions, BlockStep, DualOracle, Extragradient, PathSettings, Piece,
-    Projection, StructuredEnd, StructuredMethod, StructuredOptions, find, minimize_structured,
-    path,
+    Projection, StructuredEnd, StructuredMethod, StructuredOptions, minimize_structured, path,
 };
 use crate::structured::{Marginals, Problem, Sparse};
 
@@ -193,7 +192,7 @@ fn fit_extragradient<'py>(
     settings: &Settings<'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let n = model.n_examples();
-    let projection = find("projection", &settings.projection, Projection::NAMES)?;
+    let projection = Projection::parse(&settings.projection)?;
     if settings.start.is_some() {
         let message = "only \"block-frank-wolfe\" can be continued";
         return Err(Error::argument("warm_start", message).into());

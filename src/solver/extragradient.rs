@@ -6,6 +6,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::squared_norm;
+use super::structured::find;
 use crate::error::{Error, Result};
 use crate::run::{Certificate, Interrupt, Progress, Solver};
 use crate::structured::{Image, Marginals, Sparse, Work};
@@ -23,6 +24,14 @@ impl Projection {
     /// Names by which callers choose.
     pub const NAMES: &[(&str, Self)] =
         &[("euclidean", Self::Euclidean), ("entropic", Self::Entropic)];
+
+    /// The projection of that name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an unknown name.
+    pub fn parse(name: &str) -> Result<Self> {
+        find("projection", name, Self::NAMES)
+    }
 }
 
 /// Accuracy of projections that are not in closed form.

@@ -26,7 +26,6 @@ pub use margin_dual::MarginDual;
 pub use multiclass::{DualPoint, Method, Settings, minimize};
 pub use oracle::{DualOracle, MarginOracle, Vertex};
 pub use path::{PathSettings, Piece, path};
-pub(crate) use structured::find;
 pub use structured::{StructuredEnd, StructuredMethod, StructuredOptions, minimize_structured};
 pub use subgradient::Subgradient;
 

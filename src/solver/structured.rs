@@ -88,7 +88,7 @@ impl StructuredMethod {
 }
 
 /// The value of that name in a table.
-pub(crate) fn find<T: Copy>(argument: &'static str, name: &str, table: &[(&str, T)]) -> Result<T> {
+pub(super) fn find<T: Copy>(argument: &'static str, name: &str, table: &[(&str, T)]) -> Result<T> {
     let found = table.iter().find(|(known, _)| *known == name);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<_> = table.iter().map(|(known, _)| *known).collect();
