@@ -179,7 +179,8 @@ def linear(path: str | None) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    what, *rest = sys.argv[1:] or ["linear"]
+    # What needs no folder.
+    what, *rest = sys.argv[1:] or ["weston-watkins", "aloi"]
     if what == "linear":
         linear(rest[1] if rest[:1] == ["--plot"] else None)
     else:
