@@ -2,6 +2,7 @@
 
     python benches/block_descent.py crammer-singer [data sets]
     python benches/block_descent.py weston-watkins [data sets]
+    python benches/block_descent.py shark [data sets]
     python benches/block_descent.py frank-wolfe [data sets]
     python benches/block_descent.py linear --plot epochs.png
 
@@ -12,7 +13,9 @@ Data sets: aloi (generated), and from the folder DUALGAP_DATA letter, satimage, 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 import zipfile
@@ -132,6 +135,32 @@ def weston_watkins(names: list[str]) -> None:
             print(f"| {name} | {C:.3g} | {' | '.join(cells)} | {model.n_iter_} |", flush=True)
 
 
+def shark(names: list[str]) -> None:
+    """Seconds to 0.01 of the first gap, beside the textbook's sequential descent."""
+    print("| data | C | ours | sequential, Walrus | sequential, Shark |")
+    for name in names:
+        X, y = load(name)
+        with tempfile.TemporaryDirectory() as folder:
+            files = [f"{folder}/X.f64", f"{folder}/y.u32"]
+            codes = np.unique(y, return_inverse=True)[1]
+            X.tofile(files[0])
+            codes.astype("<u4").tofile(files[1])
+            for C in [1.0] if name == "aloi" else [2.0**k for k in (-6, -3, 0, 3)]:
+                common: dict[str, Any] = {"loss": "weston-watkins", "C": C, "n_jobs": 1}
+                first = svm(max_iter=1, tol=0.0, **common).fit(X, y)
+                tol = 0.01 * first.duality_gap_ / first.null_objective_
+                ours, model = seconds(X, y, tol=tol, max_iter=20_000, **common)
+                cells = [f"{ours:.3g} s, {model.n_iter_} epochs"]
+                for inner in ("walrus", "shark"):
+                    sizes = [str(X.shape[1]), str(codes.max() + 1), str(C), inner]
+                    command = ["cargo", "run", "--quiet", "--release", "--example", "shark", "--"]
+                    out = subprocess.run(
+                        [*command, *files, *sizes], capture_output=True, text=True, check=True
+                    ).stdout.split()
+                    cells.append(f"{float(out[0]):.3g} s, {out[1]} epochs" if out else "-")
+                print(f"| {name} | {C:.3g} | {' | '.join(cells)} |", flush=True)
+
+
 def frank_wolfe(names: list[str]) -> None:
     """Seconds to relative gaps, beside batch and block Frank-Wolfe, which have `LIMIT` seconds."""
     levels = [1e-2, 1e-3, 1e-4]
@@ -189,5 +218,6 @@ if __name__ == "__main__":
             "crammer-singer": crammer_singer,
             "weston-watkins": weston_watkins,
             "frank-wolfe": frank_wolfe,
+            "shark": shark,
         }[what]
         run(rest or NAMES)

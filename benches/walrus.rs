@@ -1,48 +1,16 @@
 //! The Weston-Watkins subproblem alone: the default search against the paper's sorted sweep, a bare
 //! sort and Shark's greedy inner solver, on random v.
 
+#[path = "support/shark.rs"]
+mod support;
+
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use dualgap::polytope::walrus;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-
-/// A greedy inner solver after Shark's (Igel et al. 2008; the paper's section 5): an exact step in the
-/// coordinate that violates its optimality most, again and again until none does by `epsilon`. Returns
-/// the number of steps.
-fn shark(v: &[f64], c: f64, epsilon: f64, b: &mut [f64], gradient: &mut [f64]) -> usize {
-    b.fill(0.0);
-    gradient.copy_from_slice(v);
-    let max_steps = 10 * v.len();
-    for step in 0..max_steps {
-        // The coordinate of largest violation; its single-coordinate optimum has curvature 2.
-        let mut best = (0, 0.0);
-        for (j, (&g, &b)) in gradient.iter().zip(&*b).enumerate() {
-            let violation = if g > 0.0 && b < c {
-                g
-            } else if g < 0.0 && b > 0.0 {
-                -g
-            } else {
-                0.0
-            };
-            if violation > best.1 {
-                best = (j, violation);
-            }
-        }
-        let (j, violation) = best;
-        if violation < epsilon {
-            return step;
-        }
-        let change = (b[j] + 0.5 * gradient[j]).clamp(0.0, c) - b[j];
-        b[j] += change;
-        for gradient in gradient.iter_mut() {
-            *gradient -= change;
-        }
-        gradient[j] -= change;
-    }
-    max_steps
-}
+use support::shark;
 
 fn subproblem(criterion: &mut Criterion) {
     for k in [3, 10, 30, 100, 300, 1000, 3000] {
@@ -83,7 +51,11 @@ fn subproblem(criterion: &mut Criterion) {
         });
         let (mut b, mut gradient) = (vec![0.0; vectors[0].len()], vec![0.0; vectors[0].len()]);
         group.bench_function(BenchmarkId::from_parameter("shark"), |bencher| {
-            bencher.iter(|| shark(black_box(pick()), c, 1e-3, &mut b, &mut gradient));
+            bencher.iter(|| {
+                b.fill(0.0);
+                gradient.copy_from_slice(black_box(pick()));
+                shark(&mut b, &mut gradient, c, 1e-3)
+            });
         });
         group.finish();
     }
