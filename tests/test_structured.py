@@ -290,6 +290,57 @@ def test_a_wrong_model_is_told_what_is_wrong(own, change, message):
         StructuredSVM(wrong, C=100, random_state=0, tol=1e-4).fit(X, Y)
 
 
+@pytest.mark.parametrize("forgets", ["loss", "class"])
+def test_an_oracle_that_is_not_exact_gets_no_certificate(own, forgets):
+    class Inexact(OwnChain):
+        def loss_augmented_decode(self, x, y_true, w):
+            if forgets == "loss":
+                return self.decode(x, w)
+            labels = itertools.product(range(2), repeat=len(x))
+            return max(
+                [*labels, y_true],
+                key=lambda y: w @ self.joint_features(x, y) + self.loss(y_true, y),
+            )
+
+    with pytest.raises(ValueError, match="must return a maximiser"):
+        StructuredSVM(Inexact(), C=10, random_state=0, tol=1e-4, max_iter=50).fit(*own)
+
+
+def test_a_model_may_not_change_the_weights(own):
+    class Vandal(OwnChain):
+        def loss_augmented_decode(self, x, y_true, w):
+            w[:] = 0
+            return y_true
+
+    with pytest.raises(ValueError, match="read-only"):
+        StructuredSVM(Vandal(), random_state=0).fit(*own)
+
+
+def test_a_failed_fit_and_a_path_leave_the_estimator_as_it_was():
+    X, Y = chains()
+    svm = StructuredSVM(ChainModel(), random_state=0).fit(X, Y)
+    before = svm.predict(X)
+    renamed = [[letter.upper() for letter in y] for y in Y]
+    svm.path(X, renamed, 0.1, 0.1)
+
+    def fail(*_):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        svm.set_params(callback=fail).fit(X, renamed)
+    for one, two in zip(before, svm.predict(X), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_a_path_with_too_few_passes_says_so_and_ends():
+    X, Y = chains()
+    svm = StructuredSVM(ChainModel(), tol=1e-6, max_iter=2, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="a piece of the path"):
+        pieces = svm.path(X, Y, 0.1, 10.0)
+    assert len(pieces) < 120
+    assert pieces[-1].C_max == 10.0
+
+
 def test_an_infeasible_decoding_is_refused(own):
     class Checked(OwnChain):
         def check(self, x, y):
@@ -315,6 +366,16 @@ def test_interruption_inside_a_python_oracle_comes_out_unchanged(own):
     X, Y = own
     with pytest.raises(KeyboardInterrupt):
         StructuredSVM(Slow(), random_state=0, tol=0.0).fit(X, Y)
+
+
+@pytest.mark.parametrize("weights", [[0.0] * 4, [np.nan, 1, 1, 1], [-1, 1, 1, 1], [1.0]])
+def test_bad_sample_weights_are_named(weights):
+    X, Y = chains(4)
+    svm = StructuredSVM(ChainModel(), random_state=0)
+    with pytest.raises(ValueError, match="sample_weight"):
+        svm.fit(X, Y, weights)
+    with pytest.raises(ValueError, match="sample_weight"):
+        svm.fit(X, Y).score(X, Y, weights)
 
 
 def test_callbacks_see_passes_and_stop_them():
@@ -346,9 +407,19 @@ CHAIN = chains(4)
         (ChainModel(), *CHAIN, {"solver": "magic"}, "solver: unknown name"),
         (ChainModel(), *CHAIN, {"step": "long"}, "step: unknown name"),
         (ChainModel(), *CHAIN, {"sampling": "none"}, "sampling: unknown name"),
-        (ChainModel(), *CHAIN, {"subsample": 2.0}, "subsample: must be"),
+        (
+            ChainModel(),
+            *CHAIN,
+            {"solver": "away-frank-wolfe", "subsample": 2.0},
+            "subsample: must be",
+        ),
         (ChainModel(), *CHAIN, {"C": -1}, "C: must be"),
-        (ChainModel(), *CHAIN, {"solver": "extragradient"}, "projection: .*Euclidean"),
+        (
+            ChainModel(),
+            *CHAIN,
+            {"solver": "extragradient", "projection": "euclidean"},
+            "projection: .*Euclidean",
+        ),
         (MultilabelModel(), np.eye(3), [[0, 2, 1]] * 3, {}, "Y: must be made of zeros and ones"),
         (MultilabelModel(), np.eye(20), np.eye(20), {}, "edges: .*at most 16 labels"),
         (MultilabelModel(edges=[(0, 9)]), np.eye(3), np.eye(3), {}, "edges: "),
@@ -358,6 +429,19 @@ CHAIN = chains(4)
         (MatchingModel(), [np.ones((2, 2, 1))], [[(0, 5)]], {}, "Y: "),
         (MatchingModel(), [np.ones((2, 2, 1))], [[(0.5, 1)]], {}, "Y: label 0"),
         (MatchingModel(false_positive_cost=-1), *matchings(3), {}, "false_positive_cost"),
+        (MatchingModel(), [np.ones((2, 2, 1))], [[(2**32, 1)]], {}, "Y: label 0"),
+        (
+            MatchingModel(),
+            [np.ones((2, 2, 1))],
+            [[(0, 0), (0, 1)]],
+            {"solver": "extragradient"},
+            "Y: .*no matching",
+        ),
+        (ChainModel(), *CHAIN, {"solver": "frank-wolfe", "cache": True}, "cache: solver="),
+        (ChainModel(), *CHAIN, {"solver": "subgradient", "step": "x"}, "step: solver="),
+        (ChainModel(), iter(CHAIN[0]), CHAIN[1], {}, "X: must be a sequence"),
+        (ChainModel(), *CHAIN, {"C": 1e-308}, "C: .* too small"),
+        (MultilabelModel(edges=[(0.5, 1)]), np.eye(3), np.eye(3), {}, "edges: must be"),
         (object(), *CHAIN, {}, "model: must be a built-in model or have"),
     ],
 )

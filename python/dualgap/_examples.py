@@ -14,12 +14,17 @@ from dualgap._base import FloatArray
 
 def count_examples(X: Any, Y: Any) -> int:
     """Return the number of examples, and refuse it if there are not as many labels."""
+    for name, values in (("X", X), ("Y", Y)):
+        if not (sp.issparse(values) or hasattr(values, "__len__")):
+            msg = f"{name}: must be a sequence (a list, an array), got {type(values).__name__}"
+            raise ValueError(msg)
     n_examples = X.shape[0] if sp.issparse(X) else len(X)
     if n_examples == 0:
         msg = "X: there must be at least one example"
         raise ValueError(msg)
-    if len(Y) != n_examples:
-        msg = f"Y: there must be one label for each example, got {len(Y)} for {n_examples}"
+    n_labels = Y.shape[0] if sp.issparse(Y) else len(Y)
+    if n_labels != n_examples:
+        msg = f"Y: there must be one label for each example, got {n_labels} for {n_examples}"
         raise ValueError(msg)
     return int(n_examples)
 
@@ -85,7 +90,11 @@ def matrix(X: Any, n_features: int | None = None) -> Any:
 
 def indicators(Y: Any, n_labels: int | None = None) -> NDArray[np.uint8]:
     """Return a matrix of zeros and ones."""
-    labels = np.asarray(Y)
+    try:
+        labels = Y.toarray() if sp.issparse(Y) else np.asarray(Y)
+    except ValueError as error:
+        msg = "Y: all labels must have the same number of entries"
+        raise ValueError(msg) from error
     if labels.ndim != 2 or (n_labels is not None and labels.shape[1] != n_labels):
         msg = f"Y: must have shape (n_examples, {n_labels or 'n_labels'}), got {labels.shape}"
         raise ValueError(msg)
@@ -117,7 +126,8 @@ def right_pairs(y: Any, index: int) -> NDArray[np.uint32]:
     if pairs.size == 0:
         return np.zeros((0, 2), dtype=np.uint32)
     whole = np.issubdtype(pairs.dtype, np.integer)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or not whole or pairs.min() < 0:
+    fits = whole and pairs.min() >= 0 and pairs.max() < 2**32
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not fits:
         msg = f"Y: label {index} must be an array of (row, column) pairs of integers, from 0 on"
         raise ValueError(msg)
     return pairs.astype(np.uint32)

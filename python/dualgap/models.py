@@ -28,11 +28,13 @@ class Model(Protocol):
     """A structured model of your own: any object with these four methods.
 
     Examples ``x`` and labels ``y`` may be anything. All methods must be deterministic. They are
-    called with Python's global lock held; built-in models decode in parallel instead.
+    called with Python's global lock held; built-in models decode in parallel instead. Decodings
+    must be exact: what is not the maximum makes the certificate untrue.
 
-    An optional method ``max_loss(y)`` gives the largest loss for a right label ``y`` (default 1),
-    which `StructuredSVM.score` divides by. An optional method ``check(x, y)`` is called with every
-    label, right or decoded, and raises an exception if the label is not a feasible one for ``x``.
+    Weights ``w`` are read-only. An optional method ``max_loss(y)`` gives the largest loss for a
+    right label ``y`` (default 1), which `StructuredSVM.score` divides by. An optional method
+    ``check(x, y)`` is called with every label, right or decoded, and raises an exception if the
+    label is not a feasible one for ``x``.
     """
 
     def joint_features(self, x: Any, y: Any) -> ArrayLike:
@@ -154,7 +156,7 @@ class ChainCoding(Coding):
         return lengths if self.model.loss == "hamming" else np.minimum(lengths, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MulticlassModel(BuiltinModel):
     """One of several classes for each example: the multi-class SVM as a structured one.
 
@@ -245,9 +247,21 @@ class MultilabelModel(BuiltinModel):
     def learn(self, X: Any, Y: Any) -> Coding:
         """Read the numbers of features and labels and the edges off the training data."""
         labels = indicators(Y)
-        edges = self.edges if isinstance(self.edges, str) else [list(e) for e in self.edges]
+        edges = self._edges()
         pairs = _core.StructuredModel.label_edges(labels.ravel(), labels.shape[1], edges)
         return MultilabelCoding(self, matrix(X).shape[1], labels.shape[1], pairs)
+
+    def _edges(self) -> str | list[list[int]]:
+        if isinstance(self.edges, str):
+            return self.edges
+        pairs = np.asarray(self.edges if self.edges is not None else "none")
+        if pairs.size == 0:
+            return []
+        whole = np.issubdtype(pairs.dtype, np.integer)
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or not whole or pairs.min() < 0:
+            msg = 'edges: must be "full", "tree" or pairs of labels, integers from 0 on'
+            raise ValueError(msg)
+        return [[int(a), int(b)] for a, b in pairs]
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,17 +290,18 @@ class MultilabelCoding(Coding):
         return list(flat.reshape(-1, self.n_labels).astype(np.int64))
 
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
-        """Return weights (n_features, n_labels), pairwise (n_edges, 2, 2), and the edges."""
+        """Return weights (n_features, n_labels) and pairwise ones (n_edges, 2, 2)."""
         weight, pairwise = np.split(coef, [self.n_features * self.n_labels])
         return {
             "weight": weight.reshape(-1, self.n_labels),
             "pairwise": pairwise.reshape(-1, 2, 2),
-            "edges": np.array(self.edges, dtype=np.float64).reshape(-1, 2),
         }
 
     def largest_losses(self, X: Any, Y: Any) -> FloatArray:
         """Return the number of labels, or one for the mean loss."""
-        return np.full(len(Y), float(self.n_labels) if self.model.loss == "hamming" else 1.0)
+        return np.full(
+            np.shape(Y)[0], float(self.n_labels) if self.model.loss == "hamming" else 1.0
+        )
 
 
 @dataclass(frozen=True)

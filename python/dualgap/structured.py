@@ -8,14 +8,18 @@ SVM (2019).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Self
 
 import joblib
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
@@ -29,10 +33,11 @@ from dualgap._base import (
     store_run,
 )
 from dualgap._examples import count_examples
-from dualgap._oracle import PythonOracle
+from dualgap._oracle import PythonOracle, predict_with
 from dualgap.models import (
     BuiltinModel,
     ChainModel,
+    Coding,
     MatchingModel,
     Model,
     MulticlassModel,
@@ -116,16 +121,16 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         Order in which "block-frank-wolfe" visits the examples; "gap" draws them in proportion to
         their last known duality gaps.
     cache : bool, default=False
-        Whether "block-frank-wolfe" tries labellings found before (at most 100 for each example)
-        ahead of decoding. It pays where decoding is expensive.
+        Whether "block-frank-wolfe" tries labellings found before (at most 100 without weight for
+        each example) ahead of decoding. It pays where decoding is expensive.
     averaging : bool, default=False
         Whether "block-frank-wolfe" returns the weighted average of its iterates.
     subsample : float, default=1.0
         Share of the examples that a step of "away-frank-wolfe" decodes; below 1 this is the
         randomized away-step method.
-    projection : {"euclidean", "entropic"}, default="euclidean"
-        Distance in which "extragradient" projects: "euclidean" for `MulticlassModel` and
-        `MatchingModel`, "entropic" for these and `ChainModel`.
+    projection : {"euclidean", "entropic"}, optional
+        Distance in which "extragradient" projects: "euclidean" (their default) or "entropic" for
+        `MulticlassModel` and `MatchingModel`, "entropic" for `ChainModel`.
     radius : float, optional
         Bound on ``||w||`` for "extragradient", whose objective is the mean loss alone; by default
         ``sqrt(P(0) / lambda)``, which the optimum of the regularised problem does not exceed.
@@ -155,7 +160,7 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
     n_iter_ : int
         Number of passes.
     oracle_calls_ : int or None
-        Number of decodings, those for the certificates included ("block-frank-wolfe").
+        Number of decodings by steps and certificates ("block-frank-wolfe").
     objective_, dual_objective_, duality_gap_, null_objective_ : float
         The objective P of the model, a lower bound on that of any model, their difference, and the
         objective of ``w = 0``.
@@ -169,8 +174,14 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
     -----
     Memory beside the examples: "block-frank-wolfe" keeps for each example a sparse vector over its
     parts (for a chain at most the letters and transitions of the labellings that have weight), and
-    the labellings themselves with `cache` or away and pairwise steps; "frank-wolfe" keeps 18 weight
-    vectors, "away-frank-wolfe" one for each active vertex, "subgradient" one.
+    the labellings themselves with `cache` or away and pairwise steps, besides two weight vectors
+    (four with `averaging`); "frank-wolfe" keeps 18 weight vectors, "extragradient" 20,
+    "away-frank-wolfe" one and all examples' labellings for each active vertex, "subgradient" one.
+    For a `Model` of your own parts are weights: a feature vector for each example, sparse if most
+    of its values are 0.
+
+    The certificate of a `Model` of your own is as exact as its ``loss_augmented_decode``. Answers
+    that are worse than earlier ones, or than what ``decode`` finds at the end, are refused.
 
     Examples
     --------
@@ -194,7 +205,7 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         cache: bool = False,
         averaging: bool = False,
         subsample: float = 1.0,
-        projection: str = "euclidean",
+        projection: str | None = None,
         radius: float | None = None,
         tol: float = 1e-2,
         max_iter: int = 1000,
@@ -244,23 +255,25 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        source, n_examples = self._source(X, Y)
+        source, n_examples, coding = self._source(X, Y)
         weights = _example_weights(sample_weight, n_examples)
-        regularization = 1.0 / (float(self.C) * _total(weights, n_examples))
-        identity = joblib.hash((X, Y, weights, self.model)) if self.warm_start else ""
+        regularization = _regularization("C", self.C, weights, n_examples)
+        continues = self.warm_start and self.solver == "block-frank-wolfe"
+        identity = joblib.hash((X, Y, weights, self.model)) if continues else ""
         settings = {
             **self._settings(regularization, weights),
             "keep_dual": bool(self.warm_start),
             "start": self._previous(identity, regularization),
         }
         result = _core.fit_structured(source, settings)
+        if coding is None:
+            source[0].verify(result["weights"])
         self.coef_: FloatArray = result["weights"]
         self.oracle_calls_ = result["oracle_calls"]
-        if isinstance(self.model, BuiltinModel):
-            self.parameters_ = self._coding.parameters(self.coef_)
+        self._coding = coding
+        self.parameters_ = {} if coding is None else coding.parameters(self.coef_)
+        self._end = (identity, regularization, result["dual_point"]) if continues else None
         store_run(self, result)
-        if self.warm_start:
-            self._end = (identity, regularization, result["dual_point"])
         return self
 
     def path(
@@ -274,8 +287,8 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         """Cover an interval of C with models whose gap is at most `tol` everywhere on it.
 
         Solves at the small end to half of `tol`, finds how far the solution, scaled with C, stays
-        within `tol` (its gap is convex in C), and goes on from there. Nothing but the coding of the
-        labels is stored on the estimator; `C` is not used.
+        within `tol` (its gap is convex in C), and goes on from there. Nothing is stored on the
+        estimator; `C` and `warm_start` are not used.
 
         Parameters
         ----------
@@ -290,31 +303,45 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         -------
         list of PathPiece
             By increasing C; each begins where the one before it ends. A piece that did not get
-            to `tol` within `max_iter` passes says so in its ``duality_gap``.
+            to `tol` within `max_iter` passes says so in its ``duality_gap``, and there is a
+            warning. A path that the callback stops ends early.
         """
         self._check_parameters()
+        check_positive("tol", self.tol)
+        if self.solver != "block-frank-wolfe" or self.averaging:
+            msg = 'solver: a path needs "block-frank-wolfe" without averaging'
+            raise ValueError(msg)
         check_positive("C_min", C_min)
         check_positive("C_max", C_max)
         if C_min > C_max:
             msg = f"C_max: must not be less than C_min={C_min}, got {C_max}"
             raise ValueError(msg)
-        source, n_examples = self._source(X, Y)
+        source, n_examples, _ = self._source(X, Y)
         weights = _example_weights(sample_weight, n_examples)
-        total = _total(weights, n_examples)
+        largest = _regularization("C_min", C_min, weights, n_examples)
+        smallest = _regularization("C_max", C_max, weights, n_examples)
         settings = {
-            **self._settings(1.0 / (C_min * total), weights),
+            **self._settings(largest, weights),
             "keep_dual": False,
             "start": None,
         }
-        _, pieces = _core.structured_path(source, settings, 1.0 / (C_max * total))
+        null_objective, pieces = _core.structured_path(source, settings, smallest)
         found = []
         start = float(C_min)
         for _, until, coef, gap, n_iter in pieces:
             # Rounding must not leave a crack between two pieces, or at the end.
-            end = min(float(C_max), 1.0 / (until * total))
+            end = min(float(C_max), C_min * largest / until)
             end = float(C_max) if end > C_max * (1 - 1e-12) else end
             found.append(PathPiece(start, end, coef, gap, n_iter))
             start = end
+        worst = max(piece.duality_gap for piece in found) / null_objective if null_objective else 0
+        if worst > self.tol:
+            warnings.warn(
+                f"a piece of the path has a duality gap of {worst:.2g} of the null model's "
+                f"objective (tol={self.tol:.2g}); raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return found
 
     def predict(self, X: Sequence[Any]) -> list[Any]:
@@ -326,10 +353,13 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
             Labels of the kind that the model describes.
         """
         check_is_fitted(self)
-        if not isinstance(self.model, BuiltinModel):
-            return [self.model.decode(x, self.coef_) for x in X]
+        if self._coding is None:
+            return predict_with(self.model, X, self.coef_)
+        if not issparse(X) and len(X) == 0:
+            return []
         core = self._coding.core(X, None)
-        return self._coding.labels(*core.decode(self.coef_, resolve_threads(self.n_jobs)))
+        coef = np.ascontiguousarray(self.coef_)
+        return self._coding.labels(*core.decode(coef, resolve_threads(self.n_jobs)))
 
     def score(
         self, X: Sequence[Any], Y: Sequence[Any], sample_weight: ArrayLike | None = None
@@ -339,17 +369,23 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         For losses that count parts this is the share of parts that are right (the letter accuracy
         of a chain). A `Model` of your own is taken to have losses between 0 and 1 unless it has a
         method ``max_loss(y)``.
+
+        Raises
+        ------
+        ValueError
+            For bad data, and for classes that did not occur in training.
         """
         check_is_fitted(self)
         weights = _example_weights(sample_weight, count_examples(X, Y))
-        if isinstance(self.model, BuiltinModel):
+        if self._coding is not None:
             core = self._coding.core(X, Y)
-            losses = core.losses(self.coef_, resolve_threads(self.n_jobs))
+            coef = np.ascontiguousarray(self.coef_)
+            losses = core.losses(coef, resolve_threads(self.n_jobs))
             largest = self._coding.largest_losses(X, Y)
         else:
-            predicted = self.predict(X)
-            losses = np.array([self.model.loss(y, z) for y, z in zip(Y, predicted, strict=True)])
-            max_loss = getattr(self.model, "max_loss", lambda _: 1.0)
+            own: Any = self.model
+            losses = np.array([own.loss(y, z) for y, z in zip(Y, self.predict(X), strict=True)])
+            max_loss = getattr(own, "max_loss", lambda _: 1.0)
             largest = np.array([max_loss(y) for y in Y])
         total = float(np.dot(largest, np.ones(len(largest)) if weights is None else weights))
         lost = float(losses.sum() if weights is None else np.dot(losses, weights))
@@ -360,17 +396,42 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         check_positive("tol", self.tol, zero=True)
         check_positive("max_iter", self.max_iter, integer=True)
         check_positive("subsample", self.subsample)
+        self._refuse_idle_parameters()
         if self.radius is not None:
             check_positive("radius", self.radius)
 
-    def _source(self, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, int]:
-        """Return what the core trains on, and the number of examples."""
+    def _refuse_idle_parameters(self) -> None:
+        """Refuse what the solver would not look at."""
+        owners = {
+            "sampling": ("block-frank-wolfe",),
+            "cache": ("block-frank-wolfe",),
+            "averaging": ("block-frank-wolfe",),
+            "subsample": ("away-frank-wolfe",),
+            "projection": ("extragradient",),
+            "radius": ("extragradient",),
+            "step": ("block-frank-wolfe", "frank-wolfe", "away-frank-wolfe"),
+        }
+        defaults = {name: p.default for name, p in signature(StructuredSVM).parameters.items()}
+        for name, solvers in owners.items():
+            value = getattr(self, name)
+            known = self.solver in _core.STRUCTURED_SOLVERS
+            if known and self.solver not in solvers and value != defaults[name]:
+                msg = f"{name}: solver={self.solver!r} does not use it, got {value!r}"
+                raise ValueError(msg)
+
+    def _source(self, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, int, Coding | None]:
+        """Return what the core trains on, the number of examples, and a built-in model's coding."""
         n_examples = count_examples(X, Y)
         if isinstance(self.model, BuiltinModel):
-            self._coding = self.model.learn(X, Y)
-            return self._coding.core(X, Y), n_examples
+            coding = self.model.learn(X, Y)
+            return coding.core(X, Y), n_examples, coding
         oracle = PythonOracle(self.model, X, Y)
-        return (oracle, n_examples, oracle.n_weights), n_examples
+        return (oracle, n_examples, oracle.n_weights), n_examples, None
+
+    def _projection(self) -> str:
+        if self.projection is not None:
+            return self.projection
+        return "entropic" if isinstance(self.model, ChainModel) else "euclidean"
 
     def _settings(self, regularization: float, weights: FloatArray | None) -> dict[str, Any]:
         return {
@@ -382,7 +443,7 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
             "cache": bool(self.cache),
             "averaging": bool(self.averaging),
             "subsample": float(self.subsample),
-            "projection": self.projection,
+            "projection": self._projection(),
             "radius": None if self.radius is None else float(self.radius),
             "tol": float(self.tol),
             "max_iter": int(self.max_iter),
@@ -393,9 +454,10 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
 
     def _previous(self, identity: str, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""
-        if not (self.warm_start and hasattr(self, "_end")):
+        end = getattr(self, "_end", None)
+        if not identity or end is None:
             return None
-        known, before, kept = self._end
+        known, before, kept = end
         if known != identity or kept is None:
             return None
         return {**kept, "weights": kept["weights"] * (before / regularization)}
@@ -408,8 +470,17 @@ def _example_weights(sample_weight: ArrayLike | None, n_examples: int) -> FloatA
     if weights.shape != (n_examples,):
         msg = f"sample_weight: must have shape ({n_examples},), got {weights.shape}"
         raise ValueError(msg)
+    if not (np.isfinite(weights.sum()) and weights.min() >= 0 and weights.max() > 0):
+        msg = "sample_weight: must be finite and not negative, and at least one positive"
+        raise ValueError(msg)
     return weights
 
 
-def _total(weights: FloatArray | None, n_examples: int) -> float:
-    return float(n_examples if weights is None else weights.sum())
+def _regularization(name: str, C: float, weights: FloatArray | None, n_examples: int) -> float:
+    """Return lambda."""
+    total = float(n_examples if weights is None else weights.sum())
+    scale = float(C) * total
+    if not 1e-300 < scale < 1e300:
+        msg = f"{name}: {C} is too small or too large"
+        raise ValueError(msg)
+    return 1.0 / scale

@@ -1,8 +1,10 @@
 //! The dual of a structured model written in Python.
 
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::arrays::slice;
@@ -11,8 +13,12 @@ use crate::run::Interrupt;
 use crate::solver::{BlockDual, DualOracle, Points, Survey, Vertex};
 use crate::structured::Sparse;
 
-/// Examples per call into Python; signals are looked for in between.
-const BATCH: usize = 16;
+/// Most examples per call into Python, and how long such a call may take before it gets fewer: signals are
+/// looked for in between.
+const BATCH: usize = 64;
+const PATIENCE: Duration = Duration::from_millis(50);
+/// A margin may be this much below one known before, relative to the size of its terms.
+const ROUNDING: f64 = 1e-9;
 
 /// The dual of a structured problem whose oracle is a Python object with one method,
 /// `vertices(indices, weights)`: for each example (−ψ, L) at its loss-augmented decoding, ψ dense.
@@ -51,11 +57,21 @@ impl<'e> OracleDual<'e> {
             }
             Ok(())
         });
-        answer.map_err(|error| {
-            let mut failure = self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            *failure = Some(error);
-            Error::Interrupted
-        })
+        answer.map_err(|error| self.fail(error))
+    }
+
+    /// Keeps what is to be raised, and ends the run.
+    fn fail(&self, error: PyErr) -> Error {
+        let mut failure = self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *failure = Some(error);
+        Error::Interrupted
+    }
+
+    /// The sum of the sizes of a margin's terms.
+    fn scale(&self, weights: &[f64], point: &[(u32, f64)]) -> f64 {
+        let features = self.features(point).iter();
+        let sizes = features.map(|(index, value)| (value * weights[*index as usize]).abs());
+        sizes.sum::<f64>() + self.loss(point).abs()
     }
 
     /// The vertices of some blocks, a batch at a time.
@@ -66,9 +82,15 @@ impl<'e> OracleDual<'e> {
         interrupt: &Interrupt,
     ) -> Result<Vec<Sparse>> {
         let mut found = Vec::with_capacity(blocks.len());
-        for batch in blocks.chunks(BATCH) {
+        let (mut rest, mut size) = (blocks, 1);
+        while !rest.is_empty() {
             interrupt.check()?;
+            let (batch, others) = rest.split_at(size.min(rest.len()));
+            let start = Instant::now();
             self.ask(batch, weights, &mut found)?;
+            size =
+                if start.elapsed() < PATIENCE { (2 * size).min(BATCH) } else { size.div_ceil(2) };
+            rest = others;
         }
         Ok(found)
     }
@@ -179,9 +201,18 @@ impl BlockDual for OracleDual<'_> {
             let (share, point) = (self.shares[block], points(block));
             let loss = self.along(weights, vertex);
             let gap = loss - self.along(weights, point);
-            (share * loss, share * self.loss(point), share * gap)
+            let scale = self.scale(weights, vertex) + self.scale(weights, point);
+            if gap < -ROUNDING * (1.0 + scale) {
+                // The point combines labels that the oracle has returned before.
+                return Err(self.fail(PyValueError::new_err(format!(
+                    "model: loss_augmented_decode returned a label for example {block} that scores \
+                     {:.3e} less than labels it returned before; it must return a maximiser",
+                    -gap
+                ))));
+            }
+            Ok((share * loss, share * self.loss(point), share * gap))
         });
-        Ok(Survey::of(terms.collect()))
+        Ok(Survey::of(terms.collect::<Result<_>>()?))
     }
 }
 

@@ -210,7 +210,8 @@ fn fit_extragradient<'py>(
     let kernel = |session: &Session<'_>| {
         let null_objective = problem.null_objective(session.interrupt)?;
         // The ball that holds the regularised optimum (SPEC 10.3).
-        let radius = given.unwrap_or_else(|| (null_objective / lambda).sqrt());
+        let largest = (null_objective / lambda).sqrt();
+        let radius = given.unwrap_or(if largest > 0.0 { largest } else { 1.0 });
         let mut solver = Extragradient::new(model, shares, projection, radius)?;
         let stopping = Stopping { max_epochs, gap: tol * null_objective };
         let observe = &mut |epoch: &_| session.observe(epoch);

@@ -92,7 +92,7 @@ impl<'a> Extragradient<'a> {
     /// The method on the ball of that radius; `importance` are the p_i, which sum to 1.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a radius that is not positive.
+    /// [`Error::InvalidArgument`] for a radius that is not positive, and for right labels outside the hull.
     pub fn new(
         model: &'a dyn Marginals,
         importance: Vec<f64>,
@@ -101,6 +101,13 @@ impl<'a> Extragradient<'a> {
     ) -> Result<Self> {
         if !(radius > 0.0 && radius.is_finite()) {
             return Err(Error::argument("radius", "must be positive and finite"));
+        }
+        if let Some(example) = (0..model.n_examples()).find(|i| !model.holds_truth(*i)) {
+            let message = format!(
+                "\"extragradient\" needs right labels that can be decoded; that of example {example} is no \
+                 matching (a row or column comes twice)"
+            );
+            return Err(Error::argument("Y", message));
         }
         let n_weights = model.n_weights();
         let group = || Group { image: Image::new(n_weights), ..Group::default() };

@@ -41,15 +41,17 @@ pub struct PathSettings {
 const SOLVED: f64 = 0.5;
 /// Longest interval: a factor of λ.
 const LONGEST: f64 = 16.0;
-/// Most surveys that look for the end of an interval, and the factor within which it is close enough.
-const LOOKS: usize = 20;
+/// Factor within which the end of an interval is close enough.
 const CLOSE: f64 = 1.05;
+/// Shortest interval that is looked for.
+const SHORTEST: f64 = 1.0001;
 
 /// Covers an interval of λ, from its large end to its small one.
 ///
 /// At a fixed dual point μ the model at λ/t is t w, and its gap, Σ p_i Φ_i(t w) + t λ ‖w‖² − Σ p_i l_i, is
 /// convex in t. What holds at both ends of an interval thus holds on it. Where `max_epochs` do not
-/// suffice for a piece, its own `gap` is larger than the one asked for.
+/// suffice for a piece, its own `gap` is larger than the one asked for. A path whose observer stops it ends
+/// early.
 ///
 /// # Errors
 /// What [`run`] returns.
@@ -67,19 +69,24 @@ pub fn path<D: BlockDual>(
         let options = BlockOptions { certify_below: target, ..settings.options };
         let mut solver = BlockFrankWolfe::new(dual, options, start);
         let stopping = Stopping { max_epochs: settings.max_epochs, gap: target };
-        let trace = run(&mut solver, stopping, interrupt, observe)?;
+        let mut stopped = false;
+        let trace = run(&mut solver, stopping, interrupt, &mut |epoch| {
+            let flow = observe(epoch);
+            stopped |= flow.is_break();
+            flow
+        })?;
         let (weights, blocks);
         (dual, weights, blocks) = solver.into_parts();
         let gap = trace.certificate.gap();
         let most = (lambda / settings.until).min(LONGEST);
         let (factor, reached) =
-            stretch(&mut dual, &weights, &blocks, gap, settings.gap.max(gap), most, interrupt)?;
+            stretch(&mut dual, &weights, &blocks, gap, settings.gap, most, interrupt)?;
         let until =
             if factor == lambda / settings.until { settings.until } else { lambda / factor };
         let scaled = weights.iter().map(|weight| weight * factor).collect();
         let epochs = trace.epochs.len();
         pieces.push(Piece { lambda, until, weights, gap: gap.max(reached), epochs });
-        if until <= settings.until || trace.outcome == crate::run::Outcome::Stopped {
+        if until <= settings.until || stopped {
             return Ok(pieces);
         }
         (lambda, start) = (until, Some((scaled, blocks)));
@@ -100,7 +107,8 @@ fn stretch<D: BlockDual>(
     let norm = dual.lambda() * squared_norm(weights);
     let (mut low, mut low_gap, mut high) = (1.0, gap, most);
     let mut factor = most;
-    for _ in 0..LOOKS {
+    // A little way is always good where the gap is below what is allowed.
+    while gap < allowed && (high > CLOSE * low || low == 1.0 && high > SHORTEST) {
         let scaled: Vec<f64> = weights.iter().map(|weight| weight * factor).collect();
         let survey = dual.survey(&scaled, &points, interrupt)?;
         let gap = survey.loss + factor * norm - survey.linear;
@@ -109,7 +117,7 @@ fn stretch<D: BlockDual>(
         } else {
             high = factor;
         }
-        if low > 1.0 && high < CLOSE * low || low == most {
+        if low == most {
             break;
         }
         // In between on a logarithmic scale, nearer to where the gap is still small.
@@ -119,7 +127,8 @@ fn stretch<D: BlockDual>(
         return Ok((low, low_gap));
     }
     // Not even a small step is known to be good: make one, and say how good it is.
-    let scaled: Vec<f64> = weights.iter().map(|weight| weight * high).collect();
+    let factor = CLOSE.min(most);
+    let scaled: Vec<f64> = weights.iter().map(|weight| weight * factor).collect();
     let survey = dual.survey(&scaled, &points, interrupt)?;
-    Ok((high, survey.loss + high * norm - survey.linear))
+    Ok((factor, survey.loss + factor * norm - survey.linear))
 }

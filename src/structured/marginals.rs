@@ -6,6 +6,12 @@ use crate::error::{Error, Result};
 /// A model with smooth maxima or projections over the hull of its labels' parts, both to a given
 /// accuracy and feasible to rounding whatever the accuracy reached.
 pub trait Marginals: Model {
+    /// Whether the right label's parts are in the hull.
+    fn holds_truth(&self, example: usize) -> bool {
+        let _ = example;
+        true
+    }
+
     /// argmax over μ in the hull of ⟨potentials, μ⟩ + H(μ), the Bregman step of the entropy H. Returns
     /// a bound on what is missing to the maximum: at most `tolerance`, unless that is out of reach.
     ///

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::assignment::{buffers, solve};
-use super::{Marginals, Matching, Work};
+use super::{Marginals, Matching, Model, Work};
 use crate::error::Result;
 use crate::linalg::exp_minus;
 use crate::polytope::Capped;
@@ -92,6 +92,11 @@ impl Law for Euclidean {
 }
 
 impl Marginals for Matching {
+    /// The truth may be any set of pairs.
+    fn holds_truth(&self, example: usize) -> bool {
+        self.truth(example).len() == self.size(example).0
+    }
+
     /// The entropy is Σ (z_ab − z_ab ln z_ab), and the result the point of the hull nearest to the matrix
     /// exp(potentials) in relative entropy. Potentials that spread over hundreds can leave a larger gap
     /// than asked for, where the hull's vertices are reached but for tiny amounts at high prices.

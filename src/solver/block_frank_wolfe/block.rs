@@ -63,13 +63,19 @@ impl Block {
         block
     }
 
+    /// Notes that an atom is the best one.
+    pub fn touch(&mut self, index: usize) {
+        self.visits += 1;
+        self.atoms[index].used = self.visits;
+    }
+
     /// The atom that is this vertex, a new one of weight 0 if need be.
     pub fn remember(&mut self, vertex: &Sparse) -> usize {
-        self.visits += 1;
         if let Some(found) = self.atoms.iter().position(|atom| atom.vertex == *vertex) {
-            self.atoms[found].used = self.visits;
+            self.touch(found);
             return found;
         }
+        self.visits += 1;
         if self.atoms.len() >= MOST_ATOMS {
             self.forget_one();
         }

@@ -233,7 +233,11 @@ impl<D: BlockDual> BlockFrankWolfe<D> {
         let gap = share * (value - dual.along(weights, &block.point));
         let mean = self.gaps.total() / self.blocks.len() as f64;
         let enough = (CACHE_BLOCK_SHARE * self.gaps.get(index)).max(CACHE_MEAN_SHARE * mean);
-        (gap > 0.0 && gap >= enough).then_some(best)
+        let good = gap > 0.0 && gap >= enough;
+        if good {
+            self.blocks[index].touch(best);
+        }
+        good.then_some(best)
     }
 
     /// Calls the oracle; notes the block's gap. The index of the vertex counts only with an active set.
