@@ -53,9 +53,7 @@ def features(pairs: list[Any]) -> list[Any]:
     found = []
     for source, target in pairs:
         shape = (len(source), len(target))
-        dice = np.array(
-            [[2 * both[a, b] / (left[a] + right[b]) for b in target] for a in source]
-        )
+        dice = np.array([[2 * both[a, b] / (left[a] + right[b]) for b in target] for a in source])
         padded = np.pad(dice, 1)
         ends = [np.arange(n) / max(n - 1, 1) for n in shape]
         distance = np.abs(np.subtract.outer(*ends))
@@ -129,7 +127,7 @@ def main() -> None:
             return error_rate(found, pick(sure, chosen), pick(possible, chosen))
 
         def simple(threshold: float, chosen: Any) -> float:
-            return rate([dice_matching(X[index], threshold) for index in chosen], chosen)  # noqa: B023
+            return rate([dice_matching(X[index], threshold) for index in chosen], chosen)
 
         threshold = min(np.arange(0, 0.9, 0.05), key=lambda t: simple(t, train))
         print(f"{name:10s} Dice above {threshold:.2f}: AER {simple(threshold, test):.4f}")
@@ -144,7 +142,7 @@ def main() -> None:
         grid = [(costs, C) for costs in (1.0, 3.0) for C in (0.01, 0.1, 1.0)]
         best = min(
             grid,
-            key=lambda p: rate(fit(kept, *p, max_iter=20).predict(pick(X, held)), held),  # noqa: B023
+            key=lambda p: rate(fit(kept, *p, max_iter=20).predict(pick(X, held)), held),
         )
         for solver in ("block-frank-wolfe", "extragradient"):
             start = time.perf_counter()

@@ -201,9 +201,7 @@ def threads(arguments: Any) -> None:
     for _ in range(3):
         one, two = (
             np.median(
-                np.diff(
-                    fit(X, Y, solver="frank-wolfe", max_iter=8, n_jobs=n).history_["seconds"]
-                )
+                np.diff(fit(X, Y, solver="frank-wolfe", max_iter=8, n_jobs=n).history_["seconds"])
             )
             for n in (1, 2)
         )
