@@ -4,8 +4,8 @@
 
 Reads hansards/enfr.src-tgt and hansards/enfr.gold from a folder: --data DIR, or the environment
 variable DUALGAP_DATA. Dice coefficients and frequent pairs come from the sentences of all pairs, as
-they would from any unlabelled text; gold links are used for training pairs alone. Sure links are the
-truth in training; the error rate counts possible ones as it is defined.
+they would from any unlabelled text; gold links are used for training pairs alone. Sure links are
+the truth in training; the error rate counts possible ones as it is defined.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read(folder: Path) -> tuple[list[Any], list[Any], list[Any]]:
     golds = (folder / "hansards/enfr.gold").read_text("utf-8").splitlines()
     for text, gold in dict(zip(texts, golds, strict=True)).items():
         source, target = (side.lower().split() for side in text.split("|||"))
-        links = [link.replace("p", "-").split("-") + ["p" in link] for link in gold.split()]
+        links = [[*link.replace("p", "-").split("-"), "p" in link] for link in gold.split()]
         points = [(int(a) - 1, int(b) - 1, maybe) for a, b, maybe in links]
         pairs.append((source, target))
         sure.append({(a, b) for a, b, maybe in points if not maybe})
@@ -79,10 +79,16 @@ def features(pairs: list[Any]) -> list[Any]:
     return found
 
 
+def common(a: str, b: str) -> int:
+    """Return the length of the common prefix."""
+    differs = [x != y for x, y in zip(a, b, strict=False)]
+    return [*differs, True].index(True)
+
+
 def spelling(a: str, b: str) -> list[float]:
     """How alike two words are written."""
-    prefix = len(os.path.commonprefix([a, b])) / max(len(a), len(b))
-    suffix = len(os.path.commonprefix([a[::-1], b[::-1]])) / max(len(a), len(b))
+    longest = max(len(a), len(b))
+    prefix, suffix = common(a, b) / longest, common(a[::-1], b[::-1]) / longest
     ratio = SequenceMatcher(None, a, b).ratio()
     marks = [not any(c.isalnum() for c in word) for word in (a, b)]
     equal = float(a == b)

@@ -7,8 +7,8 @@
     python benches/structured.py threads              # batch steps on one and two threads
     python benches/structured.py memory               # peak memory over the data, per solver
 
-Without a command: all of them. Data sets (ocr_letters.npz, scene.npz) come from a folder: --data DIR,
-or the environment variable DUALGAP_DATA.
+Without a command: all of them. Data sets (ocr_letters.npz, scene.npz) come from a folder:
+--data DIR, or the environment variable DUALGAP_DATA.
 """
 
 from __future__ import annotations
