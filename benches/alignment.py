@@ -1,0 +1,170 @@
+"""Word alignment by maximum-weight matching, with features that need no outside resource.
+
+    python benches/alignment.py
+
+Reads hansards/enfr.src-tgt and hansards/enfr.gold from a folder: --data DIR, or the environment
+variable DUALGAP_DATA. Dice coefficients and frequent pairs come from the sentences of all pairs, as
+they would from any unlabelled text; gold links are used for training pairs alone. Sure links are
+the truth in training; the error rate counts possible ones as it is defined.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from collections import Counter
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from dualgap.structured import MatchingModel, StructuredSVM
+
+warnings.filterwarnings("ignore", message="stopped after")
+
+
+def read(folder: Path) -> tuple[list[Any], list[Any], list[Any]]:
+    """Sentence pairs without repetitions, sure links, and all links."""
+    pairs, sure, possible = [], [], []
+    texts = (folder / "hansards/enfr.src-tgt").read_text("utf-8").splitlines()
+    golds = (folder / "hansards/enfr.gold").read_text("utf-8").splitlines()
+    for text, gold in dict(zip(texts, golds, strict=True)).items():
+        source, target = (side.lower().split() for side in text.split("|||"))
+        links = [[*link.replace("p", "-").split("-"), "p" in link] for link in gold.split()]
+        points = [(int(a) - 1, int(b) - 1, maybe) for a, b, maybe in links]
+        pairs.append((source, target))
+        sure.append({(a, b) for a, b, maybe in points if not maybe})
+        possible.append({(a, b) for a, b, _ in points})
+    return pairs, sure, possible
+
+
+def features(pairs: list[Any]) -> list[Any]:
+    """Features of all word pairs of each sentence pair; Dice comes first."""
+    left = Counter(a for source, _ in pairs for a in set(source))
+    right = Counter(b for _, target in pairs for b in set(target))
+    both = Counter((a, b) for s, t in pairs for a in set(s) for b in set(t))
+    frequent = [pair for pair, count in both.most_common(4000) if count >= 10]
+    frequent.sort(key=lambda p: -2 * both[p] / (left[p[0]] + right[p[1]]))
+    known = {pair: index for index, pair in enumerate(frequent[:50])}
+    found = []
+    for source, target in pairs:
+        shape = (len(source), len(target))
+        dice = np.array([[2 * both[a, b] / (left[a] + right[b]) for b in target] for a in source])
+        padded = np.pad(dice, 1)
+        ends = [np.arange(n) / max(n - 1, 1) for n in shape]
+        distance = np.abs(np.subtract.outer(*ends))
+        words = np.array([[spelling(a, b) for b in target] for a in source])
+        identity = np.zeros((*shape, len(known)))
+        for i, a in enumerate(source):
+            for j, b in enumerate(target):
+                if (a, b) in known:
+                    identity[i, j, known[a, b]] = 1.0
+        rank = np.maximum.outer(dice.max(axis=1), dice.max(axis=0))
+        plain = [
+            dice,
+            np.sqrt(dice),
+            dice == rank,
+            distance,
+            distance**2,
+            dice * distance,
+            padded[:-2, :-2],
+            padded[2:, 2:],
+            np.ones(shape),
+        ]
+        found.append(np.concatenate([np.stack(plain, axis=-1), words, identity], axis=-1))
+    return found
+
+
+def common(a: str, b: str) -> int:
+    """Return the length of the common prefix."""
+    differs = [x != y for x, y in zip(a, b, strict=False)]
+    return [*differs, True].index(True)
+
+
+def spelling(a: str, b: str) -> list[float]:
+    """How alike two words are written."""
+    longest = max(len(a), len(b))
+    prefix, suffix = common(a, b) / longest, common(a[::-1], b[::-1]) / longest
+    ratio = SequenceMatcher(None, a, b).ratio()
+    marks = [not any(c.isalnum() for c in word) for word in (a, b)]
+    equal = float(a == b)
+    return [prefix, suffix, ratio, equal, float(all(marks)), float(marks[0] != marks[1])]
+
+
+def error_rate(found: Any, sure: Any, possible: Any) -> float:
+    """1 - (|A and S| + |A and P|) / (|A| + |S|)."""
+    links = [{(int(a), int(b)) for a, b in matching} for matching in found]
+    hits = sum(len(a & s) + len(a & p) for a, s, p in zip(links, sure, possible, strict=True))
+    return 1 - hits / sum(len(a) + len(s) for a, s in zip(links, sure, strict=True))
+
+
+def dice_matching(x: Any, threshold: float) -> Any:
+    score = np.maximum(x[:, :, 0] - threshold, 0)
+    rows, columns = linear_sum_assignment(score, maximize=True)
+    kept = score[rows, columns] > 0
+    return np.column_stack([rows[kept], columns[kept]])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    default = os.environ.get("DUALGAP_DATA")
+    parser.add_argument("--data", type=Path, default=Path(default) if default else None)
+    parser.add_argument("--max-iter", type=int, default=50)
+    arguments = parser.parse_args()
+    if not arguments.data:
+        print("alignment.py: --data or DUALGAP_DATA must name a folder of data sets; skipped")
+        return
+    pairs, sure, possible = read(arguments.data)
+    X = features(pairs)
+    Y = [np.array(sorted(links), dtype=np.int64).reshape(-1, 2) for links in sure]
+    order = np.random.default_rng(0).permutation(len(X))
+    test, rest = order[:100], order[100:]
+    print(f"{len(X)} different pairs, {len(test)} of them for testing")
+    for name, train in (("100 pairs", rest[:100]), (f"{len(rest)} pairs", rest)):
+
+        def pick(values: Any, chosen: Any) -> Any:
+            return [values[index] for index in chosen]
+
+        def rate(found: Any, chosen: Any) -> float:
+            return error_rate(found, pick(sure, chosen), pick(possible, chosen))
+
+        def simple(threshold: float, chosen: Any) -> float:
+            return rate([dice_matching(X[index], threshold) for index in chosen], chosen)
+
+        threshold = min(np.arange(0, 0.9, 0.05), key=lambda t: simple(t, train))
+        print(f"{name:10s} Dice above {threshold:.2f}: AER {simple(threshold, test):.4f}")
+        held, kept = train[: len(train) // 4], train[len(train) // 4 :]
+
+        def fit(chosen: Any, costs: Any, C: float = 1.0, **parameters: Any) -> StructuredSVM:
+            model = MatchingModel(false_positive_cost=1.0, false_negative_cost=costs)
+            defaults = {"max_iter": arguments.max_iter, "tol": 1e-3, "random_state": 0, "C": C}
+            svm = StructuredSVM(model, **{**defaults, **parameters})
+            return svm.fit(pick(X, chosen), pick(Y, chosen))
+
+        grid = [(costs, C) for costs in (1.0, 3.0) for C in (0.01, 0.1, 1.0)]
+        best = min(
+            grid,
+            key=lambda p: rate(fit(kept, *p, max_iter=20).predict(pick(X, held)), held),
+        )
+        for solver in ("block-frank-wolfe", "extragradient"):
+            start = time.perf_counter()
+            svm = fit(train, *best, solver=solver)
+            seconds = time.perf_counter() - start
+            history = svm.history_
+            known = np.flatnonzero(~np.isnan(history["primal"]))
+            curve = [f"{history['epoch'][at]}: {history['primal'][at]:.3f}" for at in known]
+            print(
+                f"{name:10s} {solver:18s} cost {best[0]:g} C {best[1]:g} {seconds:6.2f} s "
+                f"AER {rate(svm.predict(pick(X, test)), test):.4f} "
+                f"loss {1 - svm.score(pick(X, test), pick(Y, test)):.4f}  "
+                f"objective {'  '.join(curve[:: max(1, len(curve) // 5)])}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
