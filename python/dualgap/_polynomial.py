@@ -55,6 +55,11 @@ _PARAMETERS = """
         Duality gap at which the fit has converged, relative to the objective of the null model.
     max_iter : int, default=200
         Most iterations (each adds at most one basis vector).
+    selection : {"refined", "initial", "random-refined", "random", "best-row", "exact"}, \
+default="refined"
+        How basis vectors are selected: the extreme eigenvector of largest eigenvalue, refined. The
+        others are for comparison with it (paper, section 6.2): "exact" solves 2^(m - 1) eigenvalue
+        problems for "l1/linf" with m <= 16 outputs, and gives it a tight duality gap.
     selection_tol : float, default=1e-2
         Relative tolerance of the eigenvalue solver that selects basis vectors.
     validation_fraction : float, optional
@@ -121,6 +126,7 @@ class PolynomialModel(BaseEstimator):  # type: ignore[misc]
     radius: float
     loss: str
     refit: str
+    selection: str
     linear: str | None
     alpha: float
     tol: float
@@ -189,6 +195,7 @@ class PolynomialModel(BaseEstimator):  # type: ignore[misc]
             radius=float(self.radius),
             n_components=int(self.n_components),
             refit=self.refit,
+            selection=self.selection,
             selection_tol=float(self.selection_tol),
             tol=float(self.tol),
             max_iter=int(self.max_iter),
