@@ -21,7 +21,7 @@ from dualgap import PolynomialNetworkClassifier, _core
 
 FOLDER = Path(os.environ.get("DUALGAP_DATA") or ".")
 METHODS = ["refined", "random-refined", "initial", "random", "best-row"]
-STEPS = 20
+STEPS = 15
 SEEDS = 3
 
 

@@ -190,6 +190,11 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         self.n_outputs
     }
 
+    /// What ends a product early.
+    pub fn interrupt(&self) -> &Interrupt {
+        self.interrupt
+    }
+
     /// Number of rows.
     pub fn n_rows(&self) -> usize {
         self.rows.n_rows()

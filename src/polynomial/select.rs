@@ -74,6 +74,9 @@ const MAX_REFINEMENTS: usize = 100;
 /// Relative tolerance of the eigenvalue solver where the maximiser is to be exact.
 const EXACT_TOL: f64 = 1e-9;
 
+/// Most features for which the exact method forms its matrices.
+const MAX_EXACT_SIZE: usize = 512;
+
 /// Selects a basis vector.
 ///
 /// Since |hᵀΓ_c h| ≤ |λ|max(Γ_c) for each output and ω* grows with every |entry|,
@@ -116,13 +119,35 @@ fn exact<R: Rows>(
     seed: u64,
 ) -> Result<Selection> {
     let vertices = penalty.half_of_vertices(gamma.n_outputs())?;
+    let (d, m) = (gamma.size(), gamma.n_outputs());
+    if d > MAX_EXACT_SIZE {
+        let message = format!(
+            "\"exact\" forms a matrix of features for each output: at most {MAX_EXACT_SIZE} \
+             features, not {d}; use \"refined\""
+        );
+        return Err(Error::argument("selection", message));
+    }
+    // So many products are worth the matrices.
+    let matrices = (0..m)
+        .into_par_iter()
+        .map(|c| {
+            let unit = |j| (0..d).map(|i| f64::from(u8::from(i == j))).collect::<Vec<_>>();
+            (0..d).map(|j| gamma.product(c, &unit(j))).collect::<Result<Vec<_>>>()
+        })
+        .collect::<Result<Vec<_>>>()?;
     let extremes = vertices
         .into_par_iter()
         .enumerate()
         .map(|(index, u)| {
-            extreme_eigenpair(gamma.size(), tol, mixed(seed, index), |v| {
-                gamma.weighted_product(&u, v, &gamma.scores(v)?)
-            })
+            gamma.interrupt().check()?;
+            let mut sum = vec![vec![0.0; d]; d];
+            for (u, matrix) in u.iter().zip(&matrices) {
+                for (sum, entry) in sum.iter_mut().flatten().zip(matrix.iter().flatten()) {
+                    *sum += u * entry;
+                }
+            }
+            let product = |v: &[f64]| Ok(sum.iter().map(|row| dot(row, v)).collect());
+            extreme_eigenpair(d, tol, mixed(seed, index), product)
         })
         .collect::<Result<Vec<_>>>()?;
     let largest = extremes.iter().map(|e| e.value.abs() + e.residual).fold(0.0, f64::max);
