@@ -9,7 +9,7 @@ use dualgap::polynomial::loss::{self, OutputLoss};
 use dualgap::polynomial::model::Model;
 use dualgap::polynomial::penalty;
 use dualgap::polynomial::problem::{Problem, Targets};
-use dualgap::polynomial::select::select;
+use dualgap::polynomial::select::{Method, select};
 use dualgap::run::{Interrupt, Stopping, Trace, run};
 use ndarray::{Array2, ArrayViewMut2};
 use serde_json::Value;
@@ -133,7 +133,7 @@ fn outputs_gradients_and_dual_norms_match_the_reference() {
         }
         for name in ["l1", "l12", "l1inf"] {
             let penalty = penalty::by_name(penalty_name(name)).unwrap();
-            let selection = select(&gamma, &*penalty, 1e-10, 0).unwrap();
+            let selection = select(&gamma, &*penalty, Method::Refined, 1e-10, 0).unwrap();
             let best = entry[format!("dual_norm_{name}")].as_f64().unwrap();
             let reached = penalty.dual_row_norm(&selection.gradient);
             let start = entry[format!("value_at_init_{name}")].as_f64().unwrap();
@@ -142,13 +142,26 @@ fn outputs_gradients_and_dual_norms_match_the_reference() {
             if name == "l1" {
                 assert!((reached - best).abs() < 1e-8 * best);
             }
+            if name != "l12" {
+                let exact = select(&gamma, &*penalty, Method::Exact, 1e-10, 0).unwrap();
+                let reached = penalty.dual_row_norm(&exact.gradient);
+                assert!((reached - best).abs() < 1e-7 * best && exact.bound >= reached);
+                assert!((exact.bound - best).abs() < 1e-7 * best, "{} {best}", exact.bound);
+            }
         }
     }
 }
 
 fn fit<R: Rows + Copy>(problem: Problem<'_, R>, refit: Refit, tol: f64) -> (Trace, Model) {
     let interrupt = Interrupt::default();
-    let settings = Settings { n_components: 60, refit, selection_tol: 1e-10, tol, seed: 0 };
+    let settings = Settings {
+        n_components: 60,
+        refit,
+        selection: Method::Refined,
+        selection_tol: 1e-10,
+        tol,
+        seed: 0,
+    };
     let model = Model::new(
         problem.kernel,
         problem.augmented,
@@ -256,6 +269,47 @@ fn linear_terms_and_full_refits_are_certified_too() {
             let length: f64 =
                 model.basis.iter().skip(r).step_by(model.n_bases).map(|h| h * h).sum();
             assert!(length <= 1.0 + 1e-9);
+        }
+    }
+}
+
+#[test]
+fn exact_selection_is_the_best_of_all_directions() {
+    let interrupt = Interrupt::default();
+    let penalty = penalty::by_name("l1/linf").unwrap();
+    for seed in 0..20u64 {
+        // Two features: the unit circle can be searched.
+        let value = |i: u64| ((i * 2_654_435_761 + seed * 40_503) % 1013) as f64 / 506.0 - 1.0;
+        let x = Array2::from_shape_fn((9, 2), |(i, j)| value(2 * i as u64 + j as u64));
+        let weights: Vec<f64> = (0..36).map(|i| value(100 + i)).collect();
+        let rows = Dense::new(x.view()).unwrap();
+        for kernel in [Kernel::Square, Kernel::Anova] {
+            let gamma = GradientMatrices::new(&rows, kernel, &weights, 4, &interrupt).unwrap();
+            let norm_at = |h: &[f64]| {
+                let scores = gamma.scores(h).unwrap();
+                penalty.dual_row_norm(&gamma.bilinear(h, h, &scores, &scores).unwrap())
+            };
+            let steps = 20_000;
+            let best = (0..steps)
+                .map(|i| std::f64::consts::PI * f64::from(i) / f64::from(steps))
+                .map(|angle| norm_at(&[angle.cos(), angle.sin()]))
+                .fold(0.0, f64::max);
+            let reach = |method| {
+                let selection = select(&gamma, &*penalty, method, 1e-8, seed).unwrap();
+                let reached = penalty.dual_row_norm(&selection.gradient);
+                assert!((norm_at(&selection.vector) - reached).abs() < 1e-9 * best);
+                assert!(selection.bound >= best * (1.0 - 1e-7), "{method:?}");
+                assert!(reached <= best * (1.0 + 1e-6), "{method:?}");
+                reached
+            };
+            assert!((reach(Method::Exact) - best).abs() < 1e-6 * best);
+            assert!(reach(Method::Refined) >= reach(Method::Initial) * (1.0 - 1e-12));
+            assert!(reach(Method::RandomRefined) >= reach(Method::Random) * (1.0 - 1e-12));
+            let rows = x.rows().into_iter().map(|row| row.to_vec());
+            let best_row = rows
+                .map(|row| norm_at(&row) / row.iter().map(|x| x * x).sum::<f64>())
+                .fold(0.0, f64::max);
+            assert!((reach(Method::BestRow) - best_row).abs() < 1e-9 * best);
         }
     }
 }

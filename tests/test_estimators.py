@@ -33,6 +33,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
         dualgap.MulticlassSVC(solver="frank-wolfe", n_jobs=1),
         dualgap.MulticlassSVC(solver="block-frank-wolfe", n_jobs=1),
         dualgap.PolynomialNetworkClassifier(5, n_jobs=1),
+        dualgap.PolynomialNetworkClassifierCV([1.0, 10.0], n_components=3, cv=2, n_jobs=1),
         dualgap.PolynomialNetworkRegressor(5, n_jobs=1),
     ],
     expected_failed_checks=expected_failures,

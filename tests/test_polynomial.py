@@ -411,3 +411,17 @@ def test_the_public_names() -> None:
         documented = estimator.__doc__ or ""
         for name in estimator().get_params():
             assert f"\n{name} : " in documented, f"{estimator.__name__}: {name} is not documented"
+
+
+# Basis selection.
+
+
+def test_exact_selection_closes_the_gap() -> None:
+    X, y = problem(PolynomialNetworkClassifier)
+    parameters = {"penalty": "l1/linf", "n_components": 40, "tol": 1e-3, "radius": 1.0}
+    exact = make(PolynomialNetworkClassifier, selection="exact", **parameters).fit(X, y)
+    refined = make(PolynomialNetworkClassifier, **parameters).fit(X, y)
+    # The bound of the refined method adds up the outputs, each at its own best direction.
+    assert exact.converged_
+    assert exact.duality_gap_ < refined.duality_gap_
+    assert exact.objective_ == pytest.approx(refined.objective_, rel=1e-2)

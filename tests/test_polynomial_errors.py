@@ -113,6 +113,7 @@ def test_validation_targets_have_as_many_outputs(estimator: Any) -> None:
         ("alpha", -1.0),
         ("tol", -1e-3),
         ("tol", np.nan),
+        ("selection", "best"),
         ("selection_tol", 0.0),
         ("penalty", "l3"),
         ("penalty", ""),
@@ -130,6 +131,13 @@ def test_parameters_are_named(estimator: Any, name: str, value: Any) -> None:
     # scikit-learn words the last one itself.
     message = "seed" if name == "random_state" else f"^{re.escape(name)}: "
     refuse(estimator().set_params(**{name: value}), message)
+
+
+def test_exact_selection_knows_its_limits() -> None:
+    refuse(PolynomialNetworkClassifier(2, selection="exact"), "^selection: .*round")
+    model = PolynomialNetworkClassifier(2, selection="exact", penalty="l1/linf")
+    refuse(model, "^selection: .*at most 16 outputs, not 17", np.eye(17), np.arange(17))
+    refuse(model, "^selection: .*at most 512 features", np.eye(3, 600), np.arange(3))
 
 
 def test_a_loss_of_the_other_kind() -> None:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from dualgap._core import __version__
+from dualgap._polynomial_cv import PolynomialNetworkClassifierCV
 from dualgap.multiclass import MulticlassSVC
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
@@ -21,6 +22,7 @@ __all__ = [
     "MulticlassSVC",
     "OrdinalRecommender",
     "PolynomialNetworkClassifier",
+    "PolynomialNetworkClassifierCV",
     "PolynomialNetworkRegressor",
     "StructuredSVM",
     "__version__",

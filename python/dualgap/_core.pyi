@@ -20,6 +20,7 @@ __all__ = [
     "fit_structured",
     "fit_variational",
     "predict_polynomial",
+    "select_basis",
     "structured_path",
 ]
 
@@ -59,6 +60,7 @@ def fit_polynomial(
     radius: float,
     n_components: int,
     refit: str,
+    selection: str = "refined",
     selection_tol: float,
     tol: float,
     max_iter: int,
@@ -77,6 +79,17 @@ def predict_polynomial(
     augmented: bool,
     n_threads: int,
 ) -> NDArray[np.float64]: ...
+def select_basis(
+    rows: Rows,
+    weights: NDArray[np.float64],
+    *,
+    kernel: str,
+    penalty: str,
+    selection: str,
+    tol: float,
+    seed: int,
+    n_threads: int,
+) -> tuple[list[float], list[float], float]: ...
 
 class _State(TypedDict):
     weights: NDArray[np.float64]

@@ -55,6 +55,12 @@ _PARAMETERS = """
         Duality gap at which the fit has converged, relative to the objective of the null model.
     max_iter : int, default=200
         Most iterations (each adds at most one basis vector).
+    selection : {"refined", "initial", "random-refined", "random", "best-row", "exact"}, \
+default="refined"
+        How basis vectors are selected: the extreme eigenvector of largest eigenvalue, refined. The
+        others are for comparison with it (paper, section 6.2): "exact" solves 2^(m - 1) eigenvalue
+        problems for "l1/linf" with m <= 16 outputs (at most 512 features), and gives it a tight
+        duality gap.
     selection_tol : float, default=1e-2
         Relative tolerance of the eigenvalue solver that selects basis vectors.
     validation_fraction : float, optional
@@ -78,7 +84,9 @@ _PARAMETERS = """
         Basis vectors of unit length (with ``linear="augment"``, their last entry belongs to the
         feature that is always 1).
     output_ : ndarray of shape (n_bases, n_outputs)
-        Output layer.
+        Output layer U; with H = ``components_`` the outputs are K(X, H) U + X coef_.T + intercept_.
+    n_nonzero_bases_ : int
+        Number of basis vectors that some output uses.
     coef_, intercept_ : ndarray of shape (n_outputs, n_features) and (n_outputs,)
         Linear terms; zero without explicit ones.
     objective_, duality_gap_ : float
@@ -121,6 +129,7 @@ class PolynomialModel(BaseEstimator):  # type: ignore[misc]
     radius: float
     loss: str
     refit: str
+    selection: str
     linear: str | None
     alpha: float
     tol: float
@@ -189,6 +198,7 @@ class PolynomialModel(BaseEstimator):  # type: ignore[misc]
             radius=float(self.radius),
             n_components=int(self.n_components),
             refit=self.refit,
+            selection=self.selection,
             selection_tol=float(self.selection_tol),
             tol=float(self.tol),
             max_iter=int(self.max_iter),
@@ -236,6 +246,12 @@ class PolynomialModel(BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=4,
             )
+
+    @property
+    def n_nonzero_bases_(self) -> int:
+        """Number of basis vectors that some output uses."""
+        check_is_fitted(self)
+        return int(np.count_nonzero(np.abs(self.output_).max(axis=1, initial=0.0)))
 
     def _model(self) -> Any:
         linear = None

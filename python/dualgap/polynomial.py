@@ -44,6 +44,7 @@ class _Classifier(ClassifierMixin, PolynomialModel):  # type: ignore[misc]
         alpha: float = 1.0,
         tol: float = 1e-3,
         max_iter: int = 200,
+        selection: str = "refined",
         selection_tol: float = 1e-2,
         validation_fraction: float | None = None,
         warm_start: bool = False,
@@ -61,6 +62,7 @@ class _Classifier(ClassifierMixin, PolynomialModel):  # type: ignore[misc]
         self.alpha = alpha
         self.tol = tol
         self.max_iter = max_iter
+        self.selection = selection
         self.selection_tol = selection_tol
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start
@@ -191,6 +193,7 @@ class _Regressor(RegressorMixin, PolynomialModel):  # type: ignore[misc]
         alpha: float = 1.0,
         tol: float = 1e-3,
         max_iter: int = 200,
+        selection: str = "refined",
         selection_tol: float = 1e-2,
         validation_fraction: float | None = None,
         warm_start: bool = False,
@@ -208,6 +211,7 @@ class _Regressor(RegressorMixin, PolynomialModel):  # type: ignore[misc]
         self.alpha = alpha
         self.tol = tol
         self.max_iter = max_iter
+        self.selection = selection
         self.selection_tol = selection_tol
         self.validation_fraction = validation_fraction
         self.warm_start = warm_start

@@ -6,7 +6,7 @@ use super::model::{Model, largest_overlap};
 use super::problem::Problem;
 use super::refit_full::refit_full;
 use super::refit_output::refit_output;
-use super::select::{Selection, select};
+use super::select::{Method, Selection, select};
 use super::state::{State, layer_gradient, residuals};
 use super::validation::{Score, Validation};
 use crate::data::Rows;
@@ -29,6 +29,8 @@ pub struct Settings {
     pub n_components: usize,
     /// What is refitted.
     pub refit: Refit,
+    /// How basis vectors are selected.
+    pub selection: Method,
     /// Relative tolerance of the eigenvalue solver in basis selection.
     pub selection_tol: f64,
     /// Gap at which the user will stop, relative to the null model's objective.
@@ -140,7 +142,8 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let gamma =
             GradientMatrices::new(&rows, problem.kernel, &negative, problem.n_outputs, interrupt)?;
         let seed = self.settings.seed.wrapping_add(self.iteration.wrapping_mul(0x5851_F42D));
-        let selection = select(&gamma, problem.penalty, self.settings.selection_tol, seed)?;
+        let Settings { selection, selection_tol, .. } = self.settings;
+        let selection = select(&gamma, problem.penalty, selection, selection_tol, seed)?;
         let inner = dot(&self.state.layers.output, &gradient.output);
         let linear_gap = match problem.ridge {
             Some(ridge) => dot(&gradient.linear, &gradient.linear) / (2.0 * ridge),

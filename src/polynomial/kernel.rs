@@ -2,6 +2,7 @@
 //!
 //! Nothing is densified: each product costs one visit of the stored entries.
 
+use super::eigen::normalise;
 use crate::data::Rows;
 use crate::error::Result;
 use crate::parallel::{fill_rows, sum_rows};
@@ -187,6 +188,24 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     /// Number of matrices.
     pub fn n_outputs(&self) -> usize {
         self.n_outputs
+    }
+
+    /// What ends a product early.
+    pub fn interrupt(&self) -> &Interrupt {
+        self.interrupt
+    }
+
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.rows.n_rows()
+    }
+
+    /// A row at unit length; zero if it is.
+    pub fn unit_row(&self, row: usize) -> Vec<f64> {
+        let mut unit = vec![0.0; self.rows.n_cols()];
+        self.rows.visit_row(row, |column, value| unit[column] = value);
+        normalise(&mut unit);
+        unit
     }
 
     /// X h.

@@ -1,13 +1,15 @@
 //! Basis selection: an approximate maximiser of the dual norm ω*(hᵀΓ_1h, …, hᵀΓ_mh) over the unit
 //! sphere (SPEC 4, (9)-(16)).
 
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-use super::eigen::{dot, extreme_eigenpair, normalise};
+use super::eigen::{Extreme, dot, extreme_eigenpair, normalise};
 use super::kernel::GradientMatrices;
 use super::penalty::{Penalty, Refinement};
 use crate::data::Rows;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A selected basis vector, with the bound that makes the duality gap a certificate.
 #[derive(Debug, Clone)]
@@ -20,41 +22,187 @@ pub struct Selection {
     pub bound: f64,
 }
 
+/// How a basis vector is selected. All but [`Method::Refined`] are there to be compared with it
+/// (section 6.2 and Figure 2 of the paper).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// The best extreme eigenvector (14), refined (16).
+    Refined,
+    /// The best extreme eigenvector.
+    Initial,
+    /// A random unit vector, refined.
+    RandomRefined,
+    /// A random unit vector.
+    Random,
+    /// The best of the rows, scaled to unit length: n² products of rows.
+    BestRow,
+    /// The maximiser, by an eigenvalue problem for every second vertex of the ball of ω: 2^(m−1) of
+    /// them for ℓ1/ℓ∞ (Appendix C); the bound is tight.
+    Exact,
+}
+
+impl Method {
+    /// Every method with its name.
+    pub const NAMES: [(&str, Self); 6] = [
+        ("refined", Self::Refined),
+        ("initial", Self::Initial),
+        ("random-refined", Self::RandomRefined),
+        ("random", Self::Random),
+        ("best-row", Self::BestRow),
+        ("exact", Self::Exact),
+    ];
+
+    /// The method called `name`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] with the known names.
+    pub fn by_name(name: &str) -> Result<Self> {
+        let known = Self::NAMES.iter().find(|(known, _)| *known == name);
+        known.map(|(_, method)| *method).ok_or_else(|| {
+            let names = Self::NAMES.map(|(name, _)| name).join(", ");
+            Error::argument("selection", format!("{name:?} is not known; use one of {names}"))
+        })
+    }
+}
+
 /// Armijo's constant (SPEC 4.2; the value is ours).
 const SUFFICIENT_INCREASE: f64 = 1e-4;
 
 /// Most refinement steps.
 const MAX_REFINEMENTS: usize = 100;
 
-/// Selects a basis vector: extreme eigenvectors per output (14), then refinement (16).
+/// Relative tolerance of the eigenvalue solver where the maximiser is to be exact.
+const EXACT_TOL: f64 = 1e-9;
+
+/// Most features for which the exact method forms its matrices.
+const MAX_EXACT_SIZE: usize = 512;
+
+/// Selects a basis vector.
 ///
 /// Since |hᵀΓ_c h| ≤ |λ|max(Γ_c) for each output and ω* grows with every |entry|,
 /// max_h ω*(g_h) ≤ ω*((|λ|max(Γ_c))_c): never looser than the factor ν of (15).
+///
+/// # Errors
+/// [`Error::InvalidArgument`] where the exact method does not know the penalty or has too many outputs.
 pub fn select<R: Rows>(
+    gamma: &GradientMatrices<'_, R>,
+    penalty: &dyn Penalty,
+    method: Method,
+    tol: f64,
+    seed: u64,
+) -> Result<Selection> {
+    if method == Method::Exact {
+        return exact(gamma, penalty, tol.min(EXACT_TOL), seed);
+    }
+    let extremes = (0..gamma.n_outputs())
+        .into_par_iter()
+        .map(|c| extreme_eigenpair(gamma.size(), tol, mixed(seed, c), |v| gamma.product(c, v)))
+        .collect::<Result<Vec<_>>>()?;
+    // The Ritz value may fall short of the eigenvalue by its residual.
+    let largest: Vec<f64> = extremes.iter().map(|e| e.value.abs() + e.residual).collect();
+    let (vector, gradient) = match method {
+        Method::Refined => refine(gamma, penalty, dominant(extremes).vector)?,
+        Method::RandomRefined => refine(gamma, penalty, random_unit(gamma.size(), seed))?,
+        Method::Random => evaluated(gamma, random_unit(gamma.size(), seed))?,
+        Method::BestRow => best_row(gamma, penalty)?,
+        Method::Initial | Method::Exact => evaluated(gamma, dominant(extremes).vector)?,
+    };
+    let bound = penalty.dual_row_norm(&largest).max(penalty.dual_row_norm(&gradient));
+    Ok(Selection { vector, gradient, bound })
+}
+
+/// max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c), whose maximum lies at a vertex u (Appendix C).
+fn exact<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
     tol: f64,
     seed: u64,
 ) -> Result<Selection> {
-    let extremes = (0..gamma.n_outputs())
+    let vertices = penalty.half_of_vertices(gamma.n_outputs())?;
+    let (d, m) = (gamma.size(), gamma.n_outputs());
+    if d > MAX_EXACT_SIZE {
+        let message = format!(
+            "\"exact\" forms a matrix of features for each output: at most {MAX_EXACT_SIZE} \
+             features, not {d}; use \"refined\""
+        );
+        return Err(Error::argument("selection", message));
+    }
+    // So many products are worth the matrices.
+    let matrices = (0..m)
         .into_par_iter()
         .map(|c| {
-            let seed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(c as u64);
-            extreme_eigenpair(gamma.size(), tol, seed, |v| gamma.product(c, v))
+            let unit = |j| (0..d).map(|i| f64::from(u8::from(i == j))).collect::<Vec<_>>();
+            (0..d).map(|j| gamma.product(c, &unit(j))).collect::<Result<Vec<_>>>()
         })
         .collect::<Result<Vec<_>>>()?;
-    // The Ritz value may fall short of the eigenvalue by its residual.
-    let largest: Vec<f64> = extremes.iter().map(|e| e.value.abs() + e.residual).collect();
-    let mut winner = 0;
-    for (c, extreme) in extremes.iter().enumerate() {
-        if extreme.value.abs() > extremes[winner].value.abs() {
-            winner = c;
+    let extremes = vertices
+        .into_par_iter()
+        .enumerate()
+        .map(|(index, u)| {
+            gamma.interrupt().check()?;
+            let mut sum = vec![vec![0.0; d]; d];
+            for (u, matrix) in u.iter().zip(&matrices) {
+                for (sum, entry) in sum.iter_mut().flatten().zip(matrix.iter().flatten()) {
+                    *sum += u * entry;
+                }
+            }
+            let product = |v: &[f64]| Ok(sum.iter().map(|row| dot(row, v)).collect());
+            extreme_eigenpair(d, tol, mixed(seed, index), product)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let largest = extremes.iter().map(|e| e.value.abs() + e.residual).fold(0.0, f64::max);
+    let (vector, gradient) = evaluated(gamma, dominant(extremes).vector)?;
+    let bound = largest.max(penalty.dual_row_norm(&gradient));
+    Ok(Selection { vector, gradient, bound })
+}
+
+/// A seed for each of several eigenvalue problems.
+fn mixed(seed: u64, index: usize) -> u64 {
+    seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(index as u64)
+}
+
+/// The pair of largest |eigenvalue|, the first of equals.
+fn dominant(extremes: Vec<Extreme>) -> Extreme {
+    let none = Extreme { value: 0.0, vector: Vec::new(), residual: 0.0 };
+    let larger = |best: Extreme, next: Extreme| {
+        let take = best.vector.is_empty() || next.value.abs() > best.value.abs();
+        if take { next } else { best }
+    };
+    extremes.into_iter().fold(none, larger)
+}
+
+fn random_unit(size: usize, seed: u64) -> Vec<f64> {
+    let mut rng = Pcg64Mcg::seed_from_u64(mixed(seed, usize::MAX));
+    let mut vector: Vec<f64> = (0..size).map(|_| rng.random::<f64>() - 0.5).collect();
+    if normalise(&mut vector) == 0.0 {
+        vector[0] = 1.0;
+    }
+    vector
+}
+
+/// h with g_h.
+fn evaluated<R: Rows>(
+    gamma: &GradientMatrices<'_, R>,
+    h: Vec<f64>,
+) -> Result<(Vec<f64>, Vec<f64>)> {
+    let scores = gamma.scores(&h)?;
+    let g = gamma.bilinear(&h, &h, &scores, &scores)?;
+    Ok((h, g))
+}
+
+/// The row x that maximises ω*(g_{x/‖x‖}), at unit length.
+fn best_row<R: Rows>(
+    gamma: &GradientMatrices<'_, R>,
+    penalty: &dyn Penalty,
+) -> Result<(Vec<f64>, Vec<f64>)> {
+    let mut best = evaluated(gamma, gamma.unit_row(0))?;
+    for row in 1..gamma.n_rows() {
+        let next = evaluated(gamma, gamma.unit_row(row))?;
+        if penalty.dual_row_norm(&next.1) > penalty.dual_row_norm(&best.1) {
+            best = next;
         }
     }
-    let start = extremes.into_iter().nth(winner).map(|e| e.vector).unwrap_or_default();
-    let (vector, gradient) = refine(gamma, penalty, start)?;
-    let bound = penalty.dual_row_norm(&largest).max(penalty.dual_row_norm(&gradient));
-    Ok(Selection { vector, gradient, bound })
+    Ok(best)
 }
 
 /// Conditional gradient ascent of f(h) = ω*(g_h), smoothed where needed, with Armijo steps (16).

@@ -65,6 +65,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
+    module.add_function(wrap_pyfunction!(polynomial::select_basis, module)?)?;
     module.add_function(wrap_pyfunction!(variational::fit_variational, module)?)?;
     Ok(())
 }

@@ -10,9 +10,10 @@ use crate::data::{Data, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::polynomial::conditional_gradient::{ConditionalGradient, PathPoint, Refit, Settings};
-use crate::polynomial::kernel::Kernel;
+use crate::polynomial::kernel::{GradientMatrices, Kernel};
 use crate::polynomial::model::Model;
 use crate::polynomial::problem::{Problem, Targets};
+use crate::polynomial::select::{Method, select};
 use crate::polynomial::validation::Validation;
 use crate::polynomial::{loss, penalty};
 use crate::run::{Interrupt, Stopping, Trace, run};
@@ -96,8 +97,8 @@ struct Fitted {
 /// Fits by conditional gradient; see `dualgap.polynomial` for the parameters.
 #[pyfunction]
 #[pyo3(signature = (rows, targets, *, n_outputs, kernel, augmented, alpha, loss, penalty, radius,
-    n_components, refit, selection_tol, tol, max_iter, seed, n_threads, sample_weight=None,
-    init=None, validation=None, callback=None))]
+    n_components, refit, selection="refined", selection_tol, tol, max_iter, seed, n_threads,
+    sample_weight=None, init=None, validation=None, callback=None))]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn fit_polynomial<'py>(
     py: Python<'py>,
@@ -112,6 +113,7 @@ pub(super) fn fit_polynomial<'py>(
     radius: f64,
     n_components: usize,
     refit: &str,
+    selection: &str,
     selection_tol: f64,
     tol: f64,
     max_iter: usize,
@@ -124,8 +126,8 @@ pub(super) fn fit_polynomial<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let (loss, penalty) = (loss::by_name(loss)?, penalty::by_name(penalty)?);
     let kernel = kernel_by_name(kernel)?;
-    let settings =
-        Settings { n_components, refit: refit_by_name(refit)?, selection_tol, tol, seed };
+    let (refit, selection) = (refit_by_name(refit)?, Method::by_name(selection)?);
+    let settings = Settings { n_components, refit, selection, selection_tol, tol, seed };
     let data = rows.rows()?;
     let n_features = data.n_cols();
     let model = match &init {
@@ -225,4 +227,37 @@ pub(super) fn predict_polynomial<'py>(
         for_data!(data, rows => model.outputs(rows, interrupt))
     })?;
     PyArray1::from_vec(py, outputs).reshape([n, m])
+}
+
+/// One basis vector for given gradients −∂F/∂o (n × m): its vector, g_h and the bound on ω*(g).
+#[pyfunction]
+#[pyo3(signature = (rows, weights, *, kernel, penalty, selection, tol, seed, n_threads))]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn select_basis<'py>(
+    py: Python<'py>,
+    rows: Matrix<'py>,
+    weights: PyReadonlyArray2<'py, f64>,
+    kernel: &str,
+    penalty: &str,
+    selection: &str,
+    tol: f64,
+    seed: u64,
+    n_threads: usize,
+) -> PyResult<(Vec<f64>, Vec<f64>, f64)> {
+    let (kernel, penalty) = (kernel_by_name(kernel)?, penalty::by_name(penalty)?);
+    let method = Method::by_name(selection)?;
+    let data = rows.rows()?;
+    let (n, m) = weights.as_array().dim();
+    let contiguous = |_| Error::argument("weights", "must be contiguous (C order)");
+    let weights = weights.as_slice().map_err(contiguous)?;
+    if n != data.n_rows() || n == 0 || m == 0 {
+        return Err(Error::argument("weights", "a row of weights per row of X is needed").into());
+    }
+    let selected = run_session(py, n_threads, None, |session: &Session<'_>| {
+        for_data!(data, rows => {
+            let gamma = GradientMatrices::new(&rows, kernel, weights, m, session.interrupt)?;
+            select(&gamma, &*penalty, method, tol, seed)
+        })
+    })?;
+    Ok((selected.vector, selected.gradient, selected.bound))
 }

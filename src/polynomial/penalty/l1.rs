@@ -1,6 +1,7 @@
 use ndarray::{ArrayView2, ArrayViewMut2};
 
 use super::{Penalty, Refinement, soft_threshold_level};
+use crate::error::Result;
 
 /// Ω(U) = Σ_{r,c} |u_rc| (Table 1).
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +38,11 @@ impl Penalty for L1 {
 
     fn refinement(&self, _start_gradient: &[f64]) -> Refinement {
         Refinement::None
+    }
+
+    fn half_of_vertices(&self, n_outputs: usize) -> Result<Vec<Vec<f64>>> {
+        let unit = |c: usize| (0..n_outputs).map(|o| f64::from(u8::from(o == c))).collect();
+        Ok((0..n_outputs).map(unit).collect())
     }
 
     fn smoothed_dual(&self, gradient: &[f64], _smoothing: f64, weights: &mut [f64]) -> f64 {

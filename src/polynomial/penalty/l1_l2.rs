@@ -1,6 +1,7 @@
 use ndarray::ArrayViewMut2;
 
 use super::{Penalty, Refinement, soft_threshold_level};
+use crate::error::{Error, Result};
 
 /// Ω(U) = Σ_r ‖u_r‖₂ (Table 1).
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +46,11 @@ impl Penalty for L1L2 {
 
     fn refinement(&self, _start_gradient: &[f64]) -> Refinement {
         Refinement::Ascent { smoothing: 0.0 }
+    }
+
+    fn half_of_vertices(&self, _n_outputs: usize) -> Result<Vec<Vec<f64>>> {
+        let message = "\"exact\" is for the penalties l1 and l1/linf; the ball of l1/l2 is round";
+        Err(Error::argument("selection", message))
     }
 
     fn smoothed_dual(&self, gradient: &[f64], _smoothing: f64, weights: &mut [f64]) -> f64 {

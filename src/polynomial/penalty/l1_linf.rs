@@ -1,6 +1,10 @@
 use ndarray::ArrayViewMut2;
 
 use super::{Penalty, Refinement};
+use crate::error::{Error, Result};
+
+/// Most outputs whose sign patterns are enumerated.
+const MAX_EXACT_OUTPUTS: usize = 16;
 
 /// Ω(U) = Σ_r max_c |u_rc| (Table 1).
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +65,20 @@ impl Penalty for L1LInf {
     fn refinement(&self, start_gradient: &[f64]) -> Refinement {
         let largest = start_gradient.iter().map(|g| g.abs()).fold(f64::MIN_POSITIVE, f64::max);
         Refinement::Ascent { smoothing: 1e-3 * largest }
+    }
+
+    fn half_of_vertices(&self, n_outputs: usize) -> Result<Vec<Vec<f64>>> {
+        if n_outputs > MAX_EXACT_OUTPUTS {
+            let message = format!(
+                "\"exact\" takes 2^(m - 1) eigenvalue problems for m outputs: at most \
+                 {MAX_EXACT_OUTPUTS} outputs, not {n_outputs}; use \"refined\""
+            );
+            return Err(Error::argument("selection", message));
+        }
+        // The last sign stays positive.
+        let sign = |pattern: usize, c: usize| if pattern >> c & 1 == 1 { -1.0 } else { 1.0 };
+        let patterns = 0..1usize << n_outputs.saturating_sub(1);
+        Ok(patterns.map(|p| (0..n_outputs).map(|c| sign(p, c)).collect()).collect())
     }
 
     /// Huber's upper version of Σ_c |g_c| (SPEC 4.2).

@@ -37,6 +37,12 @@ pub trait Penalty: Send + Sync + fmt::Debug {
     /// A smooth version of ω*(g), exact outside |g_c| ≤ smoothing, with its gradient in `weights`.
     fn smoothed_dual(&self, gradient: &[f64], smoothing: f64, weights: &mut [f64]) -> f64;
 
+    /// The vertices of {ω ≤ 1}, one of each pair ±u: where exact basis selection looks.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where they are infinite in number, or too many.
+    fn half_of_vertices(&self, n_outputs: usize) -> Result<Vec<Vec<f64>>>;
+
     /// Ω(U).
     fn value(&self, output: ArrayView2<'_, f64>) -> f64 {
         output.rows().into_iter().map(|row| self.row_norm(&row.to_vec())).sum()
@@ -152,6 +158,19 @@ mod tests {
             }
         }
 
+        /// ω*(g) = max |⟨u, g⟩| over the vertices.
+        #[test]
+        fn the_vertices_attain_the_dual_norm(g in prop::collection::vec(-3.0..3.0f64, 1..6)) {
+            for name in ["l1", "l1/linf"] {
+                let penalty = by_name(name).unwrap();
+                let vertices = penalty.half_of_vertices(g.len()).unwrap();
+                let product = |u: &Vec<f64>| u.iter().zip(&g).map(|(u, g)| u * g).sum::<f64>().abs();
+                let largest = vertices.iter().map(product).fold(0.0, f64::max);
+                prop_assert!((largest - penalty.dual_row_norm(&g)).abs() < 1e-12);
+                prop_assert!(vertices.iter().all(|u| penalty.row_norm(u) == 1.0));
+            }
+        }
+
         #[test]
         fn the_level_matches_a_sort(a in prop::collection::vec(0.0..3.0f64, 1..20), share in 0.01..0.99f64) {
             let radius = share * a.iter().sum::<f64>();
@@ -160,6 +179,15 @@ mod tests {
             let kept: f64 = a.iter().map(|x| (x - level).max(0.0)).sum();
             prop_assert!((kept - radius).abs() < 1e-10);
         }
+    }
+
+    #[test]
+    fn too_many_vertices_are_refused() {
+        assert!(by_name("l1/l2").unwrap().half_of_vertices(2).is_err());
+        let penalty = by_name("l1/linf").unwrap();
+        assert_eq!(penalty.half_of_vertices(16).unwrap().len(), 1 << 15);
+        let message = penalty.half_of_vertices(17).unwrap_err().to_string();
+        assert!(message.contains("16 outputs"), "{message}");
     }
 
     #[test]

@@ -1,0 +1,203 @@
+"""Polynomial networks as classifiers: the paper's Table 2, seconds, prediction.
+
+    python benches/polynomial.py table [data sets] [--seeds 5]
+    python benches/polynomial.py seconds
+    python benches/polynomial.py predict
+
+Data sets in the folder DUALGAP_DATA (`<name>.npz`): vowel, segment, satimage, letter. Training and
+test rows joined and split 50/25/25 into training, validation and test rows at random; radius and
+number of bases are chosen on the validation rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.svm import SVC, LinearSVC
+
+from dualgap import PolynomialNetworkClassifier
+
+FOLDER = Path(os.environ.get("DUALGAP_DATA") or ".")
+NAMES = ["vowel", "segment", "satimage", "letter"]
+PENALTIES = ["l1", "l1/l2", "l1/linf"]
+RADII = [10.0, 100.0, 1000.0]
+COSTS = [1.0, 10.0, 100.0, 1000.0]
+BASES = 50
+
+
+def load(name: str, seed: int) -> list[tuple[Any, Any]]:
+    """Training, validation and test rows."""
+    with np.load(FOLDER / f"{name}.npz") as file:
+        X = np.concatenate([file["X_train"], file["X_test"]]).astype(np.float64)
+        y = np.unique(np.concatenate([file["y_train"], file["y_test"]]), return_inverse=True)[1]
+    order = np.random.default_rng(seed).permutation(len(y))
+    bounds = len(y) // 2, len(y) * 3 // 4
+    return [(X[part], y[part]) for part in np.split(order, bounds)]
+
+
+def network(**parameters: Any) -> PolynomialNetworkClassifier:
+    defaults = {"linear": "augment", "random_state": 0, "max_iter": 100, "tol": 1e-3}
+    return PolynomialNetworkClassifier(**{**defaults, **parameters})
+
+
+def radii(name: str, refit: str) -> list[float]:
+    return RADII[1:] if name == "letter" or (name == "satimage" and refit == "full") else RADII
+
+
+def best(models: list[Any], held_out: tuple[Any, Any]) -> Any:
+    return max(models, key=lambda model: model.score(*held_out))
+
+
+def multi_output(name: str, split: Any, penalty: str, refit: str, bases: int) -> tuple[float, int]:
+    train, held_out, test = split
+    models = [
+        network(n_components=bases, penalty=penalty, refit=refit, radius=radius).fit(
+            *train, validation_data=held_out
+        )
+        for radius in radii(name, refit)
+    ]
+    model = best(models, held_out)
+    return model.score(*test), len(model.components_)
+
+
+def one_vs_rest(name: str, split: Any, bases: int) -> tuple[float, int]:
+    """One single-output network per class; the same number of bases in all, the same radius."""
+    (X, y), held_out, test = split
+    n_classes = int(y.max()) + 1
+    each = max(1, round(bases / n_classes))
+    fits: list[list[Any]] = []
+    for radius in radii(name, "output"):
+        models = [network(n_components=each, loss="binary_logistic", radius=radius, refit="output",
+                          random_state=c) for c in range(n_classes)]  # fmt: skip
+        fits.append([model.fit(X, y == c) for c, model in enumerate(models)])
+
+    def score(models: list[Any], rows: tuple[Any, Any]) -> float:
+        outputs = np.column_stack([model.decision_function(rows[0]) for model in models])
+        return float((outputs.argmax(axis=1) == rows[1]).mean())
+
+    models = max(fits, key=lambda models: score(models, held_out))
+    return score(models, test), sum(len(model.components_) for model in models)
+
+
+def other(make: Callable[[float], Any], split: Any) -> Any:
+    train, held_out, test = split
+    model = best([make(cost).fit(*train) for cost in COSTS], held_out)
+    size = len(model.support_) if isinstance(model, SVC) else 0
+    return model.score(*test), size
+
+
+def logistic(cost: float) -> Any:
+    return LogisticRegression(C=cost, max_iter=300)
+
+
+def quadratic(cost: float) -> SVC:
+    return SVC(C=cost, kernel="poly", degree=2, gamma=1.0, coef0=1.0)
+
+
+def methods(name: str) -> dict[str, Callable[[Any], tuple[float, int]]]:
+    table: dict[str, Callable[[Any], tuple[float, int]]] = {}
+    bases = 30 if name == "letter" else BASES
+    for refit in ["output"] if name == "letter" else ["output", "full"]:
+        for penalty in PENALTIES:
+            table[f"{penalty}, {refit} refit"] = lambda split, penalty=penalty, refit=refit: (
+                multi_output(name, split, penalty, refit, bases)
+            )
+    table["one-vs-rest, output refit"] = lambda split: one_vs_rest(name, split, bases)
+    table["linear logistic regression"] = lambda split: other(logistic, split)
+    table["quadratic-kernel SVM"] = lambda split: other(quadratic, split)
+    return table
+
+
+def table(names: list[str], seeds: int) -> None:
+    print("| data | method | test accuracy | bases | seconds |\n|---|---|---|---|---|")
+    for name in names:
+        for method, run in methods(name).items():
+            start = time.perf_counter()
+            results = [run(load(name, seed)) for seed in range(seeds)]
+            seconds = (time.perf_counter() - start) / seeds
+            accuracy, size = np.array(results).T
+            error = accuracy.std(ddof=1) / seeds**0.5 if seeds > 1 else np.nan
+            print(f"| {name} | {method} | {100 * accuracy.mean():.2f} ±{100 * error:.2f} "
+                  f"| {size.mean():.0f} | {seconds:.1f} |", flush=True)  # fmt: skip
+
+
+def seconds() -> None:
+    """Fits of 10,000 rows of letter, and predictions of 1e6."""
+    X, y = load("letter", 0)[0]
+    many = np.tile(X, (100, 1))
+    linear_on_products = make_pipeline(PolynomialFeatures(2), LinearSVC(dual=False))
+    print("| | fit (s) | rows predicted per second |\n|---|---|---|")
+    for name, model in [
+        (
+            "PolynomialNetworkClassifier(50, refit='output')",
+            network(n_components=50, refit="output"),
+        ),
+        ("LinearSVC on PolynomialFeatures", linear_on_products),
+        ("LogisticRegression", logistic(1.0)),
+        ("SVC, quadratic kernel", quadratic(1.0)),
+    ]:
+        start = time.perf_counter()
+        model.fit(X, y)
+        fitted = time.perf_counter()
+        # The kernel machine is timed on fewer rows.
+        rows = many[:10_000] if isinstance(model, SVC) else many[:1_000_000]
+        model.predict(rows)
+        rate = len(rows) / (time.perf_counter() - fitted)
+        print(f"| {name} | {fitted - start:.2f} | {rate:.3g} |", flush=True)
+
+
+def predict() -> None:
+    """Rows per second of a model of 50 bases, 26 classes."""
+    rng = np.random.default_rng(0)
+    print("| rows | dtype | 1 thread | 2 threads |\n|---|---|---|---|")
+    for kind, d, density in [("dense", 16, 1.0), ("CSR", 1000, 0.02)]:
+        for dtype in (np.float64, np.float32):
+            X: Any = rng.normal(size=(200_000, d)) if density == 1.0 else None
+            if X is None:
+                X = sp.random_array((200_000, d), density=density, random_state=0, format="csr")
+            X = X.astype(dtype)
+            y = np.arange(520) % 26
+            model = network(n_components=50, refit="output", max_iter=1).fit(X[:520], y)
+            width = model.components_.shape[1]
+            model.components_ = rng.normal(size=(50, width)) / width**0.5
+            model.output_ = rng.normal(size=(50, 26))
+            rates = []
+            for threads in (1, 2):
+                model.set_params(n_jobs=threads)
+                times = []
+                for _ in range(3):
+                    start = time.perf_counter()
+                    model.predict(X)
+                    times.append(time.perf_counter() - start)
+                rates.append(X.shape[0] / np.median(times))
+            print(f"| {kind}, {d} features | {np.dtype(dtype)} | {rates[0]:.3g} | {rates[1]:.3g} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", choices=["table", "seconds", "predict"])
+    parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("--seeds", type=int, default=5)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.command == "table":
+        table(arguments.names, arguments.seeds)
+    elif arguments.command == "seconds":
+        seconds()
+    else:
+        predict()
+
+
+if __name__ == "__main__":
+    main()
