@@ -109,6 +109,15 @@ def dice_matching(x: Any, threshold: float) -> Any:
     return np.column_stack([rows[kept], columns[kept]])
 
 
+def first_matching(links: Any) -> Any:
+    """Drop links whose row or column came before: the extragradient needs truths it can decode."""
+    kept: list[Any] = []
+    for a, b in links:
+        if all(a != row and b != column for row, column in kept):
+            kept.append((a, b))
+    return np.array(kept, dtype=np.int64).reshape(-1, 2)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     default = os.environ.get("DUALGAP_DATA")
@@ -143,7 +152,10 @@ def main() -> None:
             model = MatchingModel(false_positive_cost=1.0, false_negative_cost=costs)
             defaults = {"max_iter": arguments.max_iter, "tol": 1e-3, "random_state": 0, "C": C}
             svm = StructuredSVM(model, **{**defaults, **parameters})
-            return svm.fit(pick(X, chosen), pick(Y, chosen))
+            right = pick(Y, chosen)
+            if svm.solver == "extragradient":
+                right = [first_matching(links) for links in right]
+            return svm.fit(pick(X, chosen), right)
 
         grid = [(costs, C) for costs in (1.0, 3.0) for C in (0.01, 0.1, 1.0)]
         best = min(
