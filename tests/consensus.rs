@@ -111,6 +111,7 @@ fn the_sub_problem_has_the_reference_solution() {
         betas: &[],
         seed,
         stopping: EXACT,
+        relative_gap: 0.0,
     };
     let found = part.answer(&shared, &question).unwrap();
     assert!(distance(&found.weights, &matrix(&record["W"])) < 1e-8);
@@ -136,6 +137,7 @@ fn without_penalty_a_partition_is_the_plain_problem() {
                 betas: &[],
                 seed: 7,
                 stopping,
+                relative_gap: 0.0,
             };
             let found = part.answer(&shared, &question).unwrap();
             let (problem, data) = part.problem(&shared);
@@ -174,8 +176,15 @@ fn train(
             .zip(multipliers.iter().zip(&betas))
             .map(|(part, (multiplier, betas))| {
                 let consensus = &consensus;
-                let question =
-                    Question { consensus, multiplier, rho, betas, seed: 0, stopping: EXACT };
+                let question = Question {
+                    consensus,
+                    multiplier,
+                    rho,
+                    betas,
+                    seed: 0,
+                    stopping: EXACT,
+                    relative_gap: 0.0,
+                };
                 part.answer(shared, &question).unwrap()
             })
             .collect();
@@ -254,6 +263,7 @@ fn a_question_that_does_not_fit_is_refused() {
         betas: &[],
         seed: 0,
         stopping: EXACT,
+        relative_gap: 0.0,
     };
     for (wrong, name) in [
         (Question { consensus: &short, ..question }, "consensus"),

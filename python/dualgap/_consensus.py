@@ -6,7 +6,6 @@ Everything here runs where the partition lives: on a worker of a cluster, or on 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,7 +38,7 @@ class Part:
         # Dask places and spills by this.
         matrix = self.X
         parts = (matrix.data, matrix.indices, matrix.indptr) if sp.issparse(matrix) else (matrix,)
-        return sum(part.nbytes for part in parts) + self.y.nbytes + sys.getsizeof(0)
+        return int(sum(part.nbytes for part in parts) + self.y.nbytes)
 
 
 @dataclass(frozen=True)
@@ -78,12 +77,13 @@ class Order:
     round: int
     rho: float
     gap: float
+    relative_gap: float
     save: bool
 
 
 @dataclass
 class Answer:
-    """What a partition, or several added up, answers; all but the last three are weighted by shares."""
+    """What a partition, or several added up, answers; the sums weighted by shares."""
 
     vector: FloatArray
     loss: float
@@ -196,8 +196,8 @@ def summarize(part: Part) -> Summary:
 def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatArray) -> Answer:
     """Bring the multiplier up to date, solve the sub-problem, and say what the others need.
 
-    With the share S of the partition, the relaxed solution r w + (1 - r) w_bar and the multiplier a,
-    the vector is S (r w + a / rho): its sum over partitions plus (1 - r) w_bar is the next consensus.
+    With the partition's share S, its solution w, the relaxation r and the multiplier a, the vector
+    is S (r w + a / rho): its sum over partitions plus (1 - r) w_bar is the next consensus.
     """
     started = time.perf_counter()
     if plan.version != VERSION:
@@ -227,6 +227,7 @@ def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatAr
         rho=order.rho,
         beta=None if state.beta is None else np.asarray(state.beta, dtype=np.float64),
         gap=order.gap,
+        relative_gap=order.relative_gap,
         max_iter=plan.max_passes,
         seed=(plan.seed + order.round) % 2**63,
         n_threads=1,

@@ -143,6 +143,7 @@ def consensus_round(
     rho: float,
     beta: NDArray[np.float64] | None,
     gap: float,
+    relative_gap: float,
     max_iter: int,
     seed: int,
     n_threads: int,

@@ -21,7 +21,7 @@ use crate::solver::{Question, answer};
 /// save it. `callback` as in the other fits; a true value ends the sub-problem early.
 #[pyfunction]
 #[pyo3(signature = (rows, labels, *, n_classes, loss, k, weights, costs, sample_weight,
-    regularization, smoothing, bias, consensus, multiplier, rho, beta, gap, max_iter, seed, n_threads,
+    regularization, smoothing, bias, consensus, multiplier, rho, beta, gap, relative_gap, max_iter, seed, n_threads,
     callback=None))]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn consensus_round<'py>(
@@ -42,6 +42,7 @@ pub(super) fn consensus_round<'py>(
     rho: f64,
     beta: Option<PyReadonlyArray1<'py, f64>>,
     gap: f64,
+    relative_gap: f64,
     max_iter: usize,
     seed: u64,
     n_threads: usize,
@@ -64,6 +65,7 @@ pub(super) fn consensus_round<'py>(
         betas,
         seed,
         stopping: Stopping { max_epochs: max_iter, gap },
+        relative_gap,
     };
     let ended = run_session(py, n_threads, callback.as_ref(), |session| {
         let observe = &mut |epoch: &_| -> ControlFlow<()> { session.observe(epoch) };

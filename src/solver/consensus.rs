@@ -38,6 +38,9 @@ pub struct Question<'a> {
     pub seed: u64,
     /// When the sub-problem is solved well enough.
     pub stopping: Stopping,
+    /// What is added to that gap, as a share of the loss at the consensus: for the first round, when
+    /// nobody knows the size of the losses.
+    pub relative_gap: f64,
 }
 
 /// What a partition answers.
@@ -71,7 +74,8 @@ pub fn answer(
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Answer> {
-    let Question { consensus, multiplier, rho, betas, seed, stopping } = *question;
+    let Question { consensus, multiplier, rho, betas, seed, mut stopping, relative_gap } =
+        *question;
     check(&problem, question)?;
     let layout = problem.features.layout();
     let mut weights = vec![0.0; layout.len()];
@@ -79,6 +83,7 @@ pub fn answer(
         weights[layout.index(at % layout.n_features, at / layout.n_features)] = *weight;
     }
     let loss = problem.mean_loss(&weights, interrupt)?;
+    stopping.gap += relative_gap * loss;
     problem.lambda += rho;
     let centre = |(consensus, multiplier): (&f64, &f64)| rho * consensus - multiplier;
     let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / problem.lambda);
@@ -104,7 +109,7 @@ pub fn answer(
 }
 
 fn check(problem: &Problem<'_>, question: &Question<'_>) -> Result<()> {
-    let n_weights = problem.features.layout().len();
+    let n_weights = problem.n_classes() * problem.features.layout().n_features;
     let n_betas = problem.n_examples() * problem.n_classes();
     if !(question.rho >= 0.0 && question.rho.is_finite()) {
         return Err(Error::argument("rho", "must be finite and not negative"));
