@@ -186,6 +186,17 @@ def _widened(X: Any, width: int) -> Any:
     return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
 
 
+def _aligned(array: Any) -> Any:
+    """The array at an address that suits its type; what came over a wire or from disk may not be."""
+    return np.require(array, requirements=("C", "A"))
+
+
+def _aligned_rows(rows: Any) -> Any:
+    if isinstance(rows, tuple):
+        return (*map(_aligned, rows[:3]), rows[3])
+    return _aligned(rows)
+
+
 def summarize(part: Part) -> Summary:
     """Labels, weights and shape of a partition."""
     labels, codes = np.unique(part.y, return_inverse=True)
@@ -216,8 +227,9 @@ def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatAr
     restarted = not current and state.round != order.round
     state.round = order.round
     problem = {name: plan.problem[name] for name in plan.problem if name != "costs_per_row"}
+    consensus = _aligned(consensus)
     result = _core.consensus_round(
-        core_rows(_widened(part.X, plan.n_features)),
+        _aligned_rows(core_rows(_widened(part.X, plan.n_features))),
         state.labels,
         **problem,
         sample_weight=state.weights,
@@ -277,6 +289,7 @@ def _begin(part: Part, number: int, plan: Plan, n_weights: int) -> _State:
         factors = plan.factors[codes]
         weights = factors if weights is None else weights * factors
     mass = float(len(codes) if weights is None else weights.sum())
+    weights = None if weights is None else _aligned(weights)
     state = _State(codes, weights, mass / plan.total, np.zeros(n_weights))
     path = None if plan.folder is None else _path(plan.folder, number)
     if path is not None and path.exists():

@@ -41,6 +41,10 @@ _INNER = 0.1
 """Gap of the sub-problems, relative to that of the whole."""
 
 
+_IMBALANCE = 5.0
+"""Ratio of the relative residuals at which the penalty changes."""
+
+
 @dataclass
 class Run:
     """Where the rounds stand."""
@@ -148,9 +152,9 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         force = np.sqrt(answer.multiplier_square)
         if size > 0 and force > 0:
             primal_part, dual_part = primal_residual / size, dual_residual / force
-            if primal_part > 10.0 * dual_part:
+            if primal_part > _IMBALANCE * dual_part:
                 run.rho = 2.0 * rho
-            elif dual_part > 10.0 * primal_part:
+            elif dual_part > _IMBALANCE * primal_part:
                 run.rho = 0.5 * rho
 
 

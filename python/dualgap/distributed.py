@@ -39,6 +39,9 @@ from dualgap.multiclass import MulticlassSVC
 
 __all__ = ["ConsensusSVC"]
 
+_PENALTY = 30.0
+"""Penalty at the start in units of lambda."""
+
 
 class ConsensusSVC(MulticlassSVC):
     """`MulticlassSVC` trained over partitions, on the workers of a Dask cluster or on threads.
@@ -55,9 +58,9 @@ class ConsensusSVC(MulticlassSVC):
         As in `MulticlassSVC`. A `StructuredHinge` needs costs per label, not per row; for
         ``class_weight="balanced"`` labels are counted over all partitions.
     rho : float, optional
-        Penalty at the start; by default ``lambda``. A single partition needs none.
+        Penalty at the start; by default ``30 lambda``. A single partition needs none.
     adapt_rho : bool, default=True
-        Whether `rho` is doubled or halved where one residual is more than 10 times the other, each
+        Whether `rho` is doubled or halved where one residual is more than 5 times the other, each
         relative to its own scale, in the first 100 rounds (Boyd et al., 3.4.1).
     relaxation : float, default=1.6
         Over-relaxation, between 1 and 1.8 (Boyd et al., 3.4.3).
@@ -221,7 +224,7 @@ class ConsensusSVC(MulticlassSVC):
         # Partitions without weight take no part.
         numbers = np.flatnonzero(counts > 0.0).tolist()
         self.n_partitions_ = len(numbers)
-        rho = 0.0 if len(numbers) == 1 else lam if self.rho is None else float(self.rho)
+        rho = 0.0 if len(numbers) == 1 else _PENALTY * lam if self.rho is None else float(self.rho)
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
         problem = {**core_loss(self.loss), "n_classes": len(self.classes_), "bias": bias}
         problem["smoothing"] = float(self.smoothing)
