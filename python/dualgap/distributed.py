@@ -348,12 +348,14 @@ class ConsensusSVC(MulticlassSVC):
         if not labels:
             msg = "X: must have at least one row, all partitions are empty"
             raise ValueError(msg)
-        kinds = {"text" if part.dtype.kind in "OUS" else "number" for part in labels}
+        kinds = {isinstance(label, str) for part in labels for label in part.tolist()}
         if len(kinds) > 1:
             msg = "y: some partitions have labels that are numbers, others have text"
             raise ValueError(msg)
         self.classes_ = np.unique(np.concatenate(labels))
-        check_classification_targets(self.classes_)
+        if self.classes_.dtype.kind == "f" and (self.classes_ != np.rint(self.classes_)).any():
+            msg = "y: must be classes, got real numbers"
+            raise ValueError(msg)
         if len(self.classes_) < 2:
             only = self.classes_[0]
             msg = f"y: a classifier needs at least two classes, got one class: {only!r}"
@@ -436,19 +438,18 @@ class ConsensusSVC(MulticlassSVC):
         return float(super().score(X, y, sample_weight))
 
     def _lazily(self, method: str, X: Any, dtype: Any, width: int, *arguments: int) -> Any:
-        call = partial(_call, self._predictor(), method, arguments)
+        nothing = np.empty((0, width) if width else 0, dtype)
+        call = partial(_call, self._predictor(), method, arguments, nothing)
         if hasattr(X, "map_blocks") and hasattr(X, "rechunk"):
             X = X.rechunk({1: -1})
             shape: dict[str, Any] = (
                 {"chunks": (X.chunks[0], (width,))} if width else {"drop_axis": 1}
             )
-            return X.map_blocks(
-                call, dtype=dtype, meta=np.empty((0,) * (2 if width else 1), dtype), **shape
-            )
+            return X.map_blocks(call, dtype=dtype, meta=nothing, **shape)
         import pandas as pd
 
         kind: Any = partial(pd.DataFrame, columns=range(width)) if width else pd.Series
-        meta = kind(np.empty((0, width) if width else 0, dtype))
+        meta = kind(nothing)
         return X.map_partitions(partial(_call_table, call, kind), meta=meta)
 
 
@@ -459,8 +460,10 @@ def _compute(client: Any, X: Any, y: Any, weights: Any, number: int) -> Any:
     return client.compute(delayed(part_of, pure=False)(X, y, weights, number))
 
 
-def _call(model: MulticlassSVC, method: str, arguments: tuple[int, ...], X: Any) -> Any:
-    return getattr(model, method)(X, *arguments)
+def _call(
+    model: MulticlassSVC, method: str, arguments: tuple[int, ...], nothing: NDArray[Any], X: Any
+) -> Any:
+    return getattr(model, method)(X, *arguments) if X.shape[0] else nothing
 
 
 def _call_table(call: Callable[[Any], Any], kind: Any, X: Any) -> Any:
