@@ -118,7 +118,7 @@ def memory():
         print(f"{model.n_iter_} rounds, {seconds:.1f} s")
 
 
-def killed(n_runs=20):
+def killed(n_runs="20"):
     """Kill a worker at a random moment of a fit."""
     import distributed
 
@@ -129,7 +129,7 @@ def killed(n_runs=20):
     finished, differences = 0, []
     chance = random.Random(0)
     with cluster(2) as local, distributed.Client(local) as client:
-        for _ in range(n_runs):
+        for _ in range(int(n_runs)):
             client.wait_for_workers(2)
             pids = list(client.run(os.getpid).values())
             timer = threading.Timer(

@@ -187,7 +187,7 @@ def _widened(X: Any, width: int) -> Any:
 
 
 def _aligned(array: Any) -> Any:
-    """The array at an address that suits its type; what came over a wire or from disk may not be."""
+    """The array at an address that suits its type; one from a wire or from disk may not be."""
     return np.require(array, requirements=("C", "A"))
 
 
