@@ -29,6 +29,18 @@ Source = Callable[[], Part]
 """How a partition is read; called again where its worker was lost."""
 
 
+_TOO_OFTEN = "workers were lost {} times in a row; is there enough memory?"
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """What Dask raises when a worker goes away."""
+    from distributed import CancelledError
+    from distributed.comm.core import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    return (KilledWorker, CancelledError, CommClosedError, TimeoutError)
+
+
 class Engine(Protocol):
     """What the coordinator asks of a place that holds partitions."""
 
@@ -101,19 +113,27 @@ class Cluster:
 
     def describe(self) -> list[Summary]:
         """Read all partitions, each on a worker."""
-        self._check_versions()
-        self._parts = [load() for load in self._load]
-        summaries = self._client.map(summarize, self._parts, pure=False)
-        self._open = [*self._parts, *summaries]
-        result: list[Summary] = self._client.gather(summaries)
-        self._open = []
-        return result
+        lost = _lost()
+        last: BaseException | None = None
+        for _ in range(self._ATTEMPTS):
+            try:
+                self._check_versions()
+                self._parts = [load() for load in self._load]
+                summaries = self._client.map(summarize, self._parts, pure=False)
+                self._open = [*self._parts, *summaries]
+                result: list[Summary] = self._client.gather(summaries)
+            except lost as error:
+                last = error
+                self._cancel()
+                time.sleep(0.5)
+            else:
+                self._open = []
+                return result
+        raise RuntimeError(_TOO_OFTEN.format(self._ATTEMPTS)) from last
 
     def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
         """One round, asked again if workers are lost meanwhile."""
-        import distributed
-
-        lost = (distributed.scheduler.KilledWorker, distributed.CancelledError, OSError)
+        lost = _lost()
         last: BaseException | None = None
         for _ in range(self._ATTEMPTS):
             self._attempt += 1
@@ -126,8 +146,7 @@ class Cluster:
             if result is not None:
                 return result
             self._mend(numbers)
-        msg = f"workers were lost {self._ATTEMPTS} times in one round; is there enough memory?"
-        raise RuntimeError(msg) from last
+        raise RuntimeError(_TOO_OFTEN.format(self._ATTEMPTS)) from last
 
     def close(self, run: str, *, cancel: bool) -> None:
         """Drop what the workers kept; outstanding work is cancelled."""
