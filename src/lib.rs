@@ -10,7 +10,7 @@
 //! | [`polytope`] | the sets whose support function is a loss |
 //! | [`problem`] | examples × polytope × costs × λ: margins, losses, the null model |
 //! | [`run`] | the one loop: epochs, stopping rule, certificate, trace, interruption |
-//! | [`solver`] | exact block descent (Walrus, Crammer-Singer), Frank-Wolfe, block Frank-Wolfe, projected subgradient |
+//! | [`solver`] | exact block descent (Walrus, Crammer-Singer), Frank-Wolfe (batch, block, away), extragradient, subgradient, consensus |
 //! | [`structured`] | models whose labels are made of parts: chains, matchings, label sets |
 //! | [`error`] | the one error type |
 //!

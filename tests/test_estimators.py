@@ -8,6 +8,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dualgap
+from dualgap.distributed import ConsensusSVC
 
 # Sums over rows in another order round differently, and a fit that stops at a finite tolerance
 # keeps that difference (about 1e-4 here, where the check allows 1e-7). That the optimum is the same
@@ -30,6 +31,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
         dualgap.FactorizationMachineClassifier(5, n_jobs=1),
         dualgap.FactorizationMachineRegressor(5, n_jobs=1),
         dualgap.MulticlassSVC(n_jobs=1),
+        ConsensusSVC(n_partitions=2, n_jobs=1, max_iter=50),
         dualgap.MulticlassSVC(solver="frank-wolfe", n_jobs=1),
         dualgap.MulticlassSVC(solver="block-frank-wolfe", n_jobs=1),
         dualgap.PolynomialNetworkClassifier(5, n_jobs=1),

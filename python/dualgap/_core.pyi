@@ -15,6 +15,7 @@ __all__ = [
     "STRUCTURED_SOLVERS",
     "StructuredModel",
     "__version__",
+    "consensus_round",
     "fit_multiclass",
     "fit_polynomial",
     "fit_structured",
@@ -129,6 +130,39 @@ def fit_multiclass(
     start: _State | None = None,
     callback: Callable[[int, float, float, float], object] | None = None,
 ) -> _MulticlassFit: ...
+
+class _Answer(TypedDict):
+    loss: float
+    dual_term: float
+    gap: float
+    n_epochs: int
+    weights: NDArray[np.float64]
+    beta: NDArray[np.float64]
+
+def consensus_round(
+    rows: Rows,
+    labels: NDArray[np.uint32],
+    *,
+    n_classes: int,
+    loss: str,
+    k: int | None,
+    weights: list[float] | None,
+    costs: NDArray[np.float64] | None,
+    sample_weight: NDArray[np.float64] | None,
+    regularization: float,
+    smoothing: float,
+    bias: float,
+    consensus: NDArray[np.float64],
+    multiplier: NDArray[np.float64],
+    rho: float,
+    beta: NDArray[np.float64] | None,
+    gap: float,
+    relative_gap: float,
+    max_iter: int,
+    seed: int,
+    n_threads: int,
+    callback: Callable[[int, float, float, float], object] | None = None,
+) -> _Answer: ...
 
 class _Blocks(TypedDict):
     outcome: str

@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 use crate::run::{Outcome, Trace};
 
 mod arrays;
+mod consensus;
 mod multiclass;
 mod oracle_dual;
 mod polynomial;
@@ -63,6 +64,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(structured::fit_structured, module)?)?;
     module.add_function(wrap_pyfunction!(structured::structured_path, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
+    module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::select_basis, module)?)?;

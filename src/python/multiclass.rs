@@ -86,7 +86,7 @@ pub(super) fn fit_multiclass<'py>(
     fitted.into_dict(py)
 }
 
-fn read_costs(costs: Option<&PyReadonlyArray2<'_, f64>>, per_row: bool) -> Costs {
+pub(super) fn read_costs(costs: Option<&PyReadonlyArray2<'_, f64>>, per_row: bool) -> Costs {
     match costs.map(|costs| costs.as_array().iter().copied().collect()) {
         None => Costs::Unit,
         Some(costs) if per_row => Costs::PerExample(costs),

@@ -4,7 +4,7 @@ use num_traits::{Float, Zero};
 use rayon::prelude::*;
 
 use super::model::{Block, Changes, Model};
-use super::{Dual, State};
+use super::{Descent, Dual, State};
 use crate::data::Real;
 use crate::error::Result;
 use crate::problem::{Problem, Workspace};
@@ -60,10 +60,17 @@ pub(super) fn add_images<M: Model, T: Real>(
 impl<M: Model> State<'_, M> {
     /// P and D at w(β) (SPEC 10), resting examples included; those that could gain rest no longer.
     ///
+    /// Around an origin w₀ they are λ/2 ‖v‖² + loss of w₀ + v and Σ_i p_i ⟨Δ_i, β_i⟩ − λ ⟨w₀, v⟩ −
+    /// λ/2 ‖v‖², with v = w(β), since λ v is the sum of the examples' images.
+    ///
     /// Always in double precision: weights in single precision are replaced by what β gives, since
     /// they have gathered the rounding of all their changes.
     pub(super) fn certificate(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        let d = self.model.n_features();
         if let Some(mut exact) = self.model.exact() {
+            if !self.origin.is_empty() {
+                exact.load(|feature, class| self.origin[class * d + feature]);
+            }
             add_images(self.problem, &self.duals, &self.betas, &mut exact, interrupt)?;
             self.model.load(|feature, class| exact.weight(feature, class));
             self.exact = Some(exact);
@@ -76,10 +83,23 @@ impl<M: Model> State<'_, M> {
             let dual = &mut self.duals[*at];
             (dual.rest, dual.idle) = (0, 0);
         }
+        let (mut squared_norm, mut inner) = (squared_norm, 0.0);
+        if !self.origin.is_empty() {
+            let weights = self.coefficients();
+            squared_norm = 0.0;
+            for (weight, origin) in weights.iter().zip(&self.origin) {
+                let image = weight - origin;
+                squared_norm += image * image;
+                inner += image * origin;
+            }
+        }
         let regularizer = 0.5 * self.problem.lambda * squared_norm;
         let loss: f64 = terms.iter().map(|terms| terms.loss).sum();
         let dual: f64 = terms.iter().map(|terms| terms.dual).sum();
-        Ok(Certificate { primal: loss + regularizer, dual: dual - regularizer })
+        Ok(Certificate {
+            primal: loss + regularizer,
+            dual: dual - regularizer - self.problem.lambda * inner,
+        })
     }
 
     /// The terms of all duals at the weights of `model`, piece by piece.

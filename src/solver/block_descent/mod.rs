@@ -49,7 +49,7 @@ impl Default for Options {
 pub struct BlockDescent<'p>(Box<dyn Descent + 'p>);
 
 trait Descent: Solver + Send {
-    fn start_at(&mut self, betas: &[f64], interrupt: &Interrupt) -> Result<()>;
+    fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()>;
     fn coefficients(&self) -> Vec<f64>;
     fn betas(&self) -> Vec<f64>;
 }
@@ -72,7 +72,23 @@ impl<'p> BlockDescent<'p> {
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
     pub fn start_at(&mut self, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
-        self.0.start_at(betas, interrupt)
+        self.0.start(Vec::new(), betas, interrupt)
+    }
+
+    /// Like [`BlockDescent::start_at`], and replaces the regulariser by λ/2 ‖w − w₀‖² (SPEC 17).
+    ///
+    /// With the weights' origin w₀ (class after class, the constant feature's last) the weights of a
+    /// dual point are w₀ + w(β), and nothing else of the block step changes.
+    ///
+    /// # Errors
+    /// [`Interrupted`](crate::error::Error::Interrupted).
+    pub fn start_around(
+        &mut self,
+        origin: Vec<f64>,
+        betas: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        self.0.start(origin, betas, interrupt)
     }
 
     /// The weights, class after class, the constant feature's last.
@@ -116,6 +132,8 @@ struct State<'p, M: Model> {
     model: M,
     /// The weights in double precision as of the last certificate, where `model` is less precise.
     exact: Option<M::Exact>,
+    /// w₀, class after class; empty where it is 0.
+    origin: Vec<f64>,
     options: Options,
     random: Pcg64Mcg,
     /// The dual blocks, in a random order.
@@ -216,6 +234,7 @@ impl<'p, M: Model> State<'p, M> {
             problem,
             model,
             exact: None,
+            origin: Vec::new(),
             options,
             work,
         };
@@ -425,8 +444,8 @@ impl<M: Model> Solver for State<'_, M> {
 }
 
 impl<M: Model> Descent for State<'_, M> {
-    fn start_at(&mut self, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
-        let m = self.problem.n_classes();
+    fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
+        let (m, d) = (self.problem.n_classes(), self.model.n_features());
         for (dual, beta) in self.duals.iter_mut().zip(self.betas.chunks_exact_mut(m)) {
             if !dual.settled {
                 let start = &betas[dual.example as usize * m..][..m];
@@ -435,7 +454,9 @@ impl<M: Model> Descent for State<'_, M> {
             }
         }
         self.exact = None;
-        self.model.load(|_, _| 0.0);
+        self.origin = origin;
+        let origin = &self.origin;
+        self.model.load(|feature, class| origin.get(class * d + feature).copied().unwrap_or(0.0));
         add_images(self.problem, &self.duals, &self.betas, &mut self.model, interrupt)
     }
 

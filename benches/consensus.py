@@ -1,0 +1,149 @@
+"""Consensus training against one machine: optimum, rounds, processes, lost workers.
+
+python benches/consensus.py {optimum,processes,memory,killed}
+
+"optimum" reads the data that benches/block_descent.py describes.
+"""
+
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import warnings
+
+import numpy as np
+from block_descent import load
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+
+from dualgap import MulticlassSVC
+from dualgap.distributed import ConsensusSVC
+
+
+def generated(n, d, m, seed=0):
+    """Gaussian classes around random centres."""
+    centres = np.random.default_rng(99).normal(size=(m, d)) / np.sqrt(d)
+    rng = np.random.default_rng(seed)
+    y = rng.integers(m, size=n)
+    X = centres[y] + rng.normal(scale=0.7, size=(n, d)) / np.sqrt(d)
+    return X.astype(np.float32), y
+
+
+def fit(model, X, y):
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    return time.perf_counter() - started
+
+
+def optimum(wanted=None):
+    """Difference of the primal objective from the plain solver's, relative, at the same C."""
+    print("| data | C | partitions | rounds | seconds | plain s | rel. difference | gap / null |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in ("letter", "news20", "aloi", "mnist"):
+        if wanted is not None and name != wanted:
+            continue
+        X, y = load(name)
+        X, C = X.astype(np.float32), 0.05
+        plain = MulticlassSVC(C=C, tol=2e-4, random_state=0)
+        alone = fit(plain, X, y)
+        for n_partitions in (2, 4, 8, 16):
+            model = ConsensusSVC(C=C, tol=3e-4, n_partitions=n_partitions, max_iter=300, n_jobs=2)
+            seconds = fit(model, X, y)
+            difference = (model.objective_ - plain.objective_) / plain.objective_
+            gap = model.duality_gap_ / model.null_objective_
+            print(
+                f"| {name} | {C} | {n_partitions} | {model.n_iter_} | {seconds:.1f} | {alone:.1f} "
+                f"| {difference:+.1e} | {gap:.1e} |",
+                flush=True,
+            )
+
+
+def cluster(n_workers, **options):
+    import distributed
+
+    return distributed.LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=":0",
+        silence_logs=50,
+        **options,
+    )
+
+
+def processes():
+    """Wall time to the same gap with one worker process and with two; share outside of solving."""
+    import distributed
+
+    X, y = generated(60_000, 200, 50)
+    print("| workers | seconds (3 fits) | rounds | share of time outside of sub-problems |")
+    print("|---|---|---|---|")
+    for n_workers in (1, 2):
+        with cluster(n_workers) as local, distributed.Client(local) as client:
+            seconds = []
+            for _ in range(3):
+                model = ConsensusSVC(C=0.05, tol=2e-3, n_partitions=2, client=client)
+                fit(model, X, y)
+                seconds.append(model.history_["seconds"][-1])
+            # One worker solves its two partitions one after the other.
+            busy = model.history_["solve_seconds"].sum() * 2 / n_workers
+            share = max(0.0, 1.0 - busy / seconds[-1])
+            times = ", ".join(f"{s:.1f}" for s in seconds)
+            print(f"| {n_workers} | {times} | {model.n_iter_} | {share:.0%} |", flush=True)
+
+
+def memory():
+    """Parquet files larger than the memory limits of both workers together."""
+    import distributed
+    import pandas as pd
+
+    with tempfile.TemporaryDirectory() as folder:
+        paths, n_bytes = [], 0
+        for number in range(12):
+            X, y = generated(60_000, 200, 10, seed=number)
+            n_bytes += X.nbytes
+            table = pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
+            paths.append(f"{folder}/{number}.parquet")
+            table.assign(label=y).to_parquet(paths[-1])
+        limits = {"memory_limit": "400MiB", "local_directory": folder}
+        with cluster(2, **limits) as local, distributed.Client(local) as client:
+            model = ConsensusSVC(C=0.01, tol=2e-2, client=client)
+            seconds = fit(model, paths, "label")
+        print(f"{n_bytes / 2**20:.0f} MiB of rows, 2 x 400 MiB: converged {model.converged_}, ")
+        print(f"{model.n_iter_} rounds, {seconds:.1f} s")
+
+
+def killed(n_runs="20"):
+    """Kill a worker at a random moment of a fit."""
+    import distributed
+
+    X, y = load_digits(return_X_y=True)
+    X = X / 16.0
+    plain = MulticlassSVC(C=0.05, tol=1e-5, random_state=0, max_iter=5000)
+    fit(plain, X, y)
+    finished, differences = 0, []
+    chance = random.Random(0)
+    with cluster(2) as local, distributed.Client(local) as client:
+        for _ in range(int(n_runs)):
+            client.wait_for_workers(2)
+            pids = list(client.run(os.getpid).values())
+            timer = threading.Timer(
+                chance.uniform(0.1, 2.0), os.kill, (chance.choice(pids), signal.SIGKILL)
+            )
+            timer.start()
+            model = ConsensusSVC(C=0.05, tol=1e-3, n_partitions=4, client=client)
+            fit(model, X, y)
+            timer.join()
+            finished += model.converged_
+            differences.append(abs(model.objective_ / plain.objective_ - 1.0))
+    worst = max(differences)
+    print(f"{finished} of {n_runs} fits converged; largest relative difference {worst:.1e}")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1] if len(sys.argv) > 1 else "optimum"](*sys.argv[2:])

@@ -1,0 +1,336 @@
+"""One partition's side of consensus training: its rows, what it keeps between rounds, its answers.
+
+Everything here runs where the partition lives: on a worker of a cluster, or on a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.datasets import load_svmlight_file
+from sklearn.utils import check_array
+
+from dualgap import _core
+from dualgap._base import FloatArray, core_rows
+from dualgap._npz import read_meta, read_npz, refused_as, write_npz
+
+VERSION = _core.__version__
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one partition as they were read."""
+
+    X: Any
+    y: NDArray[Any]
+    weights: FloatArray | None
+    names: tuple[str, ...] | None = None
+
+    def __sizeof__(self) -> int:
+        # Dask places and spills by this.
+        matrix = self.X
+        parts = (matrix.data, matrix.indices, matrix.indptr) if sp.issparse(matrix) else (matrix,)
+        return int(sum(part.nbytes for part in parts) + self.y.nbytes)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the whole has to know of a partition."""
+
+    n_rows: int
+    n_features: int
+    names: tuple[str, ...] | None
+    labels: NDArray[Any]
+    label_weights: FloatArray
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all partitions share during a fit."""
+
+    run: str
+    version: str
+    classes: NDArray[Any]
+    factors: FloatArray | None
+    total: float
+    n_features: int
+    problem: dict[str, Any]
+    regularization: float
+    relaxation: float
+    max_passes: int
+    seed: int
+    folder: str | None
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a round asks for."""
+
+    round: int
+    rho: float
+    gap: float
+    relative_gap: float
+    save: bool
+
+
+@dataclass
+class Answer:
+    """What a partition, or several added up, answers; the sums weighted by shares."""
+
+    vector: FloatArray
+    loss: float
+    dual_term: float
+    square: float
+    multiplier_square: float
+    passes: int
+    seconds: float
+    restarted: int
+
+
+@dataclass
+class _State:
+    """What a partition keeps between rounds."""
+
+    labels: NDArray[np.uint32]
+    weights: FloatArray | None
+    share: float
+    multiplier: FloatArray
+    round: int = -1
+    rho: float = 0.0
+    relaxed: FloatArray | None = None
+    beta: NDArray[Any] | None = field(default=None)
+
+
+_STATES: dict[tuple[str, int], _State] = {}
+_CANCELLED: set[str] = set()
+
+
+def worker_version() -> str:
+    """Version of the package where this runs."""
+    return VERSION
+
+
+def forget(run: str, cancel: bool = False) -> None:
+    """Drop what partitions kept for a run; `cancel` also ends its sub-problems."""
+    if cancel:
+        _CANCELLED.add(run)
+    for key in [key for key in _STATES if key[0] == run]:
+        _STATES.pop(key, None)
+
+
+def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
+    """Check one partition's rows; `where` names it in errors."""
+    names = tuple(map(str, X.columns)) if hasattr(X, "columns") else None
+    try:
+        X = check_array(
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_min_samples=0,
+            input_name="X",
+        )
+        y = np.asarray(y)
+        if y.shape != (X.shape[0],):
+            msg = f"y: must have one label for each row of X, got {y.shape} for {X.shape[0]} rows"
+            raise ValueError(msg)
+        if y.dtype.kind == "O":
+            missing = any(label is None or label != label for label in y)
+        else:
+            missing = y.dtype.kind == "f" and not bool(np.isfinite(y).all())
+        if missing:
+            msg = "y: a label is missing or not finite"
+            raise ValueError(msg)
+        if weights is not None:
+            weights = np.ascontiguousarray(weights, dtype=np.float64)
+            if weights.shape != y.shape or not (np.isfinite(weights) & (weights >= 0)).all():
+                msg = "sample_weight: must be one finite non-negative number for each row of X"
+                raise ValueError(msg)
+    except ValueError as error:
+        msg = f"{error} (in {where})"
+        raise ValueError(msg) from error
+    return Part(X, y, weights, names)
+
+
+def read_files(paths: Sequence[str], target: Any, weight: Any, n_features: int | None) -> Part:
+    """Read a partition from Parquet or LIBSVM files (1-based indices)."""
+    where = ", ".join(paths)
+    if all(path.endswith((".parquet", ".pq")) for path in paths):
+        import pandas as pd
+
+        table = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
+        for name in [target] + ([] if weight is None else [weight]):
+            if name not in table.columns:
+                msg = f"y: there is no column {name!r} in {where}"
+                raise ValueError(msg)
+        dropped = [target] if weight is None else [target, weight]
+        weights = None if weight is None else table[weight]
+        return make_part(table.drop(columns=dropped), table[target], weights, where)
+    read = [load_svmlight_file(path, n_features=n_features, zero_based=False) for path in paths]
+    width = max(X.shape[1] for X, _ in read)
+    X = sp.vstack([_widened(X, width) for X, _ in read], format="csr")
+    return make_part(X, np.concatenate([y for _, y in read]), None, where)
+
+
+def _widened(X: Any, width: int) -> Any:
+    if X.shape[1] == width or not sp.issparse(X):
+        return X
+    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
+
+
+def _aligned(array: Any) -> Any:
+    """The array at an address that suits its type; one from a wire or from disk may not be."""
+    return np.require(array, requirements=("C", "A"))
+
+
+def _aligned_rows(rows: Any) -> Any:
+    if isinstance(rows, tuple):
+        return (*map(_aligned, rows[:3]), rows[3])
+    return _aligned(rows)
+
+
+def summarize(part: Part) -> Summary:
+    """Labels, weights and shape of a partition."""
+    labels, codes = np.unique(part.y, return_inverse=True)
+    counts = np.bincount(codes, weights=part.weights, minlength=len(labels)).astype(np.float64)
+    return Summary(part.X.shape[0], part.X.shape[1], part.names, labels, counts)
+
+
+def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatArray) -> Answer:
+    """Bring the multiplier up to date, solve the sub-problem, and say what the others need.
+
+    With the partition's share S, its solution w, the relaxation r and the multiplier a, the vector
+    is S (r w + a / rho): its sum over partitions plus (1 - r) w_bar is the next consensus.
+    """
+    started = time.perf_counter()
+    if plan.version != VERSION:
+        msg = (
+            f"this worker has dualgap {VERSION}, the client has {plan.version}; "
+            "install the same version everywhere"
+        )
+        raise RuntimeError(msg)
+    state = _STATES.get((plan.run, number))
+    if state is None:
+        state = _begin(part, number, plan, len(consensus))
+    current = state.round == order.round - 1
+    if current and state.relaxed is not None:
+        state.multiplier += state.rho * (state.relaxed - consensus)
+    # Asked again in the same round, the multiplier is up to date already.
+    restarted = not current and state.round != order.round
+    state.round = order.round
+    problem = {name: plan.problem[name] for name in plan.problem if name != "costs_per_row"}
+    consensus = _aligned(consensus)
+    result = _core.consensus_round(
+        _aligned_rows(core_rows(_widened(part.X, plan.n_features))),
+        state.labels,
+        **problem,
+        sample_weight=state.weights,
+        regularization=plan.regularization,
+        consensus=consensus,
+        multiplier=state.multiplier,
+        rho=order.rho,
+        beta=None if state.beta is None else np.asarray(state.beta, dtype=np.float64),
+        gap=order.gap,
+        relative_gap=order.relative_gap,
+        max_iter=plan.max_passes,
+        seed=(plan.seed + order.round) % 2**63,
+        n_threads=1,
+        callback=lambda *_: plan.run in _CANCELLED,
+    )
+    weights, relaxation = result["weights"], plan.relaxation if order.rho > 0 else 1.0
+    state.beta = result["beta"].astype(part.X.dtype, copy=False)
+    state.relaxed = relaxation * weights + (1.0 - relaxation) * consensus
+    state.rho = order.rho
+    _STATES[plan.run, number] = state
+    if order.save and plan.folder is not None:
+        _save(state, number, plan)
+    vector = relaxation * weights
+    if order.rho > 0:
+        vector = vector + state.multiplier / order.rho
+    share = state.share
+    return Answer(
+        vector=share * vector,
+        loss=share * result["loss"],
+        dual_term=share * result["dual_term"],
+        square=share * float(weights @ weights),
+        multiplier_square=share * float(state.multiplier @ state.multiplier),
+        passes=result["n_epochs"],
+        seconds=time.perf_counter() - started,
+        restarted=int(restarted),
+    )
+
+
+def add(*answers: Answer) -> Answer:
+    """Add answers up, in their order."""
+    first, *rest = answers
+    total = Answer(**{**vars(first), "vector": first.vector.copy()})
+    for other in rest:
+        total.vector += other.vector
+        for name in ("loss", "dual_term", "square", "multiplier_square", "restarted"):
+            setattr(total, name, getattr(total, name) + getattr(other, name))
+        total.passes = max(total.passes, other.passes)
+        total.seconds = max(total.seconds, other.seconds)
+    return total
+
+
+def _begin(part: Part, number: int, plan: Plan, n_weights: int) -> _State:
+    """The state of a partition that has none: the last kept copy, or zero."""
+    codes = np.searchsorted(plan.classes, part.y).astype(np.uint32)
+    weights = part.weights
+    if plan.factors is not None:
+        factors = plan.factors[codes]
+        weights = factors if weights is None else weights * factors
+    mass = float(len(codes) if weights is None else weights.sum())
+    weights = None if weights is None else _aligned(weights)
+    state = _State(codes, weights, mass / plan.total, np.zeros(n_weights))
+    path = None if plan.folder is None else _path(plan.folder, number)
+    if path is not None and path.exists():
+        _restore(state, path, plan)
+    else:
+        # Before the first round zero is where everybody starts.
+        state.round = 0
+    return state
+
+
+def _path(folder: str, number: int) -> Path:
+    return Path(folder) / f"partition-{number}.npz"
+
+
+def _save(state: _State, number: int, plan: Plan) -> None:
+    """Keep a copy; a reader sees the old one or the new one, never a part."""
+    assert plan.folder is not None
+    assert state.relaxed is not None
+    assert state.beta is not None
+    meta = {"run": plan.run, "round": state.round, "rho": state.rho}
+    arrays = {name: getattr(state, name) for name in ("multiplier", "relaxed", "beta")}
+    replace(_path(plan.folder, number), meta, arrays)
+
+
+def replace(path: Path, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Write a file of arrays in one go."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    write_npz(draft, meta, arrays)
+    os.replace(draft, path)
+
+
+def _restore(state: _State, path: Path, plan: Plan) -> None:
+    with refused_as(path, "a kept copy of a partition of this run"):
+        arrays = read_npz(path)
+        meta = read_meta(arrays, run=plan.run)
+        shapes = {name: arrays[name].shape for name in ("multiplier", "relaxed", "beta")}
+        n_weights = len(state.multiplier)
+        n_betas = len(state.labels) * len(plan.classes)
+        if shapes != {"multiplier": (n_weights,), "relaxed": (n_weights,), "beta": (n_betas,)}:
+            msg = "the arrays do not fit the partition"
+            raise ValueError(msg)
+        state.round, state.rho = int(meta["round"]), float(meta["rho"])
+        state.multiplier, state.relaxed = arrays["multiplier"], arrays["relaxed"]
+        state.beta = arrays["beta"]

@@ -1,0 +1,240 @@
+"""Where the partitions of a consensus fit live and compute: threads of this process, or Dask."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any, Protocol
+
+from dualgap._base import FloatArray
+from dualgap._consensus import (
+    VERSION,
+    Answer,
+    Order,
+    Part,
+    Plan,
+    Summary,
+    add,
+    answer,
+    forget,
+    summarize,
+    worker_version,
+)
+
+FAN_IN = 4
+"""Answers that are added up at a time on the way to the sum."""
+
+Source = Callable[[], Part]
+"""How a partition is read; called again where its worker was lost."""
+
+
+_TOO_OFTEN = "workers were lost {} times in a row; is there enough memory?"
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """What Dask raises when a worker goes away."""
+    from distributed import CancelledError
+    from distributed.comm.core import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    return (KilledWorker, CancelledError, CommClosedError, TimeoutError)
+
+
+class Engine(Protocol):
+    """What the coordinator asks of a place that holds partitions."""
+
+    def describe(self) -> list[Summary]:
+        """Read all partitions."""
+
+    def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
+        """One round: the answers of these partitions, added up in a fixed order."""
+
+    def close(self, run: str, *, cancel: bool) -> None:
+        """Drop what was kept; `cancel` also ends what is under way."""
+
+
+def tree(items: list[Any], combine: Callable[[list[Any]], Any]) -> Any:
+    """Combine neighbours until one is left; the order depends on the number of items alone."""
+    while len(items) > 1:
+        groups = [items[at : at + FAN_IN] for at in range(0, len(items), FAN_IN)]
+        items = [group[0] if len(group) == 1 else combine(group) for group in groups]
+    return items[0]
+
+
+class Threads:
+    """Partitions of this process."""
+
+    def __init__(self, sources: Sequence[Source], n_threads: int) -> None:
+        self._sources = sources
+        self._parts: list[Part] = []
+        self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix="dualgap-consensus")
+
+    def describe(self) -> list[Summary]:
+        """Read all partitions."""
+        self._parts = list(self._pool.map(lambda source: source(), self._sources))
+        return [summarize(part) for part in self._parts]
+
+    def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
+        """One round."""
+        tasks = [
+            self._pool.submit(answer, self._parts[number], number, plan, order, consensus)
+            for number in numbers
+        ]
+        while wait(tasks, timeout=0.2, return_when=FIRST_EXCEPTION).not_done:
+            failed = [task for task in tasks if task.done() and task.exception()]
+            if failed:
+                break
+        total: Answer = tree([task.result() for task in tasks], lambda group: add(*group))
+        return total
+
+    def close(self, run: str, *, cancel: bool) -> None:
+        """End the threads; those in a sub-problem see it after their current pass."""
+        self._pool.shutdown(wait=not cancel, cancel_futures=True)
+        forget(run, cancel)
+
+
+class Cluster:
+    """Partitions on the workers of a Dask cluster.
+
+    A partition's task is tied to the worker that holds its rows and duals. When that worker is lost
+    the round is asked again: Dask reads the rows again elsewhere, and the state begins anew there.
+    """
+
+    _ATTEMPTS = 20
+    _PATIENCE = 60.0
+
+    def __init__(self, client: Any, load: Sequence[Callable[[], Any]]) -> None:
+        self._client = client
+        self._load = load
+        self._parts: list[Any] = []
+        self._open: list[Any] = []
+        self._attempt = 0
+
+    def describe(self) -> list[Summary]:
+        """Read all partitions, each on a worker."""
+        lost = _lost()
+        last: BaseException | None = None
+        for _ in range(self._ATTEMPTS):
+            try:
+                self._check_versions()
+                self._parts = [load() for load in self._load]
+                summaries = self._client.map(summarize, self._parts, pure=False)
+                self._open = [*self._parts, *summaries]
+                result: list[Summary] = self._client.gather(summaries)
+            except lost as error:
+                last = error
+                self._cancel()
+                time.sleep(0.5)
+            else:
+                self._open = []
+                return result
+        raise RuntimeError(_TOO_OFTEN.format(self._ATTEMPTS)) from last
+
+    def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
+        """One round, asked again if workers are lost meanwhile."""
+        lost = _lost()
+        last: BaseException | None = None
+        for _ in range(self._ATTEMPTS):
+            self._attempt += 1
+            try:
+                result = self._try(numbers, plan, order, consensus)
+            except lost as error:
+                last = error
+                result = None
+            self._cancel()
+            if result is not None:
+                return result
+            self._mend(numbers)
+        raise RuntimeError(_TOO_OFTEN.format(self._ATTEMPTS)) from last
+
+    def close(self, run: str, *, cancel: bool) -> None:
+        """Drop what the workers kept; outstanding work is cancelled."""
+        self._cancel()
+        self._parts = []
+        self._client.run(forget, run, cancel, on_error="ignore")
+
+    def _try(
+        self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
+    ) -> Answer | None:
+        """Return the sum, or None if a worker went away."""
+        submit = self._client.submit
+        homes = self._homes(numbers)
+        if homes is None:
+            return None
+        shared = self._client.scatter(consensus, broadcast=True, hash=False)
+        self._open.append(shared)
+        tasks = []
+        for number in numbers:
+            key = f"dualgap-answer-{plan.run}-{order.round}-{number}-{self._attempt}"
+            where = {"workers": [homes[number]], "allow_other_workers": False}
+            part = self._parts[number]
+            tasks.append(submit(answer, part, number, plan, order, shared, key=key, **where))
+        self._open += tasks
+
+        def combine(group: list[Any]) -> Any:
+            self._open.append(submit(add, *group, pure=False))
+            return self._open[-1]
+
+        total = tree(tasks, combine)
+        addresses = set(homes.values())
+        while not total.done():
+            self._wait([total])
+            if not total.done() and not addresses <= set(self._client.nthreads()):
+                return None
+        result: Answer = total.result()
+        return result
+
+    def _homes(self, numbers: list[int]) -> dict[int, str] | None:
+        """Where the partitions' rows are; they are read (again) if they are nowhere."""
+        parts = [self._parts[number] for number in numbers]
+        waited = time.monotonic()
+        while not all(part.done() for part in parts):
+            self._wait(parts)
+            if self._client.nthreads():
+                waited = time.monotonic()
+            elif time.monotonic() - waited > self._PATIENCE:
+                msg = f"no worker for {self._PATIENCE:.0f} seconds"
+                raise RuntimeError(msg)
+        for part in parts:
+            if part.status == "error":
+                part.result()
+        holders = self._client.who_has(parts)
+        if not all(holders.get(part.key) for part in parts):
+            return None
+        # Of several copies always the same one, where the state is.
+        return {number: min(holders[part.key]) for number, part in zip(numbers, parts, strict=True)}
+
+    def _wait(self, futures: list[Any]) -> None:
+        import distributed
+
+        try:
+            distributed.wait(futures, timeout=1.0)  # type: ignore[no-untyped-call]
+        except TimeoutError:
+            return
+
+    def _mend(self, numbers: list[int]) -> None:
+        """Read again what Dask cannot."""
+        time.sleep(0.2)
+        for number in numbers:
+            if self._parts[number].status in ("lost", "cancelled", "error"):
+                self._parts[number] = self._load[number]()
+
+    def _cancel(self) -> None:
+        if self._open:
+            self._client.cancel(self._open, force=True)
+        self._open = []
+
+    def _check_versions(self) -> None:
+        try:
+            versions = self._client.run(worker_version)
+        except (ImportError, AttributeError) as error:
+            msg = f"a worker cannot import this version of dualgap ({VERSION}): {error}"
+            raise RuntimeError(msg) from error
+        for address, version in versions.items():
+            if version != VERSION:
+                msg = (
+                    f"client: the worker {address} has dualgap {version}, this process has "
+                    f"{VERSION}; install the same version everywhere"
+                )
+                raise RuntimeError(msg)

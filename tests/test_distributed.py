@@ -1,0 +1,316 @@
+"""Consensus training: on threads, on a real cluster of processes, and when workers die."""
+
+import os
+import pickle
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import dump_svmlight_file, load_digits
+from sklearn.exceptions import ConvergenceWarning
+
+from dualgap import MulticlassSVC, _consensus
+from dualgap.distributed import ConsensusSVC
+from dualgap.losses import StructuredHinge, TopK, Usunier
+
+distributed = pytest.importorskip("distributed", reason="the extra 'distributed' is not installed")
+da = pytest.importorskip("dask.array")
+pd = pytest.importorskip("pandas")
+dd = pytest.importorskip("dask.dataframe")
+
+# Dask's own event loops and sockets, when processes are killed.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning",
+    "ignore::ResourceWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
+
+SETTINGS = {"C": 0.05, "tol": 5e-3, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = load_digits(return_X_y=True)
+    return X[:600] / 16.0, y[:600]
+
+
+@pytest.fixture(scope="module")
+def plain(data):
+    return MulticlassSVC(C=0.05, tol=1e-5, random_state=0).fit(*data)
+
+
+def new_cluster(n_workers=2, **options):
+    return distributed.LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=":0",
+        silence_logs=50,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def client():
+    with new_cluster() as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def check(model, plain):
+    """The certificate is right, and as good as it was to be."""
+    assert model.converged_
+    assert model.duality_gap_ <= model.tol * model.null_objective_
+    assert model.dual_objective_ <= plain.objective_ + 1e-12
+    assert plain.dual_objective_ <= model.objective_ + 1e-12
+    gaps = model.history_["gap"]
+    assert (np.diff(gaps) <= 0).all()
+    assert model.null_objective_ == pytest.approx(plain.null_objective_)
+
+
+def objective(model, X, y):
+    """P of the model, max hinge, by NumPy."""
+    codes = np.searchsorted(model.classes_, y)
+    scores = X @ model.coef_.T + model.intercept_
+    margins = 1.0 + scores - scores[np.arange(len(y)), codes][:, None]
+    margins[np.arange(len(y)), codes] = 0.0
+    square = (model.coef_**2).sum() + (model.intercept_**2).sum()
+    return 0.5 * square / (model.C * len(y)) + margins.max(axis=1).mean()
+
+
+@pytest.mark.parametrize("n_partitions", [2, 5])
+def test_threads_reach_the_optimum(data, plain, n_partitions):
+    model = ConsensusSVC(n_partitions=n_partitions, **SETTINGS).fit(*data)
+    check(model, plain)
+    assert model.n_partitions_ == n_partitions
+    assert model.objective_ == pytest.approx(objective(model, *data), rel=1e-12)
+    history = model.history_
+    assert history["primal_residual"][-1] < 0.3 * history["primal_residual"][0]
+    assert history["dual_residual"][-1] < 0.3 * history["dual_residual"][0]
+
+
+def test_the_model_does_not_depend_on_the_threads(data):
+    fits = [ConsensusSVC(n_partitions=5, n_jobs=n, **SETTINGS).fit(*data) for n in (1, 3)]
+    assert np.array_equal(fits[0].coef_, fits[1].coef_)
+
+
+@pytest.mark.parametrize("loss", ["max-hinge", "weston-watkins", TopK(2), Usunier(3)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.5])
+def test_one_partition_is_the_plain_solver(data, loss, smoothing):
+    X, y = data
+    settings = {"C": 0.05, "tol": 1e-3, "smoothing": smoothing}
+    model = ConsensusSVC(loss, n_partitions=1, **settings).fit(X, y)
+    plain = MulticlassSVC(loss, **settings).fit(X, y)
+    for fit in (model, plain):
+        assert fit.converged_
+    assert model.n_iter_ == 2
+    assert abs(model.objective_ - plain.objective_) <= 1e-3 * plain.null_objective_
+
+
+def test_sparse_single_weights_costs_and_classes(data):
+    X, y = data
+    rng = np.random.default_rng(0)
+    weights = rng.uniform(0.0, 2.0, len(y))
+    costs = rng.uniform(0.5, 2.0, (10, 10))
+    np.fill_diagonal(costs, 0.0)
+    settings = {"loss": StructuredHinge(costs), "C": 0.02, "tol": 5e-3}
+    settings["class_weight"] = {3: 2.0, 4: 0.5}
+    plain = MulticlassSVC(**settings).set_params(tol=1e-4).fit(X, y, weights)
+    for rows in (X, X.astype(np.float32), sp.csr_matrix(X)):
+        model = ConsensusSVC(n_partitions=3, **settings).fit(rows, y, weights)
+        assert model.dual_objective_ <= plain.objective_ * (1 + 1e-6)
+        assert model.objective_ >= plain.dual_objective_ * (1 - 1e-6)
+        assert model.converged_
+    settings = {"class_weight": "balanced", "C": 0.02, "tol": 5e-3}
+    plain = MulticlassSVC(**settings).fit(X[:150], y[:150])
+    model = ConsensusSVC(n_partitions=3, **settings).fit(X[:150], y[:150])
+    assert model.null_objective_ == pytest.approx(plain.null_objective_)
+    assert abs(model.objective_ - plain.objective_) <= 5e-3 * plain.null_objective_
+
+
+def test_processes_give_the_threads_model(data, plain, client):
+    model = ConsensusSVC(n_partitions=3, client=client, **SETTINGS).fit(*data)
+    check(model, plain)
+    threads = ConsensusSVC(n_partitions=3, **SETTINGS).fit(*data)
+    assert np.array_equal(model.coef_, threads.coef_)
+    kept = client.run(lambda: len(_consensus._STATES))
+    assert set(kept.values()) == {0}
+
+
+def test_dask_arrays_with_missing_classes_one_row_and_empty_parts(data, plain, client):
+    X, y = data
+    order = np.argsort(y, kind="stable")  # most partitions lack most classes
+    X, y = X[order], y[order]
+    chunks = (200, 1, 0, 199, 200)
+    names = np.array([f"digit {label}" for label in y])
+    rows = da.from_array(X, chunks=(chunks, 20))
+    labels = da.from_array(names, chunks=(300, 300))
+    model = ConsensusSVC(client=client, **SETTINGS).fit(rows, labels)
+    assert model.n_partitions_ == 4
+    check(model, plain)
+    lazy = model.predict(rows)
+    assert isinstance(lazy, da.Array)
+    predicted = lazy.compute()
+    assert np.array_equal(predicted, model.predict(X))
+    assert model.score(rows, labels) == np.mean(predicted == names) > 0.8
+    assert model.decision_function(rows).compute().shape == (600, 10)
+    assert model.predict_top_k(rows, 3).compute().shape == (600, 3)
+
+
+def test_dataframes_and_files(data, plain, client, tmp_path):
+    X, y = data
+    table = pd.DataFrame(X, columns=[f"pixel{k}" for k in range(64)])
+    table["digit"] = y
+    frame = dd.from_pandas(table, npartitions=2)
+    model = ConsensusSVC(client=client, **SETTINGS).fit(frame, "digit")
+    check(model, plain)
+    assert model.feature_names_in_[0] == "pixel0"
+    rows = frame.drop(columns=["digit"])
+    assert (model.predict(rows).compute() == model.predict(table.drop(columns="digit"))).all()
+    paths = []
+    for number in range(3):
+        paths.append(str(tmp_path / f"{number}.parquet"))
+        table[number::3].to_parquet(paths[-1])
+    model = ConsensusSVC(client=client, **SETTINGS).fit(paths, "digit")
+    check(model, plain)
+    assert model.n_partitions_ == 3
+    paths = []
+    for number in range(3):
+        paths.append(str(tmp_path / f"{number}.svm"))
+        # The first file has fewer columns than the others.
+        part = sp.csr_matrix(X[number::3])
+        part = part[:, :60] if number == 0 else part
+        dump_svmlight_file(part, y[number::3], paths[-1], zero_based=False)
+    for engine in ({"client": client}, {"n_partitions": 2}):
+        model = ConsensusSVC(**engine, **SETTINGS).fit(paths)
+        assert model.converged_
+        assert model.n_features_in_ == 64
+        assert set(model.classes_) == set(range(10))
+
+
+# A warning inside of Dask's nanny must not keep it from starting the next worker.
+@pytest.mark.filterwarnings("ignore")
+def test_a_killed_worker_costs_only_time(data, plain):
+    with new_cluster() as cluster, distributed.Client(cluster) as client:
+        killed = []
+
+        def kill(number, *_):
+            if number in (2, 5):
+                workers = client.run(os.getpid)
+                killed.append(workers[min(workers)])
+                os.kill(killed[-1], signal.SIGKILL)
+
+        model = ConsensusSVC(client=client, n_partitions=4, callback=kill, **SETTINGS)
+        model.fit(*data)
+        assert len(killed) == 2
+        check(model, plain)
+        # The round in which a partition began anew has no dual value.
+        assert np.isnan(model.history_["dual"]).any()
+
+
+def test_checkpoint_and_resume(data, plain, tmp_path):
+    def stop(number, *_):
+        return number == 3
+
+    settings = {**SETTINGS, "n_partitions": 3, "checkpoint_interval": 0.0}
+    whole = ConsensusSVC(**settings).fit(*data)
+    first = ConsensusSVC(checkpoint=tmp_path, callback=stop, **settings).fit(*data)
+    assert first.n_iter_ == 3
+    second = ConsensusSVC(resume=tmp_path, **settings).fit(*data)
+    check(second, plain)
+    # Nothing was lost.
+    assert np.array_equal(second.coef_, whole.coef_)
+    assert second.n_iter_ == whole.n_iter_
+    with pytest.raises(ValueError, match="not a checkpoint of this fit"):
+        ConsensusSVC(resume=tmp_path, **{**settings, "C": 1.0}).fit(*data)
+    with pytest.raises(ValueError, match="resume: there is no checkpoint"):
+        ConsensusSVC(resume=tmp_path / "nothing", **settings).fit(*data)
+
+
+def test_resume_after_partitions_were_lost(data, plain, tmp_path):
+    settings = {**SETTINGS, "n_partitions": 3, "checkpoint_interval": 0.0}
+    ConsensusSVC(checkpoint=tmp_path, callback=lambda n, *_: n == 3, **settings).fit(*data)
+    (tmp_path / "partition-1.npz").unlink()
+    model = ConsensusSVC(resume=tmp_path, **settings).fit(*data)
+    check(model, plain)
+    assert np.isnan(model.history_["dual"][3])
+
+
+def test_another_version_is_refused(data, client):
+    def pretend(version):
+        _consensus.VERSION = version
+
+    address = min(client.nthreads())
+    client.run(pretend, "0.0.1", workers=[address])
+    try:
+        with pytest.raises(RuntimeError, match=r"has dualgap 0\.0\.1.*install the same version"):
+            ConsensusSVC(client=client).fit(*data)
+    finally:
+        client.run(pretend, _consensus.VERSION, workers=[address])
+
+
+def test_an_interrupt_cancels(data, client):
+    X, y = data
+
+    def interrupt():
+        time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        ConsensusSVC(client=client, C=1e4, tol=0.0, n_partitions=2, max_iter=10**6).fit(X, y)
+    thread.join()
+    time.sleep(0.5)
+    assert not any(client.processing().values())
+
+
+def test_an_error_of_the_callback_comes_out(data, client):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    for engine in ({}, {"client": client}):
+        with pytest.raises(ZeroDivisionError):
+            ConsensusSVC(n_partitions=2, callback=fail, **engine).fit(*data)
+
+
+def test_bad_input_is_named(data, client):
+    X, y = data
+    for parameters, name in [
+        ({"rho": -1.0}, "rho"),
+        ({"relaxation": 2.0}, "relaxation"),
+        ({"n_partitions": 0}, "n_partitions"),
+        ({"max_passes": 0}, "max_passes"),
+        ({"class_weight": "equal"}, "class_weight"),
+        ({"loss": StructuredHinge(np.zeros((600, 10)), per_row=True)}, "loss"),
+    ]:
+        with pytest.raises(ValueError, match=f"^{name}: "):
+            ConsensusSVC(**parameters).fit(X, y)
+    rows = da.from_array(X, chunks=(300, 64))
+    with pytest.raises(TypeError, match=r"^y: must be a Dask collection"):
+        ConsensusSVC(client=client).fit(rows, y)
+    holes = da.from_array(np.where(X > 0.9, np.nan, X), chunks=(300, 64))
+    with pytest.raises(ValueError, match=r"NaN.*in partition"):
+        ConsensusSVC(client=client).fit(holes, da.from_array(y, chunks=300))
+    mixed = da.concatenate(
+        [
+            da.from_array(y[:300], chunks=300).astype(object),
+            da.from_array(y[300:].astype(str).astype(object), chunks=300),
+        ]
+    )
+    with pytest.raises(ValueError, match="some partitions have labels that are numbers"):
+        ConsensusSVC(client=client).fit(rows, mixed)
+    with pytest.raises(ValueError, match="all Parquet or all LIBSVM"):
+        ConsensusSVC().fit(["a.parquet", "b.svm"], "y")
+
+
+def test_clone_pickle_and_too_few_rounds(data, client):
+    with pytest.warns(ConvergenceWarning, match="stopped after 2 iterations"):
+        model = ConsensusSVC(n_partitions=3, max_iter=2, client=client).fit(*data)
+    assert clone(model).client is client
+    copy = pickle.loads(pickle.dumps(model))
+    assert copy.client is None
+    assert np.array_equal(copy.predict(data[0]), model.predict(data[0]))
