@@ -29,6 +29,7 @@ from dualgap._base import (
     progress,
     resolve_seed,
     resolve_threads,
+    store_run,
 )
 from dualgap._consensus import VERSION, Plan, Summary
 from dualgap._coordinator import COLUMNS, Run, Settings, resume, train
@@ -263,15 +264,16 @@ class ConsensusSVC(MulticlassSVC):
         history: dict[str, NDArray[Any]] = dict(zip(COLUMNS, columns, strict=True))
         history["epoch"] = history["epoch"].astype(np.int64)
         assert run.best is not None
-        self._store(
+        self._store_weights(run.best.reshape(len(self.classes_), -1))
+        store_run(
+            self,
             {
-                "weights": run.best.reshape(len(self.classes_), -1),
                 "history": history,
                 "primal": run.primal,
                 "dual": run.dual,
                 "null_objective": run.null_objective,
                 "outcome": run.outcome,
-            }
+            },
         )
         return run_id
 
