@@ -163,7 +163,6 @@ impl<T: Element> LiveUpdate<'_, T> {
         T: Lane<S>,
     {
         let Self { weights, update, first, n_features, padded } = self;
-        // Losses that count few classes leave most panels of most rows alone.
         let mut terms = [(0, 0); LARGEST_BATCH];
         for rows in update.changed.chunks(LARGEST_BATCH) {
             let mut n_terms = 0;
