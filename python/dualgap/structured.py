@@ -124,7 +124,8 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         Whether "block-frank-wolfe" tries labellings found before (at most 100 without weight for
         each example) ahead of decoding. It pays where decoding is expensive.
     averaging : bool, default=False
-        Whether "block-frank-wolfe" returns the weighted average of its iterates.
+        Whether "block-frank-wolfe" or "subgradient" returns the average of its iterates, the k-th
+        weighted by k.
     subsample : float, default=1.0
         Share of the examples that a step of "away-frank-wolfe" decodes; below 1 this is the
         randomized away-step method.
@@ -373,14 +374,14 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            For bad data, and for classes that did not occur in training.
+            For bad data, and where a `MulticlassModel` has no costs for a class that did not occur
+            in training. Without costs, and in chains, such a class is a wrong prediction.
         """
         check_is_fitted(self)
         weights = _example_weights(sample_weight, count_examples(X, Y))
         if self._coding is not None:
-            core = self._coding.core(X, Y)
             coef = np.ascontiguousarray(self.coef_)
-            losses = core.losses(coef, resolve_threads(self.n_jobs))
+            losses = self._coding.losses(X, Y, coef, resolve_threads(self.n_jobs))
             largest = self._coding.largest_losses(X, Y)
         else:
             own: Any = self.model
@@ -405,7 +406,7 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         owners = {
             "sampling": ("block-frank-wolfe",),
             "cache": ("block-frank-wolfe",),
-            "averaging": ("block-frank-wolfe",),
+            "averaging": ("block-frank-wolfe", "subgradient"),
             "subsample": ("away-frank-wolfe",),
             "projection": ("extragradient",),
             "radius": ("extragradient",),
