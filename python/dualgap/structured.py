@@ -173,12 +173,13 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Memory beside the examples: "block-frank-wolfe" keeps for each example a sparse vector over its
-    parts (for a chain at most the letters and transitions of the labellings that have weight), and
-    the labellings themselves with `cache` or away and pairwise steps, besides two weight vectors
-    (four with `averaging`); "frank-wolfe" keeps 18 weight vectors, "extragradient" 20,
-    "away-frank-wolfe" one and all examples' labellings for each active vertex, "subgradient" one.
-    For a `Model` of your own parts are weights: a feature vector for each example, sparse if most
+    Memory: a fit has its own copy of the examples, without zeros if these are the most. Beside it
+    "block-frank-wolfe" keeps for each example a sparse vector over its parts (for a chain at most
+    the letters and transitions of the labellings that have weight), and the labellings themselves
+    with `cache` or away and pairwise steps, besides two weight vectors (four with `averaging`);
+    "subgradient" keeps two weight vectors (three with `averaging`), "frank-wolfe" 18,
+    "extragradient" 20, and "away-frank-wolfe" one and all examples' labellings for each active
+    vertex. For a `Model` of your own parts are weights: a feature vector for each example, sparse if most
     of its values are 0.
 
     The certificate of a `Model` of your own is as exact as its ``loss_augmented_decode``. Answers
