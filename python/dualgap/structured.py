@@ -179,8 +179,8 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
     with `cache` or away and pairwise steps, besides two weight vectors (four with `averaging`);
     "subgradient" keeps two weight vectors (three with `averaging`), "frank-wolfe" 18,
     "extragradient" 20, and "away-frank-wolfe" one and all examples' labellings for each active
-    vertex. For a `Model` of your own parts are weights: a feature vector for each example, sparse if most
-    of its values are 0.
+    vertex. For a `Model` of your own parts are weights: a feature vector for each example, sparse
+    if most of its values are 0.
 
     The certificate of a `Model` of your own is as exact as its ``loss_augmented_decode``. Answers
     that are worse than earlier ones, or than what ``decode`` finds at the end, are refused.
