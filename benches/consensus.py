@@ -119,30 +119,48 @@ def memory():
 
 
 def killed(n_runs="20"):
-    """Kill a worker at a random moment of a fit."""
+    """Kill a worker at a random moment: arrays (scattered) and Parquet files (read) in turns."""
+    import dask
     import distributed
+    import pandas as pd
 
+    # A LocalCluster gives a lost worker up after 15 s, even if it happens to be starting anew then.
+    dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
     X, y = load_digits(return_X_y=True)
     X = X / 16.0
     plain = MulticlassSVC(C=0.05, tol=1e-5, random_state=0, max_iter=5000)
     fit(plain, X, y)
-    finished, differences = 0, []
+    n_converged, n_hit, differences = 0, 0, []
     chance = random.Random(0)
-    with cluster(2) as local, distributed.Client(local) as client:
-        for _ in range(int(n_runs)):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        cluster(2) as local,
+        distributed.Client(local) as client,
+    ):
+        table = pd.DataFrame(X, columns=[f"x{k}" for k in range(64)]).assign(label=y)
+        paths = [f"{folder}/{number}.parquet" for number in range(4)]
+        for number, path in enumerate(paths):
+            table[number::4].to_parquet(path)
+        sources = ((X, y), (paths, "label"))
+        length = 2.0
+        for run in range(int(n_runs)):
             client.wait_for_workers(2)
             pids = list(client.run(os.getpid).values())
-            timer = threading.Timer(
-                chance.uniform(0.1, 2.0), os.kill, (chance.choice(pids), signal.SIGKILL)
-            )
+            moment = chance.uniform(0.0, length)
+            timer = threading.Timer(moment, os.kill, (chance.choice(pids), signal.SIGKILL))
             timer.start()
             model = ConsensusSVC(C=0.05, tol=1e-3, n_partitions=4, client=client)
-            fit(model, X, y)
+            seconds = fit(model, *sources[run % 2])
             timer.join()
-            finished += model.converged_
+            n_converged += model.converged_
+            n_hit += seconds > moment
             differences.append(abs(model.objective_ / plain.objective_ - 1.0))
+            print(f"killed at {moment:.2f} s of {seconds:.2f} s, {model.n_iter_} rounds", flush=True)
+            while set(pids) <= set(client.run(os.getpid, on_error="ignore").values()):
+                time.sleep(0.1)
     worst = max(differences)
-    print(f"{finished} of {n_runs} fits converged; largest relative difference {worst:.1e}")
+    print(f"{n_converged} of {n_runs} fits converged, {n_hit} killed before the end; ", end="")
+    print(f"largest relative difference {worst:.1e}")
 
 
 if __name__ == "__main__":

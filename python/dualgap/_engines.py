@@ -38,7 +38,13 @@ def _lost() -> tuple[type[BaseException], ...]:
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 
-    return (KilledWorker, CancelledError, CommClosedError, TimeoutError)
+    # OSError: connections, TimeoutError among them.
+    return (KilledWorker, CancelledError, CommClosedError, OSError)
+
+
+def _gone(futures: list[Any]) -> bool:
+    """Whether Dask has given up one of them; such a future need never be done."""
+    return any(future.status in ("lost", "cancelled") for future in futures)
 
 
 class Engine(Protocol):
@@ -159,16 +165,18 @@ class Cluster:
     ) -> Answer | None:
         """Return the sum, or None if a worker went away."""
         submit = self._client.submit
-        homes = self._homes(numbers)
+        parts = [self._parts[number] for number in numbers]
+        homes = self._homes(numbers, parts)
         if homes is None:
             return None
-        shared = self._client.scatter(consensus, broadcast=True, hash=False)
+        addresses = set(homes.values())
+        # Workers take it from each other; a broadcast never ends where a worker dies meanwhile.
+        shared = self._client.scatter(consensus, workers=sorted(addresses), hash=False)
         self._open.append(shared)
         tasks = []
-        for number in numbers:
+        for number, part in zip(numbers, parts, strict=True):
             key = f"dualgap-answer-{plan.run}-{order.round}-{number}-{self._attempt}"
             where = {"workers": [homes[number]], "allow_other_workers": False}
-            part = self._parts[number]
             tasks.append(submit(answer, part, number, plan, order, shared, key=key, **where))
         self._open += tasks
 
@@ -177,20 +185,21 @@ class Cluster:
             return self._open[-1]
 
         total = tree(tasks, combine)
-        addresses = set(homes.values())
         while not total.done():
             self._wait([total])
-            if not total.done() and not addresses <= set(self._client.nthreads()):
+            there = addresses <= set(self._client.nthreads())
+            if not total.done() and (_gone([*parts, *self._open]) or not there):
                 return None
         result: Answer = total.result()
         return result
 
-    def _homes(self, numbers: list[int]) -> dict[int, str] | None:
+    def _homes(self, numbers: list[int], parts: list[Any]) -> dict[int, str] | None:
         """Where the partitions' rows are; they are read (again) if they are nowhere."""
-        parts = [self._parts[number] for number in numbers]
         waited = time.monotonic()
         while not all(part.done() for part in parts):
             self._wait(parts)
+            if _gone(parts):
+                return None
             if self._client.nthreads():
                 waited = time.monotonic()
             elif time.monotonic() - waited > self._PATIENCE:
