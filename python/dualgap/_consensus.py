@@ -27,12 +27,34 @@ VERSION = _core.__version__
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one partition as they were read."""
+    """Rows of one partition: dense, or sparse over the columns that have entries here."""
 
     X: Any
     y: NDArray[Any]
     weights: FloatArray | None
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None
+    n_features: int
+    columns: NDArray[Any] | None
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        y: NDArray[Any],
+        weights: FloatArray | None,
+        names: tuple[str, ...] | None = None,
+    ) -> Part:
+        """Leave out the columns without entries."""
+        width, columns = X.shape[1], None
+        if sp.issparse(X):
+            if not X.has_canonical_format:
+                X = X.copy()
+                X.sum_duplicates()
+            columns, indices = np.unique(X.indices, return_inverse=True)
+            columns = columns if len(columns) else np.zeros(1, X.indices.dtype)
+            indices = indices.astype(np.int32)
+            X = sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], len(columns)))
+        return cls(X, y, weights, names, width, columns)
 
     def __sizeof__(self) -> int:
         # Dask places and spills by this.
@@ -50,6 +72,7 @@ class Summary:
     names: tuple[str, ...] | None
     labels: NDArray[Any]
     label_weights: FloatArray
+    columns: NDArray[Any] | None
 
 
 @dataclass(frozen=True)
@@ -69,6 +92,17 @@ class Plan:
     seed: int
     folder: str | None
 
+    @property
+    def n_columns(self) -> int:
+        """Features, and the constant one."""
+        return self.n_features + bool(self.problem["bias"])
+
+    def columns(self, present: NDArray[Any] | None) -> NDArray[Any] | None:
+        """Which columns a partition's weights have: those with entries, and the constant one."""
+        if present is None or not self.problem["bias"]:
+            return present
+        return np.append(present, self.n_features)
+
 
 @dataclass(frozen=True)
 class Order:
@@ -83,9 +117,13 @@ class Order:
 
 @dataclass
 class Answer:
-    """What a partition, or several added up, answers; the sums weighted by shares."""
+    """What a partition, or several added up, answers; the sums weighted by shares.
+
+    The vector (classes x columns) is over all columns of the whole, or over those given.
+    """
 
     vector: FloatArray
+    columns: NDArray[Any] | None
     loss: float
     dual_term: float
     square: float
@@ -102,6 +140,7 @@ class _State:
     labels: NDArray[np.uint32]
     weights: FloatArray | None
     share: float
+    columns: NDArray[Any] | None
     multiplier: FloatArray
     round: int = -1
     rho: float = 0.0
@@ -157,7 +196,7 @@ def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
     except ValueError as error:
         msg = f"{error} (in {where})"
         raise ValueError(msg) from error
-    return Part(X, y, weights, names)
+    return Part.of(X, y, weights, names)
 
 
 def read_files(paths: Sequence[str], target: Any, weight: Any, n_features: int | None) -> Part:
@@ -197,18 +236,24 @@ def _aligned_rows(rows: Any) -> Any:
     return _aligned(rows)
 
 
+def inner(a: FloatArray, b: FloatArray) -> float:
+    """Inner product on this thread: BLAS would split it, and wake the threads it keeps."""
+    return float(np.einsum("i,i->", a, b))
+
+
 def summarize(part: Part) -> Summary:
     """Labels, weights and shape of a partition."""
     labels, codes = np.unique(part.y, return_inverse=True)
     counts = np.bincount(codes, weights=part.weights, minlength=len(labels)).astype(np.float64)
-    return Summary(part.X.shape[0], part.X.shape[1], part.names, labels, counts)
+    return Summary(part.X.shape[0], part.n_features, part.names, labels, counts, part.columns)
 
 
 def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatArray) -> Answer:
     """Bring the multiplier up to date, solve the sub-problem, and say what the others need.
 
     With the partition's share S, its solution w, the relaxation r and the multiplier a, the vector
-    is S (r w + a / rho): its sum over partitions plus (1 - r) w_bar is the next consensus.
+    is S (r w + a / rho): its sum over partitions plus (1 - r) w_bar is the next consensus. All is
+    over the columns that have entries here; `dualgap._coordinator.Absent` stands for the others.
     """
     started = time.perf_counter()
     if plan.version != VERSION:
@@ -219,7 +264,10 @@ def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatAr
         raise RuntimeError(msg)
     state = _STATES.get((plan.run, number))
     if state is None:
-        state = _begin(part, number, plan, len(consensus))
+        state = _begin(part, number, plan)
+    n_classes = len(plan.classes)
+    if state.columns is not None:
+        consensus = consensus.reshape(n_classes, -1)[:, state.columns].ravel()
     current = state.round == order.round - 1
     if current and state.relaxed is not None:
         state.multiplier += state.rho * (state.relaxed - consensus)
@@ -229,7 +277,7 @@ def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatAr
     problem = {name: plan.problem[name] for name in plan.problem if name != "costs_per_row"}
     consensus = _aligned(consensus)
     result = _core.consensus_round(
-        _aligned_rows(core_rows(_widened(part.X, plan.n_features))),
+        _aligned_rows(core_rows(part.X)),
         state.labels,
         **problem,
         sample_weight=state.weights,
@@ -257,23 +305,26 @@ def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatAr
         vector = vector + state.multiplier / order.rho
     share = state.share
     return Answer(
-        vector=share * vector,
+        vector=(share * vector).reshape(n_classes, -1),
+        columns=state.columns,
         loss=share * result["loss"],
         dual_term=share * result["dual_term"],
-        square=share * float(weights @ weights),
-        multiplier_square=share * float(state.multiplier @ state.multiplier),
+        square=share * inner(weights, weights),
+        multiplier_square=share * inner(state.multiplier, state.multiplier),
         passes=result["n_epochs"],
         seconds=time.perf_counter() - started,
         restarted=int(restarted),
     )
 
 
-def add(*answers: Answer) -> Answer:
+def add(n_columns: int, *answers: Answer) -> Answer:
     """Add answers up, in their order."""
     first, *rest = answers
-    total = Answer(**{**vars(first), "vector": first.vector.copy()})
+    vector = np.zeros((len(first.vector), n_columns))
+    total = Answer(**{**vars(first), "vector": vector, "columns": None})
+    for answer in answers:
+        vector[:, slice(None) if answer.columns is None else answer.columns] += answer.vector
     for other in rest:
-        total.vector += other.vector
         for name in ("loss", "dual_term", "square", "multiplier_square", "restarted"):
             setattr(total, name, getattr(total, name) + getattr(other, name))
         total.passes = max(total.passes, other.passes)
@@ -281,7 +332,7 @@ def add(*answers: Answer) -> Answer:
     return total
 
 
-def _begin(part: Part, number: int, plan: Plan, n_weights: int) -> _State:
+def _begin(part: Part, number: int, plan: Plan) -> _State:
     """The state of a partition that has none: the last kept copy, or zero."""
     codes = np.searchsorted(plan.classes, part.y).astype(np.uint32)
     weights = part.weights
@@ -290,7 +341,10 @@ def _begin(part: Part, number: int, plan: Plan, n_weights: int) -> _State:
         weights = factors if weights is None else weights * factors
     mass = float(len(codes) if weights is None else weights.sum())
     weights = None if weights is None else _aligned(weights)
-    state = _State(codes, weights, mass / plan.total, np.zeros(n_weights))
+    columns = plan.columns(part.columns)
+    width = plan.n_columns if columns is None else len(columns)
+    zero = np.zeros(len(plan.classes) * width)
+    state = _State(codes, weights, mass / plan.total, columns, zero)
     path = None if plan.folder is None else _path(plan.folder, number)
     if path is not None and path.exists():
         _restore(state, path, plan)

@@ -62,10 +62,11 @@ class Engine(Protocol):
 
 def tree(items: list[Any], combine: Callable[[list[Any]], Any]) -> Any:
     """Combine neighbours until one is left; the order depends on the number of items alone."""
-    while len(items) > 1:
+    while True:
         groups = [items[at : at + FAN_IN] for at in range(0, len(items), FAN_IN)]
-        items = [group[0] if len(group) == 1 else combine(group) for group in groups]
-    return items[0]
+        items = [combine(group) for group in groups]
+        if len(items) == 1:
+            return items[0]
 
 
 class Threads:
@@ -91,7 +92,8 @@ class Threads:
             failed = [task for task in tasks if task.done() and task.exception()]
             if failed:
                 break
-        total: Answer = tree([task.result() for task in tasks], lambda group: add(*group))
+        width = plan.n_columns
+        total: Answer = tree([task.result() for task in tasks], lambda group: add(width, *group))
         return total
 
     def close(self, run: str, *, cancel: bool) -> None:
@@ -181,7 +183,7 @@ class Cluster:
         self._open += tasks
 
         def combine(group: list[Any]) -> Any:
-            self._open.append(submit(add, *group, pure=False))
+            self._open.append(submit(add, plan.n_columns, *group, pure=False))
             return self._open[-1]
 
         total = tree(tasks, combine)

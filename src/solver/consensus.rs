@@ -79,8 +79,10 @@ pub fn answer(
     check(&problem, question)?;
     let layout = problem.features.layout();
     let mut weights = vec![0.0; layout.len()];
-    for (at, weight) in consensus.iter().enumerate() {
-        weights[layout.index(at % layout.n_features, at / layout.n_features)] = *weight;
+    for (class, row) in consensus.chunks_exact(layout.n_features).enumerate() {
+        for (feature, weight) in row.iter().enumerate() {
+            weights[layout.index(feature, class)] = *weight;
+        }
     }
     let loss = problem.mean_loss(&weights, interrupt)?;
     stopping.gap += relative_gap * loss;

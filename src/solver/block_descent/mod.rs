@@ -462,11 +462,11 @@ impl<M: Model> Descent for State<'_, M> {
 
     fn coefficients(&self) -> Vec<f64> {
         let (m, d) = (self.problem.n_classes(), self.model.n_features());
-        let weight = |at: usize| match &self.exact {
-            Some(exact) => exact.weight(at % d, at / d),
-            None => self.model.weight(at % d, at / d),
+        let weight = |feature: usize, class: usize| match &self.exact {
+            Some(exact) => exact.weight(feature, class),
+            None => self.model.weight(feature, class),
         };
-        (0..m * d).map(weight).collect()
+        (0..m).flat_map(|class| (0..d).map(move |feature| weight(feature, class))).collect()
     }
 
     fn betas(&self) -> Vec<f64> {
