@@ -7,6 +7,7 @@ python benches/consensus.py {optimum,processes,memory,killed}
 
 import os
 import random
+import resource
 import signal
 import sys
 import tempfile
@@ -97,25 +98,34 @@ def processes():
             print(f"| {n_workers} | {times} | {model.n_iter_} | {share:.0%} |", flush=True)
 
 
-def memory():
-    """Parquet files larger than the memory limits of both workers together."""
+def memory(n_files="24"):
+    """Parquet files whose rows exceed the memory limits of both workers together."""
     import distributed
     import pandas as pd
 
+    limit = 400
     with tempfile.TemporaryDirectory() as folder:
         paths, n_bytes = [], 0
-        for number in range(12):
+        for number in range(int(n_files)):
             X, y = generated(60_000, 200, 10, seed=number)
             n_bytes += X.nbytes
             table = pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
             paths.append(f"{folder}/{number}.parquet")
             table.assign(label=y).to_parquet(paths[-1])
-        limits = {"memory_limit": "400MiB", "local_directory": folder}
+        limits = {"memory_limit": f"{limit}MiB", "local_directory": folder}
         with cluster(2, **limits) as local, distributed.Client(local) as client:
-            model = ConsensusSVC(C=0.01, tol=2e-2, client=client)
+            pids = set(client.run(os.getpid).values())
+            model = ConsensusSVC(C=0.01, tol=1e-2, client=client, verbose=1)
             seconds = fit(model, paths, "label")
-        print(f"{n_bytes / 2**20:.0f} MiB of rows, 2 x 400 MiB: converged {model.converged_}, ")
-        print(f"{model.n_iter_} rounds, {seconds:.1f} s")
+            n_lost = len(pids - set(client.run(os.getpid).values()))
+            peak = max(client.run(peak_memory).values())
+        print(f"{n_bytes / 2**20:.0f} MiB of rows, 2 x {limit} MiB: converged {model.converged_}, ")
+        print(f"{model.n_iter_} rounds, {seconds:.1f} s, peak {peak:.0f} MiB, {n_lost} workers lost")
+
+
+def peak_memory():
+    """Largest resident memory of this process so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
 def killed(n_runs="20"):

@@ -6,10 +6,12 @@ Everything here runs where the partition lives: on a worker of a cluster, or on 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -135,21 +137,25 @@ class Answer:
 
 @dataclass
 class _State:
-    """What a partition keeps between rounds."""
+    """What a partition keeps between rounds; its arrays may be in a file."""
 
     labels: NDArray[np.uint32]
     weights: FloatArray | None
     share: float
     columns: NDArray[Any] | None
-    multiplier: FloatArray
-    round: int = -1
+    arrays: dict[str, NDArray[Any]]
+    round: int = 0
     rho: float = 0.0
-    relaxed: FloatArray | None = None
-    beta: NDArray[Any] | None = field(default=None)
+    attempt: int = 0
+    file: Path | None = None
 
 
 _STATES: dict[tuple[str, int], _State] = {}
 _CANCELLED: set[str] = set()
+_LOCK = Lock()
+
+_SHARE = 0.15
+"""Share of a Dask worker's memory that states may take; more of them go to files."""
 
 
 def worker_version() -> str:
@@ -162,7 +168,13 @@ def forget(run: str, cancel: bool = False) -> None:
     if cancel:
         _CANCELLED.add(run)
     for key in [key for key in _STATES if key[0] == run]:
-        _STATES.pop(key, None)
+        state = _STATES.pop(key, None)
+        if state is not None and state.file is not None:
+            state.file.unlink(missing_ok=True)
+
+
+_COLUMNS = 16
+"""Columns of a Parquet file that are read at a time."""
 
 
 def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
@@ -203,20 +215,55 @@ def read_files(paths: Sequence[str], target: Any, weight: Any, n_features: int |
     """Read a partition from Parquet or LIBSVM files (1-based indices)."""
     where = ", ".join(paths)
     if all(path.endswith((".parquet", ".pq")) for path in paths):
-        import pandas as pd
-
-        table = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
-        for name in [target] + ([] if weight is None else [weight]):
-            if name not in table.columns:
-                msg = f"y: there is no column {name!r} in {where}"
-                raise ValueError(msg)
-        dropped = [target] if weight is None else [target, weight]
-        weights = None if weight is None else table[weight]
-        return make_part(table.drop(columns=dropped), table[target], weights, where)
+        return make_part(*_read_tables(paths, target, weight, where))
     read = [load_svmlight_file(path, n_features=n_features, zero_based=False) for path in paths]
     width = max(X.shape[1] for X, _ in read)
     X = sp.vstack([_widened(X, width) for X, _ in read], format="csr")
     return make_part(X, np.concatenate([y for _, y in read]), None, where)
+
+
+def _read_tables(paths: Sequence[str], target: Any, weight: Any, where: str) -> Any:
+    """Rows, labels, weights and `where`, a few columns at a time: little more memory than the rows."""
+    import pandas as pd
+    from pyarrow import types
+    from pyarrow.parquet import ParquetFile
+
+    files = [ParquetFile(path) for path in paths]
+    schema = files[0].schema_arrow
+    about: dict[str, Any] = schema.pandas_metadata or {}
+    left_out = {target, weight, *map(str, about.get("index_columns", []))}
+    for name in [target] + ([] if weight is None else [weight]):
+        if name not in schema.names:
+            msg = f"y: there is no column {name!r} in {where}"
+            raise ValueError(msg)
+    if any(set(file.schema_arrow.names) != set(schema.names) for file in files):
+        msg = f"X: the files {where} have different columns"
+        raise ValueError(msg)
+    names = [name for name in schema.names if name not in left_out]
+    kinds = [schema.field(name).type for name in names]
+    for name, kind in zip(names, kinds, strict=True):
+        if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)):
+            msg = f"X: column {name!r} in {where} has no numbers but {kind}"
+            raise ValueError(msg)
+    single = all(types.is_float32(kind) for kind in kinds)
+    n_rows = sum(file.metadata.num_rows for file in files)
+    X = np.empty((n_rows, len(names)), np.float32 if single else np.float64)
+    first = 0
+    for file in files:
+        for group in range(file.num_row_groups):
+            last = first + file.metadata.row_group(group).num_rows
+            for at in range(0, len(names), _COLUMNS):
+                some = names[at : at + _COLUMNS]
+                table = file.read_row_group(group, some, use_threads=False)
+                for offset, name in enumerate(some):
+                    X[first:last, at + offset] = table[name].to_numpy()
+            first = last
+
+    def column(name: str) -> Any:
+        return pd.concat([file.read([name]).column(0).to_pandas() for file in files]).to_numpy()
+
+    table = pd.DataFrame(X, columns=names, copy=False)
+    return table, column(target), None if weight is None else column(weight), where
 
 
 def _widened(X: Any, width: int) -> Any:
@@ -248,7 +295,9 @@ def summarize(part: Part) -> Summary:
     return Summary(part.X.shape[0], part.n_features, part.names, labels, counts, part.columns)
 
 
-def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatArray) -> Answer:
+def answer(
+    part: Part, number: int, plan: Plan, order: Order, attempt: int, consensus: FloatArray
+) -> Answer:
     """Bring the multiplier up to date, solve the sub-problem, and say what the others need.
 
     With the partition's share S, its solution w, the relaxation r and the multiplier a, the vector
@@ -262,20 +311,22 @@ def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatAr
             "install the same version everywhere"
         )
         raise RuntimeError(msg)
-    state = _STATES.get((plan.run, number))
-    if state is None:
-        state = _begin(part, number, plan)
-    n_classes = len(plan.classes)
+    state = _STATES.get((plan.run, number)) or _begin(part, number, plan)
     if state.columns is not None:
-        consensus = consensus.reshape(n_classes, -1)[:, state.columns].ravel()
-    current = state.round == order.round - 1
-    if current and state.relaxed is not None:
-        state.multiplier += state.rho * (state.relaxed - consensus)
-    # Asked again in the same round, the multiplier is up to date already.
-    restarted = not current and state.round != order.round
-    state.round = order.round
-    problem = {name: plan.problem[name] for name in plan.problem if name != "costs_per_row"}
+        consensus = consensus.reshape(len(plan.classes), -1)[:, state.columns].ravel()
     consensus = _aligned(consensus)
+    with _LOCK:
+        arrays = _arrays(state)
+        multiplier = arrays["multiplier"]
+        current = state.round == order.round - 1
+        if current and "relaxed" in arrays:
+            multiplier = multiplier + state.rho * (arrays["relaxed"] - consensus)
+            state.arrays, state.file = {**arrays, "multiplier": multiplier}, None
+        # Asked again in the same round, the multiplier is up to date already.
+        restarted = not current and state.round != order.round
+        state.round, state.rho, state.attempt = order.round, order.rho, attempt
+        _STATES[plan.run, number] = state
+    problem = {name: plan.problem[name] for name in plan.problem if name != "costs_per_row"}
     result = _core.consensus_round(
         _aligned_rows(core_rows(part.X)),
         state.labels,
@@ -283,9 +334,9 @@ def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatAr
         sample_weight=state.weights,
         regularization=plan.regularization,
         consensus=consensus,
-        multiplier=state.multiplier,
+        multiplier=multiplier,
         rho=order.rho,
-        beta=None if state.beta is None else np.asarray(state.beta, dtype=np.float64),
+        beta=_unpacked(arrays),
         gap=order.gap,
         relative_gap=order.relative_gap,
         max_iter=plan.max_passes,
@@ -294,27 +345,80 @@ def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatAr
         callback=lambda *_: plan.run in _CANCELLED,
     )
     weights, relaxation = result["weights"], plan.relaxation if order.rho > 0 else 1.0
-    state.beta = result["beta"].astype(part.X.dtype, copy=False)
-    state.relaxed = relaxation * weights + (1.0 - relaxation) * consensus
-    state.rho = order.rho
-    _STATES[plan.run, number] = state
+    arrays = {"multiplier": multiplier}
+    arrays["relaxed"] = relaxation * weights + (1.0 - relaxation) * consensus
+    arrays.update(_packed(result["beta"].astype(part.X.dtype, copy=False)))
     if order.save and plan.folder is not None:
-        _save(state, number, plan)
+        _save(_path(plan.folder, number), state, arrays, plan)
+    with _LOCK:
+        # The answer of an attempt that was given up is not part of the consensus.
+        if state.attempt == attempt:
+            _keep(number, state, arrays, plan)
     vector = relaxation * weights
     if order.rho > 0:
-        vector = vector + state.multiplier / order.rho
+        vector = vector + multiplier / order.rho
     share = state.share
     return Answer(
-        vector=(share * vector).reshape(n_classes, -1),
+        vector=(share * vector).reshape(len(plan.classes), -1),
         columns=state.columns,
         loss=share * result["loss"],
         dual_term=share * result["dual_term"],
         square=share * inner(weights, weights),
-        multiplier_square=share * inner(state.multiplier, state.multiplier),
+        multiplier_square=share * inner(multiplier, multiplier),
         passes=result["n_epochs"],
         seconds=time.perf_counter() - started,
         restarted=int(restarted),
     )
+
+
+def _packed(beta: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Without the zeros, where most are."""
+    places = np.flatnonzero(beta)
+    if 3 * len(places) > len(beta):
+        return {"beta": beta}
+    return {"places": places, "beta": beta[places], "size": np.array(len(beta))}
+
+
+def _unpacked(arrays: dict[str, NDArray[Any]]) -> FloatArray | None:
+    if "beta" not in arrays:
+        return None
+    beta = arrays["beta"].astype(np.float64, copy=False)
+    if "places" not in arrays:
+        return beta
+    dense = np.zeros(int(arrays["size"]))
+    dense[arrays["places"]] = beta
+    return dense
+
+
+def _keep(number: int, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
+    """Keep a state's arrays in memory, or in the worker's folder where they would be too many."""
+    state.arrays, state.file = arrays, None
+    worker = _worker()
+    limit = worker.memory_manager.memory_limit if worker is not None else None
+    if not limit:
+        return
+    kept = (array.nbytes for state in _STATES.values() for array in state.arrays.values())
+    if sum(kept) > _SHARE * limit:
+        path = Path(worker.local_directory) / f"dualgap-{plan.run}-{number}.npz"
+        _save(path, state, arrays, plan)
+        state.arrays, state.file = {}, path
+
+
+def _arrays(state: _State) -> dict[str, NDArray[Any]]:
+    if state.file is None:
+        return state.arrays
+    arrays = read_npz(state.file)
+    return {name: arrays[name] for name in arrays if name != "meta"}
+
+
+def _worker() -> Any:
+    """The Dask worker whose thread this is, if any."""
+    # Without Dask loaded there is none; no need to load it.
+    dask = sys.modules.get("distributed")
+    try:
+        return None if dask is None else dask.get_worker()
+    except ValueError:
+        return None
 
 
 def add(n_columns: int, *answers: Answer) -> Answer:
@@ -343,14 +447,12 @@ def _begin(part: Part, number: int, plan: Plan) -> _State:
     weights = None if weights is None else _aligned(weights)
     columns = plan.columns(part.columns)
     width = plan.n_columns if columns is None else len(columns)
-    zero = np.zeros(len(plan.classes) * width)
-    state = _State(codes, weights, mass / plan.total, columns, zero)
+    arrays = {"multiplier": np.zeros(len(plan.classes) * width)}
+    # Before the first round zero is where everybody starts.
+    state = _State(codes, weights, mass / plan.total, columns, arrays)
     path = None if plan.folder is None else _path(plan.folder, number)
     if path is not None and path.exists():
         _restore(state, path, plan)
-    else:
-        # Before the first round zero is where everybody starts.
-        state.round = 0
     return state
 
 
@@ -358,14 +460,9 @@ def _path(folder: str, number: int) -> Path:
     return Path(folder) / f"partition-{number}.npz"
 
 
-def _save(state: _State, number: int, plan: Plan) -> None:
+def _save(path: Path, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
     """Keep a copy; a reader sees the old one or the new one, never a part."""
-    assert plan.folder is not None
-    assert state.relaxed is not None
-    assert state.beta is not None
-    meta = {"run": plan.run, "round": state.round, "rho": state.rho}
-    arrays = {name: getattr(state, name) for name in ("multiplier", "relaxed", "beta")}
-    replace(_path(plan.folder, number), meta, arrays)
+    replace(path, {"run": plan.run, "round": state.round, "rho": state.rho}, arrays)
 
 
 def replace(path: Path, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -379,12 +476,13 @@ def _restore(state: _State, path: Path, plan: Plan) -> None:
     with refused_as(path, "a kept copy of a partition of this run"):
         arrays = read_npz(path)
         meta = read_meta(arrays, run=plan.run)
-        shapes = {name: arrays[name].shape for name in ("multiplier", "relaxed", "beta")}
-        n_weights = len(state.multiplier)
+        del arrays["meta"]
+        beta = _unpacked(arrays)
+        shape = state.arrays["multiplier"].shape
         n_betas = len(state.labels) * len(plan.classes)
-        if shapes != {"multiplier": (n_weights,), "relaxed": (n_weights,), "beta": (n_betas,)}:
+        fits = arrays["multiplier"].shape == arrays["relaxed"].shape == shape
+        if not fits or beta is None or beta.shape != (n_betas,):
             msg = "the arrays do not fit the partition"
             raise ValueError(msg)
         state.round, state.rho = int(meta["round"]), float(meta["rho"])
-        state.multiplier, state.relaxed = arrays["multiplier"], arrays["relaxed"]
-        state.beta = arrays["beta"]
+        state.arrays = arrays

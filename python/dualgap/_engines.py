@@ -85,7 +85,7 @@ class Threads:
     def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
         """One round."""
         tasks = [
-            self._pool.submit(answer, self._parts[number], number, plan, order, consensus)
+            self._pool.submit(answer, self._parts[number], number, plan, order, 0, consensus)
             for number in numbers
         ]
         while wait(tasks, timeout=0.2, return_when=FIRST_EXCEPTION).not_done:
@@ -179,7 +179,8 @@ class Cluster:
         for number, part in zip(numbers, parts, strict=True):
             key = f"dualgap-answer-{plan.run}-{order.round}-{number}-{self._attempt}"
             where = {"workers": [homes[number]], "allow_other_workers": False}
-            tasks.append(submit(answer, part, number, plan, order, shared, key=key, **where))
+            question = (part, number, plan, order, self._attempt, shared)
+            tasks.append(submit(answer, *question, key=key, **where))
         self._open += tasks
 
         def combine(group: list[Any]) -> Any:
