@@ -320,7 +320,9 @@ def answer(
         multiplier = arrays["multiplier"]
         current = state.round == order.round - 1
         if current and "relaxed" in arrays:
-            multiplier = multiplier + state.rho * (arrays["relaxed"] - consensus)
+            change = arrays["relaxed"] - consensus
+            change *= state.rho
+            multiplier = multiplier + change
             state.arrays, state.file = {**arrays, "multiplier": multiplier}, None
         # Asked again in the same round, the multiplier is up to date already.
         restarted = not current and state.round != order.round
@@ -345,8 +347,8 @@ def answer(
         callback=lambda *_: plan.run in _CANCELLED,
     )
     weights, relaxation = result["weights"], plan.relaxation if order.rho > 0 else 1.0
-    arrays = {"multiplier": multiplier}
-    arrays["relaxed"] = relaxation * weights + (1.0 - relaxation) * consensus
+    vector = relaxation * weights
+    arrays = {"multiplier": multiplier, "relaxed": vector + (1.0 - relaxation) * consensus}
     arrays.update(_packed(result["beta"].astype(part.X.dtype, copy=False)))
     if order.save and plan.folder is not None:
         _save(_path(plan.folder, number), state, arrays, plan)
@@ -354,12 +356,12 @@ def answer(
         # The answer of an attempt that was given up is not part of the consensus.
         if state.attempt == attempt:
             _keep(number, state, arrays, plan)
-    vector = relaxation * weights
-    if order.rho > 0:
-        vector = vector + multiplier / order.rho
     share = state.share
+    if order.rho > 0:
+        vector += multiplier / order.rho
+    vector *= share
     return Answer(
-        vector=(share * vector).reshape(len(plan.classes), -1),
+        vector=vector.reshape(len(plan.classes), -1),
         columns=state.columns,
         loss=share * result["loss"],
         dual_term=share * result["dual_term"],

@@ -79,9 +79,9 @@ pub fn answer(
     check(&problem, question)?;
     let layout = problem.features.layout();
     let mut weights = vec![0.0; layout.len()];
-    for (class, row) in consensus.chunks_exact(layout.n_features).enumerate() {
-        for (feature, weight) in row.iter().enumerate() {
-            weights[layout.index(feature, class)] = *weight;
+    for feature in 0..layout.n_features {
+        for class in 0..layout.n_classes {
+            weights[layout.index(feature, class)] = consensus[class * layout.n_features + feature];
         }
     }
     let loss = problem.mean_loss(&weights, interrupt)?;

@@ -466,7 +466,14 @@ impl<M: Model> Descent for State<'_, M> {
             Some(exact) => exact.weight(feature, class),
             None => self.model.weight(feature, class),
         };
-        (0..m).flat_map(|class| (0..d).map(move |feature| weight(feature, class))).collect()
+        let mut coefficients = vec![0.0; m * d];
+        // Feature by feature, as the models keep their weights.
+        for feature in 0..d {
+            for class in 0..m {
+                coefficients[class * d + feature] = weight(feature, class);
+            }
+        }
+        coefficients
     }
 
     fn betas(&self) -> Vec<f64> {
