@@ -206,9 +206,9 @@ def model():
 
 
 def terms(n, d, m, n_partitions, n_workers, passes):
-    """Multiply-adds, a partition's vectors, the coordinator's vectors, tasks, 1."""
-    each = n_partitions / n_workers
-    return np.array([(passes + 3) * n * m * d / n_workers, m * d * each, m * d, n_partitions, 1.0])
+    """Multiply-adds, rows read, a worker's vectors, tasks, 1."""
+    rows = (passes + 3) * n * d / n_workers
+    return np.array([rows * m, rows, m * d * n_partitions / n_workers, n_partitions, 1.0])
 
 
 def memory(n_files="40"):

@@ -190,8 +190,10 @@ class Cluster:
         total = tree(tasks, combine)
         while not total.done():
             self._wait([total])
+            if total.done():
+                break
             there = addresses <= set(self._client.nthreads())
-            if not total.done() and (_gone([*parts, *self._open]) or not there):
+            if _gone([*parts, *self._open]) or not there:
                 return None
         result: Answer = total.result()
         return result
