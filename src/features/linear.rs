@@ -46,6 +46,21 @@ impl Layout {
     pub fn index(&self, feature: usize, class: usize) -> usize {
         feature / self.tile * self.tile * self.n_classes + class * self.tile + feature % self.tile
     }
+
+    /// Weights in this order from weights class after class.
+    pub fn arrange(&self, by_class: impl IntoIterator<Item = f64>) -> Vec<f64> {
+        let mut weights = vec![0.0; self.len()];
+        for (at, weight) in by_class.into_iter().enumerate() {
+            weights[self.index(at % self.n_features, at / self.n_features)] = weight;
+        }
+        weights
+    }
+
+    /// Weights class after class from weights in this order.
+    pub fn by_class(&self, weights: &[f64]) -> impl ExactSizeIterator<Item = f64> {
+        (0..self.n_classes * self.n_features)
+            .map(|at| weights[self.index(at % self.n_features, at / self.n_features)])
+    }
 }
 
 /// The map x ↦ (⟨w_j, x̃⟩)_j over the classes, x̃ being x with the constant feature `bias` appended

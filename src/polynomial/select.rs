@@ -9,7 +9,7 @@ use super::eigen::{Extreme, dot, extreme_eigenpair, normalise};
 use super::kernel::GradientMatrices;
 use super::penalty::{Penalty, Refinement};
 use crate::data::Rows;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, find};
 
 /// A selected basis vector, with the bound that makes the duality gap a certificate.
 #[derive(Debug, Clone)]
@@ -57,11 +57,7 @@ impl Method {
     /// # Errors
     /// [`Error::InvalidArgument`] with the known names.
     pub fn by_name(name: &str) -> Result<Self> {
-        let known = Self::NAMES.iter().find(|(known, _)| *known == name);
-        known.map(|(_, method)| *method).ok_or_else(|| {
-            let names = Self::NAMES.map(|(name, _)| name).join(", ");
-            Error::argument("selection", format!("{name:?} is not known; use one of {names}"))
-        })
+        find("selection", name, &Self::NAMES)
     }
 }
 

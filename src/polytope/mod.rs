@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, find};
 
 mod capped;
 mod cube;
@@ -122,14 +122,7 @@ pub const REGISTRY: &[(&str, Build)] = &[
 /// [`Error::InvalidArgument`] for an unknown name and for parameters that are missing, unusable or
 /// not the loss's own.
 pub fn parse(name: &str, parameters: Parameters) -> Result<Box<dyn Polytope>> {
-    let Some((_, build)) = REGISTRY.iter().find(|(known, _)| *known == name) else {
-        let names: Vec<_> = REGISTRY.iter().map(|(known, _)| *known).collect();
-        return Err(Error::argument(
-            "loss",
-            format!("unknown loss {name:?}; choose one of {}", names.join(", ")),
-        ));
-    };
-    build(parameters)
+    find("loss", name, REGISTRY)?(parameters)
 }
 
 impl Parameters {
@@ -194,7 +187,7 @@ mod tests {
         let message = |name: &str, k, weights| {
             parse(name, Parameters { k, weights }).unwrap_err().to_string()
         };
-        assert!(message("hinge", None, None).starts_with("loss: unknown loss \"hinge\""));
+        assert!(message("hinge", None, None).starts_with("loss: unknown name \"hinge\""));
         assert_eq!(message("max-hinge", Some(1), None), "k: this loss takes no k");
         assert_eq!(message("top-k", Some(0), None), "k: must be at least 1");
         assert!(

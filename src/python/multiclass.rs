@@ -100,10 +100,7 @@ impl State<'_> {
         if given.dim() != (layout.n_classes, layout.n_features) {
             return Err(Error::argument("start", "the weights have another shape"));
         }
-        let mut weights = vec![0.0; layout.len()];
-        for ((class, feature), weight) in given.indexed_iter() {
-            weights[layout.index(feature, class)] = *weight;
-        }
+        let weights = layout.arrange(given.iter().copied());
         let at = Start { weights, linear: self.linear, square: self.square };
         Ok(DualPoint { at, beta: self.beta.as_array().iter().copied().collect() })
     }
@@ -112,12 +109,7 @@ impl State<'_> {
 impl Fitted {
     fn into_dict(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let (layout, DualPoint { at, beta }) = (self.layout, self.end);
-        let classes = 0..layout.n_classes;
-        let weights = classes.flat_map(|class| {
-            let weights = &at.weights;
-            (0..layout.n_features).map(move |feature| weights[layout.index(feature, class)])
-        });
-        let weights = PyArray1::from_iter(py, weights);
+        let weights = PyArray1::from_iter(py, layout.by_class(&at.weights));
         let n_rows = beta.len() / layout.n_classes;
         let result = trace_dict(py, &self.trace)?;
         result.set_item("null_objective", self.null_objective)?;

@@ -77,13 +77,7 @@ pub fn answer(
     let Question { consensus, multiplier, rho, betas, seed, mut stopping, relative_gap } =
         *question;
     check(&problem, question)?;
-    let layout = problem.features.layout();
-    let mut weights = vec![0.0; layout.len()];
-    for feature in 0..layout.n_features {
-        for class in 0..layout.n_classes {
-            weights[layout.index(feature, class)] = consensus[class * layout.n_features + feature];
-        }
-    }
+    let weights = problem.features.layout().arrange(consensus.iter().copied());
     let loss = problem.mean_loss(&weights, interrupt)?;
     stopping.gap += relative_gap * loss;
     problem.lambda += rho;
@@ -132,13 +126,7 @@ fn check(problem: &Problem<'_>, question: &Question<'_>) -> Result<()> {
 fn dual_term(problem: &Problem<'_>, betas: &[f64]) -> f64 {
     let rows = betas.chunks_exact(problem.n_classes()).enumerate();
     rows.map(|(example, beta)| {
-        let sum: f64 = beta.iter().sum();
-        let squares: f64 = beta.iter().map(|beta| beta * beta).sum();
-        let linear = match problem.cost_row(example) {
-            None => sum,
-            Some(costs) => beta.iter().zip(costs).map(|(beta, cost)| beta * cost).sum(),
-        };
-        problem.importance(example) * (linear - 0.5 * problem.smoothing * (squares + sum * sum))
+        problem.importance(example) * problem.dual_term(example, beta, beta.iter().sum())
     })
     .sum()
 }

@@ -6,8 +6,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::squared_norm;
-use super::structured::find;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, find};
 use crate::run::{Certificate, Interrupt, Progress, Solver};
 use crate::structured::{Image, Marginals, Sparse, Work};
 

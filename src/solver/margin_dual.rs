@@ -145,7 +145,7 @@ fn sparse(pairs: &[(usize, f64)]) -> Sparse {
 
 /// ⟨Δ_i, β⟩.
 fn linear_term(problem: &Problem<'_>, example: usize, beta: &[(u32, f64)]) -> f64 {
-    beta.iter().map(|&(class, weight)| weight * problem.cost(example, class as usize)).sum()
+    problem.linear_term(example, beta.iter().map(|&(class, weight)| (class as usize, weight)))
 }
 
 /// v − γ(β + 1ᵀβ) off the label (SPEC 10.3), for a sparse β.

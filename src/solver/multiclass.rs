@@ -3,13 +3,12 @@
 use std::ops::ControlFlow;
 
 use super::block_descent::{BlockDescent, Options};
-use super::structured::find;
 use super::{
     Block, BlockFrankWolfe, BlockOptions, BlockStep, FrankWolfe, MarginDual, MarginOracle,
     Sampling, Start, StepRule, Subgradient,
 };
 use crate::data::Data;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, find};
 use crate::features::Order;
 use crate::problem::Problem;
 use crate::run::{Epoch, Interrupt, Stopping, Trace, run};
@@ -41,8 +40,9 @@ impl Method {
     /// # Errors
     /// [`Error::InvalidArgument`] for an unknown name, and for a step that the solver does not have.
     pub fn parse(solver: &str, step: &str, sampling: &str) -> Result<Self> {
-        let steps: Vec<_> = Self::STEPS.iter().map(|name| (*name, *name)).collect();
-        let step = find("step", step, &steps)?;
+        if !Self::STEPS.contains(&step) {
+            return Err(Error::unknown("step", step, Self::STEPS.iter().copied()));
+        }
         let sampling = find("sampling", sampling, Sampling::NAMES)?;
         let method = match (solver, step) {
             ("auto" | "block-descent", "line-search") => Self::BlockDescent,
@@ -56,12 +56,11 @@ impl Method {
                 Self::BlockFrankWolfe(BlockStep::Pairwise, sampling)
             }
             ("subgradient", "line-search") => Self::Subgradient,
-            _ => {
-                let solvers: Vec<_> = Self::NAMES.iter().map(|name| (*name, *name)).collect();
-                find("solver", solver, &solvers)?;
+            _ if Self::NAMES.contains(&solver) => {
                 let message = format!("solver {solver:?} has no step {step:?}");
                 return Err(Error::argument("step", message));
             }
+            _ => return Err(Error::unknown("solver", solver, Self::NAMES.iter().copied())),
         };
         Ok(method)
     }
@@ -126,11 +125,7 @@ pub fn minimize(
             }
             let trace = run(&mut solver, stopping, interrupt, observe)?;
             let beta = if keep_dual { solver.betas() } else { Vec::new() };
-            let layout = problem.features.layout();
-            let mut weights = vec![0.0; layout.len()];
-            for (at, weight) in solver.coefficients().into_iter().enumerate() {
-                weights[layout.index(at % layout.n_features, at / layout.n_features)] = weight;
-            }
+            let weights = problem.features.layout().arrange(solver.coefficients());
             Ok((trace, DualPoint { at: Start { weights, linear: 0.0, square: 0.0 }, beta }))
         }
         Method::FrankWolfe(rule) => {

@@ -215,7 +215,7 @@ impl Block {
                 dual.vertices.push(self.work.vertex.iter().copied());
             }
             let vertex = &self.work.vertex;
-            self.sums.linear += share * problem.linear_term(example, vertex);
+            self.sums.linear += share * problem.linear_term(example, vertex.iter().copied());
             self.images.push(problem.dual(example, vertex, share / problem.lambda));
         }
         self.sums.loss = with_loss.then_some(loss);

@@ -105,13 +105,16 @@ fn stretch<D: BlockDual>(
 ) -> Result<(f64, f64)> {
     let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };
     let norm = dual.lambda() * squared_norm(weights);
+    let mut gap_at = |factor: f64| -> Result<f64> {
+        let scaled: Vec<f64> = weights.iter().map(|weight| weight * factor).collect();
+        let survey = dual.survey(&scaled, &points, interrupt)?;
+        Ok(survey.loss + factor * norm - survey.linear)
+    };
     let (mut low, mut low_gap, mut high) = (1.0, gap, most);
     let mut factor = most;
     // A little way is always good where the gap is below what is allowed.
     while gap < allowed && (high > CLOSE * low || low == 1.0 && high > SHORTEST) {
-        let scaled: Vec<f64> = weights.iter().map(|weight| weight * factor).collect();
-        let survey = dual.survey(&scaled, &points, interrupt)?;
-        let gap = survey.loss + factor * norm - survey.linear;
+        let gap = gap_at(factor)?;
         if gap <= allowed {
             (low, low_gap) = (factor, gap);
         } else {
@@ -128,7 +131,5 @@ fn stretch<D: BlockDual>(
     }
     // Not even a small step is known to be good: make one, and say how good it is.
     let factor = CLOSE.min(most);
-    let scaled: Vec<f64> = weights.iter().map(|weight| weight * factor).collect();
-    let survey = dual.survey(&scaled, &points, interrupt)?;
-    Ok((factor, survey.loss + factor * norm - survey.linear))
+    Ok((factor, gap_at(factor)?))
 }

@@ -6,7 +6,7 @@ use super::{
     AwayFrankWolfe, AwayStep, Block, BlockDual, BlockFrankWolfe, BlockOptions, BlockStep,
     BlockSubgradient, DualOracle, FrankWolfe, Sampling, StepRule,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, find};
 use crate::run::{Epoch, Interrupt, Stopping, Trace, run};
 
 /// The solvers for structured problems that work on vertices.
@@ -76,24 +76,9 @@ impl StructuredMethod {
                 let message = "\"extragradient\" needs a built-in model, and has no path";
                 Err(Error::argument("solver", message))
             }
-            other => {
-                let names = Self::NAMES.join(", ");
-                Err(Error::argument(
-                    "solver",
-                    format!("unknown name {other:?}; use one of {names}"),
-                ))
-            }
+            other => Err(Error::unknown("solver", other, Self::NAMES.iter().copied())),
         }
     }
-}
-
-/// The value of that name in a table.
-pub(super) fn find<T: Copy>(argument: &'static str, name: &str, table: &[(&str, T)]) -> Result<T> {
-    let found = table.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<_> = table.iter().map(|(known, _)| *known).collect();
-        Error::argument(argument, format!("unknown name {name:?}; use one of {}", names.join(", ")))
-    })
 }
 
 /// Where a structured run ended.

@@ -97,7 +97,8 @@ impl<'p, 'a> Subgradient<'p, 'a> {
             problem.subgradient(example, &self.margins, &mut self.work);
         }
         let subgradient = &self.work.vertex;
-        self.linear += rate * (share * problem.linear_term(example, subgradient) - self.linear);
+        self.linear += rate
+            * (share * problem.linear_term(example, subgradient.iter().copied()) - self.linear);
         let (mut square, mut sum, mut along) = (0.0, 0.0, 0.0);
         for &(class, weight) in subgradient {
             square += weight * weight;

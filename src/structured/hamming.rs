@@ -1,4 +1,4 @@
-use crate::error::{Error, Result};
+use crate::error::{Result, find};
 
 /// Hamming loss: how many of an example's variables differ from the truth, or which share of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -12,22 +12,14 @@ pub enum Hamming {
 
 impl Hamming {
     /// Every form by its name.
-    pub const NAMES: [&str; 2] = ["hamming", "mean-hamming"];
+    pub const NAMES: &[(&str, Self)] = &[("hamming", Self::Count), ("mean-hamming", Self::Mean)];
 
     /// The form called `name`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for an unknown name.
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) for an unknown name.
     pub fn parse(name: &str) -> Result<Self> {
-        match Self::NAMES.iter().position(|known| *known == name) {
-            Some(0) => Ok(Self::Count),
-            Some(_) => Ok(Self::Mean),
-            None => {
-                let message =
-                    format!("unknown loss {name:?}; choose one of {}", Self::NAMES.join(", "));
-                Err(Error::argument("loss", message))
-            }
-        }
+        find("loss", name, Self::NAMES)
     }
 
     /// What one wrong variable of `n_variables` costs.

@@ -55,10 +55,7 @@ pub fn by_name(name: &str) -> Result<Box<dyn OutputLoss>> {
         "squared_hinge" => Box::new(SquaredHinge),
         "squared" => Box::new(Squared),
         "binary_logistic" => Box::new(BinaryLogistic),
-        _ => {
-            let message = format!("{name:?} is not a loss; use one of {}", NAMES.join(", "));
-            return Err(Error::argument("loss", message));
-        }
+        _ => return Err(Error::unknown("loss", name, NAMES)),
     })
 }
 

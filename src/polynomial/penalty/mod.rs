@@ -73,10 +73,7 @@ pub fn by_name(name: &str) -> Result<Box<dyn Penalty>> {
         "l1" => Box::new(L1),
         "l1/l2" => Box::new(L1L2),
         "l1/linf" => Box::new(L1LInf),
-        _ => {
-            let message = format!("{name:?} is not a penalty; use one of {}", NAMES.join(", "));
-            return Err(Error::argument("penalty", message));
-        }
+        _ => return Err(Error::unknown("penalty", name, NAMES)),
     })
 }
 

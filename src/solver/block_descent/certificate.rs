@@ -162,27 +162,13 @@ impl<M: Model> State<'_, M> {
                 let loss = self.problem.loss(example, margins, work);
                 let beta = &self.betas[at * m..][..m];
                 terms.loss += share * loss;
-                terms.dual += share * self.dual_term(dual, beta);
+                terms.dual += share * self.problem.dual_term(example, beta, dual.sum);
                 if dual.rest > 0 && self.could_gain(margins, beta, dual.sum, loss) {
                     terms.roused.push(at);
                 }
             }
         }
         terms
-    }
-
-    /// ⟨Δ, β⟩ − γ/2 (‖β‖² + (1ᵀβ)²).
-    fn dual_term(&self, dual: &Dual, beta: &[M::Value]) -> f64 {
-        let sum = dual.sum;
-        let linear = match self.problem.cost_row(dual.example as usize) {
-            None => sum,
-            Some(costs) => beta.iter().zip(costs).map(|(beta, cost)| beta.widen() * cost).sum(),
-        };
-        if self.problem.smoothing == 0.0 {
-            return linear;
-        }
-        let squares: f64 = beta.iter().map(|beta| beta.widen().powi(2)).sum();
-        linear - 0.5 * self.problem.smoothing * (squares + sum * sum)
     }
 
     /// Whether the example's share of the gap, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), is more than rounding.
