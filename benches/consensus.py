@@ -1,9 +1,9 @@
 """Consensus training against one machine: optimum, rounds, processes, lost workers.
 
 python benches/consensus.py optimum [letter news20 aloi mnist] [--plot FILE]
-python benches/consensus.py {processes,memory,killed,model}
+python benches/consensus.py {penalty,processes,memory,killed,model}
 
-"optimum" reads the data that benches/block_descent.py describes.
+"optimum" and "penalty" read the data that benches/block_descent.py describes.
 """
 
 import os
@@ -99,7 +99,7 @@ def first(history, mask):
     """Round and seconds of the first round in which something holds."""
     rounds = np.flatnonzero(mask)
     if not len(rounds):
-        return "–"
+        return "-"
     return f"{history['epoch'][rounds[0]]}, {history['seconds'][rounds[0]]:.1f}"
 
 
@@ -124,6 +124,27 @@ def draw(curves, path):
     pyplot.savefig(path, dpi=80)
 
 
+def penalty():
+    """Rounds to a gap of 1e-3 (at most 150) with fixed penalties and with the rule."""
+    fixed = (3, 10, 30, 100)
+    print("| data | C | partitions |", " | ".join(f"{f} λ" for f in fixed), "| rule |")
+    print("|---" * (4 + len(fixed)) + "|")
+    problems = [("digits", 0.05, 4), ("digits", 1.0, 4), ("digits", 1.0, 16)]
+    problems += [("satimage", 0.1, 8), ("satimage", 2.0, 8), ("news20", 0.05, 8)]
+    problems += [("letter", 0.05, 2), ("letter", 0.05, 16), ("letter", 1.0, 8)]
+    for name, C, n_partitions in problems:
+        X, y = load_digits(return_X_y=True) if name == "digits" else load(name)
+        X = (X / 16.0 if name == "digits" else X).astype(np.float32)
+        rounds = []
+        for factor in (*fixed, None):
+            model = ConsensusSVC(C=C, n_partitions=n_partitions, max_iter=150, random_state=0)
+            if factor is not None:
+                model.set_params(rho=factor / (C * len(y)), adapt_rho=False)
+            fit(model, X, y)
+            rounds.append(str(model.n_iter_) if model.converged_ else "> 150")
+        print(f"| {name} | {C} | {n_partitions} | {' | '.join(rounds)} |", flush=True)
+
+
 def cluster(n_workers, **options):
     import distributed
 
@@ -142,7 +163,7 @@ def processes(n_rows="100000"):
     import distributed
 
     X, y = generated(int(n_rows), 200, 50)
-    print("| workers | seconds of rounds (3 fits) | with scattering | rounds | outside of solving |")
+    print("| workers | seconds (3 fits) | with scattering | rounds | outside of solving |")
     print("|---|---|---|---|---|")
     for n_workers in (1, 2):
         with cluster(n_workers) as local, distributed.Client(local) as client:
@@ -202,7 +223,9 @@ def model():
             # The sum and the consensus travel: 1 GB/s, four at a time up the tree, two down.
             network = 8 * m * d * (4 * np.log(n_workers) / np.log(4) + np.log2(n_workers)) / 1e9
             total = row.sum() + network
-            print(f"| {n_workers} | {n_rows:.0e} | {d} | {m} | {total:.2f} | {row[3] / total:.0%} |")
+            print(
+                f"| {n_workers} | {n_rows:.0e} | {d} | {m} | {total:.2f} | {row[3] / total:.0%} |"
+            )
 
 
 def terms(n, d, m, n_partitions, n_workers, passes):
@@ -233,7 +256,9 @@ def memory(n_files="40"):
             n_lost = len(pids - set(client.run(os.getpid).values()))
             peak = max(client.run(peak_memory).values())
         print(f"{n_bytes / 2**20:.0f} MiB of rows, 2 x {limit} MiB: converged {model.converged_}, ")
-        print(f"{model.n_iter_} rounds, {seconds:.1f} s, peak {peak:.0f} MiB, {n_lost} workers lost")
+        print(
+            f"{model.n_iter_} rounds, {seconds:.1f} s, peak {peak:.0f} MiB, {n_lost} workers lost"
+        )
 
 
 def peak_memory():
@@ -278,7 +303,9 @@ def killed(n_runs="20"):
             n_converged += model.converged_
             n_hit += seconds > moment
             differences.append(abs(model.objective_ / plain.objective_ - 1.0))
-            print(f"killed at {moment:.2f} s of {seconds:.2f} s, {model.n_iter_} rounds", flush=True)
+            print(
+                f"killed at {moment:.2f} s of {seconds:.2f} s, {model.n_iter_} rounds", flush=True
+            )
             while set(pids) <= set(client.run(os.getpid, on_error="ignore").values()):
                 time.sleep(0.1)
     worst = max(differences)

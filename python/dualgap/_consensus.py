@@ -223,7 +223,7 @@ def read_files(paths: Sequence[str], target: Any, weight: Any, n_features: int |
 
 
 def _read_tables(paths: Sequence[str], target: Any, weight: Any, where: str) -> Any:
-    """Rows, labels, weights and `where`, a few columns at a time: little more memory than the rows."""
+    """Arguments of `make_part`, read a few columns at a time: little more memory than the rows."""
     import pandas as pd
     from pyarrow import types
     from pyarrow.parquet import ParquetFile
