@@ -12,15 +12,13 @@ from dualgap._consensus import (
     VERSION,
     Answer,
     Order,
-    Part,
     Plan,
-    Summary,
     add,
     answer,
     forget,
-    summarize,
     worker_version,
 )
+from dualgap._parts import Part, Summary, summarize
 
 FAN_IN = 4
 """Answers that are added up at a time on the way to the sum."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualgap._consensus import Part, make_part, read_files
+from dualgap._parts import Part, make_part, read_files
 
 
 def is_dask(collection: Any) -> bool:

@@ -31,9 +31,10 @@ from dualgap._base import (
     resolve_threads,
     store_run,
 )
-from dualgap._consensus import VERSION, Plan, Summary
+from dualgap._consensus import VERSION, Plan
 from dualgap._coordinator import COLUMNS, Absent, Run, Settings, resume, train
 from dualgap._engines import Cluster, Engine, Threads
+from dualgap._parts import Summary
 from dualgap._sources import as_paths, dask_blocks, file_sources, is_dask, part_of, same, split
 from dualgap.losses import Loss, StructuredHinge, core_loss
 from dualgap.multiclass import MulticlassSVC
