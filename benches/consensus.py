@@ -251,7 +251,7 @@ def memory(n_files="40"):
         limits = {"memory_limit": f"{limit}MiB", "local_directory": folder}
         with cluster(2, **limits) as local, distributed.Client(local) as client:
             pids = set(client.run(os.getpid).values())
-            model = ConsensusSVC(C=0.01, tol=1e-2, client=client)
+            model = ConsensusSVC(C=0.01, tol=1e-3, client=client)
             seconds = fit(model, paths, "label")
             n_lost = len(pids - set(client.run(os.getpid).values()))
             peak = max(client.run(peak_memory).values())
@@ -290,24 +290,22 @@ def killed(n_runs="20"):
         for number, path in enumerate(paths):
             table[number::4].to_parquet(path)
         sources = ((X, y), (paths, "label"))
-        length = 2.0
+        dead = set()
+        model = ConsensusSVC(C=0.05, tol=1e-4, n_partitions=4, client=client)
+        length = fit(model, X, y)
         for run in range(int(n_runs)):
-            client.wait_for_workers(2)
-            pids = list(client.run(os.getpid).values())
-            moment = chance.uniform(0.0, length)
-            timer = threading.Timer(moment, os.kill, (chance.choice(pids), signal.SIGKILL))
+            while len(pids := set(client.run(os.getpid, on_error="ignore").values()) - dead) < 2:
+                time.sleep(0.1)
+            moment, pid = chance.uniform(0.0, length), chance.choice(sorted(pids))
+            dead.add(pid)
+            timer = threading.Timer(moment, os.kill, (pid, signal.SIGKILL))
             timer.start()
-            model = ConsensusSVC(C=0.05, tol=1e-3, n_partitions=4, client=client)
             seconds = fit(model, *sources[run % 2])
             timer.join()
             n_converged += model.converged_
             n_hit += seconds > moment
             differences.append(abs(model.objective_ / plain.objective_ - 1.0))
-            print(
-                f"killed at {moment:.2f} s of {seconds:.2f} s, {model.n_iter_} rounds", flush=True
-            )
-            while set(pids) <= set(client.run(os.getpid, on_error="ignore").values()):
-                time.sleep(0.1)
+            print(f"at {moment:.2f} s of {seconds:.2f} s, {model.n_iter_} rounds", flush=True)
     worst = max(differences)
     print(f"{n_converged} of {n_runs} fits converged, {n_hit} killed before the end; ", end="")
     print(f"largest relative difference {worst:.1e}")

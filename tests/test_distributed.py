@@ -322,7 +322,7 @@ def test_an_error_of_the_callback_comes_out(data, client):
             ConsensusSVC(n_partitions=2, callback=fail, **engine).fit(*data)
 
 
-def test_tables_that_do_not_fit_are_refused(data, tmp_path):
+def test_files_that_do_not_fit_are_refused(data, tmp_path, client):
     X, y = data
     table = pd.DataFrame(X[:60, :9], columns=[f"pixel{k}" for k in range(9)]).assign(digit=y[:60])
     good, other = str(tmp_path / "good.parquet"), str(tmp_path / "other.parquet")
@@ -337,6 +337,9 @@ def test_tables_that_do_not_fit_are_refused(data, tmp_path):
         wrong.to_parquet(other)
         with pytest.raises(ValueError, match=message):
             ConsensusSVC().fit([other, good] if "different" in message else [other], "digit")
+    for name, y in (("no.parquet", "digit"), ("no.svm", None)):
+        with pytest.raises(FileNotFoundError):
+            ConsensusSVC(client=client).fit([str(tmp_path / name)], y)
 
 
 def test_bad_input_is_named(data, client):

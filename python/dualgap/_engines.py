@@ -36,8 +36,14 @@ def _lost() -> tuple[type[BaseException], ...]:
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 
-    # OSError: connections, TimeoutError among them.
     return (KilledWorker, CancelledError, CommClosedError, OSError)
+
+
+def _refuse_others(error: BaseException) -> None:
+    """Raise an OSError that is not about connections: a file that is missing, say, will stay so."""
+    about_connections = isinstance(error, ConnectionError | TimeoutError)
+    if isinstance(error, OSError) and error.errno is not None and not about_connections:
+        raise error
 
 
 def _gone(futures: list[Any]) -> bool:
@@ -129,6 +135,7 @@ class Cluster:
                 self._open = [*self._parts, *summaries]
                 result: list[Summary] = self._client.gather(summaries)
             except lost as error:
+                _refuse_others(error)
                 last = error
                 self._cancel()
                 time.sleep(0.5)
@@ -146,6 +153,7 @@ class Cluster:
             try:
                 result = self._try(numbers, plan, order, consensus)
             except lost as error:
+                _refuse_others(error)
                 last = error
                 result = None
             self._cancel()

@@ -52,7 +52,8 @@ class ConsensusSVC(MulticlassSVC):
     the regulariser ``S lambda/2 ||w||^2`` and the penalty ``S rho/2 ||w - w_bar||^2``, so that
     `rho` compares with ``lambda = 1 / (C * total weight)`` whatever the number of partitions, and
     empty partitions vanish. Only vectors of n_classes x n_features move, one sum up and one
-    consensus down each round; rows and dual variables stay.
+    consensus down each round, sums of sparse partitions without the columns in which they have no
+    entries; rows and dual variables stay, in files where they exceed a worker's memory.
 
     Parameters
     ----------
@@ -62,8 +63,9 @@ class ConsensusSVC(MulticlassSVC):
     rho : float, optional
         Penalty at the start; by default ``10 lambda``. A single partition needs none.
     adapt_rho : bool, default=True
-        Whether `rho` is doubled or halved where one residual is more than 5 times the other, each
-        relative to its own scale, in the first 100 rounds (Boyd et al., 3.4.1).
+        Whether `rho` is doubled or halved where the ratio of the primal to the dual residual, each
+        relative to its own scale, leaves 0.05 to 0.5, in the first 100 rounds (Boyd et al., 3.4.1;
+        fixed penalties need the fewest rounds within these bounds).
     relaxation : float, default=1.6
         Over-relaxation, between 1 and 1.8 (Boyd et al., 3.4.3).
     n_partitions : int, optional
