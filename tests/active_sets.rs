@@ -115,11 +115,17 @@ fn batch_away_steps_reach_the_optimum_where_plain_steps_zig_zag() {
 }
 
 #[test]
-fn the_average_of_the_iterates_carries_its_own_certificate() {
+fn the_average_of_the_iterates_is_certified_with_the_dual_of_the_last() {
     for kind in KINDS {
         let case = Case::random(2, kind, 60, 4, 4);
         let mut problem = case.problem(case.data(), Order::Examples);
         let options = BlockOptions { averaging: true, ..BlockOptions::default() };
+        let mut plain =
+            BlockFrankWolfe::new(MarginDual::new(&mut problem), BlockOptions::default(), None);
+        let last = go(&mut plain, 20, 0.0).certificate;
+        drop(plain);
+        let mut solver = BlockFrankWolfe::new(MarginDual::new(&mut problem), options, None);
+        assert_eq!(go(&mut solver, 20, 0.0).certificate.dual, last.dual);
         let mut solver = BlockFrankWolfe::new(MarginDual::new(&mut problem), options, None);
         let end = go(&mut solver, 300, 1e-3).certificate;
         assert!(end.gap() >= 0.0 && end.gap() <= 1e-2, "{kind}: {end:?}");

@@ -115,7 +115,8 @@ fn methods() -> Vec<StructuredMethod> {
         StructuredMethod::FrankWolfe(StepRule::Scheduled),
         StructuredMethod::AwayFrankWolfe(AwayStep::Away, 1.0, 1),
         StructuredMethod::AwayFrankWolfe(AwayStep::Pairwise, 0.5, 1),
-        StructuredMethod::Subgradient(1),
+        StructuredMethod::Subgradient(false, 1),
+        StructuredMethod::Subgradient(true, 1),
     ]
 }
 

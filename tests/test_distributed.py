@@ -5,6 +5,7 @@ import pickle
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_digits
 from sklearn.exceptions import ConvergenceWarning
 
-from dualgap import MulticlassSVC, _consensus
+from dualgap import MulticlassSVC, _consensus, _coordinator
+from dualgap._sources import split
 from dualgap.distributed import ConsensusSVC
 from dualgap.losses import StructuredHinge, TopK, Usunier
 
@@ -131,6 +133,25 @@ def test_sparse_single_weights_costs_and_classes(data):
     assert abs(model.objective_ - plain.objective_) <= 5e-3 * plain.null_objective_
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_columns_without_entries_are_left_out_and_change_nothing(intercept, monkeypatch):
+    monkeypatch.setattr(_coordinator, "_INNER", 1e-8)  # sub-problems as good as exact
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 30)), rng.integers(3, size=120)
+    X[rng.random(X.shape) < 0.96] = 0.0
+    settings = {"C": 0.5, "tol": 0.0, "max_iter": 25, "n_partitions": 4, "max_passes": 2000}
+    settings["fit_intercept"] = intercept
+    with pytest.warns(ConvergenceWarning):
+        dense = ConsensusSVC(**settings).fit(X, y)
+    with pytest.warns(ConvergenceWarning):
+        sparse = ConsensusSVC(**settings).fit(sp.csr_matrix(X), y)
+    lacking = [30 - len(part.columns) for part in split(sp.csr_matrix(X), y, None, 4)]
+    assert max(lacking) > 0
+    for name in ("primal", "dual", "primal_residual", "dual_residual", "rho"):
+        assert np.allclose(sparse.history_[name], dense.history_[name], rtol=1e-4), name
+    assert np.allclose(sparse.coef_, dense.coef_, atol=1e-4)
+
+
 def test_processes_give_the_threads_model(data, plain, client):
     model = ConsensusSVC(n_partitions=3, client=client, **SETTINGS).fit(*data)
     check(model, plain)
@@ -138,6 +159,27 @@ def test_processes_give_the_threads_model(data, plain, client):
     assert np.array_equal(model.coef_, threads.coef_)
     kept = client.run(lambda: len(_consensus._STATES))
     assert set(kept.values()) == {0}
+
+
+def test_states_in_files_give_the_same_model(data, client):
+    def set_share(share):
+        _consensus._SHARE = share
+
+    def n_files(dask_worker=None):
+        return len(list(Path(dask_worker.local_directory).glob("dualgap-*.npz")))
+
+    seen = []
+    model = ConsensusSVC(n_partitions=3, client=client, **SETTINGS).fit(*data)
+    client.run(set_share, 0.0)
+    try:
+        watched = ConsensusSVC(n_partitions=3, client=client, **SETTINGS)
+        watched.callback = lambda *_: seen.append(sum(client.run(n_files).values()))
+        watched.fit(*data)
+    finally:
+        client.run(set_share, _consensus._SHARE)
+    assert set(seen) == {3}
+    assert set(client.run(n_files).values()) == {0}
+    assert np.array_equal(model.coef_, watched.coef_)
 
 
 def test_dask_arrays_with_missing_classes_one_row_and_empty_parts(data, plain, client):
@@ -211,7 +253,10 @@ def test_a_killed_worker_costs_only_time(data, plain):
         assert np.isnan(model.history_["dual"]).any()
 
 
-def test_checkpoint_and_resume(data, plain, tmp_path):
+@pytest.mark.parametrize("as_rows", [np.asarray, sp.csr_matrix])
+def test_checkpoint_and_resume(data, plain, tmp_path, as_rows):
+    data = as_rows(data[0]), data[1]
+
     def stop(number, *_):
         return number == 3
 
@@ -275,6 +320,26 @@ def test_an_error_of_the_callback_comes_out(data, client):
     for engine in ({}, {"client": client}):
         with pytest.raises(ZeroDivisionError):
             ConsensusSVC(n_partitions=2, callback=fail, **engine).fit(*data)
+
+
+def test_files_that_do_not_fit_are_refused(data, tmp_path, client):
+    X, y = data
+    table = pd.DataFrame(X[:60, :9], columns=[f"pixel{k}" for k in range(9)]).assign(digit=y[:60])
+    good, other = str(tmp_path / "good.parquet"), str(tmp_path / "other.parquet")
+    table.set_index(np.arange(60)[::-1]).to_parquet(good)  # an index is no feature
+    assert ConsensusSVC(tol=0.1).fit([good], "digit").n_features_in_ == 9
+    for wrong, message in [
+        (table.rename(columns={"pixel3": "x"}), "have different columns"),
+        (table.assign(pixel3="a"), "column 'pixel3' in .* has no numbers"),
+        (table.assign(pixel3=np.nan), "contains NaN"),
+        (table.rename(columns={"digit": "y"}), "there is no column 'digit'"),
+    ]:
+        wrong.to_parquet(other)
+        with pytest.raises(ValueError, match=message):
+            ConsensusSVC().fit([other, good] if "different" in message else [other], "digit")
+    for name, y in (("no.parquet", "digit"), ("no.svm", None)):
+        with pytest.raises(FileNotFoundError):
+            ConsensusSVC(client=client).fit([str(tmp_path / name)], y)
 
 
 def test_bad_input_is_named(data, client):

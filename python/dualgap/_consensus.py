@@ -1,4 +1,4 @@
-"""One partition's side of consensus training: its rows, what it keeps between rounds, its answers.
+"""One partition's side of consensus training: what it keeps between rounds, its answers.
 
 Everything here runs where the partition lives: on a worker of a cluster, or on a thread.
 """
@@ -6,50 +6,22 @@ Everything here runs where the partition lives: on a worker of a cluster, or on 
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
-from sklearn.utils import check_array
 
 from dualgap import _core
 from dualgap._base import FloatArray, core_rows
 from dualgap._npz import read_meta, read_npz, refused_as, write_npz
+from dualgap._parts import Part
 
 VERSION = _core.__version__
-
-
-@dataclass(frozen=True)
-class Part:
-    """Rows of one partition as they were read."""
-
-    X: Any
-    y: NDArray[Any]
-    weights: FloatArray | None
-    names: tuple[str, ...] | None = None
-
-    def __sizeof__(self) -> int:
-        # Dask places and spills by this.
-        matrix = self.X
-        parts = (matrix.data, matrix.indices, matrix.indptr) if sp.issparse(matrix) else (matrix,)
-        return int(sum(part.nbytes for part in parts) + self.y.nbytes)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What the whole has to know of a partition."""
-
-    n_rows: int
-    n_features: int
-    names: tuple[str, ...] | None
-    labels: NDArray[Any]
-    label_weights: FloatArray
 
 
 @dataclass(frozen=True)
@@ -69,6 +41,17 @@ class Plan:
     seed: int
     folder: str | None
 
+    @property
+    def n_columns(self) -> int:
+        """Features, and the constant one."""
+        return self.n_features + bool(self.problem["bias"])
+
+    def columns(self, present: NDArray[Any] | None) -> NDArray[Any] | None:
+        """Which columns a partition's weights have: those with entries, and the constant one."""
+        if present is None or not self.problem["bias"]:
+            return present
+        return np.append(present, self.n_features)
+
 
 @dataclass(frozen=True)
 class Order:
@@ -83,9 +66,13 @@ class Order:
 
 @dataclass
 class Answer:
-    """What a partition, or several added up, answers; the sums weighted by shares."""
+    """What a partition, or several added up, answers; the sums weighted by shares.
+
+    The vector (classes x columns) is over all columns of the whole, or over those given.
+    """
 
     vector: FloatArray
+    columns: NDArray[Any] | None
     loss: float
     dual_term: float
     square: float
@@ -97,20 +84,25 @@ class Answer:
 
 @dataclass
 class _State:
-    """What a partition keeps between rounds."""
+    """What a partition keeps between rounds; its arrays may be in a file."""
 
     labels: NDArray[np.uint32]
     weights: FloatArray | None
     share: float
-    multiplier: FloatArray
-    round: int = -1
+    columns: NDArray[Any] | None
+    arrays: dict[str, NDArray[Any]]
+    round: int = 0
     rho: float = 0.0
-    relaxed: FloatArray | None = None
-    beta: NDArray[Any] | None = field(default=None)
+    attempt: int = 0
+    file: Path | None = None
 
 
 _STATES: dict[tuple[str, int], _State] = {}
 _CANCELLED: set[str] = set()
+_LOCK = Lock()
+
+_SHARE = 0.15
+"""Share of a Dask worker's memory that states may take; more of them go to files."""
 
 
 def worker_version() -> str:
@@ -123,67 +115,9 @@ def forget(run: str, cancel: bool = False) -> None:
     if cancel:
         _CANCELLED.add(run)
     for key in [key for key in _STATES if key[0] == run]:
-        _STATES.pop(key, None)
-
-
-def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
-    """Check one partition's rows; `where` names it in errors."""
-    names = tuple(map(str, X.columns)) if hasattr(X, "columns") else None
-    try:
-        X = check_array(
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            ensure_min_samples=0,
-            input_name="X",
-        )
-        y = np.asarray(y)
-        if y.shape != (X.shape[0],):
-            msg = f"y: must have one label for each row of X, got {y.shape} for {X.shape[0]} rows"
-            raise ValueError(msg)
-        if y.dtype.kind == "O":
-            missing = any(label is None or label != label for label in y)
-        else:
-            missing = y.dtype.kind == "f" and not bool(np.isfinite(y).all())
-        if missing:
-            msg = "y: a label is missing or not finite"
-            raise ValueError(msg)
-        if weights is not None:
-            weights = np.ascontiguousarray(weights, dtype=np.float64)
-            if weights.shape != y.shape or not (np.isfinite(weights) & (weights >= 0)).all():
-                msg = "sample_weight: must be one finite non-negative number for each row of X"
-                raise ValueError(msg)
-    except ValueError as error:
-        msg = f"{error} (in {where})"
-        raise ValueError(msg) from error
-    return Part(X, y, weights, names)
-
-
-def read_files(paths: Sequence[str], target: Any, weight: Any, n_features: int | None) -> Part:
-    """Read a partition from Parquet or LIBSVM files (1-based indices)."""
-    where = ", ".join(paths)
-    if all(path.endswith((".parquet", ".pq")) for path in paths):
-        import pandas as pd
-
-        table = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
-        for name in [target] + ([] if weight is None else [weight]):
-            if name not in table.columns:
-                msg = f"y: there is no column {name!r} in {where}"
-                raise ValueError(msg)
-        dropped = [target] if weight is None else [target, weight]
-        weights = None if weight is None else table[weight]
-        return make_part(table.drop(columns=dropped), table[target], weights, where)
-    read = [load_svmlight_file(path, n_features=n_features, zero_based=False) for path in paths]
-    width = max(X.shape[1] for X, _ in read)
-    X = sp.vstack([_widened(X, width) for X, _ in read], format="csr")
-    return make_part(X, np.concatenate([y for _, y in read]), None, where)
-
-
-def _widened(X: Any, width: int) -> Any:
-    if X.shape[1] == width or not sp.issparse(X):
-        return X
-    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
+        state = _STATES.pop(key, None)
+        if state is not None and state.file is not None:
+            state.file.unlink(missing_ok=True)
 
 
 def _aligned(array: Any) -> Any:
@@ -197,18 +131,19 @@ def _aligned_rows(rows: Any) -> Any:
     return _aligned(rows)
 
 
-def summarize(part: Part) -> Summary:
-    """Labels, weights and shape of a partition."""
-    labels, codes = np.unique(part.y, return_inverse=True)
-    counts = np.bincount(codes, weights=part.weights, minlength=len(labels)).astype(np.float64)
-    return Summary(part.X.shape[0], part.X.shape[1], part.names, labels, counts)
+def inner(a: FloatArray, b: FloatArray) -> float:
+    """Inner product on this thread: BLAS would split it, and wake the threads it keeps."""
+    return float(np.einsum("i,i->", a, b))
 
 
-def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatArray) -> Answer:
+def answer(
+    part: Part, number: int, plan: Plan, order: Order, attempt: int, consensus: FloatArray
+) -> Answer:
     """Bring the multiplier up to date, solve the sub-problem, and say what the others need.
 
     With the partition's share S, its solution w, the relaxation r and the multiplier a, the vector
-    is S (r w + a / rho): its sum over partitions plus (1 - r) w_bar is the next consensus.
+    is S (r w + a / rho): its sum over partitions plus (1 - r) w_bar is the next consensus. All is
+    over the columns that have entries here; `dualgap._coordinator.Absent` stands for the others.
     """
     started = time.perf_counter()
     if plan.version != VERSION:
@@ -217,27 +152,34 @@ def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatAr
             "install the same version everywhere"
         )
         raise RuntimeError(msg)
-    state = _STATES.get((plan.run, number))
-    if state is None:
-        state = _begin(part, number, plan, len(consensus))
-    current = state.round == order.round - 1
-    if current and state.relaxed is not None:
-        state.multiplier += state.rho * (state.relaxed - consensus)
-    # Asked again in the same round, the multiplier is up to date already.
-    restarted = not current and state.round != order.round
-    state.round = order.round
-    problem = {name: plan.problem[name] for name in plan.problem if name != "costs_per_row"}
+    state = _STATES.get((plan.run, number)) or _begin(part, number, plan)
+    if state.columns is not None:
+        consensus = consensus.reshape(len(plan.classes), -1)[:, state.columns].ravel()
     consensus = _aligned(consensus)
+    with _LOCK:
+        arrays = _arrays(state)
+        multiplier = arrays["multiplier"]
+        current = state.round == order.round - 1
+        if current and "relaxed" in arrays:
+            change = arrays["relaxed"] - consensus
+            change *= state.rho
+            multiplier = multiplier + change
+            state.arrays, state.file = {**arrays, "multiplier": multiplier}, None
+        # Asked again in the same round, the multiplier is up to date already.
+        restarted = not current and state.round != order.round
+        state.round, state.rho, state.attempt = order.round, order.rho, attempt
+        _STATES[plan.run, number] = state
+    problem = {name: plan.problem[name] for name in plan.problem if name != "costs_per_row"}
     result = _core.consensus_round(
-        _aligned_rows(core_rows(_widened(part.X, plan.n_features))),
+        _aligned_rows(core_rows(part.X)),
         state.labels,
         **problem,
         sample_weight=state.weights,
         regularization=plan.regularization,
         consensus=consensus,
-        multiplier=state.multiplier,
+        multiplier=multiplier,
         rho=order.rho,
-        beta=None if state.beta is None else np.asarray(state.beta, dtype=np.float64),
+        beta=_unpacked(arrays),
         gap=order.gap,
         relative_gap=order.relative_gap,
         max_iter=plan.max_passes,
@@ -246,34 +188,90 @@ def answer(part: Part, number: int, plan: Plan, order: Order, consensus: FloatAr
         callback=lambda *_: plan.run in _CANCELLED,
     )
     weights, relaxation = result["weights"], plan.relaxation if order.rho > 0 else 1.0
-    state.beta = result["beta"].astype(part.X.dtype, copy=False)
-    state.relaxed = relaxation * weights + (1.0 - relaxation) * consensus
-    state.rho = order.rho
-    _STATES[plan.run, number] = state
-    if order.save and plan.folder is not None:
-        _save(state, number, plan)
     vector = relaxation * weights
-    if order.rho > 0:
-        vector = vector + state.multiplier / order.rho
+    arrays = {"multiplier": multiplier, "relaxed": vector + (1.0 - relaxation) * consensus}
+    arrays.update(_packed(result["beta"].astype(part.X.dtype, copy=False)))
+    if order.save and plan.folder is not None:
+        _save(_path(plan.folder, number), state, arrays, plan)
+    with _LOCK:
+        # The answer of an attempt that was given up is not part of the consensus.
+        if state.attempt == attempt:
+            _keep(number, state, arrays, plan)
     share = state.share
+    if order.rho > 0:
+        vector += multiplier / order.rho
+    vector *= share
     return Answer(
-        vector=share * vector,
+        vector=vector.reshape(len(plan.classes), -1),
+        columns=state.columns,
         loss=share * result["loss"],
         dual_term=share * result["dual_term"],
-        square=share * float(weights @ weights),
-        multiplier_square=share * float(state.multiplier @ state.multiplier),
+        square=share * inner(weights, weights),
+        multiplier_square=share * inner(multiplier, multiplier),
         passes=result["n_epochs"],
         seconds=time.perf_counter() - started,
         restarted=int(restarted),
     )
 
 
-def add(*answers: Answer) -> Answer:
+def _packed(beta: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Without the zeros, where most are."""
+    places = np.flatnonzero(beta)
+    if 3 * len(places) > len(beta):
+        return {"beta": beta}
+    return {"places": places, "beta": beta[places], "size": np.array(len(beta))}
+
+
+def _unpacked(arrays: dict[str, NDArray[Any]]) -> FloatArray | None:
+    if "beta" not in arrays:
+        return None
+    beta = arrays["beta"].astype(np.float64, copy=False)
+    if "places" not in arrays:
+        return beta
+    dense = np.zeros(int(arrays["size"]))
+    dense[arrays["places"]] = beta
+    return dense
+
+
+def _keep(number: int, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
+    """Keep a state's arrays in memory, or in the worker's folder where they would be too many."""
+    state.arrays, state.file = arrays, None
+    worker = _worker()
+    limit = worker.memory_manager.memory_limit if worker is not None else None
+    if not limit:
+        return
+    kept = (array.nbytes for state in _STATES.values() for array in state.arrays.values())
+    if sum(kept) > _SHARE * limit:
+        path = Path(worker.local_directory) / f"dualgap-{plan.run}-{number}.npz"
+        _save(path, state, arrays, plan)
+        state.arrays, state.file = {}, path
+
+
+def _arrays(state: _State) -> dict[str, NDArray[Any]]:
+    if state.file is None:
+        return state.arrays
+    arrays = read_npz(state.file)
+    return {name: arrays[name] for name in arrays if name != "meta"}
+
+
+def _worker() -> Any:
+    """The Dask worker whose thread this is, if any."""
+    # Without Dask loaded there is none; no need to load it.
+    dask = sys.modules.get("distributed")
+    try:
+        return None if dask is None else dask.get_worker()
+    except ValueError:
+        return None
+
+
+def add(n_columns: int, *answers: Answer) -> Answer:
     """Add answers up, in their order."""
     first, *rest = answers
-    total = Answer(**{**vars(first), "vector": first.vector.copy()})
+    vector = np.zeros((len(first.vector), n_columns))
+    total = Answer(**{**vars(first), "vector": vector, "columns": None})
+    for answer in answers:
+        vector[:, slice(None) if answer.columns is None else answer.columns] += answer.vector
     for other in rest:
-        total.vector += other.vector
         for name in ("loss", "dual_term", "square", "multiplier_square", "restarted"):
             setattr(total, name, getattr(total, name) + getattr(other, name))
         total.passes = max(total.passes, other.passes)
@@ -281,7 +279,7 @@ def add(*answers: Answer) -> Answer:
     return total
 
 
-def _begin(part: Part, number: int, plan: Plan, n_weights: int) -> _State:
+def _begin(part: Part, number: int, plan: Plan) -> _State:
     """The state of a partition that has none: the last kept copy, or zero."""
     codes = np.searchsorted(plan.classes, part.y).astype(np.uint32)
     weights = part.weights
@@ -290,13 +288,14 @@ def _begin(part: Part, number: int, plan: Plan, n_weights: int) -> _State:
         weights = factors if weights is None else weights * factors
     mass = float(len(codes) if weights is None else weights.sum())
     weights = None if weights is None else _aligned(weights)
-    state = _State(codes, weights, mass / plan.total, np.zeros(n_weights))
+    columns = plan.columns(part.columns)
+    width = plan.n_columns if columns is None else len(columns)
+    arrays = {"multiplier": np.zeros(len(plan.classes) * width)}
+    # Before the first round zero is where everybody starts.
+    state = _State(codes, weights, mass / plan.total, columns, arrays)
     path = None if plan.folder is None else _path(plan.folder, number)
     if path is not None and path.exists():
         _restore(state, path, plan)
-    else:
-        # Before the first round zero is where everybody starts.
-        state.round = 0
     return state
 
 
@@ -304,14 +303,9 @@ def _path(folder: str, number: int) -> Path:
     return Path(folder) / f"partition-{number}.npz"
 
 
-def _save(state: _State, number: int, plan: Plan) -> None:
+def _save(path: Path, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
     """Keep a copy; a reader sees the old one or the new one, never a part."""
-    assert plan.folder is not None
-    assert state.relaxed is not None
-    assert state.beta is not None
-    meta = {"run": plan.run, "round": state.round, "rho": state.rho}
-    arrays = {name: getattr(state, name) for name in ("multiplier", "relaxed", "beta")}
-    replace(_path(plan.folder, number), meta, arrays)
+    replace(path, {"run": plan.run, "round": state.round, "rho": state.rho}, arrays)
 
 
 def replace(path: Path, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -325,12 +319,13 @@ def _restore(state: _State, path: Path, plan: Plan) -> None:
     with refused_as(path, "a kept copy of a partition of this run"):
         arrays = read_npz(path)
         meta = read_meta(arrays, run=plan.run)
-        shapes = {name: arrays[name].shape for name in ("multiplier", "relaxed", "beta")}
-        n_weights = len(state.multiplier)
+        del arrays["meta"]
+        beta = _unpacked(arrays)
+        shape = state.arrays["multiplier"].shape
         n_betas = len(state.labels) * len(plan.classes)
-        if shapes != {"multiplier": (n_weights,), "relaxed": (n_weights,), "beta": (n_betas,)}:
+        fits = arrays["multiplier"].shape == arrays["relaxed"].shape == shape
+        if not fits or beta is None or beta.shape != (n_betas,):
             msg = "the arrays do not fit the partition"
             raise ValueError(msg)
         state.round, state.rho = int(meta["round"]), float(meta["rho"])
-        state.multiplier, state.relaxed = arrays["multiplier"], arrays["relaxed"]
-        state.beta = arrays["beta"]
+        state.arrays = arrays

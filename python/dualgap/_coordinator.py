@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dualgap._base import Callback, FloatArray
-from dualgap._consensus import Answer, Order, Plan, replace
+from dualgap._consensus import Answer, Order, Plan, inner, replace
 from dualgap._engines import Engine
 from dualgap._npz import read_meta, read_npz, refused_as
 
@@ -41,8 +41,41 @@ _INNER = 0.1
 """Gap of the sub-problems, relative to that of the whole."""
 
 
-_IMBALANCE = 5.0
-"""Ratio of the relative residuals at which the penalty changes."""
+_BALANCED = (0.05, 0.5)
+"""Ratios of the relative residuals between which the penalty stays."""
+
+
+@dataclass
+class Absent:
+    """What partitions answer for columns in which they have no entries, all of them at once.
+
+    Their losses do not depend on those weights, so that the sub-problem's solution is
+    w = (rho w_bar - a) / (lambda + rho); and as every multiplier a begins at 0, it is the same one
+    for all partitions that lack the column.
+    """
+
+    shares: FloatArray
+    """Shares of the partitions that lack a column, added up."""
+    multiplier: FloatArray
+
+    def _weights(self, consensus: FloatArray, lam: float, rho: float) -> FloatArray:
+        return (rho * consensus - self.multiplier) / (lam + rho)
+
+    def add(
+        self, vector: FloatArray, consensus: FloatArray, lam: float, rho: float, relaxation: float
+    ) -> tuple[float, float]:
+        """Add the partitions' vectors up as `answer` does; the sums of ||w||^2 and ||a||^2."""
+        weights = self._weights(consensus, lam, rho)
+        shares = np.tile(self.shares, len(vector) // len(self.shares))
+        vector += shares * (relaxation * weights + self.multiplier / rho)
+        return inner(shares * weights, weights), inner(shares * self.multiplier, self.multiplier)
+
+    def update(
+        self, old: FloatArray, new: FloatArray, lam: float, rho: float, relaxation: float
+    ) -> None:
+        """Bring the multiplier up to date with the new consensus."""
+        weights = self._weights(old, lam, rho)
+        self.multiplier += rho * (relaxation * weights + (1.0 - relaxation) * old - new)
 
 
 @dataclass
@@ -51,6 +84,7 @@ class Run:
 
     consensus: FloatArray
     rho: float
+    absent: Absent | None = None
     round: int = 0
     best: FloatArray | None = None
     primal: float = np.inf
@@ -64,6 +98,10 @@ class Run:
     def gap(self) -> float:
         """Best primal minus best dual value."""
         return self.primal - self.dual
+
+
+_VALUES = ("rho", "round", "primal", "dual", "null_objective", "seconds")
+"""Numbers of a run that are kept."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +162,12 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
     """Make the next consensus of a round's sum, and what the round certifies."""
     lam, rho, relaxation = plan.regularization, run.rho, plan.relaxation if run.rho > 0 else 1.0
     old = run.consensus
-    primal = 0.5 * lam * float(old @ old) + answer.loss
+    vector = answer.vector.ravel()
+    square, multiplier_square = answer.square, answer.multiplier_square
+    if run.absent is not None:
+        terms = run.absent.add(vector, old, lam, rho, relaxation)
+        square, multiplier_square = square + terms[0], multiplier_square + terms[1]
+    primal = 0.5 * lam * inner(old, old) + answer.loss
     if not np.isfinite(primal):
         msg = "the objective is no longer finite; scale the data or lower C"
         raise RuntimeError(msg)
@@ -132,45 +175,51 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         run.null_objective = primal
     if primal < run.primal:
         run.primal, run.best = primal, old
-    new = answer.vector + (1.0 - relaxation) * old
+    new = vector + (1.0 - relaxation) * old
     dual = primal_residual = np.nan
     # Where a partition began anew the multipliers do not add up to 0 until the next round.
     if not answer.restarted:
-        mean = answer.vector / relaxation
+        mean = vector / relaxation
         image = ((lam + rho) * mean - rho * old) / lam
-        dual = answer.dual_term - 0.5 * lam * float(image @ image)
+        dual = answer.dual_term - 0.5 * lam * inner(image, image)
         run.dual = max(run.dual, dual)
-        spread = answer.square - 2.0 * float(new @ mean) + float(new @ new)
+        spread = square - 2.0 * inner(new, mean) + inner(new, new)
         primal_residual = np.sqrt(max(0.0, spread))
-    dual_residual = rho * float(np.linalg.norm(new - old))
+    change = new - old
+    dual_residual = rho * np.sqrt(inner(change, change))
     run.consensus = new
+    if run.absent is not None:
+        run.absent.update(old, new, lam, rho, relaxation)
     row = [run.round, 0.0, primal, dual, run.gap, primal_residual, dual_residual, rho]
     run.rows.append([*row, answer.passes, answer.seconds])
     if settings.adapt and run.round <= _BALANCE_ROUNDS and rho > 0 and not answer.restarted:
         # Residuals relative to what their tolerances are relative to (3.3.1), balanced as in 3.4.1.
-        size = max(np.sqrt(answer.square), float(np.linalg.norm(new)))
-        force = np.sqrt(answer.multiplier_square)
+        size = np.sqrt(max(square, inner(new, new)))
+        force = np.sqrt(multiplier_square)
         if size > 0 and force > 0:
-            primal_part, dual_part = primal_residual / size, dual_residual / force
-            if primal_part > _IMBALANCE * dual_part:
-                run.rho = 2.0 * rho
-            elif dual_part > _IMBALANCE * primal_part:
-                run.rho = 0.5 * rho
+            run.rho = rho * _correction((primal_residual / size) / (dual_residual / force))
+
+
+def _correction(ratio: float) -> float:
+    """What to multiply the penalty by."""
+    low, high = _BALANCED
+    return 2.0 if ratio > high else 0.5 if ratio < low else 1.0
 
 
 def _keep(run: Run, plan: Plan, settings: Settings) -> None:
     assert plan.folder is not None
     assert run.best is not None
-    names = ("rho", "round", "primal", "dual", "null_objective", "seconds")
     # JSON has no infinity.
-    values = {name: repr(float(getattr(run, name))) for name in names}
+    values = {name: repr(float(getattr(run, name))) for name in _VALUES}
     meta = {"run": plan.run, "identity": settings.identity, "values": values}
     arrays = {"consensus": run.consensus, "best": run.best, "rows": np.array(run.rows)}
+    if run.absent is not None:
+        arrays["absent"] = run.absent.multiplier
     replace(Path(plan.folder) / "consensus.npz", meta, arrays)
 
 
-def resume(folder: str, identity: dict[str, Any], n_weights: int) -> tuple[str, Run]:
-    """Continue from a kept copy of a run on the same data and parameters."""
+def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
+    """Continue from a kept copy of a run on the same data and parameters; its name."""
     path = Path(folder) / "consensus.npz"
     if not path.exists():
         msg = f"resume: there is no checkpoint in {os.fspath(folder)}"
@@ -178,10 +227,17 @@ def resume(folder: str, identity: dict[str, Any], n_weights: int) -> tuple[str, 
     with refused_as(path, "a checkpoint of this fit"):
         arrays = read_npz(path)
         meta = read_meta(arrays, identity=identity)
-        consensus, best, rows = (arrays[name] for name in ("consensus", "best", "rows"))
-        if consensus.shape != (n_weights,) or best.shape != (n_weights,):
+        names = ["consensus", "best"]
+        if run.absent is not None:
+            names.append("absent")
+        if any(arrays[name].shape != run.consensus.shape for name in names):
             msg = "the weights have another shape"
             raise ValueError(msg)
-        values: dict[str, Any] = {name: float(text) for name, text in meta["values"].items()}
-        values["round"] = int(values["round"])
-        return meta["run"], Run(consensus, best=best, rows=rows.tolist(), **values)
+        run.consensus, run.best, *others = (arrays[name] for name in names)
+        if run.absent is not None:
+            (run.absent.multiplier,) = others
+        run.rows = arrays["rows"].tolist()
+        for name in _VALUES:
+            setattr(run, name, float(meta["values"][name]))
+        run.round = int(run.round)
+        return str(meta["run"])

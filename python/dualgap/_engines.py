@@ -12,15 +12,13 @@ from dualgap._consensus import (
     VERSION,
     Answer,
     Order,
-    Part,
     Plan,
-    Summary,
     add,
     answer,
     forget,
-    summarize,
     worker_version,
 )
+from dualgap._parts import Part, Summary, summarize
 
 FAN_IN = 4
 """Answers that are added up at a time on the way to the sum."""
@@ -38,7 +36,19 @@ def _lost() -> tuple[type[BaseException], ...]:
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 
-    return (KilledWorker, CancelledError, CommClosedError, TimeoutError)
+    return (KilledWorker, CancelledError, CommClosedError, OSError)
+
+
+def _refuse_others(error: BaseException) -> None:
+    """Raise an OSError that is not about connections: a file that is missing, say, will stay so."""
+    about_connections = isinstance(error, ConnectionError | TimeoutError)
+    if isinstance(error, OSError) and error.errno is not None and not about_connections:
+        raise error
+
+
+def _gone(futures: list[Any]) -> bool:
+    """Whether Dask has given up one of them; such a future need never be done."""
+    return any(future.status in ("lost", "cancelled") for future in futures)
 
 
 class Engine(Protocol):
@@ -56,10 +66,11 @@ class Engine(Protocol):
 
 def tree(items: list[Any], combine: Callable[[list[Any]], Any]) -> Any:
     """Combine neighbours until one is left; the order depends on the number of items alone."""
-    while len(items) > 1:
+    while True:
         groups = [items[at : at + FAN_IN] for at in range(0, len(items), FAN_IN)]
-        items = [group[0] if len(group) == 1 else combine(group) for group in groups]
-    return items[0]
+        items = [combine(group) for group in groups]
+        if len(items) == 1:
+            return items[0]
 
 
 class Threads:
@@ -78,14 +89,15 @@ class Threads:
     def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
         """One round."""
         tasks = [
-            self._pool.submit(answer, self._parts[number], number, plan, order, consensus)
+            self._pool.submit(answer, self._parts[number], number, plan, order, 0, consensus)
             for number in numbers
         ]
         while wait(tasks, timeout=0.2, return_when=FIRST_EXCEPTION).not_done:
             failed = [task for task in tasks if task.done() and task.exception()]
             if failed:
                 break
-        total: Answer = tree([task.result() for task in tasks], lambda group: add(*group))
+        width = plan.n_columns
+        total: Answer = tree([task.result() for task in tasks], lambda group: add(width, *group))
         return total
 
     def close(self, run: str, *, cancel: bool) -> None:
@@ -123,6 +135,7 @@ class Cluster:
                 self._open = [*self._parts, *summaries]
                 result: list[Summary] = self._client.gather(summaries)
             except lost as error:
+                _refuse_others(error)
                 last = error
                 self._cancel()
                 time.sleep(0.5)
@@ -140,6 +153,7 @@ class Cluster:
             try:
                 result = self._try(numbers, plan, order, consensus)
             except lost as error:
+                _refuse_others(error)
                 last = error
                 result = None
             self._cancel()
@@ -159,38 +173,44 @@ class Cluster:
     ) -> Answer | None:
         """Return the sum, or None if a worker went away."""
         submit = self._client.submit
-        homes = self._homes(numbers)
+        parts = [self._parts[number] for number in numbers]
+        homes = self._homes(numbers, parts)
         if homes is None:
             return None
-        shared = self._client.scatter(consensus, broadcast=True, hash=False)
+        addresses = set(homes.values())
+        # Workers take it from each other; a broadcast never ends where a worker dies meanwhile.
+        shared = self._client.scatter(consensus, workers=sorted(addresses), hash=False)
         self._open.append(shared)
         tasks = []
-        for number in numbers:
+        for number, part in zip(numbers, parts, strict=True):
             key = f"dualgap-answer-{plan.run}-{order.round}-{number}-{self._attempt}"
             where = {"workers": [homes[number]], "allow_other_workers": False}
-            part = self._parts[number]
-            tasks.append(submit(answer, part, number, plan, order, shared, key=key, **where))
+            question = (part, number, plan, order, self._attempt, shared)
+            tasks.append(submit(answer, *question, key=key, **where))
         self._open += tasks
 
         def combine(group: list[Any]) -> Any:
-            self._open.append(submit(add, *group, pure=False))
+            self._open.append(submit(add, plan.n_columns, *group, pure=False))
             return self._open[-1]
 
         total = tree(tasks, combine)
-        addresses = set(homes.values())
         while not total.done():
             self._wait([total])
-            if not total.done() and not addresses <= set(self._client.nthreads()):
+            if total.done():
+                break
+            there = addresses <= set(self._client.nthreads())
+            if _gone([*parts, *self._open]) or not there:
                 return None
         result: Answer = total.result()
         return result
 
-    def _homes(self, numbers: list[int]) -> dict[int, str] | None:
+    def _homes(self, numbers: list[int], parts: list[Any]) -> dict[int, str] | None:
         """Where the partitions' rows are; they are read (again) if they are nowhere."""
-        parts = [self._parts[number] for number in numbers]
         waited = time.monotonic()
         while not all(part.done() for part in parts):
             self._wait(parts)
+            if _gone(parts):
+                return None
             if self._client.nthreads():
                 waited = time.monotonic()
             elif time.monotonic() - waited > self._PATIENCE:

@@ -55,6 +55,25 @@ def check_block(x: Any, index: int) -> Any:
 
 def encode(Y: Any, offsets: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[np.uint32]:
     """Return the indices of all labels' classes after one another."""
+    flat = flatten(Y, offsets)
+    if len(flat) == 0:
+        return np.zeros(0, dtype=np.uint32)
+    codes = np.searchsorted(classes, flat)
+    unknown = classes[np.minimum(codes, len(classes) - 1)] != flat
+    if unknown.any():
+        msg = f"Y: the class {flat[unknown].tolist()[0]!r} did not occur in training"
+        raise ValueError(msg)
+    return codes.astype(np.uint32)
+
+
+def count_wrong(Y: Any, offsets: NDArray[np.int64], found: NDArray[Any]) -> FloatArray:
+    """Return how many entries of each label differ from those found."""
+    sums = np.cumsum(np.concatenate([[0.0], flatten(Y, offsets) != found]))
+    return np.diff(sums[offsets])
+
+
+def flatten(Y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the entries of all labels after one another, as many as their examples have rows."""
     lengths = np.array([len(y) for y in Y], dtype=np.int64)
     wrong = np.flatnonzero(lengths != np.diff(offsets))
     if len(wrong):
@@ -65,14 +84,8 @@ def encode(Y: Any, offsets: NDArray[np.int64], classes: NDArray[Any]) -> NDArray
         )
         raise ValueError(msg)
     if offsets[-1] == 0:
-        return np.zeros(0, dtype=np.uint32)
-    flat = np.concatenate([np.asarray(y) for y in Y if len(y)])
-    codes = np.searchsorted(classes, flat)
-    unknown = classes[np.minimum(codes, len(classes) - 1)] != flat
-    if unknown.any():
-        msg = f"Y: the class {flat[unknown].tolist()[0]!r} did not occur in training"
-        raise ValueError(msg)
-    return codes.astype(np.uint32)
+        return np.zeros(0)
+    return np.concatenate([np.asarray(y) for y in Y if len(y)])
 
 
 def matrix(X: Any, n_features: int | None = None) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualgap._consensus import Part, make_part, read_files
+from dualgap._parts import Part, make_part, read_files
 
 
 def is_dask(collection: Any) -> bool:
@@ -54,7 +54,7 @@ def split(X: Any, y: NDArray[Any], sample_weight: Any, n_partitions: int) -> lis
     for number in range(n_partitions):
         rows = np.sort(dealt[number::n_partitions])
         weights = None if sample_weight is None else sample_weight[rows]
-        parts.append(Part(X[rows], y[rows], weights))
+        parts.append(Part.of(X[rows], y[rows], weights))
     return parts
 
 

@@ -31,16 +31,17 @@ from dualgap._base import (
     resolve_threads,
     store_run,
 )
-from dualgap._consensus import VERSION, Plan, Summary
-from dualgap._coordinator import COLUMNS, Run, Settings, resume, train
+from dualgap._consensus import VERSION, Plan
+from dualgap._coordinator import COLUMNS, Absent, Run, Settings, resume, train
 from dualgap._engines import Cluster, Engine, Threads
+from dualgap._parts import Summary
 from dualgap._sources import as_paths, dask_blocks, file_sources, is_dask, part_of, same, split
 from dualgap.losses import Loss, StructuredHinge, core_loss
 from dualgap.multiclass import MulticlassSVC
 
 __all__ = ["ConsensusSVC"]
 
-_PENALTY = 30.0
+_PENALTY = 10.0
 """Penalty at the start in units of lambda."""
 
 
@@ -51,7 +52,8 @@ class ConsensusSVC(MulticlassSVC):
     the regulariser ``S lambda/2 ||w||^2`` and the penalty ``S rho/2 ||w - w_bar||^2``, so that
     `rho` compares with ``lambda = 1 / (C * total weight)`` whatever the number of partitions, and
     empty partitions vanish. Only vectors of n_classes x n_features move, one sum up and one
-    consensus down each round; rows and dual variables stay.
+    consensus down each round, sums of sparse partitions without the columns in which they have no
+    entries; rows and dual variables stay, in files where they exceed a worker's memory.
 
     Parameters
     ----------
@@ -59,10 +61,11 @@ class ConsensusSVC(MulticlassSVC):
         As in `MulticlassSVC`. A `StructuredHinge` needs costs per label, not per row; for
         ``class_weight="balanced"`` labels are counted over all partitions.
     rho : float, optional
-        Penalty at the start; by default ``30 lambda``. A single partition needs none.
+        Penalty at the start; by default ``10 lambda``. A single partition needs none.
     adapt_rho : bool, default=True
-        Whether `rho` is doubled or halved where one residual is more than 5 times the other, each
-        relative to its own scale, in the first 100 rounds (Boyd et al., 3.4.1).
+        Whether `rho` is doubled or halved where the ratio of the primal to the dual residual, each
+        relative to its own scale, leaves 0.05 to 0.5, in the first 100 rounds (Boyd et al., 3.4.1;
+        fixed penalties need the fewest rounds within these bounds).
     relaxation : float, default=1.6
         Over-relaxation, between 1 and 1.8 (Boyd et al., 3.4.3).
     n_partitions : int, optional
@@ -232,8 +235,10 @@ class ConsensusSVC(MulticlassSVC):
         n_weights = len(self.classes_) * (self.n_features_in_ + bool(bias))
         identity = self._identity(problem, lam, [summary.n_rows for summary in summaries])
         run = Run(np.zeros(n_weights), rho)
+        if rho > 0.0:
+            run.absent = self._absent([summaries[n] for n in numbers], counts[numbers] / total)
         if self.resume is not None:
-            run_id, run = resume(os.fspath(self.resume), identity, n_weights)
+            run_id = resume(os.fspath(self.resume), identity, run)
         folder = self.resume if self.checkpoint is None else self.checkpoint
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
@@ -391,6 +396,17 @@ class ConsensusSVC(MulticlassSVC):
         else:
             factors = np.array([float(self.class_weight.get(c, 1.0)) for c in self.classes_])
         return table @ factors, factors
+
+    def _absent(self, summaries: list[Summary], shares: FloatArray) -> Absent | None:
+        """What stands for partitions of sparse rows in the columns that they lack."""
+        missing = np.zeros(self.n_features_in_ + bool(self.fit_intercept))
+        for summary, share in zip(summaries, shares, strict=True):
+            if summary.columns is not None:
+                lacks = np.ones(self.n_features_in_, dtype=bool)
+                lacks[summary.columns] = False
+                missing[: self.n_features_in_][lacks] += share
+        zero = np.zeros(len(self.classes_) * len(missing))
+        return Absent(missing, zero) if missing.any() else None
 
     def _identity(self, problem: dict[str, Any], lam: float, n_rows: list[int]) -> dict[str, Any]:
         """What must be the same for a fit to be continued, as JSON gives it back."""

@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from dualgap import _core
 from dualgap._base import FloatArray, core_rows
-from dualgap._examples import encode, indicators, matrix, pair_features, right_pairs, stack
+from dualgap._examples import (
+    count_wrong,
+    encode,
+    indicators,
+    matrix,
+    pair_features,
+    right_pairs,
+    stack,
+)
 
 __all__ = [
     "BuiltinModel",
@@ -68,6 +76,10 @@ class Coding(ABC):
     @abstractmethod
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
         """Return named views of the weights."""
+
+    def losses(self, X: Any, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+        """Return the loss of each example's prediction."""
+        return self.core(X, Y).losses(coef, n_threads)
 
     @abstractmethod
     def largest_losses(self, X: Any, Y: Any) -> FloatArray:
@@ -150,6 +162,12 @@ class ChainCoding(Coding):
             named |= {"start": ends[:k], "end": ends[k:]}
         return named
 
+    def losses(self, X: Any, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+        """Return how many classes are wrong; what did not occur in training always is."""
+        offsets, codes = self.core(X, None).decode(coef, n_threads)
+        wrong = count_wrong(Y, offsets, self.classes[codes])
+        return wrong if self.model.loss == "hamming" else wrong / np.maximum(np.diff(offsets), 1)
+
     def largest_losses(self, X: Any, Y: Any) -> FloatArray:
         """Return the lengths, or ones for the mean loss."""
         lengths = np.array([len(y) for y in Y], dtype=np.float64)
@@ -202,6 +220,13 @@ class MulticlassCoding(Coding):
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
         """Return the weights of shape (n_features, n_classes)."""
         return {"weight": coef.reshape(self.n_features, len(self.classes))}
+
+    def losses(self, X: Any, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+        """Return the costs; without any, what did not occur in training is wrong, too."""
+        if self.model.costs is not None:
+            return super().losses(X, Y, coef, n_threads)
+        offsets, codes = self.core(X, None).decode(coef, n_threads)
+        return count_wrong(np.asarray(Y)[:, None], offsets, self.classes[codes])
 
     def largest_losses(self, X: Any, Y: Any) -> FloatArray:
         """Return the largest cost of each example's class."""

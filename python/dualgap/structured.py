@@ -124,7 +124,8 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         Whether "block-frank-wolfe" tries labellings found before (at most 100 without weight for
         each example) ahead of decoding. It pays where decoding is expensive.
     averaging : bool, default=False
-        Whether "block-frank-wolfe" returns the weighted average of its iterates.
+        Whether "block-frank-wolfe" or "subgradient" returns the average of its iterates, the k-th
+        weighted by k.
     subsample : float, default=1.0
         Share of the examples that a step of "away-frank-wolfe" decodes; below 1 this is the
         randomized away-step method.
@@ -172,13 +173,14 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Memory beside the examples: "block-frank-wolfe" keeps for each example a sparse vector over its
-    parts (for a chain at most the letters and transitions of the labellings that have weight), and
-    the labellings themselves with `cache` or away and pairwise steps, besides two weight vectors
-    (four with `averaging`); "frank-wolfe" keeps 18 weight vectors, "extragradient" 20,
-    "away-frank-wolfe" one and all examples' labellings for each active vertex, "subgradient" one.
-    For a `Model` of your own parts are weights: a feature vector for each example, sparse if most
-    of its values are 0.
+    Memory: a fit has its own copy of the examples, without zeros if these are the most. Beside it
+    "block-frank-wolfe" keeps for each example a sparse vector over its parts (for a chain at most
+    the letters and transitions of the labellings that have weight), and the labellings themselves
+    with `cache` or away and pairwise steps, besides two weight vectors (four with `averaging`);
+    "subgradient" keeps two weight vectors (three with `averaging`), "frank-wolfe" 18,
+    "extragradient" 20, and "away-frank-wolfe" one and all examples' labellings for each active
+    vertex. For a `Model` of your own parts are weights: a feature vector for each example, sparse
+    if most of its values are 0.
 
     The certificate of a `Model` of your own is as exact as its ``loss_augmented_decode``. Answers
     that are worse than earlier ones, or than what ``decode`` finds at the end, are refused.
@@ -373,14 +375,14 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            For bad data, and for classes that did not occur in training.
+            For bad data, and where a `MulticlassModel` has no costs for a class that did not occur
+            in training. Without costs, and in chains, such a class is a wrong prediction.
         """
         check_is_fitted(self)
         weights = _example_weights(sample_weight, count_examples(X, Y))
         if self._coding is not None:
-            core = self._coding.core(X, Y)
             coef = np.ascontiguousarray(self.coef_)
-            losses = core.losses(coef, resolve_threads(self.n_jobs))
+            losses = self._coding.losses(X, Y, coef, resolve_threads(self.n_jobs))
             largest = self._coding.largest_losses(X, Y)
         else:
             own: Any = self.model
@@ -405,7 +407,7 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         owners = {
             "sampling": ("block-frank-wolfe",),
             "cache": ("block-frank-wolfe",),
-            "averaging": ("block-frank-wolfe",),
+            "averaging": ("block-frank-wolfe", "subgradient"),
             "subsample": ("away-frank-wolfe",),
             "projection": ("extragradient",),
             "radius": ("extragradient",),

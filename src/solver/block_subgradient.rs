@@ -11,11 +11,14 @@ use crate::structured::{Sparse, sparse};
 
 /// w ← (1 − 1/t) w + (1/t) w(u) over randomly permuted blocks, u the vertex that the block's oracle
 /// finds (Pegasos). After whole epochs w = w(μ) for the mean μ of the vertices seen, which gives the dual.
+/// With averaging the model is the average of the iterates, the t-th weighted by t (Lacoste-Julien, Schmidt
+/// and Bach 2012); the dual remains that of w.
 pub struct BlockSubgradient<D> {
     dual: D,
     random: Pcg64Mcg,
     order: Vec<u32>,
     weights: Vec<f64>,
+    average: Option<Vec<f64>>,
     steps: f64,
     linear: f64,
     best_dual: f64,
@@ -25,8 +28,9 @@ pub struct BlockSubgradient<D> {
 
 impl<D: BlockDual> BlockSubgradient<D> {
     /// Starts at 0.
-    pub fn new(dual: D, seed: u64) -> Self {
+    pub fn new(dual: D, averaging: bool, seed: u64) -> Self {
         Self {
+            average: averaging.then(|| vec![0.0; dual.n_weights()]),
             random: Pcg64Mcg::new(u128::from(seed)),
             order: (0..dual.n_blocks() as u32).collect(),
             weights: vec![0.0; dual.n_weights()],
@@ -39,9 +43,9 @@ impl<D: BlockDual> BlockSubgradient<D> {
         }
     }
 
-    /// w.
+    /// The model: w, or the average.
     pub fn weights(&self) -> &[f64] {
-        &self.weights
+        self.average.as_ref().unwrap_or(&self.weights)
     }
 
     fn step(&mut self, block: usize) -> Result<()> {
@@ -57,6 +61,13 @@ impl<D: BlockDual> BlockSubgradient<D> {
         self.dual.curvature(block, &self.direction);
         self.dual.advance(block, &self.direction, push, &mut self.weights);
         self.linear += push * self.dual.share(block) * self.dual.linear(block, &self.direction);
+        if let Some(average) = &mut self.average {
+            // t over 1 + 2 + … + t.
+            let share = 2.0 / (self.steps + 1.0);
+            for (average, weight) in average.iter_mut().zip(&self.weights) {
+                *average += share * (weight - *average);
+            }
+        }
         Ok(())
     }
 }
@@ -74,9 +85,10 @@ impl<D: BlockDual> Solver for BlockSubgradient<D> {
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        let regularizer = 0.5 * self.dual.lambda() * squared_norm(&self.weights);
-        let loss = self.dual.survey(&self.weights, &|_| &[], interrupt)?.loss;
-        self.best_dual = self.best_dual.max(self.linear - regularizer);
-        Ok(Certificate { primal: regularizer + loss, dual: self.best_dual })
+        let half = 0.5 * self.dual.lambda();
+        self.best_dual = self.best_dual.max(self.linear - half * squared_norm(&self.weights));
+        let model = self.average.as_ref().unwrap_or(&self.weights);
+        let loss = self.dual.survey(model, &|_| &[], interrupt)?.loss;
+        Ok(Certificate { primal: half * squared_norm(model) + loss, dual: self.best_dual })
     }
 }

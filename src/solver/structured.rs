@@ -18,8 +18,8 @@ pub enum StructuredMethod {
     BlockFrankWolfe(BlockOptions),
     /// [`AwayFrankWolfe`] with its subsampling share and seed.
     AwayFrankWolfe(AwayStep, f64, u64),
-    /// [`BlockSubgradient`] with its seed.
-    Subgradient(u64),
+    /// [`BlockSubgradient`], averaging or not, with its seed.
+    Subgradient(bool, u64),
 }
 
 /// What a method may be told beside its name.
@@ -31,7 +31,7 @@ pub struct StructuredOptions<'a> {
     pub sampling: &'a str,
     /// See [`BlockOptions::cache`].
     pub cache: bool,
-    /// See [`BlockOptions::averaging`].
+    /// See [`BlockOptions::averaging`] and [`BlockSubgradient`].
     pub averaging: bool,
     /// Share of the blocks that a batch away step asks.
     pub subsample: f64,
@@ -71,7 +71,7 @@ impl StructuredMethod {
                 let step = find("step", step.unwrap_or("away"), AwayStep::NAMES)?;
                 Ok(Self::AwayFrankWolfe(step, subsample, seed))
             }
-            "subgradient" => Ok(Self::Subgradient(seed)),
+            "subgradient" => Ok(Self::Subgradient(averaging, seed)),
             "extragradient" => {
                 let message = "\"extragradient\" needs a built-in model, and has no path";
                 Err(Error::argument("solver", message))
@@ -136,8 +136,8 @@ pub fn minimize_structured<D: BlockDual + DualOracle>(
             let trace = run(&mut solver, stopping, interrupt, observe)?;
             Ok(end(trace, solver.weights()))
         }
-        StructuredMethod::Subgradient(seed) => {
-            let mut solver = BlockSubgradient::new(dual, seed);
+        StructuredMethod::Subgradient(averaging, seed) => {
+            let mut solver = BlockSubgradient::new(dual, averaging, seed);
             let trace = run(&mut solver, stopping, interrupt, observe)?;
             Ok(end(trace, solver.weights()))
         }

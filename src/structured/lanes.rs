@@ -1,5 +1,7 @@
 //! Folds of rows of numbers into one row, in vectors over the columns.
 
+use std::array::from_fn;
+
 use pulp::Simd;
 
 /// Vectors that are folded in registers at a time.
@@ -42,25 +44,21 @@ pub(super) fn fold<'a, F: Fold, S: Simd>(
     rows: impl Iterator<Item = (f64, &'a [f64])> + Clone,
     sums: &mut [f64],
 ) {
-    let n_whole = sums.len() / S::F64_LANES;
-    let mut first = 0;
-    while n_whole - first > VECTORS {
-        stretch::<F, S, VECTORS>(simd, first, rows.clone(), sums);
-        first += VECTORS;
+    if sums.len() < S::F64_LANES {
+        return short::<F, S>(simd, rows, sums);
     }
-    match n_whole - first {
-        0 => {}
-        1 => stretch::<F, S, 1>(simd, first, rows.clone(), sums),
-        2 => stretch::<F, S, 2>(simd, first, rows.clone(), sums),
-        3 => stretch::<F, S, 3>(simd, first, rows.clone(), sums),
-        _ => stretch::<F, S, VECTORS>(simd, first, rows.clone(), sums),
-    }
-    if !sums.len().is_multiple_of(S::F64_LANES) {
-        tail::<F, S>(simd, rows, sums);
+    let n_vectors = sums.len().div_ceil(S::F64_LANES);
+    for first in (0..n_vectors).step_by(VECTORS) {
+        match n_vectors - first {
+            1 => stretch::<F, S, 1>(simd, first, rows.clone(), sums),
+            2 => stretch::<F, S, 2>(simd, first, rows.clone(), sums),
+            3 => stretch::<F, S, 3>(simd, first, rows.clone(), sums),
+            _ => stretch::<F, S, VECTORS>(simd, first, rows.clone(), sums),
+        }
     }
 }
 
-/// Folds N vectors of columns.
+/// Folds N vectors of columns; the very last overlaps the one before so that it is whole.
 #[inline(always)]
 fn stretch<'a, F: Fold, S: Simd, const N: usize>(
     simd: S,
@@ -68,35 +66,31 @@ fn stretch<'a, F: Fold, S: Simd, const N: usize>(
     rows: impl Iterator<Item = (f64, &'a [f64])>,
     sums: &mut [f64],
 ) {
+    let last = sums.len() - S::F64_LANES;
+    let starts: [usize; N] = from_fn(|vector| ((first + vector) * S::F64_LANES).min(last));
     let mut folded = [simd.splat_f64s(F::EMPTY); N];
     for (x, row) in rows {
-        let x = simd.splat_f64s(x);
-        let row = &S::as_simd_f64s(row).0[first..][..N];
-        for (sum, row) in folded.iter_mut().zip(row) {
-            *sum = F::step(simd, *sum, x, *row);
+        let (x, row) = (simd.splat_f64s(x), &row[..sums.len()]);
+        for (sum, start) in folded.iter_mut().zip(starts) {
+            *sum = F::step(simd, *sum, x, S::as_simd_f64s(&row[start..]).0[0]);
         }
     }
-    S::as_mut_simd_f64s(sums).0[first..][..N].copy_from_slice(&folded);
+    for (sum, start) in folded.iter().zip(starts) {
+        S::as_mut_simd_f64s(&mut sums[start..]).0[0] = *sum;
+    }
 }
 
-/// Folds the last vector of columns, which overlaps the one before so that it is whole.
+/// Folds fewer columns than a vector has.
 #[inline(always)]
-fn tail<'a, F: Fold, S: Simd>(
+fn short<'a, F: Fold, S: Simd>(
     simd: S,
     rows: impl Iterator<Item = (f64, &'a [f64])>,
     sums: &mut [f64],
 ) {
-    let start = sums.len().saturating_sub(S::F64_LANES);
     let mut folded = simd.splat_f64s(F::EMPTY);
     for (x, row) in rows {
-        let row = match S::as_simd_f64s(&row[start..]) {
-            ([whole, ..], _) => *whole,
-            (_, part) => simd.partial_load_f64s(part),
-        };
+        let row = simd.partial_load_f64s(&row[..sums.len()]);
         folded = F::step(simd, folded, simd.splat_f64s(x), row);
     }
-    match S::as_mut_simd_f64s(&mut sums[start..]) {
-        ([whole, ..], _) => *whole = folded,
-        (_, part) => simd.partial_store_f64s(part, folded),
-    }
+    simd.partial_store_f64s(sums, folded);
 }

@@ -462,11 +462,18 @@ impl<M: Model> Descent for State<'_, M> {
 
     fn coefficients(&self) -> Vec<f64> {
         let (m, d) = (self.problem.n_classes(), self.model.n_features());
-        let weight = |at: usize| match &self.exact {
-            Some(exact) => exact.weight(at % d, at / d),
-            None => self.model.weight(at % d, at / d),
+        let weight = |feature: usize, class: usize| match &self.exact {
+            Some(exact) => exact.weight(feature, class),
+            None => self.model.weight(feature, class),
         };
-        (0..m * d).map(weight).collect()
+        let mut coefficients = vec![0.0; m * d];
+        // Feature by feature, as the models keep their weights.
+        for feature in 0..d {
+            for class in 0..m {
+                coefficients[class * d + feature] = weight(feature, class);
+            }
+        }
+        coefficients
     }
 
     fn betas(&self) -> Vec<f64> {

@@ -64,7 +64,8 @@ pub struct BlockOptions {
     pub sampling: Sampling,
     /// Whether vertices found before are tried before the oracle is called.
     pub cache: bool,
-    /// Whether the model is the average of the iterates, the k-th weighted by k. Not with smoothing.
+    /// Whether the model is the average of the iterates, the k-th weighted by k; the dual value remains
+    /// that of the last one. Not with smoothing.
     pub averaging: bool,
     /// A certificate costs a pass: it is taken in epochs whose measured gaps sum to less than this, and
     /// otherwise after 1, 2, 4, 8, 10, 20, 30, ... epochs.
@@ -114,7 +115,6 @@ pub struct BlockFrankWolfe<D> {
 /// and Δ_k is the change of w in step k.
 struct Average {
     drift: Vec<f64>,
-    drift_linear: f64,
     steps: f64,
     weights: Vec<f64>,
 }
@@ -144,7 +144,6 @@ impl<D: BlockDual> BlockFrankWolfe<D> {
         });
         let average = options.averaging.then(|| Average {
             drift: vec![0.0; weights.len()],
-            drift_linear: 0.0,
             steps: 0.0,
             weights: weights.clone(),
         });
@@ -209,8 +208,6 @@ impl<D: BlockDual> BlockFrankWolfe<D> {
         self.dual.advance(index, &self.direction, step, &mut self.weights);
         if let Some(average) = &mut self.average {
             self.dual.advance(index, &self.direction, step * before, &mut average.drift);
-            average.drift_linear +=
-                before * share * step * self.dual.linear(index, &self.direction);
         }
         let dust = self.dual.dust();
         if !block.atoms.is_empty() {
@@ -339,10 +336,11 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<D> {
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let lambda = self.dual.lambda();
         let survey = self.survey(interrupt)?;
+        let regularizer = 0.5 * lambda * squared_norm(&self.weights);
+        // Steps never lower the dual value, so that the average point's would be behind.
+        let dual = survey.linear - regularizer;
         let Some(average) = &mut self.average else {
-            let regularizer = 0.5 * lambda * squared_norm(&self.weights);
-            let (primal, dual) = (regularizer + survey.loss, survey.linear - regularizer);
-            return Ok(Certificate { primal, dual });
+            return Ok(Certificate { primal: regularizer + survey.loss, dual });
         };
         let mass = average.mass().max(1.0);
         for (target, (weight, drift)) in
@@ -350,12 +348,11 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<D> {
         {
             *target = weight - drift / mass;
         }
-        let linear = survey.linear - average.drift_linear / mass;
         let regularizer = 0.5 * lambda * squared_norm(&average.weights);
         let blocks = &self.blocks;
         let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };
         let loss = self.dual.survey(&average.weights, &points, interrupt)?.loss;
         self.oracle_calls += blocks.len();
-        Ok(Certificate { primal: regularizer + loss, dual: linear - regularizer })
+        Ok(Certificate { primal: regularizer + loss, dual })
     }
 }
