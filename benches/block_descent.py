@@ -91,7 +91,7 @@ def epochs_to(X: Any, y: Any, goal: float, **parameters: Any) -> int:
 
 def crammer_singer(names: list[str]) -> None:
     """Seconds to LIBLINEAR's primal objective (tolerance 1e-3), 1e-4 relative."""
-    print("| data | C | LIBLINEAR | f64, 1 thread | 2 threads | f32, 1 thread | 2 threads | epochs |")
+    print("| data | C | LIBLINEAR | f64, 1 thread, 2 threads | f32, 1 thread, 2 threads | epochs |")
     for name in names:
         X, y = load(name)
         C = 2.0**-6 if name == "mnist" else 1.0  # which takes LIBLINEAR minutes on MNIST
