@@ -9,10 +9,11 @@ use super::session::{Session, run_session};
 use crate::data::{Data, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
-use crate::polynomial::conditional_gradient::{ConditionalGradient, PathPoint, Refit, Settings};
+use crate::polynomial::conditional_gradient::{ConditionalGradient, PathPoint, Settings};
 use crate::polynomial::kernel::{GradientMatrices, Kernel};
 use crate::polynomial::model::Model;
 use crate::polynomial::problem::{Problem, Targets};
+use crate::polynomial::refit::Refit;
 use crate::polynomial::select::{Method, select};
 use crate::polynomial::validation::Validation;
 use crate::polynomial::{loss, penalty};
@@ -224,7 +225,7 @@ pub(super) fn predict_polynomial<'py>(
     let (n, m) = (data.n_rows(), model.n_outputs);
     let outputs = run_session(py, n_threads, None, |session: &Session<'_>| {
         let interrupt: &Interrupt = session.interrupt;
-        for_data!(data, rows => model.outputs(rows, interrupt))
+        for_data!(data, rows => model.outputs(&rows, interrupt))
     })?;
     PyArray1::from_vec(py, outputs).reshape([n, m])
 }
