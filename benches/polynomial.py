@@ -1,6 +1,7 @@
-"""Polynomial networks as classifiers: the paper's Table 2, seconds, prediction.
+"""Polynomial networks as classifiers: the paper's Table 2 and Figure 3, seconds, prediction.
 
     python benches/polynomial.py table [data sets] [--seeds 5]
+    python benches/polynomial.py figure [data sets] [--seeds 5]
     python benches/polynomial.py seconds
     python benches/polynomial.py predict
 
@@ -21,12 +22,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.svm import SVC, LinearSVC
 
 from dualgap import PolynomialNetworkClassifier
+from support.projected_gradient import RandomStart
 
 FOLDER = Path(os.environ.get("DUALGAP_DATA") or ".")
 NAMES = ["vowel", "segment", "satimage", "letter"]
@@ -51,33 +54,33 @@ def network(**parameters: Any) -> PolynomialNetworkClassifier:
     return PolynomialNetworkClassifier(**{**defaults, **parameters})
 
 
-def radii(name: str, refit: str) -> list[float]:
-    return RADII[1:] if name == "letter" or (name == "satimage" and refit == "full") else RADII
+def radii(name: str) -> list[float]:
+    return [1000.0, 10000.0] if name == "letter" else RADII
 
 
 def best(models: list[Any], held_out: tuple[Any, Any]) -> Any:
     return max(models, key=lambda model: model.score(*held_out))
 
 
-def multi_output(name: str, split: Any, penalty: str, refit: str, bases: int) -> tuple[float, int]:
+def multi_output(name: str, split: Any, penalty: str, refit: str) -> tuple[float, int]:
     train, held_out, test = split
     models = [
-        network(n_components=bases, penalty=penalty, refit=refit, radius=radius).fit(
+        network(n_components=BASES, penalty=penalty, refit=refit, radius=radius).fit(
             *train, validation_data=held_out
         )
-        for radius in radii(name, refit)
+        for radius in radii(name)
     ]
     model = best(models, held_out)
     return model.score(*test), len(model.components_)
 
 
-def one_vs_rest(name: str, split: Any, bases: int) -> tuple[float, int]:
+def one_vs_rest(name: str, split: Any) -> tuple[float, int]:
     """One single-output network per class; the same number of bases in all, the same radius."""
     (X, y), held_out, test = split
     n_classes = int(y.max()) + 1
-    each = max(1, round(bases / n_classes))
+    each = max(1, round(BASES / n_classes))
     fits: list[list[Any]] = []
-    for radius in radii(name, "output"):
+    for radius in radii(name):
         models = [network(n_components=each, loss="binary_logistic", radius=radius, refit="output",
                           random_state=c) for c in range(n_classes)]  # fmt: skip
         fits.append([model.fit(X, y == c) for c, model in enumerate(models)])
@@ -90,7 +93,14 @@ def one_vs_rest(name: str, split: Any, bases: int) -> tuple[float, int]:
     return score(models, test), sum(len(model.components_) for model in models)
 
 
-def other(make: Callable[[float], Any], split: Any) -> Any:
+def random_start(name: str, split: Any) -> tuple[float, int]:
+    """Projected gradient (FISTA) from a random basis; the number of bases is fixed."""
+    (X, y), held_out, test = split
+    models = [RandomStart(BASES, radius).fit(X, y) for radius in radii(name)]
+    return best(models, held_out).score(*test), BASES
+
+
+def other(make: Callable[[float], Any], split: Any) -> tuple[float, int]:
     train, held_out, test = split
     model = best([make(cost).fit(*train) for cost in COSTS], held_out)
     size = len(model.support_) if isinstance(model, SVC) else 0
@@ -105,17 +115,23 @@ def quadratic(cost: float) -> SVC:
     return SVC(C=cost, kernel="poly", degree=2, gamma=1.0, coef0=1.0)
 
 
+def nystroem(cost: float) -> Any:
+    features = Nystroem("poly", degree=2, gamma=1.0, coef0=1.0, n_components=BASES, random_state=0)
+    return make_pipeline(features, logistic(cost))
+
+
 def methods(name: str) -> dict[str, Callable[[Any], tuple[float, int]]]:
     table: dict[str, Callable[[Any], tuple[float, int]]] = {}
-    bases = 30 if name == "letter" else BASES
-    for refit in ["output"] if name == "letter" else ["output", "full"]:
+    for refit in ["output", "full"]:
         for penalty in PENALTIES:
             table[f"{penalty}, {refit} refit"] = lambda split, penalty=penalty, refit=refit: (
-                multi_output(name, split, penalty, refit, bases)
+                multi_output(name, split, penalty, refit)
             )
-    table["one-vs-rest, output refit"] = lambda split: one_vs_rest(name, split, bases)
+    table["projected gradient, random start"] = lambda split: random_start(name, split)
+    table["one-vs-rest, output refit"] = lambda split: one_vs_rest(name, split)
     table["linear logistic regression"] = lambda split: other(logistic, split)
     table["quadratic-kernel SVM"] = lambda split: other(quadratic, split)
+    table["Nyström"] = lambda split: (other(nystroem, split)[0], BASES)
     return table
 
 
@@ -130,6 +146,49 @@ def table(names: list[str], seeds: int) -> None:
             error = accuracy.std(ddof=1) / seeds**0.5 if seeds > 1 else np.nan
             print(f"| {name} | {method} | {100 * accuracy.mean():.2f} ±{100 * error:.2f} "
                   f"| {size.mean():.0f} | {seconds:.1f} |", flush=True)  # fmt: skip
+
+
+def curve(name: str, split: Any, penalty: str) -> Any:
+    """Test accuracy at each number of bases, at the radius that is best there on validation rows."""
+    train, held_out, test = split
+    validation, tested = [], []
+    for radius in radii(name):
+        for rows, curves in [(held_out, validation), (test, tested)]:
+            # The rows that score do not change the fit.
+            model = network(n_components=BASES, penalty=penalty, refit="output", radius=radius)
+            history = model.fit(*train, validation_data=rows).history_
+            sizes = np.maximum.accumulate(history["n_components"])
+            first = np.searchsorted(sizes, range(1, BASES + 1))
+            curves.append(history["validation_score"][np.minimum(first, len(sizes) - 1)])
+    chosen = np.argmax(validation, axis=0)
+    return np.array(tested)[chosen, range(BASES)]
+
+
+def figure(names: list[str], seeds: int) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    _, axes = pyplot.subplots(1, len(names), figsize=(5 * len(names), 4), squeeze=False)
+    for axis, name in zip(axes[0], names, strict=True):
+        splits = [load(name, seed) for seed in range(seeds)]
+        for penalty in PENALTIES:
+            accuracy = np.mean([curve(name, split, penalty) for split in splits], axis=0)
+            axis.plot(range(1, BASES + 1), 100 * accuracy, label=penalty)
+            print(name, penalty, [round(100 * accuracy[k - 1], 2) for k in (5, 10, 20, 30, 50)],
+                  flush=True)  # fmt: skip
+        for label, make, style in [
+            ("quadratic-kernel SVM", quadratic, "--"),
+            ("Nyström, 50", nystroem, "-."),
+            ("linear", logistic, ":"),
+        ]:
+            level = np.mean([other(make, split)[0] for split in splits])
+            axis.axhline(100 * level, color="gray", linestyle=style, label=label)
+        axis.set(title=name, xlabel="basis vectors, at most", ylabel="test accuracy (%)")
+    axes[0, 0].legend()
+    pyplot.tight_layout()
+    pyplot.savefig(Path(__file__).with_suffix(".png"), dpi=80)
 
 
 def seconds() -> None:
@@ -186,13 +245,15 @@ def predict() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("command", choices=["table", "seconds", "predict"])
+    parser.add_argument("command", choices=["table", "figure", "seconds", "predict"])
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.command == "table":
         table(arguments.names, arguments.seeds)
+    elif arguments.command == "figure":
+        figure(arguments.names, arguments.seeds)
     elif arguments.command == "seconds":
         seconds()
     else:

@@ -565,7 +565,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         if held_out is not None:
             validation = (core_rows(rows(*held_out[:2])), self._targets(held_out[2]))
         result = _core.fit_polynomial(
-            core_rows(rows(users, items)),
+            [core_rows(rows(users, items))],
             targets,
             n_outputs=targets.shape[1],
             kernel="anova",
