@@ -3,6 +3,8 @@
     python benches/polynomial.py table [data sets] [--seeds 5]
     python benches/polynomial.py figure [data sets] [--seeds 5]
     python benches/polynomial.py seconds
+    python benches/polynomial.py refits
+    python benches/polynomial.py memory
     python benches/polynomial.py predict
 
 Data sets in the folder DUALGAP_DATA (`<name>.npz`): vowel, segment, satimage, letter. Training and
@@ -14,9 +16,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
+import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +31,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.svm import SVC, LinearSVC
-
-from dualgap import PolynomialNetworkClassifier
 from support.projected_gradient import RandomStart
+
+from dualgap import Chunks, PolynomialNetworkClassifier
 
 FOLDER = Path(os.environ.get("DUALGAP_DATA") or ".")
 NAMES = ["vowel", "segment", "satimage", "letter"]
 PENALTIES = ["l1", "l1/l2", "l1/linf"]
-RADII = [10.0, 100.0, 1000.0]
+RADII = [30.0, 100.0, 300.0, 1000.0]
 COSTS = [1.0, 10.0, 100.0, 1000.0]
 BASES = 50
 
@@ -149,7 +153,7 @@ def table(names: list[str], seeds: int) -> None:
 
 
 def curve(name: str, split: Any, penalty: str) -> Any:
-    """Test accuracy at each number of bases, at the radius that is best there on validation rows."""
+    """Test accuracy per number of bases, at the radius that validates best."""
     train, held_out, test = split
     validation, tested = [], []
     for radius in radii(name):
@@ -200,7 +204,11 @@ def seconds() -> None:
     for name, model in [
         (
             "PolynomialNetworkClassifier(50, refit='output')",
-            network(n_components=50, refit="output"),
+            network(n_components=50, radius=1000.0, refit="output"),
+        ),
+        (
+            "PolynomialNetworkClassifier(50, refit='full')",
+            network(n_components=50, radius=1000.0, refit="full"),
         ),
         ("LinearSVC on PolynomialFeatures", linear_on_products),
         ("LogisticRegression", logistic(1.0)),
@@ -214,6 +222,58 @@ def seconds() -> None:
         model.predict(rows)
         rate = len(rows) / (time.perf_counter() - fitted)
         print(f"| {name} | {fitted - start:.2f} | {rate:.3g} |", flush=True)
+
+
+def refits() -> None:
+    """Seconds and objective of single fits: to compare versions of the refits."""
+    print("| data | refit | bases | radius | seconds | objective |\n|---|---|---|---|---|---|")
+    for name, refit, bases, radius in [
+        ("vowel", "full", 30, 100.0),
+        ("satimage", "full", 20, 100.0),
+        ("satimage", "output", 20, 100.0),
+        ("letter", "output", 15, 1000.0),
+    ]:
+        X, y = load(name, 0)[0]
+        model = network(n_components=bases, radius=radius, refit=refit, n_jobs=1)
+        start = time.perf_counter()
+        model.fit(X, y)
+        passed = time.perf_counter() - start
+        print(f"| {name} | {refit} | {bases} | {radius:.0f} | {passed:.2f} "
+              f"| {model.objective_:.1f} |", flush=True)  # fmt: skip
+
+
+def memory(n: int = 2_000_000) -> None:
+    """Peak of the memory that belongs to no file, for a fit on rows spilled to a folder."""
+    rng = np.random.default_rng(0)
+    most = 0
+
+    def resident() -> int:
+        status = Path("/proc/self/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if "RssAnon" in line)
+
+    def watch(done: threading.Event) -> None:
+        nonlocal most
+        while not done.wait(0.02):
+            most = max(most, resident())
+
+    def chunks() -> Iterator[tuple[Any, Any]]:
+        for _ in range(20):
+            X = rng.normal(size=(n // 20, 50))
+            yield X, (X[:, 0] * X[:, 1] > 0) + (X[:, 2] * X[:, 3] > 0)
+
+    with tempfile.TemporaryDirectory() as folder:
+        network().fit(rng.normal(size=(100, 50)), np.arange(100) % 3)  # threads, imports
+        before = resident()
+        rows, y = Chunks.from_pairs(chunks(), spill=folder)
+        done = threading.Event()
+        watcher = threading.Thread(target=watch, args=[done])
+        watcher.start()
+        network(n_components=5, refit="output", max_iter=6).fit(rows, y)
+        done.set()
+        watcher.join()
+        size = sum(chunk.nbytes for chunk in rows.chunks)
+        print(f"rows {size / 1e6:.0f} MB, peak over imports {(most - before) / 1e3:.0f} MB, "
+              f"of which n x m doubles {8 * 3 * n / 1e6:.0f} MB")  # fmt: skip
 
 
 def predict() -> None:
@@ -245,7 +305,8 @@ def predict() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("command", choices=["table", "figure", "seconds", "predict"])
+    commands = ["table", "figure", "seconds", "refits", "memory", "predict"]
+    parser.add_argument("command", choices=commands)
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()
@@ -254,10 +315,10 @@ def main() -> None:
         table(arguments.names, arguments.seeds)
     elif arguments.command == "figure":
         figure(arguments.names, arguments.seeds)
-    elif arguments.command == "seconds":
-        seconds()
     else:
-        predict()
+        {"seconds": seconds, "refits": refits, "memory": memory, "predict": predict}[
+            arguments.command
+        ]()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Polynomial networks by accelerated projected gradient from a random basis (paper, section 6.4)."""
+"""Polynomial networks by accelerated projected gradient from a random basis (paper, 6.4)."""
 
 from __future__ import annotations
 

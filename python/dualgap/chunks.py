@@ -16,11 +16,11 @@ __all__ = ["Chunks"]
 
 
 class Chunks:
-    """Rows in several pieces, one after the other, as the ``X`` of a polynomial estimator's ``fit``.
+    """Rows in several pieces, one after the other, as the ``X`` of a polynomial estimator's fit.
 
-    Every pass of a fit reads the pieces where they lie. Arrays are not copied; those in memory-mapped
-    files (``np.load(file, mmap_mode="r")``) stay there, and the system's page cache decides how much
-    of them is in memory.
+    Every pass of a fit reads the pieces where they lie. Arrays are not copied; those in
+    memory-mapped files (``np.load(file, mmap_mode="r")``) stay there, and the system's page cache
+    decides how much of them is in memory.
 
     Parameters
     ----------
@@ -28,8 +28,9 @@ class Chunks:
         At least one, with the same columns; float32 and float64 are read in place. It is gone
         through once.
     spill : path, optional
-        A folder. Each chunk is moved to a file without a name there as it comes and mapped, so that a
-        generator may yield more than memory holds; the files vanish with this object.
+        A folder on a disk. Each chunk is moved to a file without a name there as it comes, and
+        mapped, so that a generator may yield more than memory holds; the files vanish with this
+        object.
 
     Attributes
     ----------

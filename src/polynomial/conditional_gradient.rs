@@ -149,7 +149,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     }
 
     fn refit(&mut self, interrupt: &Interrupt) -> Result<()> {
-        let tol = 1e-2 * self.settings.tol * self.scale;
+        let tol = 1e-3 * self.settings.tol * self.scale;
         let full = self.model.n_bases >= self.settings.n_components;
         let steps = if full { LAST_STEPS } else { CORRECTIVE_STEPS };
         let Settings { refit: what, .. } = self.settings;

@@ -13,7 +13,7 @@ pub trait Constrained {
     fn evaluate(&mut self, x: &[f64], gradient: &mut Vec<f64>) -> Result<f64>;
 
     /// Moves x to the nearest point of the set.
-    fn project(&self, x: &mut [f64]);
+    fn project(&self, x: &mut [f64]) -> Result<()>;
 }
 
 /// Pairs of steps and gradient changes that are remembered, at most.
@@ -28,10 +28,14 @@ const MODEL_STEPS: usize = 30;
 /// Share of the model's decrease below which a step towards its minimiser is the last.
 const MODEL_TOL: f64 = 1e-2;
 
+/// Small gains in a row after which nothing more is expected: the first steps of a model without memory
+/// are often small.
+const PATIENCE: usize = 10;
+
 /// Armijo's constant.
 const SUFFICIENT_DECREASE: f64 = 1e-4;
 
-/// Lowers f from a point x of the set until two steps in a row gain at most `tol`; returns f(x), which
+/// Lowers f from a point x of the set until ten steps in a row gain at most `tol`; returns f(x), which
 /// never rises.
 ///
 /// Each step minimises the quadratic model with the L-BFGS approximation of the Hessian over the set by
@@ -50,9 +54,9 @@ pub fn minimise(
     let (mut trial, mut trial_gradient) = (x.clone(), Vec::new());
     let mut small_gains = 0;
     for _ in 0..max_steps {
-        let direction = hessian.model_step(problem, x, &gradient);
+        let direction = hessian.model_step(problem, x, &gradient)?;
         let slope = dot(&direction, &gradient);
-        if !(slope < 0.0) {
+        if slope >= 0.0 || slope.is_nan() {
             break;
         }
         let mut step = 1.0;
@@ -87,7 +91,7 @@ pub fn minimise(
         std::mem::swap(&mut gradient, &mut trial_gradient);
         value = next;
         small_gains = if gain <= tol { small_gains + 1 } else { 0 };
-        if small_gains == 2 {
+        if small_gains == PATIENCE {
             break;
         }
     }
@@ -110,7 +114,8 @@ impl Hessian {
     /// Takes in a step and the gradient's change along it, unless f is not convex there.
     fn push(&mut self, s: Vec<f64>, y: Vec<f64>) {
         let curvature = dot(&s, &y);
-        if !(curvature > 1e-10 * (dot(&s, &s) * dot(&y, &y)).sqrt()) {
+        let least = 1e-10 * (dot(&s, &s) * dot(&y, &y)).sqrt();
+        if curvature <= least || curvature.is_nan() {
             return;
         }
         self.sigma = dot(&y, &y) / curvature;
@@ -130,7 +135,12 @@ impl Hessian {
 
     /// The way from x to the minimiser of gᵀd + dᵀB d/2 over the set, by projected gradients with
     /// Barzilai-Borwein lengths and exact line searches.
-    fn model_step(&self, problem: &impl Constrained, x: &[f64], gradient: &[f64]) -> Vec<f64> {
+    fn model_step(
+        &self,
+        problem: &impl Constrained,
+        x: &[f64],
+        gradient: &[f64],
+    ) -> Result<Vec<f64>> {
         let mut slope = gradient.to_vec();
         let mut d = vec![0.0; x.len()];
         let mut target = x.to_vec();
@@ -140,7 +150,7 @@ impl Hessian {
             for (((target, x), d), slope) in target.iter_mut().zip(x).zip(&d).zip(&slope) {
                 *target = x + d - length * slope;
             }
-            problem.project(&mut target);
+            problem.project(&mut target)?;
             for ((target, x), d) in target.iter_mut().zip(x).zip(&d) {
                 *target -= x + d;
             }
@@ -164,7 +174,7 @@ impl Hessian {
             }
             length = dot(way, way) / curvature;
         }
-        d
+        Ok(d)
     }
 }
 
@@ -177,4 +187,41 @@ fn product(sigma: f64, terms: &[(Vec<f64>, Vec<f64>)], v: &[f64]) -> Vec<f64> {
         }
     }
     product
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rosenbrock's function in the disc of radius 1, where its least value is known from a fine grid.
+    struct Valley;
+
+    impl Constrained for Valley {
+        fn evaluate(&mut self, x: &[f64], gradient: &mut Vec<f64>) -> Result<f64> {
+            let (a, b) = (1.0 - x[0], x[1] - x[0] * x[0]);
+            *gradient = vec![-2.0 * a - 400.0 * x[0] * b, 200.0 * b];
+            Ok(a * a + 100.0 * b * b)
+        }
+
+        fn project(&self, x: &mut [f64]) -> Result<()> {
+            let length = dot(x, x).sqrt().max(1.0);
+            x.iter_mut().for_each(|x| *x /= length);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_curved_valley_is_followed_to_the_edge_of_the_set() {
+        let mut x = vec![-0.5, 0.5];
+        let value = minimise(&mut Valley, &mut x, 1.0, 0.0, 500).unwrap();
+        // The best point of the circle, by its angle.
+        let best = (0..1_000_000)
+            .map(|i| {
+                let angle = f64::from(i) * 1e-6;
+                Valley.evaluate(&[angle.cos(), angle.sin()], &mut Vec::new()).unwrap()
+            })
+            .fold(f64::INFINITY, f64::min);
+        assert!((value - best).abs() < 1e-9, "{value} {best}");
+        assert!(dot(&x, &x) <= 1.0 + 1e-12);
+    }
 }

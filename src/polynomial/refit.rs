@@ -23,7 +23,7 @@ pub enum Refit {
 /// Convex steps before the basis moves, so that a new vector has a row of U to scale its steps by.
 const FIRST_STEPS: usize = 10;
 
-/// Improves `model` until two steps in a row gain at most `tol`, and returns the objective, which never
+/// Improves `model` until ten steps in a row gain at most `tol`, and returns the objective, which never
 /// rises.
 ///
 /// The full refit minimises over all layers together, ‖h_r‖ ≤ 1. Then it moves the basis back to the
@@ -161,7 +161,8 @@ impl<R: Rows + Copy> Constrained for Layers<'_, R> {
         Ok(objective)
     }
 
-    fn project(&self, x: &mut [f64]) {
+    fn project(&self, x: &mut [f64]) -> Result<()> {
+        self.interrupt.check()?;
         let Model { n_bases: k, n_outputs: m, .. } = self.model;
         let (basis, rest) = x.split_at_mut(if self.basis { self.model.basis.len() } else { 0 });
         if self.basis {
@@ -174,6 +175,7 @@ impl<R: Rows + Copy> Constrained for Layers<'_, R> {
         if let Ok(output) = ArrayViewMut2::from_shape((k, m), &mut rest[..k * m]) {
             self.problem.penalty.project(output, self.problem.radius * self.scales.output);
         }
+        Ok(())
     }
 }
 
