@@ -133,8 +133,8 @@ impl Hessian {
         }
     }
 
-    /// The way from x to the minimiser of gᵀd + dᵀB d/2 over the set, by projected gradients with
-    /// Barzilai-Borwein lengths and exact line searches.
+    /// The way from x to the minimiser of gᵀd + dᵀB d/2 over the set, by projected steps with exact line
+    /// searches: first the one that would end without the set, then Barzilai-Borwein gradient steps.
     fn model_step(
         &self,
         problem: &impl Constrained,
@@ -143,13 +143,10 @@ impl Hessian {
     ) -> Result<Vec<f64>> {
         let mut slope = gradient.to_vec();
         let mut d = vec![0.0; x.len()];
-        let mut target = x.to_vec();
-        let mut length = 1.0 / self.sigma;
+        let mut target = self.solve(gradient);
+        target.iter_mut().zip(x).for_each(|(target, x)| *target = x - *target);
         let mut decrease = 0.0;
         for _ in 0..MODEL_STEPS {
-            for (((target, x), d), slope) in target.iter_mut().zip(x).zip(&d).zip(&slope) {
-                *target = x + d - length * slope;
-            }
             problem.project(&mut target)?;
             for ((target, x), d) in target.iter_mut().zip(x).zip(&d) {
                 *target -= x + d;
@@ -172,9 +169,32 @@ impl Hessian {
             if gain <= MODEL_TOL * decrease {
                 break;
             }
-            length = dot(way, way) / curvature;
+            let length = dot(way, way) / curvature;
+            for (((target, x), d), slope) in target.iter_mut().zip(x).zip(&d).zip(&slope) {
+                *target = x + d - length * slope;
+            }
         }
         Ok(d)
+    }
+
+    /// B⁻¹ g by the two loops of L-BFGS.
+    fn solve(&self, gradient: &[f64]) -> Vec<f64> {
+        let mut solution = gradient.to_vec();
+        let add = |to: &mut [f64], factor: f64, values: &[f64]| {
+            to.iter_mut().zip(values).for_each(|(to, value)| *to += factor * value);
+        };
+        let mut along = Vec::new();
+        for (s, y) in self.pairs.iter().rev() {
+            let share = dot(s, &solution) / dot(s, y);
+            add(&mut solution, -share, y);
+            along.push(share);
+        }
+        solution.iter_mut().for_each(|value| *value /= self.sigma);
+        for ((s, y), share) in self.pairs.iter().zip(along.into_iter().rev()) {
+            let change = share - dot(y, &solution) / dot(s, y);
+            add(&mut solution, change, s);
+        }
+        solution
     }
 }
 
