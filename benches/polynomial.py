@@ -1,7 +1,10 @@
-"""Polynomial networks as classifiers: the paper's Table 2, seconds, prediction.
+"""Polynomial networks as classifiers: the paper's Table 2 and Figure 3, seconds, prediction.
 
     python benches/polynomial.py table [data sets] [--seeds 5]
+    python benches/polynomial.py figure [data sets] [--seeds 5]
     python benches/polynomial.py seconds
+    python benches/polynomial.py refits
+    python benches/polynomial.py memory
     python benches/polynomial.py predict
 
 Data sets in the folder DUALGAP_DATA (`<name>.npz`): vowel, segment, satimage, letter. Training and
@@ -13,25 +16,29 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
+import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.svm import SVC, LinearSVC
+from support.projected_gradient import RandomStart
 
-from dualgap import PolynomialNetworkClassifier
+from dualgap import Chunks, PolynomialNetworkClassifier
 
 FOLDER = Path(os.environ.get("DUALGAP_DATA") or ".")
 NAMES = ["vowel", "segment", "satimage", "letter"]
 PENALTIES = ["l1", "l1/l2", "l1/linf"]
-RADII = [10.0, 100.0, 1000.0]
+RADII = [30.0, 100.0, 300.0, 1000.0]
 COSTS = [1.0, 10.0, 100.0, 1000.0]
 BASES = 50
 
@@ -51,33 +58,33 @@ def network(**parameters: Any) -> PolynomialNetworkClassifier:
     return PolynomialNetworkClassifier(**{**defaults, **parameters})
 
 
-def radii(name: str, refit: str) -> list[float]:
-    return RADII[1:] if name == "letter" or (name == "satimage" and refit == "full") else RADII
+def radii(name: str) -> list[float]:
+    return [1000.0, 10000.0] if name == "letter" else RADII
 
 
 def best(models: list[Any], held_out: tuple[Any, Any]) -> Any:
     return max(models, key=lambda model: model.score(*held_out))
 
 
-def multi_output(name: str, split: Any, penalty: str, refit: str, bases: int) -> tuple[float, int]:
+def multi_output(name: str, split: Any, penalty: str, refit: str) -> tuple[float, int]:
     train, held_out, test = split
     models = [
-        network(n_components=bases, penalty=penalty, refit=refit, radius=radius).fit(
+        network(n_components=BASES, penalty=penalty, refit=refit, radius=radius).fit(
             *train, validation_data=held_out
         )
-        for radius in radii(name, refit)
+        for radius in radii(name)
     ]
     model = best(models, held_out)
     return model.score(*test), len(model.components_)
 
 
-def one_vs_rest(name: str, split: Any, bases: int) -> tuple[float, int]:
+def one_vs_rest(name: str, split: Any) -> tuple[float, int]:
     """One single-output network per class; the same number of bases in all, the same radius."""
     (X, y), held_out, test = split
     n_classes = int(y.max()) + 1
-    each = max(1, round(bases / n_classes))
+    each = max(1, round(BASES / n_classes))
     fits: list[list[Any]] = []
-    for radius in radii(name, "output"):
+    for radius in radii(name):
         models = [network(n_components=each, loss="binary_logistic", radius=radius, refit="output",
                           random_state=c) for c in range(n_classes)]  # fmt: skip
         fits.append([model.fit(X, y == c) for c, model in enumerate(models)])
@@ -90,7 +97,14 @@ def one_vs_rest(name: str, split: Any, bases: int) -> tuple[float, int]:
     return score(models, test), sum(len(model.components_) for model in models)
 
 
-def other(make: Callable[[float], Any], split: Any) -> Any:
+def random_start(name: str, split: Any) -> tuple[float, int]:
+    """Projected gradient (FISTA) from a random basis; the number of bases is fixed."""
+    (X, y), held_out, test = split
+    models = [RandomStart(BASES, radius).fit(X, y) for radius in radii(name)]
+    return best(models, held_out).score(*test), BASES
+
+
+def other(make: Callable[[float], Any], split: Any) -> tuple[float, int]:
     train, held_out, test = split
     model = best([make(cost).fit(*train) for cost in COSTS], held_out)
     size = len(model.support_) if isinstance(model, SVC) else 0
@@ -105,17 +119,23 @@ def quadratic(cost: float) -> SVC:
     return SVC(C=cost, kernel="poly", degree=2, gamma=1.0, coef0=1.0)
 
 
+def nystroem(cost: float) -> Any:
+    features = Nystroem("poly", degree=2, gamma=1.0, coef0=1.0, n_components=BASES, random_state=0)
+    return make_pipeline(features, logistic(cost))
+
+
 def methods(name: str) -> dict[str, Callable[[Any], tuple[float, int]]]:
     table: dict[str, Callable[[Any], tuple[float, int]]] = {}
-    bases = 30 if name == "letter" else BASES
-    for refit in ["output"] if name == "letter" else ["output", "full"]:
+    for refit in ["output", "full"]:
         for penalty in PENALTIES:
             table[f"{penalty}, {refit} refit"] = lambda split, penalty=penalty, refit=refit: (
-                multi_output(name, split, penalty, refit, bases)
+                multi_output(name, split, penalty, refit)
             )
-    table["one-vs-rest, output refit"] = lambda split: one_vs_rest(name, split, bases)
+    table["projected gradient, random start"] = lambda split: random_start(name, split)
+    table["one-vs-rest, output refit"] = lambda split: one_vs_rest(name, split)
     table["linear logistic regression"] = lambda split: other(logistic, split)
     table["quadratic-kernel SVM"] = lambda split: other(quadratic, split)
+    table["Nyström"] = lambda split: (other(nystroem, split)[0], BASES)
     return table
 
 
@@ -132,6 +152,49 @@ def table(names: list[str], seeds: int) -> None:
                   f"| {size.mean():.0f} | {seconds:.1f} |", flush=True)  # fmt: skip
 
 
+def curve(name: str, split: Any, penalty: str) -> Any:
+    """Test accuracy per number of bases, at the radius that validates best."""
+    train, held_out, test = split
+    validation, tested = [], []
+    for radius in radii(name):
+        for rows, curves in [(held_out, validation), (test, tested)]:
+            # The rows that score do not change the fit.
+            model = network(n_components=BASES, penalty=penalty, refit="output", radius=radius)
+            history = model.fit(*train, validation_data=rows).history_
+            sizes = np.maximum.accumulate(history["n_components"])
+            first = np.searchsorted(sizes, range(1, BASES + 1))
+            curves.append(history["validation_score"][np.minimum(first, len(sizes) - 1)])
+    chosen = np.argmax(validation, axis=0)
+    return np.array(tested)[chosen, range(BASES)]
+
+
+def figure(names: list[str], seeds: int) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    _, axes = pyplot.subplots(1, len(names), figsize=(5 * len(names), 4), squeeze=False)
+    for axis, name in zip(axes[0], names, strict=True):
+        splits = [load(name, seed) for seed in range(seeds)]
+        for penalty in PENALTIES:
+            accuracy = np.mean([curve(name, split, penalty) for split in splits], axis=0)
+            axis.plot(range(1, BASES + 1), 100 * accuracy, label=penalty)
+            print(name, penalty, [round(100 * accuracy[k - 1], 2) for k in (5, 10, 20, 30, 50)],
+                  flush=True)  # fmt: skip
+        for label, make, style in [
+            ("quadratic-kernel SVM", quadratic, "--"),
+            ("Nyström, 50", nystroem, "-."),
+            ("linear", logistic, ":"),
+        ]:
+            level = np.mean([other(make, split)[0] for split in splits])
+            axis.axhline(100 * level, color="gray", linestyle=style, label=label)
+        axis.set(title=name, xlabel="basis vectors, at most", ylabel="test accuracy (%)")
+    axes[0, 0].legend()
+    pyplot.tight_layout()
+    pyplot.savefig(Path(__file__).with_suffix(".png"), dpi=80)
+
+
 def seconds() -> None:
     """Fits of 10,000 rows of letter, and predictions of 1e6."""
     X, y = load("letter", 0)[0]
@@ -141,7 +204,11 @@ def seconds() -> None:
     for name, model in [
         (
             "PolynomialNetworkClassifier(50, refit='output')",
-            network(n_components=50, refit="output"),
+            network(n_components=50, radius=1000.0, refit="output"),
+        ),
+        (
+            "PolynomialNetworkClassifier(50, refit='full')",
+            network(n_components=50, radius=1000.0, refit="full"),
         ),
         ("LinearSVC on PolynomialFeatures", linear_on_products),
         ("LogisticRegression", logistic(1.0)),
@@ -155,6 +222,58 @@ def seconds() -> None:
         model.predict(rows)
         rate = len(rows) / (time.perf_counter() - fitted)
         print(f"| {name} | {fitted - start:.2f} | {rate:.3g} |", flush=True)
+
+
+def refits() -> None:
+    """Seconds and objective of single fits: to compare versions of the refits."""
+    print("| data | refit | bases | radius | seconds | objective |\n|---|---|---|---|---|---|")
+    for name, refit, bases, radius in [
+        ("vowel", "full", 30, 100.0),
+        ("satimage", "full", 20, 100.0),
+        ("satimage", "output", 20, 100.0),
+        ("letter", "output", 15, 1000.0),
+    ]:
+        X, y = load(name, 0)[0]
+        model = network(n_components=bases, radius=radius, refit=refit, n_jobs=1)
+        start = time.perf_counter()
+        model.fit(X, y)
+        passed = time.perf_counter() - start
+        print(f"| {name} | {refit} | {bases} | {radius:.0f} | {passed:.2f} "
+              f"| {model.objective_:.1f} |", flush=True)  # fmt: skip
+
+
+def memory(n: int = 2_000_000) -> None:
+    """Peak of the memory that belongs to no file, for a fit on rows spilled to a folder."""
+    rng = np.random.default_rng(0)
+    most = 0
+
+    def resident() -> int:
+        status = Path("/proc/self/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if "RssAnon" in line)
+
+    def watch(done: threading.Event) -> None:
+        nonlocal most
+        while not done.wait(0.02):
+            most = max(most, resident())
+
+    def chunks() -> Iterator[tuple[Any, Any]]:
+        for _ in range(20):
+            X = rng.normal(size=(n // 20, 50))
+            yield X, (X[:, 0] * X[:, 1] > 0) + (X[:, 2] * X[:, 3] > 0)
+
+    with tempfile.TemporaryDirectory() as folder:
+        network().fit(rng.normal(size=(100, 50)), np.arange(100) % 3)  # threads, imports
+        before = resident()
+        rows, y = Chunks.from_pairs(chunks(), spill=folder)
+        done = threading.Event()
+        watcher = threading.Thread(target=watch, args=[done])
+        watcher.start()
+        network(n_components=5, refit="output", max_iter=6).fit(rows, y)
+        done.set()
+        watcher.join()
+        size = sum(chunk.nbytes for chunk in rows.chunks)
+        print(f"rows {size / 1e6:.0f} MB, peak over imports {(most - before) / 1e3:.0f} MB, "
+              f"of which n x m doubles {8 * 3 * n / 1e6:.0f} MB")  # fmt: skip
 
 
 def predict() -> None:
@@ -186,17 +305,20 @@ def predict() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("command", choices=["table", "seconds", "predict"])
+    commands = ["table", "figure", "seconds", "refits", "memory", "predict"]
+    parser.add_argument("command", choices=commands)
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.command == "table":
         table(arguments.names, arguments.seeds)
-    elif arguments.command == "seconds":
-        seconds()
+    elif arguments.command == "figure":
+        figure(arguments.names, arguments.seeds)
     else:
-        predict()
+        {"seconds": seconds, "refits": refits, "memory": memory, "predict": predict}[
+            arguments.command
+        ]()
 
 
 if __name__ == "__main__":

@@ -24,39 +24,27 @@ pub fn fill_rows<F>(out: &mut [f64], width: usize, interrupt: &Interrupt, fill: 
 where
     F: Fn(usize, &mut [f64]) + Sync,
 {
-    fill_rows_summing(out, width, interrupt, |row, values| {
-        fill(row, values);
-        0.0
-    })?;
-    Ok(())
+    fill_blocks(out, width, interrupt, |rows, values| {
+        for (row, values) in rows.zip(values.chunks_exact_mut(width)) {
+            fill(row, values);
+        }
+    })
 }
 
-/// Like [`fill_rows`], and returns the sum of what `fill` returned.
-pub fn fill_rows_summing<F>(
-    out: &mut [f64],
-    width: usize,
-    interrupt: &Interrupt,
-    fill: F,
-) -> Result<f64>
+/// Like [`fill_rows`], with several rows at a time.
+pub fn fill_blocks<F>(out: &mut [f64], width: usize, interrupt: &Interrupt, fill: F) -> Result<()>
 where
-    F: Fn(usize, &mut [f64]) -> f64 + Sync,
+    F: Fn(Range<usize>, &mut [f64]) + Sync,
 {
     if width == 0 {
-        return Ok(0.0);
+        return Ok(());
     }
-    let sums: Vec<f64> = out
-        .par_chunks_mut(BLOCK * width)
-        .enumerate()
-        .map(|(block, values)| {
-            if interrupt.is_raised() {
-                return 0.0;
-            }
-            let rows = values.chunks_exact_mut(width).enumerate();
-            rows.map(|(offset, values)| fill(block * BLOCK + offset, values)).sum()
-        })
-        .collect();
-    interrupt.check()?;
-    Ok(sums.into_iter().sum())
+    out.par_chunks_mut(BLOCK * width).enumerate().for_each(|(block, values)| {
+        if !interrupt.is_raised() {
+            fill(block * BLOCK..block * BLOCK + values.len() / width, values);
+        }
+    });
+    interrupt.check()
 }
 
 /// Adds up per-part results of `size` values: `add(rows, partial)` is called on a zeroed partial

@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 
 use dualgap::data::{Dense, Rows};
-use dualgap::polynomial::conditional_gradient::{ConditionalGradient, Refit, Settings};
+use dualgap::polynomial::conditional_gradient::{ConditionalGradient, Settings};
 use dualgap::polynomial::kernel::{GradientMatrices, Kernel};
 use dualgap::polynomial::loss::{self, OutputLoss};
 use dualgap::polynomial::model::Model;
 use dualgap::polynomial::penalty;
 use dualgap::polynomial::problem::{Problem, Targets};
+use dualgap::polynomial::refit::Refit;
 use dualgap::polynomial::select::{Method, select};
 use dualgap::run::{Interrupt, Stopping, Trace, run};
 use ndarray::{Array2, ArrayViewMut2};
@@ -99,7 +100,7 @@ fn outputs_gradients_and_dual_norms_match_the_reference() {
         for (h, u) in h.rows().into_iter().zip(u.rows()) {
             model.push(&h.to_vec(), &u.to_vec());
         }
-        let outputs = model.outputs(rows, &interrupt).unwrap();
+        let outputs = model.outputs(&rows, &interrupt).unwrap();
         let expected = if kernel == Kernel::Square { "outputs_PN" } else { "outputs_FM" };
         close(&outputs, &numbers(&group[expected]), 1e-10);
         let y = Y::of(entry, &*loss);

@@ -103,6 +103,7 @@ print("usable", small.predict(X[:5]).shape, flush=True)
     "model",
     [
         "PolynomialNetworkClassifier(200, radius=1000.0",
+        "PolynomialNetworkClassifierCV([100.0, 1000.0], n_components=200, cv=2",
         'MulticlassSVC(solver="frank-wolfe", max_iter=10**6',
         'MulticlassSVC("weston-watkins", smoothing=0.1, C=100.0, max_iter=10**6',
         'MulticlassSVC("weston-watkins", solver="block-frank-wolfe", smoothing=0.1, max_iter=10**6',

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualgap._core import __version__
 from dualgap._polynomial_cv import PolynomialNetworkClassifierCV
+from dualgap.chunks import Chunks
 from dualgap.multiclass import MulticlassSVC
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dualgap.recommend import OrdinalRecommender
 
 __all__ = [
+    "Chunks",
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
     "MulticlassSVC",

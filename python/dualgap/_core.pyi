@@ -49,7 +49,7 @@ class _Fit(_Model):
 _Targets = NDArray[np.uint32] | NDArray[np.float64]
 
 def fit_polynomial(
-    rows: Rows,
+    chunks: list[Rows],
     targets: _Targets,
     *,
     n_outputs: int,

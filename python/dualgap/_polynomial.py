@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dualgap import _core
 from dualgap._base import (
@@ -21,11 +21,13 @@ from dualgap._base import (
     History,
     check_positive,
     check_rows,
+    check_rows_and_targets,
     core_rows,
     progress,
     resolve_seed,
     resolve_threads,
 )
+from dualgap.chunks import Chunks
 
 _PARAMETERS = """
     Parameters
@@ -119,6 +121,16 @@ def documented(losses: str) -> Callable[[_Class], _Class]:
     return append
 
 
+def check_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any, Any]:
+    """Validate training data; chunks of rows have been validated one by one."""
+    if not isinstance(X, Chunks):
+        return check_rows_and_targets(estimator, X, y, **options)
+    # A column without values stands for the rows.
+    _, y = check_X_y(np.zeros((X.shape[0], 1), dtype=np.int8), y, **options)
+    estimator.n_features_in_ = X.shape[1]
+    return X, y
+
+
 class PolynomialModel(BaseEstimator):  # type: ignore[misc]
     """What the four estimators share."""
 
@@ -175,6 +187,9 @@ class PolynomialModel(BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         seed = resolve_seed(self.random_state)
         if validation is None and self.validation_fraction is not None:
+            if isinstance(X, Chunks):
+                msg = "validation_fraction: rows in chunks are not split; give validation_data"
+                raise ValueError(msg)
             indices = np.arange(X.shape[0])
             train, held_out = train_test_split(
                 indices,
@@ -187,7 +202,7 @@ class PolynomialModel(BaseEstimator):  # type: ignore[misc]
             X, targets = X[train], targets[train]
             weights = None if weights is None else weights[train]
         result = _core.fit_polynomial(
-            core_rows(X),
+            [core_rows(rows) for rows in (X.chunks if isinstance(X, Chunks) else [X])],
             targets,
             n_outputs=n_outputs,
             kernel=self._kernel,

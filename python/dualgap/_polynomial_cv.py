@@ -190,18 +190,21 @@ class PolynomialNetworkClassifierCV(PolynomialNetworkClassifier):
 def _in_parallel(
     work: Callable[[Any, Callable[..., bool]], FloatArray], tasks: list[Any], n_threads: int
 ) -> list[FloatArray]:
-    """``work`` of each task, in order; an exception ends the fits after their next iteration."""
+    """``work`` of each task, in order.
+
+    An exception, Ctrl-C among them, comes out at once; the fits end with their iteration.
+    """
     stop = Event()
 
     def stopped(*_: object) -> bool:
         return stop.is_set()
 
-    with ThreadPoolExecutor(n_threads) as pool, warnings.catch_warnings():
+    pool = ThreadPoolExecutor(n_threads)
+    with warnings.catch_warnings():
         # The final fit says whether it has converged.
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
             return list(pool.map(lambda task: work(task, stopped), tasks))
-        except BaseException:
+        finally:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            raise

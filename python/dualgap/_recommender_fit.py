@@ -97,7 +97,7 @@ def fit_machine(
     if held_out is not None:
         validation = (core_rows(_rows(held_out, sides)), _targets(recommender, held_out.values))
     result = _core.fit_polynomial(
-        core_rows(_rows(ratings, sides)),
+        [core_rows(_rows(ratings, sides))],
         targets,
         n_outputs=targets.shape[1],
         kernel="anova",

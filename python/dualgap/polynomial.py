@@ -18,10 +18,10 @@ from dualgap._base import (
     Callback,
     FloatArray,
     check_rows,
-    check_rows_and_targets,
     check_weights,
 )
-from dualgap._polynomial import PolynomialModel, documented
+from dualgap._polynomial import PolynomialModel, check_training, documented
+from dualgap.chunks import Chunks
 
 __all__ = [
     "FactorizationMachineClassifier",
@@ -73,7 +73,7 @@ class _Classifier(ClassifierMixin, PolynomialModel):  # type: ignore[misc]
 
     def fit(
         self,
-        X: ArrayLike,
+        X: ArrayLike | Chunks,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
@@ -83,8 +83,10 @@ class _Classifier(ClassifierMixin, PolynomialModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-            Training rows; float32 and float64 are read in place.
+        X : array-like, CSR matrix or Chunks of shape (n_samples, n_features)
+            Training rows; float32 and float64 are read in place, from memory-mapped files and
+            :class:`dualgap.Chunks` as well. Beyond them a fit needs memory for one number per row
+            and output and for a few dozen copies of the model.
         y : array-like of shape (n_samples,)
             Class labels of any kind.
         sample_weight : array-like of shape (n_samples,), optional
@@ -102,7 +104,7 @@ class _Classifier(ClassifierMixin, PolynomialModel):  # type: ignore[misc]
         ValueError
             For bad data or parameters; the message names the argument.
         """
-        X, y = check_rows_and_targets(self, X, y)
+        X, y = check_training(self, X, y)
         check_classification_targets(y)
         if self.loss == "squared":
             msg = 'loss: "squared" is for regression; use the regressor or another loss'
@@ -227,7 +229,7 @@ class _Regressor(RegressorMixin, PolynomialModel):  # type: ignore[misc]
 
     def fit(
         self,
-        X: ArrayLike,
+        X: ArrayLike | Chunks,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
@@ -237,8 +239,10 @@ class _Regressor(RegressorMixin, PolynomialModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-            Training rows; float32 and float64 are read in place.
+        X : array-like, CSR matrix or Chunks of shape (n_samples, n_features)
+            Training rows; float32 and float64 are read in place, from memory-mapped files and
+            :class:`dualgap.Chunks` as well. Beyond them a fit needs memory for one number per row
+            and output and for a few dozen copies of the model.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Target values; all outputs share the basis.
         sample_weight : array-like of shape (n_samples,), optional
@@ -256,7 +260,7 @@ class _Regressor(RegressorMixin, PolynomialModel):  # type: ignore[misc]
         ValueError
             For bad data or parameters; the message names the argument.
         """
-        X, y = check_rows_and_targets(self, X, y, multi_output=True, y_numeric=True)
+        X, y = check_training(self, X, y, multi_output=True, y_numeric=True)
         if self.loss != "squared":
             msg = f'loss: a regressor has the loss "squared" only, got {self.loss!r}'
             raise ValueError(msg)

@@ -3,9 +3,11 @@
 //! The only place that knows sparsity. Kernels are generic over [`Rows`]; [`Data`] is the closed set
 //! of what they can be given, and [`for_data!`](crate::for_data) picks the right one once per pass.
 
+mod chunked;
 mod csr;
 mod dense;
 
+pub use chunked::Chunked;
 pub use csr::Csr;
 pub use dense::Dense;
 

@@ -12,7 +12,7 @@ mod panels;
 mod scatter;
 
 pub(crate) use aligned::Aligned;
-pub(crate) use exponential::exp_minus;
+pub(crate) use exponential::{exp_minus, exp_shifted};
 pub(crate) use feature_major::FeatureMajor;
 pub(crate) use live::{LiveWeights, Update};
 pub use panels::Panels;

@@ -3,24 +3,14 @@
 use super::eigen::dot;
 use super::kernel::GradientMatrices;
 use super::model::{Model, largest_overlap};
+use super::pass::{evaluate, residuals};
 use super::problem::Problem;
-use super::refit_full::refit_full;
-use super::refit_output::refit_output;
+use super::refit::{Refit, refit};
 use super::select::{Method, Selection, select};
-use super::state::{State, layer_gradient, residuals};
 use super::validation::{Score, Validation};
 use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::run::{Certificate, Interrupt, Progress, Solver};
-
-/// What is re-optimised after each new basis vector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refit {
-    /// The output layer and the linear terms: convex.
-    Output,
-    /// The basis as well: not convex; the certificate still is that of the convex problem.
-    Full,
-}
 
 /// Settings of the solver.
 #[derive(Debug, Clone, Copy)]
@@ -39,11 +29,11 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// FISTA iterations after each new basis vector: the next vector matters more than the last digits.
-const CORRECTIVE_ITERATIONS: usize = 100;
+/// Steps of a refit after each new basis vector: the next vector matters more than the last digits.
+const CORRECTIVE_STEPS: usize = 50;
 
-/// FISTA iterations when no further vector can follow.
-const LAST_ITERATIONS: usize = 1000;
+/// Steps of a refit when no further vector can follow.
+const LAST_STEPS: usize = 300;
 
 /// Epochs without a gain after which nothing more is expected: each has tried another start vector.
 const PATIENCE: usize = 5;
@@ -66,7 +56,8 @@ pub struct ConditionalGradient<'a, R> {
     best: Option<(f64, Model)>,
     problem: Problem<'a, R>,
     settings: Settings,
-    state: State,
+    model: Model,
+    objective: f64,
     selection: Option<Selection>,
     /// Objective of the null model: the unit of all tolerances.
     scale: f64,
@@ -96,12 +87,13 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
             model.n_outputs,
             model.linear.is_some(),
         );
-        let scale = State::new(&problem, null, interrupt)?.layers.objective;
-        let state = State::new(&problem, model, interrupt)?;
+        let scale = evaluate(&problem, &null, false, interrupt)?.objective;
+        let objective = evaluate(&problem, &model, false, interrupt)?.objective;
         Ok(Self {
             problem,
             settings,
-            state,
+            model,
+            objective,
             validation,
             path: Vec::new(),
             best: None,
@@ -114,12 +106,12 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
 
     /// The current model.
     pub fn model(&self) -> &Model {
-        &self.state.model
+        &self.model
     }
 
     /// The final model (the best on the validation rows, where there are any) and the path to it.
     pub fn into_result(self) -> (Model, Vec<PathPoint>) {
-        (self.best.map_or(self.state.model, |(_, model)| model), self.path)
+        (self.best.map_or(self.model, |(_, model)| model), self.path)
     }
 
     /// Objective of the null model.
@@ -133,49 +125,41 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     /// The last term is the gap of the strongly convex linear part (Fenchel; zero at its optimum).
     fn look_ahead(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let problem = &self.problem;
-        let (residual, _) = residuals(problem, &self.state.layers.outputs, interrupt)?;
-        let linear = self.state.layers.linear.as_deref();
-        let gradient =
-            layer_gradient(problem, &self.state.activations, linear, &residual, interrupt)?;
-        let negative: Vec<f64> = residual.iter().map(|r| -r).collect();
+        let model = &self.model;
+        let gradient = evaluate(problem, model, false, interrupt)?;
+        let mut negative = residuals(problem, model, interrupt)?;
+        negative.iter_mut().for_each(|r| *r = -*r);
         let rows = problem.basis_rows();
         let gamma =
             GradientMatrices::new(&rows, problem.kernel, &negative, problem.n_outputs, interrupt)?;
         let seed = self.settings.seed.wrapping_add(self.iteration.wrapping_mul(0x5851_F42D));
         let Settings { selection, selection_tol, .. } = self.settings;
         let selection = select(&gamma, problem.penalty, selection, selection_tol, seed)?;
-        let inner = dot(&self.state.layers.output, &gradient.output);
+        let inner = dot(&model.output, &gradient.output);
         let linear_gap = match problem.ridge {
             Some(ridge) => dot(&gradient.linear, &gradient.linear) / (2.0 * ridge),
             None => 0.0,
         };
         let gap = inner + problem.radius * selection.bound + linear_gap;
         self.selection = Some(selection);
-        let primal = self.state.layers.objective;
+        let primal = gradient.objective;
         // Rounding can leave a gap of −1e-16 at the optimum; a NaN must stay one (`max` would drop it).
         let gap = if gap < 0.0 { 0.0 } else { gap };
         Ok(Certificate { primal, dual: primal - gap })
     }
 
     fn refit(&mut self, interrupt: &Interrupt) -> Result<()> {
-        let tol = 1e-2 * self.settings.tol * self.scale;
-        let full = self.state.model.n_bases >= self.settings.n_components;
-        let iterations = if full { LAST_ITERATIONS } else { CORRECTIVE_ITERATIONS };
-        let problem = &self.problem;
-        let output = |state: &mut State| refit_output(problem, state, tol, iterations, interrupt);
-        match self.settings.refit {
-            Refit::Output => output(&mut self.state)?,
-            Refit::Full => {
-                output(&mut self.state)?;
-                refit_full(&self.problem, &mut self.state, tol, interrupt)?;
-            }
-        }
-        self.drop_zero_rows(interrupt)?;
+        let tol = 1e-3 * self.settings.tol * self.scale;
+        let full = self.model.n_bases >= self.settings.n_components;
+        let steps = if full { LAST_STEPS } else { CORRECTIVE_STEPS };
+        let Settings { refit: what, .. } = self.settings;
+        self.objective = refit(&self.problem, &mut self.model, what, tol, steps, interrupt)?;
+        self.drop_zero_rows();
         let score = match self.validation {
-            Some(validation) => Some(validation.score(&self.state.model, interrupt)?),
+            Some(validation) => Some(validation.score(&self.model, interrupt)?),
             None => None,
         };
-        let model = &self.state.model;
+        let model = &self.model;
         self.path.push(PathPoint { n_bases: model.n_bases, validation: score });
         if let Some(Score { score, .. }) = score
             && self.best.as_ref().is_none_or(|(best, _)| score > *best)
@@ -185,17 +169,12 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         Ok(())
     }
 
-    fn drop_zero_rows(&mut self, interrupt: &Interrupt) -> Result<()> {
-        let m = self.problem.n_outputs;
-        let rows = self.state.model.output.chunks_exact(m);
+    fn drop_zero_rows(&mut self) {
+        let rows = self.model.output.chunks_exact(self.problem.n_outputs);
         let keep: Vec<bool> = rows.map(|row| row.iter().any(|u| u.abs() > 1e-12)).collect();
-        if keep.iter().all(|keep| *keep) {
-            return Ok(());
+        if !keep.iter().all(|keep| *keep) {
+            self.model.retain(&keep);
         }
-        let mut model = self.state.model.clone();
-        model.retain(&keep);
-        self.state = State::new(&self.problem, model, interrupt)?;
-        Ok(())
     }
 }
 
@@ -205,13 +184,13 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
         // The first epoch fits the linear terms alone, so that the first basis vector is not spent
         // on what they explain.
         if let Some(selection) = self.selection.take() {
-            let model = &self.state.model;
+            let model = &self.model;
             let overlap = largest_overlap(&model.basis, model.n_bases, &selection.vector);
             let full = model.n_bases >= self.settings.n_components;
             if full || overlap > 1.0 - 1e-10 {
-                let before = self.state.layers.objective;
+                let before = self.objective;
                 self.refit(interrupt)?;
-                let gain = before - self.state.layers.objective;
+                let gain = before - self.objective;
                 let certificate = self.look_ahead(interrupt)?;
                 // With no vector to add, only an unfinished refit can still gain.
                 let stuck = full || gain <= 1e-9 * self.scale;
@@ -222,19 +201,17 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
                 });
             }
             // A zero row changes nothing: the refit decides how much of the vector to use.
-            let mut model = model.clone();
-            model.push(&selection.vector, &vec![0.0; self.problem.n_outputs]);
-            self.state = State::new(&self.problem, model, interrupt)?;
+            self.model.push(&selection.vector, &vec![0.0; self.problem.n_outputs]);
         }
-        let before = self.state.layers.objective;
+        let before = self.objective;
         self.refit(interrupt)?;
-        let gain = before - self.state.layers.objective;
+        let gain = before - self.objective;
         // Where selection is approximate, the gap can stay above the tolerance at the best model that
         // it finds.
         let negligible = (1e-4 * self.settings.tol).max(1e-12) * self.scale;
         self.idle = if gain <= negligible { self.idle + 1 } else { 0 };
         let certificate = self.look_ahead(interrupt)?;
-        let full = self.state.model.n_bases >= self.settings.n_components;
+        let full = self.model.n_bases >= self.settings.n_components;
         Ok(if full || self.idle >= PATIENCE {
             Progress::Exhausted(certificate)
         } else {

@@ -2,7 +2,8 @@
 //!
 //! Nothing is densified: each product costs one visit of the stored entries.
 
-use super::eigen::normalise;
+use super::block::{OuterSum, blocks};
+use super::eigen::{dot, normalise};
 use crate::data::Rows;
 use crate::error::Result;
 use crate::parallel::{fill_rows, sum_rows};
@@ -92,63 +93,6 @@ pub fn multiply_transposed(
     })
 }
 
-impl Kernel {
-    /// K(h_r, x) of `row` for every basis vector (`basis` is n_cols × k), added up over features.
-    ///
-    /// `work` is scratch of length k.
-    #[inline(always)]
-    pub fn activations(
-        self,
-        rows: &impl Rows,
-        row: usize,
-        basis: &[f64],
-        work: &mut [f64],
-        activations: &mut [f64],
-    ) {
-        let k = activations.len();
-        activations.fill(0.0);
-        match self {
-            Self::Square => {
-                add_product(rows, row, basis, activations);
-                for z in activations.iter_mut() {
-                    *z *= *z;
-                }
-            }
-            Self::Anova => {
-                work.fill(0.0);
-                rows.visit_row(row, |column, value| {
-                    let h = &basis[column * k..(column + 1) * k];
-                    for ((p, q), h) in activations.iter_mut().zip(work.iter_mut()).zip(h) {
-                        let part = value * h;
-                        *p += part;
-                        *q += part * part;
-                    }
-                });
-                for (z, q) in activations.iter_mut().zip(work.iter()) {
-                    *z = 0.5 * (*z * *z - q);
-                }
-            }
-        }
-    }
-
-    /// Z = K(X, H), n × k.
-    pub fn all_activations(
-        self,
-        rows: &impl Rows,
-        basis: &[f64],
-        k: usize,
-        interrupt: &Interrupt,
-    ) -> Result<Vec<f64>> {
-        let mut z = vec![0.0; rows.n_rows() * k];
-        fill_rows(&mut z, k, interrupt, |row, out| {
-            // Small and reused by the allocator; a per-thread buffer measured no faster.
-            let mut work = vec![0.0; k];
-            self.activations(rows, row, basis, &mut work, out);
-        })?;
-        Ok(z)
-    }
-}
-
 /// The matrices Γ_c of the gradient: ∂F/∂(row of h) = −(hᵀ Γ_c h)_c (SPEC 3, (7)-(8)).
 ///
 /// Γ_c = Xᵀ D_c X for the square kernel, ½[Xᵀ D_c X − diag] for the ANOVA kernel, D_c = −diag(R_c).
@@ -161,8 +105,13 @@ pub struct GradientMatrices<'a, R> {
     n_outputs: usize,
     /// (X²)ᵀ D, n_cols × m: the diagonals, for the ANOVA kernel.
     diagonals: Vec<f64>,
+    /// The matrices, one after the other, where they are small; products go through the rows otherwise.
+    formed: Option<Vec<f64>>,
     interrupt: &'a Interrupt,
 }
+
+/// Most features for which the matrices are formed: it costs as much as some products, and spares tens.
+const MAX_FORMED: usize = 64;
 
 impl<'a, R: Rows> GradientMatrices<'a, R> {
     /// Prepares products with Γ_1..Γ_m; `weights` holds −∂F/∂o.
@@ -173,11 +122,70 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         n_outputs: usize,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
-        let diagonals = match kernel {
-            Kernel::Square => Vec::new(),
-            Kernel::Anova => multiply_transposed(rows, weights, n_outputs, true, interrupt)?,
+        let mut matrices = Self {
+            rows,
+            kernel,
+            weights,
+            n_outputs,
+            diagonals: Vec::new(),
+            formed: None,
+            interrupt,
         };
-        Ok(Self { rows, kernel, weights, n_outputs, diagonals, interrupt })
+        if rows.n_cols() <= MAX_FORMED {
+            matrices.formed = Some(matrices.form()?);
+        } else if kernel == Kernel::Anova {
+            matrices.diagonals = multiply_transposed(rows, weights, n_outputs, true, interrupt)?;
+        }
+        Ok(matrices)
+    }
+
+    /// Γ_1..Γ_m, from the products of each row's features.
+    fn form(&self) -> Result<Vec<f64>> {
+        let (d, m) = (self.size(), self.n_outputs);
+        let pairs = d * (d + 1) / 2;
+        let sums = sum_rows(self.n_rows(), pairs * m, self.interrupt, |range, partial| {
+            let mut sum = OuterSum::new(partial, m);
+            let (mut x, mut products) = (vec![0.0; d], Vec::new());
+            for range in blocks(range) {
+                products.clear();
+                for row in range.clone() {
+                    x.fill(0.0);
+                    self.rows.visit_row(row, |column, value| x[column] = value);
+                    for (j, value) in x.iter().enumerate() {
+                        products.extend(x[..=j].iter().map(|other| other * value));
+                    }
+                }
+                sum.add_dense(&products, pairs, |row, out| {
+                    out.copy_from_slice(&self.weights[(range.start + row) * m..][..m]);
+                });
+            }
+        })?;
+        let mut formed = vec![0.0; m * d * d];
+        let places = (0..d).flat_map(|j| (0..=j).map(move |i| (i, j)));
+        for ((i, j), sums) in places.zip(sums.chunks_exact(m)) {
+            for (matrix, sum) in formed.chunks_exact_mut(d * d).zip(sums) {
+                let entry = match self.kernel {
+                    Kernel::Square => *sum,
+                    Kernel::Anova if i == j => 0.0,
+                    Kernel::Anova => 0.5 * sum,
+                };
+                matrix[i * d + j] = entry;
+                matrix[j * d + i] = entry;
+            }
+        }
+        Ok(formed)
+    }
+
+    /// Γ_c b for every c, where the matrices are formed.
+    fn formed_products<'b>(&'b self, b: &'b [f64]) -> Option<impl Iterator<Item = Vec<f64>> + 'b> {
+        let formed = self.formed.as_ref()?;
+        let d = self.size();
+        Some(formed.chunks_exact(d * d).map(move |matrix| product(matrix, b)))
+    }
+
+    /// Whether products cost no pass over the rows.
+    pub fn is_formed(&self) -> bool {
+        self.formed.is_some()
     }
 
     /// Number of columns of X: the size of each matrix.
@@ -208,13 +216,19 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         unit
     }
 
-    /// X h.
+    /// X h, where the other products need it.
     pub fn scores(&self, h: &[f64]) -> Result<Vec<f64>> {
+        if self.formed.is_some() {
+            return Ok(Vec::new());
+        }
         multiply(self.rows, h, 1, self.interrupt)
     }
 
     /// aᵀ Γ_c b for every c, from X a and X b.
     pub fn bilinear(&self, a: &[f64], b: &[f64], xa: &[f64], xb: &[f64]) -> Result<Vec<f64>> {
+        if let Some(products) = self.formed_products(b) {
+            return Ok(products.map(|product| dot(a, &product)).collect());
+        }
         let m = self.n_outputs;
         let mut v = sum_rows(self.rows.n_rows(), m, self.interrupt, |range, partial| {
             for row in range {
@@ -237,6 +251,15 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
 
     /// (Σ_c w_c Γ_c) h, from X h.
     pub fn weighted_product(&self, w: &[f64], h: &[f64], xh: &[f64]) -> Result<Vec<f64>> {
+        if let Some(products) = self.formed_products(h) {
+            let mut sum = vec![0.0; h.len()];
+            for (w, product) in w.iter().zip(products) {
+                for (sum, product) in sum.iter_mut().zip(product) {
+                    *sum += w * product;
+                }
+            }
+            return Ok(sum);
+        }
         let m = self.n_outputs;
         let combine = |values: &[f64]| values.iter().zip(w).map(|(d, w)| d * w).sum::<f64>();
         let mut product =
@@ -258,6 +281,10 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
 
     /// Γ_c h.
     pub fn product(&self, c: usize, h: &[f64]) -> Result<Vec<f64>> {
+        if let Some(formed) = &self.formed {
+            let size = h.len() * h.len();
+            return Ok(product(&formed[c * size..(c + 1) * size], h));
+        }
         let m = self.n_outputs;
         let mut product =
             sum_rows(self.rows.n_rows(), h.len(), self.interrupt, |range, partial| {
@@ -276,5 +303,49 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
             }
         }
         Ok(product)
+    }
+}
+
+/// M v.
+fn product(matrix: &[f64], v: &[f64]) -> Vec<f64> {
+    matrix.chunks_exact(v.len()).map(|row| dot(row, v)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+    use crate::data::Dense;
+
+    #[test]
+    fn formed_matrices_have_the_products_of_the_rows() {
+        let (n, d, m) = (130, 5, 3);
+        let x = Array2::from_shape_fn((n, d), |(i, j)| ((i * 7 + j * 3) % 11) as f64 - 5.0);
+        let weights: Vec<f64> = (0..n * m).map(|i| ((i * 5) % 13) as f64 - 6.0).collect();
+        let rows = Dense::new(x.view()).unwrap();
+        let interrupt = Interrupt::default();
+        let (a, b) = ([1.0, -2.0, 0.5, 3.0, 0.0], [0.25, 1.0, -1.0, 0.0, 2.0]);
+        let w = [1.0, -0.5, 2.0];
+        for kernel in [Kernel::Square, Kernel::Anova] {
+            let formed = GradientMatrices::new(&rows, kernel, &weights, m, &interrupt).unwrap();
+            let diagonals = multiply_transposed(&rows, &weights, m, true, &interrupt).unwrap();
+            let by_rows = GradientMatrices { formed: None, diagonals, ..formed };
+            let formed = GradientMatrices::new(&rows, kernel, &weights, m, &interrupt).unwrap();
+            let (xa, xb) = (by_rows.scores(&a).unwrap(), by_rows.scores(&b).unwrap());
+            let close = |one: Vec<f64>, other: Vec<f64>| {
+                assert_eq!(one.len(), other.len());
+                assert!(one.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-9));
+            };
+            close(formed.product(1, &a).unwrap(), by_rows.product(1, &a).unwrap());
+            close(
+                formed.bilinear(&a, &b, &[], &[]).unwrap(),
+                by_rows.bilinear(&a, &b, &xa, &xb).unwrap(),
+            );
+            close(
+                formed.weighted_product(&w, &b, &[]).unwrap(),
+                by_rows.weighted_product(&w, &b, &xb).unwrap(),
+            );
+        }
     }
 }

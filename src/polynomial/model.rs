@@ -1,9 +1,9 @@
 //! The model: a shared basis H, an output layer U, and optional linear terms (SPEC 1, (3)-(4)).
 
-use super::kernel::{Augmented, Kernel, add_product};
+use super::kernel::Kernel;
+use super::pass::outputs;
 use crate::data::Rows;
 use crate::error::Result;
-use crate::parallel::fill_rows;
 use crate::run::Interrupt;
 
 /// o(x)_c = Σ_r u_rc K(h_r, x) + ⟨w_c, x⟩ + b_c.
@@ -48,27 +48,9 @@ impl Model {
         }
     }
 
-    /// The rows as the basis sees them.
-    pub fn basis_rows<R: Rows>(&self, rows: R) -> Augmented<R> {
-        Augmented { rows, ones: self.augmented }
-    }
-
     /// o(x) for every row, n × m.
-    pub fn outputs<R: Rows + Copy>(&self, rows: R, interrupt: &Interrupt) -> Result<Vec<f64>> {
-        let (k, m) = (self.n_bases, self.n_outputs);
-        let basis_rows = self.basis_rows(rows);
-        let linear_rows = Augmented { rows, ones: true };
-        let mut outputs = vec![0.0; rows.n_rows() * m];
-        fill_rows(&mut outputs, m, interrupt, |row, out| {
-            let mut z = vec![0.0; 2 * k];
-            let (z, work) = z.split_at_mut(k);
-            self.kernel.activations(&basis_rows, row, &self.basis, work, z);
-            add_layer(z, &self.output, out);
-            if let Some(linear) = &self.linear {
-                add_product(&linear_rows, row, linear, out);
-            }
-        })?;
-        Ok(outputs)
+    pub fn outputs(&self, rows: &impl Rows, interrupt: &Interrupt) -> Result<Vec<f64>> {
+        outputs::<f64>(self, rows, interrupt)
     }
 
     /// Appends a basis vector with its row of the output layer.
@@ -98,16 +80,6 @@ impl Model {
             .flat_map(|r| self.output[r * m..(r + 1) * m].iter().copied())
             .collect();
         self.n_bases = keep.iter().filter(|keep| **keep).count();
-    }
-}
-
-/// Adds Uᵀz to `out`.
-#[inline(always)]
-pub(super) fn add_layer(z: &[f64], output: &[f64], out: &mut [f64]) {
-    for (z, u) in z.iter().zip(output.chunks_exact(out.len())) {
-        for (out, u) in out.iter_mut().zip(u) {
-            *out += z * u;
-        }
     }
 }
 

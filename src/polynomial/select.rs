@@ -97,6 +97,13 @@ pub fn select<R: Rows>(
     // The Ritz value may fall short of the eigenvalue by its residual.
     let largest: Vec<f64> = extremes.iter().map(|e| e.value.abs() + e.residual).collect();
     let (vector, gradient) = match method {
+        Method::Refined if gamma.is_formed() => {
+            let each = extremes.into_par_iter().map(|start| refine(gamma, penalty, start.vector));
+            let norm = |selected: &(Vec<f64>, Vec<f64>)| penalty.dual_row_norm(&selected.1);
+            let larger = |best, next| if norm(&next) > norm(&best) { next } else { best };
+            let each = each.collect::<Result<Vec<_>>>()?;
+            each.into_iter().reduce(larger).unwrap_or_default()
+        }
         Method::Refined => refine(gamma, penalty, dominant(extremes).vector)?,
         Method::RandomRefined => refine(gamma, penalty, random_unit(gamma.size(), seed))?,
         Method::Random => evaluated(gamma, random_unit(gamma.size(), seed))?,

@@ -51,7 +51,7 @@ impl<'a> Validation<'a> {
     /// Scores `model`.
     pub fn score(&self, model: &Model, interrupt: &Interrupt) -> Result<Score> {
         let m = model.n_outputs;
-        let outputs = for_data!(self.data, rows => model.outputs(rows, interrupt))?;
+        let outputs = for_data!(self.data, rows => model.outputs(&rows, interrupt))?;
         let (mut loss, mut hits) = (0.0, 0usize);
         for (row, outputs) in outputs.chunks_exact(m).enumerate() {
             loss += self.loss.value(self.targets.row(row, m), outputs);

@@ -6,13 +6,15 @@ use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, slice};
 use super::session::{Session, run_session};
-use crate::data::{Data, Rows};
+use crate::data::{Chunked, Data, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
-use crate::polynomial::conditional_gradient::{ConditionalGradient, PathPoint, Refit, Settings};
+use crate::polynomial::conditional_gradient::{ConditionalGradient, PathPoint, Settings};
 use crate::polynomial::kernel::{GradientMatrices, Kernel};
 use crate::polynomial::model::Model;
+use crate::polynomial::pass::outputs;
 use crate::polynomial::problem::{Problem, Targets};
+use crate::polynomial::refit::Refit;
 use crate::polynomial::select::{Method, select};
 use crate::polynomial::validation::Validation;
 use crate::polynomial::{loss, penalty};
@@ -94,15 +96,16 @@ struct Fitted {
     scale: f64,
 }
 
-/// Fits by conditional gradient; see `dualgap.polynomial` for the parameters.
+/// Fits by conditional gradient; see `dualgap.polynomial` for the parameters. `chunks` of rows count as
+/// one matrix.
 #[pyfunction]
-#[pyo3(signature = (rows, targets, *, n_outputs, kernel, augmented, alpha, loss, penalty, radius,
+#[pyo3(signature = (chunks, targets, *, n_outputs, kernel, augmented, alpha, loss, penalty, radius,
     n_components, refit, selection="refined", selection_tol, tol, max_iter, seed, n_threads,
     sample_weight=None, init=None, validation=None, callback=None))]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn fit_polynomial<'py>(
     py: Python<'py>,
-    rows: Matrix<'py>,
+    chunks: Vec<Matrix<'py>>,
     targets: TargetArray<'py>,
     n_outputs: usize,
     kernel: &str,
@@ -128,8 +131,9 @@ pub(super) fn fit_polynomial<'py>(
     let kernel = kernel_by_name(kernel)?;
     let (refit, selection) = (refit_by_name(refit)?, Method::by_name(selection)?);
     let settings = Settings { n_components, refit, selection, selection_tol, tol, seed };
-    let data = rows.rows()?;
-    let n_features = data.n_cols();
+    let chunks = chunks.iter().map(Matrix::rows).collect::<Result<Vec<_>>>()?;
+    let rows = Chunked::new(&chunks)?;
+    let n_features = rows.n_cols();
     let model = match &init {
         Some(init) => init.model(kernel, augmented, n_features)?,
         None => Model::new(kernel, augmented, n_features, n_outputs, alpha.is_some()),
@@ -147,19 +151,25 @@ pub(super) fn fit_polynomial<'py>(
         None => None,
     };
     let fitted = run_session(py, n_threads, callback.as_ref(), |session: &Session<'_>| {
-        for_data!(data, rows => {
-            let problem = Problem {
-                rows, targets, n_outputs, weights, kernel, augmented, ridge: alpha,
-                loss: &*loss, penalty: &*penalty, radius,
-            };
-            fit(problem, settings, model, validation.as_ref(), max_iter, session)
-        })
+        let problem = Problem {
+            rows,
+            targets,
+            n_outputs,
+            weights,
+            kernel,
+            augmented,
+            ridge: alpha,
+            loss: &*loss,
+            penalty: &*penalty,
+            radius,
+        };
+        fit(problem, settings, model, validation.as_ref(), max_iter, session)
     })?;
     fitted.into_dict(py)
 }
 
-fn fit<R: Rows + Copy>(
-    problem: Problem<'_, R>,
+fn fit(
+    problem: Problem<'_, Chunked<'_>>,
     settings: Settings,
     model: Model,
     validation: Option<&Validation<'_>>,
@@ -208,7 +218,7 @@ impl Fitted {
     }
 }
 
-/// Outputs o(x) of a model, n × m.
+/// Outputs o(x) of a model, n × m, with products in the precision of the rows.
 #[pyfunction]
 #[pyo3(signature = (rows, model, *, kernel, augmented, n_threads))]
 pub(super) fn predict_polynomial<'py>(
@@ -224,7 +234,12 @@ pub(super) fn predict_polynomial<'py>(
     let (n, m) = (data.n_rows(), model.n_outputs);
     let outputs = run_session(py, n_threads, None, |session: &Session<'_>| {
         let interrupt: &Interrupt = session.interrupt;
-        for_data!(data, rows => model.outputs(rows, interrupt))
+        match data {
+            Data::Dense32(rows) => outputs::<f32>(&model, &rows, interrupt),
+            Data::Csr32(rows) => outputs::<f32>(&model, &rows, interrupt),
+            Data::Dense64(rows) => outputs::<f64>(&model, &rows, interrupt),
+            Data::Csr64(rows) => outputs::<f64>(&model, &rows, interrupt),
+        }
     })?;
     PyArray1::from_vec(py, outputs).reshape([n, m])
 }

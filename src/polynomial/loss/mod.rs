@@ -15,6 +15,7 @@ pub use squared_hinge::SquaredHinge;
 use std::fmt;
 
 use crate::error::{Error, Result};
+use crate::linalg::exp_shifted;
 
 /// What one row should come out as.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,11 +87,7 @@ fn log_sum_exp(a: impl Iterator<Item = f64> + Clone) -> f64 {
 /// log Σ_c exp(a_c), shifted by the maximum; `a` becomes softmax(a).
 fn log_sum_exp_to_softmax(a: &mut [f64]) -> f64 {
     let max = a.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mut sum = 0.0;
-    for value in a.iter_mut() {
-        *value = (*value - max).exp();
-        sum += *value;
-    }
+    let sum = exp_shifted(a, max);
     for value in a.iter_mut() {
         *value /= sum;
     }

@@ -1,0 +1,102 @@
+"""Rows in several pieces that need not be in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from tempfile import TemporaryFile
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_array
+
+__all__ = ["Chunks"]
+
+
+class Chunks:
+    """Rows in several pieces, one after the other, as the ``X`` of a polynomial estimator's fit.
+
+    Every pass of a fit reads the pieces where they lie. Arrays are not copied; those in
+    memory-mapped files (``np.load(file, mmap_mode="r")``) stay there, and the system's page cache
+    decides how much of them is in memory.
+
+    Parameters
+    ----------
+    chunks : iterable of array-like or CSR matrix
+        At least one, with the same columns; float32 and float64 are read in place. It is gone
+        through once.
+    spill : path, optional
+        A folder on a disk. Each chunk is moved to a file without a name there as it comes, and
+        mapped, so that a generator may yield more than memory holds; the files vanish with this
+        object.
+
+    Attributes
+    ----------
+    chunks : list of ndarray and CSR matrices
+    shape : tuple
+        Numbers of rows and columns.
+    """
+
+    def __init__(
+        self, chunks: Iterable[Any], *, spill: str | os.PathLike[str] | None = None
+    ) -> None:
+        self.chunks: list[Any] = []
+        for chunk in chunks:
+            rows = check_array(
+                chunk, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+            )
+            if self.chunks and rows.shape[1] != self.chunks[0].shape[1]:
+                first = self.chunks[0].shape[1]
+                msg = f"chunks: one has {rows.shape[1]} columns, the first {first}"
+                raise ValueError(msg)
+            self.chunks.append(rows if spill is None else _spilled(rows, spill))
+        if not self.chunks:
+            msg = "chunks: at least one is needed"
+            raise ValueError(msg)
+        self.shape = (sum(rows.shape[0] for rows in self.chunks), self.chunks[0].shape[1])
+
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: Iterable[tuple[Any, ArrayLike]],
+        *,
+        spill: str | os.PathLike[str] | None = None,
+    ) -> tuple[Self, NDArray[Any]]:
+        """Take (X, y) pieces; return the rows and all of y."""
+        targets: list[NDArray[Any]] = []
+
+        def rows() -> Iterable[Any]:
+            for X, y in pairs:
+                targets.append(np.asarray(y))
+                yield X
+
+        chunks = cls(rows(), spill=spill)
+        return chunks, np.concatenate(targets)
+
+
+def _spilled(rows: Any, folder: str | os.PathLike[str]) -> Any:
+    if not sp.issparse(rows):
+        return _mapped(rows, folder)
+    matrix: Any = rows
+    matrix.sum_duplicates()
+    arrays = (
+        _mapped(matrix.data, folder),
+        _mapped(np.asarray(matrix.indices, dtype=np.int32), folder),
+        _mapped(np.asarray(matrix.indptr, dtype=np.int64), folder),
+    )
+    spilled = sp.csr_array(matrix.shape, dtype=matrix.dtype)
+    spilled.data, spilled.indices, spilled.indptr = arrays
+    spilled.has_canonical_format = True
+    return spilled
+
+
+def _mapped(array: NDArray[Any], folder: str | os.PathLike[str]) -> NDArray[Any]:
+    if array.size == 0:
+        return array
+    with TemporaryFile(dir=folder) as file:
+        mapped = np.memmap(file, array.dtype, "w+", shape=array.shape)
+    mapped[...] = array
+    mapped.flush()
+    return mapped

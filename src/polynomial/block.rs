@@ -1,0 +1,173 @@
+//! A block of rows, and the two products that everything is made of: with weights, and the sum of outer
+//! products with changes.
+
+use std::ops::Range;
+
+use crate::data::Rows;
+use crate::linalg::{Element, LiveWeights, Panels, Update};
+
+/// Rows that go through all layers together: what they leave on the way stays in the caches.
+pub(super) const BLOCK: usize = 64;
+
+/// Share of stored entries from which rows are multiplied as dense ones.
+const DENSE: f64 = 0.25;
+
+/// Consecutive rows [x, 1] in the precision of the products.
+#[derive(Debug)]
+pub(super) enum Block<T> {
+    /// `n_inputs` values per row.
+    Dense { values: Vec<T>, n_inputs: usize },
+    /// Entries with the bounds of each row.
+    Sparse { bounds: Vec<usize>, columns: Vec<i32>, values: Vec<T> },
+}
+
+impl<T: Element> Block<T> {
+    /// An empty block for rows such as `rows`.
+    pub fn new(rows: &impl Rows) -> Self {
+        let n_inputs = rows.n_cols() + 1;
+        if rows.n_stored() as f64 >= DENSE * rows.n_rows() as f64 * rows.n_cols() as f64 {
+            Self::Dense { values: Vec::new(), n_inputs }
+        } else {
+            Self::Sparse { bounds: Vec::new(), columns: Vec::new(), values: Vec::new() }
+        }
+    }
+
+    /// Takes in the rows of `range`.
+    pub fn load(&mut self, rows: &impl Rows, range: Range<usize>) {
+        let last = rows.n_cols();
+        match self {
+            Self::Dense { values, n_inputs } => {
+                values.clear();
+                values.resize(range.len() * *n_inputs, T::zero());
+                for (row, values) in range.zip(values.chunks_exact_mut(*n_inputs)) {
+                    rows.visit_row(row, |column, value| values[column] = T::narrow(value));
+                    values[last] = T::one();
+                }
+            }
+            Self::Sparse { bounds, columns, values } => {
+                columns.clear();
+                values.clear();
+                bounds.clear();
+                bounds.push(0);
+                for row in range {
+                    rows.visit_row(row, |column, value| {
+                        columns.push(column as i32);
+                        values.push(T::narrow(value));
+                    });
+                    columns.push(last as i32);
+                    values.push(T::one());
+                    bounds.push(values.len());
+                }
+            }
+        }
+    }
+
+    /// The squares of all entries.
+    pub fn squared(&self) -> Self {
+        let square = |values: &[T]| values.iter().map(|x| *x * *x).collect();
+        match self {
+            Self::Dense { values, n_inputs } => {
+                Self::Dense { values: square(values), n_inputs: *n_inputs }
+            }
+            Self::Sparse { bounds, columns, values } => Self::Sparse {
+                bounds: bounds.clone(),
+                columns: columns.clone(),
+                values: square(values),
+            },
+        }
+    }
+
+    /// Adds the products of the rows with `weights` to `out`, `width` values per row.
+    pub fn add_product(&self, weights: &Panels<T>, width: usize, out: &mut [f64]) {
+        match self {
+            Self::Dense { values, .. } => weights.add_scores(values, out),
+            Self::Sparse { bounds, columns, values } => {
+                for (bounds, out) in bounds.windows(2).zip(out.chunks_exact_mut(width.max(1))) {
+                    let range = bounds[0]..bounds[1];
+                    weights.add_sparse_scores(&columns[range.clone()], &values[range], out);
+                }
+            }
+        }
+    }
+}
+
+/// Σ_i x_i δ_iᵀ over rows of many blocks, inputs × width.
+pub(super) struct OuterSum<'a> {
+    total: &'a mut [f64],
+    width: usize,
+    /// Where dense rows are summed, with room for the changes of a block.
+    dense: Option<(LiveWeights<f64>, Vec<f64>)>,
+    change: Vec<f64>,
+}
+
+impl<'a> OuterSum<'a> {
+    /// Adds to `total`; nothing to add where it is empty.
+    pub fn new(total: &'a mut [f64], width: usize) -> Self {
+        Self { total, width, dense: None, change: vec![0.0; width] }
+    }
+
+    /// Adds the rows of `block` times the changes that `change(row, values)` writes.
+    pub fn add(&mut self, block: &Block<f64>, mut change: impl FnMut(usize, &mut [f64])) {
+        if self.total.is_empty() {
+            return;
+        }
+        match block {
+            Block::Dense { values, n_inputs } => self.add_dense(values, *n_inputs, change),
+            Block::Sparse { bounds, columns, values } => {
+                for (row, bounds) in bounds.windows(2).enumerate() {
+                    change(row, &mut self.change);
+                    let range = bounds[0]..bounds[1];
+                    for (&column, x) in columns[range.clone()].iter().zip(&values[range]) {
+                        let start = column as usize * self.width;
+                        let sums = &mut self.total[start..start + self.width];
+                        for (sum, change) in sums.iter_mut().zip(&self.change) {
+                            *sum += x * change;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// [`OuterSum::add`] for dense rows of `n_inputs` values.
+    pub fn add_dense(
+        &mut self,
+        rows: &[f64],
+        n_inputs: usize,
+        mut change: impl FnMut(usize, &mut [f64]),
+    ) {
+        if self.total.is_empty() {
+            return;
+        }
+        let (live, changes) = self.dense.get_or_insert_with(|| {
+            let live = LiveWeights::new(n_inputs, self.width);
+            let changes = vec![0.0; BLOCK * live.padded()];
+            (live, changes)
+        });
+        let all: [usize; BLOCK] = std::array::from_fn(|row| row);
+        let n_rows = rows.len() / n_inputs;
+        for (row, values) in changes.chunks_exact_mut(live.padded()).take(n_rows).enumerate() {
+            change(row, &mut values[..self.width]);
+        }
+        live.update(&Update { rows, changes, changed: &all[..n_rows] });
+    }
+}
+
+impl Drop for OuterSum<'_> {
+    /// Moves the sum of the dense rows to its place.
+    fn drop(&mut self) {
+        if let Some((live, _)) = &self.dense {
+            for (input, sums) in self.total.chunks_exact_mut(self.width).enumerate() {
+                for (column, sum) in sums.iter_mut().enumerate() {
+                    *sum += live.get(input, column);
+                }
+            }
+        }
+    }
+}
+
+/// The blocks of a range of rows.
+pub(super) fn blocks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(BLOCK).map(move |start| start..(start + BLOCK).min(end))
+}

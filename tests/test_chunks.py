@@ -1,0 +1,81 @@
+"""Rows in chunks: the same fit as in memory, without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualgap import Chunks, PolynomialNetworkClassifier, PolynomialNetworkRegressor
+from dualgap._base import check_rows, core_rows
+
+
+def data(n: int = 3000, *, sparse: bool = False) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    X: Any = rng.normal(size=(n, 6)) * (rng.random((n, 6)) < (0.2 if sparse else 1.0))
+    y = np.array(["no", "yes"])[(X[:, 0] * X[:, 1] > 0.1).astype(int)]
+    return (sp.csr_array(X) if sparse else X), y
+
+
+def model(**parameters: Any) -> PolynomialNetworkClassifier:
+    return PolynomialNetworkClassifier(4, max_iter=5, tol=0.0, random_state=0, **parameters)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("refit", ["output", "full"])
+@pytest.mark.parametrize("spill", [False, True])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_stream_of_chunks_is_the_whole(
+    sparse: bool, refit: str, spill: bool, tmp_path: Path
+) -> None:
+    X, y = data(sparse=sparse)
+    weights = np.linspace(0.5, 1.5, len(y))
+
+    def stream() -> Iterator[tuple[Any, Any]]:
+        for start in range(0, len(y), 700):
+            yield X[start : start + 700], y[start : start + 700]
+
+    rows, labels = Chunks.from_pairs(stream(), spill=tmp_path if spill else None)
+    assert rows.shape == X.shape
+    whole = model(refit=refit).fit(X, y, weights)
+    chunked = model(refit=refit).fit(rows, labels, weights)
+    assert np.array_equal(whole.components_, chunked.components_)
+    assert np.array_equal(whole.decision_function(X), chunked.decision_function(X))
+    assert chunked.n_features_in_ == 6
+    assert list(tmp_path.iterdir()) == [], "the files have no name"
+
+
+def test_memory_mapped_rows_are_read_in_place(tmp_path: Path) -> None:
+    X, y = data()
+    np.save(tmp_path / "rows.npy", X)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    assert np.shares_memory(Chunks([mapped]).chunks[0], mapped)
+    fitted = model(n_jobs=1).fit(mapped, y)
+    assert np.shares_memory(core_rows(check_rows(fitted, mapped, reset=False)), mapped)
+    assert np.array_equal(fitted.components_, model().fit(X, y).components_)
+
+
+def test_many_targets_in_chunks() -> None:
+    X, _ = data()
+    targets = X[:, :2] * X[:, 2:4]
+    whole = PolynomialNetworkRegressor(4, random_state=0).fit(X, targets)
+    chunked = PolynomialNetworkRegressor(4, random_state=0).fit(Chunks([X[:9], X[9:]]), targets)
+    assert np.array_equal(whole.predict(X), chunked.predict(X))
+
+
+def test_what_does_not_fit_is_named() -> None:
+    X, y = data(40)
+    with pytest.raises(ValueError, match="chunks: at least one"):
+        Chunks([])
+    with pytest.raises(ValueError, match="chunks: one has 5 columns, the first 6"):
+        Chunks([X, X[:, :5]])
+    with pytest.raises(ValueError, match="NaN"):
+        Chunks([X, X * np.nan])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model().fit(Chunks([X]), y[:-1])
+    with pytest.raises(ValueError, match="validation_fraction: rows in chunks"):
+        model(validation_fraction=0.5).fit(Chunks([X]), y)
