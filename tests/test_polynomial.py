@@ -152,7 +152,7 @@ def test_a_fit_ends_when_nothing_more_is_gained(estimator: Any) -> None:
     # The group penalties' gap includes what selection may have missed, and so never closes here.
     model = make(estimator, n_components=50, penalty="l1/l2", radius=0.5, tol=1e-4).fit(X, y)
     assert model.n_iter_ < 60
-    assert np.all(np.diff(model.history_["primal"][-5:]) > -1e-7 * model.objective_)
+    assert np.all(np.diff(model.history_["primal"][-3:]) > -1e-7 * model.objective_)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -145,8 +145,8 @@ impl Hessian {
         let mut d = vec![0.0; x.len()];
         let mut target = self.solve(gradient);
         target.iter_mut().zip(x).for_each(|(target, x)| *target = x - *target);
-        let mut decrease = 0.0;
-        for _ in 0..MODEL_STEPS {
+        let (mut length, mut decrease) = (1.0 / self.sigma, 0.0);
+        for index in 0..MODEL_STEPS {
             problem.project(&mut target)?;
             for ((target, x), d) in target.iter_mut().zip(x).zip(&d) {
                 *target -= x + d;
@@ -155,21 +155,22 @@ impl Hessian {
             let descent = dot(way, &slope);
             let bent = product(self.sigma, &self.terms, way);
             let curvature = dot(way, &bent);
-            if !(descent < 0.0 && curvature > 0.0) {
-                break;
+            let mut gain = 0.0;
+            if descent < 0.0 && curvature > 0.0 {
+                let step = (-descent / curvature).min(1.0);
+                let moved = d.iter_mut().zip(&mut slope);
+                for ((d, slope), (way, bent)) in moved.zip(way.iter().zip(&bent)) {
+                    *d += step * way;
+                    *slope += step * bent;
+                }
+                gain = -step * (descent + 0.5 * step * curvature);
+                length = dot(way, way) / curvature;
             }
-            let step = (-descent / curvature).min(1.0);
-            for ((d, slope), (way, bent)) in d.iter_mut().zip(&mut slope).zip(way.iter().zip(&bent))
-            {
-                *d += step * way;
-                *slope += step * bent;
-            }
-            let gain = -step * (descent + 0.5 * step * curvature);
             decrease += gain;
-            if gain <= MODEL_TOL * decrease {
+            // The first step may point uphill once it is projected; a gradient step does not.
+            if index > 0 && gain <= MODEL_TOL * decrease {
                 break;
             }
-            let length = dot(way, way) / curvature;
             for (((target, x), d), slope) in target.iter_mut().zip(x).zip(&d).zip(&slope) {
                 *target = x + d - length * slope;
             }

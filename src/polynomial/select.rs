@@ -26,7 +26,8 @@ pub struct Selection {
 /// (section 6.2 and Figure 2 of the paper).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// The best extreme eigenvector (14), refined (16).
+    /// The best extreme eigenvector (14), refined (16); where the matrices are formed, the best of the
+    /// refined eigenvectors of all outputs (SPEC 4.2).
     Refined,
     /// The best extreme eigenvector.
     Initial,
