@@ -133,8 +133,8 @@ impl Hessian {
         }
     }
 
-    /// The way from x to the minimiser of gᵀd + dᵀB d/2 over the set, by projected steps with exact line
-    /// searches: first the one that would end without the set, then Barzilai-Borwein gradient steps.
+    /// The way from x to the minimiser of gᵀd + dᵀB d/2 over the set, by projected gradients with
+    /// Barzilai-Borwein lengths and exact line searches.
     fn model_step(
         &self,
         problem: &impl Constrained,
@@ -143,10 +143,13 @@ impl Hessian {
     ) -> Result<Vec<f64>> {
         let mut slope = gradient.to_vec();
         let mut d = vec![0.0; x.len()];
-        let mut target = self.solve(gradient);
-        target.iter_mut().zip(x).for_each(|(target, x)| *target = x - *target);
-        let (mut length, mut decrease) = (1.0 / self.sigma, 0.0);
-        for index in 0..MODEL_STEPS {
+        let mut target = x.to_vec();
+        let mut length = 1.0 / self.sigma;
+        let mut decrease = 0.0;
+        for _ in 0..MODEL_STEPS {
+            for (((target, x), d), slope) in target.iter_mut().zip(x).zip(&d).zip(&slope) {
+                *target = x + d - length * slope;
+            }
             problem.project(&mut target)?;
             for ((target, x), d) in target.iter_mut().zip(x).zip(&d) {
                 *target -= x + d;
@@ -155,47 +158,23 @@ impl Hessian {
             let descent = dot(way, &slope);
             let bent = product(self.sigma, &self.terms, way);
             let curvature = dot(way, &bent);
-            let mut gain = 0.0;
-            if descent < 0.0 && curvature > 0.0 {
-                let step = (-descent / curvature).min(1.0);
-                let moved = d.iter_mut().zip(&mut slope);
-                for ((d, slope), (way, bent)) in moved.zip(way.iter().zip(&bent)) {
-                    *d += step * way;
-                    *slope += step * bent;
-                }
-                gain = -step * (descent + 0.5 * step * curvature);
-                length = dot(way, way) / curvature;
-            }
-            decrease += gain;
-            // The first step may point uphill once it is projected; a gradient step does not.
-            if index > 0 && gain <= MODEL_TOL * decrease {
+            if !(descent < 0.0 && curvature > 0.0) {
                 break;
             }
-            for (((target, x), d), slope) in target.iter_mut().zip(x).zip(&d).zip(&slope) {
-                *target = x + d - length * slope;
+            let step = (-descent / curvature).min(1.0);
+            for ((d, slope), (way, bent)) in d.iter_mut().zip(&mut slope).zip(way.iter().zip(&bent))
+            {
+                *d += step * way;
+                *slope += step * bent;
             }
+            let gain = -step * (descent + 0.5 * step * curvature);
+            decrease += gain;
+            if gain <= MODEL_TOL * decrease {
+                break;
+            }
+            length = dot(way, way) / curvature;
         }
         Ok(d)
-    }
-
-    /// B⁻¹ g by the two loops of L-BFGS.
-    fn solve(&self, gradient: &[f64]) -> Vec<f64> {
-        let mut solution = gradient.to_vec();
-        let add = |to: &mut [f64], factor: f64, values: &[f64]| {
-            to.iter_mut().zip(values).for_each(|(to, value)| *to += factor * value);
-        };
-        let mut along = Vec::new();
-        for (s, y) in self.pairs.iter().rev() {
-            let share = dot(s, &solution) / dot(s, y);
-            add(&mut solution, -share, y);
-            along.push(share);
-        }
-        solution.iter_mut().for_each(|value| *value /= self.sigma);
-        for ((s, y), share) in self.pairs.iter().zip(along.into_iter().rev()) {
-            let change = share - dot(y, &solution) / dot(s, y);
-            add(&mut solution, change, s);
-        }
-        solution
     }
 }
 
