@@ -5,11 +5,12 @@
 use std::time::Instant;
 
 use dualgap::data::{Data, Dense};
-use dualgap::features::{Order, linear};
+use dualgap::interrupt::Interrupt;
+use dualgap::multiclass::Problem;
+use dualgap::multiclass::{BlockDescent, BlockDescentOptions};
+use dualgap::multiclass::{Order, linear};
 use dualgap::polytope::{self, Parameters};
-use dualgap::problem::Problem;
-use dualgap::run::{Interrupt, Progress, Solver};
-use dualgap::solver::{BlockDescent, BlockDescentOptions};
+use dualgap::run::{Progress, Solver};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

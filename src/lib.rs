@@ -1,29 +1,34 @@
 //! Learning with many outputs, solved to a certificate.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | [`data`] | rows as solvers read them: dense or CSR, borrowed |
-//! | [`features`] | feature maps: from weights to the scores of an example's parts, and back |
+//! | [`dual`] | the dual over a product of polytopes, as solvers see it |
 //! | [`linalg`] | the dense kernels: rows times packed weights, weighted sums of rows |
 //! | [`parallel`] | row loops whose results do not depend on the number of threads |
 //! | [`polynomial`] | multi-output polynomial networks and factorization machines |
 //! | [`polytope`] | the sets whose support function is a loss |
-//! | [`problem`] | examples × polytope × costs × λ: margins, losses, the null model |
+//! | [`multiclass`] | linear models with a margin loss: problem, dual, block descent, consensus |
+//! | [`recommend`] | the variational refit of a factorization machine on ratings; it has no certificate |
 //! | [`run`] | the one loop: epochs, stopping rule, certificate, trace, interruption |
-//! | [`solver`] | exact block descent (Walrus, Crammer-Singer), Frank-Wolfe (batch, block, away), extragradient, subgradient, consensus |
+//! | [`solver`] | Frank-Wolfe (batch, block, away), subgradient, path: verbs over blocks |
+//! | [`interrupt`] | how one thread asks the solver on another to stop |
 //! | [`structured`] | models whose labels are made of parts: chains, matchings, label sets |
 //! | [`error`] | the one error type |
 //!
 //! The Python module (`python`, an optional feature) only converts arrays and errors.
 
 pub mod data;
+pub mod dual;
 pub mod error;
-pub mod features;
+pub mod interrupt;
 pub mod linalg;
+pub mod multiclass;
+mod names;
 pub mod parallel;
 pub mod polynomial;
 pub mod polytope;
-pub mod problem;
+pub mod recommend;
 pub mod run;
 pub mod solver;
 pub mod structured;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::run::Interrupt;
+use crate::interrupt::Interrupt;
 
 /// Rows of one piece of a loop without reduction: small enough for the interrupt to be seen soon.
 const BLOCK: usize = 1024;

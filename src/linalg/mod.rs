@@ -7,16 +7,26 @@
 mod aligned;
 mod exponential;
 mod feature_major;
-mod live;
+pub(crate) mod fold;
+pub mod lanczos;
+mod panel_weights;
 mod panels;
 mod scatter;
+pub(crate) mod sparse;
+mod sparse_rows;
+mod touched;
+mod vectors;
 
 pub(crate) use aligned::Aligned;
 pub(crate) use exponential::{exp_minus, exp_shifted};
 pub(crate) use feature_major::FeatureMajor;
-pub(crate) use live::{LiveWeights, Update};
+pub(crate) use panel_weights::{LiveWeights, Update};
 pub use panels::Panels;
 pub(crate) use scatter::{Sums, scatter, tile};
+pub use sparse::Sparse;
+pub use sparse_rows::SparseRows;
+pub use touched::Image;
+pub(crate) use vectors::{PIECE, squared_norm};
 
 use pulp::{Arch, Simd, WithSimd};
 

@@ -1,7 +1,7 @@
 use pulp::Simd;
 
+use super::SparseRows;
 use super::{Element, Kernel, Lane};
-use crate::features::SparseRows;
 
 /// Bytes of one class in a tile of columns: the tile of a hundred classes stays in the first-level cache.
 const TILE_BYTES: usize = 256;

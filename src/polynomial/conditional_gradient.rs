@@ -1,16 +1,17 @@
 //! Algorithm 1 of paper 003: conditional gradient with corrective refitting (SPEC 5).
 
-use super::eigen::dot;
+use super::basis_selection::{Method, Selection, select};
+use super::evaluation::{evaluate, residuals};
 use super::kernel::GradientMatrices;
 use super::model::{Model, largest_overlap};
-use super::pass::{evaluate, residuals};
 use super::problem::Problem;
 use super::refit::{Refit, refit};
-use super::select::{Method, Selection, select};
 use super::validation::{Score, Validation};
 use crate::data::Rows;
 use crate::error::{Error, Result};
-use crate::run::{Certificate, Interrupt, Progress, Solver};
+use crate::interrupt::Interrupt;
+use crate::linalg::lanczos::dot;
+use crate::run::{Certificate, Progress, Solver};
 
 /// Settings of the solver.
 #[derive(Debug, Clone, Copy)]

@@ -2,12 +2,12 @@
 //!
 //! Nothing is densified: each product costs one visit of the stored entries.
 
-use super::block::{OuterSum, blocks};
-use super::eigen::{dot, normalise};
+use super::row_block::{OuterSum, blocks};
 use crate::data::Rows;
 use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::lanczos::{dot, normalise};
 use crate::parallel::{fill_rows, sum_rows};
-use crate::run::Interrupt;
 
 /// Degree-2 kernel K(h, x) between a basis vector and a row (SPEC 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

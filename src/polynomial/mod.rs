@@ -1,16 +1,14 @@
 //! Multi-output polynomial networks and factorization machines (paper 003, SPEC part I).
 
-mod block;
+pub mod basis_selection;
 pub mod conditional_gradient;
-pub mod eigen;
+pub mod evaluation;
 pub mod kernel;
 pub mod loss;
 pub mod model;
-pub mod pass;
 pub mod penalty;
 pub mod problem;
 mod quasi_newton;
 pub mod refit;
-pub mod select;
+mod row_block;
 pub mod validation;
-pub mod variational;

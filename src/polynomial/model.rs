@@ -1,10 +1,10 @@
 //! The model: a shared basis H, an output layer U, and optional linear terms (SPEC 1, (3)-(4)).
 
+use super::evaluation::outputs;
 use super::kernel::Kernel;
-use super::pass::outputs;
 use crate::data::Rows;
 use crate::error::Result;
-use crate::run::Interrupt;
+use crate::interrupt::Interrupt;
 
 /// o(x)_c = Σ_r u_rc K(h_r, x) + ⟨w_c, x⟩ + b_c.
 #[derive(Debug, Clone, PartialEq)]

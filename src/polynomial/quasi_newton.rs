@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
-use super::eigen::dot;
 use crate::error::Result;
+use crate::linalg::lanczos::dot;
 
 /// A smooth function on a closed convex set.
 pub trait Constrained {

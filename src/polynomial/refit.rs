@@ -2,14 +2,14 @@
 
 use ndarray::ArrayViewMut2;
 
+use super::evaluation::{Evaluation, evaluate};
 use super::model::Model;
-use super::pass::{Evaluation, evaluate};
 use super::problem::Problem;
 use super::quasi_newton::{Constrained, minimise};
 use crate::data::Rows;
 use crate::error::Result;
+use crate::interrupt::Interrupt;
 use crate::parallel::sum_rows;
-use crate::run::Interrupt;
 
 /// What is re-optimised after each new basis vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::problem::Targets;
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::for_data;
-use crate::run::Interrupt;
+use crate::interrupt::Interrupt;
 
 /// Held-out rows and targets.
 #[derive(Debug, Clone, Copy)]

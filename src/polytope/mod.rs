@@ -9,7 +9,8 @@
 
 use std::fmt;
 
-use crate::error::{Error, Result, find};
+use crate::error::{Error, Result};
+use crate::names::find;
 
 mod capped;
 mod cube;

@@ -9,11 +9,11 @@ use pyo3::types::PyDict;
 use super::arrays::{Matrix, slice};
 use super::multiclass::read_costs;
 use super::session::run_session;
-use crate::features::{Order, linear};
+use crate::multiclass::Problem;
+use crate::multiclass::{Order, linear};
+use crate::multiclass::{Question, answer};
 use crate::polytope::{self, Parameters};
-use crate::problem::Problem;
 use crate::run::Stopping;
-use crate::solver::{Question, answer};
 
 /// Answers a round's question on one partition; see `dualgap.distributed`.
 ///

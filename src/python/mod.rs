@@ -11,10 +11,10 @@ mod consensus;
 mod multiclass;
 mod oracle_dual;
 mod polynomial;
+mod recommend;
 mod session;
 mod structured;
 mod structured_models;
-mod variational;
 
 /// A trace as `{outcome, primal, dual, history: {epoch, seconds, primal, dual, gap}}`; epochs whose gap
 /// was not evaluated hold NaN.
@@ -57,9 +57,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OUTPUT_LOSSES", crate::polynomial::loss::NAMES)?;
     module.add("PENALTIES", crate::polynomial::penalty::NAMES)?;
     module.add("LOSSES", names(crate::polytope::REGISTRY))?;
-    module.add("SOLVERS", crate::solver::Method::NAMES)?;
-    module.add("STEPS", crate::solver::Method::STEPS)?;
-    module.add("STRUCTURED_SOLVERS", crate::solver::StructuredMethod::NAMES)?;
+    module.add("SOLVERS", crate::multiclass::Method::NAMES)?;
+    module.add("STEPS", crate::multiclass::Method::STEPS)?;
+    module.add("STRUCTURED_SOLVERS", crate::structured::StructuredMethod::NAMES)?;
     module.add_class::<structured_models::StructuredModel>()?;
     module.add_function(wrap_pyfunction!(structured::fit_structured, module)?)?;
     module.add_function(wrap_pyfunction!(structured::structured_path, module)?)?;
@@ -68,6 +68,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::select_basis, module)?)?;
-    module.add_function(wrap_pyfunction!(variational::fit_variational, module)?)?;
+    module.add_function(wrap_pyfunction!(recommend::fit_variational, module)?)?;
     Ok(())
 }

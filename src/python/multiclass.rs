@@ -8,11 +8,12 @@ use super::arrays::{Matrix, slice};
 use super::session::{Session, run_session};
 use super::trace_dict;
 use crate::error::{Error, Result};
-use crate::features::{Layout, linear};
+use crate::multiclass::{Costs, Problem};
+use crate::multiclass::{DualPoint, Method, Settings, minimize};
+use crate::multiclass::{Layout, linear};
 use crate::polytope::{self, Parameters};
-use crate::problem::{Costs, Problem};
 use crate::run::{Stopping, Trace};
-use crate::solver::{DualPoint, Method, Settings, Start, minimize};
+use crate::solver::Start;
 
 /// A fit's end as a later fit starts from it; weights in classes × features (the constant one last).
 #[derive(FromPyObject)]

@@ -8,10 +8,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::arrays::slice;
+use crate::dual::{BlockDual, DualOracle, Points, Survey, Vertex};
 use crate::error::{Error, Result};
-use crate::run::Interrupt;
-use crate::solver::{BlockDual, DualOracle, Points, Survey, Vertex};
-use crate::structured::Sparse;
+use crate::interrupt::Interrupt;
+use crate::linalg::Sparse;
 
 /// Most examples per call into Python, and how long such a call may take before it gets fewer: signals are
 /// looked for in between.

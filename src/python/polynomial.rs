@@ -9,16 +9,17 @@ use super::session::{Session, run_session};
 use crate::data::{Chunked, Data, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
+use crate::interrupt::Interrupt;
+use crate::polynomial::basis_selection::{Method, select};
 use crate::polynomial::conditional_gradient::{ConditionalGradient, PathPoint, Settings};
+use crate::polynomial::evaluation::outputs;
 use crate::polynomial::kernel::{GradientMatrices, Kernel};
 use crate::polynomial::model::Model;
-use crate::polynomial::pass::outputs;
 use crate::polynomial::problem::{Problem, Targets};
 use crate::polynomial::refit::Refit;
-use crate::polynomial::select::{Method, select};
 use crate::polynomial::validation::Validation;
 use crate::polynomial::{loss, penalty};
-use crate::run::{Interrupt, Stopping, Trace, run};
+use crate::run::{Stopping, Trace, run};
 
 /// Targets as NumPy hands them over: class numbers or rows of values.
 #[derive(FromPyObject)]

@@ -8,7 +8,8 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::run::{Epoch, Interrupt};
+use crate::interrupt::Interrupt;
+use crate::run::Epoch;
 
 /// How often the calling thread looks for signals while the kernel works.
 const POLL: Duration = Duration::from_millis(50);

@@ -11,14 +11,17 @@ use super::oracle_dual::OracleDual;
 use super::session::{Session, run_session};
 use super::structured_models::StructuredModel;
 use super::trace_dict;
+use crate::dual::{BlockDual, DualOracle};
 use crate::error::{Error, Result};
-use crate::problem::shares;
+use crate::linalg::Sparse;
+use crate::multiclass::shares;
 use crate::run::{Stopping, run};
-use crate::solver::{
-    Block, BlockDual, BlockOptions, BlockStep, DualOracle, Extragradient, PathSettings, Piece,
-    Projection, StructuredEnd, StructuredMethod, StructuredOptions, minimize_structured, path,
+use crate::solver::{Block, BlockOptions, BlockStep, PathSettings, Piece, path};
+use crate::structured::{
+    Extragradient, Projection, StructuredEnd, StructuredMethod, StructuredOptions,
+    minimize_structured,
 };
-use crate::structured::{Marginals, Problem, Sparse};
+use crate::structured::{Marginals, Problem};
 
 /// What a fit is to do, as `dualgap.structured` says it.
 #[derive(FromPyObject)]

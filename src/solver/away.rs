@@ -7,11 +7,12 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
 use super::active_set::{Kind, largest};
-use super::dual::BlockDual;
-use super::squared_norm;
+use crate::dual::BlockDual;
 use crate::error::Result;
-use crate::run::{Certificate, Interrupt, Progress, Solver};
-use crate::structured::{Sparse, sparse};
+use crate::interrupt::Interrupt;
+use crate::linalg::squared_norm;
+use crate::linalg::{Sparse, sparse};
+use crate::run::{Certificate, Progress, Solver};
 
 /// Which steps are made beside those of plain Frank-Wolfe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,11 @@
 
 use rayon::prelude::*;
 
-use super::oracle::{DualOracle, Vertex};
-use super::{PIECE, squared_norm};
+use crate::dual::{DualOracle, Vertex};
 use crate::error::{Error, Result};
-use crate::run::{Certificate, Interrupt, Progress, Solver};
+use crate::interrupt::Interrupt;
+use crate::linalg::{PIECE, squared_norm};
+use crate::run::{Certificate, Progress, Solver};
 
 /// How far to go to the vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

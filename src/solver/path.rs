@@ -3,9 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use super::{Block, BlockDual, BlockFrankWolfe, BlockOptions, squared_norm};
+use super::{Block, BlockFrankWolfe, BlockOptions};
+use crate::dual::BlockDual;
 use crate::error::Result;
-use crate::run::{Epoch, Interrupt, Stopping, run};
+use crate::interrupt::Interrupt;
+use crate::linalg::squared_norm;
+use crate::run::{Epoch, Stopping, run};
 
 /// A dual point and the interval of λ that it serves: at λ' the model is (λ/λ') w.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,74 +5,16 @@
 //! φ(x, y) = Aᵀ μ(y), so that ⟨w, φ(x, y)⟩ = ⟨θ, μ(y)⟩ with the part scores θ = A w, and its loss is
 //! L(y) = constant + ⟨c, μ(y)⟩. A [`Model`] knows A, c and how to decode; solvers see nothing else.
 
-mod assignment;
-mod chain;
-mod graph;
-mod hamming;
-mod image;
-mod lanes;
+mod extragradient;
 mod marginals;
-mod matching;
-mod multiclass;
-mod multilabel;
+mod method;
+mod model;
 mod problem;
-mod rows;
-pub(crate) mod sparse;
-mod subpermutation;
-mod sum_product;
 
-pub use assignment::assign;
-pub use chain::Chain;
-pub use graph::Graph;
-pub use hamming::Hamming;
-pub use image::Image;
+pub use extragradient::{Extragradient, Projection};
 pub use marginals::Marginals;
-pub use matching::{Matching, Pairs};
-pub use multiclass::Multiclass;
-pub use multilabel::Multilabel;
+pub use method::{StructuredEnd, StructuredMethod, StructuredOptions, minimize_structured};
+pub use model::{
+    Chain, Graph, Hamming, Matching, Model, Multiclass, Multilabel, Pairs, Work, assign,
+};
 pub use problem::Problem;
-
-/// A sparse vector over parts or weights: (index, value) by increasing index, without zeros.
-pub type Sparse = Vec<(u32, f64)>;
-
-/// Buffers for decoding one example at a time, allocated once per thread and fit.
-#[derive(Debug, Default)]
-pub struct Work {
-    /// Real work space.
-    pub values: Vec<f64>,
-    /// Integer work space (back pointers, assignments).
-    pub indices: Vec<u32>,
-}
-
-/// What a structured model is to a solver. Examples are those of one data set, with their labels.
-pub trait Model: Send + Sync {
-    /// Number of examples.
-    fn n_examples(&self) -> usize;
-
-    /// Length of w.
-    fn n_weights(&self) -> usize;
-
-    /// Number of parts of an example.
-    fn n_parts(&self, example: usize) -> usize;
-
-    /// θ = A w for all parts of an example.
-    fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
-
-    /// θ at a few parts, by increasing part; the other entries are left alone.
-    fn scores_at(&self, example: usize, parts: &[u32], weights: &[f64], scores: &mut [f64]);
-
-    /// Adds c to the scores and returns the constant: L(y) = constant + ⟨c, μ(y)⟩, 0 at the truth.
-    fn add_costs(&self, example: usize, scores: &mut [f64]) -> f64;
-
-    /// A label that maximises ⟨scores, μ(y)⟩, exactly; equal ones are told apart by a fixed rule.
-    fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>);
-
-    /// μ(y).
-    fn parts(&self, example: usize, label: &[u32], parts: &mut Sparse);
-
-    /// The right label of an example.
-    fn truth(&self, example: usize) -> &[u32];
-
-    /// image += scale Aᵀ δ.
-    fn add_image(&self, example: usize, delta: &[(u32, f64)], scale: f64, image: &mut Image);
-}

@@ -2,10 +2,11 @@
 
 use rayon::prelude::*;
 
-use super::{Image, Model, Sparse, Work, sparse};
+use super::{Model, Work};
+use crate::dual::{BlockDual, DualOracle, Points, Survey, Vertex};
 use crate::error::{Error, Result};
-use crate::run::Interrupt;
-use crate::solver::{BlockDual, DualOracle, Points, Survey, Vertex};
+use crate::interrupt::Interrupt;
+use crate::linalg::{Image, Sparse, sparse};
 
 /// Groups of examples whose images are summed apart, for any number of threads, and then in order.
 const GROUPS: usize = 16;
@@ -67,7 +68,7 @@ impl<'a> Problem<'a> {
     /// [`Error::InvalidArgument`] unless they are finite and non-negative, one for each example, and
     /// not all zero.
     pub fn with_sample_weights(mut self, weights: &[f64]) -> Result<Self> {
-        self.importance = Some(crate::problem::shares(weights, self.model.n_examples())?);
+        self.importance = Some(crate::multiclass::shares(weights, self.model.n_examples())?);
         Ok(self)
     }
 

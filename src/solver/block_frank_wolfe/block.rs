@@ -1,7 +1,7 @@
 //! One block's point and the vertices that it is made of.
 
+use crate::linalg::{Sparse, sparse};
 use crate::solver::active_set::{Kind, largest};
-use crate::structured::{Sparse, sparse};
 
 /// Vertices that a block remembers; the unused ones go first.
 const MOST_ATOMS: usize = 100;

@@ -13,11 +13,12 @@ pub use block::{Atom, Block};
 
 use self::sampling::SumTree;
 use super::active_set::Kind;
-use super::dual::{BlockDual, Survey};
-use super::squared_norm;
+use crate::dual::{BlockDual, Survey};
 use crate::error::Result;
-use crate::run::{Certificate, Interrupt, Progress, Solver};
-use crate::structured::{Sparse, sparse};
+use crate::interrupt::Interrupt;
+use crate::linalg::squared_norm;
+use crate::linalg::{Sparse, sparse};
+use crate::run::{Certificate, Progress, Solver};
 
 /// Which steps a block makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

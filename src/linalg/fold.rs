@@ -1,0 +1,96 @@
+//! Folds of rows of numbers into one row, in vectors over the columns.
+
+use std::array::from_fn;
+
+use pulp::Simd;
+
+/// Vectors that are folded in registers at a time.
+const VECTORS: usize = 4;
+
+/// What is done with each row: `sum`\[j\] = op(`sum`\[j\], x, `row`\[j\]).
+pub(crate) trait Fold {
+    /// The fold of no rows.
+    const EMPTY: f64;
+    /// One step.
+    fn step<S: Simd>(simd: S, sum: S::f64s, x: S::f64s, row: S::f64s) -> S::f64s;
+}
+
+/// Σ x row.
+pub(crate) struct Sum;
+
+impl Fold for Sum {
+    const EMPTY: f64 = 0.0;
+    #[inline(always)]
+    fn step<S: Simd>(simd: S, sum: S::f64s, x: S::f64s, row: S::f64s) -> S::f64s {
+        simd.mul_add_f64s(x, row, sum)
+    }
+}
+
+/// max of x + row.
+pub(crate) struct Max;
+
+impl Fold for Max {
+    const EMPTY: f64 = f64::NEG_INFINITY;
+    #[inline(always)]
+    fn step<S: Simd>(simd: S, sum: S::f64s, x: S::f64s, row: S::f64s) -> S::f64s {
+        simd.max_f64s(sum, simd.add_f64s(x, row))
+    }
+}
+
+/// Folds (x, row) pairs into `sums`. A row may go on after its columns; what follows is not used.
+#[inline(always)]
+pub(crate) fn fold<'a, F: Fold, S: Simd>(
+    simd: S,
+    rows: impl Iterator<Item = (f64, &'a [f64])> + Clone,
+    sums: &mut [f64],
+) {
+    if sums.len() < S::F64_LANES {
+        return short::<F, S>(simd, rows, sums);
+    }
+    let n_vectors = sums.len().div_ceil(S::F64_LANES);
+    for first in (0..n_vectors).step_by(VECTORS) {
+        match n_vectors - first {
+            1 => stretch::<F, S, 1>(simd, first, rows.clone(), sums),
+            2 => stretch::<F, S, 2>(simd, first, rows.clone(), sums),
+            3 => stretch::<F, S, 3>(simd, first, rows.clone(), sums),
+            _ => stretch::<F, S, VECTORS>(simd, first, rows.clone(), sums),
+        }
+    }
+}
+
+/// Folds N vectors of columns; the very last overlaps the one before so that it is whole.
+#[inline(always)]
+fn stretch<'a, F: Fold, S: Simd, const N: usize>(
+    simd: S,
+    first: usize,
+    rows: impl Iterator<Item = (f64, &'a [f64])>,
+    sums: &mut [f64],
+) {
+    let last = sums.len() - S::F64_LANES;
+    let starts: [usize; N] = from_fn(|vector| ((first + vector) * S::F64_LANES).min(last));
+    let mut folded = [simd.splat_f64s(F::EMPTY); N];
+    for (x, row) in rows {
+        let (x, row) = (simd.splat_f64s(x), &row[..sums.len()]);
+        for (sum, start) in folded.iter_mut().zip(starts) {
+            *sum = F::step(simd, *sum, x, S::as_simd_f64s(&row[start..]).0[0]);
+        }
+    }
+    for (sum, start) in folded.iter().zip(starts) {
+        S::as_mut_simd_f64s(&mut sums[start..]).0[0] = *sum;
+    }
+}
+
+/// Folds fewer columns than a vector has.
+#[inline(always)]
+fn short<'a, F: Fold, S: Simd>(
+    simd: S,
+    rows: impl Iterator<Item = (f64, &'a [f64])>,
+    sums: &mut [f64],
+) {
+    let mut folded = simd.splat_f64s(F::EMPTY);
+    for (x, row) in rows {
+        let row = simd.partial_load_f64s(&row[..sums.len()]);
+        folded = F::step(simd, folded, simd.splat_f64s(x), row);
+    }
+    simd.partial_store_f64s(sums, folded);
+}

@@ -1,0 +1,74 @@
+//! Sparse vectors: (index, value) by increasing index, without zeros.
+
+/// A sparse vector: (index, value) by increasing index, without zeros.
+pub type Sparse = Vec<(u32, f64)>;
+
+/// target = a − b.
+pub fn subtract(a: &[(u32, f64)], b: &[(u32, f64)], target: &mut Sparse) {
+    target.clear();
+    merge(a, b, -1.0, 0.0, target);
+}
+
+/// target += scale · other; what is left within `dust` of 0 goes.
+pub fn add(target: &mut Sparse, scale: f64, other: &[(u32, f64)], dust: f64, spare: &mut Sparse) {
+    spare.clear();
+    merge(target, other, scale, dust, spare);
+    std::mem::swap(target, spare);
+}
+
+fn merge(a: &[(u32, f64)], b: &[(u32, f64)], scale: f64, dust: f64, target: &mut Sparse) {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let next = |of: Option<&&(u32, f64)>| of.map_or(u32::MAX, |(index, _)| *index);
+    loop {
+        let (at, bt) = (next(a.peek()), next(b.peek()));
+        let index = at.min(bt);
+        if index == u32::MAX {
+            break;
+        }
+        let mut value = 0.0;
+        if at == index {
+            value += a.next().map_or(0.0, |(_, value)| *value);
+        }
+        if bt == index {
+            value += scale * b.next().map_or(0.0, |(_, value)| *value);
+        }
+        if value.abs() > dust {
+            target.push((index, value));
+        }
+    }
+}
+
+/// Writes the union of two sets of indices, both increasing, to the first.
+pub fn unite(indices: &mut Vec<u32>, sparse: &[(u32, f64)]) {
+    let old = indices.len();
+    for (index, _) in sparse {
+        if indices[..old].binary_search(index).is_err() {
+            indices.push(*index);
+        }
+    }
+    if indices.len() > old {
+        indices.sort_unstable();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_subtract_and_add() {
+        let a = vec![(0, 1.0), (2, 0.5), (3, 1.0)];
+        let b = vec![(1, 0.25), (2, 0.5), (4, 1.0)];
+        let (mut difference, mut spare) = (Sparse::new(), Sparse::new());
+        subtract(&a, &b, &mut difference);
+        assert_eq!(difference, [(0, 1.0), (1, -0.25), (3, 1.0), (4, -1.0)]);
+        let mut sum = b.clone();
+        add(&mut sum, 1.0, &difference, 0.0, &mut spare);
+        assert_eq!(sum, a);
+        add(&mut sum, -1.0, &[(0, 1.0 - 1e-16)], 1e-15, &mut spare);
+        assert_eq!(sum, [(2, 0.5), (3, 1.0)]);
+        let mut indices = vec![2, 3];
+        unite(&mut indices, &b);
+        assert_eq!(indices, [1, 2, 3, 4]);
+    }
+}

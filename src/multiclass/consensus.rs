@@ -1,0 +1,133 @@
+//! Consensus training: one partition's part of a round of the alternating direction method.
+//!
+//! The problem P(w) = λ/2 ‖w‖² + Σ_i p_i Φ_i(w) is split into partitions k with shares S_k = Σ_{i in k} p_i,
+//! Σ_k S_k = 1. Each has weights w_k of its own, all of which are to equal w̄ (Boyd et al. 2011, 7.1). With
+//! the regulariser and the penalty ρ divided by the same shares, λ_k = S_k λ and ρ_k = S_k ρ, and with the
+//! multiplier S_k a_k, a partition's sub-problem (SPEC 17), divided by S_k, is
+//!
+//! > minimise λ/2 ‖w‖² + ⟨a, w − w̄⟩ + ρ/2 ‖w − w̄‖² + Σ_{i in k} (p_i/S_k) Φ_i(w),
+//!
+//! which up to a constant is the plain problem with the regulariser (λ+ρ)/2 ‖w − w₀‖² around
+//! w₀ = (ρ w̄ − a)/(λ+ρ) = −C t, C = 1/(λ+ρ), t = a − ρ w̄: block descent started from shifted weights.
+//!
+//! The partitions' β together are a feasible dual point of the whole problem: λ w(β) = Σ_k S_k u_k with
+//! u_k = (λ+ρ)(w_k − w₀) = (λ+ρ) w_k − ρ w̄ + a_k. As Σ_k S_k a_k = 0, the sum Σ_k S_k w_k that the method
+//! needs anyway gives w(β) = ((λ+ρ) Σ_k S_k w_k − ρ w̄)/λ, and with the scalars
+//! [`Answer::dual_term`] the dual D(β) = Σ_k S_k dual_term_k − λ/2 ‖w(β)‖².
+
+use std::ops::ControlFlow;
+
+use super::block_descent::{BlockDescent, Options};
+use crate::data::Data;
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::multiclass::Problem;
+use crate::run::{Epoch, Stopping, run};
+
+/// What a partition is told in a round; vectors are class after class, the constant feature last.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// w̄.
+    pub consensus: &'a [f64],
+    /// a, the partition's multiplier divided by its share.
+    pub multiplier: &'a [f64],
+    /// ρ, the penalty divided by the share; 0 is the plain problem.
+    pub rho: f64,
+    /// β of the last round (examples × classes), each in the loss's set; empty for 0.
+    pub betas: &'a [f64],
+    /// Seed of the order of the examples.
+    pub seed: u64,
+    /// When the sub-problem is solved well enough.
+    pub stopping: Stopping,
+    /// What is added to that gap, as a share of the loss at the consensus: for the first round, when
+    /// nobody knows the size of the losses.
+    pub relative_gap: f64,
+}
+
+/// What a partition answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Σ_i (p_i/S) Φ_i(w̄), the loss at the consensus.
+    pub loss: f64,
+    /// Σ_i (p_i/S) (⟨Δ_i, β_i⟩ − γ/2 (‖β_i‖² + (1ᵀβ_i)²)).
+    pub dual_term: f64,
+    /// The duality gap of the sub-problem.
+    pub gap: f64,
+    /// Passes over the examples.
+    pub n_epochs: usize,
+    /// w, the solution of the sub-problem.
+    pub weights: Vec<f64>,
+    /// β (examples × classes), for the next round.
+    pub betas: Vec<f64>,
+}
+
+/// Solves a partition's sub-problem, `problem` being the partition alone with λ of the whole problem;
+/// `rows` and `bias` are those of its feature map.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for vectors of the wrong size, β that could not be of the loss, and a ρ
+/// that is not finite or negative; what [`run`] returns.
+pub fn answer(
+    mut problem: Problem<'_>,
+    rows: Data<'_>,
+    bias: f64,
+    question: &Question<'_>,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<Answer> {
+    let Question { consensus, multiplier, rho, betas, seed, mut stopping, relative_gap } =
+        *question;
+    check(&problem, question)?;
+    let weights = problem.features.layout().arrange(consensus.iter().copied());
+    let loss = problem.mean_loss(&weights, interrupt)?;
+    stopping.gap += relative_gap * loss;
+    problem.lambda += rho;
+    let centre = |(consensus, multiplier): (&f64, &f64)| rho * consensus - multiplier;
+    let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / problem.lambda);
+    let options = Options { seed, certify_below: stopping.gap, ..Options::default() };
+    let mut solver = BlockDescent::new(&problem, rows, bias, options);
+    let zeros = if betas.is_empty() {
+        vec![0.0; problem.n_examples() * problem.n_classes()]
+    } else {
+        vec![]
+    };
+    let start = if betas.is_empty() { &zeros } else { betas };
+    solver.start_around(origin.collect(), start, interrupt)?;
+    let trace = run(&mut solver, stopping, interrupt, observe)?;
+    let betas = solver.betas();
+    Ok(Answer {
+        loss,
+        dual_term: dual_term(&problem, &betas),
+        gap: trace.certificate.gap(),
+        n_epochs: trace.epochs.len(),
+        weights: solver.coefficients(),
+        betas,
+    })
+}
+
+fn check(problem: &Problem<'_>, question: &Question<'_>) -> Result<()> {
+    let n_weights = problem.n_classes() * problem.features.layout().n_features;
+    let n_betas = problem.n_examples() * problem.n_classes();
+    if !(question.rho >= 0.0 && question.rho.is_finite()) {
+        return Err(Error::argument("rho", "must be finite and not negative"));
+    }
+    for (name, vector) in [("consensus", question.consensus), ("multiplier", question.multiplier)] {
+        if vector.len() != n_weights || !vector.iter().all(|value| value.is_finite()) {
+            return Err(Error::argument(name, format!("must be {n_weights} finite numbers")));
+        }
+    }
+    let betas = question.betas;
+    if !(betas.is_empty() || betas.len() == n_betas) || !betas.iter().all(|beta| *beta >= 0.0) {
+        return Err(Error::argument("betas", format!("must be {n_betas} numbers, none negative")));
+    }
+    Ok(())
+}
+
+/// What the examples' β add to the dual beside the regulariser.
+fn dual_term(problem: &Problem<'_>, betas: &[f64]) -> f64 {
+    let rows = betas.chunks_exact(problem.n_classes()).enumerate();
+    rows.map(|(example, beta)| {
+        problem.importance(example) * problem.dual_term(example, beta, beta.iter().sum())
+    })
+    .sum()
+}

@@ -1,0 +1,282 @@
+//! Basis selection: an approximate maximiser of the dual norm ω*(hᵀΓ_1h, …, hᵀΓ_mh) over the unit
+//! sphere (SPEC 4, (9)-(16)).
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use rayon::prelude::*;
+
+use super::kernel::GradientMatrices;
+use super::penalty::{Penalty, Refinement};
+use crate::data::Rows;
+use crate::error::{Error, Result};
+use crate::linalg::lanczos::{Extreme, dot, extreme_eigenpair, normalise};
+use crate::names::find;
+
+/// A selected basis vector, with the bound that makes the duality gap a certificate.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// The unit vector ĥ.
+    pub vector: Vec<f64>,
+    /// g_ĥ = (ĥᵀ Γ_c ĥ)_c = −∂F/∂(row of ĥ).
+    pub gradient: Vec<f64>,
+    /// An upper bound on max_h ω*(g_h), up to the tolerance of the eigenvalue solver.
+    pub bound: f64,
+}
+
+/// How a basis vector is selected. All but [`Method::Refined`] are there to be compared with it
+/// (section 6.2 and Figure 2 of the paper).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// The best extreme eigenvector (14), refined (16); where the matrices are formed, the best of the
+    /// refined eigenvectors of all outputs (SPEC 4.2).
+    Refined,
+    /// The best extreme eigenvector.
+    Initial,
+    /// A random unit vector, refined.
+    RandomRefined,
+    /// A random unit vector.
+    Random,
+    /// The best of the rows, scaled to unit length: n² products of rows.
+    BestRow,
+    /// The maximiser, by an eigenvalue problem for every second vertex of the ball of ω: 2^(m−1) of
+    /// them for ℓ1/ℓ∞ (Appendix C); the bound is tight.
+    Exact,
+}
+
+impl Method {
+    /// Every method with its name.
+    pub const NAMES: [(&str, Self); 6] = [
+        ("refined", Self::Refined),
+        ("initial", Self::Initial),
+        ("random-refined", Self::RandomRefined),
+        ("random", Self::Random),
+        ("best-row", Self::BestRow),
+        ("exact", Self::Exact),
+    ];
+
+    /// The method called `name`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] with the known names.
+    pub fn by_name(name: &str) -> Result<Self> {
+        find("selection", name, &Self::NAMES)
+    }
+}
+
+/// Armijo's constant (SPEC 4.2; the value is ours).
+const SUFFICIENT_INCREASE: f64 = 1e-4;
+
+/// Most refinement steps.
+const MAX_REFINEMENTS: usize = 100;
+
+/// Relative tolerance of the eigenvalue solver where the maximiser is to be exact.
+const EXACT_TOL: f64 = 1e-9;
+
+/// Most features for which the exact method forms its matrices.
+const MAX_EXACT_SIZE: usize = 512;
+
+/// Selects a basis vector.
+///
+/// Since |hᵀΓ_c h| ≤ |λ|max(Γ_c) for each output and ω* grows with every |entry|,
+/// max_h ω*(g_h) ≤ ω*((|λ|max(Γ_c))_c): never looser than the factor ν of (15).
+///
+/// # Errors
+/// [`Error::InvalidArgument`] where the exact method does not know the penalty or has too many outputs.
+pub fn select<R: Rows>(
+    gamma: &GradientMatrices<'_, R>,
+    penalty: &dyn Penalty,
+    method: Method,
+    tol: f64,
+    seed: u64,
+) -> Result<Selection> {
+    if method == Method::Exact {
+        return exact(gamma, penalty, tol.min(EXACT_TOL), seed);
+    }
+    let extremes = (0..gamma.n_outputs())
+        .into_par_iter()
+        .map(|c| extreme_eigenpair(gamma.size(), tol, mixed(seed, c), |v| gamma.product(c, v)))
+        .collect::<Result<Vec<_>>>()?;
+    // The Ritz value may fall short of the eigenvalue by its residual.
+    let largest: Vec<f64> = extremes.iter().map(|e| e.value.abs() + e.residual).collect();
+    let (vector, gradient) = match method {
+        Method::Refined if gamma.is_formed() => {
+            let each = extremes.into_par_iter().map(|start| refine(gamma, penalty, start.vector));
+            let norm = |selected: &(Vec<f64>, Vec<f64>)| penalty.dual_row_norm(&selected.1);
+            let larger = |best, next| if norm(&next) > norm(&best) { next } else { best };
+            let each = each.collect::<Result<Vec<_>>>()?;
+            each.into_iter().reduce(larger).unwrap_or_default()
+        }
+        Method::Refined => refine(gamma, penalty, dominant(extremes).vector)?,
+        Method::RandomRefined => refine(gamma, penalty, random_unit(gamma.size(), seed))?,
+        Method::Random => evaluated(gamma, random_unit(gamma.size(), seed))?,
+        Method::BestRow => best_row(gamma, penalty)?,
+        Method::Initial | Method::Exact => evaluated(gamma, dominant(extremes).vector)?,
+    };
+    let bound = penalty.dual_row_norm(&largest).max(penalty.dual_row_norm(&gradient));
+    Ok(Selection { vector, gradient, bound })
+}
+
+/// max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c), whose maximum lies at a vertex u (Appendix C).
+fn exact<R: Rows>(
+    gamma: &GradientMatrices<'_, R>,
+    penalty: &dyn Penalty,
+    tol: f64,
+    seed: u64,
+) -> Result<Selection> {
+    let vertices = penalty.half_of_vertices(gamma.n_outputs())?;
+    let (d, m) = (gamma.size(), gamma.n_outputs());
+    if d > MAX_EXACT_SIZE {
+        let message = format!(
+            "\"exact\" forms a matrix of features for each output: at most {MAX_EXACT_SIZE} \
+             features, not {d}; use \"refined\""
+        );
+        return Err(Error::argument("selection", message));
+    }
+    // So many products are worth the matrices.
+    let matrices = (0..m)
+        .into_par_iter()
+        .map(|c| {
+            let unit = |j| (0..d).map(|i| f64::from(u8::from(i == j))).collect::<Vec<_>>();
+            (0..d).map(|j| gamma.product(c, &unit(j))).collect::<Result<Vec<_>>>()
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let extremes = vertices
+        .into_par_iter()
+        .enumerate()
+        .map(|(index, u)| {
+            gamma.interrupt().check()?;
+            let mut sum = vec![vec![0.0; d]; d];
+            for (u, matrix) in u.iter().zip(&matrices) {
+                for (sum, entry) in sum.iter_mut().flatten().zip(matrix.iter().flatten()) {
+                    *sum += u * entry;
+                }
+            }
+            let product = |v: &[f64]| Ok(sum.iter().map(|row| dot(row, v)).collect());
+            extreme_eigenpair(d, tol, mixed(seed, index), product)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let largest = extremes.iter().map(|e| e.value.abs() + e.residual).fold(0.0, f64::max);
+    let (vector, gradient) = evaluated(gamma, dominant(extremes).vector)?;
+    let bound = largest.max(penalty.dual_row_norm(&gradient));
+    Ok(Selection { vector, gradient, bound })
+}
+
+/// A seed for each of several eigenvalue problems.
+fn mixed(seed: u64, index: usize) -> u64 {
+    seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(index as u64)
+}
+
+/// The pair of largest |eigenvalue|, the first of equals.
+fn dominant(extremes: Vec<Extreme>) -> Extreme {
+    let none = Extreme { value: 0.0, vector: Vec::new(), residual: 0.0 };
+    let larger = |best: Extreme, next: Extreme| {
+        let take = best.vector.is_empty() || next.value.abs() > best.value.abs();
+        if take { next } else { best }
+    };
+    extremes.into_iter().fold(none, larger)
+}
+
+fn random_unit(size: usize, seed: u64) -> Vec<f64> {
+    let mut rng = Pcg64Mcg::seed_from_u64(mixed(seed, usize::MAX));
+    let mut vector: Vec<f64> = (0..size).map(|_| rng.random::<f64>() - 0.5).collect();
+    if normalise(&mut vector) == 0.0 {
+        vector[0] = 1.0;
+    }
+    vector
+}
+
+/// h with g_h.
+fn evaluated<R: Rows>(
+    gamma: &GradientMatrices<'_, R>,
+    h: Vec<f64>,
+) -> Result<(Vec<f64>, Vec<f64>)> {
+    let scores = gamma.scores(&h)?;
+    let g = gamma.bilinear(&h, &h, &scores, &scores)?;
+    Ok((h, g))
+}
+
+/// The row x that maximises ω*(g_{x/‖x‖}), at unit length.
+fn best_row<R: Rows>(
+    gamma: &GradientMatrices<'_, R>,
+    penalty: &dyn Penalty,
+) -> Result<(Vec<f64>, Vec<f64>)> {
+    let mut best = evaluated(gamma, gamma.unit_row(0))?;
+    for row in 1..gamma.n_rows() {
+        let next = evaluated(gamma, gamma.unit_row(row))?;
+        if penalty.dual_row_norm(&next.1) > penalty.dual_row_norm(&best.1) {
+            best = next;
+        }
+    }
+    Ok(best)
+}
+
+/// Conditional gradient ascent of f(h) = ω*(g_h), smoothed where needed, with Armijo steps (16).
+///
+/// g along the segment h + γ(h̄ − h) is a quadratic in γ whose three coefficients cost one product
+/// with X, so the line search itself is free.
+fn refine<R: Rows>(
+    gamma: &GradientMatrices<'_, R>,
+    penalty: &dyn Penalty,
+    mut h: Vec<f64>,
+) -> Result<(Vec<f64>, Vec<f64>)> {
+    let mut scores = gamma.scores(&h)?;
+    let mut g = gamma.bilinear(&h, &h, &scores, &scores)?;
+    let start = (h.clone(), g.clone());
+    let Refinement::Ascent { smoothing } = penalty.refinement(&g) else {
+        return Ok(start);
+    };
+    let mut w = vec![0.0; g.len()];
+    for _ in 0..MAX_REFINEMENTS {
+        let value = penalty.smoothed_dual(&g, smoothing, &mut w);
+        let mut target = gamma.weighted_product(&w, &h, &scores)?;
+        let slope_scale = 2.0 * normalise(&mut target);
+        let slope = slope_scale * (1.0 - dot(&target, &h));
+        if slope <= 1e-9 * value.abs() {
+            break;
+        }
+        let target_scores = gamma.scores(&target)?;
+        let mixed = gamma.bilinear(&h, &target, &scores, &target_scores)?;
+        let end = gamma.bilinear(&target, &target, &target_scores, &target_scores)?;
+        let along = |step: f64| -> Vec<f64> {
+            let keep = 1.0 - step;
+            (0..g.len())
+                .map(|c| keep * keep * g[c] + 2.0 * keep * step * mixed[c] + step * step * end[c])
+                .collect()
+        };
+        let mut step = 1.0;
+        let mut trial = along(step);
+        while penalty.smoothed_dual(&trial, smoothing, &mut w)
+            < value + SUFFICIENT_INCREASE * step * slope
+        {
+            step *= 0.5;
+            if step < 1e-10 {
+                break;
+            }
+            trial = along(step);
+        }
+        if step < 1e-10 {
+            break;
+        }
+        for (h, target) in h.iter_mut().zip(&target) {
+            *h += step * (target - *h);
+        }
+        for (score, target) in scores.iter_mut().zip(&target_scores) {
+            *score += step * (target - *score);
+        }
+        // Back to the sphere: g is 2-homogeneous, so this never decreases f.
+        let length = normalise(&mut h);
+        scores.iter_mut().for_each(|score| *score /= length);
+        trial.iter_mut().for_each(|g| *g /= length * length);
+        let gain = penalty.smoothed_dual(&trial, smoothing, &mut w) - value;
+        g = trial;
+        if gain <= 1e-6 * value.abs() {
+            break;
+        }
+    }
+    // The smoothed ascent may lose a little of the true norm; the start is the floor (15).
+    if penalty.dual_row_norm(&g) >= penalty.dual_row_norm(&start.1) {
+        Ok((h, g))
+    } else {
+        Ok(start)
+    }
+}

@@ -1,0 +1,237 @@
+//! One side of the ratings: the blocks of all users, or of all items.
+
+use std::ops::Range;
+
+use ndarray::Array2;
+
+use super::lanes::padded;
+use super::prior::{Features, Prior};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+
+/// Pieces of a sweep; fixed, so that sums do not depend on the number of threads.
+const PARTS: usize = 64;
+
+/// Where a block's parts lie, each padded for the inner loops.
+///
+/// `p` (k) | `l` (m) | `x`: Cov(l_c, p), m × k | `v`: Var(l_c), m | `e`: E\[p pᵀ\], lower triangle by rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    pub k: usize,
+    pub m: usize,
+    /// k, padded.
+    pub k_pad: usize,
+    /// Length of the packed triangle, padded.
+    pub pairs: usize,
+}
+
+impl Layout {
+    fn new(k: usize, m: usize) -> Self {
+        Self { k, m, k_pad: padded(k), pairs: padded(k * (k + 1) / 2) }
+    }
+    pub fn m_pad(self) -> usize {
+        padded(self.m)
+    }
+    pub fn stride(self) -> usize {
+        self.k_pad + 2 * self.m_pad() + self.m * self.k_pad + self.pairs
+    }
+    pub fn p(self) -> Range<usize> {
+        0..self.k_pad
+    }
+    pub fn l(self) -> Range<usize> {
+        self.k_pad..self.k_pad + self.m
+    }
+    pub fn v(self) -> Range<usize> {
+        let start = self.k_pad + self.m_pad();
+        start..start + self.m
+    }
+    pub fn x(self) -> Range<usize> {
+        let start = self.k_pad + 2 * self.m_pad();
+        start..start + self.m * self.k_pad
+    }
+    pub fn e(self) -> Range<usize> {
+        self.stride() - self.pairs..self.stride()
+    }
+    /// Length of a block's mean, k + m.
+    pub fn d(self) -> usize {
+        self.k + self.m
+    }
+}
+
+/// The blocks of one side.
+#[derive(Debug)]
+pub(super) struct Side<'a> {
+    pub layout: Layout,
+    pub n: usize,
+    pub offsets: Vec<usize>,
+    pub partners: Vec<u32>,
+    pub values: Vec<f64>,
+    pub blocks: Vec<f64>,
+    /// Σ_a S_a over all rows, (k + m)².
+    pub covariance_sum: Array2<f64>,
+    /// Σ_a log det S_a.
+    pub log_det_sum: f64,
+    pub prior: Prior<'a>,
+    pub parts: Vec<Range<usize>>,
+}
+
+impl<'a> Side<'a> {
+    /// Sorts the ratings by this side's rows.
+    pub fn new(
+        (rows, partners, values): (&[u32], &[u32], &[f64]),
+        n: usize,
+        (k, m): (usize, usize),
+        features: Option<Features<'a>>,
+        popularity: bool,
+    ) -> Result<Self> {
+        let layout = Layout::new(k, m);
+        let mut offsets = vec![0usize; n + 1];
+        for &row in rows {
+            offsets[row as usize + 1] += 1;
+        }
+        let counts: Vec<usize> = offsets[1..].to_vec();
+        for row in 0..n {
+            offsets[row + 1] += offsets[row];
+        }
+        let mut next = offsets.clone();
+        let (mut sorted_partners, mut sorted_values) = (vec![0; rows.len()], vec![0.0; rows.len()]);
+        for ((&row, &partner), &value) in rows.iter().zip(partners).zip(values) {
+            let slot = next[row as usize];
+            next[row as usize] += 1;
+            sorted_partners[slot] = partner;
+            sorted_values[slot] = value;
+        }
+        Ok(Self {
+            layout,
+            n,
+            parts: equal_parts(&offsets),
+            offsets,
+            partners: sorted_partners,
+            values: sorted_values,
+            blocks: vec![0.0; n * layout.stride()],
+            covariance_sum: Array2::zeros((k + m, k + m)),
+            log_det_sum: 0.0,
+            prior: Prior::new(&counts, (k, m), features, popularity)?,
+        })
+    }
+
+    /// Random factors with a small variance, linear weights at 0.
+    pub fn start(&mut self, draw: &mut impl FnMut() -> f64) {
+        let layout = self.layout;
+        for block in self.blocks.chunks_exact_mut(layout.stride()) {
+            for p in &mut block[..layout.k] {
+                *p = draw();
+            }
+            let (p, e) = block.split_at_mut(layout.e().start);
+            for (slot, (r, s)) in pairs(layout.k).enumerate() {
+                e[slot] = p[r] * p[s] + if r == s { START_VARIANCE } else { 0.0 };
+            }
+        }
+        // The linear weights start without variance, which has no finite log det; a small one stands
+        // for it until the first update.
+        for slot in 0..layout.d() {
+            let variance = if slot < layout.k { START_VARIANCE } else { 1e-3 };
+            self.covariance_sum[(slot, slot)] = variance * self.n as f64;
+            self.log_det_sum += self.n as f64 * variance.ln();
+        }
+    }
+
+    pub fn n_ratings(&self) -> usize {
+        self.values.len()
+    }
+
+    pub fn has_features(&self) -> bool {
+        self.prior.has_features()
+    }
+
+    /// Means \[p; l\] of all rows.
+    pub fn means(&self) -> Array2<f64> {
+        let layout = self.layout;
+        let mut means = Array2::zeros((self.n, layout.d()));
+        for (mut mean, block) in
+            means.rows_mut().into_iter().zip(self.blocks.chunks_exact(layout.stride()))
+        {
+            for (slot, value) in mean.iter_mut().enumerate() {
+                *value =
+                    block[if slot < layout.k { slot } else { layout.l().start + slot - layout.k }];
+            }
+        }
+        means
+    }
+
+    /// Σ_a KL(N(z_a, S_a) ‖ prior).
+    pub fn divergence(&self) -> Result<f64> {
+        let residual = &self.means() - &self.prior.mean;
+        let second = residual.t().dot(&residual) + &self.covariance_sum;
+        let precision = self.prior.precision()?;
+        let (n, d) = (self.n as f64, self.layout.d() as f64);
+        let trace = (&precision.inverse * &second).sum();
+        Ok(0.5 * (trace - self.log_det_sum + n * (precision.log_det - d)))
+    }
+
+    /// Learns the prior from the blocks.
+    pub fn learn_prior(
+        &mut self,
+        ridge: f64,
+        relaxation: f64,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let means = self.means();
+        self.prior.learn(&means, &self.covariance_sum, ridge, relaxation, interrupt)
+    }
+
+    /// Scales every basis to mean square 1 over this side's rows (so that ‖h_r‖ is the same constant for
+    /// all and Ω(U) has a meaning) and returns the factors that U takes up.
+    pub fn normalise_bases(&mut self) -> Vec<f64> {
+        let layout = self.layout;
+        let (k, stride) = (layout.k, layout.stride());
+        let mut scale = vec![0.0; k];
+        for block in self.blocks.chunks_exact(stride) {
+            let e = &block[layout.e()];
+            for (r, scale) in scale.iter_mut().enumerate() {
+                *scale += e[r * (r + 1) / 2 + r];
+            }
+        }
+        for scale in &mut scale {
+            *scale = (*scale / self.n as f64).sqrt().max(1e-150);
+        }
+        let shrink: Vec<f64> = scale.iter().map(|scale| 1.0 / scale).collect();
+        let shrink_pairs: Vec<f64> = pairs(k).map(|(r, s)| shrink[r] * shrink[s]).collect();
+        for block in self.blocks.chunks_exact_mut(stride) {
+            let multiply = |values: &mut [f64], factors: &[f64]| {
+                values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
+            };
+            multiply(&mut block[layout.p()], &shrink);
+            for x in block[layout.x()].chunks_exact_mut(layout.k_pad) {
+                multiply(x, &shrink);
+            }
+            multiply(&mut block[layout.e()], &shrink_pairs);
+        }
+        let factor = |slot: usize| scale.get(slot).copied().unwrap_or(1.0);
+        for ((i, j), value) in self.covariance_sum.indexed_iter_mut() {
+            *value /= factor(i) * factor(j);
+        }
+        self.log_det_sum -= 2.0 * self.n as f64 * scale.iter().map(|s| s.ln()).sum::<f64>();
+        self.prior.rescale(&scale);
+        scale
+    }
+}
+
+/// Variance of the factors before the first update.
+const START_VARIANCE: f64 = 0.1;
+
+/// (row, column) of the packed lower triangle, in order.
+pub(super) fn pairs(k: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..k).flat_map(|r| (0..=r).map(move |s| (r, s)))
+}
+
+/// Row ranges with about equally many ratings.
+fn equal_parts(offsets: &[usize]) -> Vec<Range<usize>> {
+    let (n, total) = (offsets.len() - 1, offsets[offsets.len() - 1]);
+    let mut bounds: Vec<usize> = (0..=PARTS)
+        .map(|part| offsets.partition_point(|&offset| offset < part * total / PARTS).min(n))
+        .collect();
+    bounds[0] = 0;
+    bounds[PARTS] = n;
+    bounds.windows(2).filter(|b| b[0] < b[1]).map(|b| b[0]..b[1]).collect()
+}

@@ -1,0 +1,360 @@
+//! The dual extragradient for structured problems (Nesterov 2007; Taskar, Lacoste-Julien, Jordan 2006;
+//! paper 002; SPEC 15).
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{Marginals, Work};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::linalg::{Image, Sparse, squared_norm};
+use crate::names::find;
+use crate::run::{Certificate, Progress, Solver};
+
+/// The distance in which the marginals are projected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Projection {
+    /// ½‖·‖².
+    Euclidean,
+    /// The Bregman divergence of the model's entropy.
+    Entropic,
+}
+
+impl Projection {
+    /// Names by which callers choose.
+    pub const NAMES: &[(&str, Self)] =
+        &[("euclidean", Self::Euclidean), ("entropic", Self::Entropic)];
+
+    /// The projection of that name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an unknown name.
+    pub fn parse(name: &str) -> Result<Self> {
+        find("projection", name, Self::NAMES)
+    }
+}
+
+/// Accuracy of projections that are not in closed form.
+const ACCURACY: f64 = 1e-8;
+/// Groups of examples that are summed apart, for any number of threads.
+const GROUPS: usize = 16;
+/// Iterations of the power method for ‖F‖, and what is added to its estimate from below.
+const POWER: usize = 30;
+const MARGIN: f64 = 1.1;
+/// Iterations between certificates, each of which decodes all examples once more.
+const CERTIFIED: usize = 10;
+
+/// min over ‖w‖ ≤ R of Σ_i p_i max over z in the hull of the μ(y) of ⟨A_i w + c_i, z⟩ − ⟨A_i w, μ(y_i)⟩,
+/// as a saddle point problem in (w, z).
+///
+/// In the memory-efficient form: since the sum of the operators seen is (t + 1) times that at the average,
+/// and what it says of z_i depends on the averaged w alone, neither the z_i nor their averages are kept;
+/// only the averages of w, of Σ p_i A_iᵀ z_i and of Σ p_i ⟨c_i, z_i⟩ are. The start is w = 0 and, for z,
+/// the projection of 0.
+pub struct Extragradient<'a> {
+    model: &'a dyn Marginals,
+    importance: Vec<f64>,
+    projection: Projection,
+    radius: f64,
+    /// Steps for w and z; their product is 1/‖F‖².
+    steps: Option<(f64, f64)>,
+    /// Σ p_i A_iᵀ μ(y_i).
+    truth: Vec<f64>,
+    /// Averages of w, of Σ p_i A_iᵀ z_i, and of Σ p_i (⟨c_i, z_i⟩ + constant).
+    weights: Vec<f64>,
+    image: Vec<f64>,
+    linear: f64,
+    iterations: usize,
+    groups: Vec<Group>,
+}
+
+#[derive(Default)]
+struct Group {
+    image: Image,
+    linear: f64,
+    local: Local,
+    failure: Option<Error>,
+}
+
+/// Buffers for one example at a time.
+#[derive(Default)]
+struct Local {
+    scores: Vec<f64>,
+    costs: Vec<f64>,
+    point: Vec<f64>,
+    marginals: Vec<f64>,
+    sparse: Sparse,
+    label: Vec<u32>,
+    work: Work,
+}
+
+impl<'a> Extragradient<'a> {
+    /// The method on the ball of that radius; `importance` are the p_i, which sum to 1.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a radius that is not positive, and for right labels outside the hull.
+    pub fn new(
+        model: &'a dyn Marginals,
+        importance: Vec<f64>,
+        projection: Projection,
+        radius: f64,
+    ) -> Result<Self> {
+        if !(radius > 0.0 && radius.is_finite()) {
+            return Err(Error::argument("radius", "must be positive and finite"));
+        }
+        if let Some(example) = (0..model.n_examples()).find(|i| !model.holds_truth(*i)) {
+            let message = format!(
+                "\"extragradient\" needs right labels that can be decoded; that of example {example} is no \
+                 matching (a row or column comes twice)"
+            );
+            return Err(Error::argument("Y", message));
+        }
+        let n_weights = model.n_weights();
+        let group = || Group { image: Image::new(n_weights), ..Group::default() };
+        Ok(Self {
+            model,
+            importance,
+            projection,
+            radius,
+            steps: None,
+            truth: vec![0.0; n_weights],
+            weights: vec![0.0; n_weights],
+            image: vec![0.0; n_weights],
+            linear: 0.0,
+            iterations: 0,
+            groups: std::iter::repeat_with(group).take(GROUPS).collect(),
+        })
+    }
+
+    /// The averaged w.
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// The steps for w and for z, once they are known.
+    pub fn steps(&self) -> Option<(f64, f64)> {
+        self.steps
+    }
+
+    /// Calls `visit` for every example, group by group in parallel; sums the groups' images to `image`
+    /// and returns the sum of their linear terms.
+    fn pass(
+        &mut self,
+        image: &mut [f64],
+        interrupt: &Interrupt,
+        visit: impl Fn(&Self, usize, &mut Group) -> Result<()> + Sync,
+    ) -> Result<f64> {
+        let mut groups = std::mem::take(&mut self.groups);
+        let method: &Self = self;
+        let n = method.importance.len();
+        groups.par_iter_mut().enumerate().for_each(|(index, group)| {
+            group.image.clear();
+            group.linear = 0.0;
+            let examples: Range<usize> = index * n / GROUPS..(index + 1) * n / GROUPS;
+            for example in examples.filter(|example| method.importance[*example] > 0.0) {
+                if group.failure.is_none() && !interrupt.is_raised() {
+                    group.failure = visit(method, example, group).err();
+                }
+            }
+        });
+        image.fill(0.0);
+        let mut linear = 0.0;
+        let mut failure = None;
+        for group in &mut groups {
+            group.image.add_to(1.0, image);
+            linear += group.linear;
+            failure = failure.or(group.failure.take());
+        }
+        self.groups = groups;
+        interrupt.check()?;
+        failure.map_or(Ok(linear), Err)
+    }
+
+    /// The image of the truth, ‖F‖² by the power method, and from it the steps.
+    fn prepare(&mut self, interrupt: &Interrupt) -> Result<(f64, f64)> {
+        let mut truth = std::mem::take(&mut self.truth);
+        let size = self.pass(&mut truth, interrupt, |method, example, group| {
+            let local = &mut group.local;
+            method.model.parts(example, method.model.truth(example), &mut local.sparse);
+            let share = method.importance[example];
+            method.model.add_image(example, &local.sparse, share, &mut group.image);
+            let square = local.sparse.iter().map(|(_, count)| count * count).sum::<f64>();
+            group.linear += share * square;
+            Ok(())
+        })?;
+        self.truth = truth;
+        let n_weights = self.weights.len();
+        // Nothing is special about these weights but that they are not orthogonal to much.
+        let mut x: Vec<f64> = (0..n_weights).map(|j| 1.0 + (j % 7) as f64 / 7.0).collect();
+        let mut y = vec![0.0; n_weights];
+        let mut largest = 0.0;
+        for _ in 0..POWER {
+            let norm = squared_norm(&x).sqrt();
+            if norm == 0.0 {
+                break;
+            }
+            x.iter_mut().for_each(|x| *x /= norm);
+            let weights = &x;
+            self.pass(&mut y, interrupt, |method, example, group| {
+                let local = &mut group.local;
+                local.load_scores(method.model, example, weights);
+                std::mem::swap(&mut local.scores, &mut local.marginals);
+                group.add_image(method.model, example, method.importance[example]);
+                Ok(())
+            })?;
+            largest = squared_norm(&y).sqrt();
+            std::mem::swap(&mut x, &mut y);
+        }
+        let step = if largest > 0.0 { 1.0 / (MARGIN * largest).sqrt() } else { 1.0 };
+        // Each side's step in proportion to how far it may have to go.
+        let ratio = self.radius / size.max(f64::MIN_POSITIVE).sqrt();
+        Ok((step * ratio, step / ratio))
+    }
+
+    /// v_i, or with the w of the middle point u_i, for one example; adds its image and linear term.
+    fn move_marginals(
+        &self,
+        example: usize,
+        step: f64,
+        middle: Option<&[f64]>,
+        group: &mut Group,
+    ) -> Result<()> {
+        let (model, local) = (self.model, &mut group.local);
+        let constant = local.load_costs(model, example);
+        local.load_scores(model, example, &self.weights);
+        let pull = step * self.iterations as f64;
+        local.point.clear();
+        local.point.extend(local.scores.iter().zip(&local.costs).map(|(s, c)| pull * (s + c)));
+        if let Some(middle) = middle {
+            if self.projection == Projection::Euclidean {
+                self.project(example, local)?;
+                std::mem::swap(&mut local.point, &mut local.marginals);
+            }
+            // The Bregman step from v adds to the potentials that v was made of.
+            local.load_scores(model, example, middle);
+            for (point, (score, cost)) in
+                local.point.iter_mut().zip(local.scores.iter().zip(&local.costs))
+            {
+                *point += step * (score + cost);
+            }
+        }
+        self.project(example, local)?;
+        let share = self.importance[example];
+        let costs = local.marginals.iter().zip(&local.costs).map(|(z, c)| z * c);
+        group.linear += share * (constant + costs.sum::<f64>());
+        group.add_image(model, example, share);
+        Ok(())
+    }
+
+    fn project(&self, example: usize, local: &mut Local) -> Result<()> {
+        let Local { point, marginals, work, .. } = local;
+        marginals.clear();
+        marginals.resize(point.len(), 0.0);
+        match self.projection {
+            Projection::Euclidean => {
+                self.model.euclidean(example, point, ACCURACY, work, marginals)?
+            }
+            Projection::Entropic => {
+                self.model.entropic(example, point, ACCURACY, work, marginals)?
+            }
+        };
+        Ok(())
+    }
+
+    /// w ← w − step (image − truth), projected on the ball.
+    fn descend(&self, weights: &mut [f64], image: &[f64], step: f64) {
+        for (weight, (image, truth)) in weights.iter_mut().zip(image.iter().zip(&self.truth)) {
+            *weight -= step * (image - truth);
+        }
+        let norm = squared_norm(weights).sqrt();
+        if norm > self.radius {
+            weights.iter_mut().for_each(|weight| *weight *= self.radius / norm);
+        }
+    }
+}
+
+impl Local {
+    fn load_scores(&mut self, model: &dyn Marginals, example: usize, weights: &[f64]) {
+        self.scores.clear();
+        self.scores.resize(model.n_parts(example), 0.0);
+        model.scores(example, weights, &mut self.scores);
+    }
+
+    fn load_costs(&mut self, model: &dyn Marginals, example: usize) -> f64 {
+        self.costs.clear();
+        self.costs.resize(model.n_parts(example), 0.0);
+        model.add_costs(example, &mut self.costs)
+    }
+}
+
+impl Group {
+    /// image += share Aᵀ z for the marginals z.
+    fn add_image(&mut self, model: &dyn Marginals, example: usize, share: f64) {
+        let local = &mut self.local;
+        local.sparse.clear();
+        let entries = local.marginals.iter().zip(0..).filter(|(value, _)| **value != 0.0);
+        local.sparse.extend(entries.map(|(value, part)| (part, *value)));
+        model.add_image(example, &local.sparse, share, &mut self.image);
+    }
+}
+
+impl Solver for Extragradient<'_> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        let (for_w, for_z) = match self.steps {
+            Some(steps) => steps,
+            None => {
+                let steps = self.prepare(interrupt)?;
+                *self.steps.insert(steps)
+            }
+        };
+        let t = self.iterations as f64;
+        let mut image = vec![0.0; self.weights.len()];
+        self.pass(&mut image, interrupt, |method, example, group| {
+            method.move_marginals(example, for_z, None, group)
+        })?;
+        let mut middle = vec![0.0; self.weights.len()];
+        self.descend(&mut middle, &self.image, for_w * t);
+        let mut end = middle.clone();
+        self.descend(&mut end, &image, for_w);
+        let linear = self.pass(&mut image, interrupt, |method, example, group| {
+            method.move_marginals(example, for_z, Some(&middle), group)
+        })?;
+        let average = |average: &mut f64, new: f64| *average = (t * *average + new) / (t + 1.0);
+        self.weights.iter_mut().zip(end).for_each(|(weight, new)| average(weight, new));
+        self.image.iter_mut().zip(image).for_each(|(value, new)| average(value, new));
+        average(&mut self.linear, linear);
+        self.iterations += 1;
+        if self.iterations.is_multiple_of(CERTIFIED) || self.iterations == 1 {
+            Ok(Progress::Epoch(self.certify(interrupt)?))
+        } else {
+            Ok(Progress::Uncertified)
+        }
+    }
+
+    /// The restricted gap: the mean loss of the averaged w against the least of the averaged z on the ball.
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        let mut unused = vec![0.0; self.weights.len()];
+        let primal = self.pass(&mut unused, interrupt, |method, example, group| {
+            let (model, local) = (method.model, &mut group.local);
+            local.load_scores(model, example, &method.weights);
+            model.parts(example, model.truth(example), &mut local.sparse);
+            let value = |scores: &[f64], parts: &Sparse| -> f64 {
+                parts.iter().map(|(part, count)| count * scores[*part as usize]).sum()
+            };
+            let right = value(&local.scores, &local.sparse);
+            let constant = model.add_costs(example, &mut local.scores);
+            model.decode(example, &local.scores, &mut local.work, &mut local.label);
+            model.parts(example, &local.label, &mut local.sparse);
+            let best = value(&local.scores, &local.sparse);
+            group.linear += method.importance[example] * (constant + best - right);
+            Ok(())
+        })?;
+        if self.iterations == 0 {
+            return Ok(Certificate { primal, dual: f64::NEG_INFINITY });
+        }
+        let differences = self.image.iter().zip(&self.truth).map(|(image, truth)| image - truth);
+        let slope = squared_norm(&differences.collect::<Vec<f64>>()).sqrt();
+        Ok(Certificate { primal, dual: self.linear - self.radius * slope })
+    }
+}

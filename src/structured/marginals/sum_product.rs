@@ -1,0 +1,170 @@
+//! Marginals of a chain by the forward-backward recursions, in logarithms.
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::Marginals;
+use crate::error::Result;
+use crate::linalg::exp_minus;
+use crate::linalg::fold::{Max, fold};
+use crate::structured::model::{Chain, Work};
+
+/// Marginals that are lost in the sum of their row.
+const NEGLIGIBLE: f64 = 1e-20;
+
+impl Marginals for Chain {
+    /// The entropy is that of the distribution p(y) ∝ exp ⟨potentials, μ(y)⟩, whose expectation of μ is
+    /// exact to rounding.
+    fn entropic(
+        &self,
+        example: usize,
+        potentials: &[f64],
+        _: f64,
+        work: &mut Work,
+        marginals: &mut [f64],
+    ) -> Result<f64> {
+        let (n_states, n_nodes) = (self.n_states(), self.sequence_len(example) * self.n_states());
+        work.values.resize(2 * n_nodes + n_states * (n_states + 3), 0.0);
+        let (nodes, edges) = potentials.split_at(n_nodes);
+        let (forward, rest) = work.values.split_at_mut(n_nodes);
+        let (backward, rest) = rest.split_at_mut(n_nodes);
+        let (transposed, rest) = rest.split_at_mut(n_states * n_states);
+        let (ahead, rest) = rest.split_at_mut(n_states);
+        let (largest, sums) = rest.split_at_mut(n_states);
+        for (to, column) in transposed.chunks_exact_mut(n_states).enumerate() {
+            let from = edges[to..].iter().step_by(n_states);
+            column.iter_mut().zip(from).for_each(|(entry, edge)| *entry = *edge);
+        }
+        let messages = Messages {
+            n_states,
+            nodes,
+            edges,
+            transposed,
+            forward,
+            backward,
+            ahead,
+            largest,
+            sums,
+        };
+        Arch::new().dispatch(SumProduct { messages, marginals });
+        Ok(0.0)
+    }
+}
+
+/// Logarithms of the sums over what precedes, the node itself included, and over what follows.
+struct Messages<'a> {
+    n_states: usize,
+    nodes: &'a [f64],
+    edges: &'a [f64],
+    transposed: &'a [f64],
+    forward: &'a mut [f64],
+    backward: &'a mut [f64],
+    /// backward + nodes of the next position.
+    ahead: &'a mut [f64],
+    largest: &'a mut [f64],
+    sums: &'a mut [f64],
+}
+
+struct SumProduct<'a> {
+    messages: Messages<'a>,
+    marginals: &'a mut [f64],
+}
+
+impl WithSimd for SumProduct<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { messages, marginals } = self;
+        let Messages {
+            n_states,
+            nodes,
+            edges,
+            transposed,
+            forward,
+            backward,
+            ahead,
+            largest,
+            sums,
+        } = messages;
+        let n_nodes = nodes.len();
+        let (marginals, counts) = marginals.split_at_mut(n_nodes);
+        counts.fill(0.0);
+        if n_nodes == 0 {
+            return;
+        }
+        forward[..n_states].copy_from_slice(&nodes[..n_states]);
+        for at in (n_states..n_nodes).step_by(n_states) {
+            let (before, forward) = forward[at - n_states..].split_at_mut(n_states);
+            let forward = &mut forward[..n_states];
+            log_sums(simd, before, edges, largest, sums, forward);
+            forward.iter_mut().zip(&nodes[at..]).for_each(|(forward, node)| *forward += node);
+        }
+        backward[n_nodes - n_states..].fill(0.0);
+        for at in (0..n_nodes).step_by(n_states).rev() {
+            let next = at + n_states;
+            if next < n_nodes {
+                let nodes = nodes[next..].iter().zip(&backward[next..]);
+                ahead
+                    .iter_mut()
+                    .zip(nodes)
+                    .for_each(|(ahead, (node, after))| *ahead = node + after);
+                log_sums(simd, ahead, transposed, largest, sums, &mut backward[at..next]);
+            }
+            let marginals = &mut marginals[at..next];
+            let logs = forward[at..next].iter().zip(&backward[at..next]);
+            marginals.iter_mut().zip(logs).for_each(|(marginal, (a, b))| *marginal = a + b);
+            softmax(marginals);
+            if next < n_nodes {
+                for (from, &marginal) in marginals.iter().enumerate() {
+                    if marginal > NEGLIGIBLE {
+                        let own = from * n_states..(from + 1) * n_states;
+                        let logs = edges[own.clone()].iter().zip(&*ahead);
+                        for (count, (edge, ahead)) in counts[own].iter_mut().zip(logs) {
+                            *count += marginal * exp_minus(backward[at + from] - (edge + ahead));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// logs\[b\] = ln Σ_a exp(from\[a\] + edges\[a, b\]).
+#[inline(always)]
+fn log_sums<S: Simd>(
+    simd: S,
+    from: &[f64],
+    edges: &[f64],
+    largest: &mut [f64],
+    sums: &mut [f64],
+    logs: &mut [f64],
+) {
+    let n_states = from.len();
+    let rows = from.iter().enumerate();
+    fold::<Max, S>(
+        simd,
+        rows.map(
+            #[inline(always)]
+            |(state, from)| (*from, &edges[state * n_states..]),
+        ),
+        largest,
+    );
+    sums.fill(0.0);
+    for (from, edges) in from.iter().zip(edges.chunks_exact(n_states)) {
+        for (sum, (largest, edge)) in sums.iter_mut().zip(largest.iter().zip(edges)) {
+            *sum += exp_minus(largest - (from + edge));
+        }
+    }
+    for (log, (largest, sum)) in logs.iter_mut().zip(largest.iter().zip(sums)) {
+        *log = largest + sum.ln();
+    }
+}
+
+/// Replaces logarithms by numbers in their proportion whose sum is 1.
+#[inline(always)]
+pub(in crate::structured) fn softmax(logs: &mut [f64]) {
+    let largest = logs.iter().fold(f64::NEG_INFINITY, |largest: f64, log| largest.max(*log));
+    logs.iter_mut().for_each(|log| *log = exp_minus(largest - *log));
+    let sum: f64 = logs.iter().sum();
+    logs.iter_mut().for_each(|value| *value /= sum);
+}

@@ -1,0 +1,154 @@
+//! Matchings of largest weight, by shortest augmenting paths (Jonker and Volgenant 1987).
+
+use super::Work;
+
+/// No column, and no row.
+pub(in crate::structured) const NONE: u32 = u32::MAX;
+
+/// Writes to `matched` the column of each row, or `u32::MAX`, in a matching of largest total weight,
+/// where everything may stay alone: only pairs of positive weight are matched.
+///
+/// `weights` holds `n_columns` numbers for each row. Rows enter one by one; each may displace others
+/// along the path of least cost to a free column or to a row that then stays alone. O(rows² columns)
+/// at worst, and hardly more than reading the weights if few rows compete.
+pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut Vec<u32>) {
+    matched.clear();
+    if let Some(n_rows) = weights.len().checked_div(n_columns) {
+        let (n_values, n_indices) = buffers(n_rows, n_columns);
+        work.values.resize(n_values, 0.0);
+        work.indices.resize(n_indices, 0);
+        solve(weights, n_columns, &mut work.values, &mut work.indices);
+        let rows = work.indices.iter().zip(weights.chunks_exact(n_columns));
+        // Only rounding leaves pairs without weight.
+        matched.extend(rows.map(|(column, weights)| match weights.get(*column as usize) {
+            Some(weight) if *weight > 0.0 => *column,
+            _ => NONE,
+        }));
+    }
+}
+
+/// The lengths of the buffers that [`solve`] needs.
+pub(in crate::structured) fn buffers(n_rows: usize, n_columns: usize) -> (usize, usize) {
+    (n_rows + 2 * n_columns, n_rows + 4 * n_columns)
+}
+
+/// Leaves the columns of the rows at the start of `indices`, and at the start of `values` the prices >= 0
+/// of the rows, then of the columns, that prove the matching best: the prices of every pair sum to its
+/// weight at least.
+pub(in crate::structured) fn solve(
+    weights: &[f64],
+    n_columns: usize,
+    values: &mut [f64],
+    indices: &mut [u32],
+) {
+    let n_rows = weights.len() / n_columns;
+    values.fill(0.0);
+    indices.fill(NONE);
+    let (row_prices, columns) = values.split_at_mut(n_rows);
+    let (prices, distances) = columns.split_at_mut(n_columns);
+    let (matched, lists) = indices.split_at_mut(n_rows);
+    let (owners, lists) = lists.split_at_mut(n_columns);
+    let (before, lists) = lists.split_at_mut(n_columns);
+    let (open, closed) = lists.split_at_mut(n_columns);
+    let mut search = Search {
+        weights,
+        n_columns,
+        row_prices,
+        prices,
+        distances: &mut distances[..n_columns],
+        matched,
+        owners,
+        before,
+        open,
+        closed,
+    };
+    for row in 0..n_rows {
+        search.enter(row);
+    }
+}
+
+/// The pair (a, b) has the reduced cost price_a + price_b − weight >= 0, which is 0 for matched ones;
+/// all prices are at least 0, and 0 for what is alone.
+struct Search<'a> {
+    weights: &'a [f64],
+    n_columns: usize,
+    row_prices: &'a mut [f64],
+    prices: &'a mut [f64],
+    /// Least cost of a path from the entering row to each column.
+    distances: &'a mut [f64],
+    /// The column of each row, and the row of each column.
+    matched: &'a mut [u32],
+    owners: &'a mut [u32],
+    /// The row before each column on its path.
+    before: &'a mut [u32],
+    /// Columns that the search has not reached for good, then those that it has.
+    open: &'a mut [u32],
+    closed: &'a mut [u32],
+}
+
+impl Search<'_> {
+    /// Lets a row in, with the price at which all its reduced costs are at least 0.
+    fn enter(&mut self, first: usize) {
+        let n_columns = self.n_columns;
+        let weights = &self.weights[first * n_columns..][..n_columns];
+        let price =
+            weights.iter().zip(&*self.prices).fold(0.0, |price: f64, (w, p)| price.max(w - p));
+        self.row_prices[first] = price;
+        if price == 0.0 {
+            return;
+        }
+        self.distances.fill(f64::INFINITY);
+        self.open.iter_mut().zip(0..).for_each(|(open, column)| *open = column);
+        let (mut n_open, mut n_closed) = (n_columns, 0);
+        // The cheapest end so far: a row that stays alone pays its price.
+        let (mut row, mut reached) = (first, 0.0);
+        let (mut loser, mut least) = (first, price);
+        let free = loop {
+            let weights = &self.weights[row * n_columns..][..n_columns];
+            let base = reached + self.row_prices[row];
+            let (mut next, mut best) = (n_open, least);
+            for (at, &column) in self.open[..n_open].iter().enumerate() {
+                let column = column as usize;
+                let distance = base + self.prices[column] - weights[column];
+                if distance < self.distances[column] {
+                    self.distances[column] = distance;
+                    self.before[column] = row as u32;
+                }
+                if self.distances[column] < best {
+                    (next, best) = (at, self.distances[column]);
+                }
+            }
+            if next == n_open {
+                break None;
+            }
+            let column = self.open[next] as usize;
+            if self.owners[column] == NONE {
+                least = best;
+                break Some(column);
+            }
+            self.closed[n_closed] = column as u32;
+            n_closed += 1;
+            n_open -= 1;
+            self.open.swap(next, n_open);
+            (row, reached) = (self.owners[column] as usize, best);
+            if reached + self.row_prices[row] < least {
+                (loser, least) = (row, reached + self.row_prices[row]);
+            }
+        };
+        self.row_prices[first] -= least;
+        for &column in &self.closed[..n_closed] {
+            let change = (least - self.distances[column as usize]).max(0.0);
+            self.prices[column as usize] += change;
+            self.row_prices[self.owners[column as usize] as usize] -= change;
+        }
+        let mut column = match free {
+            Some(column) => column as u32,
+            None => std::mem::replace(&mut self.matched[loser], NONE),
+        };
+        while column != NONE {
+            let row = self.before[column as usize];
+            self.owners[column as usize] = row;
+            column = std::mem::replace(&mut self.matched[row as usize], column);
+        }
+    }
+}

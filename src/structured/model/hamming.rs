@@ -1,0 +1,33 @@
+use crate::error::Result;
+use crate::names::find;
+
+/// Hamming loss: how many of an example's variables differ from the truth, or which share of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Hamming {
+    /// The number of wrong variables.
+    #[default]
+    Count,
+    /// The share of wrong variables: the count over the number of variables of the example.
+    Mean,
+}
+
+impl Hamming {
+    /// Every form by its name.
+    pub const NAMES: &[(&str, Self)] = &[("hamming", Self::Count), ("mean-hamming", Self::Mean)];
+
+    /// The form called `name`.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) for an unknown name.
+    pub fn parse(name: &str) -> Result<Self> {
+        find("loss", name, Self::NAMES)
+    }
+
+    /// What one wrong variable of `n_variables` costs.
+    pub(super) fn cost(self, n_variables: usize) -> f64 {
+        match self {
+            Self::Count => 1.0,
+            Self::Mean => 1.0 / n_variables.max(1) as f64,
+        }
+    }
+}

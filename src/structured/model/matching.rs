@@ -1,0 +1,223 @@
+use super::assignment::{NONE, assign};
+use super::rows::Rows;
+use super::{Model, Work};
+use crate::data::Data;
+use crate::error::{Error, Result};
+use crate::linalg::{Image, Sparse};
+
+/// Partial matchings between the rows and the columns of an example, such as the words of a sentence
+/// and of its translation (Taskar et al. 2006; SPEC 15): ⟨w, φ(x, z)⟩ = Σ_ab z_ab ⟨w, F_ab⟩.
+///
+/// Part a · columns + b is the pair (a, b). A label holds the column of each row, or `u32::MAX`. The
+/// loss Σ_ab fn · gt_ab (1 − z_ab) + fp · (1 − gt_ab) z_ab counts the missed pairs of the truth and the
+/// wrong pairs, at a cost each.
+///
+/// The truth gt may be any set of pairs. One that is no matching is a label too, with its other pairs
+/// as parts after the rows' columns; no decoding reaches it, nor its loss of 0.
+#[derive(Debug, Clone)]
+pub struct Matching {
+    rows: Rows,
+    examples: Vec<Example>,
+    labels: Vec<u32>,
+    /// The right pairs as parts, by increasing part.
+    right: Vec<u32>,
+    false_positive: f64,
+    false_negative: f64,
+}
+
+/// The size of an example and where its pairs, its label and its right pairs start.
+#[derive(Debug, Clone, Copy)]
+struct Example {
+    n_rows: usize,
+    n_columns: usize,
+    first: usize,
+    label: usize,
+    right: usize,
+}
+
+/// Pairs (row, column) of several examples.
+#[derive(Debug, Clone, Copy)]
+pub struct Pairs<'a> {
+    /// All pairs, example by example.
+    pub pairs: &'a [[u32; 2]],
+    /// Example i has the pairs `offsets[i]..offsets[i + 1]`.
+    pub offsets: &'a [usize],
+}
+
+impl Matching {
+    /// Example i has `sizes[i]` = \[rows, columns\], whose features F_ab are the next rows · columns rows of
+    /// `data`, and in training the pairs `truth`. A wrong pair costs `false_positive` and a missed one
+    /// `false_negative`; 1 and 1 give the L1 loss of SPEC 15.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `Y`, `false_positive_cost` or
+    /// `false_negative_cost`.
+    pub fn new(
+        data: Data<'_>,
+        sizes: &[[u32; 2]],
+        truth: Option<Pairs<'_>>,
+        false_positive: f64,
+        false_negative: f64,
+    ) -> Result<Self> {
+        let rows = Rows::new(data)?;
+        check_cost("false_positive_cost", false_positive)?;
+        check_cost("false_negative_cost", false_negative)?;
+        let n_pairs =
+            sizes.iter().map(|[n_rows, n_columns]| u64::from(*n_rows) * u64::from(*n_columns));
+        if n_pairs.clone().any(|n| n >= u64::from(NONE))
+            || n_pairs.sum::<u64>() != rows.len() as u64
+        {
+            let message = "an example needs one row of features for each row and column";
+            return Err(Error::argument("X", message));
+        }
+        if let Some(Pairs { pairs, offsets }) = truth
+            && (offsets.len() != sizes.len() + 1
+                || offsets.first() != Some(&0)
+                || offsets.last() != Some(&pairs.len())
+                || offsets.windows(2).any(|pair| pair[0] > pair[1]))
+        {
+            let message = format!("must have the pairs of {} examples", sizes.len());
+            return Err(Error::argument("Y", message));
+        }
+        let mut model = Self {
+            rows,
+            examples: Vec::with_capacity(sizes.len() + 1),
+            labels: Vec::new(),
+            right: Vec::new(),
+            false_positive,
+            false_negative,
+        };
+        let mut first = 0;
+        for (index, size) in sizes.iter().enumerate() {
+            let [n_rows, n_columns] = size.map(|size| size as usize);
+            let (label, right) = (model.labels.len(), model.right.len());
+            model.examples.push(Example { n_rows, n_columns, first, label, right });
+            first += n_rows * n_columns;
+            if let Some(Pairs { pairs, offsets }) = truth {
+                model.add_truth(index, *size, &pairs[offsets[index]..offsets[index + 1]])?;
+            }
+        }
+        let (label, right) = (model.labels.len(), model.right.len());
+        model.examples.push(Example { n_rows: 0, n_columns: 0, first, label, right });
+        Ok(model)
+    }
+
+    /// Appends the label of the right pairs.
+    fn add_truth(&mut self, example: usize, size: [u32; 2], pairs: &[[u32; 2]]) -> Result<()> {
+        let [n_rows, n_columns] = size;
+        let fail = |[a, b]: [u32; 2], what: &str| {
+            Err(Error::argument("Y", format!("example {example}: the pair ({a}, {b}) {what}")))
+        };
+        let mut pairs = pairs.to_vec();
+        pairs.sort_unstable();
+        if let Some(pair) = pairs.iter().find(|[a, b]| *a >= n_rows || *b >= n_columns) {
+            return fail(*pair, &format!("is outside its {n_rows} × {n_columns} candidates"));
+        }
+        if let Some(twice) = pairs.windows(2).find(|two| two[0] == two[1]) {
+            return fail(twice[0], "comes twice");
+        }
+        let first = self.labels.len();
+        self.labels.resize(first + n_rows as usize, NONE);
+        let mut taken = vec![false; n_columns as usize];
+        for [row, column] in pairs {
+            let part = row * n_columns + column;
+            self.right.push(part);
+            let matched = &mut self.labels[first + row as usize];
+            if *matched == NONE && !std::mem::replace(&mut taken[column as usize], true) {
+                *matched = column;
+            } else {
+                self.labels.push(part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers of rows and columns of an example.
+    pub fn size(&self, example: usize) -> (usize, usize) {
+        let Example { n_rows, n_columns, .. } = self.examples[example];
+        (n_rows, n_columns)
+    }
+}
+
+fn check_cost(name: &'static str, cost: f64) -> Result<()> {
+    if cost.is_finite() && cost >= 0.0 {
+        return Ok(());
+    }
+    Err(Error::argument(name, format!("must be finite and not negative (is {cost})")))
+}
+
+impl Model for Matching {
+    fn n_examples(&self) -> usize {
+        self.examples.len() - 1
+    }
+
+    fn n_weights(&self) -> usize {
+        self.rows.n_features()
+    }
+
+    fn n_parts(&self, example: usize) -> usize {
+        let (n_rows, n_columns) = self.size(example);
+        n_rows * n_columns
+    }
+
+    fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
+        let pairs = self.examples[example].first..self.examples[example + 1].first;
+        self.rows.scores(pairs, 1, weights, scores);
+    }
+
+    fn scores_at(&self, example: usize, parts: &[u32], weights: &[f64], scores: &mut [f64]) {
+        let first = self.examples[example].first;
+        for &part in parts {
+            let part = part as usize;
+            scores[part] = self.rows.score(first + part, 0, 1, weights);
+        }
+    }
+
+    fn add_costs(&self, example: usize, scores: &mut [f64]) -> f64 {
+        if self.labels.is_empty() {
+            return 0.0;
+        }
+        let right = &self.right[self.examples[example].right..self.examples[example + 1].right];
+        let mut at = 0;
+        for &part in right {
+            let part = part as usize;
+            scores[at..part].iter_mut().for_each(|score| *score += self.false_positive);
+            scores[part] -= self.false_negative;
+            at = part + 1;
+        }
+        scores[at..].iter_mut().for_each(|score| *score += self.false_positive);
+        self.false_negative * right.len() as f64
+    }
+
+    /// The matching of largest score, by shortest augmenting paths; pairs of score 0 or less stay out.
+    fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>) {
+        let (n_rows, n_columns) = self.size(example);
+        assign(scores, n_columns, work, label);
+        label.resize(n_rows, NONE);
+    }
+
+    fn parts(&self, example: usize, label: &[u32], parts: &mut Sparse) {
+        let (n_rows, n_columns) = self.size(example);
+        let (columns, others) = label.split_at(n_rows.min(label.len()));
+        parts.clear();
+        for (row, column) in columns.iter().enumerate().filter(|(_, column)| **column != NONE) {
+            parts.push(((row * n_columns) as u32 + column, 1.0));
+        }
+        if !others.is_empty() {
+            parts.extend(others.iter().map(|part| (*part, 1.0)));
+            parts.sort_unstable_by_key(|(part, _)| *part);
+        }
+    }
+
+    fn truth(&self, example: usize) -> &[u32] {
+        &self.labels[self.examples[example].label..self.examples[example + 1].label]
+    }
+
+    fn add_image(&self, example: usize, delta: &[(u32, f64)], scale: f64, image: &mut Image) {
+        let first = self.examples[example].first;
+        for &(part, value) in delta {
+            let delta = std::iter::once((0, value));
+            self.rows.add_image(first + part as usize, delta, 1, scale, image);
+        }
+    }
+}

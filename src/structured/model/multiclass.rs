@@ -1,0 +1,158 @@
+use super::chain::{check_labels, first_maximum};
+use super::rows::Rows;
+use super::{Model, Work};
+use crate::data::Data;
+use crate::error::{Error, Result};
+use crate::linalg::{Image, Sparse};
+use crate::polytope::Capped;
+use crate::structured::marginals::{Marginals, softmax};
+
+/// One label in 0..K for each row x: ⟨w, φ(x, y)⟩ = ⟨W_y, x⟩.
+///
+/// The weights are W by feature, then class; parts are classes. The loss of ŷ is 1 if it is wrong, or
+/// `costs`\[y\]\[ŷ\].
+#[derive(Debug, Clone)]
+pub struct Multiclass {
+    rows: Rows,
+    labels: Option<Vec<u32>>,
+    n_classes: usize,
+    costs: Option<Vec<f64>>,
+}
+
+impl Multiclass {
+    /// Takes rows, in training with their labels, and K × K costs by the right label, then the decoded
+    /// one; without costs every wrong label costs 1.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `Y`, `n_classes` or `costs`.
+    pub fn new(
+        data: Data<'_>,
+        labels: Option<&[u32]>,
+        n_classes: usize,
+        costs: Option<&[f64]>,
+    ) -> Result<Self> {
+        let rows = Rows::new(data)?;
+        if n_classes == 0 || u32::try_from(n_classes).is_err() {
+            let message = format!("must be between 1 and 2³² − 1 (is {n_classes})");
+            return Err(Error::argument("n_classes", message));
+        }
+        if let Some(labels) = labels {
+            check_labels(labels, rows.len(), n_classes)?;
+        }
+        if let Some(costs) = costs {
+            check_costs(costs, n_classes)?;
+        }
+        let (labels, costs) = (labels.map(<[u32]>::to_vec), costs.map(<[f64]>::to_vec));
+        Ok(Self { rows, labels, n_classes, costs })
+    }
+}
+
+fn check_costs(costs: &[f64], n_classes: usize) -> Result<()> {
+    let fail = |message: String| Err(Error::argument("costs", message));
+    if costs.len() != n_classes * n_classes {
+        return fail(format!("must be {n_classes} × {n_classes}, one row for each right label"));
+    }
+    if costs.iter().any(|cost| !cost.is_finite() || *cost < 0.0) {
+        return fail("must be finite and not negative".into());
+    }
+    if costs.iter().step_by(n_classes + 1).any(|cost| *cost != 0.0) {
+        return fail("a right label must cost 0: the diagonal must be zero".into());
+    }
+    Ok(())
+}
+
+impl Model for Multiclass {
+    fn n_examples(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn n_weights(&self) -> usize {
+        self.rows.n_features() * self.n_classes
+    }
+
+    fn n_parts(&self, _: usize) -> usize {
+        self.n_classes
+    }
+
+    fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
+        self.rows.scores(example..example + 1, self.n_classes, weights, scores);
+    }
+
+    fn scores_at(&self, example: usize, parts: &[u32], weights: &[f64], scores: &mut [f64]) {
+        for &class in parts {
+            let class = class as usize;
+            scores[class] = self.rows.score(example, class, self.n_classes, weights);
+        }
+    }
+
+    fn add_costs(&self, example: usize, scores: &mut [f64]) -> f64 {
+        let Some(labels) = &self.labels else { return 0.0 };
+        let right = labels[example] as usize;
+        if let Some(costs) = &self.costs {
+            let costs = &costs[right * self.n_classes..];
+            scores.iter_mut().zip(costs).for_each(|(score, cost)| *score += cost);
+        } else {
+            let kept = scores[right];
+            scores.iter_mut().for_each(|score| *score += 1.0);
+            scores[right] = kept;
+        }
+        0.0
+    }
+
+    /// The class of the largest score, the smallest of equal ones.
+    fn decode(&self, _: usize, scores: &[f64], _: &mut Work, label: &mut Vec<u32>) {
+        label.clear();
+        label.push(first_maximum(scores));
+    }
+
+    fn parts(&self, _: usize, label: &[u32], parts: &mut Sparse) {
+        parts.clear();
+        parts.extend(label.iter().map(|class| (*class, 1.0)));
+    }
+
+    fn truth(&self, example: usize) -> &[u32] {
+        self.labels.as_ref().map_or(&[], |labels| &labels[example..=example])
+    }
+
+    fn add_image(&self, example: usize, delta: &[(u32, f64)], scale: f64, image: &mut Image) {
+        let delta = delta.iter().map(|(class, value)| (*class as usize, *value));
+        self.rows.add_image(example, delta, self.n_classes, scale, image);
+    }
+}
+
+impl Marginals for Multiclass {
+    /// The entropy is −Σ μ_k ln μ_k, and the result the softmax of the potentials.
+    fn entropic(
+        &self,
+        _: usize,
+        potentials: &[f64],
+        _: f64,
+        _: &mut Work,
+        marginals: &mut [f64],
+    ) -> Result<f64> {
+        marginals.copy_from_slice(potentials);
+        softmax(marginals);
+        Ok(0.0)
+    }
+
+    /// The projection onto the simplex, max(0, point − τ).
+    fn euclidean(
+        &self,
+        _: usize,
+        point: &[f64],
+        _: f64,
+        _: &mut Work,
+        projection: &mut [f64],
+    ) -> Result<f64> {
+        let simplex = Capped { upper: 1.0, floor: 1.0, cap: 1.0, bias: 0.0 };
+        // Around the largest value, next to which the multiplier lies.
+        let largest = point[first_maximum(point) as usize];
+        let shifted = &mut *projection;
+        shifted.iter_mut().zip(point).for_each(|(shifted, value)| *shifted = value - largest);
+        let tau = simplex.multiplier(shifted, -1.0);
+        projection.iter_mut().for_each(|value| *value = (*value - tau).max(0.0));
+        let sum: f64 = projection.iter().sum();
+        projection.iter_mut().for_each(|value| *value /= sum);
+        Ok(0.0)
+    }
+}

@@ -1,0 +1,208 @@
+//! Rows of features in the compact form that decoding reads, and their scores for a few classes.
+
+use std::ops::Range;
+
+use pulp::{Arch, Simd, WithSimd};
+
+use crate::data::{Data, Rows as _};
+use crate::error::{Error, Result};
+use crate::for_data;
+use crate::linalg::Image;
+use crate::linalg::fold::{Sum, fold};
+
+/// Rows of features, kept as they are or, if most values are zeros, without these.
+///
+/// Weights are feature-major, W\[feature\]\[class\], so that the scores x W of a row are sums over
+/// contiguous classes.
+#[derive(Debug, Clone)]
+pub(super) struct Rows {
+    n_rows: usize,
+    n_features: usize,
+    /// Ends of the rows and the features of their values, if zeros are left out.
+    sparse: Option<(Vec<usize>, Vec<u32>)>,
+    values: Vec<f64>,
+}
+
+impl Rows {
+    /// Copies the rows.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a value is not finite or there are too many features.
+    pub fn new(data: Data<'_>) -> Result<Self> {
+        let (n_rows, n_features) = (data.n_rows(), data.n_cols());
+        if u32::try_from(n_features).is_err() {
+            return Err(Error::argument("X", "there may be at most 2³² − 1 features"));
+        }
+        let (mut n_nonzero, mut finite) = (0, true);
+        for_data!(data, rows => for row in 0..n_rows {
+            rows.visit_row(row, |_, value| {
+                n_nonzero += usize::from(value != 0.0);
+                finite &= value.is_finite();
+            });
+        });
+        if !finite {
+            return Err(Error::argument("X", "all values must be finite"));
+        }
+        // A value with its index takes half as much again as a value.
+        if n_nonzero.saturating_mul(3) > (n_rows * n_features).saturating_mul(2) {
+            let mut values = vec![0.0; n_rows * n_features];
+            for_data!(data, rows => for row in 0..n_rows {
+                let values = &mut values[row * n_features..][..n_features];
+                rows.visit_row(row, |feature, value| values[feature] = value);
+            });
+            return Ok(Self { n_rows, n_features, sparse: None, values });
+        }
+        let (mut ends, mut features) =
+            (Vec::with_capacity(n_rows + 1), Vec::with_capacity(n_nonzero));
+        let mut values = Vec::with_capacity(n_nonzero);
+        ends.push(0);
+        for_data!(data, rows => for row in 0..n_rows {
+            rows.visit_row(row, |feature, value| if value != 0.0 {
+                features.push(feature as u32);
+                values.push(value);
+            });
+            ends.push(values.len());
+        });
+        Ok(Self { n_rows, n_features, sparse: Some((ends, features)), values })
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Number of features.
+    pub fn n_features(&self) -> usize {
+        self.n_features
+    }
+
+    /// Writes the scores x W of a range of rows.
+    pub fn scores(
+        &self,
+        rows: Range<usize>,
+        n_classes: usize,
+        weights: &[f64],
+        scores: &mut [f64],
+    ) {
+        if n_classes > 0 {
+            Arch::new().dispatch(Scores { rows: self, range: rows, n_classes, weights, scores });
+        }
+    }
+
+    /// The score of a row for one class.
+    pub fn score(&self, row: usize, class: usize, n_classes: usize, weights: &[f64]) -> f64 {
+        let mut score = 0.0;
+        self.visit(row, |feature, value| score += value * weights[feature * n_classes + class]);
+        score
+    }
+
+    /// image += scale x δᵀ for δ = the (class, value) pairs.
+    pub fn add_image(
+        &self,
+        row: usize,
+        delta: impl Iterator<Item = (usize, f64)> + Clone,
+        n_classes: usize,
+        scale: f64,
+        image: &mut Image,
+    ) {
+        if let Some((features, values)) = self.sparse_row(row) {
+            for (&feature, x) in features.iter().zip(values) {
+                let weights = image.piece(feature as usize * n_classes, n_classes);
+                for (class, value) in delta.clone() {
+                    weights[class] += scale * x * value;
+                }
+            }
+        } else {
+            let weights = image.piece(0, self.n_features * n_classes);
+            for (class, value) in delta {
+                let weights = weights.iter_mut().skip(class).step_by(n_classes);
+                let change = scale * value;
+                weights.zip(self.dense_row(row)).for_each(|(weight, x)| *weight += change * x);
+            }
+        }
+    }
+
+    /// Calls `visit(feature, value)` for the values of a row.
+    #[inline(always)]
+    fn visit(&self, row: usize, mut visit: impl FnMut(usize, f64)) {
+        if let Some((features, values)) = self.sparse_row(row) {
+            features
+                .iter()
+                .zip(values)
+                .for_each(|(feature, value)| visit(*feature as usize, *value));
+        } else {
+            self.dense_row(row)
+                .iter()
+                .enumerate()
+                .for_each(|(feature, value)| visit(feature, *value));
+        }
+    }
+
+    #[inline(always)]
+    fn sparse_row(&self, row: usize) -> Option<(&[u32], &[f64])> {
+        let (ends, features) = self.sparse.as_ref()?;
+        let range = ends[row]..ends[row + 1];
+        Some((&features[range.clone()], &self.values[range]))
+    }
+
+    #[inline(always)]
+    fn dense_row(&self, row: usize) -> &[f64] {
+        &self.values[row * self.n_features..][..self.n_features]
+    }
+}
+
+struct Scores<'a> {
+    rows: &'a Rows,
+    range: Range<usize>,
+    n_classes: usize,
+    weights: &'a [f64],
+    scores: &'a mut [f64],
+}
+
+impl WithSimd for Scores<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { rows, range, n_classes, weights, scores } = self;
+        for (row, scores) in range.zip(scores.chunks_exact_mut(n_classes)) {
+            let weights_of = |feature: usize| &weights[feature * n_classes..];
+            if let Some((features, values)) = rows.sparse_row(row) {
+                let terms = features.iter().zip(values);
+                fold::<Sum, S>(
+                    simd,
+                    terms.map(
+                        #[inline(always)]
+                        |(feature, value)| (*value, weights_of(*feature as usize)),
+                    ),
+                    scores,
+                );
+            } else if n_classes == 1 {
+                scores[0] = dot(simd, rows.dense_row(row), weights);
+            } else {
+                let terms = rows.dense_row(row).iter().enumerate();
+                fold::<Sum, S>(
+                    simd,
+                    terms.map(
+                        #[inline(always)]
+                        |(feature, value)| (*value, weights_of(feature)),
+                    ),
+                    scores,
+                );
+            }
+        }
+    }
+}
+
+/// ⟨x, the first weights⟩.
+#[inline(always)]
+fn dot<S: Simd>(simd: S, x: &[f64], weights: &[f64]) -> f64 {
+    let (x, x_rest) = S::as_simd_f64s(x);
+    let (w, _) = S::as_simd_f64s(&weights[..x.len() * S::F64_LANES]);
+    let mut sums = [simd.splat_f64s(0.0); 2];
+    for (at, (x, w)) in x.iter().zip(w).enumerate() {
+        sums[at % 2] = simd.mul_add_f64s(*x, *w, sums[at % 2]);
+    }
+    let rest = x_rest.iter().zip(&weights[x.len() * S::F64_LANES..]);
+    simd.reduce_sum_f64s(simd.add_f64s(sums[0], sums[1])) + rest.map(|(x, w)| x * w).sum::<f64>()
+}

@@ -1,0 +1,139 @@
+//! What holds for every structured model, checked against an explicit φ, loss and list of labels.
+#![allow(dead_code)]
+
+use dualgap::linalg::{Image, Sparse};
+use dualgap::structured::{Model, Work};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// Numbers drawn from a coarse grid, on which sums are exact and ties common.
+pub struct Grid(Pcg64Mcg);
+
+impl Grid {
+    pub fn new(seed: u64) -> Self {
+        Self(Pcg64Mcg::seed_from_u64(seed))
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0.random_range(0..n)
+    }
+
+    /// A multiple of 1/2 in [−1, 1].
+    pub fn value(&mut self) -> f64 {
+        self.below(5) as f64 / 2.0 - 1.0
+    }
+
+    /// Any number in [−1, 1).
+    pub fn real(&mut self) -> f64 {
+        self.0.random_range(-1.0..1.0)
+    }
+
+    /// Zeros with probability `share`, other values else.
+    pub fn sparse(&mut self, share: f64) -> f64 {
+        let keep = self.0.random_range(0.0..1.0) >= share;
+        if keep { self.value() } else { 0.0 }
+    }
+
+    pub fn values(&mut self, n: usize) -> Vec<f64> {
+        (0..n).map(|_| self.value()).collect()
+    }
+
+    pub fn labels(&mut self, n: usize, n_classes: usize) -> Vec<u32> {
+        (0..n).map(|_| self.below(n_classes) as u32).collect()
+    }
+}
+
+/// All vectors of `n` numbers below `base`.
+pub fn all_tuples(n: usize, base: usize) -> Vec<Vec<u32>> {
+    let digits = |mut index: usize| {
+        let mut digit = || {
+            let digit = index % base;
+            index /= base;
+            digit as u32
+        };
+        (0..n).map(|_| digit()).collect()
+    };
+    (0..base.pow(n as u32)).map(digits).collect()
+}
+
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+pub fn sparse_dot(sparse: &Sparse, dense: &[f64]) -> f64 {
+    sparse.iter().map(|(index, value)| value * dense[*index as usize]).sum()
+}
+
+pub fn parts(model: &dyn Model, example: usize, label: &[u32]) -> Sparse {
+    let mut parts = vec![(7, 7.0)];
+    model.parts(example, label, &mut parts);
+    assert!(parts.windows(2).all(|pair| pair[0].0 < pair[1].0), "{parts:?}");
+    assert!(parts.iter().all(|(_, value)| *value != 0.0), "{parts:?}");
+    parts
+}
+
+/// Checks one example of a model on the grid, where all sums are exact up to the loss's scale.
+pub fn check(
+    model: &dyn Model,
+    example: usize,
+    grid: &mut Grid,
+    labels: &[Vec<u32>],
+    phi: impl Fn(&[u32]) -> Vec<f64>,
+    loss: impl Fn(&[u32]) -> f64,
+) {
+    let weights = grid.values(model.n_weights());
+    let n_parts = model.n_parts(example);
+    let mut theta = vec![f64::NAN; n_parts];
+    model.scores(example, &weights, &mut theta);
+    let mut costs = vec![0.0; n_parts];
+    let constant = model.add_costs(example, &mut costs);
+    let mut augmented = theta.clone();
+    model.add_costs(example, &mut augmented);
+    for ((augmented, theta), cost) in augmented.iter().zip(&theta).zip(&costs) {
+        assert_eq!(*augmented, theta + cost);
+    }
+
+    let mut best = f64::NEG_INFINITY;
+    let mut image = Image::new(model.n_weights());
+    for label in labels {
+        let mu = parts(model, example, label);
+        assert!(mu.iter().all(|(part, _)| (*part as usize) < n_parts));
+        let phi = phi(label);
+        assert_eq!(sparse_dot(&mu, &theta), dot(&weights, &phi), "{label:?}");
+        image.clear();
+        model.add_image(example, &mu, 1.0, &mut image);
+        assert_eq!(image.values(), &phi, "{label:?}");
+        let value = constant + sparse_dot(&mu, &costs);
+        assert!((value - loss(label)).abs() < 1e-12, "{label:?} {value} {}", loss(label));
+        best = best.max(sparse_dot(&mu, &augmented));
+    }
+    let truth = parts(model, example, model.truth(example));
+    assert!((constant + sparse_dot(&truth, &costs)).abs() < 1e-12);
+
+    // Decoding with a work space that was used before.
+    let mut work = Work { values: vec![f64::NAN; 3], indices: vec![9; 2] };
+    let mut decoded = vec![5; 3];
+    for scores in [&augmented, &theta, &costs, &augmented] {
+        model.decode(example, scores, &mut work, &mut decoded);
+        assert!(labels.contains(&decoded), "{decoded:?}");
+    }
+    let value = sparse_dot(&parts(model, example, &decoded), &augmented);
+    assert!((value - best).abs() < 1e-12, "{decoded:?}: {value} for {best}");
+
+    let some: Vec<u32> = (0..n_parts as u32).filter(|_| grid.below(3) == 0).collect();
+    let mut at = vec![f64::NAN; n_parts];
+    model.scores_at(example, &some, &weights, &mut at);
+    for part in 0..n_parts {
+        match some.contains(&(part as u32)) {
+            true => assert_eq!(at[part], theta[part], "part {part}"),
+            false => assert!(at[part].is_nan()),
+        }
+    }
+
+    let delta: Sparse = some.iter().map(|part| (*part, grid.value())).collect();
+    image.clear();
+    model.add_image(example, &delta, 0.5, &mut image);
+    model.add_image(example, &delta, 1.5, &mut image);
+    assert_eq!(dot(image.values(), &weights), 2.0 * sparse_dot(&delta, &theta));
+}

@@ -1,0 +1,416 @@
+//! Block descent: optima, certificates, and that nothing but rounding depends on how it goes about it.
+
+use crate::common::{KINDS, build, fixture, numbers};
+use dualgap::data::{Csr, Data, Dense};
+use dualgap::interrupt::Interrupt;
+use dualgap::multiclass::{BlockDescent, BlockDescentOptions as Options};
+use dualgap::multiclass::{Costs, Problem};
+use dualgap::multiclass::{Order, linear};
+use dualgap::run::{Certificate, Outcome, Progress, Solver, Stopping, Trace, run};
+use ndarray::Array2;
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// A problem in owned arrays.
+#[derive(Clone)]
+struct Case {
+    x: Array2<f64>,
+    labels: Vec<u32>,
+    kind: String,
+    k: usize,
+    rho: Vec<f64>,
+    costs: Costs,
+    weights: Option<Vec<f64>>,
+    m: usize,
+    lambda: f64,
+    smoothing: f64,
+    bias: f64,
+}
+
+/// What is left of a run.
+struct Fitted {
+    trace: Trace,
+    coefficients: Vec<f64>,
+    betas: Vec<Vec<f64>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Storage {
+    Dense,
+    Single,
+    Sparse,
+}
+
+impl Case {
+    fn random(seed: u64, kind: &str, n: usize, d: usize, m: usize) -> Self {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let mut uniform = || random.random_range(-1.0..1.0);
+        let centres = Array2::from_shape_simple_fn((m, d), &mut uniform);
+        let x = Array2::from_shape_fn((n, d), |(i, k)| centres[(i % m, k)] + 0.7 * uniform());
+        Self {
+            x,
+            labels: (0..n).map(|i| (i % m) as u32).collect(),
+            kind: kind.into(),
+            k: (m - 1).clamp(1, 3),
+            rho: (0..m).map(|j| if j + 1 < m { 1.0 / (j + 1) as f64 } else { 0.0 }).collect(),
+            costs: Costs::Unit,
+            weights: None,
+            m,
+            lambda: 1.0 / n as f64,
+            smoothing: 0.0,
+            bias: 0.0,
+        }
+    }
+
+    fn with<R>(&self, storage: Storage, go: impl FnOnce(&Problem<'_>, Data<'_>) -> R) -> R {
+        let single = self.x.mapv(|x| x as f32);
+        let (mut offsets, mut columns, mut values) = (vec![0i64], Vec::new(), Vec::new());
+        for row in self.x.rows() {
+            for (column, value) in row.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+                columns.push(column as i32);
+                values.push(*value);
+            }
+            offsets.push(values.len() as i64);
+        }
+        let data = match storage {
+            Storage::Dense => Data::Dense64(Dense::new(self.x.view()).unwrap()),
+            Storage::Single => Data::Dense32(Dense::new(single.view()).unwrap()),
+            Storage::Sparse => {
+                Data::Csr64(Csr::new(&offsets, &columns, &values, self.x.ncols()).unwrap())
+            }
+        };
+        let features = linear(data, self.m, self.bias, Order::Examples);
+        let set = build(&self.kind, self.k, &self.rho);
+        let mut problem = Problem::new(features, &self.labels, set, self.lambda)
+            .unwrap()
+            .with_costs(self.costs.clone())
+            .unwrap()
+            .with_smoothing(self.smoothing)
+            .unwrap();
+        if let Some(weights) = &self.weights {
+            problem = problem.with_sample_weights(weights).unwrap();
+        }
+        go(&problem, data)
+    }
+
+    fn fit_as(&self, storage: Storage, options: Options, stopping: Stopping) -> Fitted {
+        self.with(storage, |problem, data| {
+            let mut solver = BlockDescent::new(problem, data, self.bias, options);
+            let trace = run(&mut solver, stopping, &Interrupt::default(), &mut |_| {
+                std::ops::ControlFlow::Continue(())
+            });
+            Fitted {
+                trace: trace.unwrap(),
+                coefficients: solver.coefficients(),
+                betas: solver.betas().chunks_exact(self.m).map(<[f64]>::to_vec).collect(),
+            }
+        })
+    }
+
+    fn fit(&self, options: Options, gap: f64) -> Fitted {
+        self.fit_as(Storage::Dense, options, Stopping { max_epochs: 20_000, gap })
+    }
+
+    fn epochs(&self, options: Options, max_epochs: usize) -> Fitted {
+        self.fit_as(Storage::Dense, options, Stopping { max_epochs, gap: 0.0 })
+    }
+}
+
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).fold(0.0, |max, (a, b)| max.max((a - b).abs()))
+}
+
+#[test]
+fn weston_watkins_reaches_the_reference_optimum() {
+    let record = fixture("weston_watkins");
+    let rows = record["X"].as_array().unwrap();
+    let n = rows.len();
+    let c = record["C"].as_f64().unwrap();
+    let flat: Vec<f64> = rows.iter().flat_map(numbers).collect();
+    let case = Case {
+        x: Array2::from_shape_vec((n, flat.len() / n), flat).unwrap(),
+        labels: numbers(&record["y"]).into_iter().map(|y| y as u32).collect(),
+        m: record["k"].as_u64().unwrap() as usize,
+        lambda: 1.0 / (c * n as f64),
+        ..Case::random(0, "ww", 4, 3, 4)
+    };
+    // The paper's objective is ours divided by λ.
+    let scale = c * n as f64;
+    let weights: Vec<f64> = record["W"].as_array().unwrap().iter().flat_map(numbers).collect();
+    for storage in [Storage::Dense, Storage::Sparse] {
+        let stopping = Stopping { max_epochs: 20_000, gap: 1e-13 };
+        let fitted = case.fit_as(storage, Options::default(), stopping);
+        let Certificate { primal, dual } = fitted.trace.certificate;
+        let optimum = record["optimum_solver"].as_f64().unwrap();
+        assert!((scale * primal - optimum).abs() < 1e-9, "{storage:?}: {primal}");
+        assert!((scale * dual - optimum).abs() < 1e-9, "{storage:?}: {dual}");
+        assert!(distance(&fitted.coefficients, &weights) < 1e-6);
+    }
+    // After the first example from 0: v = 1/‖x‖², and β is the tabulated block over C.
+    let first = &record["first_block"];
+    let only = Case { weights: Some(vec![1.0, 0.0, 0.0, 0.0]), lambda: 1.0 / c, ..case };
+    let beta = only.epochs(Options::default(), 1).betas[0].clone();
+    for (beta, expected) in beta[1..].iter().zip(numbers(&first["b"])) {
+        assert!((c * beta - expected).abs() < 1e-15, "{beta} {expected}");
+    }
+}
+
+#[test]
+fn every_loss_reaches_the_reference_optimum() {
+    for record in fixture("margin_problems").as_array().unwrap() {
+        let flat: Vec<f64> = record["X"].as_array().unwrap().iter().flat_map(numbers).collect();
+        let labels: Vec<u32> = numbers(&record["y"]).into_iter().map(|y| y as u32).collect();
+        let n = labels.len();
+        let costs = record["costs"].as_array();
+        let case = Case {
+            x: Array2::from_shape_vec((n, flat.len() / n), flat).unwrap(),
+            labels,
+            kind: record["loss"].as_str().unwrap().into(),
+            k: record["k"].as_u64().unwrap_or(0) as usize,
+            rho: numbers(&record["rho"]),
+            costs: costs
+                .map_or(Costs::Unit, |c| Costs::PerExample(c.iter().flat_map(numbers).collect())),
+            lambda: record["lam"].as_f64().unwrap(),
+            smoothing: record["gamma_sm"].as_f64().unwrap(),
+            ..Case::random(0, "ww", 4, 3, 5)
+        };
+        let fitted = case.fit(Options::default(), 1e-13);
+        let Certificate { primal, dual } = fitted.trace.certificate;
+        let optimum = record["primal"].as_f64().unwrap();
+        assert!((primal - optimum).abs() < 1e-8, "{primal} {record}");
+        assert!((dual - optimum).abs() < 1e-8, "{dual} {record}");
+        let weights: Vec<f64> = record["W"].as_array().unwrap().iter().flat_map(numbers).collect();
+        assert!(distance(&fitted.coefficients, &weights) < 1e-4);
+    }
+}
+
+#[test]
+fn every_loss_converges_with_and_without_smoothing_costs_weights_and_intercept() {
+    for (seed, kind) in KINDS.iter().enumerate() {
+        for variant in 0..4 {
+            let mut case = Case::random(seed as u64, kind, 40, 5, 6);
+            case.lambda = 0.02;
+            case.smoothing = if variant % 2 == 1 { 0.1 } else { 0.0 };
+            case.bias = if variant >= 2 { 0.7 } else { 0.0 };
+            if variant >= 1 {
+                let cost = |at: usize| if at / 6 == at % 6 { 0.0 } else { 0.5 + (at % 5) as f64 };
+                case.costs = Costs::PerLabel((0..36).map(cost).collect());
+                case.weights = Some((0..40).map(|i| (i % 4) as f64).collect());
+            }
+            let fitted = case.fit(Options::default(), 1e-10);
+            let what = format!("{kind} {variant}: {:?}", fitted.trace.certificate);
+            assert_eq!(fitted.trace.outcome, Outcome::Converged, "{what}");
+            assert!(fitted.trace.certificate.gap() > -1e-13, "{what}");
+            assert!(fitted.trace.certificate.primal > 0.01, "{what}");
+        }
+    }
+}
+
+#[test]
+fn blocks_do_not_change_the_iterates() {
+    // Few and many classes: changes are listed one by one, or not.
+    for (m, d) in [(7, 12), (150, 9)] {
+        for kind in KINDS {
+            let case = Case { bias: 0.5, ..Case::random(3, kind, 130, d, m) };
+            let at = |block_size| {
+                case.epochs(Options { block_size: Some(block_size), ..Options::default() }, 3)
+            };
+            let sequential = at(1);
+            for block_size in [2, 8, 48] {
+                let blocks = at(block_size);
+                let apart = distance(&blocks.coefficients, &sequential.coefficients);
+                assert!(apart < 1e-11, "{kind}, {m} classes, blocks of {block_size}: {apart:e}");
+            }
+            assert!(sequential.coefficients.iter().any(|w| w.abs() > 1e-3));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn the_dual_never_decreases_and_bounds_the_primal(
+        seed in 0u64..1000,
+        kind in prop::sample::select(&KINDS[..]),
+        m in 2usize..9,
+        smoothing in prop_oneof![Just(0.0), Just(0.2)],
+        lambda in prop_oneof![Just(1e-4), Just(0.01), Just(1.0), Just(100.0)],
+    ) {
+        let case = Case { smoothing, lambda, ..Case::random(seed, kind, 30, 4, m) };
+        let trace = case.epochs(Options::default(), 15).trace;
+        let certificates: Vec<_> = trace.epochs.iter().map(|e| e.certificate.unwrap()).collect();
+        for pair in certificates.windows(2) {
+            prop_assert!(pair[1].dual >= pair[0].dual - 1e-12 * pair[0].primal);
+        }
+        for certificate in certificates {
+            prop_assert!(certificate.gap() >= -1e-12 * certificate.primal);
+        }
+    }
+}
+
+#[test]
+fn shrinking_and_order_do_not_change_the_optimum() {
+    for kind in KINDS {
+        let case = Case { lambda: 0.01, ..Case::random(8, kind, 60, 6, 5) };
+        let reference = case.fit(Options { shrink: false, ..Options::default() }, 1e-13);
+        for seed in [0, 1, 2] {
+            let fitted = case.fit(Options { seed, ..Options::default() }, 1e-13);
+            let objective = fitted.trace.certificate.primal - reference.trace.certificate.primal;
+            assert!(objective.abs() < 1e-12, "{kind}: {objective:e}");
+            // Strong convexity: λ/2 ‖W − W*‖² is at most the gap.
+            let apart = distance(&fitted.coefficients, &reference.coefficients);
+            assert!(apart < 1e-5, "{kind}: {apart:e}");
+        }
+    }
+}
+
+#[test]
+fn threads_change_not_a_bit() {
+    let case = Case::random(5, "ww", 400, 70, 210);
+    let on = |n_threads, storage| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+        let stopping = Stopping { max_epochs: 3, gap: 0.0 };
+        pool.install(|| case.fit_as(storage, Options::default(), stopping))
+    };
+    for storage in [Storage::Dense, Storage::Single, Storage::Sparse] {
+        let (one, two) = (on(1, storage), on(2, storage));
+        assert_eq!(one.coefficients, two.coefficients);
+        assert_eq!(one.betas, two.betas);
+        assert_eq!(one.trace.certificate, two.trace.certificate);
+    }
+}
+
+#[test]
+fn storage_changes_only_rounding() {
+    for kind in KINDS {
+        let mut case = Case { bias: 1.0, ..Case::random(6, kind, 90, 8, 11) };
+        case.x.iter_mut().enumerate().filter(|(at, _)| at % 3 == 0).for_each(|(_, x)| *x = 0.0);
+        let at = |storage| {
+            case.fit_as(storage, Options::default(), Stopping { max_epochs: 4, gap: 0.0 })
+        };
+        let dense = at(Storage::Dense);
+        assert!(distance(&dense.coefficients, &at(Storage::Sparse).coefficients) < 1e-11);
+        assert!(distance(&dense.coefficients, &at(Storage::Single).coefficients) < 1e-3);
+        let single = case.fit_as(
+            Storage::Single,
+            Options::default(),
+            Stopping { max_epochs: 500, gap: 1e-5 },
+        );
+        assert_eq!(single.trace.outcome, Outcome::Converged, "{kind}");
+    }
+}
+
+#[test]
+fn zero_rows_and_zero_weights_leave_the_gap_alone() {
+    for kind in KINDS {
+        for storage in [Storage::Dense, Storage::Sparse] {
+            let mut case = Case { lambda: 0.02, ..Case::random(9, kind, 30, 4, 5) };
+            case.x.row_mut(3).fill(0.0);
+            case.x.row_mut(17).fill(0.0);
+            case.weights = Some((0..30).map(|i| f64::from(i != 5 && i != 3)).collect());
+            let stopping = Stopping { max_epochs: 20_000, gap: 1e-11 };
+            let fitted = case.fit_as(storage, Options::default(), stopping);
+            assert_eq!(fitted.trace.outcome, Outcome::Converged, "{kind} {storage:?}");
+            // The zero row costs its loss of the null model for good.
+            let alone = case.with(storage, |problem, _| {
+                let mut margins = vec![0.0; 5];
+                problem.margins(17, &mut margins);
+                problem.loss(17, &margins, &mut Default::default())
+            });
+            assert!(fitted.trace.certificate.dual >= alone / 28.0);
+            assert!(fitted.betas[5].iter().all(|beta| *beta == 0.0));
+        }
+    }
+}
+
+#[test]
+fn equal_sample_weights_and_repeated_rows_are_the_same() {
+    let case = Case { lambda: 0.05, ..Case::random(2, "ww", 20, 4, 4) };
+    let doubled = Case {
+        x: ndarray::concatenate![ndarray::Axis(0), case.x, case.x.slice(ndarray::s![..7, ..])],
+        labels: case.labels.iter().chain(&case.labels[..7]).copied().collect(),
+        ..case.clone()
+    };
+    let weighted =
+        Case { weights: Some((0..20).map(|i| if i < 7 { 2.0 } else { 1.0 }).collect()), ..case };
+    let (a, b) = (doubled.fit(Options::default(), 1e-13), weighted.fit(Options::default(), 1e-13));
+    assert!((a.trace.certificate.primal - b.trace.certificate.primal).abs() < 1e-12);
+    assert!(distance(&a.coefficients, &b.coefficients) < 1e-5);
+}
+
+#[test]
+fn epochs_are_certified_once_the_estimate_is_low() {
+    let case = Case { lambda: 0.01, ..Case::random(4, "ww", 300, 6, 5) };
+    let gap = 1e-6;
+    let options = Options { certify_below: gap, ..Options::default() };
+    let fitted = case.fit(options, gap);
+    assert_eq!(fitted.trace.outcome, Outcome::Converged);
+    assert!(fitted.trace.epochs[0].certificate.is_none());
+    let certified = fitted.trace.epochs.iter().filter(|e| e.certificate.is_some()).count();
+    assert!(certified <= 1 + fitted.trace.epochs.len() / 3, "{certified} certificates");
+    let every = case.fit(Options::default(), gap).trace.epochs.len();
+    assert!(fitted.trace.epochs.len() <= every + every / 4 + 2, "stops late");
+}
+
+#[test]
+fn a_solver_at_the_end_of_its_precision_says_so() {
+    let case = Case { lambda: 1.0, ..Case::random(1, "mh", 12, 3, 3) };
+    let fitted = case.epochs(Options::default(), 100_000);
+    assert!(matches!(fitted.trace.outcome, Outcome::Exhausted | Outcome::Converged));
+    assert!(fitted.trace.certificate.gap().abs() < 1e-14);
+}
+
+#[test]
+fn a_run_goes_on_where_another_ended() {
+    for storage in [Storage::Dense, Storage::Sparse] {
+        let case = Case { bias: 0.3, smoothing: 0.05, ..Case::random(7, "wu", 90, 6, 7) };
+        let stopping = Stopping { max_epochs: 4, gap: 0.0 };
+        let fitted = case.fit_as(storage, Options::default(), stopping);
+        case.with(storage, |problem, data| {
+            let options = Options { seed: 5, ..Options::default() };
+            let mut solver = BlockDescent::new(problem, data, case.bias, options);
+            solver.start_at(&fitted.betas.concat(), &Interrupt::default()).unwrap();
+            assert!(distance(&solver.coefficients(), &fitted.coefficients) < 1e-13);
+            let certificate = solver.certify(&Interrupt::default()).unwrap();
+            assert!((certificate.dual - fitted.trace.certificate.dual).abs() < 1e-13);
+            assert!((certificate.primal - fitted.trace.certificate.primal).abs() < 1e-13);
+        });
+    }
+}
+
+#[test]
+fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
+    let case = Case::random(3, "utk", 200, 5, 6);
+    case.with(Storage::Dense, |problem, data| {
+        let interrupt = Interrupt::default();
+        let mut solver = BlockDescent::new(problem, data, 0.0, Options::default());
+        // The thread that raises it wins at some block of some epoch.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(3));
+                interrupt.raise();
+            });
+            while solver.advance(&interrupt).is_ok() {}
+        });
+        let betas = solver.betas();
+        let mut other = BlockDescent::new(problem, data, 0.0, Options::default());
+        other.start_at(&betas, &Interrupt::default()).unwrap();
+        assert!(betas.iter().any(|beta| *beta > 0.0));
+        assert!(distance(&solver.coefficients(), &other.coefficients()) < 1e-11);
+    });
+}
+
+#[test]
+fn an_interrupt_is_noticed() {
+    Case::random(0, "ww", 30, 4, 5).with(Storage::Dense, |problem, data| {
+        let mut solver = BlockDescent::new(problem, data, 0.0, Options::default());
+        let interrupt = Interrupt::default();
+        assert!(matches!(solver.advance(&interrupt), Ok(Progress::Epoch(_))));
+        interrupt.raise();
+        assert!(solver.advance(&interrupt).is_err());
+        assert!(solver.certify(&interrupt).is_err());
+    });
+}

@@ -1,0 +1,277 @@
+//! Consensus training: the sub-problem against independent solutions, the whole loop, its dual point.
+
+use crate::common::{KINDS, build, fixture, numbers};
+use dualgap::Error;
+use dualgap::data::{Data, Dense};
+use dualgap::interrupt::Interrupt;
+use dualgap::multiclass::{Answer, BlockDescent, BlockDescentOptions, Question, answer};
+use dualgap::multiclass::{Costs, Problem};
+use dualgap::multiclass::{Order, linear};
+use dualgap::run::{Solver, Stopping, run};
+use ndarray::Array2;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde_json::Value;
+use std::ops::ControlFlow;
+
+const BIAS: f64 = 1.0;
+
+/// Rows and labels of one partition.
+#[derive(Clone)]
+struct Part {
+    x: Array2<f64>,
+    y: Vec<u32>,
+}
+
+/// What all partitions share.
+struct Shared {
+    kind: &'static str,
+    m: usize,
+    lambda: f64,
+    smoothing: f64,
+    bias: f64,
+    costs: Costs,
+}
+
+impl Part {
+    fn read(record: &Value) -> Self {
+        let rows = record["X"].as_array().unwrap();
+        let flat: Vec<f64> = rows.iter().flat_map(numbers).collect();
+        let x = Array2::from_shape_vec((rows.len(), flat.len() / rows.len()), flat).unwrap();
+        Self { x, y: numbers(&record["y"]).into_iter().map(|y| y as u32).collect() }
+    }
+
+    fn random(seed: u64, n: usize, d: usize, m: usize) -> Self {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let x = Array2::from_shape_fn((n, d), |(i, k)| {
+            f64::from(u32::from(i % m == k)) + random.random_range(-1.0..1.0)
+        });
+        Self { x, y: (0..n).map(|i| (i % m) as u32).collect() }
+    }
+
+    fn rows(&self, range: std::ops::Range<usize>) -> Self {
+        let x = self.x.slice(ndarray::s![range.clone(), ..]).to_owned();
+        Self { x, y: self.y[range].to_vec() }
+    }
+
+    fn problem<'a>(&'a self, shared: &Shared) -> (Problem<'a>, Data<'a>) {
+        let data = Data::Dense64(Dense::new(self.x.view()).unwrap());
+        let features = linear(data, shared.m, shared.bias, Order::Batches);
+        let weights: Vec<f64> = (0..shared.m)
+            .map(|j| if j + 1 < shared.m { 1.0 / (j + 1) as f64 } else { 0.0 })
+            .collect();
+        let set = build(shared.kind, 2, &weights);
+        let problem = Problem::new(features, &self.y, set, shared.lambda)
+            .unwrap()
+            .with_costs(shared.costs.clone())
+            .unwrap()
+            .with_smoothing(shared.smoothing)
+            .unwrap();
+        (problem, data)
+    }
+
+    fn answer(&self, shared: &Shared, question: &Question<'_>) -> Result<Answer, Error> {
+        let (problem, data) = self.problem(shared);
+        let go_on = &mut |_: &_| ControlFlow::Continue(());
+        answer(problem, data, shared.bias, question, &Interrupt::default(), go_on)
+    }
+}
+
+const EXACT: Stopping = Stopping { max_epochs: 5000, gap: 1e-12 };
+
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).fold(0.0, |max, (a, b)| max.max((a - b).abs()))
+}
+
+fn norm(w: &[f64]) -> f64 {
+    w.iter().map(|w| w * w).sum()
+}
+
+fn matrix(value: &Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().flat_map(numbers).collect()
+}
+
+#[test]
+fn the_sub_problem_has_the_reference_solution() {
+    let record = &fixture("consensus")["subproblem"];
+    let part = Part::read(record);
+    // The reference adds up hinges; here they are averaged.
+    let n = part.y.len() as f64;
+    let number = |name: &str| record[name].as_f64().unwrap() / n;
+    let shared = shared("mh", 3, number("lam"));
+    let multiplier: Vec<f64> = matrix(&record["alpha"]).iter().map(|a| a / n).collect();
+    let consensus = matrix(&record["wbar"]);
+    let (rho, seed) = (number("rho"), 1);
+    let question = Question {
+        consensus: &consensus,
+        multiplier: &multiplier,
+        rho,
+        betas: &[],
+        seed,
+        stopping: EXACT,
+        relative_gap: 0.0,
+    };
+    let found = part.answer(&shared, &question).unwrap();
+    assert!(distance(&found.weights, &matrix(&record["W"])) < 1e-8);
+    assert!(found.gap < 1e-10 && found.gap > -1e-12, "{}", found.gap);
+}
+
+fn shared(kind: &'static str, m: usize, lambda: f64) -> Shared {
+    Shared { kind, m, lambda, smoothing: 0.0, bias: 0.0, costs: Costs::Unit }
+}
+
+#[test]
+fn without_penalty_a_partition_is_the_plain_problem() {
+    for kind in KINDS {
+        for smoothing in [0.0, 0.3] {
+            let part = Part::random(3, 40, 6, 5);
+            let shared = Shared { smoothing, bias: BIAS, ..shared(kind, 5, 0.02) };
+            let zeros = vec![0.0; 5 * 7];
+            let stopping = Stopping { max_epochs: 30, gap: 1e-9 };
+            let question = Question {
+                consensus: &zeros,
+                multiplier: &zeros,
+                rho: 0.0,
+                betas: &[],
+                seed: 7,
+                stopping,
+                relative_gap: 0.0,
+            };
+            let found = part.answer(&shared, &question).unwrap();
+            let (problem, data) = part.problem(&shared);
+            let options = BlockDescentOptions {
+                seed: 7,
+                certify_below: 1e-9,
+                ..BlockDescentOptions::default()
+            };
+            let mut plain = BlockDescent::new(&problem, data, BIAS, options);
+            run(&mut plain, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(()))
+                .unwrap();
+            assert_eq!(found.weights, plain.coefficients(), "{kind}");
+            assert_eq!(found.betas, plain.betas(), "{kind}");
+        }
+    }
+}
+
+/// Consensus rounds over partitions; the consensus and the best primal and dual values of the whole.
+fn train(
+    parts: &[Part],
+    shared: &Shared,
+    rho: f64,
+    n_rounds: usize,
+) -> (Vec<f64>, Vec<(f64, f64)>) {
+    let total: usize = parts.iter().map(|part| part.y.len()).sum();
+    let share = |part: &Part| part.y.len() as f64 / total as f64;
+    let n_weights = shared.m * (parts[0].x.ncols() + usize::from(shared.bias != 0.0));
+    let lambda = shared.lambda;
+    let mut consensus = vec![0.0; n_weights];
+    let mut multipliers = vec![vec![0.0; n_weights]; parts.len()];
+    let mut betas = vec![Vec::new(); parts.len()];
+    let mut values = Vec::new();
+    for _ in 0..n_rounds {
+        let answers: Vec<Answer> = parts
+            .iter()
+            .zip(multipliers.iter().zip(&betas))
+            .map(|(part, (multiplier, betas))| {
+                let consensus = &consensus;
+                let question = Question {
+                    consensus,
+                    multiplier,
+                    rho,
+                    betas,
+                    seed: 0,
+                    stopping: EXACT,
+                    relative_gap: 0.0,
+                };
+                part.answer(shared, &question).unwrap()
+            })
+            .collect();
+        let sum = |value: &dyn Fn(&Answer) -> f64| -> f64 {
+            parts.iter().zip(&answers).map(|(part, answer)| share(part) * value(answer)).sum()
+        };
+        let mean: Vec<f64> = (0..n_weights).map(|at| sum(&|answer| answer.weights[at])).collect();
+        let image =
+            mean.iter().zip(&consensus).map(|(m, w)| ((lambda + rho) * m - rho * w) / lambda);
+        let image: Vec<f64> = image.collect();
+        let primal = 0.5 * lambda * norm(&consensus) + sum(&|answer| answer.loss);
+        let dual = sum(&|answer| answer.dual_term) - 0.5 * lambda * norm(&image);
+        values.push((primal, dual));
+        for (multiplier, answer) in multipliers.iter_mut().zip(&answers) {
+            for ((a, w), mean) in multiplier.iter_mut().zip(&answer.weights).zip(&mean) {
+                *a += rho * (w - mean);
+            }
+        }
+        betas = answers.into_iter().map(|answer| answer.betas).collect();
+        consensus = mean;
+    }
+    (consensus, values)
+}
+
+#[test]
+fn consensus_is_the_solution_of_the_whole() {
+    let record = &fixture("consensus")["whole"];
+    let parts: Vec<Part> = record["workers"].as_array().unwrap().iter().map(Part::read).collect();
+    let n: usize = parts.iter().map(|part| part.y.len()).sum();
+    // Each of the reference's workers has λ/2 ‖w‖² and a sum of hinges.
+    let lambda = 2.0 * record["lam"].as_f64().unwrap() / n as f64;
+    let (weights, values) = train(&parts, &shared("mh", 3, lambda), lambda, 400);
+    let optimum = record["global_optimum"].as_f64().unwrap() / n as f64;
+    let (primal, dual) = *values.last().unwrap();
+    assert!((primal - optimum).abs() < 1e-9 && (dual - optimum).abs() < 1e-7, "{primal} {dual}");
+    assert!(distance(&weights, &matrix(&record["W"])) < 1e-6);
+}
+
+#[test]
+fn the_dual_point_is_feasible_for_every_loss() {
+    for kind in KINDS {
+        for smoothing in [0.0, 0.2] {
+            let whole = Part::random(9, 60, 6, 5);
+            let costs =
+                (0..25).map(|at| f64::from(u32::from(at / 5 != at % 5)) * (1.0 + at as f64 / 9.0));
+            let costs = Costs::PerLabel(costs.collect());
+            let shared = Shared { smoothing, bias: BIAS, costs, ..shared(kind, 5, 0.05) };
+            let (problem, data) = whole.problem(&shared);
+            let mut plain = BlockDescent::new(&problem, data, BIAS, BlockDescentOptions::default());
+            for _ in 0..400 {
+                plain.advance(&Interrupt::default()).unwrap();
+            }
+            let optimum = plain.certify(&Interrupt::default()).unwrap();
+            assert!(optimum.gap() < 1e-8, "{kind} {}", optimum.gap());
+            let parts = [whole.rows(0..1), whole.rows(1..20), whole.rows(20..60)];
+            let (_, values) = train(&parts, &shared, 0.1, 150);
+            for (primal, dual) in &values {
+                assert!(*dual <= optimum.primal + 1e-9 && *primal >= optimum.dual - 1e-9);
+            }
+            let (primal, dual) = *values.last().unwrap();
+            assert!(primal - dual < 1e-3 * values[0].0, "{kind} {primal} {dual}");
+        }
+    }
+}
+
+#[test]
+fn a_question_that_does_not_fit_is_refused() {
+    let part = Part::random(1, 10, 4, 3);
+    let shared = shared("mh", 3, 0.1);
+    let (good, short, bad) = (vec![0.0; 12], vec![0.0; 11], vec![f64::NAN; 12]);
+    let negative = vec![-1.0; 30];
+    let question = Question {
+        consensus: &good,
+        multiplier: &good,
+        rho: 1.0,
+        betas: &[],
+        seed: 0,
+        stopping: EXACT,
+        relative_gap: 0.0,
+    };
+    for (wrong, name) in [
+        (Question { consensus: &short, ..question }, "consensus"),
+        (Question { multiplier: &bad, ..question }, "multiplier"),
+        (Question { rho: -1.0, ..question }, "rho"),
+        (Question { betas: &negative, ..question }, "betas"),
+        (Question { betas: &good, ..question }, "betas"),
+    ] {
+        let error = part.answer(&shared, &wrong).unwrap_err();
+        assert!(error.to_string().starts_with(name), "{error}");
+    }
+}

@@ -1,0 +1,317 @@
+//! The polynomial room against independent solvers (tests/fixtures/polynomial.json).
+
+use std::ops::ControlFlow;
+
+use dualgap::data::{Dense, Rows};
+use dualgap::interrupt::Interrupt;
+use dualgap::polynomial::basis_selection::{Method, select};
+use dualgap::polynomial::conditional_gradient::{ConditionalGradient, Settings};
+use dualgap::polynomial::kernel::{GradientMatrices, Kernel};
+use dualgap::polynomial::loss::{self, OutputLoss};
+use dualgap::polynomial::model::Model;
+use dualgap::polynomial::penalty;
+use dualgap::polynomial::problem::{Problem, Targets};
+use dualgap::polynomial::refit::Refit;
+use dualgap::run::{Stopping, Trace, run};
+use ndarray::{Array2, ArrayViewMut2};
+use serde_json::Value;
+
+fn fixture() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/polynomial.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(numbers).collect(),
+        other => vec![other.as_f64().unwrap()],
+    }
+}
+
+fn matrix(value: &Value) -> Array2<f64> {
+    let rows = value.as_array().unwrap().len();
+    let flat = numbers(value);
+    Array2::from_shape_vec((rows, flat.len() / rows), flat).unwrap()
+}
+
+fn kernel(entry: &Value) -> Kernel {
+    if entry["model"] == "PN" { Kernel::Square } else { Kernel::Anova }
+}
+
+fn loss_of(entry: &Value) -> Box<dyn OutputLoss> {
+    let name = match entry["loss"].as_str().unwrap() {
+        "mlog" => "logistic",
+        "shinge" => "smoothed_hinge",
+        "sqhinge" => "squared_hinge",
+        "blog" => "binary_logistic",
+        other => other,
+    };
+    loss::by_name(name).unwrap()
+}
+
+fn penalty_name(name: &str) -> &'static str {
+    match name {
+        "l1" => "l1",
+        "l12" => "l1/l2",
+        _ => "l1/linf",
+    }
+}
+
+/// Labels or values of an entry.
+struct Y(Vec<u32>, Vec<f64>, bool);
+
+impl Y {
+    fn of(entry: &Value, loss: &dyn OutputLoss) -> Self {
+        let flat = numbers(&entry["Y"]);
+        Self(flat.iter().map(|v| *v as u32).collect(), flat, loss.takes_classes())
+    }
+    fn targets(&self) -> Targets<'_> {
+        if self.2 { Targets::Classes(&self.0) } else { Targets::Values(&self.1) }
+    }
+}
+
+fn close(a: &[f64], b: &[f64], tol: f64) {
+    assert_eq!(a.len(), b.len());
+    for (a, b) in a.iter().zip(b) {
+        assert!((a - b).abs() <= tol, "{a} {b}");
+    }
+}
+
+#[test]
+fn projections_match_the_solver() {
+    for entry in fixture()["ball_projections"].as_array().unwrap() {
+        let mut v = matrix(&entry["V"]);
+        let penalty = penalty::by_name(penalty_name(entry["penalty"].as_str().unwrap())).unwrap();
+        let view: ArrayViewMut2<'_, f64> = v.view_mut();
+        penalty.project(view, entry["tau"].as_f64().unwrap());
+        close(v.as_slice().unwrap(), &numbers(&entry["proj"]), 1e-9);
+    }
+}
+
+#[test]
+fn outputs_gradients_and_dual_norms_match_the_reference() {
+    let fixture = fixture();
+    let group = &fixture["pnfm_gradients"];
+    let (x, h, u) = (matrix(&group["X"]), matrix(&group["H"]), matrix(&group["U"]));
+    let rows = Dense::new(x.view()).unwrap();
+    let interrupt = Interrupt::default();
+    for entry in group["entries"].as_array().unwrap() {
+        let (kernel, loss) = (kernel(entry), loss_of(entry));
+        let mut model = Model::new(kernel, false, x.ncols(), u.ncols(), false);
+        for (h, u) in h.rows().into_iter().zip(u.rows()) {
+            model.push(&h.to_vec(), &u.to_vec());
+        }
+        let outputs = model.outputs(&rows, &interrupt).unwrap();
+        let expected = if kernel == Kernel::Square { "outputs_PN" } else { "outputs_FM" };
+        close(&outputs, &numbers(&group[expected]), 1e-10);
+        let y = Y::of(entry, &*loss);
+        let m = u.ncols();
+        let (mut value, mut weights) = (0.0, vec![0.0; outputs.len()]);
+        for row in 0..x.nrows() {
+            let range = row * m..(row + 1) * m;
+            value += loss.value_and_gradient(
+                y.targets().row(row, m),
+                &outputs[range.clone()],
+                &mut weights[range],
+            );
+        }
+        assert!((value - entry["objective"].as_f64().unwrap()).abs() < 1e-10);
+        close(&weights, &numbers(&entry["dloss_do"]), 1e-10);
+        weights.iter_mut().for_each(|w| *w = -*w);
+        let gamma = GradientMatrices::new(&rows, kernel, &weights, m, &interrupt).unwrap();
+        let query = numbers(&group["h_query"]);
+        let scores = gamma.scores(&query).unwrap();
+        let g = gamma.bilinear(&query, &query, &scores, &scores).unwrap();
+        close(&g, &numbers(&entry["minus_grad_row_at_h"]), 1e-10);
+        for (c, expected) in entry["Gamma"].as_array().unwrap().iter().enumerate() {
+            let columns: Vec<f64> = (0..x.ncols())
+                .flat_map(|j| {
+                    let unit: Vec<f64> =
+                        (0..x.ncols()).map(|i| f64::from(u8::from(i == j))).collect();
+                    gamma.product(c, &unit).unwrap()
+                })
+                .collect();
+            close(&columns, &numbers(expected), 1e-10);
+        }
+        for name in ["l1", "l12", "l1inf"] {
+            let penalty = penalty::by_name(penalty_name(name)).unwrap();
+            let selection = select(&gamma, &*penalty, Method::Refined, 1e-10, 0).unwrap();
+            let best = entry[format!("dual_norm_{name}")].as_f64().unwrap();
+            let reached = penalty.dual_row_norm(&selection.gradient);
+            let start = entry[format!("value_at_init_{name}")].as_f64().unwrap();
+            assert!(reached <= best * (1.0 + 1e-6) && best <= selection.bound * (1.0 + 1e-8));
+            assert!(reached >= start * (1.0 - 1e-8), "refinement lost: {reached} {start}");
+            if name == "l1" {
+                assert!((reached - best).abs() < 1e-8 * best);
+            }
+            if name != "l12" {
+                let exact = select(&gamma, &*penalty, Method::Exact, 1e-10, 0).unwrap();
+                let reached = penalty.dual_row_norm(&exact.gradient);
+                assert!((reached - best).abs() < 1e-7 * best && exact.bound >= reached);
+                assert!((exact.bound - best).abs() < 1e-7 * best, "{} {best}", exact.bound);
+            }
+        }
+    }
+}
+
+fn fit<R: Rows + Copy>(problem: Problem<'_, R>, refit: Refit, tol: f64) -> (Trace, Model) {
+    let interrupt = Interrupt::default();
+    let settings = Settings {
+        n_components: 60,
+        refit,
+        selection: Method::Refined,
+        selection_tol: 1e-10,
+        tol,
+        seed: 0,
+    };
+    let model = Model::new(
+        problem.kernel,
+        problem.augmented,
+        problem.rows.n_cols(),
+        problem.n_outputs,
+        problem.ridge.is_some(),
+    );
+    let mut solver = ConditionalGradient::new(problem, settings, model, None, &interrupt).unwrap();
+    let stopping = Stopping { max_epochs: 400, gap: tol * solver.scale() };
+    let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
+    (trace, solver.model().clone())
+}
+
+#[test]
+fn the_global_optima_are_reached_and_certified() {
+    let fixture = fixture();
+    let group = &fixture["pnfm_global_optima"];
+    let raw = matrix(&group["X_raw"]);
+    let rows = Dense::new(raw.view()).unwrap();
+    for entry in group["entries"].as_array().unwrap() {
+        let (loss, name) = (loss_of(entry), entry["penalty"].as_str().unwrap());
+        let penalty = penalty::by_name(penalty_name(name)).unwrap();
+        let y = Y::of(entry, &*loss);
+        let optimum = entry.get("optimum").or(entry.get("optimum_upper")).unwrap();
+        let optimum = optimum.as_f64().unwrap();
+        let least = entry.get("optimum_lower").map_or(optimum, |lower| lower.as_f64().unwrap());
+        let problem = Problem {
+            rows,
+            targets: y.targets(),
+            n_outputs: 3,
+            weights: None,
+            kernel: kernel(entry),
+            augmented: entry.get("unaugmented").is_none(),
+            ridge: None,
+            loss: &*loss,
+            penalty: &*penalty,
+            radius: entry["tau"].as_f64().unwrap(),
+        };
+        for refit in [Refit::Output, Refit::Full] {
+            let (trace, _) = fit(problem, refit, 1e-6);
+            let certificate = trace.certificate;
+            let describe = format!(
+                "{} {} {name} {refit:?}: {certificate:?} {optimum}",
+                entry["model"], entry["loss"]
+            );
+            assert!(certificate.primal >= least * (1.0 - 1e-7), "below the optimum: {describe}");
+            assert!(certificate.dual <= optimum * (1.0 + 1e-7), "not a bound: {describe}");
+            // With exact selection (l1) the basis converges to the optimal one, slowly when only
+            // the output layer is refitted; the group penalties' selection is approximate.
+            let slack = match (name, refit) {
+                ("l1", Refit::Full) => 1e-6,
+                ("l1", Refit::Output) => 1e-3,
+                _ => 2e-2,
+            };
+            assert!(certificate.primal <= optimum * (1.0 + slack), "{describe}");
+            if name == "l1" {
+                assert!(certificate.gap() <= 2.0 * slack.max(1e-5) * optimum, "{describe}");
+            }
+            let mut last = f64::INFINITY;
+            for epoch in &trace.epochs {
+                let primal = epoch.certificate.unwrap().primal;
+                assert!(primal <= last + 1e-9, "the objective rose: {describe}");
+                last = primal;
+            }
+        }
+    }
+}
+
+#[test]
+fn linear_terms_and_full_refits_are_certified_too() {
+    let fixture = fixture();
+    let group = &fixture["pnfm_global_optima"];
+    let raw = matrix(&group["X_raw"]);
+    let rows = Dense::new(raw.view()).unwrap();
+    let penalty = penalty::by_name("l1").unwrap();
+    for entry in group["entries"].as_array().unwrap() {
+        let loss = loss_of(entry);
+        let y = Y::of(entry, &*loss);
+        let problem = Problem {
+            rows,
+            targets: y.targets(),
+            n_outputs: 3,
+            weights: None,
+            kernel: kernel(entry),
+            augmented: false,
+            ridge: Some(0.5),
+            loss: &*loss,
+            penalty: &*penalty,
+            radius: 0.7,
+        };
+        let (trace, model) = fit(problem, Refit::Output, 1e-6);
+        let gap = trace.certificate.gap();
+        assert!(gap <= 2e-3 * trace.certificate.primal, "{gap}");
+        assert!(
+            penalty.value(Array2::from_shape_vec((model.n_bases, 3), model.output).unwrap().view())
+                <= 0.7 + 1e-9
+        );
+        // ℓ1 with an exact selection is solved: the full refit can only reach the same optimum.
+        let (full, model) = fit(problem, Refit::Full, 1e-6);
+        let difference = full.certificate.primal - trace.certificate.primal;
+        assert!(difference.abs() <= 1e-3 * trace.certificate.primal, "{difference}");
+        let gap = full.certificate.gap();
+        assert!(gap <= 1e-4 * full.certificate.primal, "{gap}");
+        for r in 0..model.n_bases {
+            let length: f64 =
+                model.basis.iter().skip(r).step_by(model.n_bases).map(|h| h * h).sum();
+            assert!(length <= 1.0 + 1e-9);
+        }
+    }
+}
+
+#[test]
+fn exact_selection_is_the_best_of_all_directions() {
+    let interrupt = Interrupt::default();
+    let penalty = penalty::by_name("l1/linf").unwrap();
+    for seed in 0..20u64 {
+        // Two features: the unit circle can be searched.
+        let value = |i: u64| ((i * 2_654_435_761 + seed * 40_503) % 1013) as f64 / 506.0 - 1.0;
+        let x = Array2::from_shape_fn((9, 2), |(i, j)| value(2 * i as u64 + j as u64));
+        let weights: Vec<f64> = (0..36).map(|i| value(100 + i)).collect();
+        let rows = Dense::new(x.view()).unwrap();
+        for kernel in [Kernel::Square, Kernel::Anova] {
+            let gamma = GradientMatrices::new(&rows, kernel, &weights, 4, &interrupt).unwrap();
+            let norm_at = |h: &[f64]| {
+                let scores = gamma.scores(h).unwrap();
+                penalty.dual_row_norm(&gamma.bilinear(h, h, &scores, &scores).unwrap())
+            };
+            let steps = 20_000;
+            let best = (0..steps)
+                .map(|i| std::f64::consts::PI * f64::from(i) / f64::from(steps))
+                .map(|angle| norm_at(&[angle.cos(), angle.sin()]))
+                .fold(0.0, f64::max);
+            let reach = |method| {
+                let selection = select(&gamma, &*penalty, method, 1e-8, seed).unwrap();
+                let reached = penalty.dual_row_norm(&selection.gradient);
+                assert!((norm_at(&selection.vector) - reached).abs() < 1e-9 * best);
+                assert!(selection.bound >= best * (1.0 - 1e-7), "{method:?}");
+                assert!(reached <= best * (1.0 + 1e-6), "{method:?}");
+                reached
+            };
+            assert!((reach(Method::Exact) - best).abs() < 1e-6 * best);
+            assert!(reach(Method::Refined) >= reach(Method::Initial) * (1.0 - 1e-12));
+            assert!(reach(Method::RandomRefined) >= reach(Method::Random) * (1.0 - 1e-12));
+            let rows = x.rows().into_iter().map(|row| row.to_vec());
+            let best_row = rows
+                .map(|row| norm_at(&row) / row.iter().map(|x| x * x).sum::<f64>())
+                .fold(0.0, f64::max);
+            assert!((reach(Method::BestRow) - best_row).abs() < 1e-9 * best);
+        }
+    }
+}

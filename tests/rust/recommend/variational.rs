@@ -1,0 +1,264 @@
+//! The variational refit on synthetic ratings: its objective, its independence of the threads, what it
+//! recovers, and what it refuses.
+
+use std::ops::ControlFlow;
+
+use dualgap::Error;
+use dualgap::data::Csr;
+use dualgap::interrupt::Interrupt;
+use dualgap::polynomial::penalty;
+use dualgap::recommend::{Blocks, Likelihood, Ratings, Settings, VariationalRefit};
+use dualgap::run::{Stopping, Trace, run};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+const N_USERS: usize = 60;
+const N_ITEMS: usize = 50;
+
+/// Ratings in columns, as the solver borrows them.
+#[derive(Default)]
+struct Table {
+    users: Vec<u32>,
+    items: Vec<u32>,
+    values: Vec<f64>,
+}
+
+impl Table {
+    fn push(&mut self, user: usize, item: usize, value: f64) {
+        self.users.push(user as u32);
+        self.items.push(item as u32);
+        self.values.push(value);
+    }
+
+    fn ratings(&self) -> Ratings<'_> {
+        let Self { users, items, values } = self;
+        Ratings { users, items, values, n_users: N_USERS, n_items: N_ITEMS }
+    }
+
+    fn rmse(&self, predict: impl Fn(usize, usize) -> f64) -> f64 {
+        let pairs = self.users.iter().zip(&self.items).zip(&self.values);
+        let squares: f64 =
+            pairs.map(|((&u, &i), y)| (y - predict(u as usize, i as usize)).powi(2)).sum();
+        (squares / self.values.len() as f64).sqrt()
+    }
+}
+
+/// Biases plus one factor plus noise of standard deviation 0.3: training and test ratings.
+fn planted() -> (Table, Table) {
+    let mut rng = Pcg64Mcg::seed_from_u64(7);
+    let mut draw = |n: usize, width: f64| -> Vec<f64> {
+        (0..n).map(|_| width * (2.0 * rng.random::<f64>() - 1.0)).collect()
+    };
+    let (user_bias, item_bias) = (draw(N_USERS, 0.8), draw(N_ITEMS, 0.8));
+    let (p, q) = (draw(N_USERS, 1.7), draw(N_ITEMS, 1.7));
+    let (noise, side) = (draw(N_USERS * N_ITEMS, 0.3 * 3f64.sqrt()), draw(N_USERS * N_ITEMS, 1.0));
+    let (mut train, mut test) = (Table::default(), Table::default());
+    for u in 0..N_USERS {
+        for i in 0..N_ITEMS {
+            let pair = u * N_ITEMS + i;
+            let value = 3.0 + user_bias[u] + item_bias[i] + p[u] * q[i] + noise[pair];
+            match side[pair] {
+                s if s < 0.0 => train.push(u, i, value),
+                s if s < 0.4 => test.push(u, i, value),
+                _ => {}
+            }
+        }
+    }
+    (train, test)
+}
+
+/// The planted ratings on the levels 0..=4.
+fn levels() -> Table {
+    let (mut train, _) = planted();
+    train.values.iter_mut().for_each(|value| *value = (*value - 1.0).round().clamp(0.0, 4.0));
+    train
+}
+
+fn settings(likelihood: Likelihood, penalty: &dyn penalty::Penalty) -> Settings<'_> {
+    Settings {
+        n_components: 3,
+        likelihood,
+        penalty,
+        radius: f64::INFINITY,
+        output_ridge: 0.1,
+        hold: 3,
+        feature_ridge: 1.0,
+        relaxation: 1.0,
+        seed: 0,
+    }
+}
+
+fn ordinal() -> Likelihood {
+    Likelihood::Ordinal(vec![0.6; 4])
+}
+
+fn fit(table: &Table, settings: Settings<'_>, sweeps: usize) -> (Trace, Blocks) {
+    let interrupt = Interrupt::default();
+    let mut solver = VariationalRefit::new(table.ratings(), None, None, false, settings).unwrap();
+    let stopping = Stopping { max_epochs: sweeps, gap: 0.0 };
+    let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
+    (trace, solver.blocks())
+}
+
+#[test]
+fn the_objective_falls_with_every_sweep() {
+    let table = levels();
+    let penalty = penalty::by_name("l1/l2").unwrap();
+    for likelihood in [ordinal(), Likelihood::Gaussian] {
+        // Without a ball: the bases' scale moves into U, which a ball would then cut back.
+        let (trace, _) = fit(&table, settings(likelihood.clone(), &*penalty), 40);
+        let objectives: Vec<f64> =
+            trace.epochs.iter().map(|epoch| epoch.certificate.unwrap().primal).collect();
+        for (sweep, pair) in objectives.windows(2).enumerate() {
+            let (before, after) = (pair[0], pair[1]);
+            let allowed = before + 1e-6 * before.abs();
+            assert!(after <= allowed, "{likelihood:?}: sweep {sweep}: {before} to {after}");
+        }
+        assert!(objectives[39] < 0.95 * objectives[0], "little was gained: {objectives:?}");
+    }
+}
+
+#[test]
+fn one_and_two_threads_give_the_same_bits() {
+    let table = levels();
+    let penalty = penalty::by_name("l1/l2").unwrap();
+    for likelihood in [ordinal(), Likelihood::Gaussian] {
+        let fit_with = |n_threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+            pool.install(|| fit(&table, settings(likelihood.clone(), &*penalty), 8).1)
+        };
+        let (one, two) = (fit_with(1), fit_with(2));
+        assert_eq!(one.users, two.users);
+        assert_eq!(one.items, two.items);
+        assert_eq!(one.output, two.output);
+        assert_eq!(one.intercept, two.intercept);
+    }
+}
+
+#[test]
+fn a_planted_factor_is_recovered() {
+    let (train, test) = planted();
+    let penalty = penalty::by_name("l1/l2").unwrap();
+    let settings = Settings { n_components: 1, ..settings(Likelihood::Gaussian, &*penalty) };
+    let (_, blocks) = fit(&train, settings, 60);
+    let biases =
+        |u: usize, i: usize| blocks.intercept[0] + blocks.users[(u, 1)] + blocks.items[(i, 1)];
+    let full = test.rmse(|u, i| {
+        biases(u, i) + blocks.output[(0, 0)] * blocks.users[(u, 0)] * blocks.items[(i, 0)]
+    });
+    // The noise alone is 0.3; the factor contributes 1.0.
+    assert!(full < 0.4, "test RMSE {full}");
+
+    let least_squares = bias_model(&train);
+    let without = test.rmse(least_squares);
+    assert!(without > 0.8, "the data has no factor to recover: {without}");
+    assert!(full < 0.5 * without, "{full} against {without} by biases alone");
+}
+
+/// Biases fitted by alternating means.
+fn bias_model(train: &Table) -> impl Fn(usize, usize) -> f64 {
+    let mean = train.values.iter().sum::<f64>() / train.values.len() as f64;
+    let (mut users, mut items) = (vec![0.0; N_USERS], vec![0.0; N_ITEMS]);
+    for _ in 0..20 {
+        users = means(&train.users, N_USERS, |r| {
+            train.values[r] - mean - items[train.items[r] as usize]
+        });
+        items = means(&train.items, N_ITEMS, |r| {
+            train.values[r] - mean - users[train.users[r] as usize]
+        });
+    }
+    move |u, i| mean + users[u] + items[i]
+}
+
+fn means(ids: &[u32], n: usize, value: impl Fn(usize) -> f64) -> Vec<f64> {
+    let (mut sums, mut counts) = (vec![0.0; n], vec![0.0; n]);
+    for (row, &id) in ids.iter().enumerate() {
+        sums[id as usize] += value(row);
+        counts[id as usize] += 1.0;
+    }
+    sums.iter().zip(&counts).map(|(sum, count)| sum / f64::max(*count, 1.0)).collect()
+}
+
+#[test]
+fn the_output_layer_stays_in_its_ball() {
+    let table = levels();
+    for name in penalty::NAMES {
+        let penalty = penalty::by_name(name).unwrap();
+        let (_, free) = fit(&table, settings(ordinal(), &*penalty), 12);
+        let unbounded = penalty.value(free.output.view());
+        for radius in [0.5 * unbounded, 0.05 * unbounded] {
+            let settings = Settings { radius, ..settings(ordinal(), &*penalty) };
+            let (_, blocks) = fit(&table, settings, 12);
+            let value = penalty.value(blocks.output.view());
+            assert!(value <= radius * (1.0 + 1e-9), "{name}: {value} > {radius}");
+        }
+    }
+}
+
+#[test]
+fn levels_that_nobody_used_and_users_without_ratings_are_harmless() {
+    let table = Table { users: vec![3, 5], items: vec![0, 7], values: vec![1.0, 1.0] };
+    let penalty = penalty::by_name("l1").unwrap();
+    for likelihood in [ordinal(), Likelihood::Gaussian] {
+        let (_, blocks) = fit(&table, settings(likelihood, &*penalty), 30);
+        let finite = |values: &ndarray::Array2<f64>| values.iter().all(|value| value.is_finite());
+        assert!(finite(&blocks.users) && finite(&blocks.items) && finite(&blocks.output));
+    }
+}
+
+/// The argument that [`VariationalRefit::new`] names when it refuses `table`.
+fn refused(table: &Table, settings: Settings<'_>, features: Option<Csr<'_, f64>>) -> &'static str {
+    match VariationalRefit::new(table.ratings(), features, None, false, settings) {
+        Err(Error::InvalidArgument { argument, .. }) => argument,
+        other => panic!("not refused: {:?}", other.map(|_| ())),
+    }
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    let penalty = penalty::by_name("l1").unwrap();
+    let good = || settings(ordinal(), &*penalty);
+    let table = |user: u32, item: u32, value: f64| Table {
+        users: vec![0, user],
+        items: vec![0, item],
+        values: vec![0.0, value],
+    };
+    for bad in [
+        table(N_USERS as u32, 0, 1.0),
+        table(0, N_ITEMS as u32, 1.0),
+        table(0, 0, 5.0),
+        table(0, 0, -1.0),
+        table(0, 0, 1.5),
+        table(0, 0, f64::NAN),
+        Table::default(),
+        Table { users: vec![0], items: vec![0, 1], values: vec![0.0, 1.0] },
+    ] {
+        assert_eq!(refused(&bad, good(), None), "ratings");
+    }
+    let fine = table(1, 1, 4.0);
+    for (argument, settings) in [
+        ("n_components", Settings { n_components: 0, ..good() }),
+        ("radius", Settings { radius: 0.0, ..good() }),
+        ("radius", Settings { radius: f64::NAN, ..good() }),
+        ("tempering", Settings { likelihood: Likelihood::Ordinal(vec![]), ..good() }),
+        ("tempering", Settings { likelihood: Likelihood::Ordinal(vec![0.0; 4]), ..good() }),
+    ] {
+        assert_eq!(refused(&fine, settings, None), argument);
+    }
+    let too_few = Csr::new(&[0, 1], &[0], &[1.0], 1).unwrap();
+    assert_eq!(refused(&fine, good(), Some(too_few)), "features");
+}
+
+#[test]
+fn a_raised_interrupt_ends_a_sweep() {
+    let table = levels();
+    let penalty = penalty::by_name("l1").unwrap();
+    let mut solver =
+        VariationalRefit::new(table.ratings(), None, None, false, settings(ordinal(), &*penalty))
+            .unwrap();
+    let interrupt = Interrupt::default();
+    interrupt.raise();
+    let stopping = Stopping { max_epochs: 5, gap: 0.0 };
+    let result = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(()));
+    assert_eq!(result, Err(Error::Interrupted));
+}

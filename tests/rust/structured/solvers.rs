@@ -1,0 +1,397 @@
+//! Structured solvers: one optimum for all of them, certificates, the path, the extragradient.
+
+use std::ops::ControlFlow;
+
+use crate::common::{fixture, numbers};
+use dualgap::data::{Data, Dense};
+use dualgap::dual::BlockDual;
+use dualgap::interrupt::Interrupt;
+use dualgap::linalg::Image;
+use dualgap::multiclass::MarginDual;
+use dualgap::multiclass::{Order, linear};
+use dualgap::polytope::MaxHinge;
+use dualgap::run::{Certificate, Solver, Stopping, Trace, run};
+use dualgap::solver::{
+    AwayStep, BlockFrankWolfe, BlockOptions, BlockStep, PathSettings, Sampling, StepRule, path,
+};
+use dualgap::structured::{
+    Chain, Graph, Hamming, Marginals, Matching, Model, Multiclass, Multilabel, Pairs, Problem, Work,
+};
+use dualgap::structured::{Extragradient, Projection, StructuredMethod, minimize_structured};
+use ndarray::Array2;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+fn go(solver: &mut dyn Solver, max_epochs: usize, gap: f64) -> Trace {
+    let stopping = Stopping { max_epochs, gap };
+    run(solver, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+fn uniform(seed: u64, n: usize, d: usize) -> Array2<f64> {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    Array2::from_shape_simple_fn((n, d), || random.random_range(-1.0..1.0))
+}
+
+fn dense(x: &Array2<f64>) -> Data<'_> {
+    Data::Dense64(Dense::new(x.view()).unwrap())
+}
+
+fn chain() -> Chain {
+    let x = uniform(1, 30, 4);
+    let labels: Vec<u32> =
+        (0..30).map(|t| (x[(t, 0)] + x[(t, 1)] > 0.0) as u32 + (t as u32 % 2)).collect();
+    let offsets = [0, 4, 4, 5, 12, 20, 21, 30];
+    Chain::new(dense(&x), &offsets, Some(&labels), 3, true, Hamming::Count).unwrap()
+}
+
+fn multilabel() -> Multilabel {
+    let x = uniform(2, 25, 3);
+    let labels: Vec<u8> = x
+        .rows()
+        .into_iter()
+        .flat_map(|x| [x[0] > 0.0, x[0] + x[1] > 0.2, x[2] > 0.0])
+        .map(u8::from)
+        .collect();
+    Multilabel::new(dense(&x), Some(&labels), 3, Graph::full(3), Hamming::Mean).unwrap()
+}
+
+fn multiclass() -> Multiclass {
+    let (x, labels) = classes();
+    Multiclass::new(dense(&x), Some(&labels), 4, None).unwrap()
+}
+
+fn classes() -> (Array2<f64>, Vec<u32>) {
+    let labels = (0..40).map(|i| i as u32 % 4).collect();
+    let mut x = uniform(3, 40, 5);
+    (0..40).for_each(|i| x[(i, i % 4)] += 0.8);
+    (x, labels)
+}
+
+fn matching() -> (Matching, serde_json::Value) {
+    let value = fixture("structured_matching");
+    let sizes: Vec<[u32; 2]> = value["shapes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|shape| [0, 1].map(|side| shape[side].as_u64().unwrap() as u32))
+        .collect();
+    let rows: Vec<f64> = (value["F"].as_array().unwrap().iter())
+        .flat_map(|example| example.as_array().unwrap())
+        .flat_map(|row| row.as_array().unwrap().iter().flat_map(numbers))
+        .collect();
+    let x = Array2::from_shape_vec((rows.len() / 3, 3), rows).unwrap();
+    let (mut pairs, mut offsets) = (Vec::new(), vec![0]);
+    for truth in value["gt"].as_array().unwrap() {
+        for (a, row) in truth.as_array().unwrap().iter().enumerate() {
+            let right = numbers(row).into_iter().enumerate().filter(|(_, z)| *z > 0.0);
+            pairs.extend(right.map(|(b, _)| [a as u32, b as u32]));
+        }
+        offsets.push(pairs.len());
+    }
+    let truth = Pairs { pairs: &pairs, offsets: &offsets };
+    (Matching::new(dense(&x), &sizes, Some(truth), 1.0, 1.0).unwrap(), value)
+}
+
+fn models() -> Vec<(&'static str, Box<dyn Model>)> {
+    vec![
+        ("chain", Box::new(chain())),
+        ("multilabel", Box::new(multilabel())),
+        ("multiclass", Box::new(multiclass())),
+        ("matching", Box::new(matching().0)),
+    ]
+}
+
+fn methods() -> Vec<StructuredMethod> {
+    let block = |step, sampling, cache| {
+        let options = BlockOptions { seed: 1, step, sampling, cache, ..BlockOptions::default() };
+        StructuredMethod::BlockFrankWolfe(options)
+    };
+    vec![
+        block(BlockStep::Pairwise, Sampling::Gap, false),
+        block(BlockStep::FrankWolfe, Sampling::Uniform, false),
+        block(BlockStep::FrankWolfe, Sampling::Gap, true),
+        block(BlockStep::Pairwise, Sampling::Gap, true),
+        block(BlockStep::Away, Sampling::Permutation, false),
+        StructuredMethod::FrankWolfe(StepRule::LineSearch),
+        StructuredMethod::FrankWolfe(StepRule::Scheduled),
+        StructuredMethod::AwayFrankWolfe(AwayStep::Away, 1.0, 1),
+        StructuredMethod::AwayFrankWolfe(AwayStep::Pairwise, 0.5, 1),
+        StructuredMethod::Subgradient(false, 1),
+        StructuredMethod::Subgradient(true, 1),
+    ]
+}
+
+fn fit(model: &dyn Model, method: StructuredMethod, epochs: usize, gap: f64) -> (Trace, Vec<f64>) {
+    let problem = Problem::new(model, 0.1).unwrap();
+    let stopping = Stopping { max_epochs: epochs, gap };
+    let observe = &mut |_: &_| ControlFlow::Continue(());
+    let end = minimize_structured(problem, method, stopping, None, &Interrupt::default(), observe)
+        .unwrap();
+    (end.trace, end.weights)
+}
+
+#[test]
+fn all_solvers_agree_on_the_optimum_and_never_claim_more() {
+    for (name, model) in models() {
+        let best = fit(&*model, methods()[0], 5000, 1e-8).0.certificate;
+        assert!(best.gap() <= 1e-8, "{name}: {}", best.gap());
+        for method in methods() {
+            let (trace, weights) = fit(&*model, method, 1000, 1e-3);
+            let Certificate { primal, dual } = trace.certificate;
+            assert!(primal - dual < 3e-2, "{name} {method:?}: {}", primal - dual);
+            for certificate in trace.epochs.iter().filter_map(|epoch| epoch.certificate) {
+                assert!(
+                    certificate.dual <= best.primal + 1e-12,
+                    "{name} {method:?}: {certificate:?} {best:?}"
+                );
+                assert!(
+                    certificate.primal >= best.dual - 1e-12,
+                    "{name} {method:?}: {certificate:?} {best:?}"
+                );
+            }
+            let mut problem = Problem::new(&*model, 0.1).unwrap();
+            let loss = problem.survey(&weights, &|_| &[], &Interrupt::default()).unwrap().loss;
+            let again = 0.05 * weights.iter().map(|w| w * w).sum::<f64>() + loss;
+            assert!((primal - again).abs() < 1e-12, "{name} {method:?}: {primal} is {again}");
+        }
+    }
+}
+
+#[test]
+fn the_matching_problem_has_the_optimum_of_an_independent_qp_solver() {
+    let (model, value) = matching();
+    let problem = Problem::new(&model, value["lam"].as_f64().unwrap()).unwrap();
+    let options = BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() };
+    let mut solver = BlockFrankWolfe::new(problem, options, None);
+    let end = go(&mut solver, 2000, 1e-10).certificate;
+    assert!((end.primal - value["optimum_primal"].as_f64().unwrap()).abs() < 1e-8, "{end:?}");
+    assert!((end.dual - value["optimum_dual"].as_f64().unwrap()).abs() < 1e-8, "{end:?}");
+    for (weight, expected) in solver.weights().iter().zip(numbers(&value["w"])) {
+        assert!((weight - expected).abs() < 1e-5, "{weight} for {expected}");
+    }
+}
+
+#[test]
+fn a_structured_multi_class_problem_is_the_max_hinge() {
+    let (x, labels) = classes();
+    let features = linear(dense(&x), 4, 0.0, Order::Examples);
+    let mut problem =
+        dualgap::multiclass::Problem::new(features, &labels, Box::new(MaxHinge), 0.1).unwrap();
+    let options = BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() };
+    let mut solver = BlockFrankWolfe::new(MarginDual::new(&mut problem), options, None);
+    let plain = go(&mut solver, 2000, 1e-10).certificate;
+    let structured = fit(&multiclass(), methods()[0], 2000, 1e-10).0.certificate;
+    assert!((plain.primal - structured.primal).abs() < 1e-9);
+}
+
+#[test]
+fn slope_and_curvature_are_those_of_the_dual() {
+    let interrupt = Interrupt::default();
+    for (name, model) in models() {
+        let mut problem = Problem::new(&*model, 0.1).unwrap();
+        let n = model.n_examples();
+        let mut points: Vec<_> = (0..n).map(|block| problem.start(block)).collect();
+        let mut weights = vec![0.0; model.n_weights()];
+        let value = |problem: &mut Problem<'_>, weights: &[f64], points: &[Vec<(u32, f64)>]| {
+            let linear = problem.survey(weights, &|i| &points[i], &interrupt).unwrap().linear;
+            linear - 0.05 * weights.iter().map(|w| w * w).sum::<f64>()
+        };
+        for block in (0..n).chain(0..n) {
+            problem.load(block, &weights, &points[block]);
+            let mut vertex = Vec::new();
+            problem.vertex(block, &weights, &mut vertex).unwrap();
+            let mut direction: Vec<(u32, f64)> = vertex.clone();
+            direction.extend(points[block].iter().map(|(part, value)| (*part, -value)));
+            direction.sort_by_key(|(part, _)| *part);
+            direction.dedup_by(|b, a| {
+                a.0 == b.0 && {
+                    a.1 += b.1;
+                    true
+                }
+            });
+            let slope = problem.along(&weights, &direction);
+            let curvature = problem.curvature(block, &direction);
+            let share = problem.share(block);
+            let before = value(&mut problem, &weights, &points);
+            for step in [0.25, 0.5] {
+                problem.curvature(block, &direction);
+                let mut moved = weights.clone();
+                problem.advance(block, &direction, step, &mut moved);
+                let mut ahead = points.clone();
+                ahead[block] = (0..model.n_parts(block) as u32)
+                    .map(|part| {
+                        let at = |point: &[(u32, f64)]| {
+                            point.iter().filter(|(p, _)| *p == part).map(|(_, v)| v).sum::<f64>()
+                        };
+                        (part, at(&points[block]) + step * at(&direction))
+                    })
+                    .filter(|(_, value)| *value != 0.0)
+                    .collect();
+                let expected = before + share * (step * slope - 0.5 * step * step * curvature);
+                let found = value(&mut problem, &moved, &ahead);
+                assert!((found - expected).abs() < 1e-12, "{name}: {found} for {expected}");
+                if step == 0.5 {
+                    (weights, points) = (moved, ahead);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    for (name, model) in models() {
+        for method in methods() {
+            let on = |n_threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+                pool.install(|| fit(&*model, method, 30, 0.0).1)
+            };
+            assert_eq!(on(1), on(3), "{name} {method:?}");
+        }
+    }
+}
+
+#[test]
+fn every_model_of_a_path_is_as_good_as_its_piece_says() {
+    let model = chain();
+    let tolerance = 0.02;
+    let settings = PathSettings {
+        from: 10.0,
+        until: 0.1,
+        gap: tolerance,
+        max_epochs: 2000,
+        options: BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() },
+    };
+    let problem = Problem::new(&model, settings.from).unwrap();
+    let observe = &mut |_: &_| ControlFlow::Continue(());
+    let pieces = path(problem, settings, &Interrupt::default(), observe).unwrap();
+    assert_eq!((pieces[0].lambda, pieces[pieces.len() - 1].until), (10.0, 0.1));
+    assert!(pieces.len() > 2, "{} pieces", pieces.len());
+    for pair in pieces.windows(2) {
+        assert_eq!(pair[0].until, pair[1].lambda);
+    }
+    for piece in &pieces {
+        assert!(piece.gap <= tolerance, "{}", piece.gap);
+        for share in [0.0, 0.5, 1.0] {
+            let lambda = piece.lambda.powf(1.0 - share) * piece.until.powf(share);
+            let scaled: Vec<f64> =
+                piece.weights.iter().map(|weight| weight * piece.lambda / lambda).collect();
+            let mut problem = Problem::new(&model, lambda).unwrap();
+            let loss = problem.survey(&scaled, &|_| &[], &Interrupt::default()).unwrap().loss;
+            let primal = 0.5 * lambda * scaled.iter().map(|w| w * w).sum::<f64>() + loss;
+            let options = BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() };
+            let mut solver = BlockFrankWolfe::new(problem, options, None);
+            let optimum = go(&mut solver, 500, 1e-4).certificate.dual;
+            assert!(primal - optimum <= piece.gap + 1e-9, "{primal} over {optimum} at {lambda}");
+        }
+    }
+}
+
+/// The method as the textbook has it: the sums s of all operators, and every z_i, are kept.
+fn textbook(
+    model: &dyn Marginals,
+    (for_w, for_z): (f64, f64),
+    radius: f64,
+    iterations: usize,
+) -> Vec<f64> {
+    let (n, d) = (model.n_examples(), model.n_weights());
+    let share = 1.0 / n as f64;
+    let dense_image = |marginals: &[Vec<f64>]| {
+        let mut image = Image::new(d);
+        for (example, marginals) in marginals.iter().enumerate() {
+            let parts: Vec<_> =
+                marginals.iter().zip(0..).map(|(value, part)| (part, *value)).collect();
+            model.add_image(example, &parts, share, &mut image);
+        }
+        image.values().to_vec()
+    };
+    let truth: Vec<Vec<f64>> = (0..n)
+        .map(|example| {
+            let (mut parts, mut point) = (Vec::new(), vec![0.0; model.n_parts(example)]);
+            model.parts(example, model.truth(example), &mut parts);
+            parts.iter().for_each(|&(part, count)| point[part as usize] = count);
+            point
+        })
+        .collect();
+    let truth = dense_image(&truth);
+    let slopes = |weights: &[f64], example: usize| {
+        let mut scores = vec![0.0; model.n_parts(example)];
+        model.scores(example, weights, &mut scores);
+        model.add_costs(example, &mut scores);
+        scores
+    };
+    let ball = |mut w: Vec<f64>| {
+        let norm = w.iter().map(|w| w * w).sum::<f64>().sqrt();
+        w.iter_mut().for_each(|w| *w *= (radius / norm).min(1.0));
+        w
+    };
+    let project = |example: usize, point: &[f64]| {
+        let mut projection = vec![0.0; point.len()];
+        model.euclidean(example, point, 1e-12, &mut Work::default(), &mut projection).unwrap();
+        projection
+    };
+    let (mut s_w, mut average) = (vec![0.0; d], vec![0.0; d]);
+    let mut s_z: Vec<Vec<f64>> = (0..n).map(|example| vec![0.0; model.n_parts(example)]).collect();
+    for _ in 0..iterations {
+        let v_w = ball(s_w.iter().map(|s| for_w * s).collect());
+        let v_z: Vec<Vec<f64>> = (0..n)
+            .map(|i| project(i, &s_z[i].iter().map(|s| for_z * s).collect::<Vec<_>>()))
+            .collect();
+        let image = dense_image(&v_z);
+        let u_w = ball((0..d).map(|j| v_w[j] - for_w * (image[j] - truth[j])).collect());
+        let u_z: Vec<Vec<f64>> = (0..n)
+            .map(|i| {
+                let slopes = slopes(&v_w, i);
+                let moved: Vec<f64> =
+                    v_z[i].iter().zip(slopes).map(|(v, s)| v + for_z * s).collect();
+                project(i, &moved)
+            })
+            .collect();
+        let image = dense_image(&u_z);
+        (0..d).for_each(|j| s_w[j] -= image[j] - truth[j]);
+        for (i, s) in s_z.iter_mut().enumerate() {
+            s.iter_mut().zip(slopes(&u_w, i)).for_each(|(s, slope)| *s += slope);
+        }
+        average.iter_mut().zip(&u_w).for_each(|(sum, w)| *sum += w);
+    }
+    average.iter().map(|sum| sum / iterations as f64).collect()
+}
+
+#[test]
+fn the_averaged_extragradient_is_the_textbook_one() {
+    let (matching, _) = matching();
+    let multiclass = multiclass();
+    let models: [&dyn Marginals; 2] = [&matching, &multiclass];
+    for model in models {
+        let shares = vec![1.0 / model.n_examples() as f64; model.n_examples()];
+        let mut solver = Extragradient::new(model, shares, Projection::Euclidean, 1.5).unwrap();
+        go(&mut solver, 25, 0.0);
+        let expected = textbook(model, solver.steps().unwrap(), 1.5, 25);
+        for (found, expected) in solver.weights().iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{found} for {expected}");
+        }
+    }
+}
+
+#[test]
+fn the_extragradient_finds_the_saddle_point() {
+    let (model, value) = matching();
+    let saddle = &value["saddle_unregularised"];
+    let radius = saddle["w_ball_radius"].as_f64().unwrap();
+    let expected = saddle["value_plus_loss_constant"].as_f64().unwrap() / 3.0;
+    for (projection, gap) in [(Projection::Euclidean, 4e-3), (Projection::Entropic, 2e-2)] {
+        let mut solver =
+            Extragradient::new(&model, vec![1.0 / 3.0; 3], projection, radius).unwrap();
+        let Certificate { primal, dual } = go(&mut solver, 5000, gap).certificate;
+        assert!(primal - dual <= gap, "{projection:?}: {}", primal - dual);
+        assert!(dual <= expected + 1e-9 && primal >= expected - 1e-9, "{projection:?}");
+    }
+    let chain = chain();
+    let shares = vec![1.0 / chain.n_examples() as f64; chain.n_examples()];
+    let mut solver = Extragradient::new(&chain, shares.clone(), Projection::Entropic, 2.0).unwrap();
+    let gap = go(&mut solver, 1000, 2e-2).certificate.gap();
+    assert!((0.0..=5e-2).contains(&gap), "{gap}");
+    let mut refused = Extragradient::new(&chain, shares, Projection::Euclidean, 2.0).unwrap();
+    let error = refused.advance(&Interrupt::default()).unwrap_err().to_string();
+    assert!(error.contains("projection"), "{error}");
+}
