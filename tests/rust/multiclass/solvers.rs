@@ -174,7 +174,7 @@ fn the_smoothed_loss_has_the_gradient_that_the_dual_says() {
             problem.subgradient(example, &margins, &mut work);
             let mut gradient = vec![0.0; 4];
             for (class, value) in problem.dual(example, &work.vertex, -1.0) {
-                gradient[class] += value;
+                gradient[class as usize] += value;
             }
             for (numeric, gradient) in numeric.iter().zip(&gradient) {
                 assert!((numeric - gradient).abs() < 1e-6, "{kind}: {numeric} {gradient}");
