@@ -80,7 +80,7 @@ pub fn path<D: BlockDual>(
         })?;
         let (weights, blocks);
         (dual, weights, blocks) = solver.into_parts();
-        let gap = trace.certificate.gap();
+        let gap = trace.gap();
         let most = (lambda / settings.until).min(LONGEST);
         let (factor, reached) =
             stretch(&mut dual, &weights, &blocks, gap, settings.gap, most, interrupt)?;
