@@ -42,7 +42,7 @@ def fit_machine(
         kernel="anova",
         augmented=False,
         alpha=float(options.alpha),
-        loss="binary_logistic" if task.ordinal else "squared",
+        loss="binary-logistic" if task.ordinal else "squared",
         penalty=task.penalty,
         radius=20000.0 if task.radius is None else float(task.radius),
         n_components=task.n_components,
