@@ -166,7 +166,7 @@ def compare(name: str, data: Any, train: Any, test: Any, max_iter: int) -> dict[
         start = time.perf_counter()
         svm = fit(*seen, *best, **own, max_iter=max_iter)
         seconds = time.perf_counter() - start
-        gap, objective = svm.history_["gap"], svm.history_["primal"]
+        gap, objective = svm.history_["gap"], svm.history_["objective"]
         shown = [at for at in (1, 10, 50, 100, 500) if at < svm.n_iter_] + [svm.n_iter_]
         course = [f"{at}: {objective[at - 1]:.3f} ({gap[at - 1]:.3f})" for at in shown]
         print(

@@ -304,7 +304,7 @@ def report(name: str, n: int, fitted: dict[str, MulticlassSVC], optima: dict[flo
         cells = []
         for wanted in sorted({10, 100, model.n_iter_}):
             at = int(evaluated[evaluated <= wanted][-1])
-            error = history["primal"][at - 1] - optima[model.smoothing]
+            error = history["objective"][at - 1] - optima[model.smoothing]
             cells.append(f"{at}: {history['gap'][at - 1] / scale:.1e} {error / scale:.1e}")
         seconds = history["seconds"][-1]
         print(f"{name:8s} n={n} {method:14s} {seconds:6.1f} s  " + "  ".join(cells), flush=True)

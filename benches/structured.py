@@ -90,7 +90,7 @@ def ocr(arguments: Any) -> None:
         svm = fit(X, Y, **METHODS[name], max_iter=arguments.max_iter, callback=within(1e-3))
         history = svm.history_
         with np.errstate(divide="ignore"):  # the dual may be 0 at first
-            relative = history["gap"] / history["dual"]
+            relative = history["gap"] / history["dual_objective"]
         cells = first(history, relative, (1e-1, 1e-2, 1e-3))
         calls = "" if svm.oracle_calls_ is None else f"{svm.oracle_calls_ / len(X):.0f} n"
         print(
@@ -119,7 +119,7 @@ def published(arguments: Any) -> None:
         curves = panels[f"\u03bb = {name}"] = {}
         for method in names:
             svm = fit(X, Y, model, C=C, **METHODS[method], max_iter=1000)
-            excess = svm.history_["primal"] / optimum - 1
+            excess = svm.history_["objective"] / optimum - 1
             cells = [cell.split(",")[0] for cell in first(svm.history_, excess, LEVELS)]
             print(f"  {method:24s} {' '.join(f'{cell:>6s}' for cell in cells)}", flush=True)
             curves[method] = svm.history_["epoch"], excess
@@ -199,7 +199,7 @@ def scene(arguments: Any) -> None:
                 max_iter=100,
             )
             history = svm.history_
-            relative = history["gap"] / history["primal"]
+            relative = history["gap"] / history["objective"]
             curve = [f"{at}: {relative[at - 1]:.1e}" for at in (1, 10, 20, 50, 100)]
             print(
                 f"{name:12s} {step:12s} {history['seconds'][-1]:6.2f} s  {'  '.join(curve)}  "

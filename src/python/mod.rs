@@ -17,8 +17,9 @@ mod session;
 mod structured;
 mod structured_models;
 
-/// A trace as `{outcome, primal, dual, history: {epoch, seconds, primal, dual, gap}}`; what was not
-/// evaluated after an epoch is NaN there, and `dual` is None where no bound is known.
+/// A trace as `{outcome, objective, dual_objective, history: {epoch, seconds, objective, dual_objective,
+/// gap}}`; what was not
+/// evaluated after an epoch is NaN there, and `dual_objective` is None where no bound is known.
 fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict>> {
     let outcome = match trace.outcome {
         Outcome::Converged => "converged",
@@ -33,13 +34,13 @@ fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict
     let epochs = trace.epochs.iter();
     history.set_item("epoch", PyArray1::from_iter(py, epochs.clone().map(|e| e.epoch as i64)))?;
     history.set_item("seconds", PyArray1::from_iter(py, epochs.map(|e| e.seconds)))?;
-    history.set_item("primal", column(&|epoch| epoch.objective))?;
-    history.set_item("dual", column(&|epoch| epoch.certificate.map(|c| c.dual)))?;
+    history.set_item("objective", column(&|epoch| epoch.objective))?;
+    history.set_item("dual_objective", column(&|epoch| epoch.certificate.map(|c| c.dual)))?;
     history.set_item("gap", column(&|epoch| epoch.certificate.map(|c| c.gap())))?;
     let result = PyDict::new(py);
     result.set_item("outcome", outcome)?;
-    result.set_item("primal", trace.objective)?;
-    result.set_item("dual", trace.certificate.map(|certificate| certificate.dual))?;
+    result.set_item("objective", trace.objective)?;
+    result.set_item("dual_objective", trace.certificate.map(|certificate| certificate.dual))?;
     result.set_item("history", history)?;
     Ok(result)
 }

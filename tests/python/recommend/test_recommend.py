@@ -682,13 +682,13 @@ def test_certificate(small: pd.DataFrame, penalty: str, reduction: str) -> None:
     for fitted in (brief, longer):
         history = fitted.history_[0]
         assert (history["gap"] >= 0.0).all()
-        np.testing.assert_allclose(history["gap"], history["primal"] - history["dual"], rtol=1e-9)
-        assert (np.diff(history["primal"]) <= 1e-6 * history["primal"][0]).all()
+        np.testing.assert_allclose(history["gap"], history["objective"] - history["dual_objective"], rtol=1e-9)
+        assert (np.diff(history["objective"]) <= 1e-6 * history["objective"][0]).all()
         assert fitted.duality_gap_ >= 0.0
         assert fitted.n_components_ <= fitted.n_components
     assert longer.objective_ < brief.objective_
     # A lower bound holds for whatever anyone finds.
-    assert brief.history_[0]["dual"].max() <= longer.objective_
+    assert brief.history_[0]["dual_objective"].max() <= longer.objective_
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -902,7 +902,7 @@ def test_the_callback_stops_the_fit(small: pd.DataFrame, make: Any) -> None:
     assert [call[0] for call in calls] == [1, 2]
     assert len(fitted.history_) == 1
     assert fitted.history_[0]["epoch"].tolist() == [1, 2]
-    assert [call[2] for call in calls] == fitted.history_[0]["primal"].tolist()
+    assert [call[2] for call in calls] == fitted.history_[0]["objective"].tolist()
     assert np.isfinite(fitted.predict([0, UNKNOWN], 1)).all()
 
 
