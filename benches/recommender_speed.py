@@ -20,9 +20,9 @@ import numpy as np
 import pandas as pd
 from _record import Table, paired
 
-from dualgap.comparison import split_ratings
 from dualgap.datasets import fetch_movielens, synthetic_ratings
 from dualgap.recommend import OrdinalRecommender
+from dualgap.recommend.comparison import split_ratings
 
 
 def seconds(ratings: pd.DataFrame, **parameters: Any) -> float:
