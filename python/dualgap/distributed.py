@@ -36,7 +36,7 @@ from dualgap._coordinator import COLUMNS, Absent, Run, Settings, resume, train
 from dualgap._engines import Cluster, Engine, Threads
 from dualgap._parts import Summary
 from dualgap._sources import as_paths, dask_blocks, file_sources, is_dask, part_of, same, split
-from dualgap.losses import Loss, StructuredHinge, core_loss
+from dualgap.losses import Loss, core_loss
 from dualgap.multiclass import MulticlassSVC
 
 __all__ = ["ConsensusSVC"]
@@ -294,8 +294,7 @@ class ConsensusSVC(MulticlassSVC):
             check_positive("rho", self.rho)
         if self.n_partitions is not None:
             check_positive("n_partitions", self.n_partitions, integer=True)
-        core_loss(self.loss)
-        if isinstance(self.loss, StructuredHinge) and self.loss.per_row:
+        if core_loss(self.loss)["costs_per_row"]:
             msg = "loss: costs per row are not supported here; give a row of costs for each label"
             raise ValueError(msg)
 
