@@ -1,10 +1,8 @@
 from collections.abc import Callable
-from typing import Any, Final, TypedDict, final
+from typing import Any, Final, TypeAlias, TypedDict, final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dualgap._base import Rows
 
 __all__ = [
     "LOSSES",
@@ -25,6 +23,12 @@ __all__ = [
     "select_basis",
     "structured_path",
 ]
+
+_Rows: TypeAlias = (
+    NDArray[np.float32]
+    | NDArray[np.float64]
+    | tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any], int]
+)
 
 __version__: Final[str]
 LOSSES: Final[dict[str, list[str]]]
@@ -53,7 +57,7 @@ class _Fit(_Model):
 _Targets = NDArray[np.uint32] | NDArray[np.float64]
 
 def fit_polynomial(
-    chunks: list[Rows],
+    chunks: list[_Rows],
     targets: _Targets,
     *,
     n_outputs: int,
@@ -73,11 +77,11 @@ def fit_polynomial(
     n_threads: int,
     sample_weight: NDArray[np.float64] | None = None,
     init: _Model | None = None,
-    validation: tuple[Rows, _Targets] | None = None,
+    validation: tuple[_Rows, _Targets] | None = None,
     callback: Callable[[int, float, float, float], object] | None = None,
 ) -> _Fit: ...
 def predict_polynomial(
-    rows: Rows,
+    rows: _Rows,
     model: _Model,
     *,
     kernel: str,
@@ -85,7 +89,7 @@ def predict_polynomial(
     n_threads: int,
 ) -> NDArray[np.float64]: ...
 def select_basis(
-    rows: Rows,
+    rows: _Rows,
     weights: NDArray[np.float64],
     *,
     kernel: str,
@@ -112,7 +116,7 @@ class _MulticlassFit(_State):
     history: dict[str, NDArray[Any]]
 
 def fit_multiclass(
-    rows: Rows,
+    rows: _Rows,
     labels: NDArray[np.uint32],
     *,
     n_classes: int,
@@ -146,7 +150,7 @@ class _Answer(TypedDict):
     beta: NDArray[np.float64]
 
 def consensus_round(
-    rows: Rows,
+    rows: _Rows,
     labels: NDArray[np.uint32],
     *,
     n_classes: int,
@@ -199,8 +203,8 @@ def fit_variational(
     n_sweeps: int,
     seed: int,
     n_threads: int,
-    user_features: Rows | None = None,
-    item_features: Rows | None = None,
+    user_features: _Rows | None = None,
+    item_features: _Rows | None = None,
     callback: Callable[[int, float, float, float], object] | None = None,
 ) -> _Blocks: ...
 
@@ -208,7 +212,7 @@ def fit_variational(
 class StructuredModel:
     @staticmethod
     def chain(
-        rows: Rows,
+        rows: _Rows,
         offsets: NDArray[np.int64],
         labels: NDArray[np.uint32] | None,
         *,
@@ -218,7 +222,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def multiclass(
-        rows: Rows,
+        rows: _Rows,
         labels: NDArray[np.uint32] | None,
         *,
         n_classes: int,
@@ -226,7 +230,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def multilabel(
-        rows: Rows,
+        rows: _Rows,
         labels: NDArray[np.uint8] | None,
         *,
         n_labels: int,
@@ -235,7 +239,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def matching(
-        rows: Rows,
+        rows: _Rows,
         sizes: list[list[int]],
         truth: tuple[list[list[int]], NDArray[np.int64]] | None,
         *,

@@ -16,8 +16,8 @@ from sklearn.datasets import dump_svmlight_file, load_iris
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from dualgap import MulticlassSVC
-from dualgap._linear_file import read_linear
 from dualgap.cli import main
+from dualgap.cli._linear_file import read_linear
 from dualgap.losses import LOSSES, Loss, TopK
 
 X, Y = load_iris(return_X_y=True)
