@@ -36,7 +36,7 @@ def fit() -> None:
     table = Table("recommender-fit", "settings")
     settings: dict[str, dict[str, Any]] = {
         "ids, 3 models": {},
-        "ids, 1 model": {"n_models": 1},
+        "ids, 1 model": {"method": Variational(n_models=1)},
         "history, 3 models": {"history_features": True},
         "single output, 3 models": {"reduction": "regression"},
     }
@@ -51,7 +51,7 @@ def fit() -> None:
 def grid() -> None:
     train, validation, _ = split_ratings(fetch_movielens("100k").ratings)
     start = time.perf_counter()
-    best: tuple[float, dict[str, Any]] = (np.inf, {})
+    best: tuple[float, tuple[Any, ...]] = (np.inf, ())
     for tempering, components, popularity in itertools.product(
         (0.9, 1.0, 1.1), (5, 8, 12), (True, False)
     ):

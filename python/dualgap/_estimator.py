@@ -149,12 +149,14 @@ def refuse_unused(estimator: Any, names: Sequence[str], choice: str) -> None:
             raise ValueError(msg)
 
 
-def warn_of_gap(n_iter: int, gap: float, null_objective: float, tol: float, remedy: str) -> None:
+def warn_of_gap(
+    n_iter: int, gap: float, null_objective: float, tol: float, remedy: str, what: str = ""
+) -> None:
     """Warn, where the user called us, of a fit that did not converge."""
     relative = gap / null_objective if null_objective > 0.0 else np.inf
     warnings.warn(
-        f"stopped after {n_iter} iterations at a duality gap of {gap:.3g}, {relative:.2g} of the "
-        f"null model's objective (tol={tol:.2g}); raise {remedy}, or scale the data",
+        f"{what}stopped after {n_iter} iterations at a duality gap of {gap:.3g}, {relative:.2g} of "
+        f"the null model's objective (tol={tol:.2g}); raise {remedy}, or scale the data",
         ConvergenceWarning,
         stacklevel=_depth(),
     )

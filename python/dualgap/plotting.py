@@ -111,7 +111,7 @@ class ConvergenceDisplay:
         if against not in ("seconds", "epoch"):
             msg = f'against: must be "seconds" or "epoch", got {against!r}'
             raise ValueError(msg)
-        panels = [["gap"]] if "gap" in quantities else []
+        panels: list[list[Quantity]] = [["gap"]] if "gap" in quantities else []
         objectives = [name for name in quantities if name != "gap"]
         panels += [objectives] if objectives else []
         if axes is None:

@@ -110,7 +110,9 @@ def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
     known = np.isfinite(history["gap"])
     assert known.all() or (solver == "frank-wolfe" and smoothing > 0 and known.sum() >= 8)
     assert (history["gap"][known] >= -1e-12).all()
-    assert np.array_equal(history["gap"], history["objective"] - history["dual_objective"], equal_nan=True)
+    assert np.array_equal(
+        history["gap"], history["objective"] - history["dual_objective"], equal_nan=True
+    )
     last = (history["objective"][-1], history["dual_objective"][-1], history["gap"][-1])
     if known[-1]:
         assert last == (model.objective_, model.dual_objective_, model.duality_gap_)

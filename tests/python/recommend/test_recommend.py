@@ -682,7 +682,9 @@ def test_certificate(small: pd.DataFrame, penalty: str, reduction: str) -> None:
     for fitted in (brief, longer):
         history = fitted.history_[0]
         assert (history["gap"] >= 0.0).all()
-        np.testing.assert_allclose(history["gap"], history["objective"] - history["dual_objective"], rtol=1e-9)
+        np.testing.assert_allclose(
+            history["gap"], history["objective"] - history["dual_objective"], rtol=1e-9
+        )
         assert (np.diff(history["objective"]) <= 1e-6 * history["objective"][0]).all()
         assert fitted.duality_gap_ >= 0.0
         assert fitted.n_components_ <= fitted.n_components
