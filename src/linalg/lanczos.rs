@@ -3,6 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::vectors::{axpy, dot, normalise};
 use crate::error::Result;
 
 /// An eigenvalue of largest absolute value, and how well it is known.
@@ -159,28 +160,6 @@ fn tridiagonal_eigen(diagonal: &[f64], off_diagonal: &[f64]) -> (Vec<f64>, Vec<V
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| a[i][i].total_cmp(&a[j][j]));
     (order.iter().map(|&i| a[i][i]).collect(), order.iter().map(|&i| vectors[i].clone()).collect())
-}
-
-/// ⟨a, b⟩, summed in eight places that the compiler can keep in vectors.
-pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    let mut sums = [0.0; 8];
-    for (a, b) in a.iter().zip(b) {
-        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-            *sum += a * b;
-        }
-    }
-    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    sums.into_iter().sum::<f64>() + rest
-}
-
-/// Scales to unit length and returns the length it had; leaves zero alone.
-pub(crate) fn normalise(v: &mut [f64]) -> f64 {
-    let length = dot(v, v).sqrt();
-    if length > 0.0 {
-        v.iter_mut().for_each(|v| *v /= length);
-    }
-    length
 }
 
 #[cfg(test)]
