@@ -1,4 +1,4 @@
-//! Extreme eigenpairs of a symmetric matrix known by its products (SPEC 4.1).
+//! Extreme eigenpairs of a symmetric matrix known by its products (docs/mathematics/polynomial-networks.md).
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -27,7 +27,7 @@ const MAX_RESTARTS: usize = 8;
 ///
 /// Lanczos with full reorthogonalisation approaches both ends of the spectrum at once, which a power
 /// iteration cannot: the spectrum of a bipartite factorization machine is symmetric about 0, and the
-/// iterate would mix the two ends (SPEC 4.1, TRAP). Stops when the residual is below
+/// iterate would mix the two ends. Stops when the residual is below
 /// `tol` · |value|. `seed` fixes the random start.
 pub fn extreme_eigenpair(
     size: usize,
@@ -71,15 +71,7 @@ fn lanczos(
         let last = &space[space.len() - 1];
         let mut next = product(last)?;
         diagonal.push(dot(&next, last));
-        // Twice is enough for orthogonality to rounding.
-        for _ in 0..2 {
-            for basis in &space {
-                let overlap = dot(&next, basis);
-                for (next, basis) in next.iter_mut().zip(basis) {
-                    *next -= overlap * basis;
-                }
-            }
-        }
+        orthogonalise(&mut next, &space);
         let coupling = normalise(&mut next);
         let scale = diagonal.iter().map(|a: &f64| a.abs()).fold(coupling, f64::max);
         let closed = coupling <= 1e-14 * scale || space.len() == limit;
@@ -96,9 +88,7 @@ fn lanczos(
             if closed || settled {
                 let mut vector = vec![0.0; space[0].len()];
                 for (basis, weight) in space.iter().zip(&vectors[dominant]) {
-                    for (vector, basis) in vector.iter_mut().zip(basis) {
-                        *vector += weight * basis;
-                    }
+                    axpy(&mut vector, *weight, basis);
                 }
                 normalise(&mut vector);
                 return Ok(Extreme {
@@ -110,6 +100,17 @@ fn lanczos(
         }
         off_diagonal.push(coupling);
         space.push(next);
+    }
+}
+
+/// Takes the parts along the orthonormal `space` out of a vector.
+fn orthogonalise(vector: &mut [f64], space: &[Vec<f64>]) {
+    // Twice is enough for orthogonality to rounding.
+    for _ in 0..2 {
+        for basis in space {
+            let overlap = dot(vector, basis);
+            axpy(vector, -overlap, basis);
+        }
     }
 }
 
@@ -136,23 +137,8 @@ fn tridiagonal_eigen(diagonal: &[f64], off_diagonal: &[f64]) -> (Vec<f64>, Vec<V
         }
         for p in 0..n {
             for q in p + 1..n {
-                if a[p][q] == 0.0 {
-                    continue;
-                }
-                let tau = (a[q][q] - a[p][p]) / (2.0 * a[p][q]);
-                let t = 1.0f64.copysign(tau) / (tau.abs() + (1.0 + tau * tau).sqrt());
-                let c = 1.0 / (1.0 + t * t).sqrt();
-                let s = t * c;
-                for row in a.iter_mut() {
-                    (row[p], row[q]) = (c * row[p] - s * row[q], s * row[p] + c * row[q]);
-                }
-                for column in 0..n {
-                    (a[p][column], a[q][column]) =
-                        (c * a[p][column] - s * a[q][column], s * a[p][column] + c * a[q][column]);
-                    (vectors[p][column], vectors[q][column]) = (
-                        c * vectors[p][column] - s * vectors[q][column],
-                        s * vectors[p][column] + c * vectors[q][column],
-                    );
+                if a[p][q] != 0.0 {
+                    rotate(&mut a, &mut vectors, p, q);
                 }
             }
         }
@@ -160,6 +146,22 @@ fn tridiagonal_eigen(diagonal: &[f64], off_diagonal: &[f64]) -> (Vec<f64>, Vec<V
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| a[i][i].total_cmp(&a[j][j]));
     (order.iter().map(|&i| a[i][i]).collect(), order.iter().map(|&i| vectors[i].clone()).collect())
+}
+
+/// Turns the plane of the axes p and q so that the entry (p, q) of the matrix becomes 0.
+fn rotate(a: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize) {
+    let tau = (a[q][q] - a[p][p]) / (2.0 * a[p][q]);
+    let t = 1.0f64.copysign(tau) / (tau.abs() + (1.0 + tau * tau).sqrt());
+    let c = 1.0 / (1.0 + t * t).sqrt();
+    let s = t * c;
+    let turned = |x: f64, y: f64| (c * x - s * y, s * x + c * y);
+    for row in a.iter_mut() {
+        (row[p], row[q]) = turned(row[p], row[q]);
+    }
+    for column in 0..a.len() {
+        (a[p][column], a[q][column]) = turned(a[p][column], a[q][column]);
+        (vectors[p][column], vectors[q][column]) = turned(vectors[p][column], vectors[q][column]);
+    }
 }
 
 #[cfg(test)]

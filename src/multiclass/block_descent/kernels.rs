@@ -2,6 +2,7 @@
 
 use pulp::Simd;
 
+use crate::linalg::vectors::fused_dot;
 use crate::linalg::{Element, Kernel, Lane};
 
 /// Vectors summed in registers at a time.

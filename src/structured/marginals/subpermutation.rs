@@ -11,6 +11,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::Marginals;
 use crate::error::Result;
+use crate::linalg::cholesky::solve_semidefinite;
 use crate::linalg::exp_minus;
 use crate::polytope::Capped;
 use crate::structured::model::assignment::{buffers, solve};

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::for_data;
 use crate::linalg::Image;
 use crate::linalg::fold::{Sum, fold};
+use crate::linalg::vectors::fused_dot_in_two;
 
 /// Rows of features, kept as they are or, if most values are zeros, without these.
 ///
