@@ -27,7 +27,9 @@ __all__ = [
 
 __version__: Final[str]
 LOSSES: Final[list[str]]
-OUTPUT_LOSSES: Final[list[str]]
+OUTPUT_LOSSES: Final[dict[str, str]]
+"""What each loss compares the outputs with: "classes", "signs" or "values"."""
+
 PENALTIES: Final[list[str]]
 SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]

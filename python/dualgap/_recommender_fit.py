@@ -104,7 +104,7 @@ def fit_machine(
         kernel="anova",
         augmented=False,
         alpha=float(recommender.alpha),
-        loss="binary_logistic" if recommender.reduction == "mcrank" else "squared",
+        loss="binary-logistic" if recommender.reduction == "mcrank" else "squared",
         penalty=recommender.penalty,
         radius=20000.0 if recommender.radius is None else float(recommender.radius),
         n_components=int(recommender.n_components),

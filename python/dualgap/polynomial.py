@@ -14,6 +14,7 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from dualgap import _core
 from dualgap._base import (
     Callback,
     FloatArray,
@@ -131,7 +132,7 @@ class _Classifier(ClassifierMixin, PolynomialModel):  # type: ignore[misc]
         return np.searchsorted(self.classes_, y)
 
     def _targets(self, labels: NDArray[np.intp]) -> NDArray[Any]:
-        if self.loss != "binary_logistic":
+        if _core.OUTPUT_LOSSES.get(self.loss) != "signs":
             return np.ascontiguousarray(labels, dtype=np.uint32)
         signs = np.full((len(labels), len(self.classes_)), -1.0)
         signs[np.arange(len(labels)), labels] = 1.0
@@ -160,7 +161,7 @@ class _Classifier(ClassifierMixin, PolynomialModel):  # type: ignore[misc]
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Class probabilities, for the losses that model them.
 
-        "logistic": softmax of the outputs; "binary_logistic": one-vs-rest probabilities,
+        "logistic": softmax of the outputs; "binary-logistic": one-vs-rest probabilities,
         normalised.
 
         Returns
@@ -172,7 +173,7 @@ class _Classifier(ClassifierMixin, PolynomialModel):  # type: ignore[misc]
         AttributeError
             For the hinge losses.
         """
-        if self.loss not in ("logistic", "binary_logistic"):
+        if self.loss not in ("logistic", "binary-logistic"):
             msg = f'predict_proba: the loss {self.loss!r} gives no probabilities; use "logistic"'
             raise AttributeError(msg)
         outputs = self._outputs(X)
@@ -291,7 +292,7 @@ class _Regressor(RegressorMixin, PolynomialModel):  # type: ignore[misc]
 
 
 _CLASSIFIER_LOSSES = (
-    '{"logistic", "smoothed_hinge", "squared_hinge", "binary_logistic"}, default="logistic"'
+    '{"logistic", "smoothed-hinge", "squared-hinge", "binary-logistic"}, default="logistic"'
 )
 _REGRESSOR_LOSSES = '{"squared"}, default="squared"'
 

@@ -46,7 +46,7 @@ pub enum SelectionMethod {
 
 impl SelectionMethod {
     /// Every method with its name.
-    pub const NAMES: [(&str, Self); 6] = [
+    pub const NAMES: &[(&str, Self)] = &[
         ("refined", Self::Refined),
         ("initial", Self::Initial),
         ("random-refined", Self::RandomRefined),
@@ -59,8 +59,8 @@ impl SelectionMethod {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] with the known names.
-    pub fn by_name(name: &str) -> Result<Self> {
-        find("selection", name, &Self::NAMES)
+    pub fn parse(name: &str) -> Result<Self> {
+        find("selection", name, Self::NAMES)
     }
 }
 

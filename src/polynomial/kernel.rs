@@ -13,14 +13,14 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Every kernel with its name.
-    pub const NAMES: [(&str, Self); 2] = [("square", Self::Square), ("anova", Self::Anova)];
+    /// Every kernel by its name.
+    pub const NAMES: &[(&str, Self)] = &[("square", Self::Square), ("anova", Self::Anova)];
 
     /// The kernel called `name`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) with the known names.
-    pub fn by_name(name: &str) -> Result<Self> {
-        find("kernel", name, &Self::NAMES)
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) with the known names.
+    pub fn parse(name: &str) -> Result<Self> {
+        find("kernel", name, Self::NAMES)
     }
 }
