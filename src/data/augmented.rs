@@ -1,6 +1,7 @@
 use super::Rows;
 
-/// Rows with a last column that is always 1, or without: the constant feature of an intercept.
+/// Rows with a last column that is always 1, or without: the constant feature of an intercept
+/// (docs/mathematics/polynomial-networks.md#linear-terms).
 #[derive(Debug, Clone, Copy)]
 pub struct Augmented<R> {
     /// The rows as given.

@@ -1,4 +1,5 @@
-//! Extreme eigenpairs of a symmetric matrix known by its products (docs/mathematics/polynomial-networks.md).
+//! Extreme eigenpairs of a symmetric matrix known by its products
+//! (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -27,8 +28,8 @@ const MAX_RESTARTS: usize = 8;
 ///
 /// Lanczos with full reorthogonalisation approaches both ends of the spectrum at once, which a power
 /// iteration cannot: the spectrum of a bipartite factorization machine is symmetric about 0, and the
-/// iterate would mix the two ends. Stops when the residual is below
-/// `tol` · |value|. `seed` fixes the random start.
+/// iterate would mix the two ends (docs/mathematics/errata.md#power-method-on-indefinite-matrices).
+/// Stops when the residual is below `tol` · |value|. `seed` fixes the random start.
 pub fn extreme_eigenpair(
     size: usize,
     tol: f64,

@@ -1,5 +1,5 @@
 //! Basis selection: an approximate maximiser of the dual norm ω*(hᵀΓ_1h, …, hᵀΓ_mh) over the unit
-//! sphere (Blondel et al. 2017, (9) to (16)).
+//! sphere (Blondel et al. 2017, (9) to (16); docs/mathematics/polynomial-networks.md#basis-selection).
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -29,7 +29,7 @@ pub struct Selection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelectionMethod {
     /// The best extreme eigenvector (14), refined (16); where the matrices are formed, the best of the
-    /// refined eigenvectors of all outputs (docs/mathematics/polynomial-networks.md).
+    /// refined eigenvectors of all outputs (docs/mathematics/polynomial-networks.md#refinement).
     Refined,
     /// The best extreme eigenvector.
     Initial,

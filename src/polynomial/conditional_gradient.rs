@@ -1,4 +1,5 @@
-//! Conditional gradient with corrective refitting (Blondel et al. 2017, Algorithm 1).
+//! Conditional gradient with corrective refitting (Blondel et al. 2017, Algorithm 1;
+//! docs/mathematics/polynomial-networks.md#conditional-gradient).
 
 use super::basis_selection::{Selection, SelectionMethod, select};
 use super::evaluation::{evaluate, residuals};

@@ -89,7 +89,7 @@ pub struct Evaluation {
 
 /// Evaluates `model`, with ∂F/∂H if `basis`: Σ_i x_ij t_ir 2 p_ir for the square kernel and
 /// Σ_i x_ij t_ir (p_ir − x_ij h_jr) for ANOVA, with p = X H and t = R Uᵀ
-/// (docs/mathematics/polynomial-networks.md).
+/// (docs/mathematics/polynomial-networks.md#gradient-matrices).
 pub fn evaluate<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,

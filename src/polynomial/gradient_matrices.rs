@@ -10,7 +10,7 @@ use crate::linalg::vectors::{axpy, dot, dot_in_order, normalise};
 use crate::parallel::sum_rows;
 
 /// The matrices Γ_c of the gradient: ∂F/∂(row of h) = −(hᵀ Γ_c h)_c (Blondel et al. 2017, (7)
-/// and (8)).
+/// and (8); docs/mathematics/polynomial-networks.md#gradient-matrices).
 ///
 /// Γ_c = Xᵀ D_c X for the square kernel, ½[Xᵀ D_c X − diag] for the ANOVA kernel, D_c = −diag(R_c).
 #[derive(Debug)]

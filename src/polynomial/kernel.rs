@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::names::find;
 
-/// Degree-2 kernel K(h, x) between a basis vector and a row (Blondel et al. 2017, section 2).
+/// Degree-2 kernel K(h, x) between a basis vector and a row (docs/mathematics/polynomial-networks.md#kernels).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// (h·x)²: polynomial networks.

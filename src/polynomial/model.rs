@@ -1,5 +1,5 @@
-//! The model: a shared basis H, an output layer U, and optional linear terms (Blondel et al.
-//! 2017, (3) and (4)).
+//! The model: a shared basis H, an output layer U, and optional linear terms (Blondel et al. 2017,
+//! (3) and (4); docs/mathematics/polynomial-networks.md#model).
 
 use ndarray::ArrayView2;
 
@@ -12,7 +12,8 @@ use crate::linalg::vectors::axpy;
 pub struct PolynomialModel {
     /// The kernel between a basis vector and a row.
     pub kernel: Kernel,
-    /// Whether the basis sees an extra feature that is always 1.
+    /// Whether the basis sees an extra feature that is always 1
+    /// (docs/mathematics/polynomial-networks.md#linear-terms).
     pub augmented: bool,
     /// Number of features, without the extra one.
     pub n_features: usize,

@@ -1,7 +1,7 @@
 //! What is minimised: F = Σ_i s_i ℓ(y_i, o(x_i)) + α/2 ‖W‖² subject to Ω(U) ≤ τ (Blondel et al. 2017, (5)).
 //!
 //! The sum is not divided by n. The linear weights W, intercepts among them, stand outside the ball,
-//! under a ridge (docs/mathematics/polynomial-networks.md).
+//! under a ridge (docs/mathematics/polynomial-networks.md#problem).
 
 use super::kernel::Kernel;
 use super::loss::{OutputLoss, Target};

@@ -1,5 +1,5 @@
 //! Refits: all layers but the basis (convex), or the basis as well
-//! (docs/mathematics/polynomial-networks.md).
+//! (docs/mathematics/polynomial-networks.md#refits).
 
 use ndarray::ArrayViewMut2;
 

@@ -1,5 +1,5 @@
-//! Held-out rows on which every model of a fit is scored: one fit gives the whole curve
-//! (docs/mathematics/polynomial-networks.md).
+//! Held-out rows on which every model of a fit is scored: one fit gives the whole curve (Blondel et al.
+//! 2017, section 6.1).
 
 use super::evaluation::outputs;
 use super::loss::OutputLoss;

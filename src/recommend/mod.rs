@@ -1,7 +1,7 @@
 //! Variational refit of a two-sided factorization machine: ratings of items by users.
 //!
-//! For rows x = \[one-hot user | one-hot item | features of either\] the machine of
-//! [`polynomial`](crate::polynomial) reads
+//! For rows x = \[one-hot user | one-hot item | features of either\] the factorization machine
+//! (docs/mathematics/recommender.md#two-sided-machine) reads
 //!
 //! ```text
 //! o_c = b_c + l_uc + l_ic + Σ_r U_rc p_ur q_ir

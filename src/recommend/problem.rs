@@ -23,7 +23,7 @@ pub struct Ratings<'a> {
 /// How ratings follow from outputs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Likelihood {
-    /// Ordinal McRank (docs/mathematics/recommender.md): output c is the log-odds of level ≤ c, one
+    /// Ordinal McRank (docs/mathematics/recommender.md#ordinal-reduction): output c is the log-odds of level ≤ c, one
     /// logistic term per threshold, each weighted by its entry (the terms of one rating are not
     /// independent evidence).
     Ordinal(Vec<f64>),

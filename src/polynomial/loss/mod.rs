@@ -1,4 +1,5 @@
-//! Losses of a vector of outputs (SPEC 7). One file per loss; [`REGISTRY`] has their names.
+//! Losses of a vector of outputs (docs/mathematics/polynomial-networks.md#losses). One file per loss;
+//! [`REGISTRY`] has their names.
 
 mod binary_logistic;
 mod logistic;

@@ -1,6 +1,6 @@
 use super::{OutputLoss, Target, TargetKind};
 
-/// Multi-class squared hinge: Σ_{c≠y} max(0, 1 + o_c − o_y)² (paper 003, Table 3).
+/// Multi-class squared hinge: Σ_{c≠y} max(0, 1 + o_c − o_y)² (Blondel et al. 2017, Table 3).
 #[derive(Debug, Clone, Copy)]
 pub struct SquaredHinge;
 
