@@ -1,10 +1,8 @@
 from collections.abc import Callable
-from typing import Any, Final, NotRequired, TypedDict, Unpack, final
+from typing import Any, Final, NotRequired, TypeAlias, TypedDict, Unpack, final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dualgap._base import Rows
 
 __all__ = [
     "LOSSES",
@@ -24,6 +22,12 @@ __all__ = [
     "select_basis",
     "structured_path",
 ]
+
+_Rows: TypeAlias = (
+    NDArray[np.float32]
+    | NDArray[np.float64]
+    | tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any], int]
+)
 
 __version__: Final[str]
 LOSSES: Final[list[str]]
@@ -68,17 +72,17 @@ class _PolynomialOptions(TypedDict):
     n_threads: int
     sample_weight: NotRequired[NDArray[np.float64] | None]
     init: NotRequired[_Model | None]
-    validation: NotRequired[tuple[Rows, _Targets] | None]
+    validation: NotRequired[tuple[_Rows, _Targets] | None]
 
 def fit_polynomial(
-    chunks: list[Rows],
+    chunks: list[_Rows],
     targets: _Targets,
     *,
     callback: Callable[[int, float, float, float], object] | None = None,
     **options: Unpack[_PolynomialOptions],
 ) -> _Fit: ...
 def predict_polynomial(
-    rows: Rows,
+    rows: _Rows,
     model: _Model,
     *,
     kernel: str,
@@ -95,7 +99,7 @@ class _SelectionOptions(TypedDict):
     n_threads: int
 
 def select_basis(
-    rows: Rows, weights: NDArray[np.float64], **options: Unpack[_SelectionOptions]
+    rows: _Rows, weights: NDArray[np.float64], **options: Unpack[_SelectionOptions]
 ) -> tuple[list[float], list[float], float]: ...
 
 class _State(TypedDict):
@@ -112,7 +116,7 @@ class _MulticlassFit(_State):
     history: dict[str, NDArray[Any]]
 
 def fit_multiclass(
-    rows: Rows,
+    rows: _Rows,
     labels: NDArray[np.uint32],
     *,
     n_classes: int,
@@ -146,7 +150,7 @@ class _Answer(TypedDict):
     beta: NDArray[np.float64]
 
 def consensus_round(
-    rows: Rows,
+    rows: _Rows,
     labels: NDArray[np.uint32],
     *,
     n_classes: int,
@@ -195,8 +199,8 @@ class _VariationalOptions(TypedDict):
     n_sweeps: int
     seed: int
     n_threads: int
-    user_features: NotRequired[Rows | None]
-    item_features: NotRequired[Rows | None]
+    user_features: NotRequired[_Rows | None]
+    item_features: NotRequired[_Rows | None]
 
 def fit_variational(
     users: NDArray[np.uint32],
@@ -211,7 +215,7 @@ def fit_variational(
 class StructuredModel:
     @staticmethod
     def chain(
-        rows: Rows,
+        rows: _Rows,
         offsets: NDArray[np.int64],
         labels: NDArray[np.uint32] | None,
         *,
@@ -221,7 +225,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def multiclass(
-        rows: Rows,
+        rows: _Rows,
         labels: NDArray[np.uint32] | None,
         *,
         n_classes: int,
@@ -229,7 +233,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def multilabel(
-        rows: Rows,
+        rows: _Rows,
         labels: NDArray[np.uint8] | None,
         *,
         n_labels: int,
@@ -238,7 +242,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def matching(
-        rows: Rows,
+        rows: _Rows,
         sizes: list[list[int]],
         truth: tuple[list[list[int]], NDArray[np.int64]] | None,
         *,
