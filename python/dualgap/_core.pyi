@@ -13,6 +13,7 @@ __all__ = [
     "STRUCTURED_SOLVERS",
     "StructuredModel",
     "__version__",
+    "check_loss",
     "consensus_round",
     "fit_multiclass",
     "fit_polynomial",
@@ -30,7 +31,8 @@ _Rows: TypeAlias = (
 )
 
 __version__: Final[str]
-LOSSES: Final[list[str]]
+LOSSES: Final[dict[str, list[str]]]
+"""Names of the parameters that each margin loss takes."""
 OUTPUT_LOSSES: Final[dict[str, str]]
 """What each loss compares the outputs with: "classes", "signs" or "values"."""
 
@@ -107,6 +109,8 @@ class _State(TypedDict):
     linear: float
     square: float
     beta: NDArray[np.float64]
+
+def check_loss(loss: str, k: int | None, weights: list[float] | None) -> None: ...
 
 class _MulticlassFit(_State):
     outcome: str
