@@ -112,7 +112,7 @@ class ConvergenceDisplay:
             msg = f'against: must be "seconds" or "epoch", got {against!r}'
             raise ValueError(msg)
         panels: list[list[Quantity]] = [["gap"]] if "gap" in quantities else []
-        objectives = [name for name in quantities if name != "gap"]
+        objectives: list[Quantity] = [name for name in quantities if name != "gap"]
         panels += [objectives] if objectives else []
         if axes is None:
             axes = _new_axes(len(panels))

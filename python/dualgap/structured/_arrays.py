@@ -94,9 +94,8 @@ def _stack_sparse(blocks: list[Any], n_rows: int, n_features: int) -> Any:
     data = np.concatenate([b.data[:size] for b, size in zip(blocks, sizes, strict=True)])
     indices = np.concatenate([b.indices[:size] for b, size in zip(blocks, sizes, strict=True)])
     lengths = [np.diff(block.indptr) for block in blocks]
-    indptr = np.concatenate(
-        [np.zeros(1, np.int64), np.cumsum(np.concatenate(lengths), dtype=np.int64)]
-    )
+    indptr = np.zeros(n_rows + 1, np.int64)
+    np.cumsum(np.concatenate(lengths), out=indptr[1:])
     return sp.csr_array((data, indices, indptr), shape=(n_rows, n_features))
 
 
