@@ -114,7 +114,8 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
         -------
         ndarray of shape (n_samples,)
         """
-        return np.asarray(self.classes_[self._scores(X).argmax(axis=1)])
+        scores = self._scores(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_top_k(self, X: MatrixLike, k: int) -> NDArray[Any]:
         """Return the `k` classes with the largest scores, best first (the first of equals).

@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
-from dualgap._choices import Projection, Sampling, Step, StructuredSolver, check_choice
+from dualgap._choices import Projection, Sampling, Step, StructuredSolver
 from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn_of_gap
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
@@ -312,9 +312,9 @@ class StructuredSVM(CertifiedEstimator):
             "radius": ("extragradient",),
             "step": ("block-frank-wolfe", "frank-wolfe", "away-frank-wolfe"),
         }
-        check_choice("solver", self.solver, StructuredSolver)
         unused = [name for name, solvers in owners.items() if self.solver not in solvers]
-        refuse_unused(self, unused, f'solver="{self.solver}"')
+        if self.solver in _core.STRUCTURED_SOLVERS:
+            refuse_unused(self, unused, f'solver="{self.solver}"')
 
     def _source(self, X: Examples, Y: Examples) -> tuple[Any, int, Coding | None]:
         """Return what the core trains on, the number of examples, and a built-in model's coding."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from itertools import combinations
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
@@ -24,6 +26,9 @@ from dualgap import (
     PolynomialNetworkRegressor,
     _core,
 )
+
+# Models of few bases stay above the tolerance.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 ESTIMATORS = [
     FactorizationMachineClassifier,
@@ -120,6 +125,33 @@ def test_the_objective_is_the_stated_sum(estimator: Any) -> None:
     ridge = np.sum(model.coef_**2) + np.sum(model.intercept_**2)
     assert model.objective_ == pytest.approx(losses.sum() + alpha / 2 * ridge, rel=1e-10)
     assert model.duality_gap_ == model.history_["gap"][-1]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_record_is_that_of_every_estimator(estimator: Any) -> None:
+    X, y = problem(estimator)
+    with pytest.warns(ConvergenceWarning, match=r"gap of [0-9.]+, .*raise n_components") as caught:
+        model = make(estimator, n_components=2).fit(X, y)
+    assert caught[0].filename == __file__
+    assert not model.converged_
+    assert model.dual_objective_ == model.history_["dual_objective"][-1]
+    assert model.duality_gap_ == model.objective_ - model.dual_objective_
+    loss = len(y) * np.log(3) if is_classifier(model) else 0.5 * (y**2).sum()
+    assert model.null_objective_ == pytest.approx(loss)
+    assert {len(column) for column in model.history_.values()} == {model.n_iter_}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Somebody else's choice of an earlier model is not a failure to converge.
+        make(estimator, n_components=2).fit(X, y, validation_data=(X, y))
+        make(estimator, n_components=2, callback=lambda *_: True).fit(X, y)
+        assert make(estimator, tol=0.5).fit(X, y).converged_
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_idle_parameters_are_refused(estimator: Any) -> None:
+    X, y = problem(estimator)
+    with pytest.raises(ValueError, match="^alpha: linear=None does not use it, got 2.0"):
+        make(estimator, linear=None, alpha=2.0).fit(X, y)
 
 
 # The last digits of such a tolerance are slow to come.
