@@ -9,8 +9,6 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
 /// A primal value and a dual value that bounds the optimum from below: `dual <= optimum <= primal`.
-///
-/// A problem without a known dual bound (a non-convex one) has the dual −∞ and an infinite gap.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Certificate {
     /// Objective of the current model.
@@ -33,8 +31,38 @@ pub enum Progress {
     Epoch(Certificate),
     /// One epoch whose gap was not evaluated (it would have cost another pass).
     Uncertified,
+    /// One epoch of a problem for which no bound is known: the objective of the model as it now stands.
+    Objective(f64),
     /// Nothing is left to do: the certificate is the best this solver can reach.
     Exhausted(Certificate),
+}
+
+impl Progress {
+    fn certificate(self) -> Option<Certificate> {
+        match self {
+            Self::Epoch(certificate) | Self::Exhausted(certificate) => Some(certificate),
+            Self::Uncertified | Self::Objective(_) => None,
+        }
+    }
+
+    fn objective(self) -> Option<f64> {
+        match self {
+            Self::Objective(objective) => Some(objective),
+            other => other.certificate().map(|certificate| certificate.primal),
+        }
+    }
+
+    /// Refuses an objective or a gap that is no longer a number: a NaN gap would compare false with
+    /// every tolerance and run on.
+    fn check(self) -> Result<()> {
+        let finite = self.objective().is_none_or(f64::is_finite);
+        if finite && self.certificate().is_none_or(|certificate| !certificate.gap().is_nan()) {
+            return Ok(());
+        }
+        Err(Error::Numerical(format!(
+            "the objective is no longer finite ({self:?}); scale the data or regularise more"
+        )))
+    }
 }
 
 /// An iterative method that the run loop drives.
@@ -43,6 +71,9 @@ pub trait Solver {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress>;
 
     /// Evaluates the certificate of the current model (called when a run ends on an uncertified epoch).
+    ///
+    /// A solver that reports [`Progress::Objective`] has none to evaluate and returns an error: it must
+    /// be run for at least one epoch.
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate>;
 }
 
@@ -62,7 +93,9 @@ pub struct Epoch {
     pub epoch: usize,
     /// Seconds since the run started.
     pub seconds: f64,
-    /// Certificate after this epoch, where it was evaluated.
+    /// Objective after this epoch, where it was evaluated: the certificate's primal value, if there is one.
+    pub objective: Option<f64>,
+    /// Certificate after this epoch, where it was evaluated and a bound is known.
     pub certificate: Option<Certificate>,
 }
 
@@ -86,15 +119,24 @@ pub struct Trace {
     pub epochs: Vec<Epoch>,
     /// Why the run ended.
     pub outcome: Outcome,
-    /// Certificate of the final model.
-    pub certificate: Certificate,
+    /// Objective of the final model.
+    pub objective: f64,
+    /// Certificate of the final model, where a bound is known.
+    pub certificate: Option<Certificate>,
+}
+
+impl Trace {
+    /// How far from the optimum the final model can be: arbitrarily far (∞) where no bound is known.
+    pub fn gap(&self) -> f64 {
+        self.certificate.map_or(f64::INFINITY, |certificate| certificate.gap())
+    }
 }
 
 /// Runs `solver` until its gap is small enough, its epochs are used up, or `observe` says so.
 ///
 /// # Errors
 /// What the solver returns, [`Error::Interrupted`] among it, and [`Error::Numerical`] when the
-/// objective leaves the finite numbers.
+/// objective is no longer finite.
 pub fn run(
     solver: &mut dyn Solver,
     stopping: Stopping,
@@ -109,20 +151,14 @@ pub fn run(
         }
         interrupt.check()?;
         let progress = solver.advance(interrupt)?;
-        let certificate = match progress {
-            Progress::Epoch(certificate) | Progress::Exhausted(certificate) => Some(certificate),
-            Progress::Uncertified => None,
+        progress.check()?;
+        let certificate = progress.certificate();
+        let epoch = Epoch {
+            epoch: epochs.len() + 1,
+            seconds: start.elapsed().as_secs_f64(),
+            objective: progress.objective(),
+            certificate,
         };
-        // A NaN gap would compare false with every tolerance and run on.
-        let lost = |c: &Certificate| !c.primal.is_finite() || c.gap().is_nan();
-        if let Some(certificate) = certificate.filter(lost) {
-            return Err(Error::Numerical(format!(
-                "the objective is no longer finite (primal {}, dual {}); scale the data or regularise more",
-                certificate.primal, certificate.dual
-            )));
-        }
-        let epoch =
-            Epoch { epoch: epochs.len() + 1, seconds: start.elapsed().as_secs_f64(), certificate };
         epochs.push(epoch);
         let stop = observe(&epoch).is_break();
         if certificate.is_some_and(|c| c.gap() <= stopping.gap) {
@@ -135,12 +171,17 @@ pub fn run(
             break Outcome::Stopped;
         }
     };
-    let certificate = match epochs.last().and_then(|epoch| epoch.certificate) {
-        Some(certificate) => certificate,
-        None => solver.certify(interrupt)?,
+    let last = epochs.last().and_then(|epoch| Some((epoch.objective?, epoch.certificate)));
+    let (objective, certificate) = match last {
+        Some(evaluated) => evaluated,
+        None => {
+            let certificate = solver.certify(interrupt)?;
+            (certificate.primal, Some(certificate))
+        }
     };
-    let outcome = if certificate.gap() <= stopping.gap { Outcome::Converged } else { outcome };
-    Ok(Trace { epochs, outcome, certificate })
+    let converged = certificate.is_some_and(|certificate| certificate.gap() <= stopping.gap);
+    let outcome = if converged { Outcome::Converged } else { outcome };
+    Ok(Trace { epochs, outcome, objective, certificate })
 }
 
 #[cfg(test)]
@@ -189,5 +230,30 @@ mod tests {
             ControlFlow::Continue(())
         });
         assert_eq!(result, Err(Error::Interrupted));
+    }
+
+    /// Has an objective but no bound.
+    struct Unbounded;
+
+    impl Solver for Unbounded {
+        fn advance(&mut self, _: &Interrupt) -> Result<Progress> {
+            Ok(Progress::Objective(3.0))
+        }
+        fn certify(&mut self, _: &Interrupt) -> Result<Certificate> {
+            Err(Error::argument("max_epochs", "must be at least 1"))
+        }
+    }
+
+    #[test]
+    fn without_a_bound_the_epochs_are_used_up_and_nothing_is_certified() {
+        let run = |max_epochs| {
+            let stopping = Stopping { max_epochs, gap: f64::INFINITY };
+            run(&mut Unbounded, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(()))
+        };
+        let trace = run(2).unwrap();
+        assert_eq!((trace.epochs.len(), trace.outcome), (2, Outcome::EpochLimit));
+        assert_eq!((trace.objective, trace.certificate), (3.0, None));
+        assert_eq!((trace.epochs[0].objective, trace.epochs[0].certificate), (Some(3.0), None));
+        assert!(run(0).is_err());
     }
 }

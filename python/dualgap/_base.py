@@ -125,7 +125,9 @@ def progress(verbose: int | bool, callback: Callback | None) -> Callback | None:
             last = time.monotonic()
             line = f"epoch {epoch:5d}  {seconds:8.2f} s"
             if not np.isnan(primal):
-                line += f"  objective {primal:.6g}  gap {primal - dual:.3g}"
+                line += f"  objective {primal:.6g}"
+            if not np.isnan(dual):
+                line += f"  gap {primal - dual:.3g}"
             print(line, file=sys.stderr)
         return callback(epoch, seconds, primal, dual) if callback is not None else False
 

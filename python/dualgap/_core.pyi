@@ -167,7 +167,7 @@ def consensus_round(
 class _Blocks(TypedDict):
     outcome: str
     primal: float
-    dual: float
+    dual: None  # no bound is known
     history: dict[str, NDArray[Any]]
     users: NDArray[np.float64]
     items: NDArray[np.float64]

@@ -117,8 +117,8 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
     duality_gap_ : float
         Its certificate; infinite for "variational", whose problem is not convex.
     history_ : list of dict of ndarray
-        Per model and epoch: epoch, seconds, primal, dual, gap; for "conditional-gradient" also
-        n_components, validation_loss and validation_score.
+        Per model and epoch: epoch, seconds, primal, dual, gap (NaN where no bound is
+        known); for "conditional-gradient" also n_components, validation_loss and validation_score.
 
     Notes
     -----

@@ -104,14 +104,14 @@ fn prefetch<T>(rows: &[T], start: usize) {
 fn add_tile<S: Simd, T: Lane<S> + Element, const V: usize>(
     simd: S,
     row: &[T],
-    dual: &[(usize, f64)],
+    dual: &[(u32, f64)],
     image: &mut [T],
 ) {
     let Some(values) = T::vectors(row).0.first_chunk::<V>() else { return };
     let values = *values;
     for &(class, coefficient) in dual {
         let coefficient = T::splat(simd, T::narrow(coefficient));
-        let sums = &mut image[class * tile::<T>()..][..tile::<T>()];
+        let sums = &mut image[class as usize * tile::<T>()..][..tile::<T>()];
         for (sum, value) in T::vectors_mut(sums).0.iter_mut().zip(values) {
             *sum = T::fused(simd, coefficient, value, *sum);
         }
@@ -120,10 +120,10 @@ fn add_tile<S: Simd, T: Lane<S> + Element, const V: usize>(
 
 /// The last tile, and the only one of rows that are shorter than a tile.
 #[inline(always)]
-fn add_narrow<T: Element>(row: &[T], dual: &[(usize, f64)], image: &mut [T], stride: usize) {
+fn add_narrow<T: Element>(row: &[T], dual: &[(u32, f64)], image: &mut [T], stride: usize) {
     for &(class, coefficient) in dual {
         let coefficient = T::narrow(coefficient);
-        for (sum, x) in image[class * stride..].iter_mut().zip(row) {
+        for (sum, x) in image[class as usize * stride..].iter_mut().zip(row) {
             *sum = *sum + coefficient * *x;
         }
     }

@@ -1,15 +1,16 @@
-//! Sparse vectors: (index, value) by increasing index, without zeros.
+//! Sparse vectors as (index, value) pairs.
 
-/// A sparse vector: (index, value) by increasing index, without zeros.
+/// A sparse vector: (index, value) pairs without zeros. Sums and differences are by increasing index; a
+/// vertex of a polytope or the image of a row may come in any order.
 pub type Sparse = Vec<(u32, f64)>;
 
-/// target = a − b.
+/// target = a − b, all by increasing index.
 pub fn subtract(a: &[(u32, f64)], b: &[(u32, f64)], target: &mut Sparse) {
     target.clear();
     merge(a, b, -1.0, 0.0, target);
 }
 
-/// target += scale · other; what is left within `dust` of 0 goes.
+/// target += scale · other, both by increasing index; what is left within `dust` of 0 goes.
 pub fn add(target: &mut Sparse, scale: f64, other: &[(u32, f64)], dust: f64, spare: &mut Sparse) {
     spare.clear();
     merge(target, other, scale, dust, spare);

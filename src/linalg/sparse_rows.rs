@@ -1,12 +1,14 @@
 //! Sparse vectors for a run of rows, stored one after the other.
 
+use super::Sparse;
+
 /// Sparse vectors, one for each of a run of examples.
 #[derive(Debug, Clone, Default)]
 pub struct SparseRows {
     /// The first example.
     pub first: usize,
     ends: Vec<usize>,
-    entries: Vec<(usize, f64)>,
+    entries: Sparse,
 }
 
 impl SparseRows {
@@ -18,7 +20,7 @@ impl SparseRows {
     }
 
     /// Appends the vector of the next example.
-    pub fn push(&mut self, entries: impl IntoIterator<Item = (usize, f64)>) {
+    pub fn push(&mut self, entries: impl IntoIterator<Item = (u32, f64)>) {
         self.entries.extend(entries);
         self.ends.push(self.entries.len());
     }
@@ -41,18 +43,18 @@ impl SparseRows {
     }
 
     /// The vector of the `offset`-th example.
-    pub fn row(&self, offset: usize) -> &[(usize, f64)] {
+    pub fn row(&self, offset: usize) -> &[(u32, f64)] {
         let start = if offset == 0 { 0 } else { self.ends[offset - 1] };
         &self.entries[start..self.ends[offset]]
     }
 
     /// All entries, row after row.
-    pub fn entries(&self) -> &[(usize, f64)] {
+    pub fn entries(&self) -> &[(u32, f64)] {
         &self.entries
     }
 
     /// The vectors in order.
-    pub fn rows(&self) -> impl Iterator<Item = &[(usize, f64)]> {
+    pub fn rows(&self) -> impl Iterator<Item = &[(u32, f64)]> {
         (0..self.len()).map(|offset| self.row(offset))
     }
 }

@@ -98,7 +98,7 @@ pub fn answer(
     Ok(Answer {
         loss,
         dual_term: dual_term(&problem, &betas),
-        gap: trace.certificate.gap(),
+        gap: trace.gap(),
         n_epochs: trace.epochs.len(),
         weights: solver.coefficients(),
         betas,

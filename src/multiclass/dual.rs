@@ -12,21 +12,20 @@ pub struct MarginDual<'p, 'a> {
     problem: &'p mut Problem<'a>,
     margins: Vec<f64>,
     work: Workspace,
-    pairs: Vec<(usize, f64)>,
 }
 
 impl<'p, 'a> MarginDual<'p, 'a> {
     /// The dual of a problem.
     pub fn new(problem: &'p mut Problem<'a>) -> Self {
         let margins = vec![0.0; problem.n_classes()];
-        Self { problem, margins, work: Workspace::default(), pairs: Vec::new() }
+        Self { problem, margins, work: Workspace::default() }
     }
 
     /// Σ p_i ⟨Δ_i, β_i⟩ and Σ p_i ‖α_i‖² of a dual point.
     pub fn terms<'b>(&self, points: impl Iterator<Item = &'b Sparse>) -> (f64, f64) {
         points.enumerate().fold((0.0, 0.0), |(linear, square), (example, beta)| {
             let share = self.problem.importance(example);
-            let (term, norm) = (linear_term(self.problem, example, beta), lifted_norm(beta));
+            let (term, norm) = (self.problem.linear_term(example, beta), lifted_norm(beta));
             (linear + share * term, square + share * norm)
         })
     }
@@ -73,7 +72,8 @@ impl BlockDual for MarginDual<'_, '_> {
 
     fn vertex(&mut self, block: usize, _: &[f64], vertex: &mut Sparse) -> Result<()> {
         self.problem.vertex(block, &self.margins, &mut self.work);
-        *vertex = sparse(&self.work.vertex);
+        vertex.clone_from(&self.work.vertex);
+        sort(vertex);
         Ok(())
     }
 
@@ -85,15 +85,13 @@ impl BlockDual for MarginDual<'_, '_> {
 
     fn advance(&mut self, block: usize, direction: &[(u32, f64)], step: f64, weights: &mut [f64]) {
         let problem: &Problem<'_> = self.problem;
-        self.pairs.clear();
-        self.pairs.extend(direction.iter().map(|&(class, value)| (class as usize, value)));
         let scale = step * problem.importance(block) / problem.lambda;
-        let image: Vec<_> = problem.dual(block, &self.pairs, scale).collect();
+        let image: Vec<_> = problem.dual(block, direction, scale).collect();
         problem.features.add_image(block, &image, weights);
     }
 
     fn linear(&mut self, block: usize, direction: &[(u32, f64)]) -> f64 {
-        linear_term(self.problem, block, direction)
+        self.problem.linear_term(block, direction)
     }
 
     fn vertices(
@@ -109,7 +107,8 @@ impl BlockDual for MarginDual<'_, '_> {
                 return (Sparse::new(), 0.0);
             }
             let loss = problem.vertex(example, margins, work);
-            (sparse(&work.vertex), problem.importance(example) * loss)
+            sort(&mut work.vertex);
+            (work.vertex.clone(), problem.importance(example) * loss)
         };
         let found = self.problem.for_margins(weights, interrupt, ask)?;
         Ok(blocks.iter().map(|block| found[*block as usize].clone()).collect())
@@ -129,23 +128,16 @@ impl BlockDual for MarginDual<'_, '_> {
                     beta.iter().map(|(class, weight)| weight * margins[*class as usize]).sum();
                 // Fenchel and Young: the two terms of the gap that the smoothed loss and its conjugate make.
                 let bend = 0.5 * problem.smoothing * lifted_norm(beta);
-                let linear = linear_term(problem, example, beta) - bend;
+                let linear = problem.linear_term(example, beta) - bend;
                 (share * loss, share * linear, share * (loss - along + bend))
             };
         Ok(Survey::of(self.problem.for_margins(weights, interrupt, look)?))
     }
 }
 
-/// (class, weight) pairs by increasing class.
-fn sparse(pairs: &[(usize, f64)]) -> Sparse {
-    let mut vertex: Sparse = pairs.iter().map(|&(class, weight)| (class as u32, weight)).collect();
+/// Brings a vertex into the order of the classes.
+fn sort(vertex: &mut Sparse) {
     vertex.sort_unstable_by_key(|(class, _)| *class);
-    vertex
-}
-
-/// ⟨Δ_i, β⟩.
-fn linear_term(problem: &Problem<'_>, example: usize, beta: &[(u32, f64)]) -> f64 {
-    problem.linear_term(example, beta.iter().map(|&(class, weight)| (class as usize, weight)))
 }
 
 /// v − γ(β + 1ᵀβ) off the label (SPEC 10.3), for a sparse β.

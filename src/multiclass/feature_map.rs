@@ -36,7 +36,7 @@ pub trait FeatureMap: Send + Sync {
     fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
 
     /// weights += A_iᵀ δ for one example, δ as (part, value) pairs.
-    fn add_image(&self, example: usize, dual: &[(usize, f64)], weights: &mut [f64]);
+    fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]);
 
     /// ‖ψ(x_i, j)‖², the same for each part: ‖A_iᵀ δ‖² is this times ‖δ‖².
     fn squared_norm(&self, example: usize) -> f64;

@@ -181,7 +181,7 @@ impl<R: Kernels> FeatureMap for Linear<R> {
         if self.bias != 0.0 {
             let index = self.bias_weights();
             for &(class, value) in duals.entries() {
-                image[index(class)] += self.bias * value;
+                image[index(class as usize)] += self.bias * value;
             }
         }
     }
@@ -213,12 +213,12 @@ impl<R: Kernels> FeatureMap for Linear<R> {
         }
     }
 
-    fn add_image(&self, example: usize, dual: &[(usize, f64)], weights: &mut [f64]) {
+    fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]) {
         let n_classes = self.layout.n_classes;
         let mut add = |feature: usize, value: f64| {
             let weights = &mut weights[feature * n_classes..][..n_classes];
             for &(class, coefficient) in dual {
-                weights[class] += value * coefficient;
+                weights[class as usize] += value * coefficient;
             }
         };
         self.rows.visit_row(example, &mut add);
@@ -312,7 +312,7 @@ impl<T: Element> Kernels for Csr<'_, T> {
                 for (column, value) in columns[start..end].iter().zip(&values[start..end]) {
                     let image = &mut image[(column - stretch.start) as usize * n_classes..];
                     for &(class, coefficient) in dual {
-                        image[class] += coefficient * value.widen();
+                        image[class as usize] += coefficient * value.widen();
                     }
                 }
             }

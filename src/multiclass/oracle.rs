@@ -171,7 +171,7 @@ impl Block {
                 dual.vertices.push(self.work.vertex.iter().copied());
             }
             let vertex = &self.work.vertex;
-            self.sums.linear += share * problem.linear_term(example, vertex.iter().copied());
+            self.sums.linear += share * problem.linear_term(example, vertex);
             self.images.push(problem.dual(example, vertex, share / problem.lambda));
         }
         self.sums.loss = with_loss.then_some(loss);
@@ -187,7 +187,7 @@ impl DualBlock {
         for (beta, vertex) in self.beta.chunks_exact_mut(n_classes).zip(self.vertices.rows()) {
             beta.iter_mut().for_each(|beta| *beta *= 1.0 - step);
             for &(class, weight) in vertex {
-                beta[class] += step * weight;
+                beta[class as usize] += step * weight;
             }
         }
     }
@@ -205,10 +205,10 @@ pub(super) fn shift(margins: &mut [f64], beta: &[f64], label: usize, smoothing: 
 }
 
 /// ⟨α, u⟩ and ‖u‖² in dual coordinates, for β with the given sum and a vertex.
-fn lifted_products(beta: &[f64], sum: f64, vertex: &[(usize, f64)]) -> (f64, f64) {
+fn lifted_products(beta: &[f64], sum: f64, vertex: &[(u32, f64)]) -> (f64, f64) {
     let (mut cross, mut square, mut total) = (0.0, 0.0, 0.0);
     for &(class, weight) in vertex {
-        cross += weight * beta[class];
+        cross += weight * beta[class as usize];
         square += weight * weight;
         total += weight;
     }

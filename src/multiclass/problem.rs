@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use crate::data::Real;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::linalg::Sparse;
 use crate::multiclass::FeatureMap;
 use crate::polytope::moreau::envelope;
 use crate::polytope::{Polytope, Scratch};
@@ -47,7 +48,7 @@ pub struct Workspace {
     /// The polytope's own.
     pub scratch: Scratch,
     /// A vertex β as (class, weight) pairs.
-    pub vertex: Vec<(usize, f64)>,
+    pub vertex: Sparse,
     beta: Vec<f64>,
 }
 
@@ -221,13 +222,13 @@ impl<'a> Problem<'a> {
         }
         self.loss(example, margins, work);
         work.vertex.clear();
-        let positive = work.beta.iter().copied().enumerate().filter(|(_, weight)| *weight > 0.0);
+        let positive = (0..).zip(work.beta.iter().copied()).filter(|(_, weight)| *weight > 0.0);
         work.vertex.extend(positive);
     }
 
     /// ⟨Δ_i, β⟩, what a dual point adds to the dual objective's linear term; β as (class, weight) pairs.
-    pub fn linear_term(&self, example: usize, beta: impl IntoIterator<Item = (usize, f64)>) -> f64 {
-        beta.into_iter().map(|(class, weight)| weight * self.cost(example, class)).sum()
+    pub fn linear_term(&self, example: usize, beta: &[(u32, f64)]) -> f64 {
+        beta.iter().map(|&(class, weight)| weight * self.cost(example, class as usize)).sum()
     }
 
     /// ⟨Δ_i, β⟩ − γ/2 (‖β‖² + (1ᵀβ)²), what a dual point adds to the dual objective beside the
@@ -248,11 +249,11 @@ impl<'a> Problem<'a> {
     pub fn dual<'b>(
         &self,
         example: usize,
-        beta: &'b [(usize, f64)],
+        beta: &'b [(u32, f64)],
         scale: f64,
-    ) -> impl Iterator<Item = (usize, f64)> + use<'b> {
+    ) -> impl Iterator<Item = (u32, f64)> + use<'b> {
         let sum: f64 = beta.iter().map(|(_, weight)| weight).sum();
-        let at_label = (self.label(example), scale * sum);
+        let at_label = (self.label(example) as u32, scale * sum);
         let label = (!beta.is_empty()).then_some(at_label);
         beta.iter().map(move |&(class, weight)| (class, -scale * weight)).chain(label)
     }

@@ -98,14 +98,14 @@ impl<'p, 'a> Subgradient<'p, 'a> {
             problem.subgradient(example, &self.margins, &mut self.work);
         }
         let subgradient = &self.work.vertex;
-        self.linear += rate
-            * (share * problem.linear_term(example, subgradient.iter().copied()) - self.linear);
+        self.linear += rate * (share * problem.linear_term(example, subgradient) - self.linear);
         let (mut square, mut sum, mut along) = (0.0, 0.0, 0.0);
         for &(class, weight) in subgradient {
             square += weight * weight;
             sum += weight;
             // ⟨A_i w, α⟩ = Σ β_j (s_y − s_j), read off the margins.
-            along += weight * (problem.cost(example, class) - self.margins[class]);
+            along +=
+                weight * (problem.cost(example, class as usize) - self.margins[class as usize]);
         }
         square += sum * sum;
         self.square += rate * (share * square - self.square);

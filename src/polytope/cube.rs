@@ -1,6 +1,7 @@
 use super::capped::{Capped, positive_sum};
 use super::{Polytope, Scratch, walrus};
 use crate::error::Result;
+use crate::linalg::Sparse;
 
 /// The cube \[0, 1\]^{m−1} of the Weston-Watkins loss Σ_{j≠y} max(0, v_j) (SPEC 12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,12 +16,12 @@ impl Polytope for Cube {
         positive_sum(v)
     }
 
-    fn vertex(&self, v: &[f64], _: usize, _: &mut Scratch, vertex: &mut Vec<(usize, f64)>) -> f64 {
+    fn vertex(&self, v: &[f64], _: usize, _: &mut Scratch, vertex: &mut Sparse) -> f64 {
         vertex.clear();
         let mut loss = 0.0;
         for (class, &v) in v.iter().enumerate() {
             if v > 0.0 {
-                vertex.push((class, 1.0));
+                vertex.push((class as u32, 1.0));
                 loss += v;
             }
         }

@@ -2,6 +2,7 @@ use super::capped::Capped;
 use super::select::maximum;
 use super::{Polytope, Scratch};
 use crate::error::Result;
+use crate::linalg::Sparse;
 
 /// The simplex {β >= 0, 1ᵀβ <= 1} of the max hinge max(0, max_j v_j), Crammer and Singer's loss; with
 /// a cost vector Δ it is the structured hinge (SPEC 10.1, ρ = e_1).
@@ -17,17 +18,11 @@ impl Polytope for MaxHinge {
         maximum(v).max(0.0)
     }
 
-    fn vertex(
-        &self,
-        v: &[f64],
-        label: usize,
-        scratch: &mut Scratch,
-        vertex: &mut Vec<(usize, f64)>,
-    ) -> f64 {
+    fn vertex(&self, v: &[f64], label: usize, scratch: &mut Scratch, vertex: &mut Sparse) -> f64 {
         vertex.clear();
         let loss = self.support(v, label, scratch);
         if loss > 0.0 {
-            vertex.extend(v.iter().position(|&v| v == loss).map(|class| (class, 1.0)));
+            vertex.extend(v.iter().position(|&v| v == loss).map(|class| (class as u32, 1.0)));
         }
         loss
     }

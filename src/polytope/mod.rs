@@ -10,6 +10,7 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
+use crate::linalg::Sparse;
 use crate::names::find;
 
 mod capped;
@@ -73,16 +74,10 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// max over β in B of ⟨β, v⟩ (SPEC 10.1). `v[label]` is 0.
     fn support(&self, v: &[f64], label: usize, scratch: &mut Scratch) -> f64;
 
-    /// A vertex that attains the support value, as (class, weight) pairs without the label's and
-    /// without zeros; returns the support value. Ties are broken by the smaller class, and a loss of
+    /// A vertex that attains the support value, as (class, weight) pairs in any order, without the
+    /// label's and without zeros; returns the support value. Ties are broken by the smaller class, and a loss of
     /// zero gives the empty vertex (SPEC 10.2).
-    fn vertex(
-        &self,
-        v: &[f64],
-        label: usize,
-        scratch: &mut Scratch,
-        vertex: &mut Vec<(usize, f64)>,
-    ) -> f64;
+    fn vertex(&self, v: &[f64], label: usize, scratch: &mut Scratch, vertex: &mut Sparse) -> f64;
 
     /// argmin over β in B of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb, where b is β without its label's
     /// coordinate; b is written to `beta`, and `beta[label]` is 0.

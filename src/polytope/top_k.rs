@@ -3,6 +3,7 @@ use super::root::{Piece, root};
 use super::select::largest;
 use super::{Polytope, Scratch};
 use crate::error::{Error, Result};
+use crate::linalg::Sparse;
 
 /// The set conv({0} ∪ permutations of (1/k, .., 1/k, 0, ..)) = {0 <= β_j <= 1ᵀβ/k, 1ᵀβ <= 1} of the
 /// top-k hinge max(0, mean of the k largest v_j) (SPEC 10.1).
@@ -86,18 +87,12 @@ impl Polytope for TopK {
         (sum / self.k as f64).max(0.0)
     }
 
-    fn vertex(
-        &self,
-        v: &[f64],
-        label: usize,
-        scratch: &mut Scratch,
-        vertex: &mut Vec<(usize, f64)>,
-    ) -> f64 {
+    fn vertex(&self, v: &[f64], label: usize, scratch: &mut Scratch, vertex: &mut Sparse) -> f64 {
         vertex.clear();
         let loss = self.support(v, label, scratch);
         if loss > 0.0 {
             let others = scratch.order.iter().filter(|class| **class != label);
-            vertex.extend(others.map(|&class| (class, 1.0 / self.k as f64)));
+            vertex.extend(others.map(|&class| (class as u32, 1.0 / self.k as f64)));
         }
         loss
     }

@@ -3,6 +3,7 @@ use super::select::largest;
 use super::top_k::check_k;
 use super::{Polytope, Scratch};
 use crate::error::{Error, Result};
+use crate::linalg::Sparse;
 
 /// The capped simplex {0 <= β_j <= 1/k, 1ᵀβ <= 1} of Usunier's loss: the sum of the k largest
 /// max(0, v_j), divided by k (SPEC 10.1).
@@ -32,17 +33,11 @@ impl Polytope for Usunier {
         sum / self.k as f64
     }
 
-    fn vertex(
-        &self,
-        v: &[f64],
-        label: usize,
-        scratch: &mut Scratch,
-        vertex: &mut Vec<(usize, f64)>,
-    ) -> f64 {
+    fn vertex(&self, v: &[f64], label: usize, scratch: &mut Scratch, vertex: &mut Sparse) -> f64 {
         vertex.clear();
         let loss = self.support(v, label, scratch);
         let counted = scratch.order.iter().filter(|class| v[**class] > 0.0);
-        vertex.extend(counted.map(|&class| (class, 1.0 / self.k as f64)));
+        vertex.extend(counted.map(|&class| (class as u32, 1.0 / self.k as f64)));
         loss
     }
 

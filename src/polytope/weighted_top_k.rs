@@ -3,6 +3,7 @@ use super::select::largest;
 use super::sorted::Sorted;
 use super::{Polytope, Scratch, Weights};
 use crate::error::Result;
+use crate::linalg::Sparse;
 
 /// The set conv({0} ∪ permutations of ρ) of the weighted top-k hinge max(0, Σ_j ρ_j v_(j)), v_(1) the
 /// largest margin (SPEC 10.1).
@@ -30,18 +31,13 @@ impl Polytope for WeightedTopK {
         loss.max(0.0)
     }
 
-    fn vertex(
-        &self,
-        v: &[f64],
-        label: usize,
-        scratch: &mut Scratch,
-        vertex: &mut Vec<(usize, f64)>,
-    ) -> f64 {
+    fn vertex(&self, v: &[f64], label: usize, scratch: &mut Scratch, vertex: &mut Sparse) -> f64 {
         vertex.clear();
         let loss = self.support(v, label, scratch);
         if loss > 0.0 {
             let sorted = scratch.order.iter().copied().zip(self.weights.positive().iter().copied());
-            vertex.extend(sorted.filter(|&(class, _)| class != label));
+            let others = sorted.filter(|&(class, _)| class != label);
+            vertex.extend(others.map(|(class, rho)| (class as u32, rho)));
         }
         loss
     }

@@ -2,6 +2,7 @@ use super::select::largest;
 use super::sorted::Sorted;
 use super::{Polytope, Scratch, Weights};
 use crate::error::Result;
+use crate::linalg::Sparse;
 
 /// The set {β >= 0 : the j largest sum to at most ρ_1 + .. + ρ_j} of Usunier's weighted loss
 /// Σ_j ρ_j max(0, v_(j)), v_(1) the largest margin (SPEC 10.1).
@@ -38,16 +39,10 @@ impl Polytope for WeightedUsunier {
         self.counted(v, scratch).map(|(class, rho)| rho * v[class]).sum()
     }
 
-    fn vertex(
-        &self,
-        v: &[f64],
-        _: usize,
-        scratch: &mut Scratch,
-        vertex: &mut Vec<(usize, f64)>,
-    ) -> f64 {
+    fn vertex(&self, v: &[f64], _: usize, scratch: &mut Scratch, vertex: &mut Sparse) -> f64 {
         vertex.clear();
-        vertex.extend(self.counted(v, scratch));
-        vertex.iter().map(|&(class, rho)| rho * v[class]).sum()
+        vertex.extend(self.counted(v, scratch).map(|(class, rho)| (class as u32, rho)));
+        vertex.iter().map(|&(class, rho)| rho * v[class as usize]).sum()
     }
 
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {

@@ -39,8 +39,8 @@ impl Session<'_> {
 
 /// Runs `kernel` on a pool of `n_threads` threads while this thread polls signals and callbacks.
 ///
-/// `callback(epoch, seconds, primal, dual)` is called after each epoch, while the kernel waits; a true
-/// value stops the run. What it raises, and `KeyboardInterrupt`, end the kernel and come out unchanged.
+/// `callback(epoch, seconds, primal, dual)` is called after each epoch, while the kernel waits, with NaN
+/// for what was not evaluated; a true value stops the run. What it raises, and `KeyboardInterrupt`, end the kernel and come out unchanged.
 pub(super) fn run_session<T: Send>(
     py: Python<'_>,
     n_threads: usize,
@@ -114,8 +114,7 @@ pub(super) fn run_session<T: Send>(
 }
 
 fn call(py: Python<'_>, callback: &Py<PyAny>, epoch: &Epoch) -> PyResult<bool> {
-    let (primal, dual) = epoch
-        .certificate
-        .map_or((f64::NAN, f64::NAN), |certificate| (certificate.primal, certificate.dual));
+    let primal = epoch.objective.unwrap_or(f64::NAN);
+    let dual = epoch.certificate.map_or(f64::NAN, |certificate| certificate.dual);
     callback.call1(py, (epoch.epoch, epoch.seconds, primal, dual))?.is_truthy(py)
 }

@@ -235,11 +235,12 @@ impl Solver for VariationalRefit<'_> {
             fit_output(&mut self.output, &sums, &self.settings)?;
         }
         self.sweep += 1;
-        Ok(Progress::Epoch(Certificate { primal: objective, dual: f64::NEG_INFINITY }))
+        Ok(Progress::Objective(objective))
     }
 
     fn certify(&mut self, _interrupt: &Interrupt) -> Result<Certificate> {
-        Ok(Certificate { primal: f64::INFINITY, dual: f64::NEG_INFINITY })
+        // No bound on the evidence is known from the other side: only a sweep gives a value.
+        Err(Error::argument("n_sweeps", "must be at least 1"))
     }
 }
 

@@ -84,7 +84,7 @@ pub fn path<D: BlockDual>(
             flow
         })?;
         let (weights, blocks, _) = solver.into_parts();
-        let gap = trace.certificate.gap();
+        let gap = trace.gap();
         let longest = (lambda / settings.until).min(LONGEST);
         let (factor, reached) =
             stretch(dual, &weights, &blocks, gap, settings.gap, longest, interrupt)?;

@@ -1,5 +1,6 @@
 """Property tests draw the same examples in every run; `--hypothesis-profile=default` explores."""
 
+import signal
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,11 @@ import pytest
 from hypothesis import settings
 
 from dualgap import losses
+
+# A shell starts background jobs with SIGINT ignored, and every child inherits that: the tests that
+# interrupt a fit would wait for ever. A handler of our own is reset to the default by exec, so the
+# programs that tests start are interruptible, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")

@@ -262,7 +262,7 @@ impl<'p, M: Model> State<'p, M> {
         self.problem.polytope().vertex(target, label, &mut self.work.scratch, &mut vertex);
         let m = target.len();
         for (class, weight) in vertex {
-            self.betas[at * m + class] = Real::narrow(weight);
+            self.betas[at * m + class as usize] = Real::narrow(weight);
             dual.sum += weight;
         }
     }

@@ -205,9 +205,11 @@ impl Model for Chain {
             delta.split_at(delta.partition_point(|(part, _)| (*part as usize) < n_nodes));
         for group in nodes.chunk_by(|a, b| a.0 as usize / n_states == b.0 as usize / n_states) {
             let t = group[0].0 as usize / n_states;
-            let classes = group.iter().map(|(part, value)| (*part as usize % n_states, *value));
+            let classes = group.iter().map(|(part, value)| (part % n_states as u32, *value));
             for start in self.boundary(example, t) {
-                classes.clone().for_each(|(class, value)| image.add(start + class, scale * value));
+                classes
+                    .clone()
+                    .for_each(|(class, value)| image.add(start + class as usize, scale * value));
             }
             self.rows.add_image(self.offsets[example] + t, classes, n_states, scale, image);
         }

@@ -115,8 +115,7 @@ impl Model for Multiclass {
     }
 
     fn add_image(&self, example: usize, delta: &[(u32, f64)], scale: f64, image: &mut Image) {
-        let delta = delta.iter().map(|(class, value)| (*class as usize, *value));
-        self.rows.add_image(example, delta, self.n_classes, scale, image);
+        self.rows.add_image(example, delta.iter().copied(), self.n_classes, scale, image);
     }
 }
 

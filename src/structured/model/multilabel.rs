@@ -212,8 +212,7 @@ impl Model for Multilabel {
         let (nodes, pairs) =
             delta.split_at(delta.partition_point(|(part, _)| (*part as usize) < n_labels));
         if !nodes.is_empty() {
-            let nodes = nodes.iter().map(|(part, value)| (*part as usize, *value));
-            self.rows.add_image(example, nodes, n_labels, scale, image);
+            self.rows.add_image(example, nodes.iter().copied(), n_labels, scale, image);
         }
         for (part, value) in pairs {
             image.add(self.pairwise() + *part as usize - n_labels, scale * value);

@@ -100,7 +100,7 @@ impl Rows {
     pub fn add_image(
         &self,
         row: usize,
-        delta: impl Iterator<Item = (usize, f64)> + Clone,
+        delta: impl Iterator<Item = (u32, f64)> + Clone,
         n_classes: usize,
         scale: f64,
         image: &mut Image,
@@ -109,13 +109,13 @@ impl Rows {
             for (&feature, x) in features.iter().zip(values) {
                 let weights = image.piece(feature as usize * n_classes, n_classes);
                 for (class, value) in delta.clone() {
-                    weights[class] += scale * x * value;
+                    weights[class as usize] += scale * x * value;
                 }
             }
         } else {
             let weights = image.piece(0, self.n_features * n_classes);
             for (class, value) in delta {
-                let weights = weights.iter_mut().skip(class).step_by(n_classes);
+                let weights = weights.iter_mut().skip(class as usize).step_by(n_classes);
                 let change = scale * value;
                 weights.zip(self.dense_row(row)).for_each(|(weight, x)| *weight += change * x);
             }

@@ -9,6 +9,7 @@ fn vertex(set: &dyn Polytope, v: &[f64], label: usize) -> (f64, Vec<f64>) {
     let value = set.vertex(v, label, &mut Scratch::default(), &mut pairs);
     let mut beta = vec![0.0; v.len()];
     for (class, weight) in pairs {
+        let class = class as usize;
         assert!(class != label && weight != 0.0 && beta[class] == 0.0);
         beta[class] = weight;
     }

@@ -108,7 +108,7 @@ fn the_objective_falls_with_every_sweep() {
         // Without a ball: the bases' scale moves into U, which a ball would then cut back.
         let (trace, _) = fit(&table, settings(likelihood.clone(), &*penalty), 40);
         let objectives: Vec<f64> =
-            trace.epochs.iter().map(|epoch| epoch.certificate.unwrap().primal).collect();
+            trace.epochs.iter().map(|epoch| epoch.objective.unwrap()).collect();
         for (sweep, pair) in objectives.windows(2).enumerate() {
             let (before, after) = (pair[0], pair[1]);
             let allowed = before + 1e-6 * before.abs();

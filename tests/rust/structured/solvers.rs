@@ -133,11 +133,11 @@ fn fit(model: &dyn Model, method: StructuredMethod, epochs: usize, gap: f64) -> 
 #[test]
 fn all_solvers_agree_on_the_optimum_and_never_claim_more() {
     for (name, model) in models() {
-        let best = fit(&*model, methods()[0], 5000, 1e-8).0.certificate;
+        let best = fit(&*model, methods()[0], 5000, 1e-8).0.certificate.unwrap();
         assert!(best.gap() <= 1e-8, "{name}: {}", best.gap());
         for method in methods() {
             let (trace, weights) = fit(&*model, method, 1000, 1e-3);
-            let Certificate { primal, dual } = trace.certificate;
+            let Certificate { primal, dual } = trace.certificate.unwrap();
             assert!(primal - dual < 3e-2, "{name} {method:?}: {}", primal - dual);
             for certificate in trace.epochs.iter().filter_map(|epoch| epoch.certificate) {
                 assert!(
@@ -163,7 +163,7 @@ fn the_matching_problem_has_the_optimum_of_an_independent_qp_solver() {
     let problem = Problem::new(&model, value["lam"].as_f64().unwrap()).unwrap();
     let options = BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() };
     let mut solver = BlockFrankWolfe::new(problem, options, None);
-    let end = go(&mut solver, 2000, 1e-10).certificate;
+    let end = go(&mut solver, 2000, 1e-10).certificate.unwrap();
     assert!((end.primal - value["optimum_primal"].as_f64().unwrap()).abs() < 1e-8, "{end:?}");
     assert!((end.dual - value["optimum_dual"].as_f64().unwrap()).abs() < 1e-8, "{end:?}");
     for (weight, expected) in solver.weights().iter().zip(numbers(&value["w"])) {
@@ -179,8 +179,8 @@ fn a_structured_multi_class_problem_is_the_max_hinge() {
         dualgap::multiclass::Problem::new(features, &labels, Box::new(MaxHinge), 0.1).unwrap();
     let options = BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() };
     let mut solver = BlockFrankWolfe::new(MarginDual::new(&mut problem), options, None);
-    let plain = go(&mut solver, 2000, 1e-10).certificate;
-    let structured = fit(&multiclass(), methods()[0], 2000, 1e-10).0.certificate;
+    let plain = go(&mut solver, 2000, 1e-10).certificate.unwrap();
+    let structured = fit(&multiclass(), methods()[0], 2000, 1e-10).0.certificate.unwrap();
     assert!((plain.primal - structured.primal).abs() < 1e-9);
 }
 
@@ -281,7 +281,7 @@ fn every_model_of_a_path_is_as_good_as_its_piece_says() {
             let primal = 0.5 * lambda * scaled.iter().map(|w| w * w).sum::<f64>() + loss;
             let options = BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() };
             let mut solver = BlockFrankWolfe::new(problem, options, None);
-            let optimum = go(&mut solver, 500, 1e-4).certificate.dual;
+            let optimum = go(&mut solver, 500, 1e-4).certificate.unwrap().dual;
             assert!(primal - optimum <= piece.gap + 1e-9, "{primal} over {optimum} at {lambda}");
         }
     }
@@ -382,14 +382,14 @@ fn the_extragradient_finds_the_saddle_point() {
     for (projection, gap) in [(Projection::Euclidean, 4e-3), (Projection::Entropic, 2e-2)] {
         let mut solver =
             Extragradient::new(&model, vec![1.0 / 3.0; 3], projection, radius).unwrap();
-        let Certificate { primal, dual } = go(&mut solver, 5000, gap).certificate;
+        let Certificate { primal, dual } = go(&mut solver, 5000, gap).certificate.unwrap();
         assert!(primal - dual <= gap, "{projection:?}: {}", primal - dual);
         assert!(dual <= expected + 1e-9 && primal >= expected - 1e-9, "{projection:?}");
     }
     let chain = chain();
     let shares = vec![1.0 / chain.n_examples() as f64; chain.n_examples()];
     let mut solver = Extragradient::new(&chain, shares.clone(), Projection::Entropic, 2.0).unwrap();
-    let gap = go(&mut solver, 1000, 2e-2).certificate.gap();
+    let gap = go(&mut solver, 1000, 2e-2).certificate.unwrap().gap();
     assert!((0.0..=5e-2).contains(&gap), "{gap}");
     let mut refused = Extragradient::new(&chain, shares, Projection::Euclidean, 2.0).unwrap();
     let error = refused.advance(&Interrupt::default()).unwrap_err().to_string();
