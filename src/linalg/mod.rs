@@ -25,7 +25,7 @@ pub use panels::Panels;
 pub(crate) use scatter::{Sums, scatter, tile};
 pub use sparse::Sparse;
 pub use sparse_rows::SparseRows;
-pub use touched::Image;
+pub use touched::TouchedVector;
 pub(crate) use vectors::{PIECE, squared_norm};
 
 use pulp::{Arch, Simd, WithSimd};

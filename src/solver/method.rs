@@ -83,11 +83,14 @@ impl<'a> Choices<'a> {
             ("subsample", self.subsample != default.subsample),
         ];
         match chosen.iter().find(|(name, chosen)| *chosen && !used.contains(name)) {
-            Some((name, _)) => {
-                Err(Error::argument(name, format!("solver {:?} does not use it", self.solver)))
-            }
+            Some((name, _)) => Err(self.unused(name)),
             None => Ok(()),
         }
+    }
+
+    /// What is said of a parameter that the solver does not use.
+    pub fn unused(&self, parameter: &'static str) -> Error {
+        Error::argument(parameter, format!("solver={:?} does not use it", self.solver))
     }
 
     /// The step of the chosen name among those that the solver has, the first being its default.
@@ -220,10 +223,7 @@ fn other_method() -> Error {
 }
 
 /// Refuses a start for methods that keep no dual point.
-///
-/// # Errors
-/// [`Error::InvalidArgument`].
-pub fn refuse_start<T>(start: Option<T>) -> Result<()> {
+fn refuse_start(start: Option<DualPoint>) -> Result<()> {
     match start {
         Some(_) => Err(Error::argument("warm_start", "this solver has none")),
         None => Ok(()),
@@ -269,7 +269,8 @@ pub fn minimize<D: BatchDual>(
     method.check_smoothing(dual.shares().smoothing())?;
     let null_objective = dual.null_objective(interrupt)?;
     let stopping = target.stopping(null_objective);
-    let end = |trace, point| Fit { trace, null_objective, point, average: None, oracle_calls: None };
+    let end =
+        |trace, point| Fit { trace, null_objective, point, average: None, oracle_calls: None };
     match method {
         Method::FrankWolfe(rule) => {
             let start = start.map(DualPoint::into_sums).transpose()?;

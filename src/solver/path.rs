@@ -66,15 +66,17 @@ pub fn path<D: BlockDual>(
 ) -> Result<Vec<Piece>> {
     let ordered = settings.until > 0.0 && settings.until <= settings.from;
     if !ordered {
-        return Err(Error::argument("until", "must be positive and not above where the path starts"));
+        return Err(Error::argument(
+            "until",
+            "must be positive and not above where the path starts",
+        ));
     }
     let (mut pieces, mut start) = (Vec::new(), None);
     let mut lambda = settings.from;
     let target = SOLVED * settings.gap;
     loop {
         dual.shares_mut().set_lambda(lambda)?;
-        let options =
-            BlockOptions { certify_below: target, averaging: false, ..settings.options };
+        let options = BlockOptions { certify_below: target, averaging: false, ..settings.options };
         let mut solver = BlockFrankWolfe::new(&mut *dual, options, start);
         let stopping = Stopping { max_epochs: settings.max_epochs, gap: target };
         let mut stopped = false;

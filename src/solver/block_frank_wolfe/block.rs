@@ -1,7 +1,7 @@
 //! One block's point and the vertices that it is made of.
 
-use crate::linalg::{Sparse, sparse};
 use super::BlockOptions;
+use crate::linalg::{Sparse, sparse};
 use crate::solver::active_set::{Kind, largest};
 
 /// Vertices that a block remembers; the unused ones go first.
@@ -38,8 +38,7 @@ pub struct Block {
 impl Block {
     /// A block at a vertex, which is all of its active set where the options ask for one.
     pub fn at(vertex: Sparse, options: &BlockOptions) -> Self {
-        let mut block =
-            Self { point: vertex.clone(), cached: options.cache, ..Self::default() };
+        let mut block = Self { point: vertex.clone(), cached: options.cache, ..Self::default() };
         if options.keeps_atoms() {
             let index = block.remember(&vertex);
             block.atoms[index].weight = 1.0;

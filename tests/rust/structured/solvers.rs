@@ -6,7 +6,7 @@ use crate::common::{fixture, numbers};
 use dualgap::data::{Data, Dense};
 use dualgap::dual::BlockDual;
 use dualgap::interrupt::Interrupt;
-use dualgap::linalg::Image;
+use dualgap::linalg::TouchedVector;
 use dualgap::multiclass::MarginDual;
 use dualgap::multiclass::{Order, linear};
 use dualgap::polytope::MaxHinge;
@@ -297,7 +297,7 @@ fn textbook(
     let (n, d) = (model.n_examples(), model.n_weights());
     let share = 1.0 / n as f64;
     let dense_image = |marginals: &[Vec<f64>]| {
-        let mut image = Image::new(d);
+        let mut image = TouchedVector::new(d);
         for (example, marginals) in marginals.iter().enumerate() {
             let parts: Vec<_> =
                 marginals.iter().zip(0..).map(|(value, part)| (part, *value)).collect();
