@@ -16,7 +16,7 @@ WHEEL := dist/wheel.stamp
 MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
 say = @printf '\033[1m==> %s\033[0m\n'
 
-.PHONY: help demo test bench fmt clean venv build lint test-rust test-python wheel lock rust
+.PHONY: help demo test bench fmt clean venv build lint structure test-rust test-python wheel lock rust
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -64,6 +64,10 @@ lint: build ## Check format, lints, types and stubs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/python -m mypy.stubtest dualgap._core
+
+structure: $(DEPENDENCIES) ## Check the direction of imports, circles, and the sizes of files and functions
+	$(say) "Imports and sizes"
+	$(BIN)/python scripts/check_structure.py
 
 test-rust: rust ## Run the Rust tests
 	$(say) "Rust tests"

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dualgap.comparison import split_ratings
 from dualgap.datasets import fetch_movielens
 from dualgap.metrics import ndcg_at_k, rmse
 from dualgap.recommend import OrdinalRecommender
+from dualgap.recommend.comparison import split_ratings
 
 CHOSEN: dict[str, dict[str, Any]] = {
     "ids": {},

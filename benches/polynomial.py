@@ -85,7 +85,7 @@ def one_vs_rest(name: str, split: Any) -> tuple[float, int]:
     each = max(1, round(BASES / n_classes))
     fits: list[list[Any]] = []
     for radius in radii(name):
-        models = [network(n_components=each, loss="binary_logistic", radius=radius, refit="output",
+        models = [network(n_components=each, loss="binary-logistic", radius=radius, refit="output",
                           random_state=c) for c in range(n_classes)]  # fmt: skip
         fits.append([model.fit(X, y == c) for c, model in enumerate(models)])
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dualgap.comparison import split_ratings
 from dualgap.datasets import fetch_movielens, synthetic_ratings
 from dualgap.recommend import OrdinalRecommender
+from dualgap.recommend.comparison import split_ratings
 
 REPEATS = 5
 

@@ -1,10 +1,8 @@
 from collections.abc import Callable
-from typing import Any, Final, TypedDict, final
+from typing import Any, Final, TypeAlias, TypedDict, final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dualgap._base import Rows
 
 __all__ = [
     "LOSSES",
@@ -25,9 +23,17 @@ __all__ = [
     "structured_path",
 ]
 
+_Rows: TypeAlias = (
+    NDArray[np.float32]
+    | NDArray[np.float64]
+    | tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any], int]
+)
+
 __version__: Final[str]
 LOSSES: Final[list[str]]
-OUTPUT_LOSSES: Final[list[str]]
+OUTPUT_LOSSES: Final[dict[str, str]]
+"""What each loss compares the outputs with: "classes", "signs" or "values"."""
+
 PENALTIES: Final[list[str]]
 SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]
@@ -49,7 +55,7 @@ class _Fit(_Model):
 _Targets = NDArray[np.uint32] | NDArray[np.float64]
 
 def fit_polynomial(
-    chunks: list[Rows],
+    chunks: list[_Rows],
     targets: _Targets,
     *,
     n_outputs: int,
@@ -69,11 +75,11 @@ def fit_polynomial(
     n_threads: int,
     sample_weight: NDArray[np.float64] | None = None,
     init: _Model | None = None,
-    validation: tuple[Rows, _Targets] | None = None,
+    validation: tuple[_Rows, _Targets] | None = None,
     callback: Callable[[int, float, float, float], object] | None = None,
 ) -> _Fit: ...
 def predict_polynomial(
-    rows: Rows,
+    rows: _Rows,
     model: _Model,
     *,
     kernel: str,
@@ -81,7 +87,7 @@ def predict_polynomial(
     n_threads: int,
 ) -> NDArray[np.float64]: ...
 def select_basis(
-    rows: Rows,
+    rows: _Rows,
     weights: NDArray[np.float64],
     *,
     kernel: str,
@@ -106,7 +112,7 @@ class _MulticlassFit(_State):
     history: dict[str, NDArray[Any]]
 
 def fit_multiclass(
-    rows: Rows,
+    rows: _Rows,
     labels: NDArray[np.uint32],
     *,
     n_classes: int,
@@ -140,7 +146,7 @@ class _Answer(TypedDict):
     beta: NDArray[np.float64]
 
 def consensus_round(
-    rows: Rows,
+    rows: _Rows,
     labels: NDArray[np.uint32],
     *,
     n_classes: int,
@@ -193,8 +199,8 @@ def fit_variational(
     n_sweeps: int,
     seed: int,
     n_threads: int,
-    user_features: Rows | None = None,
-    item_features: Rows | None = None,
+    user_features: _Rows | None = None,
+    item_features: _Rows | None = None,
     callback: Callable[[int, float, float, float], object] | None = None,
 ) -> _Blocks: ...
 
@@ -202,7 +208,7 @@ def fit_variational(
 class StructuredModel:
     @staticmethod
     def chain(
-        rows: Rows,
+        rows: _Rows,
         offsets: NDArray[np.int64],
         labels: NDArray[np.uint32] | None,
         *,
@@ -212,7 +218,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def multiclass(
-        rows: Rows,
+        rows: _Rows,
         labels: NDArray[np.uint32] | None,
         *,
         n_classes: int,
@@ -220,7 +226,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def multilabel(
-        rows: Rows,
+        rows: _Rows,
         labels: NDArray[np.uint8] | None,
         *,
         n_labels: int,
@@ -229,7 +235,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def matching(
-        rows: Rows,
+        rows: _Rows,
         sizes: list[list[int]],
         truth: tuple[list[list[int]], NDArray[np.int64]] | None,
         *,

@@ -18,18 +18,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
-from dualgap._base import (
-    Callback,
+from dualgap._estimator import Callback, progress, store_run
+from dualgap._validation import (
     FloatArray,
     check_positive,
     check_rows,
     check_rows_and_targets,
     check_weights,
     core_rows,
-    progress,
     resolve_seed,
     resolve_threads,
-    store_run,
 )
 from dualgap.losses import Loss, core_loss
 

@@ -45,7 +45,7 @@ pub enum Method {
 
 impl Method {
     /// Every method with its name.
-    pub const NAMES: [(&str, Self); 6] = [
+    pub const NAMES: &[(&str, Self)] = &[
         ("refined", Self::Refined),
         ("initial", Self::Initial),
         ("random-refined", Self::RandomRefined),
@@ -58,8 +58,8 @@ impl Method {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] with the known names.
-    pub fn by_name(name: &str) -> Result<Self> {
-        find("selection", name, &Self::NAMES)
+    pub fn parse(name: &str) -> Result<Self> {
+        find("selection", name, Self::NAMES)
     }
 }
 

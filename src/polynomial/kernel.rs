@@ -7,6 +7,7 @@ use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::lanczos::{dot, normalise};
+use crate::names::find;
 use crate::parallel::{fill_rows, sum_rows};
 
 /// Degree-2 kernel K(h, x) between a basis vector and a row (SPEC 1).
@@ -16,6 +17,19 @@ pub enum Kernel {
     Square,
     /// Σ_{j<j'} h_j x_j h_j' x_j' = ½[(h·x)² − Σ_j h_j² x_j²]: factorization machines.
     Anova,
+}
+
+impl Kernel {
+    /// Every kernel by its name.
+    pub const NAMES: &[(&str, Self)] = &[("square", Self::Square), ("anova", Self::Anova)];
+
+    /// The kernel called `name`.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) with the known names.
+    pub fn parse(name: &str) -> Result<Self> {
+        find("kernel", name, Self::NAMES)
+    }
 }
 
 /// Rows with a last column that is always 1, or without (SPEC 1.1: the dummy feature).

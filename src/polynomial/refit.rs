@@ -9,6 +9,7 @@ use super::quasi_newton::{Constrained, minimise};
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::names::find;
 use crate::parallel::sum_rows;
 
 /// What is re-optimised after each new basis vector.
@@ -18,6 +19,19 @@ pub enum Refit {
     Output,
     /// The basis as well: not convex; the certificate still is that of the convex problem.
     Full,
+}
+
+impl Refit {
+    /// Every way by its name.
+    pub const NAMES: &[(&str, Self)] = &[("output", Self::Output), ("full", Self::Full)];
+
+    /// The way called `name`.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) with the known names.
+    pub fn parse(name: &str) -> Result<Self> {
+        find("refit", name, Self::NAMES)
+    }
 }
 
 /// Convex steps before the basis moves, so that a new vector has a row of U to scale its steps by.

@@ -2,8 +2,9 @@
 
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
+use crate::names::names;
 use crate::run::{Epoch, Outcome, Trace};
 
 mod arrays;
@@ -44,15 +45,13 @@ fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict
     Ok(result)
 }
 
-fn names<T>(table: &[(&'static str, T)]) -> Vec<&'static str> {
-    table.iter().map(|(name, _)| *name).collect()
-}
-
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("OUTPUT_LOSSES", crate::polynomial::loss::NAMES)?;
-    module.add("PENALTIES", crate::polynomial::penalty::NAMES)?;
+    let output_losses = crate::polynomial::loss::REGISTRY.iter();
+    let output_losses = output_losses.map(|(name, build)| (*name, build().targets().name()));
+    module.add("OUTPUT_LOSSES", output_losses.into_py_dict(module.py())?)?;
+    module.add("PENALTIES", names(crate::polynomial::penalty::REGISTRY))?;
     module.add("LOSSES", names(crate::polytope::REGISTRY))?;
     module.add("SOLVERS", crate::multiclass::MulticlassMethod::names())?;
     module.add("STEPS", crate::solver::STEPS)?;

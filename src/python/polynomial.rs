@@ -74,22 +74,6 @@ impl ModelArrays<'_> {
     }
 }
 
-fn kernel_by_name(name: &str) -> Result<Kernel> {
-    match name {
-        "square" => Ok(Kernel::Square),
-        "anova" => Ok(Kernel::Anova),
-        _ => Err(Error::argument("kernel", "use \"square\" or \"anova\"")),
-    }
-}
-
-fn refit_by_name(name: &str) -> Result<Refit> {
-    match name {
-        "output" => Ok(Refit::Output),
-        "full" => Ok(Refit::Full),
-        _ => Err(Error::argument("refit", format!("{name:?} is not \"output\" or \"full\""))),
-    }
-}
-
 struct Fitted {
     trace: Trace,
     path: Vec<PathPoint>,
@@ -128,9 +112,9 @@ pub(super) fn fit_polynomial<'py>(
     validation: Option<(Matrix<'py>, TargetArray<'py>)>,
     callback: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (loss, penalty) = (loss::by_name(loss)?, penalty::by_name(penalty)?);
-    let kernel = kernel_by_name(kernel)?;
-    let (refit, selection) = (refit_by_name(refit)?, Method::by_name(selection)?);
+    let (loss, penalty) = (loss::parse(loss)?, penalty::parse(penalty)?);
+    let kernel = Kernel::parse(kernel)?;
+    let (refit, selection) = (Refit::parse(refit)?, Method::parse(selection)?);
     let settings = Settings { n_components, refit, selection, selection_tol, tol, seed };
     let chunks = chunks.iter().map(Matrix::rows).collect::<Result<Vec<_>>>()?;
     let rows = Chunked::new(&chunks)?;
@@ -231,7 +215,7 @@ pub(super) fn predict_polynomial<'py>(
     n_threads: usize,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let data = rows.rows()?;
-    let model = model.model(kernel_by_name(kernel)?, augmented, data.n_cols())?;
+    let model = model.model(Kernel::parse(kernel)?, augmented, data.n_cols())?;
     let (n, m) = (data.n_rows(), model.n_outputs);
     let outputs = run_session(py, n_threads, None, |session: &Session<'_>| {
         let interrupt: &Interrupt = session.interrupt;
@@ -260,8 +244,8 @@ pub(super) fn select_basis<'py>(
     seed: u64,
     n_threads: usize,
 ) -> PyResult<(Vec<f64>, Vec<f64>, f64)> {
-    let (kernel, penalty) = (kernel_by_name(kernel)?, penalty::by_name(penalty)?);
-    let method = Method::by_name(selection)?;
+    let (kernel, penalty) = (Kernel::parse(kernel)?, penalty::parse(penalty)?);
+    let method = Method::parse(selection)?;
     let data = rows.rows()?;
     let (n, m) = weights.as_array().dim();
     let contiguous = |_| Error::argument("weights", "must be contiguous (C order)");

@@ -41,7 +41,7 @@ pub(super) fn fit_variational<'py>(
     item_features: Option<Matrix<'py>>,
     callback: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let penalty = penalty::by_name(penalty)?;
+    let penalty = penalty::parse(penalty)?;
     let ratings = Ratings {
         users: slice(&users)?,
         items: slice(&items)?,

@@ -1,6 +1,10 @@
 //! The crate from outside, a folder for each problem.
 
+// What the example of CONTRIBUTING imports from the crate it is to become a part of.
+use dualgap::{error, linalg};
+
 mod common;
+mod contributing;
 
 mod multiclass {
     mod active_sets;

@@ -1,4 +1,4 @@
-use super::{OutputLoss, Target};
+use super::{OutputLoss, Target, Targets};
 use crate::linalg::exp_minus;
 
 /// Binary logistic per output, targets ±1: Σ_c log(1 + exp(−y_c o_c)) (SPEC 7, 8).
@@ -36,7 +36,7 @@ impl OutputLoss for BinaryLogistic {
         0.25
     }
 
-    fn takes_classes(&self) -> bool {
-        false
+    fn targets(&self) -> Targets {
+        Targets::Signs
     }
 }

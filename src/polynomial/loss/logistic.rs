@@ -1,4 +1,4 @@
-use super::{OutputLoss, Target, log_sum_exp, log_sum_exp_to_softmax};
+use super::{OutputLoss, Target, Targets, log_sum_exp, log_sum_exp_to_softmax};
 
 /// Multi-class logistic: log Σ_c exp(o_c − o_y) (paper 003, Table 3).
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ impl OutputLoss for Logistic {
         0.5
     }
 
-    fn takes_classes(&self) -> bool {
-        true
+    fn targets(&self) -> Targets {
+        Targets::Classes
     }
 }

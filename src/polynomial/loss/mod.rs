@@ -1,4 +1,4 @@
-//! Losses of a vector of outputs (SPEC 7). One file per loss; [`by_name`] is the registry.
+//! Losses of a vector of outputs (SPEC 7). One file per loss; [`REGISTRY`] has their names.
 
 mod binary_logistic;
 mod logistic;
@@ -14,8 +14,9 @@ pub use squared_hinge::SquaredHinge;
 
 use std::fmt;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::linalg::exp_shifted;
+use crate::names::find;
 
 /// What one row should come out as.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +25,28 @@ pub enum Target<'a> {
     Class(usize),
     /// A value per output (−1 or +1 for the binary losses).
     Values(&'a [f64]),
+}
+
+/// What a loss compares the outputs with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Targets {
+    /// The class of the row: [`Target::Class`].
+    Classes,
+    /// −1 or +1 for each output: [`Target::Values`].
+    Signs,
+    /// Any number for each output: [`Target::Values`].
+    Values,
+}
+
+impl Targets {
+    /// "classes", "signs" or "values".
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Classes => "classes",
+            Self::Signs => "signs",
+            Self::Values => "values",
+        }
+    }
 }
 
 /// A convex, smooth loss of the outputs o in R^m of one row.
@@ -37,34 +60,39 @@ pub trait OutputLoss: Send + Sync + fmt::Debug {
     /// Lipschitz constant of the gradient with respect to ‖·‖₂, for `n_outputs` outputs.
     fn smoothness(&self, n_outputs: usize) -> f64;
 
-    /// Whether targets are classes rather than values.
-    fn takes_classes(&self) -> bool;
+    /// What it compares the outputs with.
+    fn targets(&self) -> Targets;
+
+    /// Whether that is a class.
+    fn takes_classes(&self) -> bool {
+        self.targets() == Targets::Classes
+    }
 }
 
+type Build = fn() -> Box<dyn OutputLoss>;
+
 /// Every loss by its name, in the order in which they are documented.
-pub const NAMES: [&str; 5] =
-    ["logistic", "smoothed_hinge", "squared_hinge", "squared", "binary_logistic"];
+pub const REGISTRY: &[(&str, Build)] = &[
+    ("logistic", || Box::new(Logistic)),
+    ("smoothed-hinge", || Box::new(SmoothedHinge)),
+    ("squared-hinge", || Box::new(SquaredHinge)),
+    ("squared", || Box::new(Squared)),
+    ("binary-logistic", || Box::new(BinaryLogistic)),
+];
 
 /// The loss called `name`.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] with the known names.
-pub fn by_name(name: &str) -> Result<Box<dyn OutputLoss>> {
-    Ok(match name {
-        "logistic" => Box::new(Logistic),
-        "smoothed_hinge" => Box::new(SmoothedHinge),
-        "squared_hinge" => Box::new(SquaredHinge),
-        "squared" => Box::new(Squared),
-        "binary_logistic" => Box::new(BinaryLogistic),
-        _ => return Err(Error::unknown("loss", name, NAMES)),
-    })
+/// [`InvalidArgument`](crate::Error::InvalidArgument) with the known names.
+pub fn parse(name: &str) -> Result<Box<dyn OutputLoss>> {
+    Ok(find("loss", name, REGISTRY)?())
 }
 
 impl Target<'_> {
     fn class(self) -> usize {
         match self {
             Self::Class(class) => class,
-            Self::Values(_) => unreachable!("targets are checked against takes_classes"),
+            Self::Values(_) => unreachable!("targets are checked against OutputLoss::targets"),
         }
     }
 }
@@ -73,7 +101,7 @@ impl<'a> Target<'a> {
     fn values(self) -> &'a [f64] {
         match self {
             Self::Values(values) => values,
-            Self::Class(_) => unreachable!("targets are checked against takes_classes"),
+            Self::Class(_) => unreachable!("targets are checked against OutputLoss::targets"),
         }
     }
 }
@@ -108,14 +136,12 @@ mod tests {
             class in 0..4usize,
         ) {
             let signs: Vec<f64> = values.iter().map(|v| if *v > 0.0 { 1.0 } else { -1.0 }).collect();
-            for name in NAMES {
-                let loss = by_name(name).unwrap();
-                let target = if loss.takes_classes() {
-                    Target::Class(class)
-                } else if name == "binary_logistic" {
-                    Target::Values(&signs)
-                } else {
-                    Target::Values(&values)
+            for (name, build) in REGISTRY {
+                let loss = build();
+                let target = match loss.targets() {
+                    Targets::Classes => Target::Class(class),
+                    Targets::Signs => Target::Values(&signs),
+                    Targets::Values => Target::Values(&values),
                 };
                 let mut gradient = vec![0.0; 4];
                 let value = loss.value_and_gradient(target, &outputs, &mut gradient);
@@ -142,8 +168,8 @@ mod tests {
             a in prop::collection::vec(-4.0..4.0f64, 3),
             b in prop::collection::vec(-4.0..4.0f64, 3),
         ) {
-            for name in NAMES {
-                let loss = by_name(name).unwrap();
+            for (_, build) in REGISTRY {
+                let loss = build();
                 let signs = [1.0, -1.0, 1.0];
                 let target =
                     if loss.takes_classes() { Target::Class(1) } else { Target::Values(&signs) };
@@ -160,8 +186,8 @@ mod tests {
 
     #[test]
     fn extreme_outputs_stay_finite() {
-        for name in NAMES {
-            let loss = by_name(name).unwrap();
+        for (name, build) in REGISTRY {
+            let loss = build();
             let signs = [1.0, -1.0];
             let target =
                 if loss.takes_classes() { Target::Class(0) } else { Target::Values(&signs) };
@@ -176,6 +202,6 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_refused() {
-        assert!(by_name("hinge").unwrap_err().to_string().contains("smoothed_hinge"));
+        assert!(parse("hinge").unwrap_err().to_string().contains("smoothed-hinge"));
     }
 }

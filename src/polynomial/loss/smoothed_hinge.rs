@@ -1,4 +1,4 @@
-use super::{OutputLoss, Target, log_sum_exp, log_sum_exp_to_softmax};
+use super::{OutputLoss, Target, Targets, log_sum_exp, log_sum_exp_to_softmax};
 
 /// Smoothed multi-class hinge: log(1 + Σ_{c≠y} exp(1 + o_c − o_y)) (paper 003, Table 3).
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ impl OutputLoss for SmoothedHinge {
         0.5
     }
 
-    fn takes_classes(&self) -> bool {
-        true
+    fn targets(&self) -> Targets {
+        Targets::Classes
     }
 }

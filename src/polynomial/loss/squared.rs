@@ -1,4 +1,4 @@
-use super::{OutputLoss, Target};
+use super::{OutputLoss, Target, Targets};
 
 /// Squared error over the outputs: ½‖y − o‖² (SPEC 7).
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +23,7 @@ impl OutputLoss for Squared {
         1.0
     }
 
-    fn takes_classes(&self) -> bool {
-        false
+    fn targets(&self) -> Targets {
+        Targets::Values
     }
 }

@@ -1,4 +1,4 @@
-use super::{OutputLoss, Target};
+use super::{OutputLoss, Target, Targets};
 
 /// Multi-class squared hinge: Σ_{c≠y} max(0, 1 + o_c − o_y)² (paper 003, Table 3).
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ impl OutputLoss for SquaredHinge {
         2.0 * n_outputs as f64
     }
 
-    fn takes_classes(&self) -> bool {
-        true
+    fn targets(&self) -> Targets {
+        Targets::Classes
     }
 }

@@ -22,6 +22,7 @@ from dualgap import (
     FactorizationMachineRegressor,
     PolynomialNetworkClassifier,
     PolynomialNetworkRegressor,
+    _core,
 )
 
 ESTIMATORS = [
@@ -33,7 +34,7 @@ ESTIMATORS = [
 CLASSIFIERS = [FactorizationMachineClassifier, PolynomialNetworkClassifier]
 REGRESSORS = [FactorizationMachineRegressor, PolynomialNetworkRegressor]
 PENALTIES = ["l1", "l1/l2", "l1/linf"]
-CLASSIFIER_LOSSES = ["logistic", "smoothed_hinge", "squared_hinge", "binary_logistic"]
+CLASSIFIER_LOSSES = [name for name, of in _core.OUTPUT_LOSSES.items() if of != "values"]
 
 
 def make(estimator: Any, **parameters: Any) -> Any:
@@ -366,7 +367,7 @@ def test_digits() -> None:
     assert model.fit(X_train, y_train).score(X_test, y_test) > 0.95
 
 
-@pytest.mark.parametrize("loss", ["logistic", "binary_logistic"])
+@pytest.mark.parametrize("loss", ["logistic", "binary-logistic"])
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 def test_probabilities(estimator: Any, loss: str) -> None:
     X, y = problem(estimator)
@@ -376,7 +377,7 @@ def test_probabilities(estimator: Any, loss: str) -> None:
     assert np.all(probabilities >= 0)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
     assert np.array_equal(probabilities.argmax(axis=1), model.predict(X))
-    hinge = make(estimator, loss="smoothed_hinge").fit(X, y)
+    hinge = make(estimator, loss="smoothed-hinge").fit(X, y)
     with pytest.raises(AttributeError, match="predict_proba"):
         hinge.predict_proba(X)
 

@@ -11,7 +11,7 @@ use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{KINDS, build, numbers, rho};
+use super::{PRINTED, build, numbers, printed_loss, printed_name, rho};
 
 /// A problem in owned arrays.
 #[derive(Clone)]
@@ -63,12 +63,11 @@ impl Case {
     pub fn fixture(value: &serde_json::Value) -> Self {
         let rows: Vec<f64> = value["X"].as_array().unwrap().iter().flat_map(numbers).collect();
         let labels = numbers(&value["y"]).into_iter().map(|label| label as u32).collect::<Vec<_>>();
-        let kind = KINDS.iter().chain(&["sh"]).find(|kind| **kind == value["loss"]).unwrap();
         let costs = value["costs"].as_array();
         Self {
             x: Array2::from_shape_vec((labels.len(), rows.len() / labels.len()), rows).unwrap(),
             labels,
-            kind,
+            kind: printed_name(value["loss"].as_str().unwrap()),
             k: value["k"].as_u64().unwrap_or(0) as usize,
             rho: numbers(&value["rho"]),
             costs: costs
@@ -137,10 +136,10 @@ impl Case {
         Fit { trace, weights: classes_by_features(&weights, layout) }
     }
 
-    /// P(W) from the printed formulas, example by example (smoothing by its definition as a maximum).
+    /// P(W) example by example, from the printed formula where there is one (smoothing by its definition as
+    /// a maximum).
     pub fn primal(&self, weights: &Array2<f64>) -> f64 {
         let polytope = build(self.kind, self.k, &self.rho);
-        let rho = rho(self.kind, self.m, self.k, &self.rho);
         let total: f64 = self.weights.as_ref().map_or(self.labels.len() as f64, |w| w.iter().sum());
         let mut loss = 0.0;
         for (i, x) in self.x.rows().into_iter().enumerate() {
@@ -156,10 +155,13 @@ impl Case {
                 Costs::PerExample(costs) => costs[i * self.m + j],
             };
             let v: Vec<f64> = (0..self.m).map(|j| cost(j) + score(j) - score(label)).collect();
-            let phi = if self.smoothing == 0.0 {
-                super::printed_loss(self.kind, &v, &rho)
+            let mut scratch = Scratch::default();
+            let phi = if self.smoothing == 0.0 && PRINTED.contains(&self.kind) {
+                printed_loss(self.kind, &v, &rho(self.kind, self.m, self.k, &self.rho))
+            } else if self.smoothing == 0.0 {
+                polytope.support(&v, label, &mut scratch)
             } else {
-                let (mut beta, mut scratch) = (vec![0.0; self.m], Scratch::default());
+                let mut beta = vec![0.0; self.m];
                 let scaled: Vec<f64> = v.iter().map(|v| v / self.smoothing).collect();
                 polytope.project(&scaled, label, 1.0, &mut scratch, &mut beta);
                 let sum: f64 = beta.iter().sum();

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::common::margin::{Case, Method};
-use crate::common::{KINDS, fixture};
+use crate::common::{fixture, kinds};
 use dualgap::dual::{BlockDual, Image};
 use dualgap::interrupt::Interrupt;
 use dualgap::multiclass::{MarginDual, Order};
@@ -84,7 +84,7 @@ fn every_combination_reaches_the_optimum_with_feasible_active_sets() {
 
 #[test]
 fn batch_away_steps_reach_the_optimum_where_plain_steps_zig_zag() {
-    for kind in KINDS {
+    for kind in kinds() {
         let case = Case { lambda: 0.3, ..Case::random(11, kind, 12, 3, 4) };
         let reference = {
             let mut problem = case.problem(case.data(), Order::Examples);
@@ -93,7 +93,7 @@ fn batch_away_steps_reach_the_optimum_where_plain_steps_zig_zag() {
             let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
             go(&mut solver, 5000, 1e-9).certificate.unwrap()
         };
-        if kind == "mh" {
+        if kind == "max-hinge" {
             let plain = case.fit(Method::LineSearch, 6000, 1e-5).trace.certificate.unwrap();
             assert!(plain.gap() > 3e-5, "plain steps reach {}", plain.gap());
         }
@@ -118,7 +118,7 @@ fn batch_away_steps_reach_the_optimum_where_plain_steps_zig_zag() {
 
 #[test]
 fn the_average_of_the_iterates_is_certified_with_the_dual_of_the_last() {
-    for kind in KINDS {
+    for kind in kinds() {
         let case = Case::random(2, kind, 60, 4, 4);
         let mut problem = case.problem(case.data(), Order::Examples);
         let options = BlockOptions { averaging: true, ..BlockOptions::default() };
@@ -140,7 +140,7 @@ fn the_average_of_the_iterates_is_certified_with_the_dual_of_the_last() {
 
 #[test]
 fn uncertified_epochs_do_not_end_a_run() {
-    let case = Case::random(4, "mh", 50, 4, 3);
+    let case = Case::random(4, "max-hinge", 50, 4, 3);
     let mut problem = case.problem(case.data(), Order::Examples);
     let options = BlockOptions { certify_below: 1e-4, ..BlockOptions::default() };
     let mut dual = MarginDual::new(&mut problem);

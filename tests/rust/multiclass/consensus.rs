@@ -1,6 +1,6 @@
 //! Consensus training: the sub-problem against independent solutions, the whole loop, its dual point.
 
-use crate::common::{KINDS, build, fixture, numbers};
+use crate::common::{build, fixture, kinds, numbers};
 use dualgap::Error;
 use dualgap::data::{Data, Dense};
 use dualgap::dual::Shares;
@@ -98,7 +98,7 @@ fn the_sub_problem_has_the_reference_solution() {
     // The reference adds up hinges; here they are averaged.
     let n = part.y.len() as f64;
     let number = |name: &str| record[name].as_f64().unwrap() / n;
-    let shared = shared("mh", 3, number("lam"));
+    let shared = shared("max-hinge", 3, number("lam"));
     let multiplier: Vec<f64> = matrix(&record["alpha"]).iter().map(|a| a / n).collect();
     let consensus = matrix(&record["wbar"]);
     let (rho, seed) = (number("rho"), 1);
@@ -122,7 +122,7 @@ fn shared(kind: &'static str, m: usize, lambda: f64) -> Shared {
 
 #[test]
 fn without_penalty_a_partition_is_the_plain_problem() {
-    for kind in KINDS {
+    for kind in kinds() {
         for smoothing in [0.0, 0.3] {
             let part = Part::random(3, 40, 6, 5);
             let shared = Shared { smoothing, bias: BIAS, ..shared(kind, 5, 0.02) };
@@ -214,7 +214,7 @@ fn consensus_is_the_solution_of_the_whole() {
     let n: usize = parts.iter().map(|part| part.y.len()).sum();
     // Each of the reference's workers has λ/2 ‖w‖² and a sum of hinges.
     let lambda = 2.0 * record["lam"].as_f64().unwrap() / n as f64;
-    let (weights, values) = train(&parts, &shared("mh", 3, lambda), lambda, 400);
+    let (weights, values) = train(&parts, &shared("max-hinge", 3, lambda), lambda, 400);
     let optimum = record["global_optimum"].as_f64().unwrap() / n as f64;
     let (primal, dual) = *values.last().unwrap();
     assert!((primal - optimum).abs() < 1e-9 && (dual - optimum).abs() < 1e-7, "{primal} {dual}");
@@ -223,7 +223,7 @@ fn consensus_is_the_solution_of_the_whole() {
 
 #[test]
 fn the_dual_point_is_feasible_for_every_loss() {
-    for kind in KINDS {
+    for kind in kinds() {
         for smoothing in [0.0, 0.2] {
             let whole = Part::random(9, 60, 6, 5);
             let costs =
@@ -251,7 +251,7 @@ fn the_dual_point_is_feasible_for_every_loss() {
 #[test]
 fn a_question_that_does_not_fit_is_refused() {
     let part = Part::random(1, 10, 4, 3);
-    let shared = shared("mh", 3, 0.1);
+    let shared = shared("max-hinge", 3, 0.1);
     let (good, short, bad) = (vec![0.0; 12], vec![0.0; 11], vec![f64::NAN; 12]);
     let negative = vec![-1.0; 30];
     let question = Question {

@@ -41,12 +41,12 @@ fn kernel(entry: &Value) -> Kernel {
 fn loss_of(entry: &Value) -> Box<dyn OutputLoss> {
     let name = match entry["loss"].as_str().unwrap() {
         "mlog" => "logistic",
-        "shinge" => "smoothed_hinge",
-        "sqhinge" => "squared_hinge",
-        "blog" => "binary_logistic",
+        "shinge" => "smoothed-hinge",
+        "sqhinge" => "squared-hinge",
+        "blog" => "binary-logistic",
         other => other,
     };
-    loss::by_name(name).unwrap()
+    loss::parse(name).unwrap()
 }
 
 fn penalty_name(name: &str) -> &'static str {
@@ -81,7 +81,7 @@ fn close(a: &[f64], b: &[f64], tol: f64) {
 fn projections_match_the_solver() {
     for entry in fixture()["ball_projections"].as_array().unwrap() {
         let mut v = matrix(&entry["V"]);
-        let penalty = penalty::by_name(penalty_name(entry["penalty"].as_str().unwrap())).unwrap();
+        let penalty = penalty::parse(penalty_name(entry["penalty"].as_str().unwrap())).unwrap();
         let view: ArrayViewMut2<'_, f64> = v.view_mut();
         penalty.project(view, entry["tau"].as_f64().unwrap());
         close(v.as_slice().unwrap(), &numbers(&entry["proj"]), 1e-9);
@@ -134,7 +134,7 @@ fn outputs_gradients_and_dual_norms_match_the_reference() {
             close(&columns, &numbers(expected), 1e-10);
         }
         for name in ["l1", "l12", "l1inf"] {
-            let penalty = penalty::by_name(penalty_name(name)).unwrap();
+            let penalty = penalty::parse(penalty_name(name)).unwrap();
             let selection = select(&gamma, &*penalty, Method::Refined, 1e-10, 0).unwrap();
             let best = entry[format!("dual_norm_{name}")].as_f64().unwrap();
             let reached = penalty.dual_row_norm(&selection.gradient);
@@ -185,7 +185,7 @@ fn the_global_optima_are_reached_and_certified() {
     let rows = Dense::new(raw.view()).unwrap();
     for entry in group["entries"].as_array().unwrap() {
         let (loss, name) = (loss_of(entry), entry["penalty"].as_str().unwrap());
-        let penalty = penalty::by_name(penalty_name(name)).unwrap();
+        let penalty = penalty::parse(penalty_name(name)).unwrap();
         let y = Y::of(entry, &*loss);
         let optimum = entry.get("optimum").or(entry.get("optimum_upper")).unwrap();
         let optimum = optimum.as_f64().unwrap();
@@ -238,7 +238,7 @@ fn linear_terms_and_full_refits_are_certified_too() {
     let group = &fixture["pnfm_global_optima"];
     let raw = matrix(&group["X_raw"]);
     let rows = Dense::new(raw.view()).unwrap();
-    let penalty = penalty::by_name("l1").unwrap();
+    let penalty = penalty::parse("l1").unwrap();
     for entry in group["entries"].as_array().unwrap() {
         let loss = loss_of(entry);
         let y = Y::of(entry, &*loss);
@@ -278,7 +278,7 @@ fn linear_terms_and_full_refits_are_certified_too() {
 #[test]
 fn exact_selection_is_the_best_of_all_directions() {
     let interrupt = Interrupt::default();
-    let penalty = penalty::by_name("l1/linf").unwrap();
+    let penalty = penalty::parse("l1/linf").unwrap();
     for seed in 0..20u64 {
         // Two features: the unit circle can be searched.
         let value = |i: u64| ((i * 2_654_435_761 + seed * 40_503) % 1013) as f64 / 506.0 - 1.0;

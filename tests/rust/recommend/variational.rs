@@ -103,7 +103,7 @@ fn fit(table: &Table, settings: Settings<'_>, sweeps: usize) -> (Trace, Blocks) 
 #[test]
 fn the_objective_falls_with_every_sweep() {
     let table = levels();
-    let penalty = penalty::by_name("l1/l2").unwrap();
+    let penalty = penalty::parse("l1/l2").unwrap();
     for likelihood in [ordinal(), Likelihood::Gaussian] {
         // Without a ball: the bases' scale moves into U, which a ball would then cut back.
         let (trace, _) = fit(&table, settings(likelihood.clone(), &*penalty), 40);
@@ -121,7 +121,7 @@ fn the_objective_falls_with_every_sweep() {
 #[test]
 fn one_and_two_threads_give_the_same_bits() {
     let table = levels();
-    let penalty = penalty::by_name("l1/l2").unwrap();
+    let penalty = penalty::parse("l1/l2").unwrap();
     for likelihood in [ordinal(), Likelihood::Gaussian] {
         let fit_with = |n_threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
@@ -138,7 +138,7 @@ fn one_and_two_threads_give_the_same_bits() {
 #[test]
 fn a_planted_factor_is_recovered() {
     let (train, test) = planted();
-    let penalty = penalty::by_name("l1/l2").unwrap();
+    let penalty = penalty::parse("l1/l2").unwrap();
     let settings = Settings { n_components: 1, ..settings(Likelihood::Gaussian, &*penalty) };
     let (_, blocks) = fit(&train, settings, 60);
     let biases =
@@ -182,8 +182,8 @@ fn means(ids: &[u32], n: usize, value: impl Fn(usize) -> f64) -> Vec<f64> {
 #[test]
 fn the_output_layer_stays_in_its_ball() {
     let table = levels();
-    for name in penalty::NAMES {
-        let penalty = penalty::by_name(name).unwrap();
+    for (name, build) in penalty::REGISTRY {
+        let penalty = build();
         let (_, free) = fit(&table, settings(ordinal(), &*penalty), 12);
         let unbounded = penalty.value(free.output.view());
         for radius in [0.5 * unbounded, 0.05 * unbounded] {
@@ -198,7 +198,7 @@ fn the_output_layer_stays_in_its_ball() {
 #[test]
 fn levels_that_nobody_used_and_users_without_ratings_are_harmless() {
     let table = Table { users: vec![3, 5], items: vec![0, 7], values: vec![1.0, 1.0] };
-    let penalty = penalty::by_name("l1").unwrap();
+    let penalty = penalty::parse("l1").unwrap();
     for likelihood in [ordinal(), Likelihood::Gaussian] {
         let (_, blocks) = fit(&table, settings(likelihood, &*penalty), 30);
         let finite = |values: &ndarray::Array2<f64>| values.iter().all(|value| value.is_finite());
@@ -216,7 +216,7 @@ fn refused(table: &Table, settings: Settings<'_>, features: Option<Csr<'_, f64>>
 
 #[test]
 fn bad_arguments_are_named() {
-    let penalty = penalty::by_name("l1").unwrap();
+    let penalty = penalty::parse("l1").unwrap();
     let good = || settings(ordinal(), &*penalty);
     let table = |user: u32, item: u32, value: f64| Table {
         users: vec![0, user],
@@ -252,7 +252,7 @@ fn bad_arguments_are_named() {
 #[test]
 fn a_raised_interrupt_ends_a_sweep() {
     let table = levels();
-    let penalty = penalty::by_name("l1").unwrap();
+    let penalty = penalty::parse("l1").unwrap();
     let mut solver =
         VariationalRefit::new(table.ratings(), None, None, false, settings(ordinal(), &*penalty))
             .unwrap();

@@ -115,7 +115,7 @@ fn fit_by_name(case: &Case, solver: &str, step: Option<&str>) -> dualgap::Result
 
 #[test]
 fn every_method_fits_a_multi_category_problem() {
-    let case = Case { lambda: 0.3, ..Case::random(11, "utk", 30, 3, 4) };
+    let case = Case { lambda: 0.3, ..Case::random(11, "top-k", 30, 3, 4) };
     let best = fit_by_name(&case, "auto", None).unwrap().trace.certificate.unwrap();
     for solver in MulticlassMethod::names() {
         let fitted = fit_by_name(&case, solver, None).unwrap();
@@ -130,7 +130,7 @@ fn every_method_fits_a_multi_category_problem() {
 
 #[test]
 fn a_start_of_another_method_is_refused() {
-    let case = Case::random(2, "mh", 20, 3, 4);
+    let case = Case::random(2, "max-hinge", 20, 3, 4);
     let end = fit_by_name(&case, "frank-wolfe", None).unwrap().end;
     for solver in ["auto", "block-frank-wolfe", "subgradient", "away-frank-wolfe"] {
         let method = MulticlassMethod::parse(&Choices::of(solver)).unwrap();

@@ -1,0 +1,177 @@
+"""Check the structure of the code: the direction of imports, circles, and sizes.
+
+Usage: python scripts/check_structure.py [ROOT]
+
+Prints each violation on a line and exits with status 1 if there is any:
+
+- an import against the order of the layers below,
+- a circle of imports between files, or between modules (folders) at any level,
+- a file of more than 500 lines, a function of more than 60,
+- more than 14 files at the top of python/dualgap.
+
+A Rust folder's own file (mod.rs) declares and re-exports what is in the folder and may list it in a
+constant (a registry); none of this is an import. What anybody takes from it counts as taken from
+the file that defines it.
+Unit tests inside a Rust file (#[cfg(test)]) may use any module.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import python_imports
+import rust_imports
+
+# From the bottom up: a module imports from its own layer or from those before it.
+RUST_LAYERS = [
+    {"error", "interrupt", "names"},
+    {"run", "parallel", "data", "linalg"},
+    {"dual", "polytope"},
+    {"solver"},
+    {"multiclass", "structured", "polynomial", "recommend"},
+    {"python"},
+]
+PYTHON_LAYERS = [
+    {"_core", "_npz", "_validation"},
+    {"_estimator", "losses", "chunks", "metrics"},
+    {"multiclass", "structured", "polynomial", "recommend", "distributed", "datasets"},
+    {"plotting", "cli"},
+]
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 60
+MAX_TOP_FILES = 14
+FOLDERS = ["src", "python", "tests", "benches", "examples", "scripts"]
+
+Graph = Mapping[str, set[str]]
+
+
+def upward(graph: Graph, layers: list[set[str]]) -> Iterator[str]:
+    """Imports from a lower layer into a higher one; modules are named `root.module...`."""
+    rank = {name: height for height, layer in enumerate(layers) for name in layer}
+    for source, targets in sorted(graph.items()):
+        if "." not in source:
+            continue  # The root only lists and re-exports.
+        if source.split(".")[1] not in rank:
+            yield f"{source} is in no layer"
+            continue
+        for target in sorted(targets):
+            if "." not in target:
+                yield f"{source} imports from the root {target}"
+            elif rank.get(target.split(".")[1], -1) > rank[source.split(".")[1]]:
+                yield f"{source} imports {target}, which is in a higher layer"
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Strongly connected components of at least two nodes (Tarjan 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for target in sorted(graph.get(node, ())):
+            if target not in index:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], index[target])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def levels(graph: Graph) -> Iterator[dict[str, set[str]]]:
+    """For each folder, the graph of its children, everything below a child taken as one node."""
+    modules = set(graph) | {target for targets in graph.values() for target in targets}
+    parents = {module.rsplit(".", 1)[0] for module in modules if "." in module}
+    for parent in sorted(parents):
+        depth = parent.count(".") + 2
+        contracted: dict[str, set[str]] = {}
+        for source, targets in graph.items():
+            if not source.startswith(parent + "."):
+                continue
+            child = ".".join(source.split(".")[:depth])
+            for target in targets:
+                other = ".".join(target.split(".")[:depth])
+                if target.startswith(parent + ".") and other != child:
+                    contracted.setdefault(child, set()).add(other)
+        yield contracted
+
+
+def imports(graph: Graph, layers: list[set[str]]) -> Iterator[str]:
+    """Violations of the direction of imports."""
+    yield from upward(graph, layers)
+    seen = circles(graph)
+    yield from (f"circle of files: {', '.join(circle)}" for circle in seen)
+    for contracted in levels(graph):
+        for circle in circles(contracted):
+            if circle not in seen:
+                yield f"circle of modules: {', '.join(circle)}"
+                for source in circle:
+                    yield from crossings(graph, source, circle)
+
+
+def crossings(graph: Graph, module: str, circle: Iterable[str]) -> Iterator[str]:
+    """The imports that lead from a module of a circle into its others."""
+    others = tuple(other for other in circle if other != module)
+    for source, targets in sorted(graph.items()):
+        if source == module or source.startswith(module + "."):
+            for target in sorted(targets):
+                if any(target == other or target.startswith(other + ".") for other in others):
+                    yield f"    {source} imports {target}"
+
+
+def sizes(root: Path) -> Iterator[str]:
+    """Files and functions that are too long."""
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in (".rs", ".py", ".pyi"):
+                continue
+            text, name = path.read_text("utf-8"), path.relative_to(root)
+            if (length := text.count("\n")) > MAX_FILE_LINES:
+                yield f"{name} has {length} lines"
+            language = rust_imports if path.suffix == ".rs" else python_imports
+            for function, line, length in language.functions(text):
+                if length > MAX_FUNCTION_LINES:
+                    yield f"{name}:{line} function {function} has {length} lines"
+
+
+def top_files(package: Path) -> Iterator[str]:
+    """More files than a reader takes in at a glance."""
+    built = (".so", ".pyd")
+    files = [path.name for path in package.glob("*") if path.is_file() and path.suffix not in built]
+    if len(files) > MAX_TOP_FILES:
+        yield f"{package.name} has {len(files)} files at its top: {', '.join(sorted(files))}"
+
+
+def violations(root: Path) -> list[str]:
+    """Everything that is wrong in the tree at `root`."""
+    package = root / "python/dualgap"
+    return [
+        *imports(rust_imports.graph(root / "src"), RUST_LAYERS),
+        *imports(python_imports.graph(package), PYTHON_LAYERS),
+        *sizes(root),
+        *top_files(package),
+    ]
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1]
+    found = violations(root)
+    print(*found, sep="\n", end="\n" if found else "")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

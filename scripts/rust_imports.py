@@ -1,0 +1,225 @@
+"""Imports and functions of Rust files, for scripts/check_structure.py.
+
+Paths are found by their text, not by the compiler: everything that begins with `crate`, `self`,
+`super`, a child module or a name that a `use` has brought in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = "crate"
+SKIPPED = re.compile(
+    r'//[^\n]*|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"' + r"|b?'(?:\\[^\n]{1,10}?|[^\\'\n])'", re.S
+)
+USE = re.compile(r"(?P<pub>\bpub(?:\([^)]*\))?\s+)?\buse\s+(?P<tree>[^;]+);")
+PATH = re.compile(r"(?<![\w:$.])(?:\$?crate|super|self|[a-z]\w*)(?:\s*::\s*\w+)+")
+ITEM = re.compile(r"\b(?:struct|enum|union|trait|type|fn|const|static|macro_rules!)\s+(\w+)")
+REGISTRY = re.compile(r"\b(?:const|static)\s+[A-Z_0-9]+\s*:")
+FUNCTION = re.compile(r"\bfn\s+(\w+)")
+
+
+@dataclass
+class Module:
+    """A source file: its text without comments and strings, and the names it knows."""
+
+    text: str
+    is_folder: bool
+    # Local name -> absolute path; exported are those that `pub use` hands on.
+    names: dict[str, list[str]] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    # `pub use path::*`.
+    globs: list[list[str]] = field(default_factory=list)
+    # Paths in `use` and in the code; those that the code names, re-exports and registries apart.
+    wanted: list[list[str]] = field(default_factory=list)
+    applied: list[list[str]] = field(default_factory=list)
+    items: set[str] = field(default_factory=set)
+
+
+def blank(text: str) -> str:
+    """The text with comments, strings and characters taken out; line breaks stay."""
+    text = nested_comments(text)
+    return SKIPPED.sub(lambda match: "\n" * match[0].count("\n"), text)
+
+
+def nested_comments(text: str) -> str:
+    """Take out /* */, which may be nested."""
+    out, depth = [], 0
+    for part in re.split(r"(/\*|\*/)", text) if "/*" in text else [text]:
+        if part == "/*":
+            depth += 1
+        elif part == "*/" and depth:
+            depth -= 1
+        else:
+            out.append("\n" * part.count("\n") if depth else part)
+    return "".join(out)
+
+
+def closing(text: str, start: int) -> int:
+    """The index after the brace that closes the first one at or after `start`."""
+    depth = 0
+    for match in re.compile(r"[{}]").finditer(text, start):
+        depth += 1 if match[0] == "{" else -1
+        if depth == 0:
+            return match.end()
+    return len(text)
+
+
+def without_tests(text: str) -> str:
+    """The text without items marked #[cfg(test)]."""
+    while (match := re.search(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*", text)) is not None:
+        semicolon, brace = text.find(";", match.end()), text.find("{", match.end())
+        plain = brace < 0 or 0 <= semicolon < brace
+        text = text[: match.start()] + text[semicolon + 1 if plain else closing(text, brace) :]
+    return text
+
+
+def without_registries(text: str) -> str:
+    """The text without constants: the tables that list a folder's files by name are such."""
+    out, start = [], 0
+    for match in REGISTRY.finditer(text):
+        if match.start() >= start:
+            out.append(text[start : match.start()])
+            depth, start = 0, match.end()
+            while start < len(text) and not (depth == 0 and text[start] == ";"):
+                depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(text[start], 0)
+                start += 1
+    return "".join([*out, text[start:]])
+
+
+def expand(tree: str, before: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Each path of a `use` tree, and the name that it gets here."""
+    tree = tree.strip()
+    opening = tree.find("{")
+    if opening < 0:
+        path, _, alias = tree.partition(" as ")
+        parts = [*before, *(part.strip() for part in path.split("::"))]
+        if parts[-1] == "self":
+            parts = parts[:-1]
+        yield parts, alias.strip() or parts[-1]
+        return
+    prefix = [part.strip() for part in tree[:opening].split("::") if part.strip()]
+    inner, depth, start = tree[opening + 1 : tree.rindex("}")], 0, 0
+    for at, character in enumerate(inner + ","):
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            if inner[start:at].strip():
+                yield from expand(inner[start:at], [*before, *prefix])
+            start = at + 1
+
+
+def read(text: str, name: str, is_folder: bool, modules: set[str]) -> Module:
+    """The names and paths of one file."""
+    module = Module(without_tests(blank(text)), is_folder)
+    module.items = set(ITEM.findall(module.text))
+    here = name.split(".")
+
+    def absolute(path: list[str]) -> list[str] | None:
+        first, rest = path[0].lstrip("$"), path[1:]
+        if first == ROOT:
+            return [ROOT, *rest]
+        if first == "self":
+            return [*here, *rest]
+        if first == "super":
+            up = here[:-1]
+            while rest and rest[0] == "super":
+                up, rest = up[:-1], rest[1:]
+            return [*up, *rest]
+        if ".".join([*here, first]) in modules:
+            return [*here, *path]
+        return None
+
+    for match in USE.finditer(module.text):
+        for path, alias in expand(match["tree"], []):
+            found = absolute(path)
+            if found is None:
+                continue
+            if alias == "*":
+                module.globs += [found[:-1]] if match["pub"] else []
+                module.wanted.append(found[:-1])
+                continue
+            module.names[alias] = found
+            module.wanted.append(found)
+            if match["pub"]:
+                module.exported.add(alias)
+    body = re.sub(r"\bpub\([^)]*\)", "pub", USE.sub("", module.text))
+    for code, paths in ((body, module.wanted), (without_registries(body), module.applied)):
+        for match in PATH.finditer(code):
+            path = [part.strip() for part in match[0].split("::")]
+            known = module.names.get(path[0])
+            found = [*known, *path[1:]] if known else absolute(path)
+            if found is not None:
+                paths.append(found)
+        words = set(re.findall(r"\w+", code))
+        paths += [path for alias, path in module.names.items() if alias in words]
+    return module
+
+
+def graph(source: Path) -> dict[str, set[str]]:
+    """Module -> modules that it imports from; `crate.linalg` is src/linalg/mod.rs."""
+    paths = {}
+    for path in sorted(source.rglob("*.rs")):
+        parts = [ROOT, *path.relative_to(source).with_suffix("").parts]
+        is_folder = parts[-1] in ("mod", "lib")
+        paths[".".join(parts[:-1] if is_folder else parts)] = path, is_folder
+    names = set(paths)
+    modules = {
+        name: read(path.read_text("utf-8"), name, is_folder, names)
+        for name, (path, is_folder) in paths.items()
+    }
+    macros = {
+        macro: name
+        for name, module in modules.items()
+        for macro in re.findall(r"#\[macro_export\]\s*macro_rules!\s+(\w+)", module.text)
+    }
+    arrows: dict[str, set[str]] = {}
+    for name, module in modules.items():
+        targets = {resolve(modules, macros, path) for path in module.wanted}
+        if module.is_folder:
+            applied = {resolve(modules, macros, path) for path in module.applied}
+            targets = {t for t in targets if not t.startswith(name + ".") or t in applied}
+        arrows[name] = targets - {name}
+    return arrows
+
+
+def resolve(modules: dict[str, Module], macros: dict[str, str], path: list[str]) -> str:
+    """The file that defines what a path names, through re-exports."""
+    for _ in range(10):
+        name, rest = path[0], path[1:]
+        while rest and f"{name}.{rest[0]}" in modules:
+            name, rest = f"{name}.{rest[0]}", rest[1:]
+        if not rest:
+            return name
+        module, item = modules[name], rest[0]
+        if name == ROOT and item in macros:
+            return macros[item]
+        if item in module.exported:
+            path = [*module.names[item], *rest[1:]]
+            continue
+        if item in module.items:
+            return name
+        if item in module.names:  # A private `use` that a child takes from its parent.
+            path = [*module.names[item], *rest[1:]]
+            continue
+        for glob in module.globs:
+            if item in modules[resolve(modules, macros, glob)].items:
+                return resolve(modules, macros, glob)
+        return name
+    return name
+
+
+def functions(text: str) -> Iterator[tuple[str, int, int]]:
+    """Name, line and number of lines of each function with a body."""
+    text = blank(text)
+    for match in FUNCTION.finditer(text):
+        brace, depth = match.end(), 0
+        # The body begins at the first brace outside of brackets; a declaration ends before it.
+        while brace < len(text) and not (depth == 0 and text[brace] in "{;"):
+            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(text[brace], 0)
+            brace += 1
+        if brace < len(text) and text[brace] == "{":
+            line = text.count("\n", 0, match.start()) + 1
+            yield match[1], line, text.count("\n", match.start(), closing(text, brace)) + 1
