@@ -78,7 +78,7 @@ def steps(_: Any) -> None:
         for loss in (MaxHinge(), WeightedUsunier(falling(100))):
             plain, searched, ratio = paired(
                 lambda X=X, y=y, loss=loss: per_iteration(X, y, loss, step="scheduled"),
-                lambda X=X, y=y, loss=loss: per_iteration(X, y, loss, step="line-search"),
+                lambda X=X, y=y, loss=loss: per_iteration(X, y, loss, step="frank-wolfe"),
             )
             name = f"{np.dtype(dtype).name} {type(loss).__name__}"
             print(f"{name:24s} scheduled {plain:.4f} s  line search {searched:.4f} s  x{ratio:.3f}")

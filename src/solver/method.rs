@@ -41,8 +41,7 @@ pub enum Method {
 /// take weight off the worst active vertex.
 pub const STEPS: &[&str] = &["frank-wolfe", "scheduled", "away", "pairwise"];
 
-/// A solver by name, with what else a caller may choose; `solver`'s own defaults are `None` and those of
-/// [`Choices::of`].
+/// A solver by name, with what else a caller may choose; the defaults are those of [`Choices::of`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choices<'a> {
     /// Name of the method.
@@ -69,11 +68,16 @@ impl<'a> Choices<'a> {
         Self { solver, step: None, sampling, cache, averaging, subsample, seed }
     }
 
-    /// Refuses what differs from its default although the solver uses only the parameters named.
+    /// Refuses names of nothing, and what differs from its default although the solver uses only the
+    /// parameters named.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the parameter.
     pub fn refuse_all_but(&self, used: &[&str]) -> Result<()> {
+        find("sampling", self.sampling, Sampling::NAMES)?;
+        if let Some(unknown) = self.step.filter(|step| !STEPS.contains(step)) {
+            return Err(Error::unknown("step", unknown, STEPS.iter().copied()));
+        }
         let default = Self::of(self.solver);
         let chosen = [
             ("step", self.step != default.step),
@@ -96,9 +100,6 @@ impl<'a> Choices<'a> {
     /// The step of the chosen name among those that the solver has, the first being its default.
     fn find_step<T: Copy>(&self, known: &[(&'static str, T)]) -> Result<T> {
         let Some(name) = self.step else { return Ok(known[0].1) };
-        if !STEPS.contains(&name) {
-            return Err(Error::unknown("step", name, STEPS.iter().copied()));
-        }
         find("step", name, known).map_err(|_| {
             let known: Vec<_> = known.iter().map(|(name, _)| *name).collect();
             let (solver, known) = (self.solver, known.join(", "));
