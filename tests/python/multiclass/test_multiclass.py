@@ -211,7 +211,7 @@ def test_sparse_rows_give_the_model_of_dense_rows(solver: str) -> None:
 def test_the_model_does_not_depend_on_the_threads(form: Any, dtype: Any, solver: str) -> None:
     X, y = problem(n=1000, d=40)
     X = form(X.astype(dtype))
-    for smoothing in (0.0, 0.1):
+    for smoothing in (0.0,) if solver == "away-frank-wolfe" else (0.0, 0.1):
         options: dict[str, Any] = {"solver": solver, "smoothing": smoothing, "max_iter": 6}
         one, two = (fit(X, y, TopK(2), n_jobs=n_jobs, **options) for n_jobs in (1, 2))
         assert np.array_equal(one.coef_, two.coef_)

@@ -217,7 +217,6 @@ fn slope_and_curvature_are_those_of_the_dual() {
                 }
             });
             let slope = gradient.slope(&direction);
-            drop(gradient);
             let curvature = problem.image(block, &direction).curvature();
             let share = problem.shares().of(block);
             let before = value(&mut problem, &weights, &points);
