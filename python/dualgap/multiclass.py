@@ -46,7 +46,8 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     loss : str or Loss, default="max-hinge"
-        "max-hinge" (or "crammer-singer"), "weston-watkins", or an object from `dualgap.losses`.
+        "max-hinge" (or "crammer-singer"), "weston-watkins" or another name in
+        `dualgap.losses.LOSSES` that takes no parameter, or an object from `dualgap.losses`.
     C : float, default=1.0
         Weight of the losses against the regulariser.
     smoothing : float, default=0.0

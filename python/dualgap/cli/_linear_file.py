@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from dualgap._npz import read_meta, read_npz, refused_as, write_npz
-from dualgap.losses import Loss, MaxHinge, TopK, Usunier, WestonWatkins
+from dualgap.losses import Loss
 from dualgap.multiclass import MulticlassSVC
 
 _FORMAT = 1
 _KIND = "MulticlassSVC"
 
-LOSSES: dict[str, Callable[..., Loss]] = {
-    "crammer-singer": MaxHinge,
-    "weston-watkins": WestonWatkins,
-    "top-k": TopK,
-    "usunier": Usunier,
-}
-"""The losses that have names enough."""
 
-
-def loss_from(name: str, k: int | None) -> Loss:
-    """Return the loss of this name; `k` is for those that count classes."""
-    kind = LOSSES[name]
-    if (kind in (TopK, Usunier)) != (k is not None):
-        msg = f"k: loss {name!r} {'takes no' if k is not None else 'needs'} k"
-        raise ValueError(msg)
-    return kind() if k is None else kind(k)
-
-
-def write_linear(
-    path: Path, model: MulticlassSVC, loss: str, k: int | None, first_index: int
-) -> None:
-    """Write a fitted classifier with one of `LOSSES`, and the first index of its LIBSVM file."""
+def write_linear(path: Path, model: MulticlassSVC, loss: Loss, first_index: int) -> None:
+    """Write a classifier fitted with `loss`, and the first index of its LIBSVM file."""
     meta = {
         "format": _FORMAT,
         "kind": _KIND,
-        "loss": loss,
-        "k": k,
+        "loss": {"name": loss.name, **loss.parameters()},
         "first_index": first_index,
         "parameters": {
             name: getattr(model, name)
@@ -61,7 +40,7 @@ def read_linear(path: Path) -> tuple[MulticlassSVC, int]:
     with refused_as(path, "a model file of `dualgap fit`"):
         arrays = read_npz(path)
         meta = read_meta(arrays, format=_FORMAT, kind=_KIND)
-        model = MulticlassSVC(loss_from(meta["loss"], meta["k"]), **meta["parameters"])
+        model = MulticlassSVC(Loss(**meta["loss"]), **meta["parameters"])
         model.classes_, model.coef_ = arrays["classes"], arrays["coef"]
         model.intercept_ = arrays["intercept"]
         n_classes = len(model.classes_)

@@ -16,9 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from dualgap import _core
-from dualgap.cli._linear_file import LOSSES, loss_from, read_linear, write_linear
+from dualgap.cli._linear_file import read_linear, write_linear
 from dualgap.cli._tables import FORMATS, read_table
 from dualgap.cli._terminal import errors, exit_codes
+from dualgap.losses import LOSSES, Loss
 from dualgap.multiclass import MulticlassSVC
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -47,6 +48,19 @@ def _with_data_options(command: Any) -> Any:
     return command
 
 
+def _takers(parameter: str) -> str:
+    names = [name for name, parameters in LOSSES.items() if parameter in parameters]
+    return f" ({', '.join(names)})"
+
+
+def _numbers(_: click.Context, option: click.Parameter, value: str | None) -> list[float] | None:
+    try:
+        return None if value is None else [float(number) for number in value.split(",")]
+    except ValueError:
+        msg = f"{value!r} is not a list of numbers with commas between them"
+        raise click.BadParameter(msg, param=option) from None
+
+
 @click.command()
 @click.argument("training_file", type=_FILE)
 @click.argument("model_file", type=_OUT, required=False)
@@ -58,7 +72,15 @@ def _with_data_options(command: Any) -> Any:
     show_default=True,
     help="Loss (LIBLINEAR's -s 4 is crammer-singer).",
 )
-@click.option("-k", "--k", type=click.IntRange(min=1), help="Classes that top-k or usunier count.")
+@click.option(
+    "-k", "--k", type=click.IntRange(min=1), help=f"Number of classes that count{_takers('k')}."
+)
+@click.option(
+    "--weights",
+    callback=_numbers,
+    metavar="W,W,...",
+    help=f"A weight for each sorted margin, falling to 0{_takers('weights')}.",
+)
 @click.option(
     "-c", "--cost", type=_POSITIVE, default=1.0, show_default=True, help="C, as in LIBLINEAR."
 )
@@ -100,6 +122,7 @@ def fit(
     model_file: Path | None,
     loss: str,
     k: int | None,
+    weights: list[float] | None,
     cost: float,
     tolerance: float,
     bias: float,
@@ -129,8 +152,10 @@ def fit(
         raise click.UsageError("--bias: 0 is no use; give a positive value, or -1 for none")
     notes = Console(stderr=True, highlight=False, quiet=quiet)
     with exit_codes():
+        margin_loss = Loss(loss, k=k, weights=weights)
+        margin_loss.parameters()
         model = MulticlassSVC(
-            loss_from(loss, k),
+            margin_loss,
             C=cost,
             smoothing=smoothing,
             solver=solver,
@@ -161,7 +186,7 @@ def fit(
             model.fit(X, y)
         path = model_file or Path(f"{training_file.name}.model")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_linear(path, model, loss, k, table.first_index)
+        write_linear(path, model, margin_loss, table.first_index)
         relative = model.duality_gap_ / model.null_objective_
         click.echo(
             f"objective {model.objective_:.6g}  gap {model.duality_gap_:.3g} "

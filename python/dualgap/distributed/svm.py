@@ -44,7 +44,7 @@ from dualgap.distributed._sources import (
 )
 from dualgap.distributed._threads import Threads
 from dualgap.distributed._worker import VERSION, Plan
-from dualgap.losses import Loss, StructuredHinge, core_loss
+from dualgap.losses import Loss, core_loss
 from dualgap.multiclass import MulticlassSVC
 
 __all__ = ["ConsensusSVC"]
@@ -302,8 +302,7 @@ class ConsensusSVC(MulticlassSVC):
             check_positive("rho", self.rho)
         if self.n_partitions is not None:
             check_positive("n_partitions", self.n_partitions, integer=True)
-        core_loss(self.loss)
-        if isinstance(self.loss, StructuredHinge) and self.loss.per_row:
+        if core_loss(self.loss)["costs_per_row"]:
             msg = "loss: costs per row are not supported here; give a row of costs for each label"
             raise ValueError(msg)
 

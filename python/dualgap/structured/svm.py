@@ -25,7 +25,6 @@ from dualgap._estimator import Callback, progress, store_run
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import count_examples
 from dualgap.structured._oracle import PythonOracle, predict_with
-from dualgap.structured.chain import ChainModel
 from dualgap.structured.models import BuiltinModel, Coding, Model
 from dualgap.structured.path import PathPiece
 
