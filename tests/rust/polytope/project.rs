@@ -225,7 +225,8 @@ proptest! {
             let mut scratch = Scratch::default();
             let mut beta = vec![0.0; m];
             let value = moreau::envelope(set.as_ref(), &v, label, gamma, &mut scratch, &mut beta);
-            // Primal side: the loss at s' = s − γ a plus ‖s − s'‖²/(2γ), a = −α (SPEC 10.4).
+            // Primal side: the loss at s' = s − γ a plus ‖s − s'‖²/(2γ), a = −α
+            // (docs/mathematics/duality.md#smoothing).
             let sum: f64 = beta.iter().sum();
             let squares = dot(&beta, &beta) + sum * sum;
             let moved: Vec<f64> = (0..m)
@@ -291,7 +292,8 @@ fn walrus_equals_the_reference_values() {
 
 #[test]
 fn the_crammer_singer_step_equals_the_reference_values() {
-    // min A/2 ‖b‖² + Bᵀb over b <= C e_y, 1ᵀb = 0: b = −β off the label, 1ᵀβ at it (SPEC 17).
+    // min A/2 ‖b‖² + Bᵀb over b <= C e_y, 1ᵀb = 0: b = −β off the label, 1ᵀβ at it
+    // (docs/mathematics/block-descent.md#crammer-singer-step).
     for record in fixture("crammer_singer_block").as_array().unwrap() {
         let (a, linear) = (record["A"].as_f64().unwrap(), numbers(&record["B"]));
         let upper = numbers(&record["upper"]);
