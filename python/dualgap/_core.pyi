@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypedDict, final
+from typing import Any, Final, NotRequired, TypeAlias, TypedDict, Unpack, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,29 +56,32 @@ class _Fit(_Model):
 
 _Targets = NDArray[np.uint32] | NDArray[np.float64]
 
+class _PolynomialOptions(TypedDict):
+    n_outputs: int
+    kernel: str
+    augmented: bool
+    alpha: float | None
+    loss: str
+    penalty: str
+    radius: float
+    n_components: int
+    refit: str
+    selection: NotRequired[str]
+    selection_tol: float
+    tol: float
+    max_iter: int
+    seed: int
+    n_threads: int
+    sample_weight: NotRequired[NDArray[np.float64] | None]
+    init: NotRequired[_Model | None]
+    validation: NotRequired[tuple[_Rows, _Targets] | None]
+
 def fit_polynomial(
     chunks: list[_Rows],
     targets: _Targets,
     *,
-    n_outputs: int,
-    kernel: str,
-    augmented: bool,
-    alpha: float | None,
-    loss: str,
-    penalty: str,
-    radius: float,
-    n_components: int,
-    refit: str,
-    selection: str = "refined",
-    selection_tol: float,
-    tol: float,
-    max_iter: int,
-    seed: int,
-    n_threads: int,
-    sample_weight: NDArray[np.float64] | None = None,
-    init: _Model | None = None,
-    validation: tuple[_Rows, _Targets] | None = None,
     callback: Callable[[int, float, float, float], object] | None = None,
+    **options: Unpack[_PolynomialOptions],
 ) -> _Fit: ...
 def predict_polynomial(
     rows: _Rows,
@@ -88,16 +91,17 @@ def predict_polynomial(
     augmented: bool,
     n_threads: int,
 ) -> NDArray[np.float64]: ...
+
+class _SelectionOptions(TypedDict):
+    kernel: str
+    penalty: str
+    selection: str
+    tol: float
+    seed: int
+    n_threads: int
+
 def select_basis(
-    rows: _Rows,
-    weights: NDArray[np.float64],
-    *,
-    kernel: str,
-    penalty: str,
-    selection: str,
-    tol: float,
-    seed: int,
-    n_threads: int,
+    rows: _Rows, weights: NDArray[np.float64], **options: Unpack[_SelectionOptions]
 ) -> tuple[list[float], list[float], float]: ...
 
 class _State(TypedDict):
@@ -184,28 +188,31 @@ class _Blocks(TypedDict):
     output: NDArray[np.float64]
     intercept: NDArray[np.float64]
 
+class _VariationalOptions(TypedDict):
+    n_users: int
+    n_items: int
+    tempering: list[float] | None
+    n_components: int
+    penalty: str
+    radius: float
+    output_ridge: float
+    hold: int
+    feature_ridge: float
+    relaxation: float
+    popularity: bool
+    n_sweeps: int
+    seed: int
+    n_threads: int
+    user_features: NotRequired[_Rows | None]
+    item_features: NotRequired[_Rows | None]
+
 def fit_variational(
     users: NDArray[np.uint32],
     items: NDArray[np.uint32],
     values: NDArray[np.float64],
     *,
-    n_users: int,
-    n_items: int,
-    tempering: list[float] | None,
-    n_components: int,
-    penalty: str,
-    radius: float,
-    output_ridge: float,
-    hold: int,
-    feature_ridge: float,
-    relaxation: float,
-    popularity: bool,
-    n_sweeps: int,
-    seed: int,
-    n_threads: int,
-    user_features: _Rows | None = None,
-    item_features: _Rows | None = None,
     callback: Callable[[int, float, float, float], object] | None = None,
+    **options: Unpack[_VariationalOptions],
 ) -> _Blocks: ...
 
 @final

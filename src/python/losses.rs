@@ -13,7 +13,10 @@ pub(super) fn margin_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 /// What every loss of outputs compares them with, by its name.
 pub(super) fn output_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    loss::REGISTRY.iter().map(|(name, build)| (*name, build().targets().name())).into_py_dict(py)
+    loss::REGISTRY
+        .iter()
+        .map(|(name, build)| (*name, build().target_kind().name()))
+        .into_py_dict(py)
 }
 
 /// Raises ValueError unless there is a margin loss of that name which takes these parameters.
