@@ -25,6 +25,7 @@ mod weighted_top_k;
 mod weighted_usunier;
 mod weights;
 
+pub(crate) mod lifted;
 pub mod moreau;
 pub mod walrus;
 

@@ -1,6 +1,6 @@
 //! The Moreau envelope of a loss, exactly.
 
-use super::{Polytope, Scratch};
+use super::{Polytope, Scratch, lifted};
 
 /// Φ_m(s) = max over β in B of ⟨b, v⟩ − γ/2 (‖b‖² + (1ᵀb)²), b being β off the label: the loss smoothed
 /// by γ > 0 (docs/mathematics/duality.md#smoothing). The maximiser goes to `beta`; it is −∇Φ_m off the
@@ -27,5 +27,5 @@ pub fn envelope(
         squares += b * b;
         sum += b;
     }
-    linear - 0.5 * gamma * (squares + sum * sum)
+    linear - 0.5 * gamma * lifted::squared_norm(squares, sum)
 }

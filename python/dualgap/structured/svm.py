@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from inspect import signature
 from typing import Any, Self
 
 import joblib
@@ -26,7 +25,6 @@ from dualgap._estimator import Callback, progress, store_run
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import count_examples
 from dualgap.structured._oracle import PythonOracle, predict_with
-from dualgap.structured.chain import ChainModel
 from dualgap.structured.models import BuiltinModel, Coding, Model
 from dualgap.structured.path import PathPiece
 
@@ -56,7 +54,7 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         regulariser.
     step : str, optional
         For "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away"; for
-        "frank-wolfe" one of "line-search" (default) and "scheduled"; for "away-frank-wolfe" one of
+        "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one of
         "away" (default) and "pairwise".
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
         Order in which "block-frank-wolfe" visits the examples; "gap" draws them in proportion to
@@ -339,28 +337,6 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         check_positive("tol", self.tol, zero=True)
         check_positive("max_iter", self.max_iter, integer=True)
         check_positive("subsample", self.subsample)
-        self._refuse_idle_parameters()
-        if self.radius is not None:
-            check_positive("radius", self.radius)
-
-    def _refuse_idle_parameters(self) -> None:
-        """Refuse what the solver would not look at."""
-        owners = {
-            "sampling": ("block-frank-wolfe",),
-            "cache": ("block-frank-wolfe",),
-            "averaging": ("block-frank-wolfe", "subgradient"),
-            "subsample": ("away-frank-wolfe",),
-            "projection": ("extragradient",),
-            "radius": ("extragradient",),
-            "step": ("block-frank-wolfe", "frank-wolfe", "away-frank-wolfe"),
-        }
-        defaults = {name: p.default for name, p in signature(StructuredSVM).parameters.items()}
-        for name, solvers in owners.items():
-            value = getattr(self, name)
-            known = self.solver in _core.STRUCTURED_SOLVERS
-            if known and self.solver not in solvers and value != defaults[name]:
-                msg = f"{name}: solver={self.solver!r} does not use it, got {value!r}"
-                raise ValueError(msg)
 
     def _source(self, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, int, Coding | None]:
         """Return what the core trains on, the number of examples, and a built-in model's coding."""
@@ -370,11 +346,6 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
             return coding.core(X, Y), n_examples, coding
         oracle = PythonOracle(self.model, X, Y)
         return (oracle, n_examples, oracle.n_weights), n_examples, None
-
-    def _projection(self) -> str:
-        if self.projection is not None:
-            return self.projection
-        return "entropic" if isinstance(self.model, ChainModel) else "euclidean"
 
     def _settings(self, regularization: float, weights: FloatArray | None) -> dict[str, Any]:
         return {
@@ -386,7 +357,7 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
             "cache": bool(self.cache),
             "averaging": bool(self.averaging),
             "subsample": float(self.subsample),
-            "projection": self._projection(),
+            "projection": self.projection,
             "radius": None if self.radius is None else float(self.radius),
             "tol": float(self.tol),
             "max_iter": int(self.max_iter),
