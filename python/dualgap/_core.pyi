@@ -8,6 +8,7 @@ __all__ = [
     "LOSSES",
     "OUTPUT_LOSSES",
     "PENALTIES",
+    "SAMPLINGS",
     "SOLVERS",
     "STEPS",
     "STRUCTURED_SOLVERS",
@@ -37,6 +38,7 @@ OUTPUT_LOSSES: Final[dict[str, str]]
 """What each loss compares the outputs with: "classes", "signs" or "values"."""
 
 PENALTIES: Final[list[str]]
+SAMPLINGS: Final[list[str]]
 SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]
 STRUCTURED_SOLVERS: Final[list[str]]
@@ -120,29 +122,7 @@ class _MulticlassFit(_State):
     history: dict[str, NDArray[Any]]
 
 def fit_multiclass(
-    rows: _Rows,
-    labels: NDArray[np.uint32],
-    *,
-    n_classes: int,
-    loss: str,
-    k: int | None,
-    weights: list[float] | None,
-    costs: NDArray[np.float64] | None,
-    costs_per_row: bool,
-    sample_weight: NDArray[np.float64] | None,
-    regularization: float,
-    smoothing: float,
-    bias: float,
-    solver: str,
-    step: str,
-    sampling: str,
-    tol: float,
-    max_iter: int,
-    seed: int,
-    n_threads: int,
-    keep_dual: bool = False,
-    start: _State | None = None,
-    callback: Callable[[int, float, float, float], object] | None = None,
+    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _MulticlassFit: ...
 
 class _Answer(TypedDict):
@@ -154,28 +134,7 @@ class _Answer(TypedDict):
     beta: NDArray[np.float64]
 
 def consensus_round(
-    rows: _Rows,
-    labels: NDArray[np.uint32],
-    *,
-    n_classes: int,
-    loss: str,
-    k: int | None,
-    weights: list[float] | None,
-    costs: NDArray[np.float64] | None,
-    sample_weight: NDArray[np.float64] | None,
-    regularization: float,
-    smoothing: float,
-    bias: float,
-    consensus: NDArray[np.float64],
-    multiplier: NDArray[np.float64],
-    rho: float,
-    beta: NDArray[np.float64] | None,
-    gap: float,
-    relative_gap: float,
-    max_iter: int,
-    seed: int,
-    n_threads: int,
-    callback: Callable[[int, float, float, float], object] | None = None,
+    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _Answer: ...
 
 class _Blocks(TypedDict):

@@ -110,14 +110,14 @@ _COMPARED = ("name", "k", "weights", "per_row")
 
 
 class MaxHinge(Loss):
-    """Crammer and Singer's hinge, ``max(0, v_(1))`` (paper, eq. 2.2)."""
+    """Crammer and Singer's hinge, ``max(0, v_(1))`` (Tajima et al. 2020, 2.2)."""
 
     def __init__(self) -> None:
         super().__init__("max-hinge")
 
 
 class StructuredHinge(Loss):
-    """Max hinge with costs of one's own, ``max_j cost_j + s_j - s_y`` (paper, eq. 2.4).
+    """Max hinge with costs of one's own, ``max_j cost_j + s_j - s_y`` (Tajima et al. 2020, 2.4).
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class StructuredHinge(Loss):
 
 
 class TopK(Loss):
-    """Top-k hinge, ``max(0, mean of v_(1), ..., v_(k))`` (paper, eq. 2.5).
+    """Top-k hinge, ``max(0, mean of v_(1), ..., v_(k))`` (Tajima et al. 2020, 2.5).
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class TopK(Loss):
 
 
 class Usunier(Loss):
-    """Usunier's loss, the mean of ``max(0, v_(1)), ..., max(0, v_(k))`` (paper, eq. 2.6).
+    """Usunier's loss, the mean of ``max(0, v_(1)), ..., max(0, v_(k))`` (Tajima et al. 2020, 2.6).
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class Usunier(Loss):
 
 
 class WeightedTopK(Loss):
-    """Weighted top-k hinge, ``max(0, sum_j weights_j v_(j))`` (paper, eq. 2.7).
+    """Weighted top-k hinge, ``max(0, sum_j weights_j v_(j))`` (Tajima et al. 2020, 2.7).
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class WeightedTopK(Loss):
 
 
 class WeightedUsunier(Loss):
-    """Weighted Usunier loss, ``sum_j weights_j max(0, v_(j))`` (paper, eq. 2.8).
+    """Weighted Usunier loss, ``sum_j weights_j max(0, v_(j))`` (Tajima et al. 2020, 2.8).
 
     Parameters
     ----------

@@ -103,19 +103,22 @@ class MulticlassSVC(LinearClassifier):
         Weight of the losses against the regulariser.
     smoothing : float, default=0.0
         Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
-    solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "subgradient"}, \
-            default="auto"
+    solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
+            "subgradient"}, default="auto"
         "block-descent" maximises the dual exactly over one row's variables after the other
         (Walrus for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision
         of ``X``; it is the fastest by far and keeps n_samples x n_classes dual variables.
         "block-frank-wolfe" takes one Frank-Wolfe step per row and keeps only dual variables that
         are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
+        smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
         smoothing), "subgradient" is Pegasos; these are for comparison or where memory is short.
         "auto" is "block-descent", which has the projection it needs for every loss.
-    step : {"line-search", "scheduled", "away", "pairwise"}, default="line-search"
-        Step of "frank-wolfe": the best one in closed form, or ``2 / (t + 2)``. For
-        "block-frank-wolfe" "away" and "pairwise" also move weight off the worst vertex of a row's
-        active set, and converge linearly.
+    step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
+        For "frank-wolfe" one of "frank-wolfe" (default), the best step in closed form, and
+        "scheduled", ``2 / (t + 2)``; for "block-frank-wolfe" one of "frank-wolfe" (default), "away"
+        and "pairwise", which also move weight off the worst vertex of a row's active set and
+        converge linearly; for "away-frank-wolfe" one of "away" (default) and "pairwise". The other
+        solvers have no steps to choose from.
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
         Order in which "block-frank-wolfe" visits the rows; "gap" draws them in proportion to their
         last known duality gaps (Osokin et al. 2016).
@@ -216,21 +219,20 @@ class MulticlassSVC(LinearClassifier):
             # Where the previous fit ended serves any positive smoothing.
             same = {**problem, "smoothing": self.smoothing > 0}
             identity = joblib.hash((X, labels, same))
-        result = _core.fit_multiclass(
-            core_rows(X),
-            labels,
+        settings = {
             **problem,
-            regularization=regularization,
-            step=self.step or "line-search",
-            sampling=self.sampling,
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-            seed=resolve_seed(self.random_state),
-            n_threads=resolve_threads(self.n_jobs),
-            keep_dual=bool(self.warm_start),
-            start=self._previous(identity, regularization),
-            callback=progress(self.verbose, self.callback),
-        )
+            "regularization": regularization,
+            "step": self.step,
+            "sampling": self.sampling,
+            "tol": float(self.tol),
+            "max_iter": int(self.max_iter),
+            "seed": resolve_seed(self.random_state),
+            "n_threads": resolve_threads(self.n_jobs),
+            "keep_dual": bool(self.warm_start),
+            "start": self._previous(identity, regularization),
+            "callback": progress(self.verbose, self.callback),
+        }
+        result = _core.fit_multiclass(core_rows(X), labels, settings)
         self._store_weights(result["weights"])
         self._store_run(result)
         if self.warm_start:

@@ -29,5 +29,5 @@ pub(crate) use scatter::{Sums, scatter, tile};
 pub use simd::{Element, Kernel, Lane};
 pub use sparse::Sparse;
 pub use sparse_rows::SparseRows;
-pub use touched::Image;
+pub use touched::TouchedVector;
 pub(crate) use vectors::{PIECE, squared_norm};

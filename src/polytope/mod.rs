@@ -2,8 +2,8 @@
 //!
 //! For an example with label y and scores s let v_j = Δ_j + s_j − s_y (so v_y = 0), Δ the cost vector
 //! (1 off the label for the plain losses). The loss is Φ(s; y) = max over β in B of ⟨β, v⟩
-//! (SPEC 10, 10.1), and B answers three questions: its support value, a vertex that attains it, and
-//! its projection with a rank-one bias term.
+//! (docs/mathematics/polytopes.md), and B answers three questions: its support value, a vertex that
+//! attains it, and its projection with a rank-one bias term.
 //!
 //! A new loss is one file with a [`Polytope`] and one line in [`REGISTRY`].
 
@@ -25,6 +25,7 @@ mod weighted_top_k;
 mod weighted_usunier;
 mod weights;
 
+pub(crate) mod lifted;
 pub mod moreau;
 pub mod walrus;
 
@@ -65,25 +66,27 @@ impl Scratch {
 /// A polytope B in R^m, one coordinate per class; the label's own coordinate never counts, since
 /// v\[label\] = 0.
 pub trait Polytope: Send + Sync + fmt::Debug {
-    /// Whether the set exists for `n_classes` classes (k and the weights must fit; SPEC 10.1).
+    /// Whether the set exists for `n_classes` classes (k and the weights must fit;
+    /// docs/mathematics/polytopes.md#the-sets).
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the parameter that does not fit.
     fn check(&self, n_classes: usize) -> Result<()>;
 
-    /// max over β in B of ⟨β, v⟩ (SPEC 10.1). `v[label]` is 0.
+    /// max over β in B of ⟨β, v⟩ (docs/mathematics/duality.md#losses-as-support-functions). `v[label]`
+    /// is 0.
     fn support(&self, v: &[f64], label: usize, scratch: &mut Scratch) -> f64;
 
     /// A vertex that attains the support value, as (class, weight) pairs in any order, without the
-    /// label's and without zeros; returns the support value. Ties are broken by the smaller class, and a loss of
-    /// zero gives the empty vertex (SPEC 10.2).
+    /// label's and without zeros; returns the support value. Ties are broken by the smaller class, and
+    /// a loss of zero gives the empty vertex (docs/mathematics/polytopes.md#vertices).
     fn vertex(&self, v: &[f64], label: usize, scratch: &mut Scratch, vertex: &mut Sparse) -> f64;
 
     /// argmin over β in B of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb, where b is β without its label's
     /// coordinate; b is written to `beta`, and `beta[label]` is 0.
     ///
     /// bias = 0 is the plain projection of v, bias = 1 the block step of dual descent and the Moreau
-    /// envelope (SPEC 10.4, 12).
+    /// envelope (docs/mathematics/polytopes.md#projection-with-a-rank-one-term).
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]);
 
     /// max over β in B of 1ᵀβ for `n_classes` classes: the loss of the null model under unit costs.

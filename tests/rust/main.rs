@@ -22,7 +22,11 @@ mod polytope {
 mod recommend {
     mod variational;
 }
+mod solver {
+    mod methods;
+}
 mod structured {
+    mod callback;
     mod marginals;
     mod models;
     mod solvers;

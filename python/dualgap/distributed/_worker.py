@@ -169,24 +169,22 @@ def answer(
         restarted = not current and state.round != order.round
         state.round, state.rho, state.attempt = order.round, order.rho, attempt
         _STATES[plan.run, number] = state
-    problem = {name: plan.problem[name] for name in plan.problem if name != "costs_per_row"}
-    result = _core.consensus_round(
-        _aligned_rows(core_rows(part.X)),
-        state.labels,
-        **problem,
-        sample_weight=state.weights,
-        regularization=plan.regularization,
-        consensus=consensus,
-        multiplier=multiplier,
-        rho=order.rho,
-        beta=_unpacked(arrays),
-        gap=order.gap,
-        relative_gap=order.relative_gap,
-        max_iter=plan.max_passes,
-        seed=(plan.seed + order.round) % 2**63,
-        n_threads=1,
-        callback=lambda *_: plan.run in _CANCELLED,
-    )
+    settings = {
+        **plan.problem,
+        "sample_weight": state.weights,
+        "regularization": plan.regularization,
+        "consensus": consensus,
+        "multiplier": multiplier,
+        "rho": order.rho,
+        "beta": _unpacked(arrays),
+        "gap": order.gap,
+        "relative_gap": order.relative_gap,
+        "max_iter": plan.max_passes,
+        "seed": (plan.seed + order.round) % 2**63,
+        "n_threads": 1,
+        "callback": lambda *_: plan.run in _CANCELLED,
+    }
+    result = _core.consensus_round(_aligned_rows(core_rows(part.X)), state.labels, settings)
     weights, relaxation = result["weights"], plan.relaxation if order.rho > 0 else 1.0
     vector = relaxation * weights
     arrays = {"multiplier": multiplier, "relaxed": vector + (1.0 - relaxation) * consensus}

@@ -195,7 +195,7 @@ class OrdinalRecommender(Estimator):
         return Indexed(users, codes(self.item_ids_, triples.items), triples.values)
 
     def _store(self, fitted: Fitted) -> None:
-        self._fitted = fitted
+        self._models = fitted.models
         self.objective_, self.dual_objective_ = fitted.objective, fitted.dual_objective
         self.duality_gap_ = None
         if fitted.dual_objective is not None:
@@ -241,7 +241,7 @@ class OrdinalRecommender(Estimator):
             raise AttributeError(msg)
         pairs = self._pairs(users, items)
         return _mean(
-            level_probabilities(model.pairs(*pairs), self.levels_) for model in self._fitted.models
+            level_probabilities(model.pairs(*pairs), self.levels_) for model in self._models
         )
 
     def recommend(
@@ -327,7 +327,7 @@ class OrdinalRecommender(Estimator):
         positions = self.item_ids_.get_indexer(names)
         if (positions < 0).any():
             raise KeyError(f"items: {names[positions < 0].tolist()[0]!r} was not in the ratings")
-        vectors = np.hstack([model.item_vectors() for model in self._fitted.models])
+        vectors = np.hstack([model.item_vectors() for model in self._models])
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)
         scores = vectors[positions] @ vectors.T
@@ -384,7 +384,14 @@ class OrdinalRecommender(Estimator):
             levels=self.levels_,
             n_components=self.n_components_,
             seen=self._seen,
-            fitted=self._fitted,
+            fitted=Fitted(
+                models=self._models,
+                history=self.history_,
+                objective=self.objective_,
+                dual_objective=self.dual_objective_,
+                null_objective=self.null_objective_,
+                converged=self.converged_,
+            ),
         )
         write_state(path, state)
 
@@ -458,10 +465,10 @@ class OrdinalRecommender(Estimator):
 
     def _predict(self, users: NDArray[np.intp], items: NDArray[np.intp]) -> FloatArray:
         check_is_fitted(self)
-        return _mean(self._expected(model.pairs(users, items)) for model in self._fitted.models)
+        return _mean(self._expected(model.pairs(users, items)) for model in self._models)
 
     def _scores(self, users: NDArray[np.intp]) -> FloatArray:
-        return _mean(self._expected(model.all_items(users)) for model in self._fitted.models)
+        return _mean(self._expected(model.all_items(users)) for model in self._models)
 
 
 def _mean(arrays: Iterable[FloatArray]) -> FloatArray:

@@ -23,7 +23,6 @@ from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import PythonOracle, predict_with
-from dualgap.structured.chain import ChainModel
 from dualgap.structured.models import BuiltinModel, Coding, Model
 from dualgap.structured.path import PathPiece, path_pieces
 
@@ -54,7 +53,7 @@ class StructuredSVM(CertifiedEstimator):
         regulariser.
     step : str, optional
         For "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away"; for
-        "frank-wolfe" one of "line-search" (default) and "scheduled"; for "away-frank-wolfe" one of
+        "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one of
         "away" (default) and "pairwise".
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
         Order in which "block-frank-wolfe" visits the examples; "gap" draws them in proportion to
@@ -296,25 +295,11 @@ class StructuredSVM(CertifiedEstimator):
         check_positive("tol", self.tol, zero=True)
         check_positive("max_iter", self.max_iter, integer=True)
         check_positive("subsample", self.subsample)
-        self._refuse_idle_parameters()
         if self.radius is not None:
             check_positive("radius", self.radius)
-
-    def _refuse_idle_parameters(self) -> None:
-        """Refuse what the solver would not look at."""
-        owners = {
-            "sampling": ("block-frank-wolfe",),
-            "cache": ("block-frank-wolfe",),
-            "warm_start": ("block-frank-wolfe",),
-            "averaging": ("block-frank-wolfe", "subgradient"),
-            "subsample": ("away-frank-wolfe",),
-            "projection": ("extragradient",),
-            "radius": ("extragradient",),
-            "step": ("block-frank-wolfe", "frank-wolfe", "away-frank-wolfe"),
-        }
-        unused = [name for name, solvers in owners.items() if self.solver not in solvers]
-        if self.solver in _core.STRUCTURED_SOLVERS:
-            refuse_unused(self, unused, f'solver="{self.solver}"')
+        # The core refuses what else the solver does not use.
+        if self.solver != "block-frank-wolfe":
+            refuse_unused(self, ["warm_start"], f'solver="{self.solver}"')
 
     def _source(self, X: Examples, Y: Examples) -> tuple[Any, int, Coding | None]:
         """Return what the core trains on, the number of examples, and a built-in model's coding."""
@@ -326,11 +311,6 @@ class StructuredSVM(CertifiedEstimator):
         oracle = PythonOracle(self.model, X, Y)
         return (oracle, n_examples, oracle.n_weights), n_examples, None
 
-    def _projection(self) -> str:
-        if self.projection is not None:
-            return self.projection
-        return "entropic" if isinstance(self.model, ChainModel) else "euclidean"
-
     def _settings(self, regularization: float, weights: FloatArray | None) -> dict[str, Any]:
         return {
             "regularization": regularization,
@@ -341,7 +321,7 @@ class StructuredSVM(CertifiedEstimator):
             "cache": bool(self.cache),
             "averaging": bool(self.averaging),
             "subsample": float(self.subsample),
-            "projection": self._projection(),
+            "projection": self.projection,
             "radius": None if self.radius is None else float(self.radius),
             "tol": float(self.tol),
             "max_iter": int(self.max_iter),

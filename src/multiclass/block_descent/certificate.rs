@@ -9,7 +9,8 @@ use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
-use crate::multiclass::{Problem, Workspace};
+use crate::multiclass::{MarginProblem, Workspace};
+use crate::polytope::lifted;
 use crate::run::Certificate;
 
 /// Duals of a piece of the pass.
@@ -26,7 +27,7 @@ struct Terms {
 
 /// Adds w(β), the weights that belong to the dual blocks, to the model's.
 pub(super) fn add_images<M: Model, T: Real>(
-    problem: &Problem<'_>,
+    problem: &MarginProblem<'_>,
     duals: &[Dual],
     betas: &[T],
     model: &mut M,
@@ -94,12 +95,12 @@ impl<M: Model> State<'_, M> {
                 inner += image * origin;
             }
         }
-        let regularizer = 0.5 * self.problem.lambda * squared_norm;
+        let regularizer = 0.5 * self.problem.shares().lambda() * squared_norm;
         let loss: f64 = terms.iter().map(|terms| terms.loss).sum();
         let dual: f64 = terms.iter().map(|terms| terms.dual).sum();
         Ok(Certificate {
             primal: loss + regularizer,
-            dual: dual - regularizer - self.problem.lambda * inner,
+            dual: dual - regularizer - self.problem.shares().lambda() * inner,
         })
     }
 
@@ -148,7 +149,7 @@ impl<M: Model> State<'_, M> {
             for row in 0..n_rows {
                 let (at, dual) = (start + row, &duals[row]);
                 let example = dual.example as usize;
-                let share = self.problem.importance(example);
+                let share = self.problem.shares().of(example);
                 if share == 0.0 {
                     continue;
                 }
@@ -181,7 +182,7 @@ impl<M: Model> State<'_, M> {
             size += (margin * beta).abs();
             squares += beta * beta;
         }
-        let envelope = 0.5 * self.problem.smoothing * (squares + sum * sum);
+        let envelope = 0.5 * self.problem.shares().smoothing() * lifted::squared_norm(squares, sum);
         let rounding = 16.0 * M::Value::epsilon().widen();
         loss - attained + envelope > rounding * (size + envelope)
     }

@@ -7,7 +7,7 @@ use pulp::{Arch, Simd, WithSimd};
 use crate::data::{Data, Rows as _};
 use crate::error::{Error, Result};
 use crate::for_data;
-use crate::linalg::Image;
+use crate::linalg::TouchedVector;
 use crate::linalg::fold::{Sum, fold};
 use crate::linalg::vectors::fused_dot_in_two;
 
@@ -104,7 +104,7 @@ impl Rows {
         delta: impl Iterator<Item = (u32, f64)> + Clone,
         n_classes: usize,
         scale: f64,
-        image: &mut Image,
+        image: &mut TouchedVector,
     ) {
         if let Some((features, values)) = self.sparse_row(row) {
             for (&feature, x) in features.iter().zip(values) {

@@ -1,13 +1,12 @@
 //! Multi-category problems and their fits by every method.
 
 use dualgap::data::{Data, Dense};
+use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
-use dualgap::multiclass::{Costs, Problem};
-use dualgap::multiclass::{Layout, Order, linear};
-use dualgap::multiclass::{MarginDual, MarginOracle, Subgradient};
+use dualgap::multiclass::{Costs, Layout, Linear, MarginDual, MarginProblem, Order};
 use dualgap::polytope::Scratch;
 use dualgap::run::{Certificate, Solver, Stopping, Trace, run};
-use dualgap::solver::{BlockFrankWolfe, BlockOptions, FrankWolfe, StepRule};
+use dualgap::solver::{BlockFrankWolfe, BlockOptions, FrankWolfe, StepRule, Subgradient};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -85,16 +84,16 @@ impl Case {
         Data::Dense64(Dense::new(self.x.view()).unwrap())
     }
 
-    pub fn problem<'a>(&'a self, data: Data<'a>, order: Order) -> Problem<'a> {
+    pub fn problem<'a>(&'a self, data: Data<'a>, order: Order) -> MarginProblem<'a> {
         let polytope = build(self.kind, self.k, &self.rho);
-        let features = linear(data, self.m, self.bias, order);
-        let problem = Problem::new(features, &self.labels, polytope, self.lambda).unwrap();
-        let problem = problem.with_costs(self.costs.clone()).unwrap();
-        let problem = problem.with_smoothing(self.smoothing).unwrap();
-        match &self.weights {
-            Some(weights) => problem.with_sample_weights(weights).unwrap(),
-            None => problem,
+        let map = Linear::new(data, self.m, self.bias, order);
+        let mut shares = Shares::new(self.labels.len(), self.lambda).unwrap();
+        if let Some(weights) = &self.weights {
+            shares = shares.with_sample_weights(weights).unwrap();
         }
+        let shares = shares.with_smoothing(self.smoothing).unwrap();
+        let problem = MarginProblem::new(map, &self.labels, polytope, shares).unwrap();
+        problem.with_costs(self.costs.clone()).unwrap()
     }
 
     pub fn fit(&self, method: Method, max_epochs: usize, gap: f64) -> Fit {
@@ -107,7 +106,7 @@ impl Case {
             Method::Blocks | Method::Subgradient => Order::Examples,
         };
         let mut problem = self.problem(data, order);
-        let layout = problem.features.layout();
+        let layout = problem.map().layout();
         let stopping = Stopping { max_epochs, gap };
         let go = |solver: &mut dyn Solver| {
             run(solver, stopping, &Interrupt::default(), &mut |_| {
@@ -115,28 +114,24 @@ impl Case {
             })
             .unwrap()
         };
+        let null_objective = problem.null_objective();
+        let mut dual = MarginDual::new(&mut problem);
+        let batch = |dual, rule| {
+            let mut solver = FrankWolfe::new(dual, rule, None);
+            (go(&mut solver), solver.into_current().weights)
+        };
         let (trace, weights) = match method {
             Method::Blocks => {
-                let mut solver = BlockFrankWolfe::new(
-                    MarginDual::new(&mut problem),
-                    BlockOptions { seed: 7, ..BlockOptions::default() },
-                    None,
-                );
+                let options = BlockOptions { seed: 7, ..BlockOptions::default() };
+                let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
                 (go(&mut solver), solver.weights().to_vec())
             }
             Method::Subgradient => {
-                let mut solver = Subgradient::new(&mut problem, 7);
-                (go(&mut solver), solver.weights().to_vec())
+                let mut solver = Subgradient::new(&mut dual, null_objective, false, 7);
+                (go(&mut solver), solver.into_weights())
             }
-            batch => {
-                let rule = if batch == Method::LineSearch {
-                    StepRule::LineSearch
-                } else {
-                    StepRule::Scheduled
-                };
-                let mut solver = FrankWolfe::new(MarginOracle::new(&mut problem, &[]), rule, None);
-                (go(&mut solver), solver.current().weights.clone())
-            }
+            Method::LineSearch => batch(&mut dual, StepRule::FrankWolfe),
+            Method::Scheduled => batch(&mut dual, StepRule::Scheduled),
         };
         Fit { trace, weights: classes_by_features(&weights, layout) }
     }

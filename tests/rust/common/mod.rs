@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::contributing;
 
-/// Every loss by its name: those of the registry, and the one that CONTRIBUTING adds to it. Of two names
-/// of one set only the first counts.
+/// Every loss by its name: those of the registry, and the one that CONTRIBUTING adds to it. Of two
+/// names of one set only the first counts.
 pub fn losses() -> Vec<(&'static str, Build)> {
     let (mut found, mut sets) = (Vec::new(), Vec::new());
     for &(name, build) in REGISTRY.iter().chain(contributing::REGISTRY) {
@@ -131,8 +131,9 @@ pub fn falling_weights(m: usize, draws: &[u8]) -> Vec<f64> {
     weights
 }
 
-/// By how much ⟨β, w⟩ exceeds the support value at most, over directions w: each class and its opposite,
-/// the classes of the largest β_j, and sums of these with random values. At most 0 for β in the set.
+/// By how much ⟨β, w⟩ exceeds the support value at most, over directions w: each class and its
+/// opposite, the classes of the largest β_j, and sums of these with random values. At most 0 for β in
+/// the set.
 pub fn excess(set: &dyn Polytope, beta: &[f64], label: usize, draws: &[f64]) -> f64 {
     let m = beta.len();
     let mut order: Vec<usize> = (0..m).filter(|class| *class != label).collect();

@@ -2,10 +2,11 @@
 
 use crate::common::{build, fixture, kinds, numbers, printed_name};
 use dualgap::data::{Csr, Data, Dense};
+use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
-use dualgap::multiclass::{BlockDescent, BlockDescentOptions as Options};
-use dualgap::multiclass::{Costs, Problem};
-use dualgap::multiclass::{Order, linear};
+use dualgap::multiclass::{
+    BlockDescent, BlockDescentOptions as Options, Costs, Linear, MarginProblem, Order,
+};
 use dualgap::run::{Certificate, Outcome, Progress, Solver, Stopping, Trace, run};
 use ndarray::Array2;
 use proptest::prelude::*;
@@ -63,7 +64,7 @@ impl Case {
         }
     }
 
-    fn with<R>(&self, storage: Storage, go: impl FnOnce(&Problem<'_>, Data<'_>) -> R) -> R {
+    fn with<R>(&self, storage: Storage, go: impl FnOnce(&MarginProblem<'_>) -> R) -> R {
         let single = self.x.mapv(|x| x as f32);
         let (mut offsets, mut columns, mut values) = (vec![0i64], Vec::new(), Vec::new());
         for row in self.x.rows() {
@@ -80,23 +81,20 @@ impl Case {
                 Data::Csr64(Csr::new(&offsets, &columns, &values, self.x.ncols()).unwrap())
             }
         };
-        let features = linear(data, self.m, self.bias, Order::Examples);
+        let map = Linear::new(data, self.m, self.bias, Order::Examples);
         let set = build(&self.kind, self.k, &self.rho);
-        let mut problem = Problem::new(features, &self.labels, set, self.lambda)
-            .unwrap()
-            .with_costs(self.costs.clone())
-            .unwrap()
-            .with_smoothing(self.smoothing)
-            .unwrap();
+        let mut shares = Shares::new(self.labels.len(), self.lambda).unwrap();
         if let Some(weights) = &self.weights {
-            problem = problem.with_sample_weights(weights).unwrap();
+            shares = shares.with_sample_weights(weights).unwrap();
         }
-        go(&problem, data)
+        let shares = shares.with_smoothing(self.smoothing).unwrap();
+        let problem = MarginProblem::new(map, &self.labels, set, shares).unwrap();
+        go(&problem.with_costs(self.costs.clone()).unwrap())
     }
 
     fn fit_as(&self, storage: Storage, options: Options, stopping: Stopping) -> Fitted {
-        self.with(storage, |problem, data| {
-            let mut solver = BlockDescent::new(problem, data, self.bias, options);
+        self.with(storage, |problem| {
+            let mut solver = BlockDescent::new(problem, options);
             let trace = run(&mut solver, stopping, &Interrupt::default(), &mut |_| {
                 std::ops::ControlFlow::Continue(())
             });
@@ -316,7 +314,7 @@ fn zero_rows_and_zero_weights_leave_the_gap_alone() {
             let fitted = case.fit_as(storage, Options::default(), stopping);
             assert_eq!(fitted.trace.outcome, Outcome::Converged, "{kind} {storage:?}");
             // The zero row costs its loss of the null model for good.
-            let alone = case.with(storage, |problem, _| {
+            let alone = case.with(storage, |problem| {
                 let mut margins = vec![0.0; 5];
                 problem.margins(17, &mut margins);
                 problem.loss(17, &margins, &mut Default::default())
@@ -373,9 +371,9 @@ fn a_run_goes_on_where_another_ended() {
             Case { bias: 0.3, smoothing: 0.05, ..Case::random(7, "weighted-usunier", 90, 6, 7) };
         let stopping = Stopping { max_epochs: 4, gap: 0.0 };
         let fitted = case.fit_as(storage, Options::default(), stopping);
-        case.with(storage, |problem, data| {
+        case.with(storage, |problem| {
             let options = Options { seed: 5, ..Options::default() };
-            let mut solver = BlockDescent::new(problem, data, case.bias, options);
+            let mut solver = BlockDescent::new(problem, options);
             solver.start_at(&fitted.betas.concat(), &Interrupt::default()).unwrap();
             assert!(distance(&solver.coefficients(), &fitted.coefficients) < 1e-13);
             let certificate = solver.certify(&Interrupt::default()).unwrap();
@@ -388,9 +386,9 @@ fn a_run_goes_on_where_another_ended() {
 #[test]
 fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
     let case = Case::random(3, "top-k", 200, 5, 6);
-    case.with(Storage::Dense, |problem, data| {
+    case.with(Storage::Dense, |problem| {
         let interrupt = Interrupt::default();
-        let mut solver = BlockDescent::new(problem, data, 0.0, Options::default());
+        let mut solver = BlockDescent::new(problem, Options::default());
         // The thread that raises it wins at some block of some epoch.
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -400,7 +398,7 @@ fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
             while solver.advance(&interrupt).is_ok() {}
         });
         let betas = solver.betas();
-        let mut other = BlockDescent::new(problem, data, 0.0, Options::default());
+        let mut other = BlockDescent::new(problem, Options::default());
         other.start_at(&betas, &Interrupt::default()).unwrap();
         assert!(betas.iter().any(|beta| *beta > 0.0));
         assert!(distance(&solver.coefficients(), &other.coefficients()) < 1e-11);
@@ -409,8 +407,8 @@ fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
 
 #[test]
 fn an_interrupt_is_noticed() {
-    Case::random(0, "weston-watkins", 30, 4, 5).with(Storage::Dense, |problem, data| {
-        let mut solver = BlockDescent::new(problem, data, 0.0, Options::default());
+    Case::random(0, "weston-watkins", 30, 4, 5).with(Storage::Dense, |problem| {
+        let mut solver = BlockDescent::new(problem, Options::default());
         let interrupt = Interrupt::default();
         assert!(matches!(solver.advance(&interrupt), Ok(Progress::Epoch(_))));
         interrupt.raise();

@@ -3,10 +3,12 @@
 use crate::common::{build, fixture, kinds, numbers};
 use dualgap::Error;
 use dualgap::data::{Data, Dense};
+use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
-use dualgap::multiclass::{Answer, BlockDescent, BlockDescentOptions, Question, answer};
-use dualgap::multiclass::{Costs, Problem};
-use dualgap::multiclass::{Order, linear};
+use dualgap::multiclass::{
+    Answer, BlockDescent, BlockDescentOptions, Costs, Linear, MarginProblem, Order, Question,
+    answer,
+};
 use dualgap::run::{Solver, Stopping, run};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -54,26 +56,23 @@ impl Part {
         Self { x, y: self.y[range].to_vec() }
     }
 
-    fn problem<'a>(&'a self, shared: &Shared) -> (Problem<'a>, Data<'a>) {
+    fn problem<'a>(&'a self, shared: &Shared) -> MarginProblem<'a> {
         let data = Data::Dense64(Dense::new(self.x.view()).unwrap());
-        let features = linear(data, shared.m, shared.bias, Order::Batches);
+        let map = Linear::new(data, shared.m, shared.bias, Order::Batches);
         let weights: Vec<f64> = (0..shared.m)
             .map(|j| if j + 1 < shared.m { 1.0 / (j + 1) as f64 } else { 0.0 })
             .collect();
         let set = build(shared.kind, 2, &weights);
-        let problem = Problem::new(features, &self.y, set, shared.lambda)
-            .unwrap()
-            .with_costs(shared.costs.clone())
-            .unwrap()
-            .with_smoothing(shared.smoothing)
-            .unwrap();
-        (problem, data)
+        let shares = Shares::new(self.y.len(), shared.lambda).unwrap();
+        let shares = shares.with_smoothing(shared.smoothing).unwrap();
+        let problem = MarginProblem::new(map, &self.y, set, shares).unwrap();
+        problem.with_costs(shared.costs.clone()).unwrap()
     }
 
     fn answer(&self, shared: &Shared, question: &Question<'_>) -> Result<Answer, Error> {
-        let (problem, data) = self.problem(shared);
+        let problem = self.problem(shared);
         let go_on = &mut |_: &_| ControlFlow::Continue(());
-        answer(problem, data, shared.bias, question, &Interrupt::default(), go_on)
+        answer(problem, question, &Interrupt::default(), go_on)
     }
 }
 
@@ -139,13 +138,13 @@ fn without_penalty_a_partition_is_the_plain_problem() {
                 relative_gap: 0.0,
             };
             let found = part.answer(&shared, &question).unwrap();
-            let (problem, data) = part.problem(&shared);
+            let problem = part.problem(&shared);
             let options = BlockDescentOptions {
                 seed: 7,
                 certify_below: 1e-9,
                 ..BlockDescentOptions::default()
             };
-            let mut plain = BlockDescent::new(&problem, data, BIAS, options);
+            let mut plain = BlockDescent::new(&problem, options);
             run(&mut plain, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(()))
                 .unwrap();
             assert_eq!(found.weights, plain.coefficients(), "{kind}");
@@ -231,8 +230,8 @@ fn the_dual_point_is_feasible_for_every_loss() {
                 (0..25).map(|at| f64::from(u32::from(at / 5 != at % 5)) * (1.0 + at as f64 / 9.0));
             let costs = Costs::PerLabel(costs.collect());
             let shared = Shared { smoothing, bias: BIAS, costs, ..shared(kind, 5, 0.05) };
-            let (problem, data) = whole.problem(&shared);
-            let mut plain = BlockDescent::new(&problem, data, BIAS, BlockDescentOptions::default());
+            let problem = whole.problem(&shared);
+            let mut plain = BlockDescent::new(&problem, BlockDescentOptions::default());
             for _ in 0..400 {
                 plain.advance(&Interrupt::default()).unwrap();
             }

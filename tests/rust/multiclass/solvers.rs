@@ -3,12 +3,13 @@
 use crate::common::margin::{Case, Fit, METHODS, Method, classes_by_features};
 use crate::common::{build, fixture, kinds, numbers};
 use dualgap::data::{Csr, Data, Dense};
+use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
-use dualgap::multiclass::{Costs, Problem};
-use dualgap::multiclass::{MarginDual, MarginOracle, Subgradient};
-use dualgap::multiclass::{Order, linear};
+use dualgap::multiclass::{Costs, Linear, MarginDual, MarginProblem, Order};
 use dualgap::run::{Certificate, Progress, Solver};
-use dualgap::solver::{BlockFrankWolfe, BlockOptions, FrankWolfe, Start, StepRule};
+use dualgap::solver::{
+    AwayFrankWolfe, BlockFrankWolfe, BlockOptions, FrankWolfe, Start, Step, StepRule, Subgradient,
+};
 use ndarray::Array2;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -51,7 +52,7 @@ fn the_line_search_makes_the_reference_step() {
         let alpha: Vec<Vec<f64>> = value["A"].as_array().unwrap().iter().map(numbers).collect();
         let n = case.labels.len() as f64;
         let mut prepared = case.problem(case.data(), Order::Batches);
-        let layout = prepared.features.layout();
+        let layout = prepared.map().layout();
         let mut start = Start { weights: vec![0.0; layout.len()], linear: 0.0, square: 0.0 };
         let mut beta = vec![0.0; case.labels.len() * case.m];
         for (i, x) in case.x.rows().into_iter().enumerate() {
@@ -66,8 +67,9 @@ fn the_line_search_makes_the_reference_step() {
                 }
             }
         }
-        let oracle = MarginOracle::new(&mut prepared, &beta);
-        let mut solver = FrankWolfe::new(oracle, StepRule::LineSearch, Some(start));
+        let mut dual = MarginDual::new(&mut prepared);
+        dual.start_at(&beta);
+        let mut solver = FrankWolfe::new(&mut dual, StepRule::FrankWolfe, Some(start));
         let before = solver.certify(&Interrupt::default()).unwrap();
         let expect = |name: &str| value[name].as_f64().unwrap();
         assert!((before.dual - expect("D_before")).abs() < 1e-12);
@@ -173,8 +175,10 @@ fn the_smoothed_loss_has_the_gradient_that_the_dual_says() {
             problem.margins(example, &mut margins);
             problem.subgradient(example, &margins, &mut work);
             let mut gradient = vec![0.0; 4];
-            for (class, value) in problem.dual(example, &work.vertex, -1.0) {
-                gradient[class as usize] += value;
+            // −α: β off the label and −1ᵀβ at it.
+            for &(class, weight) in &work.vertex {
+                gradient[class as usize] += weight;
+                gradient[problem.label(example)] -= weight;
             }
             for (numeric, gradient) in numeric.iter().zip(&gradient) {
                 assert!((numeric - gradient).abs() < 1e-6, "{kind}: {numeric} {gradient}");
@@ -314,21 +318,22 @@ fn a_warm_start_continues_where_the_run_ended() {
         let case = Case { smoothing, ..Case::random(13, "top-k", 80, 4, 5) };
         let interrupt = Interrupt::default();
         let mut problem = case.problem(case.data(), Order::Batches);
-        let mut solver =
-            FrankWolfe::new(MarginOracle::new(&mut problem, &[]), StepRule::LineSearch, None);
+        let layout = problem.map().layout();
+        let mut dual = MarginDual::new(&mut problem);
+        let mut solver = FrankWolfe::new(&mut dual, StepRule::FrankWolfe, None);
         for _ in 0..10 {
             solver.advance(&interrupt).unwrap();
         }
-        let (oracle, start) = solver.into_parts();
-        let dual = oracle.into_dual();
-        let oracle = MarginOracle::new(&mut problem, &dual);
-        let mut solver = FrankWolfe::new(oracle, StepRule::LineSearch, Some(start));
+        let start = solver.into_current();
+        let point = dual.into_point();
+        let mut dual = MarginDual::new(&mut problem);
+        dual.start_at(&point);
+        let mut solver = FrankWolfe::new(&mut dual, StepRule::FrankWolfe, Some(start));
         for _ in 0..10 {
             solver.advance(&interrupt).unwrap();
         }
         let whole = case.fit(Method::LineSearch, 20, 0.0);
-        let weights = solver.into_parts().1.weights;
-        let again = classes_by_features(&weights, problem.features.layout());
+        let again = classes_by_features(&solver.current().weights, layout);
         assert!((&whole.weights - &again).iter().all(|w| w.abs() < 1e-12), "γ={smoothing}");
     }
 }
@@ -337,11 +342,10 @@ fn a_warm_start_continues_where_the_run_ended() {
 fn bad_problems_are_refused_by_name() {
     let case = Case::random(1, "max-hinge", 6, 2, 3);
     let message = |labels: &[u32], lambda| {
-        let features = linear(case.data(), 3, 0.0, Order::Batches);
-        match Problem::new(features, labels, build("max-hinge", 1, &[]), lambda) {
-            Ok(_) => panic!("accepted"),
-            Err(error) => error.to_string(),
-        }
+        let map = Linear::new(case.data(), 3, 0.0, Order::Batches);
+        let problem = Shares::new(labels.len(), lambda)
+            .and_then(|shares| MarginProblem::new(map, labels, build("max-hinge", 1, &[]), shares));
+        problem.err().unwrap().to_string()
     };
     assert!(message(&[0; 5], 1.0).starts_with("y: "));
     assert!(message(&[3; 6], 1.0).starts_with("y: "));
@@ -349,17 +353,10 @@ fn bad_problems_are_refused_by_name() {
         assert!(message(&[0; 6], lambda).starts_with("lambda: "));
     }
     let problem = || case.problem(case.data(), Order::Batches);
-    let weights =
-        |weights: &[f64]| problem().with_sample_weights(weights).err().unwrap().to_string();
-    for bad in [vec![1.0; 5], vec![0.0; 6], vec![-1.0, 2.0, 1.0, 1.0, 1.0, 1.0], vec![f64::NAN; 6]]
-    {
-        assert!(weights(&bad).starts_with("sample_weight: "));
-    }
     let costs = |costs| problem().with_costs(costs).err().unwrap().to_string();
     assert!(costs(Costs::PerLabel(vec![0.0; 8])).starts_with("costs: "));
     assert!(costs(Costs::PerLabel(vec![1.0; 9])).starts_with("costs: "));
     assert!(costs(Costs::PerExample(vec![-1.0; 18])).starts_with("costs: "));
-    assert!(problem().with_smoothing(-1.0).is_err());
 }
 
 #[test]
@@ -368,15 +365,15 @@ fn an_interrupt_stops_each_method() {
     let interrupt = Interrupt::default();
     interrupt.raise();
     let mut batch = case.problem(case.data(), Order::Batches);
-    let oracle = MarginOracle::new(&mut batch, &[]);
-    assert!(FrankWolfe::new(oracle, StepRule::LineSearch, None).advance(&interrupt).is_err());
+    let mut dual = MarginDual::new(&mut batch);
+    assert!(FrankWolfe::new(&mut dual, StepRule::FrankWolfe, None).advance(&interrupt).is_err());
     let mut single = case.problem(case.data(), Order::Examples);
-    assert!(
-        BlockFrankWolfe::new(MarginDual::new(&mut single), BlockOptions::default(), None)
-            .advance(&interrupt)
-            .is_err()
-    );
-    assert!(Subgradient::new(&mut single, 0).advance(&interrupt).is_err());
+    let mut dual = MarginDual::new(&mut single);
+    let options = BlockOptions::default();
+    assert!(BlockFrankWolfe::new(&mut dual, options, None).advance(&interrupt).is_err());
+    assert!(Subgradient::new(&mut dual, 1.0, false, 0).advance(&interrupt).is_err());
+    let mut away = AwayFrankWolfe::new(&mut dual, Step::Away, 1.0, 0);
+    assert!(away.advance(&interrupt).is_err());
 }
 
 proptest! {

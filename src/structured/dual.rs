@@ -1,28 +1,29 @@
-//! A structured SVM: model × λ × sample weights, as the solvers' dual (SPEC 15).
+//! A structured SVM: model × shares, as the solvers' dual.
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::{Model, Work};
-use crate::dual::{BlockDual, DualOracle, Points, Survey, Vertex};
+use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::{Image, Sparse, sparse};
+use crate::linalg::{Sparse, TouchedVector, sparse};
 
 /// Groups of examples whose images are summed apart, for any number of threads, and then in order.
 const GROUPS: usize = 16;
 
-/// P(w) = λ/2 ‖w‖² + Σ_i p_i max over y of \[L_i(y) − ⟨w, ψ_i(y)⟩\], ψ_i(y) = φ(x_i, y_i) − φ(x_i, y), the
-/// p_i being sample weights scaled to the sum 1; the right label is always among the y.
+/// P(w) = λ/2 ‖w‖² + Σ_i p_i max over y of \[L_i(y) − ⟨w, ψ_i(y)⟩\], ψ_i(y) = φ(x_i, y_i) − φ(x_i, y); the
+/// right label is always among the y.
 ///
 /// Its dual has μ_i in the hull of the μ(y), w(μ) = (1/λ) Σ p_i A_iᵀ (μ(y_i) − μ_i), and
-/// D(μ) = Σ p_i L_i(μ_i) − λ/2 ‖w(μ)‖².
-pub struct Problem<'a> {
+/// D(μ) = Σ p_i L_i(μ_i) − λ/2 ‖w(μ)‖² (`docs/mathematics/structured.md`).
+pub struct StructuredDual<'a> {
     model: &'a dyn Model,
-    lambda: f64,
-    importance: Option<Vec<f64>>,
+    shares: Shares,
     local: Local,
-    /// Aᵀ of the direction whose curvature was taken last.
-    image: Image,
+    /// Aᵀ of the direction of the last image.
+    image: TouchedVector,
     groups: Vec<Group>,
 }
 
@@ -42,58 +43,37 @@ struct Local {
 #[derive(Default)]
 struct Group {
     local: Local,
-    image: Image,
-    sums: Vertex,
+    image: TouchedVector,
+    sums: Sums,
 }
 
-impl<'a> Problem<'a> {
-    /// A problem with equal weights.
+impl<'a> StructuredDual<'a> {
+    /// The dual of a model's examples.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for no examples and for λ that is not positive.
-    pub fn new(model: &'a dyn Model, lambda: f64) -> Result<Self> {
-        if model.n_examples() == 0 {
-            return Err(Error::argument("X", "must have at least one example"));
+    /// [`Error::InvalidArgument`] for shares of another number of examples.
+    pub fn new(model: &'a dyn Model, shares: Shares) -> Result<Self> {
+        if shares.n_blocks() != model.n_examples() {
+            return Err(Error::argument("X", "must have an example for each share"));
         }
-        if !(lambda > 0.0 && lambda.is_finite()) {
-            return Err(Error::argument("lambda", "must be positive and finite"));
+        if shares.smoothing() > 0.0 {
+            return Err(Error::argument("smoothing", "a structured loss has none"));
         }
-        let (local, image) = (Local::default(), Image::new(model.n_weights()));
-        Ok(Self { model, lambda, importance: None, local, image, groups: Vec::new() })
-    }
-
-    /// Sets sample weights; only their ratios count.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] unless they are finite and non-negative, one for each example, and
-    /// not all zero.
-    pub fn with_sample_weights(mut self, weights: &[f64]) -> Result<Self> {
-        self.importance = Some(crate::multiclass::shares(weights, self.model.n_examples())?);
-        Ok(self)
-    }
-
-    /// P(0), the unit of relative tolerances.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`].
-    pub fn null_objective(&mut self, interrupt: &Interrupt) -> Result<f64> {
-        let zero = vec![0.0; self.model.n_weights()];
-        Ok(self.survey(&zero, &|_| &[], interrupt)?.loss)
-    }
-
-    fn importance(&self, example: usize) -> f64 {
-        let equal = || 1.0 / self.model.n_examples() as f64;
-        self.importance.as_ref().map_or_else(equal, |weights| weights[example])
+        let (local, image) = (Local::default(), TouchedVector::new(model.n_weights()));
+        Ok(Self { model, shares, local, image, groups: Vec::new() })
     }
 }
 
 impl Local {
-    /// The margins θ + c of an example; returns the constant of its loss.
-    fn load(&mut self, model: &dyn Model, example: usize, weights: &[f64]) -> f64 {
+    /// The margins θ + c of an example at the weights `scale` · `weights`; returns the constant of its loss.
+    fn load(&mut self, model: &dyn Model, example: usize, weights: &[f64], scale: f64) -> f64 {
         let constant = self.load_costs(model, example);
         self.margins.clear();
         self.margins.resize(self.costs.len(), 0.0);
         model.scores(example, weights, &mut self.margins);
+        if scale != 1.0 {
+            self.margins.iter_mut().for_each(|score| *score *= scale);
+        }
         self.add_costs();
         constant
     }
@@ -128,25 +108,72 @@ fn dot(dense: &[f64], sparse: &[(u32, f64)]) -> f64 {
     sparse.iter().map(|(index, value)| value * dense[*index as usize]).sum()
 }
 
-impl BlockDual for Problem<'_> {
-    fn n_blocks(&self) -> usize {
-        self.model.n_examples()
+/// θ + c, whose slopes are those of the dual up to a constant.
+pub struct StructuredGradient<'s> {
+    model: &'s dyn Model,
+    example: usize,
+    local: &'s mut Local,
+}
+
+impl Gradient for StructuredGradient<'_> {
+    fn slope(&self, direction: &[(u32, f64)]) -> f64 {
+        dot(&self.local.margins, direction)
     }
+
+    fn vertex(&mut self, vertex: &mut Sparse) -> Result<()> {
+        self.local.find(self.model, self.example);
+        std::mem::swap(vertex, &mut self.local.vertex);
+        Ok(())
+    }
+}
+
+/// A direction of μ_i; its image in weight space is −(p_i/λ) A_iᵀ of it.
+pub struct StructuredImage<'s> {
+    model: &'s dyn Model,
+    example: usize,
+    direction: &'s [(u32, f64)],
+    share: f64,
+    lambda: f64,
+    /// Aᵀ of the direction.
+    image: &'s TouchedVector,
+    local: &'s mut Local,
+}
+
+impl Image for StructuredImage<'_> {
+    fn curvature(&self) -> f64 {
+        self.share / self.lambda * self.image.squared_norm()
+    }
+
+    fn add_to(&mut self, step: f64, weights: &mut [f64]) {
+        self.image.add_to(-step * self.share / self.lambda, weights);
+    }
+
+    fn linear(&mut self) -> f64 {
+        self.local.load_costs(self.model, self.example);
+        dot(&self.local.costs, self.direction)
+    }
+}
+
+impl BlockDual for StructuredDual<'_> {
+    type Gradient<'s>
+        = StructuredGradient<'s>
+    where
+        Self: 's;
+    type Image<'s>
+        = StructuredImage<'s>
+    where
+        Self: 's;
 
     fn n_weights(&self) -> usize {
         self.model.n_weights()
     }
 
-    fn lambda(&self) -> f64 {
-        self.lambda
+    fn shares(&self) -> &Shares {
+        &self.shares
     }
 
-    fn set_lambda(&mut self, lambda: f64) {
-        self.lambda = lambda;
-    }
-
-    fn share(&self, block: usize) -> f64 {
-        self.importance(block)
+    fn shares_mut(&mut self) -> &mut Shares {
+        &mut self.shares
     }
 
     fn start(&self, block: usize) -> Sparse {
@@ -155,42 +182,58 @@ impl BlockDual for Problem<'_> {
         truth
     }
 
-    fn load(&mut self, block: usize, weights: &[f64], _: &[(u32, f64)]) {
-        self.local.load(self.model, block, weights);
+    fn gradient<'s>(
+        &'s mut self,
+        block: usize,
+        weights: &'s [f64],
+        _: &[(u32, f64)],
+    ) -> StructuredGradient<'s> {
+        self.local.load(self.model, block, weights, 1.0);
+        StructuredGradient { model: self.model, example: block, local: &mut self.local }
     }
 
-    fn load_at(&mut self, block: usize, parts: &[u32], weights: &[f64], _: &[(u32, f64)]) {
+    fn slopes_at<'s>(
+        &'s mut self,
+        block: usize,
+        parts: &[u32],
+        weights: &'s [f64],
+        _: &[(u32, f64)],
+    ) -> StructuredGradient<'s> {
         let local = &mut self.local;
         local.load_costs(self.model, block);
         local.margins.clear();
         local.margins.resize(local.costs.len(), 0.0);
         self.model.scores_at(block, parts, weights, &mut local.margins);
         local.add_costs();
+        StructuredGradient { model: self.model, example: block, local }
     }
 
-    fn along(&self, _: &[f64], direction: &[(u32, f64)]) -> f64 {
-        dot(&self.local.margins, direction)
-    }
-
-    fn vertex(&mut self, block: usize, _: &[f64], vertex: &mut Sparse) -> Result<()> {
-        self.local.find(self.model, block);
-        std::mem::swap(vertex, &mut self.local.vertex);
-        Ok(())
-    }
-
-    fn curvature(&mut self, block: usize, direction: &[(u32, f64)]) -> f64 {
+    fn image<'s>(&'s mut self, block: usize, direction: &'s [(u32, f64)]) -> StructuredImage<'s> {
         self.image.clear();
         self.model.add_image(block, direction, 1.0, &mut self.image);
-        self.importance(block) / self.lambda * self.image.squared_norm()
+        StructuredImage {
+            model: self.model,
+            example: block,
+            direction,
+            share: self.shares.of(block),
+            lambda: self.shares.lambda(),
+            image: &self.image,
+            local: &mut self.local,
+        }
     }
 
-    fn advance(&mut self, block: usize, _: &[(u32, f64)], step: f64, weights: &mut [f64]) {
-        self.image.add_to(-step * self.importance(block) / self.lambda, weights);
-    }
-
-    fn linear(&mut self, block: usize, direction: &[(u32, f64)]) -> f64 {
-        self.local.load_costs(self.model, block);
-        dot(&self.local.costs, direction)
+    fn subgradient(
+        &mut self,
+        block: usize,
+        weights: &[f64],
+        scale: f64,
+        direction: &mut Sparse,
+    ) -> Result<f64> {
+        let local = &mut self.local;
+        local.load(self.model, block, weights, scale);
+        local.find(self.model, block);
+        sparse::subtract(&local.vertex, &local.truth, direction);
+        Ok(dot(&local.margins, direction))
     }
 
     fn vertices(
@@ -198,16 +241,16 @@ impl BlockDual for Problem<'_> {
         blocks: &[u32],
         weights: &[f64],
         interrupt: &Interrupt,
-    ) -> Result<Vec<(Sparse, f64)>> {
+    ) -> Result<Vec<Sparse>> {
         let problem: &Self = self;
         let ask = |local: &mut Local, block: &u32| {
             let example = *block as usize;
             if interrupt.is_raised() {
-                return (Sparse::new(), 0.0);
+                return Sparse::new();
             }
-            local.load(problem.model, example, weights);
-            let (loss, _) = local.find(problem.model, example);
-            (local.vertex.clone(), problem.importance(example) * loss)
+            local.load(problem.model, example, weights, 1.0);
+            local.find(problem.model, example);
+            local.vertex.clone()
         };
         let blocks = blocks.par_iter().with_min_len(8);
         let found = blocks.map_init(Local::default, ask).collect();
@@ -223,12 +266,12 @@ impl BlockDual for Problem<'_> {
     ) -> Result<Survey> {
         let problem: &Self = self;
         let look = |local: &mut Local, example: usize| {
-            let share = problem.importance(example);
+            let share = problem.shares.of(example);
             if share == 0.0 || interrupt.is_raised() {
                 return (0.0, 0.0, 0.0);
             }
             let point = points(example);
-            let constant = local.load(problem.model, example, weights);
+            let constant = local.load(problem.model, example, weights, 1.0);
             let (loss, best) = local.find(problem.model, example);
             let linear = constant + dot(&local.costs, point);
             (share * loss, share * linear, share * (best - dot(&local.margins, point)))
@@ -240,24 +283,17 @@ impl BlockDual for Problem<'_> {
     }
 }
 
-impl DualOracle for Problem<'_> {
-    fn n_weights(&self) -> usize {
-        self.model.n_weights()
-    }
-
-    fn regularization(&self) -> (f64, f64) {
-        (self.lambda, 0.0)
-    }
-
-    fn vertex(
+impl BatchDual for StructuredDual<'_> {
+    fn batch_vertex(
         &mut self,
         weights: &[f64],
         image: &mut [f64],
+        _: f64,
         _: bool,
         interrupt: &Interrupt,
-    ) -> Result<Vertex> {
+    ) -> Result<Sums> {
         let n_weights = self.model.n_weights();
-        let new = || Group { image: Image::new(n_weights), ..Group::default() };
+        let new = || Group { image: TouchedVector::new(n_weights), ..Group::default() };
         let mut groups = std::mem::take(&mut self.groups);
         groups.resize_with(GROUPS, new);
         let problem: &Self = self;
@@ -267,7 +303,7 @@ impl DualOracle for Problem<'_> {
         });
         interrupt.check()?;
         image.fill(0.0);
-        let mut sums = Vertex { loss: Some(0.0), ..Vertex::default() };
+        let mut sums = Sums { loss: Some(0.0), ..Sums::default() };
         for group in &groups {
             group.image.add_to(1.0, image);
             sums.add(&group.sums);
@@ -275,16 +311,14 @@ impl DualOracle for Problem<'_> {
         self.groups = groups;
         Ok(sums)
     }
-
-    fn follow(&mut self, _: f64) {}
 }
 
 impl Group {
     /// Sums of the vertices of some examples.
     fn visit(
         &mut self,
-        problem: &Problem<'_>,
-        examples: std::ops::Range<usize>,
+        problem: &StructuredDual<'_>,
+        examples: Range<usize>,
         weights: &[f64],
         interrupt: &Interrupt,
     ) {
@@ -292,18 +326,18 @@ impl Group {
         let (mut total, mut linear) = (0.0, 0.0);
         self.image.clear();
         for example in examples {
-            let share = problem.importance(example);
+            let share = problem.shares.of(example);
             if share == 0.0 || interrupt.is_raised() {
                 continue;
             }
-            let constant = local.load(model, example, weights);
+            let constant = local.load(model, example, weights, 1.0);
             let (loss, _) = local.find(model, example);
             total += share * loss;
             linear += share * (constant + dot(&local.costs, &local.vertex));
             sparse::subtract(&local.truth, &local.vertex, &mut local.direction);
-            let scale = share / problem.lambda;
+            let scale = share / problem.shares.lambda();
             model.add_image(example, &local.direction, scale, &mut self.image);
         }
-        self.sums = Vertex { loss: Some(total), linear, ..Vertex::default() };
+        self.sums = Sums { loss: Some(total), linear, ..Sums::default() };
     }
 }
