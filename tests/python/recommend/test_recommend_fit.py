@@ -45,7 +45,7 @@ def test_certificate(small: pd.DataFrame, penalty: str, reduction: str) -> None:
         )
         assert (np.diff(history["objective"]) <= 1e-6 * history["objective"][0]).all()
         assert fitted.duality_gap_ == fitted.objective_ - fitted.dual_objective_ >= 0.0
-        assert not fitted.converged_
+        assert fitted.converged_ == (fitted.duality_gap_ <= 1e-4 * fitted.null_objective_)
         assert fitted.n_iter_ == len(history["epoch"])
         assert fitted.n_components_ <= fitted.n_components
     assert longer.objective_ < brief.objective_
@@ -116,9 +116,9 @@ def test_options_are_parameters(small: pd.DataFrame, kind: Any) -> None:
 
 
 def test_options_that_would_be_idle_are_refused(small: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match="^penalty: radius=None does not use it, got 'l1'"):
+    with pytest.raises(ValueError, match=r"^penalty: radius=None does not use it, got 'l1'"):
         quick(penalty="l1").fit(small)
-    with pytest.raises(ValueError, match='^tempering: reduction="regression" does not use it'):
+    with pytest.raises(ValueError, match=r'^tempering: reduction="regression" does not use it'):
         quick(tempering=0.9, reduction="regression").fit(small)
 
 

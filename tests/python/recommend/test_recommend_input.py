@@ -141,8 +141,8 @@ def test_ratings_that_cannot_be_used(
     ],
 )
 def test_bad_parameters_are_named(small: pd.DataFrame, name: str, value: Any) -> None:
+    build = greedy if name in ConditionalGradient().get_params() else quick
     with pytest.raises(ValueError, match=f"^{name}: "):
-        build = greedy if name in ConditionalGradient().get_params() else quick
         build(**{name: value}).fit(small)
 
 

@@ -71,18 +71,18 @@ def test_regression_has_no_probabilities(small: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     "parameters",
     [
-        {},
-        {"history_features": True},
-        {"reduction": "regression"},
-        {"method": "conditional-gradient", "n_components": 4, "radius": 100.0},
+        {"n_sweeps": 15},
+        {"n_sweeps": 15, "history_features": True},
+        {"n_sweeps": 15, "reduction": "regression"},
+        {"refit": "full", "n_components": 4},
     ],
     ids=["mcrank", "history", "regression", "conditional-gradient"],
 )
 def test_learns_what_was_planted(ratings: pd.DataFrame, parameters: dict[str, Any]) -> None:
     train, validation, test = split_ratings(ratings, 0, (0.7, 0.1))
     truth = test["rating"].to_numpy()
-    fitted = quick(**({"n_sweeps": 15} | parameters))
-    greedily = fitted.method == "conditional-gradient"
+    greedily = "refit" in parameters
+    fitted = (greedy if greedily else quick)(**parameters)
     fitted.fit(train, validation=validation if greedily else None)
     predicted = fitted.predict(test["user"], test["item"])
     assert predicted.min() >= 1.0
