@@ -166,7 +166,8 @@ def warn_of_gap(
 def _depth() -> int:
     """How many of our own functions are between `warnings.warn` and the user's call."""
     depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("dualgap."):
+    # Code that is executed need not have a module.
+    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("dualgap."):
         depth, frame = depth + 1, frame.f_back
     return depth
 

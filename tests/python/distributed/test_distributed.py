@@ -260,8 +260,8 @@ def test_checkpoint_and_resume(data, plain, tmp_path, as_rows):
     def stop(number, *_):
         return number == 3
 
+    whole = ConsensusSVC(n_partitions=3, **SETTINGS).fit(*data)
     settings = {**SETTINGS, "n_partitions": 3, "checkpoint_interval": 0.0}
-    whole = ConsensusSVC(**settings).fit(*data)
     first = ConsensusSVC(checkpoint=tmp_path, callback=stop, **settings).fit(*data)
     assert first.n_iter_ == 3
     second = ConsensusSVC(resume=tmp_path, **settings).fit(*data)
