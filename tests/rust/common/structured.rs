@@ -61,7 +61,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-pub fn sparse_dot(sparse: &Sparse, dense: &[f64]) -> f64 {
+pub fn sparse_dot(sparse: &[(u32, f64)], dense: &[f64]) -> f64 {
     sparse.iter().map(|(index, value)| value * dense[*index as usize]).sum()
 }
 
@@ -121,9 +121,21 @@ pub fn check(
     let value = sparse_dot(&parts(model, example, &decoded), &augmented);
     assert!((value - best).abs() < 1e-12, "{decoded:?}: {value} for {best}");
 
+    check_some_parts(model, example, grid, &weights, &theta);
+}
+
+/// Scores and images at some of the parts are those of all parts.
+fn check_some_parts(
+    model: &dyn Model,
+    example: usize,
+    grid: &mut Grid,
+    weights: &[f64],
+    theta: &[f64],
+) {
+    let n_parts = theta.len();
     let some: Vec<u32> = (0..n_parts as u32).filter(|_| grid.below(3) == 0).collect();
     let mut at = vec![f64::NAN; n_parts];
-    model.scores_at(example, &some, &weights, &mut at);
+    model.scores_at(example, &some, weights, &mut at);
     for part in 0..n_parts {
         match some.contains(&(part as u32)) {
             true => assert_eq!(at[part], theta[part], "part {part}"),
@@ -132,8 +144,8 @@ pub fn check(
     }
 
     let delta: Sparse = some.iter().map(|part| (*part, grid.value())).collect();
-    image.clear();
+    let mut image = TouchedVector::new(model.n_weights());
     model.add_image(example, &delta, 0.5, &mut image);
     model.add_image(example, &delta, 1.5, &mut image);
-    assert_eq!(dot(image.values(), &weights), 2.0 * sparse_dot(&delta, &theta));
+    assert_eq!(dot(image.values(), weights), 2.0 * sparse_dot(&delta, theta));
 }
