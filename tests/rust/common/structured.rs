@@ -61,7 +61,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-pub fn sparse_dot(sparse: &[(u32, f64)], dense: &[f64]) -> f64 {
+pub fn sparse_dot(sparse: &Sparse, dense: &[f64]) -> f64 {
     sparse.iter().map(|(index, value)| value * dense[*index as usize]).sum()
 }
 
@@ -110,21 +110,29 @@ pub fn check(
     }
     let truth = parts(model, example, model.truth(example));
     assert!((constant + sparse_dot(&truth, &costs)).abs() < 1e-12);
-
-    // Decoding with a work space that was used before.
-    let mut work = Work { values: vec![f64::NAN; 3], indices: vec![9; 2] };
-    let mut decoded = vec![5; 3];
-    for scores in [&augmented, &theta, &costs, &augmented] {
-        model.decode(example, scores, &mut work, &mut decoded);
-        assert!(labels.contains(&decoded), "{decoded:?}");
-    }
+    let decoded = decode_again(model, example, labels, [&augmented, &theta, &costs, &augmented]);
     let value = sparse_dot(&parts(model, example, &decoded), &augmented);
     assert!((value - best).abs() < 1e-12, "{decoded:?}: {value} for {best}");
-
     check_some_parts(model, example, grid, &weights, &theta);
 }
 
-/// Scores and images at some of the parts are those of all parts.
+/// The label of the last scores, decoded in work space that was used for the others.
+fn decode_again(
+    model: &dyn Model,
+    example: usize,
+    labels: &[Vec<u32>],
+    scores: [&Vec<f64>; 4],
+) -> Vec<u32> {
+    let mut work = Work { values: vec![f64::NAN; 3], indices: vec![9; 2] };
+    let mut decoded = vec![5; 3];
+    for scores in scores {
+        model.decode(example, scores, &mut work, &mut decoded);
+        assert!(labels.contains(&decoded), "{decoded:?}");
+    }
+    decoded
+}
+
+/// Checks the scores of some parts, and the image of a difference of labels that touches only these.
 fn check_some_parts(
     model: &dyn Model,
     example: usize,
