@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use super::{MarginProblem, Workspace};
-use crate::dual::{BlockDual, Gradient, Image, Points, Shares, Survey};
+use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
@@ -10,11 +10,11 @@ use crate::linalg::sparse::dot;
 use crate::polytope::lifted;
 
 /// The dual of a multi-category problem; μ_i is β_i, the dual variable off the label
-/// (`docs/mathematics/multiclass.md`).
+/// (`docs/mathematics/duality.md`).
 pub struct MarginDual<'p, 'a> {
     pub(super) problem: &'p mut MarginProblem<'a>,
     /// What passes over the whole domain keep, once there was one.
-    pub(super) batch: Option<Batch>,
+    batch: Option<Batch>,
     margins: Vec<f64>,
     work: Workspace,
     alpha: Sparse,
@@ -34,6 +34,16 @@ impl<'p, 'a> MarginDual<'p, 'a> {
             let term = self.problem.linear_term(example, beta);
             (linear + share * term, square + share * lifted::squared_norm_of(beta))
         })
+    }
+
+    /// Moves the point of the whole domain to `beta` (examples × classes), or to 0 if that is empty.
+    pub fn start_at(&mut self, beta: &[f64]) {
+        self.batch = Some(Batch::new(self.problem, beta));
+    }
+
+    /// The point of the whole domain (examples × classes) where it is kept, else nothing.
+    pub fn into_point(self) -> Vec<f64> {
+        self.batch.map_or(Vec::new(), Batch::into_point)
     }
 
     /// The margins of an example at the weights `scale` · `weights`.
@@ -208,6 +218,21 @@ impl BlockDual for MarginDual<'_, '_> {
 
     fn null_objective(&mut self, _: &Interrupt) -> Result<f64> {
         Ok(self.problem.null_objective())
+    }
+}
+
+impl BatchDual for MarginDual<'_, '_> {
+    fn batch_vertex(
+        &mut self,
+        weights: &[f64],
+        image: &mut [f64],
+        step: f64,
+        want_loss: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Sums> {
+        let problem = &mut *self.problem;
+        let batch = self.batch.get_or_insert_with(|| Batch::new(problem, &[]));
+        batch.vertex(problem, weights, image, step, want_loss, interrupt)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Batch Frank-Wolfe on the dual (Tajima et al. 2020, Algorithm 1, with the errata of
-//! `docs/mathematics/multiclass.md`).
+//! `docs/mathematics/errata.md`; `docs/mathematics/frank-wolfe.md`).
 
 use crate::dual::{BatchDual, Sums};
 use crate::error::{Error, Result};
