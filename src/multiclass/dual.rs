@@ -6,6 +6,7 @@ use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, S
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
+use crate::linalg::sparse::dot;
 use crate::polytope::lifted;
 
 /// The dual of a multi-category problem; μ_i is β_i, the dual variable off the label
@@ -65,7 +66,7 @@ pub struct MarginGradient<'s> {
 
 impl Gradient for MarginGradient<'_> {
     fn slope(&self, direction: &[(u32, f64)]) -> f64 {
-        slope(self.margins, direction)
+        dot(self.margins, direction)
     }
 
     fn vertex(&mut self, vertex: &mut Sparse) -> Result<()> {
@@ -173,7 +174,7 @@ impl BlockDual for MarginDual<'_, '_> {
         self.problem.subgradient(block, &self.margins, &mut self.work);
         direction.clone_from(&self.work.vertex);
         sort(direction);
-        Ok(slope(&self.margins, direction))
+        Ok(dot(&self.margins, direction))
     }
 
     fn vertices(
@@ -210,7 +211,7 @@ impl BlockDual for MarginDual<'_, '_> {
                 // Fenchel and Young: the two terms of the gap that the smoothed loss and its conjugate make.
                 let bend = 0.5 * problem.shares().smoothing() * lifted::squared_norm_of(beta);
                 let linear = problem.linear_term(example, beta) - bend;
-                (share * loss, share * linear, share * (loss - slope(margins, beta) + bend))
+                (share * loss, share * linear, share * (loss - dot(margins, beta) + bend))
             };
         Ok(Survey::of(self.problem.for_margins(weights, interrupt, look)?))
     }
@@ -233,11 +234,6 @@ impl BatchDual for MarginDual<'_, '_> {
         let batch = self.batch.get_or_insert_with(|| Batch::new(problem, &[]));
         batch.vertex(problem, weights, image, step, want_loss, interrupt)
     }
-}
-
-/// ⟨v, β⟩.
-fn slope(margins: &[f64], direction: &[(u32, f64)]) -> f64 {
-    direction.iter().map(|(class, value)| value * margins[*class as usize]).sum()
 }
 
 /// Brings a vertex into the order of the classes.
