@@ -26,7 +26,7 @@ import rust_imports
 
 # From the bottom up: a module imports from its own layer or from those before it.
 RUST_LAYERS = [
-    {"error", "interrupt", "names"},
+    {"error", "interrupt", "memory", "names"},
     {"run", "parallel", "data", "linalg"},
     {"dual", "polytope"},
     {"solver"},
