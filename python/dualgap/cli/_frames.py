@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -88,23 +88,41 @@ class Frame:
 def read_frame(file: IO[bytes], path: Path, kind: str, separator: str) -> Frame:
     """Read a table that has rows, and columns with distinct names."""
     if kind == "csv":
-        with warnings.catch_warnings():
-            # Rows of more fields than the header has: pandas would leave some out.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            data = pd.read_csv(file, sep=separator, index_col=False, low_memory=False)
+        data = _read_csv(file, path, separator)
     else:
         try:
             data = pd.read_parquet(file)
         except ImportError as error:
             msg = f"{path}: reading Parquet needs pyarrow: pip install pyarrow"
             raise RefusedError(msg) from error
-    data.columns = pd.Index([str(name) for name in data.columns])
-    if not data.columns.is_unique:
-        name = data.columns[data.columns.duplicated()][0]
-        raise RefusedError(f"{path}: has two columns {name!r}")
+    data.columns = _distinct(path, data.columns)
     if len(data) == 0:
         raise RefusedError(f"{path}: has no rows")
     return Frame(path, data)
+
+
+def _read_csv(file: IO[bytes], path: Path, separator: str) -> pd.DataFrame:
+    start = file.tell()
+    # Read apart, since pandas gives columns of the same name other names.
+    header = pd.read_csv(file, sep=separator, header=None, nrows=1, dtype=str, na_filter=False)
+    _distinct(path, header.iloc[0])
+    file.seek(start)
+    with warnings.catch_warnings():
+        # pandas would leave the last fields out.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        try:
+            return pd.read_csv(file, sep=separator, index_col=False, low_memory=False)
+        except pd.errors.ParserWarning as warning:
+            msg = f"{path}: a row has more fields than the {header.shape[1]} of the header"
+            raise RefusedError(msg) from warning
+
+
+def _distinct(path: Path, names: Iterable[Any]) -> pd.Index[Any]:
+    columns = pd.Index([str(name) for name in names])
+    if not columns.is_unique:
+        name = columns[columns.duplicated()][0]
+        raise RefusedError(f"{path}: has two columns {name!r}")
+    return columns
 
 
 def tidy(y: NDArray[Any]) -> NDArray[Any]:

@@ -88,7 +88,9 @@ def read_linear(path: Path) -> tuple[MulticlassSVC, Training]:
         arrays = read_npz(source)
         meta = read_meta(arrays, format=_FORMAT, kind=_KIND)
         parameters = {name: meta["parameters"][name] for name in _PARAMETERS}
-        model = MulticlassSVC(Loss(**meta["loss"]), **parameters)
+        loss = Loss(**meta["loss"])
+        loss.parameters()
+        model = MulticlassSVC(loss, **parameters)
         model._check_parameters()
         _restore(model, arrays)
         training = Training(

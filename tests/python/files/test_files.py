@@ -55,10 +55,14 @@ def test_a_killed_writer_leaves_the_old_file_or_the_new_and_no_draft(tmp_path: P
 def test_an_error_leaves_the_old_file_and_no_draft(tmp_path: Path, content: object) -> None:
     path = tmp_path / "model"
     path.write_bytes(b"old")
-    with pytest.raises((RuntimeError, ValueError)):  # noqa: PT012
+
+    def write() -> None:
         with replacing(path) as file:
             np.savez(file, allow_pickle=False, a=content)
             raise RuntimeError
+
+    with pytest.raises((RuntimeError, ValueError)):
+        write()
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["model"]
 

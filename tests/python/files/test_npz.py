@@ -80,7 +80,10 @@ def test_what_was_written_is_read() -> None:
 def test_a_header_that_lies_is_refused(content: bytes) -> None:
     file = archive(a=content)
     tracemalloc.start()
-    with pytest.raises(ValueError, match="the file: not a model"), refused_as("the file", "a model"):
+    with (
+        pytest.raises(ValueError, match="the file: not a model"),
+        refused_as("the file", "a model"),
+    ):
         read_npz(file)
     assert tracemalloc.get_traced_memory()[1] < 5e6
     tracemalloc.stop()
