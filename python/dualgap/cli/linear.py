@@ -18,7 +18,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from dualgap import _core
 from dualgap._choices import LinearSolver
 from dualgap.cli._linear_file import read_linear, write_linear
-from dualgap.cli._tables import FORMATS, read_table
+from dualgap.cli._tables import FORMATS, Table, read_table
 from dualgap.cli._terminal import errors, exit_codes
 from dualgap.losses import LOSSES, Loss
 from dualgap.multiclass import MulticlassSVC
@@ -111,7 +111,7 @@ def _numbers(_: click.Context, option: click.Parameter, value: str | None) -> li
     "--solver", type=click.Choice(_core.SOLVERS), default="auto", show_default=True, help="Solver."
 )
 @click.option(
-    "--max-iter", type=click.IntRange(min=1), default=1000, show_default=True, help="Most epochs."
+    "--max-iter", type=click.IntRange(min=1), default=1000, show_default=True, help="Maximum number of epochs."
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the order of the rows.")
 @click.option(
@@ -183,18 +183,24 @@ def fit(
                 predicted = cross_val_predict(model, X, y, cv=folds)
             click.echo(f"cross-validation {_accuracy(predicted, y)}")
             return
-        with _warnings_noted():
-            model.fit(X, y)
         path = model_file or Path(f"{training_file.name}.model")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_linear(path, model, margin_loss, table.first_index)
-        relative = model.duality_gap_ / model.null_objective_
-        click.echo(
-            f"objective {model.objective_:.6g}  gap {model.duality_gap_:.3g} "
-            f"({relative:.2g} of the null model's objective)  epochs {model.n_iter_}"
-        )
-        click.echo(f"training {_accuracy(model.predict(X), y)}")
+        _fit(model, table, path)
         notes.print(f"model written to {path}", markup=False, soft_wrap=True)
+
+
+def _fit(model: MulticlassSVC, table: Table, path: Path) -> None:
+    """Fit, write the model, and print what it certifies."""
+    assert table.y is not None
+    with _warnings_noted():
+        model.fit(table.X, table.y)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_linear(path, model, table.first_index)
+    relative = model.duality_gap_ / model.null_objective_
+    click.echo(
+        f"objective {model.objective_:.6g}  gap {model.duality_gap_:.3g} "
+        f"({relative:.2g} of the null model's objective)  epochs {model.n_iter_}"
+    )
+    click.echo(f"training {_accuracy(model.predict(table.X), table.y)}")
 
 
 @click.command()

@@ -169,21 +169,8 @@ def answer(
         restarted = not current and state.round != order.round
         state.round, state.rho, state.attempt = order.round, order.rho, attempt
         _STATES[plan.run, number] = state
-    settings = {
-        **plan.problem,
-        "sample_weight": state.weights,
-        "regularization": plan.regularization,
-        "consensus": consensus,
-        "multiplier": multiplier,
-        "rho": order.rho,
-        "beta": _unpacked(arrays),
-        "gap": order.gap,
-        "relative_gap": order.relative_gap,
-        "max_iter": plan.max_passes,
-        "seed": (plan.seed + order.round) % 2**63,
-        "n_threads": 1,
-        "callback": lambda *_: plan.run in _CANCELLED,
-    }
+    start = {"consensus": consensus, "multiplier": multiplier, "beta": _unpacked(arrays)}
+    settings = {**_settings(plan, order), **start, "sample_weight": state.weights}
     result = _core.consensus_round(_aligned_rows(core_rows(part.X)), state.labels, settings)
     weights, relaxation = result["weights"], plan.relaxation if order.rho > 0 else 1.0
     vector = relaxation * weights
@@ -210,6 +197,21 @@ def answer(
         seconds=time.perf_counter() - started,
         restarted=int(restarted),
     )
+
+
+def _settings(plan: Plan, order: Order) -> dict[str, Any]:
+    """What the core is told of a round's sub-problem apart from its data."""
+    return {
+        **plan.problem,
+        "regularization": plan.regularization,
+        "rho": order.rho,
+        "gap": order.gap,
+        "relative_gap": order.relative_gap,
+        "max_iter": plan.max_passes,
+        "seed": (plan.seed + order.round) % 2**63,
+        "n_threads": 1,
+        "callback": lambda *_: plan.run in _CANCELLED,
+    }
 
 
 def _packed(beta: NDArray[Any]) -> dict[str, NDArray[Any]]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 
 from dualgap import _core
-from dualgap._choices import ClassifierLoss, check_choice
+from dualgap._choices import ClassifierLoss
 from dualgap._estimator import ScoringClassifier
 from dualgap._validation import (
     FloatArray,
@@ -44,7 +44,10 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_choice("loss", self.loss, ClassifierLoss)
+        names = [name for name, targets in _core.OUTPUT_LOSSES.items() if targets != "values"]
+        if self.loss not in names:
+            msg = f"loss: must be one of {', '.join(map(repr, names))}, got {self.loss!r}"
+            raise ValueError(msg)
 
     def _scores(self, X: Any) -> FloatArray:
         return self._outputs(X)
