@@ -111,7 +111,11 @@ def _numbers(_: click.Context, option: click.Parameter, value: str | None) -> li
     "--solver", type=click.Choice(_core.SOLVERS), default="auto", show_default=True, help="Solver."
 )
 @click.option(
-    "--max-iter", type=click.IntRange(min=1), default=1000, show_default=True, help="Maximum number of epochs."
+    "--max-iter",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Maximum number of epochs.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the order of the rows.")
 @click.option(
