@@ -18,7 +18,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from dualgap import _core
 from dualgap._choices import LinearSolver
 from dualgap.cli._linear_file import read_linear, write_linear
-from dualgap.cli._tables import FORMATS, Table, read_table
+from dualgap.cli._tables import FORMATS, read_table
 from dualgap.cli._terminal import errors, exit_codes
 from dualgap.losses import LOSSES, Loss
 from dualgap.multiclass import MulticlassSVC
@@ -175,36 +175,31 @@ def fit(
         table = read_table(training_file, form=form, label=label, labels=labels)
         X, y = table.X, table.y
         assert y is not None
-        notes.print(
-            f"{training_file.name}: {X.shape[0]} rows, {X.shape[1]} features, "
-            f"{len(np.unique(y))} classes",
-            markup=False,
-            soft_wrap=True,
-        )
+        size = f"{X.shape[0]} rows, {X.shape[1]} features, {len(np.unique(y))} classes"
+        notes.print(f"{training_file.name}: {size}", markup=False, soft_wrap=True)
         if cross_validation is not None:
             folds = StratifiedKFold(cross_validation, shuffle=True, random_state=seed)
             with _warnings_noted():
                 predicted = cross_val_predict(model, X, y, cv=folds)
             click.echo(f"cross-validation {_accuracy(predicted, y)}")
             return
+        with _warnings_noted():
+            model.fit(X, y)
         path = model_file or Path(f"{training_file.name}.model")
-        _fit(model, table, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_linear(path, model, table.first_index)
+        _report(model, X, y)
         notes.print(f"model written to {path}", markup=False, soft_wrap=True)
 
 
-def _fit(model: MulticlassSVC, table: Table, path: Path) -> None:
-    """Fit, write the model, and print what it certifies."""
-    assert table.y is not None
-    with _warnings_noted():
-        model.fit(table.X, table.y)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_linear(path, model, table.first_index)
+def _report(model: MulticlassSVC, X: Any, y: NDArray[Any]) -> None:
+    """Print the certificate and the accuracy on the training rows."""
     relative = model.duality_gap_ / model.null_objective_
     click.echo(
         f"objective {model.objective_:.6g}  gap {model.duality_gap_:.3g} "
         f"({relative:.2g} of the null model's objective)  epochs {model.n_iter_}"
     )
-    click.echo(f"training {_accuracy(model.predict(table.X), table.y)}")
+    click.echo(f"training {_accuracy(model.predict(X), y)}")
 
 
 @click.command()

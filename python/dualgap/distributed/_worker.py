@@ -146,31 +146,26 @@ def answer(
     over the columns that have entries here; `_rounds.Absent` stands for the others.
     """
     started = time.perf_counter()
-    if plan.version != VERSION:
-        msg = (
-            f"this worker has dualgap {VERSION}, the client has {plan.version}; "
-            "install the same version everywhere"
-        )
-        raise RuntimeError(msg)
-    state = _STATES.get((plan.run, number)) or _begin(part, number, plan)
+    state = _checked_state(part, number, plan)
     if state.columns is not None:
         consensus = consensus.reshape(len(plan.classes), -1)[:, state.columns].ravel()
     consensus = _aligned(consensus)
-    with _LOCK:
-        arrays = _arrays(state)
-        multiplier = arrays["multiplier"]
-        current = state.round == order.round - 1
-        if current and "relaxed" in arrays:
-            change = arrays["relaxed"] - consensus
-            change *= state.rho
-            multiplier = multiplier + change
-            state.arrays, state.file = {**arrays, "multiplier": multiplier}, None
-        # Asked again in the same round, the multiplier is up to date already.
-        restarted = not current and state.round != order.round
-        state.round, state.rho, state.attempt = order.round, order.rho, attempt
-        _STATES[plan.run, number] = state
-    start = {"consensus": consensus, "multiplier": multiplier, "beta": _unpacked(arrays)}
-    settings = {**_settings(plan, order), **start, "sample_weight": state.weights}
+    arrays, multiplier, restarted = _up_to_date(state, number, plan, order, attempt, consensus)
+    settings = {
+        **plan.problem,
+        "sample_weight": state.weights,
+        "regularization": plan.regularization,
+        "consensus": consensus,
+        "multiplier": multiplier,
+        "rho": order.rho,
+        "beta": _unpacked(arrays),
+        "gap": order.gap,
+        "relative_gap": order.relative_gap,
+        "max_iter": plan.max_passes,
+        "seed": (plan.seed + order.round) % 2**63,
+        "n_threads": 1,
+        "callback": lambda *_: plan.run in _CANCELLED,
+    }
     result = _core.consensus_round(_aligned_rows(core_rows(part.X)), state.labels, settings)
     weights, relaxation = result["weights"], plan.relaxation if order.rho > 0 else 1.0
     vector = relaxation * weights
@@ -199,19 +194,35 @@ def answer(
     )
 
 
-def _settings(plan: Plan, order: Order) -> dict[str, Any]:
-    """What the core is told of a round's sub-problem apart from its data."""
-    return {
-        **plan.problem,
-        "regularization": plan.regularization,
-        "rho": order.rho,
-        "gap": order.gap,
-        "relative_gap": order.relative_gap,
-        "max_iter": plan.max_passes,
-        "seed": (plan.seed + order.round) % 2**63,
-        "n_threads": 1,
-        "callback": lambda *_: plan.run in _CANCELLED,
-    }
+def _checked_state(part: Part, number: int, plan: Plan) -> _State:
+    """What this worker knows of the partition; it has to run the client's version."""
+    if plan.version != VERSION:
+        msg = (
+            f"this worker has dualgap {VERSION}, the client has {plan.version}; "
+            "install the same version everywhere"
+        )
+        raise RuntimeError(msg)
+    return _STATES.get((plan.run, number)) or _begin(part, number, plan)
+
+
+def _up_to_date(
+    state: _State, number: int, plan: Plan, order: Order, attempt: int, consensus: FloatArray
+) -> tuple[dict[str, NDArray[Any]], FloatArray, bool]:
+    """Arrays, multiplier at the new consensus, and whether rounds have been missed."""
+    with _LOCK:
+        arrays = _arrays(state)
+        multiplier = arrays["multiplier"]
+        current = state.round == order.round - 1
+        if current and "relaxed" in arrays:
+            change = arrays["relaxed"] - consensus
+            change *= state.rho
+            multiplier = multiplier + change
+            state.arrays, state.file = {**arrays, "multiplier": multiplier}, None
+        # Asked again in the same round, the multiplier is up to date already.
+        restarted = not current and state.round != order.round
+        state.round, state.rho, state.attempt = order.round, order.rho, attempt
+        _STATES[plan.run, number] = state
+    return arrays, multiplier, restarted
 
 
 def _packed(beta: NDArray[Any]) -> dict[str, NDArray[Any]]:
