@@ -52,8 +52,10 @@ class Training:
             raise ValueError(msg)
 
 
-def write_linear(path: Path, model: MulticlassSVC, loss: Loss, training: Training) -> None:
-    """Write a classifier fitted with `loss`; to standard output where the path is ``-``."""
+def write_linear(path: Path, model: MulticlassSVC, training: Training) -> None:
+    """Write a fitted classifier; to standard output where the path is ``-``."""
+    loss = model.loss
+    assert isinstance(loss, Loss)
     meta = {
         "format": _FORMAT,
         "kind": _KIND,

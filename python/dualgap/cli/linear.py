@@ -60,7 +60,7 @@ def fit(
         raise click.UsageError("name the MODEL_FILE of rows from standard input")
     notes = Console(stderr=True, highlight=False, quiet=quiet)
     with exit_codes():
-        loss, model = _model(quiet=quiet, **options)
+        model = _model(quiet=quiet, **options)
         # What would be found only after the fit is looked for before it.
         if cross_validation is None and str(path) != "-":
             _refuse_overwriting(training_file, path)
@@ -73,7 +73,7 @@ def fit(
         assert table.y is not None
         with _warnings_noted():
             model.fit(table.X, table.y)
-        write_linear(path, model, loss, table.training)
+        write_linear(path, model, table.training)
         _report(model, table, to_stderr=str(path) == "-")
         if str(path) != "-":
             notes.print(f"model written to {path}", markup=False, soft_wrap=True)
@@ -87,8 +87,8 @@ def _source(path: Path, options: dict[str, Any]) -> Source:
     return source
 
 
-def _model(*, quiet: bool, **options: Any) -> tuple[Loss, MulticlassSVC]:
-    """The loss and the estimator that the options ask for, with nothing wrong that shows now."""
+def _model(*, quiet: bool, **options: Any) -> MulticlassSVC:
+    """The estimator that the options ask for, with nothing wrong that shows now."""
     loss = Loss(options["loss"], k=options["k"], weights=options["weights"])
     loss.parameters()
     bias = options["bias"]
@@ -106,7 +106,7 @@ def _model(*, quiet: bool, **options: Any) -> tuple[Loss, MulticlassSVC]:
         verbose=not quiet,
     )
     model._check_parameters()
-    return loss, model
+    return model
 
 
 def _refuse_overwriting(training_file: Path, path: Path) -> None:
