@@ -318,27 +318,25 @@ SPOILT = {
 
 
 @pytest.mark.parametrize("name", SPOILT)
-@pytest.mark.parametrize("compressed", [False, True])
-def test_damaged_sparse_matrices_are_refused(name: str, compressed: bool) -> None:
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damaged_sparse_matrices_are_refused(name: str, save: Any) -> None:
     np.savez("iris.npz", X=X, y=Y)
     good("fit", "-q", "iris.npz", "m")
-    save = np.savez_compressed if compressed else np.savez
     save("bad.npz", **csr(**SPOILT[name]))
     np.save("labels.npy", Y)
-    # In a process of its own: such files have ended it.
-    for arguments in (
-        ["fit", "bad.npz", "x", "--labels", "labels.npy"],
-        ["predict", "bad.npz", "m"],
-    ):
-        if compressed:
-            assert "bad.npz: not a readable NumPy file" in bad(*arguments)
-            continue
-        ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
-        assert ended.returncode == 1, ended
-        assert ended.stdout == ""
-        assert ended.stderr.startswith("error: bad.npz: not a readable NumPy file"), ended.stderr
-        assert ended.stderr.count("\n") == 1
+    assert "bad.npz: not a readable NumPy" in bad("fit", "bad.npz", "x", "--labels", "labels.npy")
+    assert "bad.npz: not a readable NumPy" in bad("predict", "bad.npz", "m")
     assert not Path("x").exists()
+
+
+def test_a_damaged_matrix_ends_in_one_line_and_a_status() -> None:
+    np.savez("bad.npz", **csr(**SPOILT["large index"]))
+    command = [*COMMAND, "fit", "bad.npz", "x"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("error: bad.npz: not a readable NumPy file"), ended.stderr
+    assert ended.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])
