@@ -130,7 +130,8 @@ fn insert(v: &[f64], order: &mut [usize], count: usize) {
 fn by_selection(v: &[f64], count: usize, values: &mut Vec<f64>, order: &mut Vec<usize>) {
     values.clear();
     values.extend_from_slice(v);
-    let (above, &mut threshold, _) = values.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
+    let (above, &mut threshold, _) =
+        values.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
     let mut ties = count - above.iter().filter(|value| **value > threshold).count();
     for (index, &value) in v.iter().enumerate() {
         if value > threshold {

@@ -218,7 +218,7 @@ impl<L: Law> WithSimd for Descent<'_, L> {
             }
             self.newton(dual);
             let pairs = self.prices.iter().zip(&*self.before);
-            if pairs.fold(0.0, |worst: f64, (a, b)| worst.max((a - b).abs() / (1.0 + b))) <= STALLED {
+            if pairs.fold(0.0, |max: f64, (a, b)| max.max((a - b).abs() / (1.0 + b))) <= STALLED {
                 break;
             }
         }
