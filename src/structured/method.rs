@@ -100,7 +100,7 @@ impl StructuredMethod {
     }
 }
 
-/// Minimises the problem of a built-in model; `start` as of [`minimize`].
+/// Minimises the problem of a built-in model; `start` as for [`minimize`].
 ///
 /// # Errors
 /// As for [`minimize`] and [`Extragradient::new`].
