@@ -44,7 +44,8 @@ bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go
 results: $(DEPENDENCIES) ## Fill the tables of benches/RESULTS.md from benches/results
 	$(BIN)/python scripts/results.py
 
-fmt: $(DEPENDENCIES) ## Format the Rust and Python code
+fmt: build ## Format the Rust and Python code, and write the names of choices
+	$(BIN)/python scripts/choices.py
 	cargo fmt
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -59,17 +60,20 @@ venv: $(DEPENDENCIES) ## Create the virtual environment with all development dep
 build: $(EXTENSION) ## Build the extension (release) into the virtual environment
 
 lint: build ## Check format, lints, types, stubs, structure and tables
-	$(say) "cargo fmt, clippy"
+	$(say) "cargo fmt, clippy, doc"
 	cargo fmt --check
 	cargo clippy --quiet --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --document-private-items
 	$(say) "ruff, mypy, pyright, stubtest"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/basedpyright --warnings
+	$(BIN)/python scripts/choices.py --check
 	$(BIN)/python -m mypy.stubtest dualgap._core
-	$(say) "Imports and sizes; tables of benches/RESULTS.md"
+	$(say) "Imports and sizes; licences; tables of benches/RESULTS.md"
 	$(BIN)/python scripts/check_structure.py
+	$(BIN)/python scripts/check_licences.py
 	$(BIN)/python scripts/results.py --check
 
 structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions

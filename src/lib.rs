@@ -2,9 +2,9 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`data`] | rows as solvers read them: dense or CSR, borrowed |
+//! | [`data`] | rows as solvers read them: dense, CSR or in chunks, borrowed |
 //! | [`dual`] | the dual over a product of polytopes, as solvers see it |
-//! | [`linalg`] | the dense kernels: rows times packed weights, weighted sums of rows |
+//! | [`linalg`] | kernels on dense and sparse vectors and matrices: products, sums, norms, factorisations |
 //! | [`parallel`] | row loops whose results do not depend on the number of threads |
 //! | [`polynomial`] | multi-output polynomial networks and factorization machines |
 //! | [`polytope`] | the sets whose support function is a loss |
@@ -14,6 +14,7 @@
 //! | [`solver`] | Frank-Wolfe (batch, block, away), subgradient, path: verbs over blocks |
 //! | [`interrupt`] | how one thread asks the solver on another to stop |
 //! | [`structured`] | models whose labels are made of parts: chains, matchings, label sets |
+//! | [`memory`] | what a fit needs, compared with what there is |
 //! | [`error`] | the one error type |
 //!
 //! The Python module (`python`, an optional feature) only converts arrays and errors.
@@ -23,6 +24,7 @@ pub mod dual;
 pub mod error;
 pub mod interrupt;
 pub mod linalg;
+pub mod memory;
 pub mod multiclass;
 mod names;
 pub mod parallel;
