@@ -9,6 +9,7 @@ __all__ = [
     "OUTPUT_LOSSES",
     "PENALTIES",
     "SAMPLINGS",
+    "SIMD",
     "SOLVERS",
     "STEPS",
     "STRUCTURED_SOLVERS",
@@ -39,6 +40,9 @@ OUTPUT_LOSSES: Final[dict[str, str]]
 
 PENALTIES: Final[list[str]]
 SAMPLINGS: Final[list[str]]
+SIMD: Final[str]
+"""The instructions that the kernels of this process use; see the environment variable DUALGAP_SIMD."""
+
 SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]
 STRUCTURED_SOLVERS: Final[list[str]]
@@ -53,6 +57,7 @@ class _Fit(_Model):
     primal: float
     dual: float
     scale: float
+    certain: bool
     history: dict[str, NDArray[Any]]
     path: dict[str, NDArray[Any]]
 

@@ -49,6 +49,7 @@ fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("SIMD", crate::linalg::instruction_set()?)?;
     module.add("OUTPUT_LOSSES", losses::output_losses(module.py())?)?;
     module.add("PENALTIES", names(crate::polynomial::penalty::REGISTRY))?;
     module.add("LOSSES", losses::margin_losses(module.py())?)?;

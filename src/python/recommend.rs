@@ -1,11 +1,11 @@
 //! Variational fits of two-sided factorization machines.
 
-use numpy::{IntoPyArray, PyReadonlyArray1};
+use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arrays::{Matrix, record, slice};
-use super::session::{Session, run_session};
+use super::arrays::{Matrix, Vector, record, slice};
+use super::session::{Session, guarded, run_session};
 use crate::data::{Csr, Data};
 use crate::error::{Error, Result};
 use crate::polynomial::penalty;
@@ -42,51 +42,57 @@ pub(super) struct VariationalOptions<'py> {
 #[pyo3(signature = (users, items, values, *, callback=None, **options))]
 pub(super) fn fit_variational<'py>(
     py: Python<'py>,
-    users: PyReadonlyArray1<'py, u32>,
-    items: PyReadonlyArray1<'py, u32>,
-    values: PyReadonlyArray1<'py, f64>,
+    users: Vector<'py, u32>,
+    items: Vector<'py, u32>,
+    values: Vector<'py, f64>,
     callback: Option<Py<PyAny>>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let options: VariationalOptions<'py> = record(py, options)?;
-    let penalty = penalty::parse(&options.penalty)?;
-    let settings = VariationalSettings {
-        n_components: options.n_components,
-        likelihood: options.tempering.map_or(Likelihood::Gaussian, Likelihood::Ordinal),
-        penalty: &*penalty,
-        radius: options.radius,
-        output_ridge: options.output_ridge,
-        hold: options.hold,
-        feature_ridge: options.feature_ridge,
-        relaxation: options.relaxation,
-        popularity: options.popularity,
-        seed: options.seed,
-    };
-    let ratings = Ratings {
-        users: slice(&users)?,
-        items: slice(&items)?,
-        values: slice(&values)?,
-        n_users: options.n_users,
-        n_items: options.n_items,
-    };
-    let n_threads = options.n_threads;
-    let user_features = options.user_features.as_ref().map(features).transpose()?;
-    let item_features = options.item_features.as_ref().map(features).transpose()?;
-    let stopping = Stopping { max_epochs: options.n_sweeps, gap: 0.0 };
-    let (trace, factors) =
-        run_session(py, n_threads, callback.as_ref(), |session: &Session<'_>| {
-            let mut solver =
-                VariationalRefit::new(ratings, user_features, item_features, settings)?;
-            let trace =
-                run(&mut solver, stopping, session.interrupt, &mut |epoch| session.observe(epoch))?;
-            Ok((trace, solver.factors()))
-        })?;
-    let result = super::trace_dict(py, &trace)?;
-    result.set_item("users", factors.users.into_pyarray(py))?;
-    result.set_item("items", factors.items.into_pyarray(py))?;
-    result.set_item("output", factors.output.as_standard_layout().into_owned().into_pyarray(py))?;
-    result.set_item("intercept", factors.intercept.into_pyarray(py))?;
-    Ok(result)
+    guarded(|| {
+        let options: VariationalOptions<'py> = record(py, options)?;
+        let penalty = penalty::parse(&options.penalty)?;
+        let settings = VariationalSettings {
+            n_components: options.n_components,
+            likelihood: options.tempering.map_or(Likelihood::Gaussian, Likelihood::Ordinal),
+            penalty: &*penalty,
+            radius: options.radius,
+            output_ridge: options.output_ridge,
+            hold: options.hold,
+            feature_ridge: options.feature_ridge,
+            relaxation: options.relaxation,
+            popularity: options.popularity,
+            seed: options.seed,
+        };
+        let ratings = Ratings {
+            users: slice(&users)?,
+            items: slice(&items)?,
+            values: slice(&values)?,
+            n_users: options.n_users,
+            n_items: options.n_items,
+        };
+        let n_threads = options.n_threads;
+        let user_features = options.user_features.as_ref().map(features).transpose()?;
+        let item_features = options.item_features.as_ref().map(features).transpose()?;
+        let stopping = Stopping { max_epochs: options.n_sweeps, gap: 0.0 };
+        let (trace, factors) =
+            run_session(py, n_threads, callback.as_ref(), |session: &Session<'_>| {
+                let mut solver =
+                    VariationalRefit::new(ratings, user_features, item_features, settings)?;
+                let trace = run(&mut solver, stopping, session.interrupt, &mut |epoch| {
+                    session.observe(epoch)
+                })?;
+                Ok((trace, solver.factors()))
+            })?;
+        let result = super::trace_dict(py, &trace)?;
+        result.set_item("users", factors.users.into_pyarray(py))?;
+        result.set_item("items", factors.items.into_pyarray(py))?;
+        result.set_item(
+            "output",
+            factors.output.as_standard_layout().into_owned().into_pyarray(py),
+        )?;
+        result.set_item("intercept", factors.intercept.into_pyarray(py))?;
+        Ok(result)
+    })
 }
 
 fn features<'a>(matrix: &'a Matrix<'_>) -> Result<Csr<'a, f64>> {

@@ -1,13 +1,13 @@
 //! Fits of structured models: built-in ones, and models written in Python.
 
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use super::arrays::slice;
+use super::arrays::{Vector, slice};
 use super::oracle::PythonOracle;
 use super::records::{MethodRecord, RunRecord, SharesRecord};
-use super::session::{Session, run_session};
+use super::session::{Session, guarded, run_session};
 use super::structured_models::StructuredModel;
 use super::trace_dict;
 use crate::dual::BlockDual;
@@ -47,12 +47,12 @@ struct WarmStart<'py> {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Start<'py> {
-    weights: PyReadonlyArray1<'py, f64>,
-    atoms: PyReadonlyArray1<'py, i64>,
-    shares: PyReadonlyArray1<'py, f64>,
-    lengths: PyReadonlyArray1<'py, i64>,
-    parts: PyReadonlyArray1<'py, u32>,
-    values: PyReadonlyArray1<'py, f64>,
+    weights: Vector<'py, f64>,
+    atoms: Vector<'py, i64>,
+    shares: Vector<'py, f64>,
+    lengths: Vector<'py, i64>,
+    parts: Vector<'py, u32>,
+    values: Vector<'py, f64>,
 }
 
 impl<'py> Settings<'py> {
@@ -132,30 +132,32 @@ pub(super) fn fit_structured<'py>(
     source: Source<'py>,
     settings: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let settings = Settings::read(settings)?;
-    let method = settings.method()?;
-    let (start, target) = (settings.start(method)?, settings.run.target());
-    let ended = match source {
-        Source::Builtin(model) => {
-            let model = model.get().model();
-            let shares = settings.shares.shares(model.n_examples())?;
-            settings.session(py, |session| {
-                let observe = &mut |epoch: &_| session.observe(epoch);
-                fit(model, shares, method, target, start, session.interrupt, observe)
-            })?
-        }
-        Source::Oracle((oracle, n_examples, n_weights)) => {
-            let (oracle, method) = (PythonOracle::new(oracle), method.vertices()?);
-            let mut dual =
-                CallbackDual::new(&oracle, n_weights, settings.shares.shares(n_examples)?);
-            let result = settings.session(py, |session| {
-                let observe = &mut |epoch: &_| session.observe(epoch);
-                minimize(&mut dual, method, target, start, session.interrupt, observe)
-            });
-            oracle.raise(result)?
-        }
-    };
-    fit_dict(py, &ended, settings.warm_start.keep_dual)
+    guarded(|| {
+        let settings = Settings::read(settings)?;
+        let method = settings.method()?;
+        let (start, target) = (settings.start(method)?, settings.run.target());
+        let ended = match source {
+            Source::Builtin(model) => {
+                let model = model.get().model();
+                let shares = settings.shares.shares(model.n_examples())?;
+                settings.session(py, |session| {
+                    let observe = &mut |epoch: &_| session.observe(epoch);
+                    fit(model, shares, method, target, start, session.interrupt, observe)
+                })?
+            }
+            Source::Oracle((oracle, n_examples, n_weights)) => {
+                let (oracle, method) = (PythonOracle::new(oracle), method.vertices()?);
+                let mut dual =
+                    CallbackDual::new(&oracle, n_weights, settings.shares.shares(n_examples)?);
+                let result = settings.session(py, |session| {
+                    let observe = &mut |epoch: &_| session.observe(epoch);
+                    minimize(&mut dual, method, target, start, session.interrupt, observe)
+                });
+                oracle.raise(result)?
+            }
+        };
+        fit_dict(py, &ended, settings.warm_start.keep_dual)
+    })
 }
 
 /// A certified regularisation path from `settings.regularization` down to `until`: the objective of
@@ -167,25 +169,28 @@ pub(super) fn structured_path<'py>(
     settings: &Bound<'py, PyDict>,
     until: f64,
 ) -> PyResult<(f64, Bound<'py, PyList>)> {
-    let settings = Settings::read(settings)?;
-    let (null_objective, pieces) = match source {
-        Source::Builtin(model) => {
-            let model = model.get().model();
-            let shares = settings.shares.shares(model.n_examples())?;
-            follow(py, StructuredDual::new(model, shares)?, &settings, until)?
-        }
-        Source::Oracle((oracle, n_examples, n_weights)) => {
-            let oracle = PythonOracle::new(oracle);
-            let dual = CallbackDual::new(&oracle, n_weights, settings.shares.shares(n_examples)?);
-            let result = follow(py, dual, &settings, until);
-            oracle.raise(result)?
-        }
-    };
-    let pieces = pieces.into_iter().map(|piece| {
-        let Piece { lambda, until, weights, gap, epochs } = piece;
-        (lambda, until, PyArray1::from_vec(py, weights), gap, epochs)
-    });
-    Ok((null_objective, PyList::new(py, pieces.collect::<Vec<_>>())?))
+    guarded(|| {
+        let settings = Settings::read(settings)?;
+        let (null_objective, pieces) = match source {
+            Source::Builtin(model) => {
+                let model = model.get().model();
+                let shares = settings.shares.shares(model.n_examples())?;
+                follow(py, StructuredDual::new(model, shares)?, &settings, until)?
+            }
+            Source::Oracle((oracle, n_examples, n_weights)) => {
+                let oracle = PythonOracle::new(oracle);
+                let dual =
+                    CallbackDual::new(&oracle, n_weights, settings.shares.shares(n_examples)?);
+                let result = follow(py, dual, &settings, until);
+                oracle.raise(result)?
+            }
+        };
+        let pieces = pieces.into_iter().map(|piece| {
+            let Piece { lambda, until, weights, gap, epochs } = piece;
+            (lambda, until, PyArray1::from_vec(py, weights), gap, epochs)
+        });
+        Ok((null_objective, PyList::new(py, pieces.collect::<Vec<_>>())?))
+    })
 }
 
 fn follow<D: BlockDual + Send>(
