@@ -54,8 +54,8 @@ class _Model(TypedDict):
 
 class _Fit(_Model):
     outcome: str
-    primal: float
-    dual: float
+    objective: float
+    dual_objective: float
     scale: float
     certain: bool
     history: dict[str, NDArray[Any]]
@@ -121,8 +121,8 @@ def check_loss(loss: str, k: int | None, weights: list[float] | None) -> None: .
 
 class _MulticlassFit(_State):
     outcome: str
-    primal: float
-    dual: float
+    objective: float
+    dual_objective: float
     null_objective: float
     history: dict[str, NDArray[Any]]
 
@@ -144,8 +144,8 @@ def consensus_round(
 
 class _Blocks(TypedDict):
     outcome: str
-    primal: float
-    dual: None  # no bound is known
+    objective: float
+    dual_objective: None  # no bound is known
     history: dict[str, NDArray[Any]]
     users: NDArray[np.float64]
     items: NDArray[np.float64]
@@ -232,8 +232,8 @@ _Source = StructuredModel | tuple[object, int, int]
 
 class _StructuredFit(TypedDict):
     outcome: str
-    primal: float
-    dual: float
+    objective: float
+    dual_objective: float
     null_objective: float
     history: dict[str, NDArray[Any]]
     weights: NDArray[np.float64]

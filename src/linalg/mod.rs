@@ -32,4 +32,4 @@ pub use simd::{Element, Kernel, Lane, instruction_set};
 pub use sparse::Sparse;
 pub use sparse_rows::SparseRows;
 pub use touched::TouchedVector;
-pub(crate) use vectors::{PIECE, squared_norm};
+pub(crate) use vectors::squared_norm;

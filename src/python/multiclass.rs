@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use super::arrays::{Matrix, Table, Vector, slice};
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, guarded, run_session};
-use super::trace_dict;
+use super::trace::trace_dict;
 use crate::error::{Error, Result};
 use crate::multiclass::{Layout, MarginPoint, MulticlassFit, MulticlassMethod, fit};
 use crate::solver::Start;

@@ -6,6 +6,7 @@ use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, Table, Vector, record, slice};
 use super::session::{Session, guarded, run_session};
+use super::trace::trace_dict;
 use crate::data::{Chunked, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
@@ -178,7 +179,7 @@ fn fit(
 
 impl Fitted {
     fn into_dict(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-        let result = super::trace_dict(py, &self.trace)?;
+        let result = trace_dict(py, &self.trace)?;
         result.set_item("scale", self.scale)?;
         result.set_item("certain", self.model.basis_length() <= MAX_FACTORISED)?;
         let column = |values: Vec<f64>| PyArray1::from_vec(py, values);

@@ -6,6 +6,7 @@ use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, Vector, record, slice};
 use super::session::{Session, guarded, run_session};
+use super::trace::trace_dict;
 use crate::data::{Csr, Data};
 use crate::error::{Error, Result};
 use crate::polynomial::penalty;
@@ -83,7 +84,7 @@ pub(super) fn fit_variational<'py>(
                 })?;
                 Ok((trace, solver.factors()))
             })?;
-        let result = super::trace_dict(py, &trace)?;
+        let result = trace_dict(py, &trace)?;
         result.set_item("users", factors.users.into_pyarray(py))?;
         result.set_item("items", factors.items.into_pyarray(py))?;
         result.set_item(
