@@ -43,6 +43,9 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         n_outputs: usize,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
+        if rows.n_cols() == 0 {
+            return Err(Error::argument("X", "there must be at least one column"));
+        }
         if rows.n_rows() == 0 || n_outputs == 0 || weights.len() != rows.n_rows() * n_outputs {
             return Err(Error::argument("weights", "a row of weights per row of X is needed"));
         }

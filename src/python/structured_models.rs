@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::arrays::{Matrix, Vector, slice};
 use super::session::{guarded, run_session};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::names::find;
 use crate::structured::{
     Chain, Graph, Hamming, Marginals, Matching, Multiclass, Multilabel, Pairs, Work,
@@ -36,7 +36,7 @@ impl StructuredModel {
         let (model, weights) = (self.model(), slice(weights)?);
         if weights.len() != model.n_weights() {
             let message = format!("must have {} weights", model.n_weights());
-            return Err(crate::Error::argument("coef", message).into());
+            return Err(Error::argument("coef", message).into());
         }
         run_session(py, n_threads, None, |session| {
             let decode = |(scores, work): &mut (Vec<f64>, Work), example: usize| {
@@ -61,6 +61,9 @@ impl StructuredModel {
 /// (offsets, values after one another).
 type Ragged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 
+/// Maximum number of labels of a graph: a tree is chosen among all pairs of them.
+const MAX_LABELS: usize = 1 << 13;
+
 /// How a multi-label model's graph is given.
 #[derive(FromPyObject)]
 enum Edges {
@@ -72,6 +75,13 @@ enum Edges {
 
 impl Edges {
     fn graph(&self, labels: &[u8], n_labels: usize) -> Result<Graph> {
+        if n_labels == 0 || n_labels > MAX_LABELS {
+            let message = format!("must be between 1 and {MAX_LABELS} (is {n_labels})");
+            return Err(Error::argument("n_labels", message));
+        }
+        if !labels.len().is_multiple_of(n_labels) {
+            return Err(Error::argument("Y", format!("must have rows of {n_labels} labels")));
+        }
         match self {
             Self::Pairs(pairs) => Graph::new(n_labels, pairs),
             Self::Name(name) => Ok(find("edges", name, Graph::REGISTRY)?(labels, n_labels)),
@@ -201,6 +211,9 @@ impl StructuredModel {
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
         guarded(|| {
             let model = self.model();
+            if !model.is_labelled() {
+                return Err(Error::argument("Y", "the examples have no labels").into());
+            }
             let losses = self.decoded(py, &weights, n_threads, |example, label| {
                 let mut costs = vec![0.0; model.n_parts(example)];
                 let constant = model.add_costs(example, &mut costs);

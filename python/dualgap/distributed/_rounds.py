@@ -18,7 +18,7 @@ from dualgap._estimator import Callback
 from dualgap._npz import read_meta, read_npz, refused_as
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Engine
-from dualgap.distributed._worker import Answer, Order, Plan, inner, replace
+from dualgap.distributed._worker import Answer, Order, Plan, inner, remove_drafts, replace
 
 COLUMNS = (
     "epoch",
@@ -93,6 +93,8 @@ class Run:
     null_objective: float = np.nan
     seconds: float = 0.0
     outcome: str = "epoch_limit"
+    resumed: bool = False
+    """Whether the next round is the first after a kept copy was read."""
     rows: list[list[float]] = field(default_factory=list)
 
     @property
@@ -101,8 +103,8 @@ class Run:
         return self.primal - self.dual
 
 
-_VALUES = ("rho", "round", "primal", "dual", "null_objective", "seconds")
-"""Numbers of a run that are kept."""
+_VALUES = ("rho", "round", "seconds")
+"""Numbers of a run that are kept: none of those that a certificate is made of."""
 
 
 @dataclass(frozen=True)
@@ -120,14 +122,19 @@ class Settings:
 def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, run: Run) -> None:
     """Do rounds until the certificate is good enough."""
     started, saved = time.monotonic() - run.seconds, -np.inf
-    while run.round < settings.max_rounds:
+    while run.round < settings.max_rounds or run.best is None:
         run.round += 1
         now = time.monotonic()
-        save = plan.folder is not None and now - saved >= settings.interval
+        # The first round after a kept copy was read may still refuse a partition's.
+        due = not run.resumed and now - saved >= settings.interval
+        save = plan.folder is not None and due
+        if save and saved == -np.inf and plan.folder is not None:
+            remove_drafts(Path(plan.folder))
         accuracy = _inner_gap(run, settings.tol, len(numbers))
         order = Order(run.round, run.rho, *accuracy, save)
         answer = engine.ask(numbers, plan, order, run.consensus)
         _digest(run, answer, plan, settings)
+        run.resumed = False
         run.seconds = time.monotonic() - started
         run.rows[-1][1] = run.seconds
         if save and plan.folder is not None:
@@ -179,11 +186,13 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
     new = vector + (1.0 - relaxation) * old
     dual = primal_residual = np.nan
     # Where a partition began anew the multipliers do not add up to 0 until the next round.
+    # Nor need they as a file has them, until this round's consensus has made them.
     if not answer.restarted:
         mean = vector / relaxation
         image = ((lam + rho) * mean - rho * old) / lam
         dual = answer.dual_term - 0.5 * lam * inner(image, image)
-        run.dual = max(run.dual, dual)
+        dual = np.nan if run.resumed else dual
+        run.dual = max(run.dual, -np.inf if run.resumed else dual)
         spread = square - 2.0 * inner(new, mean) + inner(new, new)
         primal_residual = np.sqrt(max(0.0, spread))
     change = new - old
@@ -213,14 +222,18 @@ def _keep(run: Run, plan: Plan, settings: Settings) -> None:
     # JSON has no infinity.
     values = {name: repr(float(getattr(run, name))) for name in _VALUES}
     meta = {"run": plan.run, "identity": settings.identity, "values": values}
-    arrays = {"consensus": run.consensus, "best": run.best, "rows": np.array(run.rows)}
+    arrays = {"consensus": run.consensus, "rows": np.array(run.rows)}
     if run.absent is not None:
         arrays["absent"] = run.absent.multiplier
     replace(Path(plan.folder) / "consensus.npz", meta, arrays)
 
 
 def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
-    """Continue from a kept copy of a run on the same data and parameters; its name."""
+    """Continue from a kept copy of a run on the same data and parameters; its name.
+
+    No objective and no bound is read: the next round evaluates its own consensus, and the round
+    after it the first dual value, of multipliers that this process has made.
+    """
     path = Path(folder) / "consensus.npz"
     if not path.exists():
         msg = f"resume: there is no checkpoint in {os.fspath(folder)}"
@@ -228,17 +241,27 @@ def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
     with refused_as(path, "a checkpoint of this fit"):
         arrays = read_npz(path)
         meta = read_meta(arrays, identity=identity)
-        names = ["consensus", "best"]
+        run.consensus = _like(arrays["consensus"], run.consensus)
         if run.absent is not None:
-            names.append("absent")
-        if any(arrays[name].shape != run.consensus.shape for name in names):
-            msg = "the weights have another shape"
+            run.absent.multiplier = _like(arrays["absent"], run.consensus)
+        values = {name: float(meta["values"][name]) for name in _VALUES}
+        sound = all(np.isfinite(value) and value >= 0.0 for value in values.values())
+        rows = np.asarray(arrays["rows"], dtype=np.float64)
+        if not sound or rows.shape != (int(values["round"]), len(COLUMNS)):
+            msg = "the rounds are not those of a run"
             raise ValueError(msg)
-        run.consensus, run.best, *others = (arrays[name] for name in names)
-        if run.absent is not None:
-            (run.absent.multiplier,) = others
-        run.rows = arrays["rows"].tolist()
-        for name in _VALUES:
-            setattr(run, name, float(meta["values"][name]))
-        run.round = int(run.round)
+        # A penalty of 0 is that of a single partition.
+        if (values["rho"] > 0.0) != (run.rho > 0.0):
+            msg = "the penalty is that of another number of partitions"
+            raise ValueError(msg)
+        run.rows, run.round, run.resumed = rows.tolist(), int(values["round"]), True
+        run.rho, run.seconds = values["rho"], values["seconds"]
         return str(meta["run"])
+
+
+def _like(found: FloatArray, known: FloatArray) -> FloatArray:
+    """Return weights that were read, checked against those that they are to replace."""
+    if found.dtype != known.dtype or found.shape != known.shape or not np.isfinite(found).all():
+        msg = "the weights are not those of this problem"
+        raise ValueError(msg)
+    return found

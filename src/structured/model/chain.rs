@@ -103,6 +103,10 @@ impl Model for Chain {
         self.offsets.len() - 1
     }
 
+    fn is_labelled(&self) -> bool {
+        self.labels.is_some()
+    }
+
     fn n_weights(&self) -> usize {
         let boundaries = if self.boundaries { 2 * self.n_states } else { 0 };
         self.transitions() + self.n_states * self.n_states + boundaries
