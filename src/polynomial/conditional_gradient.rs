@@ -91,7 +91,11 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         if settings.n_components == 0 {
             return Err(Error::argument("n_components", "must be at least 1"));
         }
-        let scale = evaluate(&problem, &problem.null_model(), false, interrupt)?.objective;
+        let null = problem.null_model();
+        if model.n_outputs != null.n_outputs || model.linear.is_some() != null.linear.is_some() {
+            return Err(Error::argument("warm_start", "the model has other outputs or layers"));
+        }
+        let scale = evaluate(&problem, &null, false, interrupt)?.objective;
         let objective = evaluate(&problem, &model, false, interrupt)?.objective;
         Ok(Self {
             problem,

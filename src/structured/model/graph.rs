@@ -79,7 +79,9 @@ impl Graph {
         let mut component: Vec<usize> = (0..n_labels).collect();
         best.retain(|(_, pair)| {
             let [a, b] = pair.map(|label| component[label as usize]);
-            component.iter_mut().filter(|of| **of == b).for_each(|of| *of = a);
+            if a != b {
+                component.iter_mut().filter(|of| **of == b).for_each(|of| *of = a);
+            }
             a != b
         });
         let mut edges: Vec<_> = best.into_iter().map(|(_, pair)| pair).collect();
