@@ -13,6 +13,7 @@ __all__ = [
     "SOLVERS",
     "STEPS",
     "STRUCTURED_SOLVERS",
+    "THREADS_PER_CORE",
     "StructuredModel",
     "__version__",
     "check_loss",
@@ -46,6 +47,8 @@ SIMD: Final[str]
 SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]
 STRUCTURED_SOLVERS: Final[list[str]]
+THREADS_PER_CORE: Final[int]
+"""The most threads of a call for each core."""
 
 class _Model(TypedDict):
     basis: NDArray[np.float64]

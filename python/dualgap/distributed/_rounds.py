@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from dualgap._estimator import Callback
-from dualgap._npz import read_meta, read_npz, refused_as
+from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Engine
-from dualgap.distributed._worker import Answer, Order, Plan, inner, remove_drafts, replace
+from dualgap.distributed._worker import Answer, Order, Plan, inner
 
 COLUMNS = (
     "epoch",
@@ -128,8 +128,6 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
         # The first round after a kept copy was read may still refuse a partition's.
         due = not run.resumed and now - saved >= settings.interval
         save = plan.folder is not None and due
-        if save and saved == -np.inf and plan.folder is not None:
-            remove_drafts(Path(plan.folder))
         accuracy = _inner_gap(run, settings.tol, len(numbers))
         order = Order(run.round, run.rho, *accuracy, save)
         answer = engine.ask(numbers, plan, order, run.consensus)
@@ -225,7 +223,7 @@ def _keep(run: Run, plan: Plan, settings: Settings) -> None:
     arrays = {"consensus": run.consensus, "rows": np.array(run.rows)}
     if run.absent is not None:
         arrays["absent"] = run.absent.multiplier
-    replace(Path(plan.folder) / "consensus.npz", meta, arrays)
+    write_npz(Path(plan.folder) / "consensus.npz", meta, arrays)
 
 
 def resume(folder: str, identity: dict[str, Any], run: Run) -> str:

@@ -5,7 +5,6 @@ Everything here runs where the partition lives: on a worker of a cluster, or on 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -148,29 +147,11 @@ def answer(
     over the columns that have entries here; `_rounds.Absent` stands for the others.
     """
     started = time.perf_counter()
-    if plan.version != VERSION:
-        msg = (
-            f"this worker has dualgap {VERSION}, the client has {plan.version}; "
-            "install the same version everywhere"
-        )
-        raise RuntimeError(msg)
-    state = _STATES.get((plan.run, number)) or _begin(part, number, plan)
+    state = _checked_state(part, number, plan)
     if state.columns is not None:
         consensus = consensus.reshape(len(plan.classes), -1)[:, state.columns].ravel()
     consensus = _aligned(consensus)
-    with _LOCK:
-        arrays = _arrays(state)
-        multiplier = arrays["multiplier"]
-        current = state.round == order.round - 1
-        if current and "relaxed" in arrays:
-            change = arrays["relaxed"] - consensus
-            change *= state.rho
-            multiplier = multiplier + change
-            state.arrays, state.file = {**arrays, "multiplier": multiplier}, None
-        # Asked again in the same round, the multiplier is up to date already.
-        restarted = not current and state.round != order.round
-        state.round, state.rho, state.attempt = order.round, order.rho, attempt
-        _STATES[plan.run, number] = state
+    arrays, multiplier, restarted = _up_to_date(state, number, plan, order, attempt, consensus)
     settings = {
         **plan.problem,
         "sample_weight": state.weights,
@@ -214,6 +195,37 @@ def answer(
         seconds=time.perf_counter() - started,
         restarted=int(restarted),
     )
+
+
+def _checked_state(part: Part, number: int, plan: Plan) -> _State:
+    """What this worker knows of the partition; it has to run the client's version."""
+    if plan.version != VERSION:
+        msg = (
+            f"this worker has dualgap {VERSION}, the client has {plan.version}; "
+            "install the same version everywhere"
+        )
+        raise RuntimeError(msg)
+    return _STATES.get((plan.run, number)) or _begin(part, number, plan)
+
+
+def _up_to_date(
+    state: _State, number: int, plan: Plan, order: Order, attempt: int, consensus: FloatArray
+) -> tuple[dict[str, NDArray[Any]], FloatArray, bool]:
+    """Arrays, multiplier at the new consensus, and whether rounds have been missed."""
+    with _LOCK:
+        arrays = _arrays(state)
+        multiplier = arrays["multiplier"]
+        current = state.round == order.round - 1
+        if current and "relaxed" in arrays:
+            change = arrays["relaxed"] - consensus
+            change *= state.rho
+            multiplier = multiplier + change
+            state.arrays, state.file = {**arrays, "multiplier": multiplier}, None
+        # Asked again in the same round, the multiplier is up to date already.
+        restarted = not current and state.round != order.round
+        state.round, state.rho, state.attempt = order.round, order.rho, attempt
+        _STATES[plan.run, number] = state
+    return arrays, multiplier, restarted
 
 
 def _packed(beta: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -306,30 +318,8 @@ def _path(folder: str, number: int) -> Path:
 
 
 def _save(path: Path, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
-    """Keep a copy; a reader sees the old one or the new one, never a part."""
-    replace(path, {"run": plan.run, "round": state.round, "rho": state.rho}, arrays)
-
-
-def replace(path: Path, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Write a file of arrays in one go: it is on the disk before it takes the old one's place."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}{_DRAFT}")
-    try:
-        write_npz(draft, meta, arrays)
-        with open(draft, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-_DRAFT = ".tmp"
-
-
-def remove_drafts(folder: Path) -> None:
-    """Remove what processes that were killed while they wrote have left."""
-    for name in ("consensus.npz", "partition-*.npz"):
-        for draft in folder.glob(f"{name}.*{_DRAFT}"):
-            draft.unlink(missing_ok=True)
+    """Keep a copy."""
+    write_npz(path, {"run": plan.run, "round": state.round, "rho": state.rho}, arrays)
 
 
 def _restore(state: _State, path: Path, plan: Plan) -> None:

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from dualgap import _core
 from dualgap._estimator import progress, refuse_unused
 from dualgap._validation import (
     FloatArray,
