@@ -42,7 +42,7 @@ OUTPUT_LOSSES: Final[dict[str, str]]
 PENALTIES: Final[list[str]]
 SAMPLINGS: Final[list[str]]
 SIMD: Final[str]
-"""The instructions that the kernels of this process use; see the environment variable DUALGAP_SIMD."""
+"""The instructions of this process's kernels: see the environment variable DUALGAP_SIMD."""
 
 SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]

@@ -144,8 +144,12 @@ pub(crate) struct Chance {
     pub seed: u64,
 }
 
-/// Maximum number of products of [`probable_norm_bound`].
+/// Maximum number of products of [`probable_norm_bound`], and how many are worth it whatever they cost.
 const MAX_STEPS: usize = 320;
+const MIN_STEPS: usize = 48;
+
+/// Maximum number of values in its vectors together.
+const MAX_SPACE: usize = 1 << 25;
 
 /// An upper bound on ‖G‖₂ that is too small with at most the given probability, over the draw of a start
 /// vector.
@@ -162,7 +166,7 @@ pub(crate) fn probable_norm_bound(
     let mut rng = Pcg64Mcg::seed_from_u64(chance.seed);
     let mut space = vec![random_direction(size, &mut rng)];
     let (mut diagonal, mut off_diagonal) = (Vec::new(), Vec::new());
-    let limit = MAX_STEPS.min(size);
+    let limit = (MAX_SPACE / size).clamp(MIN_STEPS, MAX_STEPS).min(size);
     let exponent = (2.0 * 1.648 * (size as f64).sqrt() / chance.failure).ln();
     loop {
         let last = &space[space.len() - 1];
@@ -185,7 +189,7 @@ pub(crate) fn probable_norm_bound(
                 return Ok(f64::NAN);
             }
             if steps == limit {
-                // Unreachable with 320 steps and any failure above 1e-80, but never a false bound.
+                // Too few steps for so small a failure: no bound, and never a false one.
                 return Ok(f64::INFINITY);
             }
         }

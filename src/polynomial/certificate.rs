@@ -1,6 +1,7 @@
 //! What a network's objective and its lower bound are worth after rounding
 //! (docs/mathematics/polynomial-networks.md#rounding).
 
+use super::evaluation::Residuals;
 use super::loss::TargetKind;
 use super::model::PolynomialModel;
 use super::problem::PolynomialProblem;
@@ -26,17 +27,16 @@ pub(super) struct Rounding {
 
 impl Rounding {
     /// Sums the sizes of all terms in one pass: |x_ij h_j| ≤ ‖x_i‖ and |K(h, x_i)| ≤ ‖x_i‖² for unit
-    /// vectors h bound what the model computes with. `residuals` holds ±∂F/∂O.
+    /// vectors h bound what the model computes with.
     pub fn new<R: Rows + Copy>(
         problem: &PolynomialProblem<'_, R>,
         model: &PolynomialModel,
-        (objective, residuals): (f64, &[f64]),
+        objective: f64,
+        Residuals { values, output_sizes }: &Residuals,
         interrupt: &Interrupt,
     ) -> Result<Self> {
         let (m, n) = (model.n_outputs, problem.rows.n_rows());
         let (basis_sizes, linear_sizes) = sizes(model);
-        let largest = |sizes: &[f64]| sizes.iter().copied().fold(0.0, f64::max);
-        let (basis_size, linear_size) = (largest(&basis_sizes), largest(&linear_sizes));
         // A difference of targets and outputs is exact up to its own rounding; losses of classes
         // round at the size of the outputs.
         let of_classes = problem.objective.loss.target_kind() != TargetKind::Values;
@@ -46,9 +46,9 @@ impl Rounding {
                 let mut square = 0.0;
                 problem.rows.visit_row(row, |_, value| square += value * value);
                 let (in_basis, in_linear) = (square + extra, (square + 1.0).sqrt());
-                let outputs = times(basis_size, in_basis) + times(linear_size, in_linear);
-                let own = if of_classes { problem.weight(row) * (1.0 + outputs) } else { 0.0 };
-                for (c, residual) in residuals[row * m..][..m].iter().enumerate() {
+                let size = 1.0 + output_sizes[row];
+                let own = if of_classes { problem.weight(row) * size } else { 0.0 };
+                for (c, residual) in values[row * m..][..m].iter().enumerate() {
                     let size = residual.abs() + own;
                     sums[c] += times(size, in_basis);
                     sums[m + c] += times(size, in_linear);
@@ -57,7 +57,8 @@ impl Rounding {
                 sums[2 * m + 1] += times(own, in_basis);
             }
         })?;
-        let unit = gamma(2 * (n + model.basis_length() + m * (model.n_bases + 1) + 128));
+        let of_outputs = gamma(2 * (2 * model.basis_length() + model.n_bases + m + 32));
+        let of_sums = gamma(2 * (n + 64)) + of_outputs;
         let ridge = problem.objective.ridge.unwrap_or(0.0);
         let product = |sizes: &[f64], sums: &[f64]| -> f64 {
             sizes.iter().zip(sums).map(|(size, sum)| times(*size, *sum)).sum()
@@ -66,10 +67,12 @@ impl Rounding {
         let weights = squared_norm_in_order(&linear_sizes);
         let linear = norm(&sums[m..2 * m]) + ridge * weights.sqrt();
         Ok(Self {
-            objective: unit * (objective + sums[2 * m] + inner + ridge * weights),
-            inner: unit * inner,
-            linear: unit * linear,
-            matrices: unit * sums[2 * m + 1],
+            objective: gamma(2 * (n + 64)) * objective
+                + of_outputs * (sums[2 * m] + inner)
+                + gamma(model.basis_length() * m + 64) * ridge * weights,
+            inner: of_sums * inner,
+            linear: of_sums * linear,
+            matrices: of_outputs * sums[2 * m + 1],
         })
     }
 }

@@ -137,14 +137,14 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let model = &self.model;
         let gradient = evaluate(problem, model, false, interrupt)?;
         let mut negative = residuals(problem, model, interrupt)?;
-        negative.iter_mut().for_each(|r| *r = -*r);
+        negative.values.iter_mut().for_each(|r| *r = -*r);
         let rows = problem.basis_rows();
         let Objective { kernel, n_outputs, penalty, radius, ridge, .. } = problem.objective;
-        let gamma = GradientMatrices::new(&rows, kernel, &negative, n_outputs, interrupt)?;
+        let gamma = GradientMatrices::new(&rows, kernel, &negative.values, n_outputs, interrupt)?;
         let seed = self.settings.seed.wrapping_add(self.iteration.wrapping_mul(0x5851_F42D));
         let ConditionalGradientSettings { selection, selection_tol, .. } = self.settings;
         let primal = gradient.objective;
-        let rounding = Rounding::new(problem, model, (primal, &negative), interrupt)?;
+        let rounding = Rounding::new(problem, model, primal, &negative, interrupt)?;
         let inner = dot(&model.output, &gradient.output) + rounding.inner;
         let linear_gap = match ridge {
             Some(ridge) => (norm(&gradient.linear) + 2.0 * rounding.linear).powi(2) / (2.0 * ridge),

@@ -79,14 +79,25 @@ pub fn outputs<T: Element>(
     Ok(outputs)
 }
 
-/// ∂F/∂O, n × m.
+/// ∂F/∂O, n × m, and max_c |o_ic| of each row.
+#[derive(Debug)]
+pub struct Residuals {
+    /// ∂F/∂O, n × m.
+    pub values: Vec<f64>,
+    /// max_c |o_ic|.
+    pub output_sizes: Vec<f64>,
+}
+
+/// The residuals of a model.
 pub fn residuals<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
     interrupt: &Interrupt,
-) -> Result<Vec<f64>> {
+) -> Result<Residuals> {
     let mut outputs = outputs::<f64>(model, &problem.rows, interrupt)?;
     let m = model.n_outputs;
+    let largest = |row: &[f64]| row.iter().map(|o| o.abs()).fold(0.0, f64::max);
+    let output_sizes = outputs.chunks_exact(m).map(largest).collect();
     fill_blocks(&mut outputs, m, interrupt, |range, outputs| {
         let mut residual = vec![0.0; m];
         for (row, outputs) in range.zip(outputs.chunks_exact_mut(m)) {
@@ -94,7 +105,7 @@ pub fn residuals<R: Rows + Copy>(
             outputs.copy_from_slice(&residual);
         }
     })?;
-    Ok(outputs)
+    Ok(Residuals { values: outputs, output_sizes })
 }
 
 /// The objective of a model, and its gradient.

@@ -177,7 +177,7 @@ def summarize(part: Part, fingerprint: bool) -> Summary:
 
 
 def _fingerprint(part: Part, labels: NDArray[Any], codes: NDArray[Any]) -> str:
-    """Hash all that a partition adds to the objective, to 128 bits; the same wherever it is read."""
+    """Hash all that a partition adds to the objective: 128 bits, the same wherever it is read."""
     matrix = part.X
     rows = (matrix.indptr, matrix.indices, matrix.data) if sp.issparse(matrix) else (matrix,)
     # Indices have the width that SciPy happened to choose.

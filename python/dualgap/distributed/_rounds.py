@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dualgap import _core
 from dualgap._estimator import Callback
 from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap._validation import FloatArray
@@ -263,3 +264,26 @@ def _like(found: FloatArray, known: FloatArray) -> FloatArray:
         msg = "the weights are not those of this problem"
         raise ValueError(msg)
     return found
+
+
+def null_objective(problem: dict[str, Any]) -> float:
+    """Return the objective of weights 0: the same loss for every row, so that one row is enough."""
+    settings = {
+        **problem,
+        "regularization": 1.0,
+        "sample_weight": None,
+        "consensus": np.zeros(problem["n_classes"]),
+        "multiplier": np.zeros(problem["n_classes"]),
+        "bias": 0.0,
+        "rho": 0.0,
+        "beta": None,
+        "check_beta": False,
+        "gap": np.inf,
+        "relative_gap": 0.0,
+        "max_iter": 1,
+        "seed": 0,
+        "n_threads": 1,
+        "callback": None,
+    }
+    answer = _core.consensus_round(np.zeros((1, 1)), np.zeros(1, np.uint32), settings)
+    return float(answer["loss"])

@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap import _core
 from dualgap._estimator import progress, refuse_unused
 from dualgap._validation import (
     FloatArray,
@@ -35,7 +34,15 @@ from dualgap._validation import (
 from dualgap.distributed._dask import Cluster
 from dualgap.distributed._engine import Engine
 from dualgap.distributed._partition import Summary
-from dualgap.distributed._rounds import COLUMNS, Absent, Run, Settings, resume, train
+from dualgap.distributed._rounds import (
+    COLUMNS,
+    Absent,
+    Run,
+    Settings,
+    null_objective,
+    resume,
+    train,
+)
 from dualgap.distributed._sources import (
     as_paths,
     dask_blocks,
@@ -214,7 +221,7 @@ class ConsensusSVC(LinearClassifier):
             run.absent = self._absent([summaries[n] for n in numbers], counts[numbers] / total)
         if self.resume is not None:
             run_id = resume(os.fspath(self.resume), identity, run)
-            run.null_objective = _null_objective(problem)
+            run.null_objective = null_objective(problem)
         folder = self.resume if self.checkpoint is None else self.checkpoint
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
@@ -452,29 +459,6 @@ class ConsensusSVC(LinearClassifier):
         kind: Any = partial(pd.DataFrame, columns=range(width)) if width else pd.Series
         meta = kind(nothing)
         return X.map_partitions(partial(_call_table, call, kind), meta=meta)
-
-
-def _null_objective(problem: dict[str, Any]) -> float:
-    """Return the objective of weights 0: the same loss for every row, so that one row is enough."""
-    settings = {
-        **problem,
-        "regularization": 1.0,
-        "sample_weight": None,
-        "consensus": np.zeros(problem["n_classes"]),
-        "multiplier": np.zeros(problem["n_classes"]),
-        "bias": 0.0,
-        "rho": 0.0,
-        "beta": None,
-        "check_beta": False,
-        "gap": np.inf,
-        "relative_gap": 0.0,
-        "max_iter": 1,
-        "seed": 0,
-        "n_threads": 1,
-        "callback": None,
-    }
-    answer = _core.consensus_round(np.zeros((1, 1)), np.zeros(1, np.uint32), settings)
-    return float(answer["loss"])
 
 
 def _compute(client: Any, X: Any, y: Any, weights: Any, number: int) -> Any:

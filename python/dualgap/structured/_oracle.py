@@ -78,7 +78,7 @@ class PythonOracle:
         return None
 
     def _check_decoded(self, name: str, index: int, y: Any) -> None:
-        """Refuse None, which a method without a return statement gives, unless labels may be None."""
+        """Refuse None, unless it is a label: a method without a return statement gives it."""
         if y is None and not any(label is None for label in self.Y):
             msg = f"model: {name} returned None for example {index}; it must return a label"
             raise ValueError(msg)

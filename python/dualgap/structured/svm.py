@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Projection, Sampling, Step, StructuredSolver
-from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn_of_gap
+from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn_of_gap, warn_user
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import PythonOracle, predict_with
@@ -198,11 +198,9 @@ class StructuredSVM(CertifiedEstimator):
         self._store_run({**result, "outcome": "stopped"})
         self.dual_objective_ = self.duality_gap_ = None  # type: ignore[assignment]
         self.certificate_ = f"none: {doubt}"
-        warnings.warn(
+        warn_user(
             f"the model is kept without a certificate, and its objective may be larger than "
             f"objective_: {doubt}",
-            ConvergenceWarning,
-            stacklevel=3,
         )
 
     def path(
