@@ -136,10 +136,16 @@ fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
     for (example, (beta, found)) in rows.enumerate() {
         let label = problem.label(example);
         problem.polytope().project(beta, label, 0.0, &mut scratch, found);
-        let far = beta.iter().zip(&*found).any(|(beta, found)| (beta - found).abs() > KEPT);
+        let farther =
+            |limit| beta.iter().zip(&*found).any(|(beta, found)| (beta - found).abs() > limit);
+        let (far, moved) = (farther(KEPT), farther(8.0 * f64::EPSILON));
         if far || beta[label] != 0.0 {
             let message = format!("those of example {example} are not of this loss");
             return Err(Error::argument("betas", message));
+        }
+        // What this loss's own descent left is continued bit for bit.
+        if !moved {
+            found.copy_from_slice(beta);
         }
     }
     Ok(found)

@@ -96,6 +96,8 @@ class Run:
     outcome: str = "epoch_limit"
     resumed: bool = False
     """Whether the next round is the first after a kept copy was read."""
+    expected: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
+    """The best values with those of a kept copy: how well sub-problems are solved, no more."""
     rows: list[list[float]] = field(default_factory=list)
 
     @property
@@ -123,7 +125,10 @@ class Settings:
 def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, run: Run) -> None:
     """Do rounds until the certificate is good enough."""
     started, saved = time.monotonic() - run.seconds, -np.inf
-    while run.round < settings.max_rounds or run.best is None:
+    # What was kept is evaluated anew, if need be beyond the last round: the model in the first of two
+    # rounds, a bound in the second.
+    last = max(settings.max_rounds, run.round + 2 if run.resumed else 0)
+    while run.round < last:
         run.round += 1
         now = time.monotonic()
         # The first round after a kept copy was read may still refuse a partition's.
@@ -161,7 +166,8 @@ def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float]:
         return 0.0, tol if alone else _INNER
     if alone:
         return tol * run.null_objective, 0.0
-    known = run.gap if np.isfinite(run.gap) else run.null_objective
+    known = run.expected[0] - run.expected[1]
+    known = min(known, run.null_objective) if np.isfinite(known) else run.null_objective
     return _INNER * max(known, tol * run.null_objective), 0.0
 
 
@@ -180,6 +186,7 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         raise RuntimeError(msg)
     if run.round == 1:
         run.null_objective = primal
+    run.expected[0] = min(run.expected[0], primal)
     if primal < run.primal:
         run.primal, run.best = primal, old
     new = vector + (1.0 - relaxation) * old
@@ -190,8 +197,9 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         mean = vector / relaxation
         image = ((lam + rho) * mean - rho * old) / lam
         dual = answer.dual_term - 0.5 * lam * inner(image, image)
+        run.expected[1] = max(run.expected[1], dual)
         dual = np.nan if run.resumed else dual
-        run.dual = max(run.dual, -np.inf if run.resumed else dual)
+        run.dual = np.fmax(run.dual, dual)
         spread = square - 2.0 * inner(new, mean) + inner(new, new)
         primal_residual = np.sqrt(max(0.0, spread))
     change = new - old
@@ -199,7 +207,8 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
     run.consensus = new
     if run.absent is not None:
         run.absent.update(old, new, lam, rho, relaxation)
-    row = [run.round, 0.0, primal, dual, run.gap, primal_residual, dual_residual, rho]
+    gap = run.gap if np.isfinite(run.gap) else np.nan
+    row = [run.round, 0.0, primal, dual, gap, primal_residual, dual_residual, rho]
     run.rows.append([*row, answer.passes, answer.seconds])
     if settings.adapt and run.round <= _BALANCE_ROUNDS and rho > 0 and not answer.restarted:
         # Residuals relative to what their tolerances are relative to (3.3.1), balanced as in 3.4.1.
@@ -221,6 +230,7 @@ def _keep(run: Run, plan: Plan, settings: Settings) -> None:
     # JSON has no infinity.
     values = {name: repr(float(getattr(run, name))) for name in _VALUES}
     meta = {"run": plan.run, "identity": settings.identity, "values": values}
+    meta["expected"] = list(map(repr, map(float, run.expected)))
     arrays = {"consensus": run.consensus, "rows": np.array(run.rows)}
     if run.absent is not None:
         arrays["absent"] = run.absent.multiplier
@@ -255,6 +265,10 @@ def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
             raise ValueError(msg)
         run.rows, run.round, run.resumed = rows.tolist(), int(values["round"]), True
         run.rho, run.seconds = values["rho"], values["seconds"]
+        run.expected = [float(value) for value in meta["expected"]]
+        if len(run.expected) != 2:
+            msg = "there must be two expected values"
+            raise ValueError(msg)
         return str(meta["run"])
 
 

@@ -103,14 +103,22 @@ def test_no_certificate_is_read_from_a_file(data, folder, whole, meta):
     X, y, weights = data
     change(folder / "consensus.npz", meta)
     model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
-    assert np.array_equal(model.coef_, whole.coef_)
+    assert model.converged_
+    assert model.dual_objective_ <= whole.objective_
     assert model.null_objective_ == pytest.approx(whole.null_objective_)
     reached = objective(model, *data)
     assert model.objective_ == pytest.approx(reached, rel=1e-9)
     assert model.dual_objective_ <= reached
     # The first round after it has no dual value: its multipliers are those of the file.
-    assert np.isnan(model.history_["dual"][4])
-    assert np.isfinite(model.history_["dual"][5:]).all()
+    assert np.isnan(model.history_["dual_objective"][4])
+    assert np.isfinite(model.history_["dual_objective"][5:]).all()
+
+
+def test_a_checkpoint_loses_nothing(data, folder, whole):
+    X, y, weights = data
+    model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert np.array_equal(model.coef_, whole.coef_)
+    assert model.n_iter_ == whole.n_iter_
 
 
 def test_weights_of_a_file_only_start_the_next_round(data, folder):
@@ -123,8 +131,10 @@ def test_weights_of_a_file_only_start_the_next_round(data, folder):
     model = ConsensusSVC(resume=folder, **settings).fit(X, y, sample_weight=weights)
     reached = objective(model, *data)
     assert model.objective_ == pytest.approx(reached, rel=1e-9)
-    exact = ConsensusSVC(**{**PROBLEM, "tol": 1e-5, "max_iter": 300}).fit(X, y, sample_weight=weights)
-    assert model.history_["dual"][5:].max() <= exact.objective_
+    exact = ConsensusSVC(**{**PROBLEM, "tol": 1e-5, "max_iter": 300}).fit(
+        X, y, sample_weight=weights
+    )
+    assert model.history_["dual_objective"][5:].max() <= exact.objective_
 
 
 REFUSED = {
@@ -157,10 +167,12 @@ def test_impossible_rounds_are_refused(data, folder, meta):
 
 def test_a_resumed_run_without_rounds_left_evaluates_its_model(data, folder):
     X, y, weights = data
+    model = ConsensusSVC(resume=folder, **{**SETTINGS, "max_iter": 4, "tol": 1e-9})
     with pytest.warns(UserWarning, match="stopped after"):
-        model = ConsensusSVC(resume=folder, **{**SETTINGS, "max_iter": 4}).fit(X, y, weights)
+        model.fit(X, y, sample_weight=weights)
     assert model.objective_ == pytest.approx(objective(model, *data), rel=1e-9)
     assert not model.converged_
+    assert np.isfinite(model.duality_gap_)
 
 
 def test_failed_writes_leave_the_old_checkpoint(data, folder, monkeypatch):

@@ -98,11 +98,7 @@ def test_the_largest_eigenvalue_is_not_missed(seed, options):
     ).fit(X, y)
     best = optimum(y, 0.05, 1.0)
     assert Fraction(model.dual_objective_) <= best <= Fraction(model.objective_)
-    assert (
-        np.nanmax(model.history_["dual_objective"])
-        if "dual_objective" in model.history_
-        else np.nanmax(model.history_["dual"])
-    ) <= best
+    assert np.nanmax(model.history_["dual_objective"]) <= best
     if model.converged_:
         allowed = max(model.objective_, model.null_objective_)
         assert model.objective_ - float(best) <= options["tol"] * allowed
