@@ -11,19 +11,19 @@ pub(crate) const fn tile<T>() -> usize {
     TILE_BYTES / size_of::<T>()
 }
 
-/// An element in which images are summed, at least over a span of rows.
-pub(crate) trait Sums: Element {
+/// An element in which images can be summed, be it over a span of rows only.
+pub(crate) trait Summable: Element {
     /// The image itself, if it has this precision.
     fn in_place(image: &mut [f64]) -> Option<&mut [Self]>;
 }
 
-impl Sums for f32 {
+impl Summable for f32 {
     fn in_place(_: &mut [f64]) -> Option<&mut [Self]> {
         None
     }
 }
 
-impl Sums for f64 {
+impl Summable for f64 {
     fn in_place(image: &mut [f64]) -> Option<&mut [Self]> {
         Some(image)
     }

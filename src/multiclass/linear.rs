@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{Layout, Order};
 use crate::data::{Csr, Data, Dense, Rows};
 use crate::for_data;
-use crate::linalg::{Aligned, Element, Panels, SparseRows, Sums, scatter, tile};
+use crate::linalg::{Aligned, Element, Panels, SparseRows, Summable, scatter, tile};
 
 /// The map A_i w = (⟨w_j, x̃_i⟩)_j over the classes, x̃ being x with the constant feature `bias` appended
 /// unless that is 0, and its adjoint. Weights are a flat vector in the order of [`Linear::layout`].
@@ -231,7 +231,7 @@ impl<T: Element> Scratch<T> {
     }
 }
 
-impl<T: Sums> Kernels<T> for Dense<'_, T> {
+impl<T: Summable> Kernels<T> for Dense<'_, T> {
     fn add_scores(&self, weights: &Panels<T>, rows: Range<usize>, scores: &mut [f64]) {
         weights.add_scores(self.block(rows.start, rows.end), scores);
     }

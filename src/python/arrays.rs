@@ -5,7 +5,6 @@ use std::ops::Deref;
 use ndarray::{Dimension, Ix1, Ix2};
 use numpy::{Element, PyArray, PyArrayMethods, PyReadonlyArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::data::{Csr, Data, Dense};
 use crate::error::Result;
@@ -85,15 +84,4 @@ pub(super) fn slice<'a, T: Element>(array: &'a Vector<'_, T>) -> Result<&'a [T]>
     array
         .as_slice()
         .map_err(|_| crate::error::Error::argument("X", "the arrays must be contiguous"))
-}
-
-/// The keyword arguments of a call as a record.
-pub(super) fn record<'py, T>(py: Python<'py>, options: Option<&Bound<'py, PyDict>>) -> PyResult<T>
-where
-    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
-{
-    match options {
-        Some(options) => options.extract(),
-        None => PyDict::new(py).extract(),
-    }
 }

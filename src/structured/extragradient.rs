@@ -313,7 +313,7 @@ impl Solver for Extragradient<'_> {
         }
     }
 
-    /// The restricted gap: the mean loss of the averaged w against the least of the averaged z on the ball.
+    /// The restricted gap: the mean loss at the averaged w minus the minimum over the ball at the averaged z.
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let mut unused = vec![0.0; self.weights.len()];
         let primal = self.pass(&mut unused, interrupt, |method, example, group| {

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dualgap._choices import Penalty, Refit, check_choice
+from dualgap._choices import Penalty, Refit
 from dualgap._validation import FloatArray, check_positive
 from dualgap.polynomial._base import FittedPolynomial, Training
 from dualgap.recommend._factors import from_machine
@@ -52,8 +52,6 @@ class ConditionalGradient(Method):
         for name in ("radius", "alpha"):
             check_positive(name, getattr(self, name))
         check_positive("tol", self.tol, zero=True)
-        check_choice("penalty", self.penalty, Penalty)
-        check_choice("refit", self.refit, Refit)
 
     def run(self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None) -> Fitted:
         """Fit one machine."""
@@ -102,7 +100,7 @@ class _Machine(FittedPolynomial):
 
 
 def _targets(task: Task, values: FloatArray) -> FloatArray:
-    """+1 where the rating is at most the threshold (SPEC 8), or the values themselves."""
+    """+1 where the rating is at most the threshold, or the values themselves."""
     if not task.ordinal:
         return values.reshape(-1, 1)
     return np.where(values[:, np.newaxis] <= task.levels[:-1], 1.0, -1.0)

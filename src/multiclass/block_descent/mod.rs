@@ -1,4 +1,4 @@
-//! Exact block coordinate descent on the dual: Walrus for the cube (Wang and Scott 2022), Crammer and Singer's
+//! Exact block coordinate descent on the dual: Walrus for the cube (Wang and Scott 2021), Crammer and Singer's
 //! step for the simplex, and the like for every set that can be projected onto
 //! (`docs/mathematics/block-descent.md`).
 
@@ -18,7 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::multiclass::MarginProblem;
 use crate::run::{Certificate, Progress, Solver};
 
-/// RowBlock coordinate descent: for one example after the other, in random order, the dual is maximised
+/// Block coordinate descent: for one example after the other, in random order, the dual is maximised
 /// exactly over its β_i (`docs/mathematics/block-descent.md`).
 ///
 /// With C_i = p_i/λ, A_i = ‖x_i‖², h = C_i A_i + γ and the margins v at the current weights, that is
