@@ -306,7 +306,7 @@ def test_an_oracle_that_is_not_exact_gets_no_certificate(own, forgets):
         with pytest.raises(ValueError, match="must return a maximiser"):
             model.fit(*own)
     else:
-            with pytest.warns(ConvergenceWarning, match="must return a maximiser"):
+        with pytest.warns(ConvergenceWarning, match="must return a maximiser"):
             model.fit(*own)
         assert model.duality_gap_ is None
 
