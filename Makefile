@@ -60,9 +60,10 @@ venv: $(DEPENDENCIES) ## Create the virtual environment with all development dep
 build: $(EXTENSION) ## Build the extension (release) into the virtual environment
 
 lint: build ## Check format, lints, types, stubs, structure and tables
-	$(say) "cargo fmt, clippy"
+	$(say) "cargo fmt, clippy, doc"
 	cargo fmt --check
 	cargo clippy --quiet --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --document-private-items
 	$(say) "ruff, mypy, pyright, stubtest"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -70,8 +71,9 @@ lint: build ## Check format, lints, types, stubs, structure and tables
 	$(BIN)/basedpyright --warnings
 	$(BIN)/python scripts/choices.py --check
 	$(BIN)/python -m mypy.stubtest dualgap._core
-	$(say) "Imports and sizes; tables of benches/RESULTS.md"
+	$(say) "Imports and sizes; licences; tables of benches/RESULTS.md"
 	$(BIN)/python scripts/check_structure.py
+	$(BIN)/python scripts/check_licences.py
 	$(BIN)/python scripts/results.py --check
 
 structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions

@@ -31,7 +31,7 @@ impl MulticlassMethod {
     /// The solver of the chosen name.
     ///
     /// # Errors
-    /// As of [`Method::parse`].
+    /// As for [`Method::parse`].
     pub fn parse(choices: &Choices<'_>) -> Result<Self> {
         if Self::BLOCK_DESCENT.contains(&choices.solver) {
             choices.refuse_all_but(&[])?;
@@ -131,7 +131,7 @@ fn descend(
 ) -> Result<MulticlassFit> {
     let null_objective = problem.null_objective();
     let stopping = target.stopping(null_objective);
-    // Without a tolerance somebody wants to see every epoch.
+    // A tolerance of 0 asks for the certificate of every epoch.
     let certify_below = if stopping.gap > 0.0 { stopping.gap } else { f64::INFINITY };
     let options = Options { seed, certify_below, ..Options::default() };
     let mut solver = BlockDescent::new(problem, options);

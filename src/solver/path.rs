@@ -36,7 +36,7 @@ pub struct PathSettings {
     pub gap: f64,
     /// Maximum number of epochs for each piece.
     pub max_epochs: usize,
-    /// How the solver goes about it.
+    /// Options of the solver.
     pub options: BlockOptions,
 }
 
@@ -57,7 +57,7 @@ const SHORTEST: f64 = 1.0001;
 /// early.
 ///
 /// # Errors
-/// What [`run`] returns; [`Error::InvalidArgument`] for an interval that is none.
+/// What [`run`] returns; [`Error::InvalidArgument`] for an interval that is empty or not positive.
 pub fn path<D: BlockDual>(
     dual: &mut D,
     settings: PathSettings,

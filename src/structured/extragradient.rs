@@ -166,7 +166,7 @@ impl<'a> Extragradient<'a> {
         })?;
         self.truth = truth;
         let n_weights = self.weights.len();
-        // Nothing is special about these weights but that they are not orthogonal to much.
+        // Any start serves that is not orthogonal to the leading eigenvector.
         let mut x: Vec<f64> = (0..n_weights).map(|j| 1.0 + (j % 7) as f64 / 7.0).collect();
         let mut y = vec![0.0; n_weights];
         let mut largest = 0.0;

@@ -33,7 +33,7 @@ trait Law {
     fn slope(z: f64) -> f64;
     /// What scaling a row of z by `factor` loses: the divergence of factor · z from z.
     fn lost(factor: f64, sum: f64, squares: f64) -> f64;
-    /// The least price >= 0 at which the values of x − price sum to 1 at most.
+    /// The minimum price >= 0 at which the values of x − price sum to 1 at most.
     fn price(x: &mut [f64], guess: f64) -> f64;
 }
 
