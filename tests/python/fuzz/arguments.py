@@ -108,8 +108,9 @@ class Arguments:
         if "weights" in takes:
             found = sorted(np.abs(self.array(max(m, 1))), reverse=True)
             found[-1] = 0.0
-            total = sum(found) or 1.0
-            weights = [float(value / total) for value in found]
+            with np.errstate(all="ignore"):
+                total = sum(found) or 1.0
+                weights = [float(value / total) for value in found]
         costs = None
         if self.rarely(0.3):
             costs = self.array(self.choice([m, m, self.size()]), m, sign=False)
