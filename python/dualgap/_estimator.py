@@ -155,12 +155,15 @@ def warn_of_gap(
 ) -> None:
     """Warn, where the user called us, of a fit that did not converge."""
     relative = gap / null_objective if null_objective > 0.0 else np.inf
-    warnings.warn(
+    warn_user(
         f"{what}stopped after {n_iter} iterations at a duality gap of {gap:.3g}, {relative:.2g} of "
-        f"the null model's objective (tol={tol:.2g}); raise {remedy}, or scale the data",
-        ConvergenceWarning,
-        stacklevel=_depth(),
+        f"the null model's objective (tol={tol:.2g}); raise {remedy}, or scale the data"
     )
+
+
+def warn_user(text: str) -> None:
+    """Warn, where the user called us, of a certificate that is not what was asked for."""
+    warnings.warn(text, ConvergenceWarning, stacklevel=_depth())
 
 
 def _depth() -> int:
