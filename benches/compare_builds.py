@@ -3,8 +3,9 @@
     python benches/compare_builds.py --old PYTHON --new PYTHON [--repeats 7] [names]
 
 PYTHON is the interpreter of an environment with the build in it. Each measurement is a process of
-its own; the builds take turns, and the ratio is the median of the ratios of neighbours. Seconds are
-the faster of two fits in a process, the memory is the process's peak. Data are generated.
+its own; the builds take turns, and a ratio is the median of the ratios of neighbours. Seconds are
+those of the fastest of three or more fits in a process, processor seconds those of all its threads,
+which other work on the machine disturbs less. Memory is the process's peak. Data are generated.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from _record import HERE, Table
 CASES = HERE / "support/build_cases.py"
 
 
-def measure(python: str, case: str) -> tuple[float, float]:
-    """Seconds of a fit and megabytes of its process."""
+def measure(python: str, case: str) -> tuple[float, float, float]:
+    """Seconds and processor seconds of a fit, and megabytes of its process."""
     done = subprocess.run(
         [python, str(CASES), case], capture_output=True, text=True, check=True, cwd=CASES.parent
     )
     found = json.loads(done.stdout.splitlines()[-1])
-    return found["seconds"], found["megabytes"]
+    return found["seconds"], found["cpu_seconds"], found["megabytes"]
 
 
 def names(python: str) -> list[str]:
@@ -60,11 +61,12 @@ def main() -> None:
                 for _ in range(arguments.repeats)
             ]
         )
-        (old, old_mb), (new, new_mb) = np.median(pairs, axis=0)
-        ratio, memory_ratio = np.median(pairs[:, 1] / pairs[:, 0], axis=0)
+        (old, _, old_mb), (new, _, new_mb) = np.median(pairs, axis=0)
+        ratio, cpu_ratio, memory_ratio = np.median(pairs[:, 1] / pairs[:, 0], axis=0)
         table.add(
-            case=case, old_seconds=old, new_seconds=new, ratio=ratio, old_mb=old_mb, new_mb=new_mb,
-            memory_ratio=memory_ratio, repeats=arguments.repeats, **versions,
+            case=case, old_seconds=old, new_seconds=new, ratio=ratio, cpu_ratio=cpu_ratio,
+            old_mb=old_mb, new_mb=new_mb, memory_ratio=memory_ratio,
+            repeats=arguments.repeats, **versions,
         )  # fmt: skip
 
 

@@ -174,29 +174,40 @@ impl<'a> Linear<'a> {
 
     /// A_i w of one example for the given weights.
     pub fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
-        let layout = self.layout;
+        let Layout { n_classes, tile, .. } = self.layout;
         scores.fill(0.0);
-        self.visit(example, |feature, value| {
-            let weights = &weights[layout.index(feature, 0)..];
-            match layout.tile {
-                1 => scores.iter_mut().zip(weights).for_each(|(score, w)| *score += value * w),
-                tile => {
-                    let weights = weights.iter().step_by(tile);
-                    scores.iter_mut().zip(weights).for_each(|(score, w)| *score += value * w);
-                }
-            }
-        });
+        if tile == 1 {
+            // The inner loop of block solvers: neither a division by the tile nor a check per class.
+            self.visit(example, |feature, value| {
+                let weights = &weights[feature * n_classes..][..n_classes];
+                scores.iter_mut().zip(weights).for_each(|(score, w)| *score += value * w);
+            });
+        } else {
+            self.visit(example, |feature, value| {
+                let weights = weights[self.layout.index(feature, 0)..].iter().step_by(tile);
+                scores.iter_mut().zip(weights).for_each(|(score, w)| *score += value * w);
+            });
+        }
     }
 
     /// weights += A_iᵀ δ for one example, δ as (class, value) pairs.
     pub fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]) {
-        let layout = self.layout;
-        self.visit(example, |feature, value| {
-            let weights = &mut weights[layout.index(feature, 0)..];
-            for &(class, coefficient) in dual {
-                weights[class as usize * layout.tile] += value * coefficient;
-            }
-        });
+        let Layout { n_classes, tile, .. } = self.layout;
+        if tile == 1 {
+            self.visit(example, |feature, value| {
+                let weights = &mut weights[feature * n_classes..][..n_classes];
+                for &(class, coefficient) in dual {
+                    weights[class as usize] += value * coefficient;
+                }
+            });
+        } else {
+            self.visit(example, |feature, value| {
+                let weights = &mut weights[self.layout.index(feature, 0)..];
+                for &(class, coefficient) in dual {
+                    weights[class as usize * tile] += value * coefficient;
+                }
+            });
+        }
     }
 
     /// ‖x̃_i‖²: ‖A_iᵀ δ‖² is this times ‖δ‖².
