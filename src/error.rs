@@ -27,6 +27,11 @@ impl Error {
         Self::InvalidArgument { argument, message: message.into() }
     }
 
+    /// An [`Error::Numerical`] with its remedy.
+    pub fn numerical(problem: impl std::fmt::Display) -> Self {
+        Self::Numerical(format!("{problem}; scale the data or regularise more"))
+    }
+
     /// An [`Error::InvalidArgument`] for a name that is none of those that are known.
     pub fn unknown<'n>(
         argument: &'static str,

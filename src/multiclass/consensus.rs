@@ -76,12 +76,12 @@ pub fn answer(
     check(&problem, question)?;
     let weights = problem.map().layout().arrange(consensus.iter().copied());
     let loss = problem.mean_loss(&weights, interrupt)?;
-    stopping.gap += relative_gap * loss;
+    stopping.floor += relative_gap * loss;
     let lambda = problem.shares().lambda() + rho;
     problem.shares_mut().set_lambda(lambda)?;
     let centre = |(consensus, multiplier): (&f64, &f64)| rho * consensus - multiplier;
     let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / lambda);
-    let options = Options { seed, certify_below: stopping.gap, ..Options::default() };
+    let options = Options { seed, certify_below: stopping.floor, ..Options::default() };
     let mut solver = BlockDescent::new(&problem, options);
     let zeros = if betas.is_empty() {
         vec![0.0; problem.n_examples() * problem.n_classes()]
@@ -95,7 +95,7 @@ pub fn answer(
     Ok(Answer {
         loss,
         dual_term: dual_term(&problem, &betas),
-        gap: trace.gap(),
+        gap: trace.gap().unwrap_or(f64::INFINITY),
         n_epochs: trace.epochs.len(),
         weights: solver.coefficients(),
         betas,

@@ -133,7 +133,10 @@ fn descend(
     let null_objective = problem.null_objective();
     let stopping = target.stopping(null_objective);
     // Without a tolerance somebody wants to see every epoch.
-    let certify_below = if stopping.gap > 0.0 { stopping.gap } else { f64::INFINITY };
+    let certify_below = match stopping.allowed(null_objective) {
+        0.0 => f64::INFINITY,
+        allowed => allowed,
+    };
     let options = Options { seed, certify_below, ..Options::default() };
     let mut solver = BlockDescent::new(problem, options);
     if let Some(start) = start {

@@ -37,7 +37,7 @@ impl Round<'_> {
             rho: self.rho,
             betas: self.beta.as_ref().map(slice).transpose()?.unwrap_or_default(),
             seed: self.seed,
-            stopping: Stopping { max_epochs: self.max_iter, gap: self.gap },
+            stopping: Stopping { max_epochs: self.max_iter, relative: 0.0, floor: self.gap },
             relative_gap: self.relative_gap,
         })
     }

@@ -72,7 +72,7 @@ pub(super) fn fit_variational<'py>(
     let n_threads = options.n_threads;
     let user_features = options.user_features.as_ref().map(features).transpose()?;
     let item_features = options.item_features.as_ref().map(features).transpose()?;
-    let stopping = Stopping { max_epochs: options.n_sweeps, gap: 0.0 };
+    let stopping = Stopping { max_epochs: options.n_sweeps, relative: 0.0, floor: 0.0 };
     let (trace, factors) =
         run_session(py, n_threads, callback.as_ref(), |session: &Session<'_>| {
             let mut solver =

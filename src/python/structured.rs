@@ -159,7 +159,7 @@ pub(super) fn fit_structured<'py>(
 }
 
 /// A certified regularisation path from `settings.regularization` down to `until`: the objective of
-/// w = 0 and a list of (lambda, until, weights, gap, epochs).
+/// w = 0 and a list of (lambda, until, weights, gap, relative gap, epochs).
 #[pyfunction]
 pub(super) fn structured_path<'py>(
     py: Python<'py>,
@@ -182,8 +182,9 @@ pub(super) fn structured_path<'py>(
         }
     };
     let pieces = pieces.into_iter().map(|piece| {
-        let Piece { lambda, until, weights, gap, epochs } = piece;
-        (lambda, until, PyArray1::from_vec(py, weights), gap, epochs)
+        let Piece { lambda, until, weights, worst, epochs } = piece;
+        let (gap, relative_gap) = (worst.gap(), worst.relative_gap());
+        (lambda, until, PyArray1::from_vec(py, weights), gap, relative_gap, epochs)
     });
     Ok((null_objective, PyList::new(py, pieces.collect::<Vec<_>>())?))
 }
@@ -199,8 +200,7 @@ fn follow<D: BlockDual + Send>(
     run_session(py, settings.run.n_threads, settings.run.callback.as_ref(), |session| {
         let null_objective = dual.null_objective(session.interrupt)?;
         let stopping = target.stopping(null_objective);
-        let (gap, max_epochs) = (stopping.gap, stopping.max_epochs);
-        let settings = PathSettings { from, until, gap, max_epochs, options };
+        let settings = PathSettings { from, until, stopping, options };
         let observe = &mut |epoch: &_| session.observe(epoch);
         Ok((null_objective, path(&mut dual, settings, session.interrupt, observe)?))
     })

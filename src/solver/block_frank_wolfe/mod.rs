@@ -40,6 +40,8 @@ pub struct BlockFrankWolfe<'d, D> {
     /// p_i times the last known gap of each block.
     gaps: SumTree,
     order: Vec<u32>,
+    /// As of the last certificate; there is one after the first epoch.
+    objective: f64,
     epochs: usize,
     oracle_calls: usize,
     vertex: Sparse,
@@ -130,6 +132,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
             average,
             gaps: SumTree::new(n),
             order: (0..n as u32).collect(),
+            objective: 0.0,
             epochs: 0,
             oracle_calls: 0,
             vertex: Sparse::new(),
@@ -257,7 +260,8 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
     /// Whether this epoch ends with a certificate.
     fn is_certified(&self) -> bool {
         let plotted = self.epochs.is_multiple_of(10) || matches!(self.epochs, 1 | 2 | 4 | 8);
-        plotted || self.gaps.total() <= self.options.certify_below
+        let BlockOptions { certify_below, certify_relative, .. } = self.options;
+        plotted || self.gaps.total() <= certify_below.max(certify_relative * self.objective)
     }
 }
 

@@ -111,7 +111,7 @@ impl Case {
     }
 
     fn epochs(&self, options: Options, max_epochs: usize) -> Fitted {
-        self.fit_as(Storage::Dense, options, Stopping { max_epochs, gap: 0.0 })
+        self.fit_as(Storage::Dense, options, Stopping { max_epochs, relative: 0.0, floor: 0.0 })
     }
 }
 
@@ -138,7 +138,7 @@ fn weston_watkins_reaches_the_reference_optimum() {
     let scale = c * n as f64;
     let weights: Vec<f64> = record["W"].as_array().unwrap().iter().flat_map(numbers).collect();
     for storage in [Storage::Dense, Storage::Sparse] {
-        let stopping = Stopping { max_epochs: 20_000, gap: 1e-13 };
+        let stopping = Stopping { max_epochs: 20_000, relative: 0.0, floor: 1e-13 };
         let fitted = case.fit_as(storage, Options::default(), stopping);
         let Certificate { primal, dual } = fitted.trace.certificate.unwrap();
         let optimum = record["optimum_solver"].as_f64().unwrap();
@@ -271,7 +271,7 @@ fn threads_change_not_a_bit() {
     let case = Case::random(5, "weston-watkins", 400, 70, 210);
     let on = |n_threads, storage| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
-        let stopping = Stopping { max_epochs: 3, gap: 0.0 };
+        let stopping = Stopping { max_epochs: 3, relative: 0.0, floor: 0.0 };
         pool.install(|| case.fit_as(storage, Options::default(), stopping))
     };
     for storage in [Storage::Dense, Storage::Single, Storage::Sparse] {
@@ -288,7 +288,7 @@ fn storage_changes_only_rounding() {
         let mut case = Case { bias: 1.0, ..Case::random(6, kind, 90, 8, 11) };
         case.x.iter_mut().enumerate().filter(|(at, _)| at % 3 == 0).for_each(|(_, x)| *x = 0.0);
         let at = |storage| {
-            case.fit_as(storage, Options::default(), Stopping { max_epochs: 4, gap: 0.0 })
+            case.fit_as(storage, Options::default(), Stopping { max_epochs: 4, relative: 0.0, floor: 0.0 })
         };
         let dense = at(Storage::Dense);
         assert!(distance(&dense.coefficients, &at(Storage::Sparse).coefficients) < 1e-11);
@@ -296,7 +296,7 @@ fn storage_changes_only_rounding() {
         let single = case.fit_as(
             Storage::Single,
             Options::default(),
-            Stopping { max_epochs: 500, gap: 1e-5 },
+            Stopping { max_epochs: 500, relative: 0.0, floor: 1e-5 },
         );
         assert_eq!(single.trace.outcome, Outcome::Converged, "{kind}");
     }
@@ -310,7 +310,7 @@ fn zero_rows_and_zero_weights_leave_the_gap_alone() {
             case.x.row_mut(3).fill(0.0);
             case.x.row_mut(17).fill(0.0);
             case.weights = Some((0..30).map(|i| f64::from(i != 5 && i != 3)).collect());
-            let stopping = Stopping { max_epochs: 20_000, gap: 1e-11 };
+            let stopping = Stopping { max_epochs: 20_000, relative: 0.0, floor: 1e-11 };
             let fitted = case.fit_as(storage, Options::default(), stopping);
             assert_eq!(fitted.trace.outcome, Outcome::Converged, "{kind} {storage:?}");
             // The zero row costs its loss of the null model for good.
@@ -369,7 +369,7 @@ fn a_run_goes_on_where_another_ended() {
     for storage in [Storage::Dense, Storage::Sparse] {
         let case =
             Case { bias: 0.3, smoothing: 0.05, ..Case::random(7, "weighted-usunier", 90, 6, 7) };
-        let stopping = Stopping { max_epochs: 4, gap: 0.0 };
+        let stopping = Stopping { max_epochs: 4, relative: 0.0, floor: 0.0 };
         let fitted = case.fit_as(storage, Options::default(), stopping);
         case.with(storage, |problem| {
             let options = Options { seed: 5, ..Options::default() };

@@ -76,7 +76,7 @@ impl Part {
     }
 }
 
-const EXACT: Stopping = Stopping { max_epochs: 5000, gap: 1e-12 };
+const EXACT: Stopping = Stopping { max_epochs: 5000, relative: 0.0, floor: 1e-12 };
 
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
@@ -127,7 +127,7 @@ fn without_penalty_a_partition_is_the_plain_problem() {
             let part = Part::random(3, 40, 6, 5);
             let shared = Shared { smoothing, bias: BIAS, ..shared(kind, 5, 0.02) };
             let zeros = vec![0.0; 5 * 7];
-            let stopping = Stopping { max_epochs: 30, gap: 1e-9 };
+            let stopping = Stopping { max_epochs: 30, relative: 0.0, floor: 1e-9 };
             let question = Question {
                 consensus: &zeros,
                 multiplier: &zeros,

@@ -23,7 +23,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 fn go(solver: &mut dyn Solver, max_epochs: usize, gap: f64) -> Trace {
-    let stopping = Stopping { max_epochs, gap };
+    let stopping = Stopping { max_epochs, relative: 0.0, floor: gap };
     run(solver, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
