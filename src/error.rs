@@ -31,16 +31,6 @@ impl Error {
     pub fn numerical(problem: impl std::fmt::Display) -> Self {
         Self::Numerical(format!("{problem}; scale the data or regularise more"))
     }
-
-    /// An [`Error::InvalidArgument`] for a name that is none of those that are known.
-    pub fn unknown<'n>(
-        argument: &'static str,
-        name: &str,
-        known: impl IntoIterator<Item = &'n str>,
-    ) -> Self {
-        let known: Vec<_> = known.into_iter().collect();
-        Self::argument(argument, format!("unknown name {name:?}; use one of {}", known.join(", ")))
-    }
 }
 
 /// The crate's result type.

@@ -240,9 +240,12 @@ mod tests {
     }
 
     fn go(gap: f64, max_epochs: usize) -> Trace {
-        run(&mut Halving(1.0), Stopping { max_epochs, relative: 0.0, floor: gap }, &Interrupt::default(), &mut |_| {
-            ControlFlow::Continue(())
-        })
+        run(
+            &mut Halving(1.0),
+            Stopping { max_epochs, relative: 0.0, floor: gap },
+            &Interrupt::default(),
+            &mut |_| ControlFlow::Continue(()),
+        )
         .unwrap()
     }
 

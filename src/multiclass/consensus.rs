@@ -76,7 +76,7 @@ pub fn answer(
     check(&problem, question)?;
     let weights = problem.map().layout().arrange(consensus.iter().copied());
     let loss = problem.mean_loss(&weights, interrupt)?;
-    stopping.floor += relative_gap * loss;
+    stopping.floor += relative_gap * loss.value();
     let lambda = problem.shares().lambda() + rho;
     problem.shares_mut().set_lambda(lambda)?;
     let centre = |(consensus, multiplier): (&f64, &f64)| rho * consensus - multiplier;
@@ -93,7 +93,7 @@ pub fn answer(
     let trace = run(&mut solver, stopping, interrupt, observe)?;
     let betas = solver.betas();
     Ok(Answer {
-        loss,
+        loss: loss.upper(),
         dual_term: dual_term(&problem, &betas),
         gap: trace.gap().unwrap_or(f64::INFINITY),
         n_epochs: trace.epochs.len(),

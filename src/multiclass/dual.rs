@@ -2,18 +2,22 @@
 
 use super::batch::Batch;
 use super::{MarginProblem, Workspace};
-use crate::dual::{BlockDual, Gradient, Image, Points, Shares, Survey};
+use crate::dual::rounding::norm_above;
+use crate::dual::{
+    BatchDual, BlockDual, Bounded, Gradient, Image, Points, Scales, Shares, Sums, Survey,
+};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
+use crate::linalg::sparse::dot;
 use crate::polytope::lifted;
 
 /// The dual of a multi-category problem; μ_i is β_i, the dual variable off the label
-/// (`docs/mathematics/multiclass.md`).
+/// (`docs/mathematics/duality.md`).
 pub struct MarginDual<'p, 'a> {
     pub(super) problem: &'p mut MarginProblem<'a>,
     /// What passes over the whole domain keep, once there was one.
-    pub(super) batch: Option<Batch>,
+    batch: Option<Batch>,
     margins: Vec<f64>,
     work: Workspace,
     alpha: Sparse,
@@ -33,6 +37,16 @@ impl<'p, 'a> MarginDual<'p, 'a> {
             let term = self.problem.linear_term(example, beta);
             (linear + share * term, square + share * lifted::squared_norm_of(beta))
         })
+    }
+
+    /// Moves the point of the whole domain to `beta` (examples × classes), or to 0 if that is empty.
+    pub fn start_at(&mut self, beta: &[f64]) {
+        self.batch = Some(Batch::new(self.problem, beta));
+    }
+
+    /// The point of the whole domain (examples × classes) where it is kept, else nothing.
+    pub fn into_point(self) -> Vec<f64> {
+        self.batch.map_or(Vec::new(), Batch::into_point)
     }
 
     /// The margins of an example at the weights `scale` · `weights`.
@@ -55,7 +69,7 @@ pub struct MarginGradient<'s> {
 
 impl Gradient for MarginGradient<'_> {
     fn slope(&self, direction: &[(u32, f64)]) -> f64 {
-        slope(self.margins, direction)
+        dot(self.margins, direction)
     }
 
     fn vertex(&mut self, vertex: &mut Sparse) -> Result<()> {
@@ -163,7 +177,7 @@ impl BlockDual for MarginDual<'_, '_> {
         self.problem.subgradient(block, &self.margins, &mut self.work);
         direction.clone_from(&self.work.vertex);
         sort(direction);
-        Ok(slope(&self.margins, direction))
+        Ok(dot(&self.margins, direction))
     }
 
     fn vertices(
@@ -193,16 +207,25 @@ impl BlockDual for MarginDual<'_, '_> {
         points: &Points<'_>,
         interrupt: &Interrupt,
     ) -> Result<Survey> {
+        let norm = norm_above(weights);
         let look =
             |example: usize, margins: &[f64], work: &mut Workspace, problem: &MarginProblem<'_>| {
                 let (share, beta) = (problem.shares().of(example), points(example));
-                let loss = problem.loss(example, margins, work);
+                let loss = problem.bounded_loss(example, margins, norm, work);
                 // Fenchel and Young: the two terms of the gap that the smoothed loss and its conjugate make.
                 let bend = 0.5 * problem.shares().smoothing() * lifted::squared_norm_of(beta);
-                let linear = problem.linear_term(example, beta) - bend;
-                (share * loss, share * linear, share * (loss - slope(margins, beta) + bend))
+                let gap = loss.value() - dot(margins, beta) + bend;
+                (loss * Bounded::exact(share), share * gap)
             };
         Ok(Survey::of(self.problem.for_margins(weights, interrupt, look)?))
+    }
+
+    fn scales(&self, block: usize) -> Scales {
+        self.problem.scales(block, self.problem.map().row_size(block))
+    }
+
+    fn defect(&self, _: usize, point: &[(u32, f64)], _: &dyn Fn() -> f64) -> f64 {
+        self.problem.polytope().distance(point, self.problem.n_classes())
     }
 
     fn null_objective(&mut self, _: &Interrupt) -> Result<f64> {
@@ -210,9 +233,19 @@ impl BlockDual for MarginDual<'_, '_> {
     }
 }
 
-/// ⟨v, β⟩.
-fn slope(margins: &[f64], direction: &[(u32, f64)]) -> f64 {
-    direction.iter().map(|(class, value)| value * margins[*class as usize]).sum()
+impl BatchDual for MarginDual<'_, '_> {
+    fn batch_vertex(
+        &mut self,
+        weights: &[f64],
+        image: &mut [f64],
+        step: f64,
+        want_loss: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Sums> {
+        let problem = &mut *self.problem;
+        let batch = self.batch.get_or_insert_with(|| Batch::new(problem, &[]));
+        batch.vertex(problem, weights, image, step, want_loss, interrupt)
+    }
 }
 
 /// Brings a vertex into the order of the classes.

@@ -6,8 +6,9 @@ use super::block_descent::{BlockDescent, Options};
 use super::{MarginDual, MarginProblem, Order};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::names::{check, names};
 use crate::run::{Epoch, Trace, run};
-use crate::solver::{Block, Choices, DualPoint, Method, Start, Target, minimize};
+use crate::solver::{Block, Choices, Drift, DualPoint, Method, Start, Target, minimize};
 
 /// The solvers for multi-category losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,7 +25,7 @@ impl MulticlassMethod {
 
     /// Names of all solvers.
     pub fn names() -> Vec<&'static str> {
-        [&Self::BLOCK_DESCENT, Method::NAMES].concat()
+        [Self::BLOCK_DESCENT.to_vec(), names(Method::REGISTRY)].concat()
     }
 
     /// The solver of the chosen name.
@@ -36,9 +37,7 @@ impl MulticlassMethod {
             choices.refuse_all_but(&[])?;
             return Ok(Self::BlockDescent(choices.seed));
         }
-        if !Method::NAMES.contains(&choices.solver) {
-            return Err(Error::unknown("solver", choices.solver, Self::names()));
-        }
+        check("solver", choices.solver, &Self::names())?;
         Ok(Self::Vertices(Method::parse(choices)?))
     }
 
@@ -145,7 +144,7 @@ fn descend(
     let trace = run(&mut solver, stopping, interrupt, observe)?;
     let beta = if keep_dual { solver.betas() } else { Vec::new() };
     let weights = problem.map().layout().arrange(solver.coefficients());
-    let at = Start { weights, linear: 0.0, square: 0.0 };
+    let at = Start { weights, ..Start::default() };
     Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta } })
 }
 
@@ -178,7 +177,7 @@ impl MarginDual<'_, '_> {
     fn write(self, point: DualPoint, keep_dual: bool) -> MarginPoint {
         match point {
             DualPoint::Weights(weights) => {
-                let at = Start { weights, linear: 0.0, square: 0.0 };
+                let at = Start { weights, ..Start::default() };
                 MarginPoint { at, beta: Vec::new() }
             }
             DualPoint::Sums(at) => {
@@ -191,7 +190,8 @@ impl MarginDual<'_, '_> {
                 for (row, block) in beta.chunks_exact_mut(m).zip(&blocks) {
                     block.point.iter().for_each(|&(class, weight)| row[class as usize] = weight);
                 }
-                MarginPoint { at: Start { weights, linear, square }, beta }
+                let drift = Drift::default();
+                MarginPoint { at: Start { weights, linear, square, drift }, beta }
             }
         }
     }

@@ -2,13 +2,15 @@
 //!
 //! P(w) = λ/2 ‖w‖² + Σ_i p_i Φ(A_i w; y_i), and its dual D(α) = Σ_i p_i ⟨Δ_i, β_i⟩ − λ/2 ‖w(α)‖² −
 //! γ/2 Σ_i p_i ‖α_i‖², where w(α) = (1/λ) Σ_i p_i A_iᵀ α_i and α_i = −β_i off the label, 1ᵀβ_i at the label
-//! (`docs/mathematics/multiclass.md`).
+//! (`docs/mathematics/duality.md`).
 
 use rayon::prelude::*;
 
+use super::linear::RowSize;
 use super::{Costs, Linear};
 use crate::data::Real;
-use crate::dual::Shares;
+use crate::dual::rounding::{Sum, TINY, gamma, norm_above};
+use crate::dual::{Bounded, Scales, Shares};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
@@ -163,6 +165,30 @@ impl<'a> MarginProblem<'a> {
         work.vertex.extend(positive);
     }
 
+    /// The size of an example's functions, given that of its row: A_iᵀ β has the entries of β and their sum.
+    pub(super) fn scales(&self, example: usize, size: RowSize) -> Scales {
+        let feature = std::f64::consts::SQRT_2 * size.norm * (1.0 + gamma(2));
+        Scales { cost: self.largest_cost(example), feature, n_features: size.n_values }
+    }
+
+    /// max_j Δ_ij.
+    fn largest_cost(&self, example: usize) -> f64 {
+        let costs = self.cost_row(example);
+        costs.map_or(1.0, |row| row.iter().copied().fold(0.0, f64::max))
+    }
+
+    /// A bound on the rounding error of [`MarginProblem::loss`] at scores of weights of norm at most `norm`,
+    /// computed with the rounding unit `epsilon`/2: Φ changes by at most 1ᵀβ times the largest change of a
+    /// margin.
+    pub(super) fn loss_error(&self, example: usize, size: RowSize, norm: f64, epsilon: f64) -> f64 {
+        let (radius, m) = (self.polytope.radius(self.n_classes()), self.n_classes());
+        let scales = self.scales(example, size);
+        let score = scales.feature * norm;
+        let margin = scales.cost + score + 4.0 * self.shares.smoothing() * radius;
+        let rounded = (size.n_values + 8) as f64 * epsilon * score + gamma(2 * m + 16) * margin;
+        radius * (rounded + 4.0 * (size.n_values + m) as f64 * TINY) * (1.0 + gamma(16))
+    }
+
     /// ⟨Δ_i, β⟩, what a dual point adds to the dual objective's linear term.
     pub fn linear_term(&self, example: usize, beta: &[(u32, f64)]) -> f64 {
         let (row, label) = (self.cost_row(example), self.labels[example]);
@@ -188,17 +214,31 @@ impl<'a> MarginProblem<'a> {
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`].
-    pub fn mean_loss(&mut self, weights: &[f64], interrupt: &Interrupt) -> Result<f64> {
+    pub fn mean_loss(&mut self, weights: &[f64], interrupt: &Interrupt) -> Result<Bounded> {
+        let norm = norm_above(weights);
         let share = |example: usize, margins: &[f64], work: &mut Workspace, problem: &Self| {
-            problem.shares.of(example) * problem.loss(example, margins, work)
+            problem.bounded_loss(example, margins, norm, work)
+                * Bounded::exact(problem.shares.of(example))
         };
         let shares = self.for_margins(weights, interrupt, share)?;
-        // Blocks are summed first: the sum is the same however the caller splits the examples.
-        Ok(shares.chunks(BLOCK).map(|block| block.iter().sum::<f64>()).sum())
+        Ok(shares.into_iter().collect::<Sum>().total())
     }
 
-    /// What `look` makes of the margins of each example that has a share; in parallel, the scores of a
-    /// block of examples at a time. The others get the default.
+    /// Φ at margins of exact scores of weights of norm at most `norm`, with a bound on its rounding error.
+    pub(super) fn bounded_loss(
+        &self,
+        example: usize,
+        margins: &[f64],
+        norm: f64,
+        work: &mut Workspace,
+    ) -> Bounded {
+        let size = self.map.row_size(example);
+        let error = self.loss_error(example, size, norm, f64::EPSILON);
+        Bounded::new(self.loss(example, margins, work), error)
+    }
+
+    /// What `look` makes of the margins of each example that has a share, in double precision whatever that
+    /// of the rows; in parallel, the scores of a block of examples at a time. The others get the default.
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`].
@@ -208,19 +248,19 @@ impl<'a> MarginProblem<'a> {
         interrupt: &Interrupt,
         look: impl Fn(usize, &[f64], &mut Workspace, &Self) -> R + Sync,
     ) -> Result<Vec<R>> {
-        self.map.load(weights);
+        self.map.load_exact(weights);
         let problem: &Self = self;
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let mut results = vec![R::default(); n];
         results.par_chunks_mut(BLOCK).enumerate().for_each_init(
-            || (vec![0.0; BLOCK * m], Workspace::default()),
-            |(scores, work), (block, results)| {
+            || (vec![0.0; BLOCK * m], Vec::new(), Workspace::default()),
+            |(scores, buffer, work), (block, results)| {
                 if interrupt.is_raised() {
                     return;
                 }
                 let first = block * BLOCK;
                 let scores = &mut scores[..results.len() * m];
-                problem.map.scores(first..first + results.len(), scores);
+                problem.map.exact_scores(first..first + results.len(), buffer, scores);
                 for (offset, result) in results.iter_mut().enumerate() {
                     let (example, margins) = (first + offset, &mut scores[offset * m..][..m]);
                     if problem.shares.of(example) > 0.0 {

@@ -1,4 +1,5 @@
 use super::capped::{Capped, positive_sum};
+use super::distance::{overshoot, parts};
 use super::{Polytope, Scratch, walrus};
 use crate::error::Result;
 use crate::linalg::Sparse;
@@ -35,6 +36,10 @@ impl Polytope for Cube {
         let set = Capped { upper: 1.0, floor: 0.0, cap: f64::INFINITY, bias };
         set.write(v, tau, beta);
         beta[label] = 0.0;
+    }
+
+    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+        overshoot(beta, 1.0) + parts(beta).1
     }
 
     fn radius(&self, n_classes: usize) -> f64 {

@@ -1,4 +1,5 @@
 use super::capped::Capped;
+use super::distance::{excess, parts};
 use super::select::maximum;
 use super::{Polytope, Scratch};
 use crate::error::Result;
@@ -33,6 +34,11 @@ impl Polytope for MaxHinge {
         scratch.multiplier = tau;
         set.write(v, tau, beta);
         beta[label] = 0.0;
+    }
+
+    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+        let (sum, negative) = parts(beta);
+        excess(sum, 1.0) + negative
     }
 
     fn radius(&self, _: usize) -> f64 {

@@ -1,4 +1,5 @@
 use super::capped::Capped;
+use super::distance::{excess, overshoot, parts};
 use super::select::largest;
 use super::top_k::check_k;
 use super::{Polytope, Scratch};
@@ -47,6 +48,12 @@ impl Polytope for Usunier {
         scratch.multiplier = tau;
         set.write(v, tau, beta);
         beta[label] = 0.0;
+    }
+
+    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+        let (sum, negative) = parts(beta);
+        // 1/k itself is rounded.
+        overshoot(beta, (1.0 / self.k as f64).next_down()) + excess(sum, 1.0) + negative
     }
 
     fn radius(&self, _: usize) -> f64 {

@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
+use crate::dual::rounding::{TINY, gamma};
+use crate::dual::{
+    BatchDual, BlockDual, Bounded, Gradient, Image, Points, Scales, Shares, Sizes, Sums, Survey,
+};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::Sparse;
+use crate::linalg::{Sparse, sparse};
 
 /// Maximum number of examples per call of the oracle, and how long such a call may take before it gets
 /// fewer: interrupts are looked for in between.
@@ -84,6 +87,12 @@ impl<'o> CallbackDual<'o> {
         scores.sum::<f64>() + loss
     }
 
+    /// A bound on the rounding error of a margin.
+    fn error(&self, weights: &[f64], point: &[(u32, f64)]) -> f64 {
+        let n_terms = point.len() + 4;
+        gamma(n_terms) * self.scale(weights, point) + n_terms as f64 * TINY
+    }
+
     /// The sum of the sizes of a margin's terms.
     fn scale(&self, weights: &[f64], point: &[(u32, f64)]) -> f64 {
         let (features, loss) = split(point, self.n_weights);
@@ -130,8 +139,7 @@ pub struct CallbackImage<'s> {
 
 impl Image for CallbackImage<'_> {
     fn curvature(&self) -> f64 {
-        let norm: f64 = self.features.iter().map(|(_, value)| value * value).sum();
-        self.share / self.lambda * norm
+        self.share / self.lambda * sparse::squared_norm(self.features)
     }
 
     fn add_to(&mut self, step: f64, weights: &mut [f64]) {
@@ -175,6 +183,10 @@ impl BlockDual for CallbackDual<'_> {
     /// Entries are of the size of the features, whatever that is.
     fn rounding(&self) -> f64 {
         0.0
+    }
+
+    fn scales(&self, _: usize) -> Scales {
+        Scales { cost: 1.0, feature: 1.0, n_features: 1 }
     }
 
     fn gradient<'s>(
@@ -244,7 +256,8 @@ impl BlockDual for CallbackDual<'_> {
                 );
                 return Err(Error::argument("model", message));
             }
-            Ok((share * loss, share * split(point, self.n_weights).1, share * gap))
+            let loss = Bounded::new(loss, self.error(weights, vertex));
+            Ok((loss * Bounded::exact(share), share * gap))
         });
         Ok(Survey::of(terms.collect::<Result<_>>()?))
     }
@@ -261,14 +274,17 @@ impl BatchDual for CallbackDual<'_> {
     ) -> Result<Sums> {
         let found = self.ask_all(&self.all(), weights, interrupt)?;
         image.fill(0.0);
-        let mut sums = Sums { loss: Some(0.0), ..Sums::default() };
+        let mut sums = Sums { loss: Some(Bounded::default()), ..Sums::default() };
         for (block, vertex) in found.iter().enumerate() {
             let share = self.shares.of(block);
-            let loss = Some(share * self.slope(weights, vertex));
+            let loss = Bounded::new(self.slope(weights, vertex), self.error(weights, vertex));
+            let loss = Some(loss * Bounded::exact(share));
+            let mut sizes = Sizes::default();
+            sizes.add(share, self.scales(block), vertex);
             let mut moved = self.image(block, vertex);
             moved.add_to(1.0, image);
             let linear = share * moved.linear();
-            sums.add(&Sums { loss, linear, ..Sums::default() });
+            sums.add(&Sums { loss, linear, sizes, ..Sums::default() });
         }
         Ok(sums)
     }

@@ -4,11 +4,16 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::model::PartSize;
 use super::{Model, Work};
-use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
+use crate::dual::rounding::{Sum, TINY, gamma, norm_above};
+use crate::dual::{
+    BatchDual, BlockDual, Bounded, Gradient, Image, Points, Scales, Shares, Sizes, Sums, Survey,
+};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::{Sparse, TouchedVector, sparse};
+use crate::linalg::sparse::{self, dot};
+use crate::linalg::{Sparse, TouchedVector};
 
 /// Groups of examples whose images are summed apart, for any number of threads, and then in order.
 const GROUPS: usize = 16;
@@ -102,10 +107,24 @@ impl Local {
         }
         (best.max(right) - right, best.max(right))
     }
-}
 
-fn dot(dense: &[f64], sparse: &[(u32, f64)]) -> f64 {
-    sparse.iter().map(|(index, value)| value * dense[*index as usize]).sum()
+    /// The size of an example's functions, its costs being loaded.
+    fn scales(&self, model: &dyn Model, example: usize) -> Scales {
+        let PartSize { norm: feature, n_features, .. } = model.size(example);
+        let cost = self.costs.iter().fold(0.0, |largest: f64, cost| largest.max(cost.abs()));
+        Scales { cost, feature, n_features }
+    }
+
+    /// A bound on the rounding error of a loss at weights of norm at most `norm`: of the scores of a label's
+    /// parts, of their sum and of the search for the largest.
+    fn error(&self, model: &dyn Model, example: usize, norm: f64) -> f64 {
+        let PartSize { n_features, n_parts, depth, .. } = model.size(example);
+        let scales = self.scales(model, example);
+        let (score, n_parts) = (scales.feature * norm, n_parts as f64);
+        let scores = gamma(n_features + 8) * score + 4.0 * n_features as f64 * TINY;
+        let sums = gamma(2 * depth + 8) * n_parts * (scales.cost + score);
+        2.0 * n_parts * scores + 2.0 * sums
+    }
 }
 
 /// θ + c, whose slopes are those of the dual up to a constant.
@@ -180,6 +199,12 @@ impl BlockDual for StructuredDual<'_> {
         let mut truth = Sparse::new();
         self.model.parts(block, self.model.truth(block), &mut truth);
         truth
+    }
+
+    fn scales(&self, block: usize) -> Scales {
+        let mut costs = vec![0.0; self.model.n_parts(block)];
+        self.model.add_costs(block, &mut costs);
+        Local { costs, ..Local::default() }.scales(self.model, block)
     }
 
     fn gradient<'s>(
@@ -265,16 +290,17 @@ impl BlockDual for StructuredDual<'_> {
         interrupt: &Interrupt,
     ) -> Result<Survey> {
         let problem: &Self = self;
+        let norm = norm_above(weights);
         let look = |local: &mut Local, example: usize| {
             let share = problem.shares.of(example);
             if share == 0.0 || interrupt.is_raised() {
-                return (0.0, 0.0, 0.0);
+                return (Bounded::default(), 0.0);
             }
-            let point = points(example);
-            let constant = local.load(problem.model, example, weights, 1.0);
+            local.load(problem.model, example, weights, 1.0);
             let (loss, best) = local.find(problem.model, example);
-            let linear = constant + dot(&local.costs, point);
-            (share * loss, share * linear, share * (best - dot(&local.margins, point)))
+            let loss = Bounded::new(loss, local.error(problem.model, example, norm));
+            let gap = best - dot(&local.margins, points(example));
+            (loss * Bounded::exact(share), share * gap)
         };
         let examples = (0..problem.model.n_examples()).into_par_iter().with_min_len(8);
         let terms = examples.map_init(Local::default, look).collect();
@@ -303,7 +329,7 @@ impl BatchDual for StructuredDual<'_> {
         });
         interrupt.check()?;
         image.fill(0.0);
-        let mut sums = Sums { loss: Some(0.0), ..Sums::default() };
+        let mut sums = Sums { loss: Some(Bounded::default()), ..Sums::default() };
         for group in &groups {
             group.image.add_to(1.0, image);
             sums.add(&group.sums);
@@ -323,7 +349,8 @@ impl Group {
         interrupt: &Interrupt,
     ) {
         let (model, local) = (problem.model, &mut self.local);
-        let (mut total, mut linear) = (0.0, 0.0);
+        let (mut total, mut linear, norm) = (Sum::default(), 0.0, norm_above(weights));
+        let mut sizes = Sizes::default();
         self.image.clear();
         for example in examples {
             let share = problem.shares.of(example);
@@ -332,12 +359,16 @@ impl Group {
             }
             let constant = local.load(model, example, weights, 1.0);
             let (loss, _) = local.find(model, example);
-            total += share * loss;
+            let loss = Bounded::new(loss, local.error(model, example, norm));
+            total.add(loss * Bounded::exact(share));
+            for point in [&local.vertex, &local.truth] {
+                sizes.add(share, local.scales(model, example), point);
+            }
             linear += share * (constant + dot(&local.costs, &local.vertex));
             sparse::subtract(&local.truth, &local.vertex, &mut local.direction);
             let scale = share / problem.shares.lambda();
             model.add_image(example, &local.direction, scale, &mut self.image);
         }
-        self.sums = Sums { loss: Some(total), linear, ..Sums::default() };
+        self.sums = Sums { loss: Some(total.total()), linear, sizes, ..Sums::default() };
     }
 }

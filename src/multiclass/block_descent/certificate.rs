@@ -3,13 +3,14 @@
 use num_traits::{Float, Zero};
 use rayon::prelude::*;
 
-use super::model::{Block, Changes, Model};
-use super::{Descent, Dual, State};
+use super::dual_block::add_images;
+use super::scorer::{RowBlock, Scorer};
+use super::state::State;
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
-use crate::multiclass::{MarginProblem, Workspace};
+use crate::multiclass::Workspace;
 use crate::polytope::lifted;
 use crate::run::Certificate;
 
@@ -25,42 +26,8 @@ struct Terms {
     roused: Vec<usize>,
 }
 
-/// Adds w(β), the weights that belong to the dual blocks, to the model's.
-pub(super) fn add_images<M: Model, T: Real>(
-    problem: &MarginProblem<'_>,
-    duals: &[Dual],
-    betas: &[T],
-    model: &mut M,
-    interrupt: &Interrupt,
-) -> Result<()> {
-    let (m, padded) = (problem.n_classes(), model.padded());
-    let mut block = Block::default();
-    let mut changes = Changes::new(M::LARGEST_BLOCK, padded);
-    let blocks = duals.chunks(M::LARGEST_BLOCK).zip(betas.chunks(M::LARGEST_BLOCK * m));
-    for (duals, betas) in blocks {
-        interrupt.check()?;
-        block.examples.clear();
-        block.examples.extend(duals.iter().map(|dual| dual.example));
-        model.gather(&mut block);
-        changes.changed.clear();
-        let rows = betas.chunks_exact(m).zip(changes.values.chunks_exact_mut(padded));
-        for (row, (dual, (beta, change))) in duals.iter().zip(rows).enumerate() {
-            if dual.sum == 0.0 {
-                continue;
-            }
-            for (change, beta) in change.iter_mut().zip(beta) {
-                *change = Real::narrow(-dual.weight * beta.widen());
-            }
-            change[problem.label(dual.example as usize)] = Real::narrow(dual.weight * dual.sum);
-            changes.changed.push(row);
-        }
-        model.update(&changes, &block);
-    }
-    Ok(())
-}
-
-impl<M: Model> State<'_, M> {
-    /// P and D at w(β) (SPEC 10), resting examples included; those that could gain rest no longer.
+impl<M: Scorer> State<'_, M> {
+    /// P and D at w(β), resting examples included; those that could gain rest no longer.
     ///
     /// Around an origin w₀ they are λ/2 ‖v‖² + loss of w₀ + v and Σ_i p_i ⟨Δ_i, β_i⟩ − λ ⟨w₀, v⟩ −
     /// λ/2 ‖v‖², with v = w(β), since λ v is the sum of the examples' images.
@@ -105,10 +72,10 @@ impl<M: Model> State<'_, M> {
     }
 
     /// The terms of all duals at the weights of `model`, piece by piece.
-    fn all_terms<N: Model>(&self, model: &N, interrupt: &Interrupt) -> Result<Vec<Terms>> {
+    fn all_terms<N: Scorer>(&self, model: &N, interrupt: &Interrupt) -> Result<Vec<Terms>> {
         let (n, m) = (self.problem.n_examples(), self.problem.n_classes());
         let buffers = || Buffers {
-            block: Block::default(),
+            block: RowBlock::default(),
             scores: Vec::new(),
             margins: vec![0.0; m],
             work: Workspace::default(),
@@ -127,7 +94,7 @@ impl<M: Model> State<'_, M> {
     }
 
     /// The terms of duals `first..end`.
-    fn terms<N: Model>(
+    fn terms<N: Scorer>(
         &self,
         model: &N,
         first: usize,
@@ -190,7 +157,7 @@ impl<M: Model> State<'_, M> {
 
 /// What a thread needs to evaluate terms.
 struct Buffers<T> {
-    block: Block<T>,
+    block: RowBlock<T>,
     scores: Vec<T>,
     margins: Vec<f64>,
     work: Workspace,

@@ -1,13 +1,13 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::rows::Rows;
-use super::{Hamming, Model, Work};
+use super::{Hamming, Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::fold::{Max, fold};
 use crate::linalg::{Sparse, TouchedVector};
 
-/// Sequences whose neighbouring labels interact: y_t in 0..K for each row x_t (paper 002's OCR model).
+/// Sequences whose neighbouring labels interact: y_t in 0..K for each row x_t (Taskar, Guestrin and Koller 2003).
 ///
 /// ⟨w, φ(x, y)⟩ = Σ_t ⟨W_{y_t}, x_t⟩ + Σ_{t>0} T\[y_{t−1}, y_t\] + start\[y_0\] + end\[y_last\]. The weights are
 /// W by feature, then class; T, K × K; and, if asked for, `start` and `end`. Parts t K + k stand for
@@ -110,6 +110,14 @@ impl Model for Chain {
 
     fn n_parts(&self, example: usize) -> usize {
         (self.sequence_len(example) + self.n_states) * self.n_states
+    }
+
+    fn size(&self, example: usize) -> PartSize {
+        let (norm, n_features) = self.rows.largest();
+        // A node may have the two boundary features, a transition has one of its own.
+        let n_parts = 2 * self.sequence_len(example);
+        let norm = (norm * norm + 2.0).sqrt() * (1.0 + f64::EPSILON);
+        PartSize { norm, n_features: n_features + 2, n_parts, depth: n_parts }
     }
 
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {

@@ -1,12 +1,12 @@
 use super::assignment::{NONE, assign};
 use super::rows::Rows;
-use super::{Model, Work};
+use super::{Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
 
 /// Partial matchings between the rows and the columns of an example, such as the words of a sentence
-/// and of its translation (Taskar et al. 2006; SPEC 15): ⟨w, φ(x, z)⟩ = Σ_ab z_ab ⟨w, F_ab⟩.
+/// and of its translation (Taskar et al. 2006): ⟨w, φ(x, z)⟩ = Σ_ab z_ab ⟨w, F_ab⟩.
 ///
 /// Part a · columns + b is the pair (a, b). A label holds the column of each row, or `u32::MAX`. The
 /// loss Σ_ab fn · gt_ab (1 − z_ab) + fp · (1 − gt_ab) z_ab counts the missed pairs of the truth and the
@@ -47,7 +47,8 @@ pub struct Pairs<'a> {
 impl Matching {
     /// Example i has `sizes[i]` = \[rows, columns\], whose features F_ab are the next rows · columns rows of
     /// `data`, and in training the pairs `truth`. A wrong pair costs `false_positive` and a missed one
-    /// `false_negative`; 1 and 1 give the L1 loss of SPEC 15.
+    /// `false_negative`; 1 and 1 count the pairs in which z and
+    /// gt differ.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming what does not fit: `X`, `Y`, `false_positive_cost` or
@@ -158,6 +159,13 @@ impl Model for Matching {
     fn n_parts(&self, example: usize) -> usize {
         let (n_rows, n_columns) = self.size(example);
         n_rows * n_columns
+    }
+
+    fn size(&self, example: usize) -> PartSize {
+        let (norm, n_features) = self.rows.largest();
+        let n_parts = self.n_parts(example).isqrt().max(self.truth(example).len());
+        // Shortest paths add up as many prices for each of the pairs.
+        PartSize { norm, n_features, n_parts, depth: 4 * n_parts * n_parts }
     }
 
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {

@@ -29,6 +29,19 @@ pub struct Work {
     pub indices: Vec<u32>,
 }
 
+/// The size of an example's parts, for bounds on rounding errors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PartSize {
+    /// At least the norm of the features of a part.
+    pub norm: f64,
+    /// At least the number of features of a part.
+    pub n_features: usize,
+    /// At least the number of parts of a label.
+    pub n_parts: usize,
+    /// At least the number of roundings in a row of a label's value in [`Model::decode`].
+    pub depth: usize,
+}
+
 /// What a structured model is to a solver. Examples are those of one data set, with their labels.
 pub trait Model: Send + Sync {
     /// Number of examples.
@@ -39,6 +52,9 @@ pub trait Model: Send + Sync {
 
     /// Number of parts of an example.
     fn n_parts(&self, example: usize) -> usize;
+
+    /// The size of an example's parts.
+    fn size(&self, example: usize) -> PartSize;
 
     /// θ = A w for all parts of an example.
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);

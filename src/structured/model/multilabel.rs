@@ -1,13 +1,13 @@
 use super::chain::first_maximum;
 use super::graph::{Graph, Link, Visit};
 use super::rows::Rows;
-use super::{Hamming, Model, Work};
+use super::{Hamming, Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
 
-/// Any set of q labels for each row x, with scores of pairs (Finley and Joachims 2008; paper 002's
-/// scene model): ⟨w, φ(x, y)⟩ = Σ_l y_l ⟨W_l, x⟩ + Σ_{e = (a, b)} P_e\[y_a, y_b\].
+/// Any set of q labels for each row x, with scores of pairs (Finley and Joachims
+/// 2008): ⟨w, φ(x, y)⟩ = Σ_l y_l ⟨W_l, x⟩ + Σ_{e = (a, b)} P_e\[y_a, y_b\].
 ///
 /// The weights are W by feature, then label; and P, four numbers for each pair e of the graph, by
 /// (y_a, y_b) = 00, 01, 10, 11. Part l says that label l is set, part q + 4 e + 2 y_a + y_b that the
@@ -151,6 +151,12 @@ impl Model for Multilabel {
 
     fn n_parts(&self, _: usize) -> usize {
         self.n_labels + 4 * self.edges().len()
+    }
+
+    fn size(&self, example: usize) -> PartSize {
+        let (norm, n_features) = self.rows.largest();
+        let n_parts = self.n_parts(example);
+        PartSize { norm: norm.max(1.0), n_features, n_parts, depth: n_parts }
     }
 
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {

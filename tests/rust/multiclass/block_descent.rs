@@ -288,7 +288,11 @@ fn storage_changes_only_rounding() {
         let mut case = Case { bias: 1.0, ..Case::random(6, kind, 90, 8, 11) };
         case.x.iter_mut().enumerate().filter(|(at, _)| at % 3 == 0).for_each(|(_, x)| *x = 0.0);
         let at = |storage| {
-            case.fit_as(storage, Options::default(), Stopping { max_epochs: 4, relative: 0.0, floor: 0.0 })
+            case.fit_as(
+                storage,
+                Options::default(),
+                Stopping { max_epochs: 4, relative: 0.0, floor: 0.0 },
+            )
         };
         let dense = at(Storage::Dense);
         assert!(distance(&dense.coefficients, &at(Storage::Sparse).coefficients) < 1e-11);
