@@ -39,7 +39,7 @@ impl Session<'_> {
 
 /// Runs `kernel` on a pool of `n_threads` threads while this thread polls signals and callbacks.
 ///
-/// `callback(epoch, seconds, primal, dual)` is called after each epoch, while the kernel waits, with NaN
+/// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the kernel waits, with NaN
 /// for what was not evaluated; a true value stops the run. What it raises, and `KeyboardInterrupt`, end the kernel and come out unchanged.
 pub(super) fn run_session<T: Send>(
     py: Python<'_>,
