@@ -13,7 +13,7 @@ mod value;
 pub use batch::{BatchDual, Sizes, Sums};
 pub use rounding::Bounded;
 pub use shares::Shares;
-pub use value::{DualValue, Scales, dual_value, objective};
+pub use value::{BlockTerms, DualValue, Scales, Totals, dual_value, objective};
 
 use crate::error::Result;
 use crate::interrupt::Interrupt;

@@ -111,6 +111,16 @@ impl Sum {
         self.n_terms += 1;
     }
 
+    /// Adds the terms of another sum.
+    pub fn join(&mut self, other: &Self) {
+        let Self { compensation, size, error, n_terms, .. } = *other;
+        self.add(Bounded::exact(other.sum));
+        self.compensation += compensation;
+        self.size += size;
+        self.error += error;
+        self.n_terms += n_terms;
+    }
+
     /// The sum.
     pub fn total(&self) -> Bounded {
         let (value, grown) = (self.sum + self.compensation, gamma(self.n_terms + 2));

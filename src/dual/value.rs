@@ -1,7 +1,7 @@
 //! The dual value at a point, as a bound that holds in exact arithmetic.
 
 use super::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma, norm_above, root_above};
-use super::{BlockDual, Image, Points};
+use super::{BlockDual, Image, Points, Shares};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, sparse};
@@ -55,17 +55,85 @@ pub fn objective(lambda: f64, weights: &[f64], loss: Bounded) -> f64 {
     (Bounded::exact(0.5 * lambda) * bounded_squared_norm(weights) + loss).upper()
 }
 
+/// What a block adds to the dual beside its image.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockTerms {
+    /// l_i along the direction from the block's start.
+    pub linear: f64,
+    /// γ ‖direction‖².
+    pub bend: f64,
+    /// ‖direction‖₁.
+    pub length: f64,
+    /// Number of entries of the direction.
+    pub n_entries: usize,
+    /// How far, in ‖·‖₁, the point is from its polytope.
+    pub defect: f64,
+    /// The size of the block's functions.
+    pub scales: Scales,
+}
+
 /// What the blocks seen so far add to a [`DualValue`].
-#[derive(Default)]
-struct Totals {
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Totals {
     linear: Sum,
     bend: f64,
-    /// λ Σ p_i/λ ‖A_iᵀ‖ ‖δ_i‖₁, the sum of all terms' sizes.
+    /// Σ p_i/λ ‖A_iᵀ‖ ‖δ_i‖₁, the sum of all terms' sizes.
     reach: f64,
     /// What the repair of points that are outside of their sets may add to ‖w‖, and underflow.
     repair: f64,
     n_blocks: usize,
-    n_parts: usize,
+    n_entries: usize,
+}
+
+impl Totals {
+    /// Adds a block of the given share.
+    pub fn add(&mut self, shares: &Shares, block: usize, terms: &BlockTerms) {
+        let BlockTerms { linear, bend, length, n_entries, defect, scales } = *terms;
+        let (share, lambda) = (shares.of(block), shares.lambda());
+        self.n_blocks += 1;
+        if share == 0.0 || length == 0.0 && defect == 0.0 {
+            return;
+        }
+        let error =
+            scales.cost * (gamma(n_entries + 4) * length + defect) + n_entries as f64 * TINY;
+        self.linear.add(Bounded::new(linear, error) * Bounded::exact(share));
+        // ‖α + δ‖ ≤ ‖α‖ + √2 ‖δ‖₁.
+        let longest = root_above(bend) * (1.0 + gamma(n_entries + 4))
+            + 1.5 * root_above(shares.smoothing()) * defect;
+        self.bend += share * longest * longest;
+        let unit = share / lambda * scales.feature;
+        let n_products = (n_entries * scales.n_features) as f64;
+        self.reach += unit * length;
+        self.repair += unit * defect + n_products * TINY * (1.0 + scales.feature);
+        self.n_entries = self.n_entries.max(n_entries);
+    }
+
+    /// Adds what other blocks add.
+    pub fn join(&mut self, other: &Self) {
+        self.linear.join(&other.linear);
+        self.bend += other.bend;
+        self.reach += other.reach;
+        self.repair += other.repair;
+        self.n_blocks += other.n_blocks;
+        self.n_entries = self.n_entries.max(other.n_entries);
+    }
+
+    /// A bound on what separates w(μ) from its image as summed up in any order.
+    pub fn distance(&self) -> f64 {
+        let depth = gamma(self.n_blocks + self.n_entries + 8);
+        (depth * self.reach + self.repair) * (1.0 + gamma(self.n_blocks + 8))
+    }
+
+    /// The value, for a bound on ‖w(μ)‖.
+    pub fn value(&self, lambda: f64, norm: f64) -> DualValue {
+        let bend = self.bend * (1.0 + gamma(self.n_blocks + 8));
+        DualValue::of(lambda, self.linear.total(), norm * (1.0 + gamma(4)), bend)
+    }
+
+    /// Σ p_i l_i − γ/2 Σ p_i ‖μ_i‖², rounded down.
+    pub fn linear(&self) -> f64 {
+        self.value(0.0, 0.0).bound()
+    }
 }
 
 /// The dual value at a point, with w(μ) summed anew in one pass: rounding that the weights of a run have
@@ -80,13 +148,11 @@ pub fn dual_value<D: BlockDual>(
     drift: &dyn Fn(usize) -> f64,
     interrupt: &Interrupt,
 ) -> Result<DualValue> {
-    let (lambda, smoothing) = (dual.shares().lambda(), dual.shares().smoothing());
     let mut weights = vec![0.0; dual.n_weights()];
     let (mut totals, mut direction) = (Totals::default(), Sparse::new());
     for block in 0..dual.shares().n_blocks() {
         interrupt.check()?;
-        let share = dual.shares().of(block);
-        if share == 0.0 {
+        if dual.shares().of(block) == 0.0 {
             continue;
         }
         let (point, start) = (points(block), dual.start(block));
@@ -94,30 +160,14 @@ pub fn dual_value<D: BlockDual>(
         let rounding = gamma(2) * (length(point) + length(&start));
         let defect = dual.defect(block, point, &|| drift(block)) + rounding;
         let (scales, length) = (dual.scales(block), length(&direction));
-        if length == 0.0 && defect == 0.0 {
-            continue;
-        }
         let mut image = dual.image(block, &direction);
         image.add_to(1.0, &mut weights);
-        let (linear, bend) = (image.linear(), image.bend());
-        let error = scales.cost * (gamma(direction.len() + 4) * length + defect);
-        totals.linear.add(Bounded::new(linear, error) * Bounded::exact(share));
-        // ‖α + δ‖ ≤ ‖α‖ + √2 ‖δ‖₁.
-        let longest = root_above(bend) * (1.0 + gamma(direction.len() + 4))
-            + 1.5 * root_above(smoothing) * defect;
-        totals.bend += share * longest * longest;
-        let unit = share / lambda * scales.feature;
-        let n_products = (direction.len() * scales.n_features) as f64;
-        totals.reach += unit * length;
-        totals.repair += unit * defect + n_products * TINY * (1.0 + scales.feature);
-        totals.n_blocks += 1;
-        totals.n_parts = totals.n_parts.max(direction.len());
+        let (linear, bend, n_entries) = (image.linear(), image.bend(), direction.len());
+        drop(image);
+        let terms = BlockTerms { linear, bend, length, n_entries, defect, scales };
+        totals.add(dual.shares(), block, &terms);
     }
-    let Totals { linear, bend, reach, repair, n_blocks, n_parts } = totals;
-    let depth = gamma(n_blocks + n_parts + 8);
-    let grown = 1.0 + gamma(dual.shares().n_blocks() + 8);
-    let norm = norm_above(&weights) + (depth * reach + repair) * grown;
-    Ok(DualValue::of(lambda, linear.total(), norm * (1.0 + gamma(4)), bend * grown))
+    Ok(totals.value(dual.shares().lambda(), norm_above(&weights) + totals.distance()))
 }
 
 /// ‖δ‖₁, up to rounding.

@@ -182,8 +182,8 @@ pub(super) fn structured_path<'py>(
         }
     };
     let pieces = pieces.into_iter().map(|piece| {
-        let Piece { lambda, until, weights, worst, epochs } = piece;
-        let (gap, relative_gap) = (worst.gap(), worst.relative_gap());
+        let (gap, relative_gap) = (piece.gap(), piece.relative_gap());
+        let Piece { lambda, until, weights, epochs, .. } = piece;
         (lambda, until, PyArray1::from_vec(py, weights), gap, relative_gap, epochs)
     });
     Ok((null_objective, PyList::new(py, pieces.collect::<Vec<_>>())?))

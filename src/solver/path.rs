@@ -18,11 +18,22 @@ pub struct Piece {
     pub until: f64,
     /// w at `lambda`.
     pub weights: Vec<f64>,
-    /// The certificate of the end of the interval whose gap is larger in units of the objective: no model of
-    /// the interval is farther from its optimum, in these units.
-    pub worst: Certificate,
+    /// The certificates at both ends.
+    pub ends: [Certificate; 2],
     /// Epochs that it took.
     pub epochs: usize,
+}
+
+impl Piece {
+    /// No model of the interval is farther from its optimum.
+    pub fn gap(&self) -> f64 {
+        self.ends[0].gap().max(self.ends[1].gap())
+    }
+
+    /// The same in units of the model's own objective.
+    pub fn relative_gap(&self) -> f64 {
+        self.ends[0].relative_gap().max(self.ends[1].relative_gap())
+    }
 }
 
 /// What a path is to cover, and how well.
@@ -98,8 +109,7 @@ pub fn path<D: BlockDual>(
             if factor == lambda / settings.until { settings.until } else { lambda / factor };
         let scaled = weights.iter().map(|weight| weight * factor).collect();
         let epochs = trace.epochs.len();
-        let worst = if reached.relative_gap() > known.relative_gap() { reached } else { known };
-        pieces.push(Piece { lambda, until, weights, worst, epochs });
+        pieces.push(Piece { lambda, until, weights, ends: [known, reached], epochs });
         if until <= settings.until || stopped {
             return Ok(pieces);
         }
