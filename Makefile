@@ -58,7 +58,7 @@ venv: $(DEPENDENCIES) ## Create the virtual environment with all development dep
 
 build: $(EXTENSION) ## Build the extension (release) into the virtual environment
 
-lint: build ## Check format, lints, types and stubs
+lint: build ## Check format, lints, types, stubs, structure and tables
 	$(say) "cargo fmt, clippy"
 	cargo fmt --check
 	cargo clippy --quiet --all-targets --all-features -- -D warnings
@@ -68,11 +68,11 @@ lint: build ## Check format, lints, types and stubs
 	$(BIN)/mypy --strict
 	$(BIN)/basedpyright --warnings
 	$(BIN)/python -m mypy.stubtest dualgap._core
-	$(say) "Tables of benches/RESULTS.md"
+	$(say) "Imports and sizes; tables of benches/RESULTS.md"
+	$(BIN)/python scripts/check_structure.py
 	$(BIN)/python scripts/results.py --check
 
-structure: $(DEPENDENCIES) ## Check the direction of imports, circles, and the sizes of files and functions
-	$(say) "Imports and sizes"
+structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions
 	$(BIN)/python scripts/check_structure.py
 
 test-rust: rust ## Run the Rust tests

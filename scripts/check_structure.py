@@ -26,7 +26,7 @@ import rust_imports
 
 # From the bottom up: a module imports from its own layer or from those before it.
 RUST_LAYERS = [
-    {"error", "interrupt", "names"},
+    {"error", "interrupt", "memory", "names"},
     {"run", "parallel", "data", "linalg"},
     {"dual", "polytope"},
     {"solver"},
@@ -34,7 +34,7 @@ RUST_LAYERS = [
     {"python"},
 ]
 PYTHON_LAYERS = [
-    {"_choices", "_core", "_npz", "_validation"},
+    {"_choices", "_core", "_files", "_npz", "_validation"},
     {"_estimator", "losses", "chunks", "metrics"},
     {"multiclass", "structured", "polynomial", "recommend", "distributed", "datasets"},
     {"plotting", "cli"},

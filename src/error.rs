@@ -13,6 +13,9 @@ pub enum Error {
         /// What is wrong and what would be right.
         message: String,
     },
+    /// The large buffers of a fit do not fit into memory; the message says which, and what to do.
+    #[error("{0}")]
+    Memory(String),
     /// The run was interrupted from outside (a signal, or an error in a callback).
     #[error("the run was interrupted")]
     Interrupted,

@@ -14,6 +14,7 @@
 //! | [`solver`] | Frank-Wolfe (batch, block, away), subgradient, path: verbs over blocks |
 //! | [`interrupt`] | how one thread asks the solver on another to stop |
 //! | [`structured`] | models whose labels are made of parts: chains, matchings, label sets |
+//! | [`memory`] | what a fit needs, compared with what there is |
 //! | [`error`] | the one error type |
 //!
 //! The Python module (`python`, an optional feature) only converts arrays and errors.
@@ -23,6 +24,7 @@ pub mod dual;
 pub mod error;
 pub mod interrupt;
 pub mod linalg;
+pub mod memory;
 pub mod multiclass;
 mod names;
 pub mod parallel;

@@ -12,6 +12,7 @@ __all__ = [
     "SOLVERS",
     "STEPS",
     "STRUCTURED_SOLVERS",
+    "THREADS_PER_CORE",
     "StructuredModel",
     "__version__",
     "check_loss",
@@ -42,6 +43,8 @@ SAMPLINGS: Final[list[str]]
 SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]
 STRUCTURED_SOLVERS: Final[list[str]]
+THREADS_PER_CORE: Final[int]
+"""The most threads of a call for each core."""
 
 class _Model(TypedDict):
     basis: NDArray[np.float64]

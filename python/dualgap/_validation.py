@@ -12,6 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from dualgap._core import THREADS_PER_CORE
+
 FloatArray: TypeAlias = NDArray[np.float64]
 MatrixLike: TypeAlias = "ArrayLike | sp.spmatrix | sp.sparray"
 """Rows as users give them: anything that NumPy makes an array of, or a sparse matrix."""
@@ -93,7 +95,10 @@ def check_weights(sample_weight: Any, X: Any) -> FloatArray | None:
 
 
 def resolve_threads(n_jobs: int | None) -> int:
-    """Return the number of threads: for None and -1, all cores this process may use."""
+    """Return the number of threads: for None and -1, all cores this process may use.
+
+    There are at most `_core.THREADS_PER_CORE` (four) for each of these, whatever was asked for.
+    """
     if n_jobs is not None and (not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
         msg = f"n_jobs: must be None or an integer other than 0, got {n_jobs!r}"
         raise ValueError(msg)
@@ -101,7 +106,8 @@ def resolve_threads(n_jobs: int | None) -> int:
     cores = available or 1
     if n_jobs is None or n_jobs == -1:
         return cores
-    return max(1, int(n_jobs) if n_jobs > 0 else cores + 1 + int(n_jobs))
+    wanted = int(n_jobs) if n_jobs > 0 else cores + 1 + int(n_jobs)
+    return min(max(1, wanted), THREADS_PER_CORE * cores)
 
 
 def resolve_seed(random_state: Any) -> int:

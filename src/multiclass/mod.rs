@@ -9,6 +9,7 @@ mod costs;
 mod dual;
 mod layout;
 mod linear;
+mod memory;
 mod method;
 mod problem;
 
@@ -18,5 +19,6 @@ pub use costs::Costs;
 pub use dual::MarginDual;
 pub use layout::{Layout, Order};
 pub use linear::Linear;
+pub use memory::require_memory;
 pub use method::{MarginPoint, MulticlassFit, MulticlassMethod, fit};
 pub use problem::{MarginProblem, Workspace};

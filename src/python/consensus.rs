@@ -10,7 +10,7 @@ use super::arrays::{Matrix, slice};
 use super::records::{MarginRecord, SharesRecord};
 use super::session::run_session;
 use crate::error::Result;
-use crate::multiclass::{Order, Question, answer};
+use crate::multiclass::{MulticlassMethod, Order, Question, answer};
 use crate::run::Stopping;
 
 /// A round's question.
@@ -58,7 +58,10 @@ pub(super) fn consensus_round<'py>(
     let record: MarginRecord<'py> = settings.extract()?;
     let shares: SharesRecord<'py> = settings.extract()?;
     let round: Round<'py> = settings.extract()?;
-    let problem = record.problem(rows.rows()?, slice(&labels)?, &shares, Order::Batches)?;
+    let data = rows.rows()?;
+    // A round is one of block descent, whose dual point comes out.
+    record.require_memory(data, MulticlassMethod::BlockDescent(round.seed), true)?;
+    let problem = record.problem(data, slice(&labels)?, &shares, Order::Batches)?;
     let question = round.question()?;
     let ended = run_session(py, round.n_threads, round.callback.as_ref(), |session| {
         let observe = &mut |epoch: &_| -> ControlFlow<()> { session.observe(epoch) };

@@ -45,7 +45,9 @@ pub(super) fn fit_multiclass<'py>(
     let run: RunRecord = settings.extract()?;
     let WarmStart { keep_dual, start } = settings.extract()?;
     let method = MulticlassMethod::parse(&method.choices())?;
-    let mut problem = record.problem(rows.rows()?, slice(&labels)?, &shares, method.order())?;
+    let data = rows.rows()?;
+    record.require_memory(data, method, keep_dual)?;
+    let mut problem = record.problem(data, slice(&labels)?, &shares, method.order())?;
     let layout = problem.map().layout();
     let start = start.map(|start| start.read(layout)).transpose()?;
     let target = run.target();

@@ -11,6 +11,7 @@ use crate::data::{Chunked, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
+use crate::memory::require;
 use crate::polynomial::basis_selection::{SelectionMethod, select};
 use crate::polynomial::conditional_gradient::{
     ConditionalGradient, ConditionalGradientSettings, PathPoint,
@@ -128,6 +129,7 @@ pub(super) fn fit_polynomial<'py>(
     let chunks = chunks.iter().map(Matrix::rows).collect::<Result<Vec<_>>>()?;
     let rows = Chunked::new(&chunks)?;
     let (n_features, n_outputs) = (rows.n_cols(), options.n_outputs);
+    require_memory(rows.n_rows(), n_outputs, n_features)?;
     let objective = Objective {
         n_outputs,
         kernel: Kernel::parse(&options.kernel)?,
@@ -156,6 +158,17 @@ pub(super) fn fit_polynomial<'py>(
         fit(problem, settings, init, validation.as_ref(), max_epochs, session)
     })?;
     fitted.into_dict(py)
+}
+
+/// Refuses a fit whose outputs or first layers do not fit into memory: the outputs of all rows and their
+/// residuals, and the linear weights beside a basis of as many vectors as there are outputs, each with its
+/// gradient. What a basis adds as it grows is not in the estimate.
+fn require_memory(n: usize, m: usize, d: usize) -> Result<()> {
+    let what = || {
+        format!("the outputs and weights for n = {n} rows, m = {m} outputs and d = {d} features")
+    };
+    let bytes = 8 * m as u128 * (2 * n as u128 + 4 * (d as u128 + 1));
+    require(bytes, what, "fit fewer rows, fewer outputs or fewer features")
 }
 
 fn fit(

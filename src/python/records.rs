@@ -7,7 +7,7 @@ use super::arrays::slice;
 use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
-use crate::multiclass::{Costs, Linear, MarginProblem, Order};
+use crate::multiclass::{Costs, Linear, MarginProblem, MulticlassMethod, Order, require_memory};
 use crate::polytope::{self, Parameters};
 use crate::solver::{Choices, Target};
 
@@ -39,6 +39,16 @@ impl MarginRecord<'_> {
         let map = Linear::new(rows, self.n_classes, self.bias, order);
         let shares = shares.shares(rows.n_rows())?.with_smoothing(self.smoothing)?;
         MarginProblem::new(map, labels, polytope, shares)?.with_costs(self.costs())
+    }
+
+    /// Refuses a fit that does not fit into memory, before anything is allocated.
+    pub fn require_memory(
+        &self,
+        rows: Data<'_>,
+        method: MulticlassMethod,
+        keep_dual: bool,
+    ) -> Result<()> {
+        require_memory(rows, self.n_classes, method, self.smoothing > 0.0, keep_dual)
     }
 
     fn costs(&self) -> Costs {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
@@ -18,10 +18,15 @@ impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
             Error::InvalidArgument { .. } => PyValueError::new_err(error.to_string()),
+            Error::Memory(_) => PyMemoryError::new_err(error.to_string()),
             Error::Interrupted | Error::Numerical(_) => PyRuntimeError::new_err(error.to_string()),
         }
     }
 }
+
+/// The most threads of a call for each core this process may use. More cannot help, a few more make it easy
+/// to check that results do not depend on their number, and hundreds exhaust the system.
+pub(super) const THREADS_PER_CORE: usize = 4;
 
 /// What a kernel sees of its session.
 pub(super) struct Session<'a> {
@@ -47,8 +52,9 @@ pub(super) fn run_session<T: Send>(
     callback: Option<&Py<PyAny>>,
     kernel: impl FnOnce(&Session<'_>) -> Result<T> + Send,
 ) -> PyResult<T> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(n_threads.max(1))
+        .num_threads(n_threads.clamp(1, THREADS_PER_CORE * cores))
         .thread_name(|index| format!("dualgap-{index}"))
         .build()
         .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;

@@ -8,6 +8,7 @@ use super::block::{BlockLayout, pairs};
 use super::prior::{Features, Prior};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::memory::require;
 
 /// Pieces of a sweep: fixed, so that sums do not depend on the number of threads, and enough for many.
 const PARTS: usize = 64;
@@ -45,6 +46,9 @@ impl<'a> Side<'a> {
         popularity: bool,
     ) -> Result<Self> {
         let layout = BlockLayout::new(k, m);
+        let what = || format!("the posteriors of n = {n} users or items with d = {k} components");
+        let bytes = 8 * n as u128 * layout.stride() as u128;
+        require(bytes, what, "lower n_components")?;
         let mut offsets = vec![0usize; n + 1];
         for &row in rows {
             offsets[row as usize + 1] += 1;

@@ -9,6 +9,7 @@ use super::{
 use crate::dual::BatchDual;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::memory::require;
 use crate::names::{check, find};
 use crate::run::{Epoch, Stopping, Trace, run};
 
@@ -265,6 +266,13 @@ impl Fit {
     }
 }
 
+/// Refuses a model whose weights do not fit into memory: w, its image, a direction and the result, in double
+/// precision. Active sets grow with the run and are not in the estimate.
+fn require_weights(n_weights: usize) -> Result<()> {
+    let what = || format!("d = {n_weights} weights");
+    require(32 * n_weights as u128, what, "use a joint feature vector with fewer entries")
+}
+
 /// Minimises the problem of a dual. `start` is the dual point that an earlier run of the same method on the
 /// same blocks ended at, with w scaled by the ratio of the old λ to the new; the certificate rests on it.
 ///
@@ -280,6 +288,7 @@ pub fn minimize<D: BatchDual>(
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Fit> {
     method.check_smoothing(dual.shares().smoothing())?;
+    require_weights(dual.n_weights())?;
     let null_objective = dual.null_objective(interrupt)?;
     let stopping = target.stopping(null_objective);
     let end =

@@ -111,7 +111,11 @@ def _numbers(_: click.Context, option: click.Parameter, value: str | None) -> li
     "--solver", type=click.Choice(_core.SOLVERS), default="auto", show_default=True, help="Solver."
 )
 @click.option(
-    "--max-iter", type=click.IntRange(min=1), default=1000, show_default=True, help="Most epochs."
+    "--max-iter",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Maximum number of epochs.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the order of the rows.")
 @click.option(
@@ -171,12 +175,8 @@ def fit(
         table = read_table(training_file, form=form, label=label, labels=labels)
         X, y = table.X, table.y
         assert y is not None
-        notes.print(
-            f"{training_file.name}: {X.shape[0]} rows, {X.shape[1]} features, "
-            f"{len(np.unique(y))} classes",
-            markup=False,
-            soft_wrap=True,
-        )
+        size = f"{X.shape[0]} rows, {X.shape[1]} features, {len(np.unique(y))} classes"
+        notes.print(f"{training_file.name}: {size}", markup=False, soft_wrap=True)
         if cross_validation is not None:
             folds = StratifiedKFold(cross_validation, shuffle=True, random_state=seed)
             with _warnings_noted():
@@ -188,13 +188,18 @@ def fit(
         path = model_file or Path(f"{training_file.name}.model")
         path.parent.mkdir(parents=True, exist_ok=True)
         write_linear(path, model, margin_loss, table.first_index)
-        relative = model.duality_gap_ / model.null_objective_
-        click.echo(
-            f"objective {model.objective_:.6g}  gap {model.duality_gap_:.3g} "
-            f"({relative:.2g} of the null model's objective)  epochs {model.n_iter_}"
-        )
-        click.echo(f"training {_accuracy(model.predict(X), y)}")
+        _report(model, X, y)
         notes.print(f"model written to {path}", markup=False, soft_wrap=True)
+
+
+def _report(model: MulticlassSVC, X: Any, y: NDArray[Any]) -> None:
+    """Print the certificate and the accuracy on the training rows."""
+    relative = model.duality_gap_ / model.null_objective_
+    click.echo(
+        f"objective {model.objective_:.6g}  gap {model.duality_gap_:.3g} "
+        f"({relative:.2g} of the null model's objective)  epochs {model.n_iter_}"
+    )
+    click.echo(f"training {_accuracy(model.predict(X), y)}")
 
 
 @click.command()

@@ -146,29 +146,11 @@ def answer(
     over the columns that have entries here; `_rounds.Absent` stands for the others.
     """
     started = time.perf_counter()
-    if plan.version != VERSION:
-        msg = (
-            f"this worker has dualgap {VERSION}, the client has {plan.version}; "
-            "install the same version everywhere"
-        )
-        raise RuntimeError(msg)
-    state = _STATES.get((plan.run, number)) or _begin(part, number, plan)
+    state = _checked_state(part, number, plan)
     if state.columns is not None:
         consensus = consensus.reshape(len(plan.classes), -1)[:, state.columns].ravel()
     consensus = _aligned(consensus)
-    with _LOCK:
-        arrays = _arrays(state)
-        multiplier = arrays["multiplier"]
-        current = state.round == order.round - 1
-        if current and "relaxed" in arrays:
-            change = arrays["relaxed"] - consensus
-            change *= state.rho
-            multiplier = multiplier + change
-            state.arrays, state.file = {**arrays, "multiplier": multiplier}, None
-        # Asked again in the same round, the multiplier is up to date already.
-        restarted = not current and state.round != order.round
-        state.round, state.rho, state.attempt = order.round, order.rho, attempt
-        _STATES[plan.run, number] = state
+    arrays, multiplier, restarted = _up_to_date(state, number, plan, order, attempt, consensus)
     settings = {
         **plan.problem,
         "sample_weight": state.weights,
@@ -210,6 +192,37 @@ def answer(
         seconds=time.perf_counter() - started,
         restarted=int(restarted),
     )
+
+
+def _checked_state(part: Part, number: int, plan: Plan) -> _State:
+    """What this worker knows of the partition; it has to run the client's version."""
+    if plan.version != VERSION:
+        msg = (
+            f"this worker has dualgap {VERSION}, the client has {plan.version}; "
+            "install the same version everywhere"
+        )
+        raise RuntimeError(msg)
+    return _STATES.get((plan.run, number)) or _begin(part, number, plan)
+
+
+def _up_to_date(
+    state: _State, number: int, plan: Plan, order: Order, attempt: int, consensus: FloatArray
+) -> tuple[dict[str, NDArray[Any]], FloatArray, bool]:
+    """Arrays, multiplier at the new consensus, and whether rounds have been missed."""
+    with _LOCK:
+        arrays = _arrays(state)
+        multiplier = arrays["multiplier"]
+        current = state.round == order.round - 1
+        if current and "relaxed" in arrays:
+            change = arrays["relaxed"] - consensus
+            change *= state.rho
+            multiplier = multiplier + change
+            state.arrays, state.file = {**arrays, "multiplier": multiplier}, None
+        # Asked again in the same round, the multiplier is up to date already.
+        restarted = not current and state.round != order.round
+        state.round, state.rho, state.attempt = order.round, order.rho, attempt
+        _STATES[plan.run, number] = state
+    return arrays, multiplier, restarted
 
 
 def _packed(beta: NDArray[Any]) -> dict[str, NDArray[Any]]:

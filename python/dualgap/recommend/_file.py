@@ -12,7 +12,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dualgap._npz import read_meta, read_npz, write_npz
+from dualgap._npz import checked_csr, read_meta, read_npz, write_npz
 from dualgap._validation import FloatArray
 from dualgap.recommend._factors import BLOCK_FIELDS, Blocks
 from dualgap.recommend._method import Fitted
@@ -33,12 +33,9 @@ class State:
     fitted: Fitted
 
     def check(self, n_outputs: int) -> None:
-        """Refuse parts that do not fit together: SciPy reads outside of memory on wrong offsets."""
-        self.seen.check_format(full_check=True)
+        """Refuse parts that do not fit together."""
         good = (
             len(self.fitted.models) > 0
-            and self.seen.indptr[-1] == len(self.seen.indices)
-            and bool((np.diff(self.seen.indptr) >= 0).all())
             and self.levels.dtype == np.float64
             and n_outputs > 0
             and bool((np.diff(self.levels) > 0.0).all())
@@ -50,6 +47,7 @@ class State:
             width = n_bases + n_outputs
             good &= (
                 all(getattr(blocks, name).dtype == np.float64 for name in BLOCK_FIELDS)
+                and all(bool(np.isfinite(getattr(blocks, name)).all()) for name in BLOCK_FIELDS)
                 and blocks.users.shape == (len(self.user_ids) + 1, width)
                 and blocks.items.shape == (len(self.item_ids) + 1, width)
                 and blocks.output.shape == (n_bases, n_outputs)
@@ -111,7 +109,7 @@ def read_state(path: str | os.PathLike[str]) -> State:
         item_ids=item_ids,
         levels=arrays["levels"],
         n_components=meta["n_components"],
-        seen=sp.csr_array((np.ones(len(items)), items, offsets), (len(user_ids), len(item_ids))),
+        seen=checked_csr(np.ones(len(items)), items, offsets, (len(user_ids), len(item_ids))),
         fitted=fitted,
     )
 

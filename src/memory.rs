@@ -1,0 +1,83 @@
+//! Memory: what a fit needs is compared with what there is before the fit, not found missing in it.
+//!
+//! An allocation that fails ends the process, and on systems that promise more than they have (Linux by
+//! default) it does not even fail: the process is killed once it writes to the memory.
+
+use crate::error::{Error, Result};
+
+/// Refuses a call that needs `bytes` of memory for its large buffers unless there are as many.
+///
+/// They are compared with [`available`], and then reserved for a moment: a limit on the process
+/// (`ulimit -v`) shows only there. `what` says what they are for, with the numbers n, m and d, and
+/// `remedy` what the user can do.
+///
+/// # Errors
+/// [`Error::Memory`].
+pub fn require(bytes: u128, what: impl FnOnce() -> String, remedy: &str) -> Result<()> {
+    let limit = available();
+    let fits = limit.is_none_or(|limit| bytes <= u128::from(limit));
+    let reserved = usize::try_from(bytes)
+        .is_ok_and(|len| Vec::<u8>::new().try_reserve_exact(len.min(isize::MAX as usize)).is_ok());
+    if fits && reserved {
+        return Ok(());
+    }
+    let gigabytes = |bytes: u128| format!("{:.1} GB", bytes as f64 / 1e9);
+    let there = match limit {
+        Some(limit) if !fits => format!("{} are available", gigabytes(limit.into())),
+        _ => "the system refuses them".to_owned(),
+    };
+    let needed = gigabytes(bytes);
+    Err(Error::Memory(format!("{} need {needed} of memory, and {there}; {remedy}", what())))
+}
+
+/// The memory that may still be used, in bytes: free, held by caches, and swap; none where the system does
+/// not say so in `/proc/meminfo` (any but Linux).
+pub fn available() -> Option<u64> {
+    let machine = in_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
+    Some(machine.min(in_container().unwrap_or(u64::MAX)))
+}
+
+fn in_meminfo(text: &str) -> Option<u64> {
+    let kilobytes = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some((kilobytes("MemAvailable:")? + kilobytes("SwapFree:").unwrap_or(0)).saturating_mul(1024))
+}
+
+/// What a container (cgroup, version 2) leaves.
+fn in_container() -> Option<u64> {
+    let number = |name: &str| {
+        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    // Files that were read count as used, and are given up when memory is short.
+    let used = number("memory.current")?;
+    let stat = std::fs::read_to_string("/sys/fs/cgroup/memory.stat").ok()?;
+    let cached = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));
+    let cached = cached.and_then(|bytes| bytes.parse::<u64>().ok()).unwrap_or(0);
+    Some(number("memory.max")?.saturating_sub(used.saturating_sub(cached)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_granted_and_more_is_refused() {
+        require(1 << 20, String::new, "").unwrap();
+        for bytes in [1 << 60, u128::from(u64::MAX), u128::MAX] {
+            let error = require(bytes, || "9 numbers".to_owned(), "take fewer").unwrap_err();
+            let Error::Memory(message) = error else { panic!("{error}") };
+            assert!(message.starts_with("9 numbers need "), "{message}");
+            assert!(message.ends_with("; take fewer"), "{message}");
+        }
+    }
+
+    #[test]
+    fn meminfo_is_read() {
+        let text = "MemTotal: 9 kB\nMemAvailable:   5 kB\nSwapFree:  2 kB\n";
+        assert_eq!(in_meminfo(text), Some(7 * 1024));
+        assert_eq!(in_meminfo("MemTotal: 9 kB\n"), None);
+    }
+}
