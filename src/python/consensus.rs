@@ -70,6 +70,8 @@ pub(super) fn consensus_round<'py>(
     let result = PyDict::new(py);
     result.set_item("loss", ended.loss)?;
     result.set_item("dual_term", ended.dual_term)?;
+    result.set_item("image", PyArray1::from_vec(py, ended.image))?;
+    result.set_item("image_error", ended.image_error)?;
     result.set_item("gap", ended.gap)?;
     result.set_item("n_epochs", ended.n_epochs)?;
     result.set_item("weights", PyArray1::from_vec(py, ended.weights))?;

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dualgap._estimator import relative_gap
 from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap.losses import Loss
 from dualgap.multiclass import MulticlassSVC
@@ -58,5 +59,6 @@ def read_linear(path: Path) -> tuple[MulticlassSVC, int]:
             float, arrays["certificate"]
         )
         model.duality_gap_ = model.objective_ - model.dual_objective_
+        model.relative_gap_ = relative_gap(model.duality_gap_, model.objective_)
         model.n_features_in_ = model.coef_.shape[1]
         return model, int(meta["first_index"])

@@ -194,10 +194,9 @@ def fit(
 
 def _report(model: MulticlassSVC, X: Any, y: NDArray[Any]) -> None:
     """Print the certificate and the accuracy on the training rows."""
-    relative = model.duality_gap_ / model.null_objective_
     click.echo(
         f"objective {model.objective_:.6g}  gap {model.duality_gap_:.3g} "
-        f"({relative:.2g} of the null model's objective)  epochs {model.n_iter_}"
+        f"({model.relative_gap_:.2g} of the objective)  epochs {model.n_iter_}"
     )
     click.echo(f"training {_accuracy(model.predict(X), y)}")
 

@@ -46,6 +46,20 @@ _BALANCED = (0.05, 0.5)
 """Ratios of the relative residuals between which the penalty stays."""
 
 
+_SPAN = 2.0**13
+"""The penalty stays within this factor of the first one: beyond it sub-problems lose their digits."""
+
+
+_STALLED = 100
+"""Rounds after which a gap that has not become smaller by `_GAIN` of itself will not."""
+
+
+_GAIN = 0.01
+
+
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
 @dataclass
 class Absent:
     """What partitions answer for columns in which they have no entries, all of them at once.
@@ -93,6 +107,10 @@ class Run:
     null_objective: float = np.nan
     seconds: float = 0.0
     outcome: str = "epoch_limit"
+    first_rho: float = 0.0
+    """The penalty of the first round."""
+    mark: tuple[int, float] = (0, np.inf)
+    """When the gap was last seen to become smaller, and how large it was then."""
     rows: list[list[float]] = field(default_factory=list)
 
     @property
@@ -101,7 +119,7 @@ class Run:
         return self.primal - self.dual
 
 
-_VALUES = ("rho", "round", "primal", "dual", "null_objective", "seconds")
+_VALUES = ("rho", "first_rho", "round", "primal", "dual", "null_objective", "seconds")
 """Numbers of a run that are kept."""
 
 
@@ -110,6 +128,7 @@ class Settings:
     """What the rounds obey."""
 
     tol: float
+    n_partitions: int
     max_rounds: int
     adapt: bool
     interval: float
@@ -137,12 +156,33 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
         stop = False
         if settings.callback is not None:
             stop = bool(settings.callback(run.round, run.seconds, row[2], row[3]))
-        if run.gap <= settings.tol * run.null_objective:
-            run.outcome = "converged"
+        outcome = _outcome(run, settings, stop)
+        if outcome is not None:
+            run.outcome = outcome
             return
-        if stop:
-            run.outcome = "stopped"
-            return
+
+
+def _outcome(run: Run, settings: Settings, stop: bool) -> str | None:
+    """Why the run ends with this round, if it does."""
+    if run.dual > run.primal:
+        msg = (
+            f"the lower bound {run.dual!r} is above the objective {run.primal!r}: the numbers have "
+            "lost their precision; scale the data or lower C"
+        )
+        raise RuntimeError(msg)
+    if run.gap <= _allowed(run, settings.tol):
+        return "converged"
+    if stop:
+        return "stopped"
+    if run.gap < (1.0 - _GAIN) * run.mark[1]:
+        run.mark = (run.round, run.gap)
+    return "stalled" if run.round - run.mark[0] >= _STALLED else None
+
+
+def _allowed(run: Run, tol: float) -> float:
+    """The gap at which the run has converged."""
+    floor = 1e-15 * run.null_objective if tol > 0.0 else 0.0
+    return max(tol * abs(run.primal), floor)
 
 
 def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float]:
@@ -153,10 +193,11 @@ def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float]:
     alone = n_partitions == 1
     if run.round == 1:
         return 0.0, tol if alone else _INNER
+    allowed = _allowed(run, tol)
     if alone:
-        return tol * run.null_objective, 0.0
+        return allowed, 0.0
     known = run.gap if np.isfinite(run.gap) else run.null_objective
-    return _INNER * max(known, tol * run.null_objective), 0.0
+    return _INNER * max(known, allowed), 0.0
 
 
 def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
@@ -169,6 +210,8 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         terms = run.absent.add(vector, old, lam, rho, relaxation)
         square, multiplier_square = square + terms[0], multiplier_square + terms[1]
     primal = 0.5 * lam * inner(old, old) + answer.loss
+    # Rounded up: sums of that many numbers, none of them negative.
+    primal *= 1.0 + _EPSILON * (len(old) + settings.n_partitions + 16)
     if not np.isfinite(primal):
         msg = "the objective is no longer finite; scale the data or lower C"
         raise RuntimeError(msg)
@@ -177,13 +220,12 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
     if primal < run.primal:
         run.primal, run.best = primal, old
     new = vector + (1.0 - relaxation) * old
-    dual = primal_residual = np.nan
+    dual = _dual_value(answer, lam, settings.n_partitions)
+    run.dual = max(run.dual, dual)
+    primal_residual = np.nan
     # Where a partition began anew the multipliers do not add up to 0 until the next round.
     if not answer.restarted:
         mean = vector / relaxation
-        image = ((lam + rho) * mean - rho * old) / lam
-        dual = answer.dual_term - 0.5 * lam * inner(image, image)
-        run.dual = max(run.dual, dual)
         spread = square - 2.0 * inner(new, mean) + inner(new, new)
         primal_residual = np.sqrt(max(0.0, spread))
     change = new - old
@@ -198,7 +240,20 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         size = np.sqrt(max(square, inner(new, new)))
         force = np.sqrt(multiplier_square)
         if size > 0 and force > 0:
-            run.rho = rho * _correction((primal_residual / size) / (dual_residual / force))
+            run.first_rho = run.first_rho or rho
+            wanted = rho * _correction((primal_residual / size) / (dual_residual / force))
+            run.rho = min(max(wanted, run.first_rho / _SPAN), run.first_rho * _SPAN)
+
+
+def _dual_value(answer: Answer, lam: float, n_partitions: int) -> float:
+    """Dual value of all partitions' points together, rounded down."""
+    image = answer.image.ravel()
+    rounding = _EPSILON * (n_partitions + 16)
+    norm = np.sqrt(inner(image, image)) * (1.0 + _EPSILON * (len(image) + 16))
+    norm += answer.image_error + rounding * answer.image_norm + np.sqrt(5e-324)
+    force = 0.5 * norm * norm / lam
+    dual = answer.dual_term - force - rounding * (abs(answer.dual_term) + force)
+    return float(np.nextafter(dual, -np.inf))
 
 
 def _correction(ratio: float) -> float:
