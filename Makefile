@@ -44,7 +44,8 @@ bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go
 results: $(DEPENDENCIES) ## Fill the tables of benches/RESULTS.md from benches/results
 	$(BIN)/python scripts/results.py
 
-fmt: $(DEPENDENCIES) ## Format the Rust and Python code
+fmt: build ## Format the Rust and Python code, and write the names of choices
+	$(BIN)/python scripts/choices.py
 	cargo fmt
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -67,6 +68,7 @@ lint: build ## Check format, lints, types, stubs, structure and tables
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/basedpyright --warnings
+	$(BIN)/python scripts/choices.py --check
 	$(BIN)/python -m mypy.stubtest dualgap._core
 	$(say) "Imports and sizes; tables of benches/RESULTS.md"
 	$(BIN)/python scripts/check_structure.py

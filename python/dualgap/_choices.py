@@ -1,4 +1,8 @@
-"""The names that parameters may take, for type checkers; a test compares them with the core's."""
+"""The names that parameters may take, for type checkers.
+
+`make fmt` derives them from the core's registries (`scripts/choices.py`), and a test compares them
+with the core, with those that have no registry as well.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,7 @@ Sampling: TypeAlias = Literal["permutation", "uniform", "gap"]
 
 # Linear and structured classifiers.
 LinearSolver: TypeAlias = Literal[
-    "auto",
-    "block-descent",
-    "block-frank-wolfe",
-    "frank-wolfe",
-    "away-frank-wolfe",
-    "subgradient",
+    "auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient"
 ]
 LossName: TypeAlias = Literal["max-hinge", "crammer-singer", "weston-watkins"]
 StructuredSolver: TypeAlias = Literal[
@@ -28,7 +27,7 @@ PartLoss: TypeAlias = Literal["hamming", "mean-hamming"]
 ClassifierLoss: TypeAlias = Literal[
     "logistic", "smoothed-hinge", "squared-hinge", "binary-logistic"
 ]
-Penalty: TypeAlias = Literal["l1/l2", "l1/linf", "l1"]
+Penalty: TypeAlias = Literal["l1", "l1/l2", "l1/linf"]
 Refit: TypeAlias = Literal["full", "output"]
 Linear: TypeAlias = Literal["explicit", "augment"]
 Selection: TypeAlias = Literal[

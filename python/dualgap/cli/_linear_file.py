@@ -15,8 +15,10 @@ _FORMAT = 1
 _KIND = "MulticlassSVC"
 
 
-def write_linear(path: Path, model: MulticlassSVC, loss: Loss, first_index: int) -> None:
-    """Write a classifier fitted with `loss`, and the first index of its LIBSVM file."""
+def write_linear(path: Path, model: MulticlassSVC, first_index: int) -> None:
+    """Write a fitted classifier, and the first index of its LIBSVM file."""
+    loss = model.loss
+    assert isinstance(loss, Loss)
     meta = {
         "format": _FORMAT,
         "kind": _KIND,

@@ -187,7 +187,7 @@ def fit(
             model.fit(X, y)
         path = model_file or Path(f"{training_file.name}.model")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_linear(path, model, margin_loss, table.first_index)
+        write_linear(path, model, table.first_index)
         _report(model, X, y)
         notes.print(f"model written to {path}", markup=False, soft_wrap=True)
 

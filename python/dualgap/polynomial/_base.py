@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
@@ -17,6 +17,7 @@ from dualgap._choices import Linear, Penalty, Refit, Selection, check_choice
 from dualgap._estimator import CertifiedEstimator, progress, refuse_unused
 from dualgap._validation import (
     FloatArray,
+    MatrixLike,
     check_positive,
     check_rows,
     check_rows_and_targets,
@@ -241,8 +242,49 @@ class FittedPolynomial(PolynomialModel):
             msg = f"validation_fraction: must lie between 0 and 1, got {fraction!r}"
             raise ValueError(msg)
 
-    def _fit(self, data: Training) -> None:
+    def fit(
+        self,
+        X: MatrixLike | Chunks,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        validation_data: tuple[MatrixLike, ArrayLike] | None = None,
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like, CSR matrix or Chunks of shape (n_samples, n_features)
+            Training rows; float32 and float64 are read in place, from memory-mapped files and
+            :class:`dualgap.Chunks` as well. Beyond them a fit needs memory for one number per row
+            and output and for a few dozen copies of the model.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            For a classifier class labels of any kind, one for each row; for a regressor target
+            values, whose outputs share the basis.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row's loss.
+        validation_data : tuple (X, y), optional
+            Rows on which the number of basis vectors is chosen, in place of
+            ``validation_fraction``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
         self._check_parameters()
+        self._fit(self._training(X, y, sample_weight, validation_data))
+        return self
+
+    def _training(self, X: Any, y: Any, sample_weight: Any, validation_data: Any) -> Training:
+        """Check the data of a fit."""
+        raise NotImplementedError
+
+    def _fit(self, data: Training) -> None:
         seed = resolve_seed(self.random_state)
         if data.validation is None and self.validation_fraction is not None:
             data = data.split(self.validation_fraction, seed)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 
 from dualgap import _core
-from dualgap._choices import ClassifierLoss, check_choice
+from dualgap._choices import ClassifierLoss
 from dualgap._estimator import ScoringClassifier
 from dualgap._validation import (
     FloatArray,
-    MatrixLike,
     check_rows,
     check_weights,
     encode_classes,
 )
-from dualgap.chunks import Chunks
 from dualgap.polynomial._base import (
     FittedPolynomial,
     PolynomialModel,
@@ -44,7 +42,10 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_choice("loss", self.loss, ClassifierLoss)
+        names = [name for name, targets in _core.OUTPUT_LOSSES.items() if targets != "values"]
+        if self.loss not in names:
+            msg = f"loss: must be one of {', '.join(map(repr, names))}, got {self.loss!r}"
+            raise ValueError(msg)
 
     def _scores(self, X: Any) -> FloatArray:
         return self._outputs(X)
@@ -86,40 +87,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
 class FittedClassifier(PolynomialClassifier, FittedPolynomial):
     """A polynomial classifier that is fitted at one radius."""
 
-    def fit(
-        self,
-        X: MatrixLike | Chunks,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        validation_data: tuple[MatrixLike, ArrayLike] | None = None,
-    ) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like, CSR matrix or Chunks of shape (n_samples, n_features)
-            Training rows; float32 and float64 are read in place, from memory-mapped files and
-            :class:`dualgap.Chunks` as well. Beyond them a fit needs memory for one number per row
-            and output and for a few dozen copies of the model.
-        y : array-like of shape (n_samples,)
-            Class labels of any kind.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row's loss.
-        validation_data : tuple (X, y), optional
-            Rows on which the number of basis vectors is chosen, in place of
-            ``validation_fraction``.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            For bad data or parameters; the message names the argument.
-        """
-        self._check_parameters()
+    def _training(self, X: Any, y: Any, sample_weight: Any, validation_data: Any) -> Training:
         X, y = check_training(self, X, y)
         self.classes_, labels = encode_classes(y)
         validation = None
@@ -127,7 +95,7 @@ class FittedClassifier(PolynomialClassifier, FittedPolynomial):
             X_held_out = check_rows(self, validation_data[0], reset=False)
             validation = (X_held_out, self._targets(self._known_labels(validation_data[1])))
         targets = self._targets(labels)
-        data = Training(
+        return Training(
             X=X,
             targets=targets,
             n_outputs=len(self.classes_),
@@ -137,8 +105,6 @@ class FittedClassifier(PolynomialClassifier, FittedPolynomial):
             # Signs stand for the classes one to one: stratify on them only as labels.
             stratify=targets.ndim == 1,
         )
-        self._fit(data)
-        return self
 
     def _known_labels(self, y: ArrayLike) -> NDArray[np.intp]:
         y = np.asarray(y)

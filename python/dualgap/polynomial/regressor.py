@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from dualgap._validation import FloatArray, MatrixLike, check_rows, check_weights
-from dualgap.chunks import Chunks
 from dualgap.polynomial._base import FittedPolynomial, Training, check_training, documented
 
 __all__ = ["FactorizationMachineRegressor", "PolynomialNetworkRegressor"]
@@ -25,39 +24,7 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(
-        self,
-        X: MatrixLike | Chunks,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        validation_data: tuple[MatrixLike, ArrayLike] | None = None,
-    ) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like, CSR matrix or Chunks of shape (n_samples, n_features)
-            Training rows; float32 and float64 are read in place, from memory-mapped files and
-            :class:`dualgap.Chunks` as well. Beyond them a fit needs memory for one number per row
-            and output and for a few dozen copies of the model.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Target values; all outputs share the basis.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row's loss.
-        validation_data : tuple (X, y), optional
-            Rows on which the number of basis vectors is chosen, in place of
-            ``validation_fraction``.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            For bad data or parameters; the message names the argument.
-        """
+    def _training(self, X: Any, y: Any, sample_weight: Any, validation_data: Any) -> Training:
         X, y = check_training(self, X, y, multi_output=True, y_numeric=True)
         targets = self._targets(y)
         self._one_output = np.ndim(y) == 1
@@ -65,7 +32,7 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
         if validation_data is not None:
             X_held_out = check_rows(self, validation_data[0], reset=False)
             validation = (X_held_out, self._targets(validation_data[1]))
-        data = Training(
+        return Training(
             X=X,
             targets=targets,
             n_outputs=targets.shape[1],
@@ -74,8 +41,6 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
             validation=validation,
             stratify=False,
         )
-        self._fit(data)
-        return self
 
     @staticmethod
     def _targets(y: ArrayLike) -> FloatArray:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dualgap._choices import Penalty, Refit, check_choice
+from dualgap._choices import Penalty, Refit
 from dualgap._validation import FloatArray, check_positive
 from dualgap.polynomial._base import FittedPolynomial, Training
 from dualgap.recommend._factors import from_machine
@@ -54,8 +54,6 @@ class ConditionalGradient(Method):
         for name in ("radius", "alpha"):
             check_positive(name, getattr(self, name))
         check_positive("tol", self.tol, zero=True)
-        check_choice("penalty", self.penalty, Penalty)
-        check_choice("refit", self.refit, Refit)
 
     def run(self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None) -> Fitted:
         """Fit one machine."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualgap import _core
-from dualgap._choices import Penalty, check_choice
+from dualgap._choices import Penalty
 from dualgap._estimator import Callback, History, progress, refuse_unused
 from dualgap._validation import check_positive, core_rows, resolve_seed, resolve_threads
 from dualgap.recommend._factors import from_variational
@@ -62,7 +62,6 @@ class Variational(Method):
             check_positive(name, getattr(self, name), integer=True)
         for name in ("tempering", "feature_ridge"):
             check_positive(name, getattr(self, name))
-        check_choice("penalty", self.penalty, Penalty)
         if self.radius is None:
             refuse_unused(self, ["penalty"], "radius=None")
         else:

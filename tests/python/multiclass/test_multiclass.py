@@ -44,10 +44,9 @@ def problem(n: int = 150, d: int = 6, m: int = 5, seed: int = 0) -> tuple[Any, A
 
 def fit(X: Any, y: Any, *args: Any, sample_weight: Any = None, **parameters: Any) -> MulticlassSVC:
     """Fit, whether or not it converges."""
-    defaults = {"random_state": 0, "n_jobs": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = MulticlassSVC(*args, **{**defaults, **parameters})
+        model = MulticlassSVC(*args, **{"random_state": 0, "n_jobs": 1, **parameters})
         return model.fit(X, y, sample_weight=sample_weight)
 
 

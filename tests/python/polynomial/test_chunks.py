@@ -13,6 +13,9 @@ import scipy.sparse as sp
 from dualgap import Chunks, PolynomialNetworkClassifier, PolynomialNetworkRegressor
 from dualgap._validation import check_rows, core_rows
 
+# Models of few bases stay above the tolerance.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 
 def data(n: int = 3000, *, sparse: bool = False) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
@@ -28,7 +31,6 @@ def model(**parameters: Any) -> PolynomialNetworkClassifier:
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("refit", ["output", "full"])
 @pytest.mark.parametrize("spill", [False, True])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_stream_of_chunks_is_the_whole(
     sparse: bool, refit: str, spill: bool, tmp_path: Path
 ) -> None:

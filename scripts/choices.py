@@ -1,0 +1,57 @@
+"""Derive the literals of python/dualgap/_choices.py from the core's registries.
+
+Usage: python scripts/choices.py [--check]
+
+Type checkers cannot look into the extension; a name that was registered there comes here with
+`make fmt`. With --check nothing is written, and the exit status is 1 if there is anything to write.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from dualgap import _core
+
+FILE = Path(__file__).parents[1] / "python/dualgap/_choices.py"
+REGISTRIES: dict[str, Iterable[str]] = {
+    "Step": _core.STEPS,
+    "Sampling": _core.SAMPLINGS,
+    "LinearSolver": _core.SOLVERS,
+    "StructuredSolver": _core.STRUCTURED_SOLVERS,
+    "LossName": [name for name, takes in _core.LOSSES.items() if not takes],
+    "ClassifierLoss": [name for name, of in _core.OUTPUT_LOSSES.items() if of != "values"],
+    "Penalty": _core.PENALTIES,
+}
+
+
+def derived(text: str) -> str:
+    """The text with every registered name in its literal."""
+    for literal, names in REGISTRIES.items():
+        quoted = [f'"{name}"' for name in names]
+        head = f"{literal}: TypeAlias = Literal["
+        line = f"{head}{', '.join(quoted)}]"
+        if len(line) > 100:
+            line = f"{head}\n    {', '.join(quoted)}\n]"
+        if max(map(len, line.splitlines())) > 100:
+            line = "\n    ".join([head, *(f"{name}," for name in quoted)]) + "\n]"
+        text, count = re.subn(rf"^{re.escape(head)}[^\]]*\]", line, text, flags=re.M)
+        assert count == 1, literal
+    return text
+
+
+def main() -> int:
+    text = FILE.read_text("utf-8")
+    if derived(text) == text:
+        return 0
+    if "--check" in sys.argv[1:]:
+        print(f"{FILE.name}: the literals are not the registries'; make fmt writes them")
+        return 1
+    FILE.write_text(derived(text), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
