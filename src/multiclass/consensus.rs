@@ -84,7 +84,7 @@ pub fn answer(
     problem.lambda += rho;
     let centre = |(consensus, multiplier): (&f64, &f64)| rho * consensus - multiplier;
     let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / problem.lambda);
-    let options = Options { seed, certify_below: stopping.gap, ..Options::default() };
+    let options = Options { seed, ..Options::default() };
     let mut solver = BlockDescent::new(&problem, rows, bias, options);
     let zeros = if betas.is_empty() {
         vec![0.0; problem.n_examples() * problem.n_classes()]

@@ -118,9 +118,7 @@ pub fn minimize(
     let Settings { method, seed, stopping, keep_dual } = settings;
     match method {
         Method::BlockDescent => {
-            // Without a tolerance somebody wants to see every epoch.
-            let certify_below = if stopping.gap > 0.0 { stopping.gap } else { f64::INFINITY };
-            let options = Options { seed, certify_below, ..Options::default() };
+            let options = Options { seed, ..Options::default() };
             let mut solver = BlockDescent::new(problem, rows, bias, options);
             if let Some(start) = start {
                 solver.start_at(&start.beta, interrupt)?;

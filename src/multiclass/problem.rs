@@ -175,6 +175,11 @@ impl<'a> Problem<'a> {
         &*self.polytope
     }
 
+    /// Whether the sum of a β whose values have that precision cannot rise further.
+    pub(crate) fn is_tight(&self, sum: f64, epsilon: f64) -> bool {
+        sum >= self.polytope.radius(self.n_classes()) * (1.0 - 64.0 * epsilon)
+    }
+
     /// Turns scores s into margins v_j = Δ_j + s_j − s_y (SPEC 10).
     pub fn margins(&self, example: usize, scores: &mut [f64]) {
         let (label, n_classes) = (self.label(example), scores.len());

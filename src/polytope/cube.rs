@@ -1,5 +1,5 @@
 use super::capped::{Capped, positive_sum};
-use super::{Polytope, Scratch, walrus};
+use super::{CappedBox, Polytope, Scratch, walrus};
 use crate::error::Result;
 use crate::linalg::Sparse;
 
@@ -34,6 +34,10 @@ impl Polytope for Cube {
         let set = Capped { upper: 1.0, floor: 0.0, cap: f64::INFINITY, bias };
         set.write(v, tau, beta);
         beta[label] = 0.0;
+    }
+
+    fn capped_box(&self) -> Option<CappedBox> {
+        Some(CappedBox { upper: 1.0, cap: f64::INFINITY })
     }
 
     fn radius(&self, n_classes: usize) -> f64 {

@@ -62,6 +62,15 @@ impl Scratch {
     }
 }
 
+/// The set {0 <= β_j <= upper, 1ᵀβ <= cap}.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CappedBox {
+    /// Largest β_j.
+    pub upper: f64,
+    /// Largest sum; infinite where the box alone bounds it.
+    pub cap: f64,
+}
+
 /// A polytope B in R^m, one coordinate per class; the label's own coordinate never counts, since
 /// v\[label\] = 0.
 pub trait Polytope: Send + Sync + fmt::Debug {
@@ -85,6 +94,11 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// bias = 0 is the plain projection of v, bias = 1 the block step of dual descent and the Moreau
     /// envelope (SPEC 10.4, 12).
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]);
+
+    /// The set as a box cut by a bound on the sum, where it has that form.
+    fn capped_box(&self) -> Option<CappedBox> {
+        None
+    }
 
     /// max over β in B of 1ᵀβ for `n_classes` classes: the loss of the null model under unit costs.
     fn radius(&self, n_classes: usize) -> f64;

@@ -1,7 +1,7 @@
 use super::capped::Capped;
 use super::select::largest;
 use super::top_k::check_k;
-use super::{Polytope, Scratch};
+use super::{CappedBox, Polytope, Scratch};
 use crate::error::{Error, Result};
 use crate::linalg::Sparse;
 
@@ -47,6 +47,10 @@ impl Polytope for Usunier {
         scratch.multiplier = tau;
         set.write(v, tau, beta);
         beta[label] = 0.0;
+    }
+
+    fn capped_box(&self) -> Option<CappedBox> {
+        Some(CappedBox { upper: 1.0 / self.k as f64, cap: 1.0 })
     }
 
     fn radius(&self, _: usize) -> f64 {

@@ -3,6 +3,7 @@
 use num_traits::{Float, Zero};
 use rayon::prelude::*;
 
+use super::candidates::Candidates;
 use super::model::{Block, Changes, Model};
 use super::{Descent, Dual, State};
 use crate::data::Real;
@@ -15,40 +16,51 @@ use crate::run::Certificate;
 /// Duals of a piece of the pass.
 const PIECE: usize = 64;
 
-/// What a run of examples adds to a certificate.
-#[derive(Default)]
-struct Terms {
+/// What a run of examples adds to a certificate, and their candidates for the next epoch.
+struct Terms<T> {
     loss: f64,
     dual: f64,
-    /// Duals that rest although they could still gain.
-    roused: Vec<usize>,
+    /// Duals that could still gain.
+    due: Vec<u32>,
+    counts: Vec<u32>,
+    classes: Vec<u32>,
+    values: Vec<T>,
+}
+
+impl<T> Default for Terms<T> {
+    fn default() -> Self {
+        let (due, counts, classes, values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { loss: 0.0, dual: 0.0, due, counts, classes, values }
+    }
 }
 
 /// Adds w(β), the weights that belong to the dual blocks, to the model's.
 pub(super) fn add_images<M: Model, T: Real>(
     problem: &Problem<'_>,
     duals: &[Dual],
-    betas: &[T],
+    betas: &Candidates<T>,
     model: &mut M,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    let (m, padded) = (problem.n_classes(), model.padded());
+    let padded = model.padded();
     let mut block = Block::default();
     let mut changes = Changes::new(M::LARGEST_BLOCK, padded);
-    let blocks = duals.chunks(M::LARGEST_BLOCK).zip(betas.chunks(M::LARGEST_BLOCK * m));
-    for (duals, betas) in blocks {
+    for first in (0..duals.len()).step_by(M::LARGEST_BLOCK) {
         interrupt.check()?;
+        let duals = &duals[first..duals.len().min(first + M::LARGEST_BLOCK)];
         block.examples.clear();
         block.examples.extend(duals.iter().map(|dual| dual.example));
         model.gather(&mut block);
         changes.changed.clear();
-        let rows = betas.chunks_exact(m).zip(changes.values.chunks_exact_mut(padded));
-        for (row, (dual, (beta, change))) in duals.iter().zip(rows).enumerate() {
+        let rows = changes.values.chunks_exact_mut(padded);
+        for (row, (dual, change)) in duals.iter().zip(rows).enumerate() {
             if dual.sum == 0.0 {
                 continue;
             }
-            for (change, beta) in change.iter_mut().zip(beta) {
-                *change = Real::narrow(-dual.weight * beta.widen());
+            change.fill(M::Value::zero());
+            let (classes, values) = betas.row(first + row);
+            for (class, beta) in classes.iter().zip(values) {
+                change[*class as usize] = Real::narrow(-dual.weight * beta.widen());
             }
             change[problem.label(dual.example as usize)] = Real::narrow(dual.weight * dual.sum);
             changes.changed.push(row);
@@ -59,7 +71,8 @@ pub(super) fn add_images<M: Model, T: Real>(
 }
 
 impl<M: Model> State<'_, M> {
-    /// P and D at w(β) (SPEC 10), resting examples included; those that could gain rest no longer.
+    /// P and D at w(β), all classes of all examples included, whatever the last epoch left out; the
+    /// examples that are not optimal and the classes that could gain are the next epoch's.
     ///
     /// Around an origin w₀ they are λ/2 ‖v‖² + loss of w₀ + v and Σ_i p_i ⟨Δ_i, β_i⟩ − λ ⟨w₀, v⟩ −
     /// λ/2 ‖v‖², with v = w(β), since λ v is the sum of the examples' images.
@@ -80,10 +93,12 @@ impl<M: Model> State<'_, M> {
             Some(exact) => (self.all_terms(exact, interrupt)?, squared_norm(exact.weights())),
             None => (self.all_terms(&self.model, interrupt)?, squared_norm(self.model.weights())),
         };
-        for at in terms.iter().flat_map(|terms| &terms.roused) {
-            let dual = &mut self.duals[*at];
-            (dual.rest, dual.idle) = (0, 0);
+        let mut betas = Candidates::new(self.duals.len());
+        for (piece, terms) in terms.iter().enumerate() {
+            betas.append(piece * PIECE, &terms.counts, &terms.classes, &terms.values);
         }
+        self.betas = betas;
+        self.due = Some(terms.iter().flat_map(|terms| &terms.due).copied().collect());
         let (mut squared_norm, mut inner) = (squared_norm, 0.0);
         if !self.origin.is_empty() {
             let weights = self.coefficients();
@@ -104,12 +119,17 @@ impl<M: Model> State<'_, M> {
     }
 
     /// The terms of all duals at the weights of `model`, piece by piece.
-    fn all_terms<N: Model>(&self, model: &N, interrupt: &Interrupt) -> Result<Vec<Terms>> {
+    fn all_terms<N: Model>(
+        &self,
+        model: &N,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Terms<M::Value>>> {
         let (n, m) = (self.problem.n_examples(), self.problem.n_classes());
         let buffers = || Buffers {
             block: Block::default(),
             scores: Vec::new(),
             margins: vec![0.0; m],
+            beta: vec![M::Value::zero(); m],
             work: Workspace::default(),
         };
         let terms = (0..n.div_ceil(PIECE))
@@ -131,10 +151,9 @@ impl<M: Model> State<'_, M> {
         model: &N,
         first: usize,
         end: usize,
-        buffers: &mut Buffers<N::Value>,
-    ) -> Terms {
-        let Buffers { block, scores, margins, work } = buffers;
-        let m = self.problem.n_classes();
+        buffers: &mut Buffers<N::Value, M::Value>,
+    ) -> Terms<M::Value> {
+        let Buffers { block, scores, margins, beta, work } = buffers;
         let (padded, width) = (model.padded(), model.panel_width());
         let mut terms = Terms::default();
         for start in (first..end).step_by(N::LARGEST_BLOCK) {
@@ -150,6 +169,7 @@ impl<M: Model> State<'_, M> {
                 let example = dual.example as usize;
                 let share = self.problem.importance(example);
                 if share == 0.0 {
+                    terms.counts.push(0);
                     continue;
                 }
                 for (panel, margins) in margins.chunks_mut(width).enumerate() {
@@ -161,15 +181,44 @@ impl<M: Model> State<'_, M> {
                 }
                 self.problem.margins(example, margins);
                 let loss = self.problem.loss(example, margins, work);
-                let beta = &self.betas[at * m..][..m];
+                self.betas.scatter(at, beta);
                 terms.loss += share * loss;
                 terms.dual += share * self.problem.dual_term(example, beta, dual.sum);
-                if dual.rest > 0 && self.could_gain(margins, beta, dual.sum, loss) {
-                    terms.roused.push(at);
+                if !dual.settled && self.could_gain(margins, beta, dual.sum, loss) {
+                    terms.due.push(at as u32);
+                    self.choose(&mut terms, margins, beta, dual);
+                } else {
+                    terms.keep(self.betas.row(at));
+                }
+                for class in self.betas.row(at).0 {
+                    beta[*class as usize] = M::Value::zero();
                 }
             }
         }
         terms
+    }
+
+    /// Notes as candidates the classes whose β is not 0, and those whose margin says that raising β
+    /// gains: those above some class with β > 0, and above 0 where the sum of β may rise.
+    fn choose(&self, terms: &mut Terms<M::Value>, margins: &[f64], beta: &[M::Value], dual: &Dual) {
+        let (smoothing, sum) = (self.problem.smoothing, dual.sum);
+        let slope = |margin: f64, beta: f64| margin - smoothing * (beta + sum);
+        let mut low = if self.is_tight(sum) { f64::INFINITY } else { 0.0 };
+        for (margin, beta) in margins.iter().zip(beta) {
+            if *beta > M::Value::zero() {
+                low = low.min(slope(*margin, beta.widen()));
+            }
+        }
+        let label = self.problem.label(dual.example as usize);
+        let start = terms.classes.len();
+        for (class, (margin, beta)) in margins.iter().zip(beta).enumerate() {
+            let gains = slope(*margin, 0.0) > low.max(0.0) && class != label;
+            if *beta > M::Value::zero() || gains {
+                terms.classes.push(class as u32);
+                terms.values.push(*beta);
+            }
+        }
+        terms.counts.push((terms.classes.len() - start) as u32);
     }
 
     /// Whether the example's share of the gap, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), is more than rounding.
@@ -187,10 +236,23 @@ impl<M: Model> State<'_, M> {
     }
 }
 
-/// What a thread needs to evaluate terms.
-struct Buffers<T> {
+/// What a thread needs to evaluate terms in the precision T of β's in another.
+struct Buffers<T, B> {
     block: Block<T>,
     scores: Vec<T>,
     margins: Vec<f64>,
+    beta: Vec<B>,
     work: Workspace,
+}
+
+impl<T: Real> Terms<T> {
+    /// Notes the β of an example that is optimal.
+    fn keep(&mut self, (classes, values): (&[u32], &[T])) {
+        let start = self.classes.len();
+        for (class, value) in classes.iter().zip(values).filter(|(_, value)| **value != T::zero()) {
+            self.classes.push(*class);
+            self.values.push(*value);
+        }
+        self.counts.push((self.classes.len() - start) as u32);
+    }
 }
