@@ -325,3 +325,65 @@ impl<T: Element> ScoreFewSparse<'_, T> {
         }
     }
 }
+
+/// Adds multiples of a sparse row to the weights of some classes, stored feature after feature.
+pub(super) struct AddFewSparse<'a, T> {
+    pub weights: &'a mut [T],
+    /// Classes with the padding.
+    pub padded: usize,
+    pub columns: &'a [i32],
+    pub x: &'a [T],
+    pub classes: &'a [u32],
+    pub change: &'a [T],
+}
+
+impl<T: Element> Kernel<T> for AddFewSparse<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        match self.padded / <T as Lane<S>>::LANES {
+            1 => self.whole::<S, 1>(simd),
+            2 => self.whole::<S, 2>(simd),
+            3 => self.whole::<S, 3>(simd),
+            WHOLE => self.whole::<S, WHOLE>(simd),
+            _ => self.single(),
+        }
+    }
+}
+
+impl<T: Element> AddFewSparse<'_, T> {
+    #[inline(always)]
+    fn whole<S: Simd, const V: usize>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let mut all = [T::zero(); 64];
+        for (class, change) in self.classes.iter().zip(self.change) {
+            all[*class as usize] = *change;
+        }
+        let mut changes = [T::splat(simd, T::zero()); V];
+        changes.copy_from_slice(&T::vectors(&all).0[..V]);
+        let weights = T::vectors_mut(self.weights).0.as_chunks_mut::<V>().0;
+        for (&column, &x) in self.columns.iter().zip(self.x) {
+            let x = T::splat(simd, x);
+            for (weight, change) in weights[column as usize].iter_mut().zip(&changes) {
+                *weight = T::fused(simd, x, *change, *weight);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn single(self) {
+        for (&column, &x) in self.columns.iter().zip(self.x) {
+            let weights = &mut self.weights[column as usize * self.padded..][..self.padded];
+            for (class, change) in self.classes.iter().zip(self.change) {
+                let weight = &mut weights[*class as usize];
+                *weight = change.mul_add(x, *weight);
+            }
+        }
+    }
+}

@@ -425,14 +425,9 @@ impl<'a, R: Real, T: Element> Model for SparseModel<'a, R, T> {
     }
 
     fn add_few(&self, weights: &mut [T], row: &Row<T>, classes: &[u32], change: &[T]) {
+        let (columns, x) = (&row.columns[..], &row.values[..row.len]);
         let padded = self.weights.padded();
-        for (&column, &x) in row.columns.iter().zip(&row.values[..row.len]) {
-            let weights = &mut weights[column as usize * padded..][..padded];
-            for (class, change) in classes.iter().zip(change) {
-                let weight = &mut weights[*class as usize];
-                *weight = change.mul_add(x, *weight);
-            }
-        }
+        T::dispatch(super::kernels::AddFewSparse { weights, padded, columns, x, classes, change });
     }
 
     fn weight(&self, feature: usize, class: usize) -> f64 {
