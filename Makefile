@@ -16,7 +16,7 @@ WHEEL := dist/wheel.stamp
 MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
 say = @printf '\033[1m==> %s\033[0m\n'
 
-.PHONY: help demo test bench fmt clean venv build lint structure test-rust test-python wheel lock rust
+.PHONY: help demo test bench results fmt clean venv build lint structure test-rust test-python wheel lock rust
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -33,13 +33,16 @@ demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, 
 test: lint test-rust wheel test-python ## Run every check and test
 	$(say) "All checks and tests passed"
 
-bench: build ## Run the benchmarks (DATA=folder for those on real data)
+bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go to target/results
 	$(say) "Rust benchmarks"
 	cargo bench
 	$(say) "Python benchmarks"
-	@set -e; for script in $(wildcard benches/*.py); do \
-		echo "$$script"; DUALGAP_DATA="$(DATA)" $(BIN)/python "$$script"; \
+	@set -e; for script in $(filter-out benches/_% benches/compare_builds.py,$(wildcard benches/*.py)); do \
+		echo "$$script"; DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=target/results $(BIN)/python "$$script"; \
 	done
+
+results: $(DEPENDENCIES) ## Fill the tables of benches/RESULTS.md from benches/results
+	$(BIN)/python scripts/results.py
 
 fmt: $(DEPENDENCIES) ## Format the Rust and Python code
 	cargo fmt
@@ -64,6 +67,8 @@ lint: build ## Check format, lints, types and stubs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/python -m mypy.stubtest dualgap._core
+	$(say) "Tables of benches/RESULTS.md"
+	$(BIN)/python scripts/results.py --check
 
 structure: $(DEPENDENCIES) ## Check the direction of imports, circles, and the sizes of files and functions
 	$(say) "Imports and sizes"

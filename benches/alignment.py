@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import time
 import warnings
 from collections import Counter
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _record import Table, data_folder
 from scipy.optimize import linear_sum_assignment
 from structured import draw
 
@@ -135,8 +135,8 @@ def loss(svm: StructuredSVM, data: Any) -> float:
     return 1 - svm.score(*data)
 
 
-def compare(name: str, data: Any, train: Any, test: Any, max_iter: int) -> dict[str, Any]:
-    """Print what each method reaches; return curves of training and test loss over passes."""
+def compare(data: Any, train: Any, test: Any, max_iter: int) -> dict[str, Any]:
+    """Record what each method reaches; return curves of training and test loss over passes."""
 
     def pick(chosen: Any) -> Any:
         return tuple([values[index] for index in chosen] for values in data)
@@ -156,8 +156,10 @@ def compare(name: str, data: Any, train: Any, test: Any, max_iter: int) -> dict[
             chosen += list(held)
         return rate(found, chosen)
 
+    table = Table("alignment", "training", "method")
     threshold = min(np.arange(0, 0.9, 0.05), key=lambda t: simple(t, train))
-    print(f"{name:10s} Dice above {threshold:.2f}: AER {simple(threshold, test):.4f}")
+    method = f"Dice above {threshold:.2f}"
+    table.add(training=len(train), method=method, error_rate=simple(threshold, test))
     best = min(itertools.product(COSTS, CS), key=cross_validated)
     seen, unseen = pick(train)[:2], pick(test)[:2]
     curves = {}
@@ -166,15 +168,18 @@ def compare(name: str, data: Any, train: Any, test: Any, max_iter: int) -> dict[
         start = time.perf_counter()
         svm = fit(*seen, *best, **own, max_iter=max_iter)
         seconds = time.perf_counter() - start
-        gap, objective = svm.history_["gap"], svm.history_["primal"]
-        shown = [at for at in (1, 10, 50, 100, 500) if at < svm.n_iter_] + [svm.n_iter_]
-        course = [f"{at}: {objective[at - 1]:.3f} ({gap[at - 1]:.3f})" for at in shown]
-        print(
-            f"{name:10s} {svm.solver:18s} cost {best[0]:g} C {best[1]:g} {seconds:6.2f} s "
-            f"AER {rate(svm.predict(unseen[0]), test):.4f} loss {loss(svm, unseen):.4f} "
-            f"(training {loss(svm, seen):.4f}) norm {np.linalg.norm(svm.coef_):.2f} "
-            f"objective (gap) at {'  '.join(course)}",
-            flush=True,
+        table.add(
+            training=len(train),
+            method=svm.solver,
+            cost=best[0],
+            C=best[1],
+            passes=svm.n_iter_,
+            seconds=seconds,
+            error_rate=rate(svm.predict(unseen[0]), test),
+            test_loss=loss(svm, unseen),
+            training_loss=loss(svm, seen),
+            objective=svm.objective_,
+            gap=svm.duality_gap_,
         )
         passes = [n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n <= svm.n_iter_]
         fits = [fit(*seen, *best, **own, max_iter=n) for n in passes]
@@ -188,8 +193,7 @@ def compare(name: str, data: Any, train: Any, test: Any, max_iter: int) -> dict[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default = os.environ.get("DUALGAP_DATA")
-    parser.add_argument("--data", type=Path, default=Path(default) if default else None)
+    parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--max-iter", type=int, default=500)
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
@@ -203,7 +207,7 @@ def main() -> None:
     test, rest = order[:100], order[100:]
     print(f"{len(Y)} different pairs, {len(test)} of them for testing")
     panels = {
-        name: compare(name, data, train, test, arguments.max_iter)
+        name: compare(data, train, test, arguments.max_iter)
         for name, train in (("100 pairs", rest[:100]), (f"{len(rest)} pairs", rest))
     }
     draw(panels, "loss", arguments.plot)

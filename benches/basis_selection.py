@@ -9,17 +9,17 @@ is the multiplicative factor nu. Data sets in the folder DUALGAP_DATA: vowel, se
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _record import Table, data_folder
 from scipy.special import softmax
 
 from dualgap import PolynomialNetworkClassifier, _core
 
-FOLDER = Path(os.environ.get("DUALGAP_DATA") or ".")
+FOLDER = data_folder() or Path()
 METHODS = ["refined", "random-refined", "initial", "random", "best-row"]
 STEPS = 15
 SEEDS = 3
@@ -60,12 +60,15 @@ def factors(X: Any, y: Any, seed: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    print("| data | method | mean | least |\n|---|---|---|---|")
+    if data_folder() is None:
+        print("basis_selection.py: DUALGAP_DATA must name a folder of data sets; skipped")
+        return
+    table = Table("basis-selection", "data", "selection")
     for name in sys.argv[1:] or ["vowel", "segment", "satimage"]:
         runs = [factors(*load(name, seed), seed) for seed in range(SEEDS)]
         for method in METHODS:
             values = np.concatenate([run[method] for run in runs])
-            print(f"| {name} | {method} | {values.mean():.3f} | {values.min():.3f} |", flush=True)
+            table.add(data=name, selection=method, mean=values.mean(), minimum=values.min())
 
 
 if __name__ == "__main__":

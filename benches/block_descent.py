@@ -1,6 +1,5 @@
-"""Block descent for linear SVMs beside LIBLINEAR and Frank-Wolfe.
+"""Block descent for linear SVMs: seconds to a gap, other inner solvers, Frank-Wolfe.
 
-    python benches/block_descent.py crammer-singer [data sets]
     python benches/block_descent.py weston-watkins [data sets]
     python benches/block_descent.py shark [data sets]
     python benches/block_descent.py frank-wolfe [data sets]
@@ -12,23 +11,21 @@ Data sets: aloi (generated), and from the folder DUALGAP_DATA letter, satimage, 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from _record import Table, data_folder
 from multiclass import mnist
-from sklearn.svm import LinearSVC
 
 from dualgap import MulticlassSVC
 
-FOLDER = Path(os.environ.get("DUALGAP_DATA") or ".")
+FOLDER = data_folder() or Path()
 NAMES = ["letter", "satimage", "dna", "news20", "aloi", "mnist"]
 REPEATS = 3
 LIMIT = 10
@@ -57,7 +54,7 @@ def svm(loss: str, **parameters: Any) -> MulticlassSVC:
     return MulticlassSVC(loss, fit_intercept=False, random_state=0, **parameters)
 
 
-def seconds(X: Any, y: Any, **parameters: Any) -> tuple[float, MulticlassSVC]:
+def core_seconds(X: Any, y: Any, **parameters: Any) -> tuple[float, MulticlassSVC]:
     """Median time in the core, without validation."""
     times = []
     for _ in range(REPEATS):
@@ -66,57 +63,9 @@ def seconds(X: Any, y: Any, **parameters: Any) -> tuple[float, MulticlassSVC]:
     return float(np.median(times)), model
 
 
-def objective(X: Any, y: Any, coef: Any, C: float) -> float:
-    """LIBLINEAR's primal objective for Crammer and Singer's loss."""
-    codes = np.unique(y, return_inverse=True)[1]
-    scores = np.asarray(X @ coef.T)
-    rows = np.arange(len(codes))
-    margins = 1 + scores - scores[rows, codes][:, None]
-    margins[rows, codes] = 0
-    return float(0.5 * (coef**2).sum() + C * margins.max(axis=1).sum())
-
-
-def epochs_to(X: Any, y: Any, goal: float, **parameters: Any) -> int:
-    """Epochs until the primal objective is at most `goal`."""
-    last = 0
-
-    def reached(epoch: int, _: float, primal: float, dual: float) -> bool:
-        nonlocal last
-        last = epoch
-        return primal <= goal
-
-    svm(tol=0.0, callback=reached, max_iter=5000, **parameters).fit(X, y)
-    return last
-
-
-def crammer_singer(names: list[str]) -> None:
-    """Seconds to LIBLINEAR's primal objective (tolerance 1e-3), 1e-4 relative."""
-    print("| data | C | LIBLINEAR | f64, 1 thread, 2 threads | f32, 1 thread, 2 threads | epochs |")
-    for name in names:
-        X, y = load(name)
-        C = 2.0**-6 if name == "mnist" else 1.0  # which takes LIBLINEAR minutes on MNIST
-        start = time.perf_counter()
-        # Only one fit: it can take a minute. The conversion of the rows is in it.
-        peer = LinearSVC(multi_class="crammer_singer", C=C, fit_intercept=False, tol=1e-3)
-        peer.fit(X, y)
-        theirs = time.perf_counter() - start
-        scale = C * len(y)
-        goal = objective(X, y, peer.coef_, C) * (1 + 1e-4) / scale
-        cells = []
-        for dtype in (np.float64, np.float32):
-            rows = X.astype(dtype)
-            common: dict[str, Any] = {"loss": "crammer-singer", "C": C}
-            epochs = epochs_to(rows, y, goal, **common)
-            for n_jobs in (1, 2):
-                # One certificate, as in a fit that stops there.
-                ours, _ = seconds(rows, y, tol=1e-15, max_iter=epochs, n_jobs=n_jobs, **common)
-                cells.append(f"{ours:.3g} s ({theirs / ours:.1f} x)")
-        print(f"| {name} | {C:g} | {theirs:.3g} s | {' | '.join(cells)} | {epochs} |", flush=True)
-
-
 def weston_watkins(names: list[str]) -> None:
     """Seconds to 0.01 of the gap after the first epoch."""
-    print("| data | C | f32, 1 thread | 2 threads | epochs |")
+    table = Table("block-descent-weston-watkins", "data", "C")
     for name in names:
         X, y = load(name)
         rows = X.astype(np.float32)
@@ -125,16 +74,15 @@ def weston_watkins(names: list[str]) -> None:
             common: dict[str, Any] = {"loss": "weston-watkins", "C": C}
             first = svm(max_iter=1, tol=0.0, **common).fit(rows, y)
             tol = 0.01 * first.duality_gap_ / first.null_objective_
-            cells = []
-            for n_jobs in (1, 2):
-                ours, model = seconds(rows, y, tol=tol, n_jobs=n_jobs, max_iter=20_000, **common)
-                cells.append(f"{ours:.3g} s")
-            print(f"| {name} | {C:.3g} | {' | '.join(cells)} | {model.n_iter_} |", flush=True)
+            common |= {"tol": tol, "max_iter": 20_000}
+            one, _ = core_seconds(rows, y, n_jobs=1, **common)
+            two, model = core_seconds(rows, y, n_jobs=2, **common)
+            table.add(data=name, C=C, seconds_1=one, seconds_2=two, epochs=model.n_iter_)
 
 
 def shark(names: list[str]) -> None:
     """Seconds to 0.01 of the first gap, beside the textbook's sequential descent."""
-    print("| data | C | ours | sequential, Walrus | sequential, Shark |")
+    table = Table("block-descent-shark", "data", "C")
     for name in names:
         X, y = load(name)
         with tempfile.TemporaryDirectory() as folder:
@@ -146,36 +94,39 @@ def shark(names: list[str]) -> None:
                 common: dict[str, Any] = {"loss": "weston-watkins", "C": C, "n_jobs": 1}
                 first = svm(max_iter=1, tol=0.0, **common).fit(X, y)
                 tol = 0.01 * first.duality_gap_ / first.null_objective_
-                ours, model = seconds(X, y, tol=tol, max_iter=20_000, **common)
-                cells = [f"{ours:.3g} s, {model.n_iter_} epochs"]
+                ours, model = core_seconds(X, y, tol=tol, max_iter=20_000, **common)
+                row: dict[str, Any] = {"seconds": ours, "epochs": model.n_iter_}
                 for inner in ("walrus", "shark"):
                     sizes = [str(X.shape[1]), str(codes.max() + 1), str(C), inner]
                     command = ["cargo", "run", "--quiet", "--release", "--example", "shark", "--"]
                     out = subprocess.run(
                         [*command, *files, *sizes], capture_output=True, text=True, check=True
                     ).stdout.split()
-                    cells.append(f"{float(out[0]):.3g} s, {out[1]} epochs" if out else "-")
-                print(f"| {name} | {C:.3g} | {' | '.join(cells)} |", flush=True)
+                    row[f"{inner}_seconds"] = float(out[0]) if out else None
+                    row[f"{inner}_epochs"] = int(out[1]) if out else None
+                table.add(data=name, C=C, **row)
 
 
 def frank_wolfe(names: list[str]) -> None:
     """Seconds to relative gaps, beside batch and block Frank-Wolfe, which have `LIMIT` seconds."""
     levels = [1e-2, 1e-3, 1e-4]
-    print("| data | loss | solver | " + " | ".join(f"{level:g}" for level in levels) + " |")
+    columns = ["to_1e_2", "to_1e_3", "to_1e_4"]
+    table = Table("block-descent-frank-wolfe", "data", "loss", "solver")
     for name in names:
         X, y = load(name)
         for loss in ("crammer-singer", "weston-watkins"):
             common: dict[str, Any] = {"loss": loss, "n_jobs": 2}
-            times = [seconds(X, y, tol=tol, max_iter=10**6, **common)[0] for tol in levels]
-            cells = " | ".join(f"{time:.3g} s" for time in times)
-            print(f"| {name} | {loss} | block-descent | {cells} |", flush=True)
+            times = [core_seconds(X, y, tol=tol, max_iter=10**6, **common)[0] for tol in levels]
+            reached = dict(zip(columns, times, strict=True))
+            table.add(data=name, loss=loss, solver="block-descent", **reached)
             for solver in ("block-frank-wolfe", "frank-wolfe"):
                 parameters = {**common, "solver": solver, "callback": _limit, "max_iter": 10**6}
                 model = svm(tol=levels[-1], **parameters).fit(X, y)
                 times, gaps = model.history_["seconds"], model.history_["gap"]
                 done = [times[gaps <= level * model.null_objective_][:1] for level in levels]
-                cells = " | ".join(f"{t[0]:.3g} s" if len(t) else f"> {LIMIT} s" for t in done)
-                print(f"| {name} | {loss} | {solver} | {cells} |", flush=True)
+                cells = [time[0] if len(time) else f"> {LIMIT}" for time in done]
+                reached = dict(zip(columns, cells, strict=True))
+                table.add(data=name, loss=loss, solver=solver, **reached)
 
 
 def _limit(_: int, seconds: float, *__: float) -> bool:
@@ -185,14 +136,14 @@ def _limit(_: int, seconds: float, *__: float) -> bool:
 def linear(path: str | None) -> None:
     """Relative gap by epoch: its logarithm falls along a line."""
     curves = {}
+    table = Table("block-descent-linear", "loss")
     X, y = load("letter")
     for loss in ("crammer-singer", "weston-watkins"):
         model = svm(loss, C=0.1, tol=0.0, max_iter=400).fit(X, y)
         gaps = model.history_["gap"] / model.null_objective_
         curves[loss] = gaps
         at = [50, 100, 200, 300, 400]
-        cells = " | ".join(f"{gaps[epoch - 1]:.1e}" for epoch in at)
-        print(f"| {loss}, epochs {at} | {cells} |")
+        table.add(loss=loss, **{f"epoch_{epoch}": gaps[epoch - 1] for epoch in at})
     if path is not None:
         import matplotlib.pyplot as plt
 
@@ -212,7 +163,6 @@ if __name__ == "__main__":
         linear(rest[1] if rest[:1] == ["--plot"] else None)
     else:
         run = {
-            "crammer-singer": crammer_singer,
             "weston-watkins": weston_watkins,
             "frank-wolfe": frank_wolfe,
             "shark": shark,

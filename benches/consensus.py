@@ -1,11 +1,12 @@
 """Consensus training against one machine: optimum, rounds, processes, lost workers.
 
-python benches/consensus.py optimum [letter news20 aloi mnist] [--plot FILE]
-python benches/consensus.py {penalty,processes,memory,killed,model}
+    python benches/consensus.py optimum [letter news20 aloi mnist] [--plot FILE]
+    python benches/consensus.py {penalty,processes,memory,killed,model}
 
 "optimum" and "penalty" read the data that benches/block_descent.py describes.
 """
 
+import itertools
 import os
 import random
 import resource
@@ -17,6 +18,7 @@ import time
 import warnings
 
 import numpy as np
+from _record import Table, data_folder
 from block_descent import load
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -49,11 +51,9 @@ def optimum(*arguments):
     """
     plot = arguments[-1] if "--plot" in arguments else None
     names = arguments[: arguments.index("--plot")] if plot else arguments
-    print("| data | C | plain s | partitions | to 1e-3 of the optimum: rounds, s | ", end="")
-    print("to a gap of 1e-3: rounds, s | difference at the end |")
-    print("|---|---|---|---|---|---|---|")
-    curves = {}
-    for name in names or ("letter", "news20", "aloi", "mnist"):
+    curves, table = {}, Table("consensus-optimum", "data", "partitions")
+    known = ("letter", "news20", "aloi", "mnist") if data_folder() else ("aloi",)
+    for name in names or known:
         X, y = load(name)
         X, C = X.astype(np.float32), 0.05
         plain = MulticlassSVC(C=C, tol=2e-4, random_state=0)
@@ -66,14 +66,18 @@ def optimum(*arguments):
             fit(model, X, y)
             history, null = model.history_, model.null_objective_
             best = np.minimum.accumulate(history["primal"])
-            reached = [
-                first(history, mask) for mask in (best <= goal, history["gap"] <= 1e-3 * null)
-            ]
-            difference = (model.objective_ - optimum) / optimum
-            print(
-                f"| {name} | {C} | {alone:.1f} | {n_partitions} | {reached[0]} | {reached[1]} "
-                f"| {difference:+.1e} |",
-                flush=True,
+            rounds, seconds = first(history, best <= goal)
+            gap_rounds, gap_seconds = first(history, history["gap"] <= 1e-3 * null)
+            table.add(
+                data=name,
+                plain_seconds=alone,
+                partitions=n_partitions,
+                objective_rounds=rounds,
+                objective_seconds=seconds,
+                gap_rounds=gap_rounds,
+                gap_seconds=gap_seconds,
+                difference=(model.objective_ - optimum) / optimum,
+                C=C,
             )
             curves[name][n_partitions] = (history["seconds"], history["gap"] / null)
     if plot:
@@ -99,8 +103,8 @@ def first(history, mask):
     """Round and seconds of the first round in which something holds."""
     rounds = np.flatnonzero(mask)
     if not len(rounds):
-        return "-"
-    return f"{history['epoch'][rounds[0]]}, {history['seconds'][rounds[0]]:.1f}"
+        return None, None
+    return history["epoch"][rounds[0]], history["seconds"][rounds[0]]
 
 
 def draw(curves, path):
@@ -127,22 +131,22 @@ def draw(curves, path):
 def penalty():
     """Rounds to a gap of 1e-3 (at most 150) with fixed penalties and with the rule."""
     fixed = (3, 10, 30, 100)
-    print("| data | C | partitions |", " | ".join(f"{f} λ" for f in fixed), "| rule |")
-    print("|---" * (4 + len(fixed)) + "|")
+    table = Table("consensus-penalty", "data", "C", "partitions")
     problems = [("digits", 0.05, 4), ("digits", 1.0, 4), ("digits", 1.0, 16)]
     problems += [("satimage", 0.1, 8), ("satimage", 2.0, 8), ("news20", 0.05, 8)]
     problems += [("letter", 0.05, 2), ("letter", 0.05, 16), ("letter", 1.0, 8)]
     for name, C, n_partitions in problems:
         X, y = load_digits(return_X_y=True) if name == "digits" else load(name)
         X = (X / 16.0 if name == "digits" else X).astype(np.float32)
-        rounds = []
+        rounds = {}
         for factor in (*fixed, None):
             model = ConsensusSVC(C=C, n_partitions=n_partitions, max_iter=150, random_state=0)
             if factor is not None:
                 model.set_params(rho=factor / (C * len(y)), adapt_rho=False)
             fit(model, X, y)
-            rounds.append(str(model.n_iter_) if model.converged_ else "> 150")
-        print(f"| {name} | {C} | {n_partitions} | {' | '.join(rounds)} |", flush=True)
+            column = "rule" if factor is None else f"fixed_{factor}"
+            rounds[column] = model.n_iter_ if model.converged_ else "> 150"
+        table.add(data=name, C=C, partitions=n_partitions, **rounds)
 
 
 def cluster(n_workers, **options):
@@ -163,8 +167,7 @@ def processes(n_rows="100000"):
     import distributed
 
     X, y = generated(int(n_rows), 200, 50)
-    print("| workers | seconds (3 fits) | with scattering | rounds | outside of solving |")
-    print("|---|---|---|---|---|")
+    table = Table("consensus-processes", "workers")
     for n_workers in (1, 2):
         with cluster(n_workers) as local, distributed.Client(local) as client:
             seconds, whole = [], []
@@ -174,9 +177,15 @@ def processes(n_rows="100000"):
                 seconds.append(model.history_["seconds"][-1])
             # One worker solves its two partitions, which take about the same, one after the other.
             busy = model.history_["solve_seconds"].sum() * 2 / n_workers
-            times = (", ".join(f"{s:.2f}" for s in sorted(some)) for some in (seconds, whole))
-            print(f"| {n_workers} | {' | '.join(times)} | {model.n_iter_} ", end="")
-            print(f"| {max(0.0, 1.0 - busy / seconds[-1]):.0%} |", flush=True)
+            table.add(
+                workers=n_workers,
+                seconds=np.median(seconds),
+                minimum_seconds=min(seconds),
+                maximum_seconds=max(seconds),
+                with_scattering=np.median(whole),
+                rounds=model.n_iter_,
+                outside_of_solving=max(0.0, 1.0 - busy / seconds[-1]),
+            )
 
 
 def model():
@@ -184,48 +193,69 @@ def model():
 
     Every second setting serves to fit the model's constants, the others to check it.
     """
-    import distributed
     from scipy.optimize import nnls
 
-    n, n_workers, settings, measured = 20_000, 2, [], []
-    with cluster(n_workers) as local, distributed.Client(local) as client:
-        for d in (100, 400, 1600):
-            for m in (10, 100):
-                X, y = generated(n, d, m)
-                for n_partitions in (2, 4, 8, 16):
-                    fitted = ConsensusSVC(
-                        C=0.05, tol=0.0, n_partitions=n_partitions, max_iter=9, client=client
-                    )
-                    fit(fitted, X, y)
-                    history = fitted.history_
-                    measured.append(np.median(np.diff(history["seconds"])[2:]))
-                    passes = history["passes"][3:].mean()
-                    settings.append((n, d, m, n_partitions, n_workers, passes))
-    rows, measured = np.array([terms(*setting) for setting in settings]), np.array(measured)
+    settings, measured = rounds_measured()
+    rows = np.array([terms(*setting) for setting in settings])
     some = np.arange(len(measured)) % 2 == 0
     # Relative errors count.
     constants, _ = nnls(rows[some] / measured[some, None], np.ones(some.sum()))
     predicted = rows @ constants
-    print("| features | classes | partitions | passes | measured s | model s |")
-    print("|---|---|---|---|---|---|")
+    table = Table("consensus-model", "features", "classes", "partitions")
     for (_, d, m, n_partitions, _, passes), seconds, guess in zip(
         settings, measured, predicted, strict=True
     ):
-        print(f"| {d} | {m} | {n_partitions} | {passes:.1f} | {seconds:.4f} | {guess:.4f} |")
-    error = np.abs(predicted / measured - 1.0)
-    print(f"relative error: median {np.median(error[~some]):.0%}, largest {error[~some].max():.0%}")
+        table.add(
+            features=d,
+            classes=m,
+            partitions=n_partitions,
+            passes=passes,
+            seconds=seconds,
+            model=guess,
+        )
+    error = np.abs(predicted / measured - 1.0)[~some]
+    print(f"relative error: median {np.median(error):.0%}, maximum {error.max():.0%}")
     print("constants", " ".join(f"{constant:.2e}" for constant in constants))
-    print("| workers = partitions | rows | features | classes | s per round | share of tasks |")
-    print("|---|---|---|---|---|---|")
-    for n_rows, d, m in ((10**9, 1000, 10), (10**8, 1000, 1000)):
-        for n_workers in (10, 100, 1000):
-            row = terms(n_rows, d, m, n_workers, n_workers, 4.0) * constants
-            # The sum and the consensus travel: 1 GB/s, four at a time up the tree, two down.
-            network = 8 * m * d * (4 * np.log(n_workers) / np.log(4) + np.log2(n_workers)) / 1e9
-            total = row.sum() + network
-            print(
-                f"| {n_workers} | {n_rows:.0e} | {d} | {m} | {total:.2f} | {row[3] / total:.0%} |"
-            )
+    extrapolate(constants)
+
+
+def rounds_measured():
+    """Settings, and the median seconds of their rounds on two workers."""
+    import distributed
+
+    n, n_workers, settings, measured = 20_000, 2, [], []
+    every = itertools.product((100, 400, 1600), (10, 100))
+    with cluster(n_workers) as local, distributed.Client(local) as client:
+        for d, m in every:
+            X, y = generated(n, d, m)
+            for n_partitions in (2, 4, 8, 16):
+                fitted = ConsensusSVC(
+                    C=0.05, tol=0.0, n_partitions=n_partitions, max_iter=9, client=client
+                )
+                fit(fitted, X, y)
+                history = fitted.history_
+                measured.append(np.median(np.diff(history["seconds"])[2:]))
+                settings.append((n, d, m, n_partitions, n_workers, history["passes"][3:].mean()))
+    return settings, np.array(measured)
+
+
+def extrapolate(constants):
+    """Seconds of a round on more workers than there are here, one partition each."""
+    table = Table("consensus-extrapolated", "rows", "features", "classes", "workers")
+    sizes = ((10**9, 1000, 10), (10**8, 1000, 1000))
+    for (n_rows, d, m), n_workers in itertools.product(sizes, (10, 100, 1000)):
+        row = terms(n_rows, d, m, n_workers, n_workers, 4.0) * constants
+        # The sum and the consensus travel: 1 GB/s, four at a time up the tree, two down.
+        network = 8 * m * d * (4 * np.log(n_workers) / np.log(4) + np.log2(n_workers)) / 1e9
+        total = row.sum() + network
+        table.add(
+            rows=f"{n_rows:.0e}".replace("+0", ""),
+            features=d,
+            classes=m,
+            workers=n_workers,
+            seconds=total,
+            task_share=row[3] / total,
+        )
 
 
 def terms(n, d, m, n_partitions, n_workers, passes):
@@ -255,9 +285,14 @@ def memory(n_files="40"):
             seconds = fit(model, paths, "label")
             n_lost = len(pids - set(client.run(os.getpid).values()))
             peak = max(client.run(peak_memory).values())
-        print(f"{n_bytes / 2**20:.0f} MiB of rows, 2 x {limit} MiB: converged {model.converged_}, ")
-        print(
-            f"{model.n_iter_} rounds, {seconds:.1f} s, peak {peak:.0f} MiB, {n_lost} workers lost"
+        Table("consensus-memory").add(
+            rows_mib=n_bytes / 2**20,
+            limit_mib=limit,
+            converged=model.converged_,
+            rounds=model.n_iter_,
+            seconds=seconds,
+            peak_mib=peak,
+            lost=n_lost,
         )
 
 
@@ -306,9 +341,9 @@ def killed(n_runs="20"):
             n_hit += seconds > moment
             differences.append(abs(model.objective_ / plain.objective_ - 1.0))
             print(f"at {moment:.2f} s of {seconds:.2f} s, {model.n_iter_} rounds", flush=True)
-    worst = max(differences)
-    print(f"{n_converged} of {n_runs} fits converged, {n_hit} killed before the end; ", end="")
-    print(f"largest relative difference {worst:.1e}")
+    Table("consensus-killed").add(
+        fits=n_runs, converged=n_converged, hit=n_hit, difference=max(differences)
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 python benches/movielens.py grid        # validation metrics of the whole grid, seeds 0-2
 python benches/movielens.py test        # test metrics of the chosen settings, seeds 0-9
-python benches/movielens.py baselines   # conditional gradient and single-output twins, seeds 0-2
+python benches/movielens.py baselines   # conditional gradient, seeds 0-2
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from _record import Table
 
-from dualgap.comparison import split_ratings
 from dualgap.datasets import fetch_movielens
 from dualgap.metrics import ndcg_at_k, rmse
 from dualgap.recommend import OrdinalRecommender
+from dualgap.recommend.comparison import split_ratings
 
 CHOSEN: dict[str, dict[str, Any]] = {
     "ids": {},
     "history": {"history_features": True},
     "history of users only": {"history_features": "users"},
+    "single output": {"reduction": "regression"},
 }
 
 
@@ -38,17 +40,21 @@ def score(model: OrdinalRecommender, held_out: pd.DataFrame) -> np.ndarray:
     return np.array([rmse(truth, np.clip(predicted, 1.0, 5.0)), *ndcg])
 
 
-def show(name: str, scores: list[np.ndarray], seconds: list[float]) -> None:
+def record(table: Table, scores: list[np.ndarray], seconds: list[float], **row: Any) -> None:
+    """Means over seeds, their standard errors, and the median seconds of a fit."""
     mean, error = np.mean(scores, axis=0), np.std(scores, axis=0) / max(1, len(scores) - 1) ** 0.5
-    numbers = "  ".join(f"{m:.4f} ±{e:.4f}" for m, e in zip(mean, error, strict=True))
-    print(f"{name:70s} {numbers}  {np.median(seconds):6.2f} s", flush=True)
+    cells: dict[str, float] = {}
+    for metric, m, e in zip(("rmse", "ndcg1", "ndcg5"), mean, error, strict=True):
+        cells |= {metric: m, f"{metric}_error": e}
+    table.add(**row, **cells, seconds=np.median(seconds) if seconds else None)
 
 
 def run(
-    name: str, seeds: range, ratings: pd.DataFrame, part: int, **parameters: Any
-) -> list[np.ndarray]:
+    ratings: pd.DataFrame, n_seeds: int, part: int, **parameters: Any
+) -> tuple[list[np.ndarray], list[float]]:
+    """Scores of one part (1: validation, 2: test) and seconds for each seed."""
     scores, seconds = [], []
-    for seed in seeds:
+    for seed in range(n_seeds):
         parts = split_ratings(ratings, seed)
         start = time.perf_counter()
         model = OrdinalRecommender(random_state=seed, **parameters)
@@ -56,61 +62,48 @@ def run(
         model.fit(parts[0], validation=parts[1] if on_validation else None)
         seconds.append(time.perf_counter() - start)
         scores.append(score(model, parts[part]))
-    show(name, scores, seconds)
-    return scores
+    return scores, seconds
 
 
 def grid(ratings: pd.DataFrame) -> None:
-    print("validation, seeds 0-2: RMSE, nDCG@1, nDCG@5, seconds per fit")
+    table = Table("movielens-grid", "settings")
     tempering = (0.9, 1.0, 1.1)
-    for name, popularity, models in itertools.product(tempering, (True, False), (1, 3)):
-        run(
-            f"ids: tempering {name}, popularity {popularity}, {models} models",
-            range(3),
-            ratings,
-            1,
-            tempering=name,
-            popularity=popularity,
-            n_models=models,
-        )
-    for history, name, ridge in itertools.product(("users", True), tempering, (2.0, 4.0)):
-        run(
-            f"history {history}: tempering {name}, feature_ridge {ridge}",
-            range(3),
-            ratings,
-            1,
-            history_features=history,
-            tempering=name,
-            feature_ridge=ridge,
-        )
+    settings: list[dict[str, Any]] = [
+        {"tempering": t, "popularity": popularity, "n_models": models}
+        for t, popularity, models in itertools.product(tempering, (True, False), (1, 3))
+    ]
+    settings += [
+        {"history_features": history, "tempering": t, "feature_ridge": ridge}
+        for history, t, ridge in itertools.product(("users", True), tempering, (2.0, 4.0))
+    ]
+    for parameters in settings:
+        name = ", ".join(f"{key}={value}" for key, value in parameters.items())
+        record(table, *run(ratings, 3, 1, **parameters), settings=name)
 
 
 def test(ratings: pd.DataFrame) -> None:
-    for seeds in (range(3), range(10)):
-        print(f"test, seeds 0-{seeds[-1]}: RMSE, nDCG@1, nDCG@5, seconds per fit")
-        results = {
-            name: run(name, seeds, ratings, 2, **parameters) for name, parameters in CHOSEN.items()
-        }
-        twin = run("ids, single output", seeds, ratings, 2, reduction="regression")
-        paired = np.array(results["ids"]) - np.array(twin)
-        show("ids minus its single-output twin, paired", list(paired), [0.0])
+    table = Table("movielens-test", "seeds", "settings")
+    for n_seeds in (3, 10):
+        seeds = f"0-{n_seeds - 1}"
+        results = {}
+        for name, parameters in CHOSEN.items():
+            results[name] = run(ratings, n_seeds, 2, **parameters)
+            record(table, *results[name], seeds=seeds, settings=name)
+        paired = np.array(results["ids"][0]) - np.array(results["single output"][0])
+        name = "ids minus single output, paired"
+        record(table, list(paired), [], seeds=seeds, settings=name)
 
 
 def baselines(ratings: pd.DataFrame) -> None:
-    print("test, seeds 0-2: RMSE, nDCG@1, nDCG@5, seconds per fit")
+    table = Table("movielens-baselines", "penalty", "refit")
     radii = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
     for (penalty, radius), refit in itertools.product(radii.items(), ("output", "full")):
-        run(
-            f"conditional gradient, {penalty}, refit {refit}",
-            range(3),
-            ratings,
-            2,
-            method="conditional-gradient",
-            penalty=penalty,
-            radius=radius,
-            refit=refit,
-            n_components=8 if refit == "output" else 4,
+        parameters = {"penalty": penalty, "radius": radius, "refit": refit}
+        n_components = 8 if refit == "output" else 4
+        results = run(
+            ratings, 3, 2, method="conditional-gradient", n_components=n_components, **parameters
         )
+        record(table, *results, seeds="0-2", penalty=penalty, refit=refit)
 
 
 if __name__ == "__main__":

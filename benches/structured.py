@@ -17,7 +17,6 @@ Without a command: all of them. Data sets (ocr_letters.npz, scene.npz) come from
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _record import Table, data_folder, paired
 
 from dualgap.structured import ChainModel, MultilabelModel, StructuredSVM
 
@@ -45,7 +45,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 OTHERS: dict[str, dict[str, Any]] = {
     "away-step": {"solver": "away-frank-wolfe"},
-    "randomized away-step, .3": {"solver": "away-frank-wolfe", "subsample": 0.3},
+    "randomized away-step, 0.3": {"solver": "away-frank-wolfe", "subsample": 0.3},
     "extragradient": {"solver": "extragradient"},
 }
 
@@ -71,33 +71,36 @@ def within(relative: float) -> Any:
     return lambda _epoch, _seconds, primal, dual: primal - dual <= relative * dual
 
 
-def first(history: Any, excess: Any, targets: Any) -> list[str]:
-    """Passes and seconds after which the excess was first seen at each target or below."""
-    cells = []
-    for target in targets:
-        found = np.flatnonzero(excess <= target)
-        at = found[0] if len(found) else 0
-        cell = f"{history['epoch'][at]}, {history['seconds'][at]:.2f} s"
-        cells.append(cell if len(found) else "-")
-    return cells
+def first(history: Any, excess: Any, target: float) -> tuple[int, float] | tuple[None, None]:
+    """Passes and seconds after which the excess was first seen at the target or below."""
+    found = np.flatnonzero(excess <= target)
+    if not len(found):
+        return None, None
+    return int(history["epoch"][found[0]]), float(history["seconds"][found[0]])
 
 
 def ocr(arguments: Any) -> None:
     X, Y = words(arguments.data, {0})
     test = words(arguments.data, range(1, 10))
-    curves = {}
+    curves, table = {}, Table("structured-ocr", "solver")
     for name in [arguments.method] if arguments.method else METHODS:
         svm = fit(X, Y, **METHODS[name], max_iter=arguments.max_iter, callback=within(1e-3))
         history = svm.history_
         with np.errstate(divide="ignore"):  # the dual may be 0 at first
             relative = history["gap"] / history["dual"]
-        cells = first(history, relative, (1e-1, 1e-2, 1e-3))
-        calls = "" if svm.oracle_calls_ is None else f"{svm.oracle_calls_ / len(X):.0f} n"
-        print(
-            f"{name:24s} 1e-1: {cells[0]:16s} 1e-2: {cells[1]:16s} 1e-3: {cells[2]:16s} "
-            f"end: {svm.n_iter_}, gap {svm.duality_gap_ / svm.dual_objective_:.1e} "
-            f"oracle calls {calls:7s} accuracy {svm.score(*test):.4f}",
-            flush=True,
+        row: dict[str, Any] = {}
+        for target in ("1e-1", "1e-2", "1e-3"):
+            suffix = target.replace("-", "_")
+            row[f"passes_{suffix}"], row[f"seconds_{suffix}"] = first(
+                history, relative, float(target)
+            )
+        calls = svm.oracle_calls_
+        table.add(
+            solver=name,
+            **row,
+            gap=svm.duality_gap_ / svm.dual_objective_,
+            oracle_calls=None if calls is None else round(calls / len(X)),
+            accuracy=svm.score(*test),
         )
         shown = relative < 10
         curves[name] = history["epoch"][shown], relative[shown]
@@ -110,6 +113,7 @@ def published(arguments: Any) -> None:
     model = ChainModel(loss="mean-hamming")
     names = list(METHODS)[:5]
     panels: dict[str, Any] = {}
+    table = Table("structured-published", "lambda", "solver")
     for name, scale in (("0.01", 0.01), ("1/n", 1 / len(X)), ("0.001", 0.001)):
         C = 1 / (scale * len(X))
         reference = METHODS["pairwise, gap sampling"]
@@ -120,8 +124,11 @@ def published(arguments: Any) -> None:
         for method in names:
             svm = fit(X, Y, model, C=C, **METHODS[method], max_iter=1000)
             excess = svm.history_["primal"] / optimum - 1
-            cells = [cell.split(",")[0] for cell in first(svm.history_, excess, LEVELS)]
-            print(f"  {method:24s} {' '.join(f'{cell:>6s}' for cell in cells)}", flush=True)
+            passes = {
+                f"within_{100 * level:.0f}": first(svm.history_, excess, level)[0]
+                for level in LEVELS
+            }
+            table.add(**{"lambda": name}, solver=method, **passes)
             curves[method] = svm.history_["epoch"], excess
     draw(panels, "relative primal suboptimality", arguments.plot)
 
@@ -154,40 +161,42 @@ def scale(arguments: Any) -> None:
     small, large = words(arguments.data, {1}), words(arguments.data, {0, *range(2, 10)})
     methods = ["pairwise", "pairwise, gap sampling"]
     runs = (
-        ("704 words", small, large, 5.7e-3, 3, ["BCFW, permutation", *methods]),
-        ("6173 words", large, small, 1e-3, 1, methods[::-1]),
+        (704, small, large, 5.7e-3, 3, ["BCFW, permutation", *methods]),
+        (6173, large, small, 1e-3, 1, methods[::-1]),
     )
-    for name, (X, Y), test, relative, repeats, methods in runs:
-        null = fit(X, Y, max_iter=1).null_objective_
+    table = Table("structured-scale", "words", "solver")
+    for n_words, train, test, relative, repeats, methods in runs:
         for method in methods:
-            seconds = []
-            for _ in range(repeats):
-                svm = fit(
-                    X,
-                    Y,
-                    C=0.1,
-                    **METHODS[method],
-                    # The optimum is above 0.4 P(0) here; measured gaps below `tol` are certified.
-                    tol=relative * 0.4,
-                    max_iter=300,
-                    callback=lambda _e, _s, p, d, r=relative: p - d <= r * p,
-                )
-                seconds.append(svm.history_["seconds"][-1])
-            unit = 0.1 * len(X)
-            print(
-                f"{name} {method:24s} {np.median(seconds):7.2f} s {svm.n_iter_:4d} passes "
-                f"primal {unit * svm.objective_:.2f} dual {unit * svm.dual_objective_:.2f} "
-                f"relative gap {svm.duality_gap_ / svm.objective_:.1e} P(0) {unit * null:.1f} "
-                f"accuracy {svm.score(*test):.4f}",
-                flush=True,
+            fits = [scale_fit(train, method, relative) for _ in range(repeats)]
+            svm = fits[-1]
+            table.add(
+                words=n_words,
+                solver=method,
+                seconds=np.median([fitted.history_["seconds"][-1] for fitted in fits]),
+                passes=svm.n_iter_,
+                gap=svm.duality_gap_ / svm.objective_,
+                accuracy=svm.score(*test),
             )
+
+
+def scale_fit(train: Any, method: str, relative: float) -> StructuredSVM:
+    """Fit to a gap of `relative` times the primal objective."""
+    return fit(
+        *train,
+        C=0.1,
+        **METHODS[method],
+        # The optimum is above 0.4 P(0) here; measured gaps below `tol` are certified.
+        tol=relative * 0.4,
+        max_iter=300,
+        callback=lambda _epoch, _seconds, primal, dual: primal - dual <= relative * primal,
+    )
 
 
 def scene(arguments: Any) -> None:
     with np.load(arguments.data / "scene.npz") as file:
         X, X_test = (np.insert(file[f"X_{p}"], 0, 1.0, axis=1) for p in ("train", "test"))
         Y, Y_test = file["y_train"], file["y_test"]
-    curves = {}
+    curves, table = {}, Table("structured-scene", "edges", "step")
     for name, edges in (("independent", []), ("full", "full")):
         for step in ("frank-wolfe", "pairwise"):
             svm = fit(
@@ -200,11 +209,12 @@ def scene(arguments: Any) -> None:
             )
             history = svm.history_
             relative = history["gap"] / history["primal"]
-            curve = [f"{at}: {relative[at - 1]:.1e}" for at in (1, 10, 20, 50, 100)]
-            print(
-                f"{name:12s} {step:12s} {history['seconds'][-1]:6.2f} s  {'  '.join(curve)}  "
-                f"accuracy {svm.score(X_test, Y_test):.4f}",
-                flush=True,
+            table.add(
+                edges=name,
+                step=step,
+                seconds=history["seconds"][-1],
+                **{f"gap_{at}": relative[at - 1] for at in (1, 10, 20, 50, 100)},
+                accuracy=svm.score(X_test, Y_test),
             )
             curves[f"{name}, {step}"] = history["epoch"], relative
     draw({"scene, C = 0.1": curves}, "relative duality gap", arguments.plot)
@@ -215,6 +225,7 @@ def away(_: Any) -> None:
     rng = np.random.default_rng(0)
     X = [rng.normal(size=(rng.integers(2, 6), 8)) for _ in range(30)]
     Y = [rng.integers(0, 4, len(x)) for x in X]
+    table = Table("structured-away", "method")
     for name, parameters in (
         ("plain", {"solver": "frank-wolfe"}),
         ("away", {"solver": "away-frank-wolfe"}),
@@ -224,35 +235,34 @@ def away(_: Any) -> None:
         svm = fit(X, Y, C=0.1, max_iter=1000, tol=1e-10, **parameters)
         gap, epoch = svm.history_["gap"], svm.history_["epoch"]
         known = np.flatnonzero(gap > 0)
-        cells = []
+        row = {}
         for wanted in (10, 100, 1000):
             at = known[epoch[known] <= wanted][-1]
-            cells.append(f"{epoch[at]}: {gap[at] / svm.null_objective_:.1e}")
+            row[f"gap_{wanted}"] = gap[at] / svm.null_objective_
         tail = known[len(known) // 2 :]
-        rate = np.exp(np.polyfit(epoch[tail], np.log(gap[tail]), 1)[0])
-        print(f"{name:22s} {'  '.join(cells)}  factor per step {rate:.4f}", flush=True)
+        factor = np.exp(np.polyfit(epoch[tail], np.log(gap[tail]), 1)[0])
+        table.add(method=name, **row, factor=factor)
 
 
 def threads(arguments: Any) -> None:
     X, Y = words(arguments.data, range(1, 10))
-    ratios = []
-    for _ in range(3):
-        one, two = (
-            np.median(
-                np.diff(fit(X, Y, solver="frank-wolfe", max_iter=8, n_jobs=n).history_["seconds"])
-            )
-            for n in (1, 2)
-        )
-        ratios.append(one / two)
-        print(f"1 thread {one:.4f} s per step, 2 threads {two:.4f} s, x{one / two:.2f}")
-    print(f"median x{np.median(ratios):.2f}")
+
+    def step(n_jobs: int) -> float:
+        svm = fit(X, Y, solver="frank-wolfe", max_iter=8, n_jobs=n_jobs)
+        return float(np.median(np.diff(svm.history_["seconds"])))
+
+    two, one, ratio = paired(lambda: step(2), lambda: step(1), repeats=3)
+    table = Table("structured-threads", "threads")
+    table.add(threads=2, seconds_1=one, seconds=two, ratio=ratio)
 
 
 def memory(arguments: Any) -> None:
+    table = Table("structured-memory", "solver")
     for name in METHODS | OTHERS:
         command = [sys.executable, __file__, "peak", "--data", arguments.data, "--method", name]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        print(f"{name:24s} {done.stdout.strip()}", flush=True)
+        during, most = done.stdout.split()
+        table.add(solver=name, passes_mb=int(during), peak_mb=int(most))
 
 
 def peak(arguments: Any) -> None:
@@ -271,7 +281,7 @@ def peak(arguments: Any) -> None:
     seen: list[float] = []
     fit(X, Y, **(METHODS | OTHERS)[arguments.method], max_iter=50, callback=look)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    print(f"{max(seen) - before:.0f} MB during the passes, at most {peak - before:.0f} MB")
+    print(f"{max(seen) - before:.0f} {peak - before:.0f}")
 
 
 def main() -> None:
@@ -279,9 +289,8 @@ def main() -> None:
     commands = (ocr, published, scale, scene, away, threads, memory)
     names = [command.__name__ for command in (*commands, peak)]
     parser.add_argument("command", nargs="?", choices=names)
-    default = os.environ.get("DUALGAP_DATA")
-    parser.add_argument("--data", type=Path, default=Path(default) if default else None)
-    parser.add_argument("--max-iter", type=int, default=3000, help="most passes of ocr")
+    parser.add_argument("--data", type=Path, default=data_folder())
+    parser.add_argument("--max-iter", type=int, default=3000, help="maximum passes of ocr")
     parser.add_argument("--method", choices=METHODS | OTHERS, help="the only one for ocr")
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()

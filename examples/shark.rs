@@ -21,6 +21,109 @@ fn read<const N: usize, T>(path: &str, convert: impl Fn([u8; N]) -> T) -> Vec<T>
     bytes.as_chunks::<N>().0.iter().map(|chunk| convert(*chunk)).collect()
 }
 
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The class of the j-th dual variable of an example: its label has none.
+fn class(j: usize, label: usize) -> usize {
+    j + usize::from(j >= label)
+}
+
+struct Problem {
+    rows: Vec<f64>,
+    labels: Vec<u32>,
+    n_features: usize,
+    n_classes: usize,
+    c: f64,
+}
+
+impl Problem {
+    fn row(&self, example: usize) -> (&[f64], usize) {
+        let row = &self.rows[example * self.n_features..][..self.n_features];
+        (row, self.labels[example] as usize)
+    }
+}
+
+/// Weights, the dual variables of each example, and buffers for a step.
+struct Descent {
+    weights: Vec<f64>,
+    betas: Vec<f64>,
+    u: Vec<f64>,
+    old: Vec<f64>,
+    sorted: Vec<f64>,
+    greedy: bool,
+    greedy_steps: usize,
+}
+
+impl Descent {
+    fn new(problem: &Problem, greedy: bool) -> Self {
+        let others = problem.n_classes - 1;
+        Self {
+            weights: vec![0.0; problem.n_classes * problem.n_features],
+            betas: vec![0.0; problem.labels.len() * others],
+            u: vec![0.0; others],
+            old: vec![0.0; others],
+            sorted: Vec::new(),
+            greedy,
+            greedy_steps: 0,
+        }
+    }
+
+    /// Writes 1 + s_j − s_y of the other classes j to `u`.
+    fn margins(&mut self, row: &[f64], label: usize) {
+        let d = row.len();
+        let right = dot(&self.weights[label * d..][..d], row);
+        for (j, u) in self.u.iter_mut().enumerate() {
+            *u = 1.0 + dot(&self.weights[class(j, label) * d..][..d], row) - right;
+        }
+    }
+
+    /// Solves the subproblem of one example and moves the weights.
+    fn visit(&mut self, problem: &Problem, example: usize) {
+        let (row, label) = problem.row(example);
+        let norm = dot(row, row);
+        if norm == 0.0 {
+            return;
+        }
+        self.margins(row, label);
+        self.u.iter_mut().for_each(|u| *u /= norm);
+        let others = self.u.len();
+        let beta = &mut self.betas[example * others..][..others];
+        self.old.copy_from_slice(beta);
+        if self.greedy {
+            // The gradient at β is the margin itself.
+            self.greedy_steps += shark(beta, &mut self.u, problem.c, 1e-3 / norm);
+        } else {
+            let sum: f64 = beta.iter().sum();
+            self.u.iter_mut().zip(&*beta).for_each(|(u, b)| *u += b + sum);
+            walrus_step(&self.u, beta, problem.c, &mut self.sorted);
+        }
+        let (mut total, d) = (0.0, row.len());
+        for (j, (new, old)) in beta.iter().zip(&self.old).enumerate() {
+            let change = new - old;
+            if change != 0.0 {
+                total += change;
+                let weights = &mut self.weights[class(j, label) * d..][..d];
+                weights.iter_mut().zip(row).for_each(|(w, x)| *w -= change * x);
+            }
+        }
+        let weights = &mut self.weights[label * d..][..d];
+        weights.iter_mut().zip(row).for_each(|(w, x)| *w += total * x);
+    }
+
+    /// ‖W‖² + C Σ_i loss_i − Σ β.
+    fn gap(&mut self, problem: &Problem) -> f64 {
+        let mut loss = 0.0;
+        for example in 0..problem.labels.len() {
+            let (row, label) = problem.row(example);
+            self.margins(row, label);
+            loss += self.u.iter().map(|u| u.max(0.0)).sum::<f64>();
+        }
+        dot(&self.weights, &self.weights) + problem.c * loss - self.betas.iter().sum::<f64>()
+    }
+}
+
 /// b from the multiplier of Walrus: clip(u − τ) with the sum of b in τ.
 fn walrus_step(u: &[f64], b: &mut [f64], c: f64, sorted: &mut Vec<f64>) {
     let multiplier = walrus::multiplier_by_sorting(u, c, 1.0, sorted);
@@ -34,67 +137,26 @@ fn main() {
     let [x, y, d, m, c, inner] = &arguments[..] else {
         panic!("usage: shark X.f64 y.u32 features classes C shark|walrus")
     };
-    let (x, labels) = (read(x, f64::from_le_bytes), read(y, u32::from_le_bytes));
-    let number = |text: &str| text.parse::<usize>().expect("a number");
-    let (d, m, c): (usize, usize, f64) = (number(d), number(m), c.parse().expect("a number"));
-    let n = labels.len();
-    let (mut weights, mut betas) = (vec![0.0; m * d], vec![0.0; n * (m - 1)]);
-    let (mut u, mut old, mut sorted) = (vec![0.0; m - 1], vec![0.0; m - 1], Vec::new());
-    let mut order: Vec<usize> = (0..n).collect();
+    let problem = Problem {
+        rows: read(x, f64::from_le_bytes),
+        labels: read(y, u32::from_le_bytes),
+        n_features: d.parse().expect("a number"),
+        n_classes: m.parse().expect("a number"),
+        c: c.parse().expect("a number"),
+    };
+    let mut descent = Descent::new(&problem, inner == "shark");
+    let mut order: Vec<usize> = (0..problem.labels.len()).collect();
     let mut random = Pcg64::seed_from_u64(0);
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let class = |j: usize, label: usize| j + usize::from(j >= label);
-    let (mut seconds, mut first_gap, mut steps) = (0.0, f64::INFINITY, 0);
+    let (mut seconds, mut first_gap) = (0.0, f64::INFINITY);
     for epoch in 1..=2000 {
         let start = Instant::now();
         order.shuffle(&mut random);
-        for &i in &order {
-            let (row, label) = (&x[i * d..][..d], labels[i] as usize);
-            let norm = dot(row, row);
-            if norm == 0.0 {
-                continue;
-            }
-            let beta = &mut betas[i * (m - 1)..][..m - 1];
-            let sum: f64 = beta.iter().sum();
-            let right = dot(&weights[label * d..][..d], row);
-            for (j, u) in u.iter_mut().enumerate() {
-                let score = dot(&weights[class(j, label) * d..][..d], row);
-                *u = (1.0 + score - right) / norm;
-            }
-            old.copy_from_slice(beta);
-            if inner == "shark" {
-                // The gradient at β is the margin itself.
-                steps += shark(beta, &mut u, c, 1e-3 / norm);
-            } else {
-                u.iter_mut().zip(&*beta).for_each(|(u, b)| *u += b + sum);
-                walrus_step(&u, beta, c, &mut sorted);
-            }
-            let mut total = 0.0;
-            for (j, (new, old)) in beta.iter().zip(&old).enumerate() {
-                let change = new - old;
-                if change != 0.0 {
-                    total += change;
-                    let weights = &mut weights[class(j, label) * d..][..d];
-                    weights.iter_mut().zip(row).for_each(|(w, x)| *w -= change * x);
-                }
-            }
-            let weights = &mut weights[label * d..][..d];
-            weights.iter_mut().zip(row).for_each(|(w, x)| *w += total * x);
-        }
+        order.iter().for_each(|&example| descent.visit(&problem, example));
         seconds += start.elapsed().as_secs_f64();
-        let mut loss = 0.0;
-        for (row, label) in x.chunks_exact(d).zip(&labels) {
-            let label = *label as usize;
-            let right = dot(&weights[label * d..][..d], row);
-            for j in 0..m - 1 {
-                let score = dot(&weights[class(j, label) * d..][..d], row);
-                loss += (1.0 + score - right).max(0.0);
-            }
-        }
-        let gap = dot(&weights, &weights) + c * loss - betas.iter().sum::<f64>();
+        let gap = descent.gap(&problem);
         first_gap = if epoch == 1 { gap } else { first_gap };
         if gap <= 0.01 * first_gap || seconds > 60.0 {
-            let mean = steps as f64 / (epoch * n) as f64;
+            let mean = descent.greedy_steps as f64 / (epoch * order.len()) as f64;
             println!("{seconds:.4} {epoch} {:.5} {mean:.1}", gap / first_gap);
             return;
         }

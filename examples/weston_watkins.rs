@@ -5,10 +5,9 @@
 use std::time::Instant;
 
 use dualgap::data::{Data, Dense};
+use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
-use dualgap::multiclass::Problem;
-use dualgap::multiclass::{BlockDescent, BlockDescentOptions};
-use dualgap::multiclass::{Order, linear};
+use dualgap::multiclass::{BlockDescent, BlockDescentOptions, Linear, MarginProblem, Order};
 use dualgap::polytope::{self, Parameters};
 use dualgap::run::{Progress, Solver};
 use ndarray::Array2;
@@ -56,15 +55,16 @@ fn main() {
     let name = argument(0, "weston-watkins");
     let k = name.contains("usunier").then_some(5).or(name.contains("top").then_some(5));
     let set = polytope::parse(&name, Parameters { k, weights: None }).expect("a loss");
-    let features = linear(data, m, 0.0, Order::Examples);
-    let problem = Problem::new(features, &labels, set, 1.0 / n as f64).expect("a problem");
+    let map = Linear::new(data, m, 0.0, Order::Examples);
+    let shares = Shares::new(n, 1.0 / n as f64).expect("a positive lambda");
+    let problem = MarginProblem::new(map, &labels, set, shares).expect("a problem");
     let options =
         BlockDescentOptions { block_size: argument(3, "").parse().ok(), ..Default::default() };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(number(2, 1)).build().expect("threads");
     pool.install(|| {
         let interrupt = Interrupt::default();
         let start = Instant::now();
-        let mut solver = BlockDescent::new(&problem, data, 0.0, options);
+        let mut solver = BlockDescent::new(&problem, options);
         println!("set up   {:.3} s", start.elapsed().as_secs_f64());
         let mut first_gap = f64::INFINITY;
         for epoch in 1..=40 {

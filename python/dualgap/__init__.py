@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from dualgap._core import __version__
-from dualgap._polynomial_cv import PolynomialNetworkClassifierCV
 from dualgap.chunks import Chunks
 from dualgap.multiclass import MulticlassSVC
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
     PolynomialNetworkClassifier,
+    PolynomialNetworkClassifierCV,
     PolynomialNetworkRegressor,
 )
 from dualgap.structured import StructuredSVM

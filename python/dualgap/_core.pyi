@@ -1,20 +1,20 @@
 from collections.abc import Callable
-from typing import Any, Final, TypedDict, final
+from typing import Any, Final, NotRequired, TypeAlias, TypedDict, Unpack, final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dualgap._base import Rows
 
 __all__ = [
     "LOSSES",
     "OUTPUT_LOSSES",
     "PENALTIES",
+    "SAMPLINGS",
     "SOLVERS",
     "STEPS",
     "STRUCTURED_SOLVERS",
     "StructuredModel",
     "__version__",
+    "check_loss",
     "consensus_round",
     "fit_multiclass",
     "fit_polynomial",
@@ -25,12 +25,20 @@ __all__ = [
     "structured_path",
 ]
 
+_Rows: TypeAlias = (
+    NDArray[np.float32]
+    | NDArray[np.float64]
+    | tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any], int]
+)
+
 __version__: Final[str]
-LOSSES: Final[list[str]]
+LOSSES: Final[dict[str, list[str]]]
+"""Names of the parameters that each margin loss takes."""
 OUTPUT_LOSSES: Final[dict[str, str]]
 """What each loss compares the outputs with: "classes", "signs" or "values"."""
 
 PENALTIES: Final[list[str]]
+SAMPLINGS: Final[list[str]]
 SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]
 STRUCTURED_SOLVERS: Final[list[str]]
@@ -50,48 +58,52 @@ class _Fit(_Model):
 
 _Targets = NDArray[np.uint32] | NDArray[np.float64]
 
+class _PolynomialOptions(TypedDict):
+    n_outputs: int
+    kernel: str
+    augmented: bool
+    alpha: float | None
+    loss: str
+    penalty: str
+    radius: float
+    n_components: int
+    refit: str
+    selection: NotRequired[str]
+    selection_tol: float
+    tol: float
+    max_iter: int
+    seed: int
+    n_threads: int
+    sample_weight: NotRequired[NDArray[np.float64] | None]
+    init: NotRequired[_Model | None]
+    validation: NotRequired[tuple[_Rows, _Targets] | None]
+
 def fit_polynomial(
-    chunks: list[Rows],
+    chunks: list[_Rows],
     targets: _Targets,
     *,
-    n_outputs: int,
-    kernel: str,
-    augmented: bool,
-    alpha: float | None,
-    loss: str,
-    penalty: str,
-    radius: float,
-    n_components: int,
-    refit: str,
-    selection: str = "refined",
-    selection_tol: float,
-    tol: float,
-    max_iter: int,
-    seed: int,
-    n_threads: int,
-    sample_weight: NDArray[np.float64] | None = None,
-    init: _Model | None = None,
-    validation: tuple[Rows, _Targets] | None = None,
     callback: Callable[[int, float, float, float], object] | None = None,
+    **options: Unpack[_PolynomialOptions],
 ) -> _Fit: ...
 def predict_polynomial(
-    rows: Rows,
+    rows: _Rows,
     model: _Model,
     *,
     kernel: str,
     augmented: bool,
     n_threads: int,
 ) -> NDArray[np.float64]: ...
+
+class _SelectionOptions(TypedDict):
+    kernel: str
+    penalty: str
+    selection: str
+    tol: float
+    seed: int
+    n_threads: int
+
 def select_basis(
-    rows: Rows,
-    weights: NDArray[np.float64],
-    *,
-    kernel: str,
-    penalty: str,
-    selection: str,
-    tol: float,
-    seed: int,
-    n_threads: int,
+    rows: _Rows, weights: NDArray[np.float64], **options: Unpack[_SelectionOptions]
 ) -> tuple[list[float], list[float], float]: ...
 
 class _State(TypedDict):
@@ -99,6 +111,8 @@ class _State(TypedDict):
     linear: float
     square: float
     beta: NDArray[np.float64]
+
+def check_loss(loss: str, k: int | None, weights: list[float] | None) -> None: ...
 
 class _MulticlassFit(_State):
     outcome: str
@@ -108,29 +122,7 @@ class _MulticlassFit(_State):
     history: dict[str, NDArray[Any]]
 
 def fit_multiclass(
-    rows: Rows,
-    labels: NDArray[np.uint32],
-    *,
-    n_classes: int,
-    loss: str,
-    k: int | None,
-    weights: list[float] | None,
-    costs: NDArray[np.float64] | None,
-    costs_per_row: bool,
-    sample_weight: NDArray[np.float64] | None,
-    regularization: float,
-    smoothing: float,
-    bias: float,
-    solver: str,
-    step: str,
-    sampling: str,
-    tol: float,
-    max_iter: int,
-    seed: int,
-    n_threads: int,
-    keep_dual: bool = False,
-    start: _State | None = None,
-    callback: Callable[[int, float, float, float], object] | None = None,
+    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _MulticlassFit: ...
 
 class _Answer(TypedDict):
@@ -142,28 +134,7 @@ class _Answer(TypedDict):
     beta: NDArray[np.float64]
 
 def consensus_round(
-    rows: Rows,
-    labels: NDArray[np.uint32],
-    *,
-    n_classes: int,
-    loss: str,
-    k: int | None,
-    weights: list[float] | None,
-    costs: NDArray[np.float64] | None,
-    sample_weight: NDArray[np.float64] | None,
-    regularization: float,
-    smoothing: float,
-    bias: float,
-    consensus: NDArray[np.float64],
-    multiplier: NDArray[np.float64],
-    rho: float,
-    beta: NDArray[np.float64] | None,
-    gap: float,
-    relative_gap: float,
-    max_iter: int,
-    seed: int,
-    n_threads: int,
-    callback: Callable[[int, float, float, float], object] | None = None,
+    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _Answer: ...
 
 class _Blocks(TypedDict):
@@ -176,35 +147,38 @@ class _Blocks(TypedDict):
     output: NDArray[np.float64]
     intercept: NDArray[np.float64]
 
+class _VariationalOptions(TypedDict):
+    n_users: int
+    n_items: int
+    tempering: list[float] | None
+    n_components: int
+    penalty: str
+    radius: float
+    output_ridge: float
+    hold: int
+    feature_ridge: float
+    relaxation: float
+    popularity: bool
+    n_sweeps: int
+    seed: int
+    n_threads: int
+    user_features: NotRequired[_Rows | None]
+    item_features: NotRequired[_Rows | None]
+
 def fit_variational(
     users: NDArray[np.uint32],
     items: NDArray[np.uint32],
     values: NDArray[np.float64],
     *,
-    n_users: int,
-    n_items: int,
-    tempering: list[float] | None,
-    n_components: int,
-    penalty: str,
-    radius: float,
-    output_ridge: float,
-    hold: int,
-    feature_ridge: float,
-    relaxation: float,
-    popularity: bool,
-    n_sweeps: int,
-    seed: int,
-    n_threads: int,
-    user_features: Rows | None = None,
-    item_features: Rows | None = None,
     callback: Callable[[int, float, float, float], object] | None = None,
+    **options: Unpack[_VariationalOptions],
 ) -> _Blocks: ...
 
 @final
 class StructuredModel:
     @staticmethod
     def chain(
-        rows: Rows,
+        rows: _Rows,
         offsets: NDArray[np.int64],
         labels: NDArray[np.uint32] | None,
         *,
@@ -214,7 +188,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def multiclass(
-        rows: Rows,
+        rows: _Rows,
         labels: NDArray[np.uint32] | None,
         *,
         n_classes: int,
@@ -222,7 +196,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def multilabel(
-        rows: Rows,
+        rows: _Rows,
         labels: NDArray[np.uint8] | None,
         *,
         n_labels: int,
@@ -231,7 +205,7 @@ class StructuredModel:
     ) -> StructuredModel: ...
     @staticmethod
     def matching(
-        rows: Rows,
+        rows: _Rows,
         sizes: list[list[int]],
         truth: tuple[list[list[int]], NDArray[np.int64]] | None,
         *,

@@ -7,8 +7,8 @@ said otherwise) and ``v_(1) >= v_(2) >= ...`` its sorted entries.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from dualgap import _core
 
 __all__ = [
+    "LOSSES",
     "Loss",
     "MaxHinge",
     "StructuredHinge",
@@ -26,65 +27,112 @@ __all__ = [
     "WestonWatkins",
 ]
 
+LOSSES = _core.LOSSES
+"""Names of the parameters that each loss takes, by the name of the loss."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Loss:
-    """A loss as the core knows it: a name and what it is built from."""
+    """A loss by its name, with the parameters that `LOSSES` says it takes.
 
-    name: ClassVar[str]
+    Parameters
+    ----------
+    name : str
+        One of `LOSSES`.
+    k : int, optional
+        Number of classes that the loss counts, below ``n_classes``.
+    weights : sequence of float, optional
+        A weight for each class: non-negative, non-increasing, the last one 0.
+    costs : array-like of shape (n_classes, n_classes) or (n_samples, n_classes), optional
+        Non-negative costs of predicting each class (column) where another is right, in place of 1:
+        a row for each label in the order of ``classes_``, or for each training row. The cost of the
+        right class is 0.
+    per_row : bool, default=False
+        Whether ``costs`` has a row for each training row.
 
-    def _parameters(self) -> dict[str, Any]:
-        return {"k": None, "weights": None, "costs": None, "costs_per_row": False}
+    Examples
+    --------
+    >>> from dualgap.losses import Loss, TopK
+    >>> Loss("top-k", k=3) == TopK(3)
+    True
+    """
+
+    name: str
+    k: int | None = None
+    weights: Sequence[float] | None = None
+    costs: ArrayLike | None = None
+    per_row: bool = False
+
+    def __post_init__(self) -> None:
+        if self.weights is not None:
+            # A tuple compares and hashes by value.
+            weights = tuple(np.asarray(self.weights, dtype=float).tolist())
+            object.__setattr__(self, "weights", weights)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Loss):
+            return NotImplemented
+        same = (getattr(self, name) == getattr(other, name) for name in _COMPARED)
+        return all(same) and np.array_equal(np.asarray(self.costs), np.asarray(other.costs))
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in _COMPARED))
+
+    def __repr__(self) -> str:
+        given = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        own = {
+            name: value for name, value in given.items() if value is not None and value is not False
+        }
+        shown = [repr(self.name)] if type(self) is Loss else []
+        shown += [f"{name}={value!r}" for name, value in own.items()]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the loss's own parameters by their names; the costs are not among them.
+
+        Raises
+        ------
+        ValueError
+            For an unknown loss, a parameter that is missing or not the loss's own, or a bad value.
+        """
+        is_count = isinstance(self.k, int | np.integer) and not isinstance(self.k, bool)
+        if self.k is not None and (not is_count or self.k < 1):
+            msg = f"k: must be a positive integer, got {self.k!r}"
+            raise ValueError(msg)
+        k = None if self.k is None else int(self.k)
+        weights = None if self.weights is None else list(self.weights)
+        _core.check_loss(self.name, k, weights)
+        given = {"k": k, "weights": weights}
+        return {name: given[name] for name in LOSSES[self.name]}
 
 
-@dataclass(frozen=True)
+_COMPARED = ("name", "k", "weights", "per_row")
+
+
 class MaxHinge(Loss):
-    """Crammer and Singer's hinge, ``max(0, v_(1))`` (paper, eq. 2.2)."""
+    """Crammer and Singer's hinge, ``max(0, v_(1))`` (Tajima et al. 2020, 2.2)."""
 
-    name: ClassVar[str] = "max-hinge"
+    def __init__(self) -> None:
+        super().__init__("max-hinge")
 
 
-@dataclass(frozen=True, eq=False)
 class StructuredHinge(Loss):
-    """Max hinge with costs of one's own, ``max_j cost_j + s_j - s_y`` (paper, eq. 2.4).
+    """Max hinge with costs of one's own, ``max_j cost_j + s_j - s_y`` (Tajima et al. 2020, 2.4).
 
     Parameters
     ----------
     costs : array-like of shape (n_classes, n_classes) or (n_samples, n_classes)
-        Non-negative costs of predicting each class (column) where another is right: a row for
-        each label in the order of ``classes_``, or for each training row. The cost of the right
-        class is 0.
+        As in `Loss`.
     per_row : bool, default=False
         Whether ``costs`` has a row for each training row.
     """
 
-    name: ClassVar[str] = "max-hinge"
-    costs: ArrayLike
-    per_row: bool = False
-
-    def _parameters(self) -> dict[str, Any]:
-        costs = np.ascontiguousarray(self.costs, dtype=np.float64)
-        if costs.ndim != 2:
-            msg = f"costs: must be two-dimensional, got shape {costs.shape}"
-            raise ValueError(msg)
-        return {**super()._parameters(), "costs": costs, "costs_per_row": bool(self.per_row)}
+    def __init__(self, costs: ArrayLike, per_row: bool = False) -> None:
+        super().__init__("max-hinge", costs=costs, per_row=per_row)
 
 
-@dataclass(frozen=True)
-class _Counted(Loss):
-    k: int
-
-    def _parameters(self) -> dict[str, Any]:
-        is_count = isinstance(self.k, int | np.integer) and not isinstance(self.k, bool)
-        if not is_count or self.k < 1:
-            msg = f"k: must be a positive integer, got {self.k!r}"
-            raise ValueError(msg)
-        return {**super()._parameters(), "k": int(self.k)}
-
-
-@dataclass(frozen=True)
-class TopK(_Counted):
-    """Top-k hinge, ``max(0, mean of v_(1), ..., v_(k))`` (paper, eq. 2.5).
+class TopK(Loss):
+    """Top-k hinge, ``max(0, mean of v_(1), ..., v_(k))`` (Tajima et al. 2020, 2.5).
 
     Parameters
     ----------
@@ -92,12 +140,12 @@ class TopK(_Counted):
         Number of classes, below ``n_classes``.
     """
 
-    name: ClassVar[str] = "top-k"
+    def __init__(self, k: int) -> None:
+        super().__init__("top-k", k=k)
 
 
-@dataclass(frozen=True)
-class Usunier(_Counted):
-    """Usunier's loss, the mean of ``max(0, v_(1)), ..., max(0, v_(k))`` (paper, eq. 2.6).
+class Usunier(Loss):
+    """Usunier's loss, the mean of ``max(0, v_(1)), ..., max(0, v_(k))`` (Tajima et al. 2020, 2.6).
 
     Parameters
     ----------
@@ -105,24 +153,12 @@ class Usunier(_Counted):
         Number of classes, below ``n_classes``.
     """
 
-    name: ClassVar[str] = "usunier"
+    def __init__(self, k: int) -> None:
+        super().__init__("usunier", k=k)
 
 
-@dataclass(frozen=True)
-class _Weighted(Loss):
-    weights: Sequence[float]
-
-    def __post_init__(self) -> None:
-        # A tuple compares and hashes by value.
-        object.__setattr__(self, "weights", tuple(np.asarray(self.weights, dtype=float).tolist()))
-
-    def _parameters(self) -> dict[str, Any]:
-        return {**super()._parameters(), "weights": list(self.weights)}
-
-
-@dataclass(frozen=True)
-class WeightedTopK(_Weighted):
-    """Weighted top-k hinge, ``max(0, sum_j weights_j v_(j))`` (paper, eq. 2.7).
+class WeightedTopK(Loss):
+    """Weighted top-k hinge, ``max(0, sum_j weights_j v_(j))`` (Tajima et al. 2020, 2.7).
 
     Parameters
     ----------
@@ -130,12 +166,12 @@ class WeightedTopK(_Weighted):
         A weight for each class: non-negative, non-increasing, the last one 0.
     """
 
-    name: ClassVar[str] = "weighted-top-k"
+    def __init__(self, weights: Sequence[float]) -> None:
+        super().__init__("weighted-top-k", weights=weights)
 
 
-@dataclass(frozen=True)
-class WeightedUsunier(_Weighted):
-    """Weighted Usunier loss, ``sum_j weights_j max(0, v_(j))`` (paper, eq. 2.8).
+class WeightedUsunier(Loss):
+    """Weighted Usunier loss, ``sum_j weights_j max(0, v_(j))`` (Tajima et al. 2020, 2.8).
 
     Parameters
     ----------
@@ -143,26 +179,37 @@ class WeightedUsunier(_Weighted):
         A weight for each class: non-negative, non-increasing, the last one 0.
     """
 
-    name: ClassVar[str] = "weighted-usunier"
+    def __init__(self, weights: Sequence[float]) -> None:
+        super().__init__("weighted-usunier", weights=weights)
 
 
-@dataclass(frozen=True)
 class WestonWatkins(Loss):
     """Weston and Watkins' sum of hinges, ``sum_{j != y} max(0, v_j)``."""
 
-    name: ClassVar[str] = "weston-watkins"
+    def __init__(self) -> None:
+        super().__init__("weston-watkins")
 
 
 def core_loss(loss: str | Loss) -> dict[str, Any]:
     """Return the core's arguments for a loss given by name or as an object."""
-    if isinstance(loss, Loss):
-        return {"loss": loss.name, **loss._parameters()}
-    if not isinstance(loss, str) or loss not in _core.LOSSES:
-        names = ", ".join(repr(name) for name in _core.LOSSES)
-        msg = f"loss: must be one of {names} or an object from dualgap.losses, got {loss!r}"
+    if isinstance(loss, str):
+        if LOSSES.get(loss):
+            given = ", ".join(f"{name}=..." for name in LOSSES[loss])
+            msg = f"loss: {loss!r} has a parameter; pass dualgap.losses.Loss({loss!r}, {given})"
+            raise ValueError(msg)
+        loss = Loss(loss)
+    if not isinstance(loss, Loss):
+        msg = f"loss: must be a name or an object from dualgap.losses, got {loss!r}"
         raise ValueError(msg)
-    needs = {kind.name: kind.__name__ for kind in (TopK, Usunier, WeightedTopK, WeightedUsunier)}
-    if loss in needs:
-        msg = f"loss: {loss!r} has a parameter; pass dualgap.losses.{needs[loss]}(...)"
+    own = loss.parameters()
+    costs = None if loss.costs is None else np.ascontiguousarray(loss.costs, dtype=np.float64)
+    if costs is not None and costs.ndim != 2:
+        msg = f"costs: must be two-dimensional, got shape {costs.shape}"
         raise ValueError(msg)
-    return {"loss": loss, **MaxHinge()._parameters()}
+    return {
+        "loss": loss.name,
+        "k": own.get("k"),
+        "weights": own.get("weights"),
+        "costs": costs,
+        "costs_per_row": bool(loss.per_row),
+    }

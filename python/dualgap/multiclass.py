@@ -18,18 +18,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
-from dualgap._base import (
-    Callback,
+from dualgap._estimator import Callback, progress, store_run
+from dualgap._validation import (
     FloatArray,
     check_positive,
     check_rows,
     check_rows_and_targets,
     check_weights,
     core_rows,
-    progress,
     resolve_seed,
     resolve_threads,
-    store_run,
 )
 from dualgap.losses import Loss, core_loss
 
@@ -48,24 +46,28 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     loss : str or Loss, default="max-hinge"
-        "max-hinge" (or "crammer-singer"), "weston-watkins", or an object from `dualgap.losses`.
+        "max-hinge" (or "crammer-singer"), "weston-watkins" or another name in
+        `dualgap.losses.LOSSES` that takes no parameter, or an object from `dualgap.losses`.
     C : float, default=1.0
         Weight of the losses against the regulariser.
     smoothing : float, default=0.0
         Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
-    solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "subgradient"}, \
-            default="auto"
+    solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
+            "subgradient"}, default="auto"
         "block-descent" maximises the dual exactly over one row's variables after the other
         (Walrus for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision
         of ``X``; it is the fastest by far and keeps n_samples x n_classes dual variables.
         "block-frank-wolfe" takes one Frank-Wolfe step per row and keeps only dual variables that
         are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
+        smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
         smoothing), "subgradient" is Pegasos; these are for comparison or where memory is short.
         "auto" is "block-descent", which has the projection it needs for every loss.
-    step : {"line-search", "scheduled", "away", "pairwise"}, default="line-search"
-        Step of "frank-wolfe": the best one in closed form, or ``2 / (t + 2)``. For
-        "block-frank-wolfe" "away" and "pairwise" also move weight off the worst vertex of a row's
-        active set, and converge linearly.
+    step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
+        For "frank-wolfe" one of "frank-wolfe" (default), the best step in closed form, and
+        "scheduled", ``2 / (t + 2)``; for "block-frank-wolfe" one of "frank-wolfe" (default), "away"
+        and "pairwise", which also move weight off the worst vertex of a row's active set and
+        converge linearly; for "away-frank-wolfe" one of "away" (default) and "pairwise". The other
+        solvers have no steps to choose from.
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
         Order in which "block-frank-wolfe" visits the rows; "gap" draws them in proportion to their
         last known duality gaps (Osokin et al. 2016).
@@ -134,7 +136,7 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         C: float = 1.0,
         smoothing: float = 0.0,
         solver: str = "auto",
-        step: str = "line-search",
+        step: str | None = None,
         sampling: str = "permutation",
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
@@ -209,22 +211,21 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         regularization = 1.0 / (float(self.C) * total)
         identity = joblib.hash((X, labels, problem, self.smoothing > 0)) if self.warm_start else ""
-        result = _core.fit_multiclass(
-            core_rows(X),
-            labels,
+        settings = {
             **problem,
-            regularization=regularization,
-            smoothing=float(self.smoothing),
-            step=self.step,
-            sampling=self.sampling,
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-            seed=resolve_seed(self.random_state),
-            n_threads=resolve_threads(self.n_jobs),
-            keep_dual=bool(self.warm_start),
-            start=self._previous(identity, regularization),
-            callback=progress(self.verbose, self.callback),
-        )
+            "regularization": regularization,
+            "smoothing": float(self.smoothing),
+            "step": self.step,
+            "sampling": self.sampling,
+            "tol": float(self.tol),
+            "max_iter": int(self.max_iter),
+            "seed": resolve_seed(self.random_state),
+            "n_threads": resolve_threads(self.n_jobs),
+            "keep_dual": bool(self.warm_start),
+            "start": self._previous(identity, regularization),
+            "callback": progress(self.verbose, self.callback),
+        }
+        result = _core.fit_multiclass(core_rows(X), labels, settings)
         self._store_weights(result["weights"])
         store_run(self, result)
         if self.warm_start:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap._base import History
+from dualgap._estimator import History
 
 __all__ = ["ConvergenceDisplay"]
 

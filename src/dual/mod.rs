@@ -1,68 +1,88 @@
-//! What block solvers ask of a problem: its dual, one block of the product of polytopes at a time.
+//! The one idea: a dual over a product of polytopes, as every solver sees it.
+//!
+//! A margin loss is the support function of a polytope, so that the dual of a training problem lives on a
+//! product of polytopes, one for each example (`docs/mathematics/duality.md`). A solver asks a
+//! [`BlockDual`] for a block's [`Gradient`] and for the [`Image`] of a direction in weight space; what these
+//! are made of, labels, costs and rows, is the dual's own affair.
 
 mod batch;
+mod shares;
 
-pub use batch::{DualOracle, Vertex};
+pub use batch::{BatchDual, Sums};
+pub use shares::Shares;
 
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
 
 /// The dual max D(μ) = Σ_i p_i l_i(μ_i) − λ/2 ‖w(μ)‖², where each block's μ_i is in a polytope of its own
-/// and w(μ) is affine (SPEC 10.3, 15). Points and directions of a block are sparse vectors over its
-/// *parts*: classes, or the parts of a structured label.
+/// and w(μ) is affine (`docs/mathematics/duality.md`). Points and directions of a block are sparse vectors
+/// over its *parts*: classes, or the parts of a structured label.
 ///
-/// Calls go in the order `load` or `load_at`, then `along` and `vertex`; `curvature`, then `advance`.
+/// Scratch memory is the dual's own, allocated once; gradients and images borrow it.
 pub trait BlockDual {
-    /// Number of blocks.
-    fn n_blocks(&self) -> usize;
+    /// The gradient at a point of a block.
+    type Gradient<'s>: Gradient
+    where
+        Self: 's;
+
+    /// The image of a direction of a block.
+    type Image<'s>: Image
+    where
+        Self: 's;
 
     /// Length of w.
     fn n_weights(&self) -> usize;
 
-    /// λ.
-    fn lambda(&self) -> f64;
+    /// λ, γ and the p_i.
+    fn shares(&self) -> &Shares;
 
-    /// Changes λ.
-    fn set_lambda(&mut self, lambda: f64);
+    /// The same, to change λ.
+    fn shares_mut(&mut self) -> &mut Shares;
 
-    /// p_i, the block's share of the loss.
-    fn share(&self, block: usize) -> f64;
-
-    /// The vertex that every block starts at, where w = 0.
+    /// The vertex that every block starts at, where w = 0 and l_i = 0.
     fn start(&self, block: usize) -> Sparse;
 
-    /// Entries of a point this near to 0 are nothing but rounding.
-    fn dust(&self) -> f64 {
+    /// Entries of a point at most this large are nothing but rounding.
+    fn rounding(&self) -> f64 {
         1e-15
     }
 
-    /// Evaluates the gradient (1/p_i) ∂D/∂μ_i at a point of the block, up to a constant on the polytope.
-    fn load(&mut self, block: usize, weights: &[f64], point: &[(u32, f64)]);
+    /// The gradient (1/p_i) ∂D/∂μ_i at a point of a block and the w of all points.
+    fn gradient<'s>(
+        &'s mut self,
+        block: usize,
+        weights: &'s [f64],
+        point: &[(u32, f64)],
+    ) -> Self::Gradient<'s>;
 
-    /// [`BlockDual::load`] for a few parts only.
-    fn load_at(&mut self, block: usize, parts: &[u32], weights: &[f64], point: &[(u32, f64)]);
+    /// The gradient's slopes along directions of a few parts; its vertex is of no meaning.
+    fn slopes_at<'s>(
+        &'s mut self,
+        block: usize,
+        parts: &[u32],
+        weights: &'s [f64],
+        point: &[(u32, f64)],
+    ) -> Self::Gradient<'s>;
 
-    /// The loaded gradient along a direction (or at a point).
-    fn along(&self, weights: &[f64], direction: &[(u32, f64)]) -> f64;
+    /// What moving a block along a direction does.
+    fn image<'s>(&'s mut self, block: usize, direction: &'s [(u32, f64)]) -> Self::Image<'s>;
 
-    /// The vertex to which the loaded gradient points.
+    /// Writes the direction from a block's start to a point at which its loss Φ_i, smoothed where the dual
+    /// is, is attained at the weights `scale` · `weights`; returns the slope at the start along it.
     ///
     /// # Errors
-    /// Only where the oracle is the user's own.
-    fn vertex(&mut self, block: usize, weights: &[f64], vertex: &mut Sparse) -> Result<()>;
+    /// As of [`Gradient::vertex`].
+    fn subgradient(
+        &mut self,
+        block: usize,
+        weights: &[f64],
+        scale: f64,
+        direction: &mut Sparse,
+    ) -> Result<f64>;
 
-    /// −(1/p_i) d²D/dγ² along a direction of the block.
-    fn curvature(&mut self, block: usize, direction: &[(u32, f64)]) -> f64;
-
-    /// Moves w for a step along the direction whose curvature was taken last.
-    fn advance(&mut self, block: usize, direction: &[(u32, f64)], step: f64, weights: &mut [f64]);
-
-    /// The linear part of l_i along a direction.
-    fn linear(&mut self, block: usize, direction: &[(u32, f64)]) -> f64;
-
-    /// The vertices to which the gradient at `weights` points and p_i Φ_i, for some blocks, in parallel
-    /// where that can be. Without smoothing only.
+    /// The vertices to which the gradient at `weights` points, for some blocks, in parallel where that can
+    /// be. Without smoothing only.
     ///
     /// # Errors
     /// As of [`BlockDual::survey`].
@@ -71,7 +91,7 @@ pub trait BlockDual {
         blocks: &[u32],
         weights: &[f64],
         interrupt: &Interrupt,
-    ) -> Result<Vec<(Sparse, f64)>>;
+    ) -> Result<Vec<Sparse>>;
 
     /// Passes over all blocks at fixed weights, in parallel where that can be.
     ///
@@ -83,6 +103,44 @@ pub trait BlockDual {
         points: &Points<'_>,
         interrupt: &Interrupt,
     ) -> Result<Survey>;
+
+    /// P(0), the objective of the model that knows nothing: the unit of relative tolerances.
+    ///
+    /// # Errors
+    /// As of [`BlockDual::survey`].
+    fn null_objective(&mut self, interrupt: &Interrupt) -> Result<f64> {
+        let zero = vec![0.0; self.n_weights()];
+        Ok(self.survey(&zero, &|_| &[], interrupt)?.loss)
+    }
+}
+
+/// The gradient of the dual at a point of one block, up to a constant on its polytope.
+pub trait Gradient {
+    /// The gradient along a direction (or at a point).
+    fn slope(&self, direction: &[(u32, f64)]) -> f64;
+
+    /// Writes the vertex of the polytope with the largest slope.
+    ///
+    /// # Errors
+    /// What the user's own oracle raises.
+    fn vertex(&mut self, vertex: &mut Sparse) -> Result<()>;
+}
+
+/// What moving a block by a unit step along a direction does to D and to w.
+pub trait Image {
+    /// −(1/p_i) d²D/dγ² along the direction.
+    fn curvature(&self) -> f64;
+
+    /// The part of the curvature that smoothing adds, γ ‖direction‖²; the rest is λ/p_i ‖w(direction)‖².
+    fn bend(&self) -> f64 {
+        0.0
+    }
+
+    /// Adds what a step does to w.
+    fn add_to(&mut self, step: f64, weights: &mut [f64]);
+
+    /// l_i along the direction.
+    fn linear(&mut self) -> f64;
 }
 
 /// The dual point as a survey reads it: block by block.

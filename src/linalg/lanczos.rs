@@ -1,8 +1,10 @@
-//! Extreme eigenpairs of a symmetric matrix known by its products (SPEC 4.1).
+//! Extreme eigenpairs of a symmetric matrix known by its products
+//! (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::vectors::{axpy, dot, normalise};
 use crate::error::Result;
 
 /// An eigenvalue of largest absolute value, and how well it is known.
@@ -26,8 +28,8 @@ const MAX_RESTARTS: usize = 8;
 ///
 /// Lanczos with full reorthogonalisation approaches both ends of the spectrum at once, which a power
 /// iteration cannot: the spectrum of a bipartite factorization machine is symmetric about 0, and the
-/// iterate would mix the two ends (SPEC 4.1, TRAP). Stops when the residual is below
-/// `tol` · |value|. `seed` fixes the random start.
+/// iterate would mix the two ends (docs/mathematics/errata.md#power-method-on-indefinite-matrices).
+/// Stops when the residual is below `tol` · |value|. `seed` fixes the random start.
 pub fn extreme_eigenpair(
     size: usize,
     tol: f64,
@@ -70,15 +72,7 @@ fn lanczos(
         let last = &space[space.len() - 1];
         let mut next = product(last)?;
         diagonal.push(dot(&next, last));
-        // Twice is enough for orthogonality to rounding.
-        for _ in 0..2 {
-            for basis in &space {
-                let overlap = dot(&next, basis);
-                for (next, basis) in next.iter_mut().zip(basis) {
-                    *next -= overlap * basis;
-                }
-            }
-        }
+        orthogonalise(&mut next, &space);
         let coupling = normalise(&mut next);
         let scale = diagonal.iter().map(|a: &f64| a.abs()).fold(coupling, f64::max);
         let closed = coupling <= 1e-14 * scale || space.len() == limit;
@@ -95,9 +89,7 @@ fn lanczos(
             if closed || settled {
                 let mut vector = vec![0.0; space[0].len()];
                 for (basis, weight) in space.iter().zip(&vectors[dominant]) {
-                    for (vector, basis) in vector.iter_mut().zip(basis) {
-                        *vector += weight * basis;
-                    }
+                    axpy(&mut vector, *weight, basis);
                 }
                 normalise(&mut vector);
                 return Ok(Extreme {
@@ -109,6 +101,17 @@ fn lanczos(
         }
         off_diagonal.push(coupling);
         space.push(next);
+    }
+}
+
+/// Takes the parts along the orthonormal `space` out of a vector.
+fn orthogonalise(vector: &mut [f64], space: &[Vec<f64>]) {
+    // Twice is enough for orthogonality to rounding.
+    for _ in 0..2 {
+        for basis in space {
+            let overlap = dot(vector, basis);
+            axpy(vector, -overlap, basis);
+        }
     }
 }
 
@@ -135,23 +138,8 @@ fn tridiagonal_eigen(diagonal: &[f64], off_diagonal: &[f64]) -> (Vec<f64>, Vec<V
         }
         for p in 0..n {
             for q in p + 1..n {
-                if a[p][q] == 0.0 {
-                    continue;
-                }
-                let tau = (a[q][q] - a[p][p]) / (2.0 * a[p][q]);
-                let t = 1.0f64.copysign(tau) / (tau.abs() + (1.0 + tau * tau).sqrt());
-                let c = 1.0 / (1.0 + t * t).sqrt();
-                let s = t * c;
-                for row in a.iter_mut() {
-                    (row[p], row[q]) = (c * row[p] - s * row[q], s * row[p] + c * row[q]);
-                }
-                for column in 0..n {
-                    (a[p][column], a[q][column]) =
-                        (c * a[p][column] - s * a[q][column], s * a[p][column] + c * a[q][column]);
-                    (vectors[p][column], vectors[q][column]) = (
-                        c * vectors[p][column] - s * vectors[q][column],
-                        s * vectors[p][column] + c * vectors[q][column],
-                    );
+                if a[p][q] != 0.0 {
+                    rotate(&mut a, &mut vectors, p, q);
                 }
             }
         }
@@ -161,26 +149,20 @@ fn tridiagonal_eigen(diagonal: &[f64], off_diagonal: &[f64]) -> (Vec<f64>, Vec<V
     (order.iter().map(|&i| a[i][i]).collect(), order.iter().map(|&i| vectors[i].clone()).collect())
 }
 
-/// ⟨a, b⟩, summed in eight places that the compiler can keep in vectors.
-pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    let mut sums = [0.0; 8];
-    for (a, b) in a.iter().zip(b) {
-        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-            *sum += a * b;
-        }
+/// Turns the plane of the axes p and q so that the entry (p, q) of the matrix becomes 0.
+fn rotate(a: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize) {
+    let tau = (a[q][q] - a[p][p]) / (2.0 * a[p][q]);
+    let t = 1.0f64.copysign(tau) / (tau.abs() + (1.0 + tau * tau).sqrt());
+    let c = 1.0 / (1.0 + t * t).sqrt();
+    let s = t * c;
+    let turned = |x: f64, y: f64| (c * x - s * y, s * x + c * y);
+    for row in a.iter_mut() {
+        (row[p], row[q]) = turned(row[p], row[q]);
     }
-    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    sums.into_iter().sum::<f64>() + rest
-}
-
-/// Scales to unit length and returns the length it had; leaves zero alone.
-pub(crate) fn normalise(v: &mut [f64]) -> f64 {
-    let length = dot(v, v).sqrt();
-    if length > 0.0 {
-        v.iter_mut().for_each(|v| *v /= length);
+    for column in 0..a.len() {
+        (a[p][column], a[q][column]) = turned(a[p][column], a[q][column]);
+        (vectors[p][column], vectors[q][column]) = turned(vectors[p][column], vectors[q][column]);
     }
-    length
 }
 
 #[cfg(test)]

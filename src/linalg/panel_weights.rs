@@ -16,7 +16,7 @@ const WORTHWHILE: usize = 1 << 19;
 /// A panel is updated and then read for the next scores while it is in the cache. Threads take whole
 /// panels, so results do not depend on them.
 #[derive(Debug)]
-pub(crate) struct LiveWeights<T> {
+pub(crate) struct PanelWeights<T> {
     values: Aligned<T>,
     n_features: usize,
     padded: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Update<'a, T> {
     pub changed: &'a [usize],
 }
 
-impl<T: Element> LiveWeights<T> {
+impl<T: Element> PanelWeights<T> {
     /// Zeros.
     pub fn new(n_features: usize, n_classes: usize) -> Self {
         let padded = n_classes.next_multiple_of(T::lanes());
@@ -114,7 +114,7 @@ impl<T: Element> LiveWeights<T> {
         let work = update.changed.len() * self.values.len();
         let panels = self.values.chunks_mut(n_features * width).enumerate();
         for_each(panels, work, |(panel, weights)| {
-            T::dispatch(LiveUpdate { weights, update, first: panel * width, n_features, padded });
+            T::dispatch(AddUpdate { weights, update, first: panel * width, n_features, padded });
         });
     }
 
@@ -125,11 +125,11 @@ impl<T: Element> LiveWeights<T> {
         let work = n_rows * self.values.len();
         let panels = self.values.chunks(n_features * width);
         for_each(panels.zip(scores.chunks_mut(n_rows * width)), work, |(weights, scores)| {
-            T::dispatch(LiveScore { weights, rows, scores, n_features });
+            T::dispatch(Score { weights, rows, scores, n_features });
         });
     }
 
-    /// [`LiveWeights::update`], then [`LiveWeights::score`], panel by panel.
+    /// [`PanelWeights::update`], then [`PanelWeights::score`], panel by panel.
     pub fn update_and_score(&mut self, update: &Update<'_, T>, rows: &[T], scores: &mut [T]) {
         let Self { n_features, padded, width, .. } = *self;
         let n_rows = rows.len() / n_features;
@@ -138,8 +138,8 @@ impl<T: Element> LiveWeights<T> {
         let panels = panels.zip(scores.chunks_mut(n_rows * width)).enumerate();
         for_each(panels, work, |(panel, (weights, scores))| {
             let first = panel * width;
-            T::dispatch(LiveUpdate { weights: &mut *weights, update, first, n_features, padded });
-            T::dispatch(LiveScore { weights, rows, scores, n_features });
+            T::dispatch(AddUpdate { weights: &mut *weights, update, first, n_features, padded });
+            T::dispatch(Score { weights, rows, scores, n_features });
         });
     }
 }
@@ -157,7 +157,7 @@ fn for_each<I: Send>(
     }
 }
 
-struct LiveUpdate<'a, T> {
+struct AddUpdate<'a, T> {
     weights: &'a mut [T],
     update: &'a Update<'a, T>,
     first: usize,
@@ -165,7 +165,7 @@ struct LiveUpdate<'a, T> {
     padded: usize,
 }
 
-impl<T: Element> Kernel<T> for LiveUpdate<'_, T> {
+impl<T: Element> Kernel<T> for AddUpdate<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -181,7 +181,7 @@ impl<T: Element> Kernel<T> for LiveUpdate<'_, T> {
     }
 }
 
-impl<T: Element> LiveUpdate<'_, T> {
+impl<T: Element> AddUpdate<'_, T> {
     #[inline(always)]
     fn tiles<S: Simd, const V: usize>(self, simd: S)
     where
@@ -256,14 +256,14 @@ fn add_outer<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
     *weights = sums;
 }
 
-struct LiveScore<'a, T> {
+struct Score<'a, T> {
     weights: &'a [T],
     rows: &'a [T],
     scores: &'a mut [T],
     n_features: usize,
 }
 
-impl<T: Element> Kernel<T> for LiveScore<'_, T> {
+impl<T: Element> Kernel<T> for Score<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -279,7 +279,7 @@ impl<T: Element> Kernel<T> for LiveScore<'_, T> {
     }
 }
 
-impl<T: Element> LiveScore<'_, T> {
+impl<T: Element> Score<'_, T> {
     #[inline(always)]
     fn tiles<S: Simd, const V: usize>(self, simd: S)
     where
@@ -337,7 +337,7 @@ mod tests {
 
     fn check<T: Element>(n_rows: usize, n_features: usize, n_classes: usize, sparse: bool) {
         let what = format!("{n_rows}x{n_features}x{n_classes} {sparse}");
-        let mut weights = LiveWeights::<T>::new(n_features, n_classes);
+        let mut weights = PanelWeights::<T>::new(n_features, n_classes);
         let padded = weights.padded();
         let rows: Vec<T> = (0..n_rows * n_features).map(|i| T::narrow(number(i))).collect();
         let is_changed =

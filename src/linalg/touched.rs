@@ -10,13 +10,13 @@ const CHUNK: usize = 32;
 /// A vector in weight space that remembers which pieces of it were written, so that its norm, its sum
 /// with the weights and its clearing cost as much as the writing did.
 #[derive(Debug, Clone, Default)]
-pub struct Image {
+pub struct TouchedVector {
     values: Vec<f64>,
     touched: Vec<u32>,
     marked: Vec<bool>,
 }
 
-impl Image {
+impl TouchedVector {
     /// The zero vector.
     pub fn new(n_weights: usize) -> Self {
         let n_chunks = n_weights.div_ceil(CHUNK);
@@ -74,7 +74,7 @@ impl Image {
     }
 }
 
-struct SquaredNorm<'a>(&'a Image);
+struct SquaredNorm<'a>(&'a TouchedVector);
 
 impl WithSimd for SquaredNorm<'_> {
     type Output = f64;
@@ -94,7 +94,7 @@ impl WithSimd for SquaredNorm<'_> {
 }
 
 struct AddTo<'a> {
-    image: &'a Image,
+    image: &'a TouchedVector,
     scale: f64,
     target: &'a mut [f64],
 }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn an_image_is_its_dense_vector() {
-        let mut image = Image::new(70);
+        let mut image = TouchedVector::new(70);
         image.piece(30, 4).copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
         image.add(69, -1.0);
         image.add(31, 0.5);

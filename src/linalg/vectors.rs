@@ -1,17 +1,241 @@
-//! Products and norms of long vectors, summed in an order that no number of threads changes.
+//! Products and norms of dense vectors: their one home.
+//!
+//! A floating-point sum depends on the order of its terms, and every model on these sums, so each
+//! function fixes one order and names it:
+//!
+//! | function | order |
+//! |---|---|
+//! | [`dot`], [`norm`], [`normalise`] | eight sums side by side, added up in turn, then the remainder |
+//! | [`padded_dot`], [`padded_triple_dot`] | eight sums side by side, added up in pairs; no remainder |
+//! | [`dot_in_order`], [`squared_norm_in_order`] | one sum, term by term |
+//! | [`fused_dot`], [`fused_dot_in_two`] | vectors of this machine's width, fused multiply-adds |
+//! | [`squared_norm`] | one sum for each piece of [`PIECE`] values, pieces in parallel |
+//!
+//! [`axpy`] adds nothing up: it may replace any loop `y[i] += a * x[i]` without changing a bit.
 
+use pulp::Simd;
 use rayon::prelude::*;
 
+use super::Lane;
 use crate::data::Real;
 
 /// Values of one piece of a reduction over weights.
 pub(crate) const PIECE: usize = 1 << 14;
 
-/// ‖w‖², summed in fixed pieces in double precision.
+/// Doubles handled together: one AVX-512 register, two of AVX2.
+pub(crate) const LANES: usize = 8;
+
+/// ⟨a, b⟩, in [`LANES`] sums that the compiler can keep in vectors.
+#[inline]
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    sums.into_iter().sum::<f64>() + rest
+}
+
+/// ‖v‖.
+pub(crate) fn norm(v: &[f64]) -> f64 {
+    dot(v, v).sqrt()
+}
+
+/// Scales to unit length and returns the length it had; leaves zero alone.
+pub(crate) fn normalise(v: &mut [f64]) -> f64 {
+    let length = norm(v);
+    if length > 0.0 {
+        v.iter_mut().for_each(|v| *v /= length);
+    }
+    length
+}
+
+/// y += scale x.
+#[inline(always)]
+pub(crate) fn axpy(y: &mut [f64], scale: f64, x: &[f64]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += scale * x;
+    }
+}
+
+/// ⟨a, b⟩ with one sum, term by term: the order of vectors so short that lanes gain nothing.
+#[inline(always)]
+pub(crate) fn dot_in_order(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// ‖v‖² with one sum, term by term.
+#[inline(always)]
+pub(crate) fn squared_norm_in_order(v: &[f64]) -> f64 {
+    dot_in_order(v, v)
+}
+
+/// ‖w‖², summed in fixed pieces in double precision: weights are long enough to be worth all threads,
+/// and the pieces do not depend on how many there are.
 pub(crate) fn squared_norm<T: Real>(weights: &[T]) -> f64 {
     let pieces: Vec<f64> = weights
         .par_chunks(PIECE)
         .map(|piece| piece.iter().map(|weight| weight.widen().powi(2)).sum())
         .collect();
     pieces.iter().sum()
+}
+
+/// ⟨a, b⟩ in four vectors of sums, for a kernel that is already compiled for this machine.
+#[inline(always)]
+pub(crate) fn fused_dot<S: Simd, T: Lane<S>>(simd: S, a: &[T], b: &[T]) -> T {
+    const PARTS: usize = 4;
+    let ((a, a_left), (b, b_left)) = (T::vectors(a), T::vectors(b));
+    // One sum would wait for the multiply-add before it: four hide its latency.
+    let mut sums = [T::splat(simd, T::zero()); PARTS];
+    let ((a, a_last), (b, b_last)) = (a.as_chunks::<PARTS>(), b.as_chunks::<PARTS>());
+    for (a, b) in a.iter().zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum = T::fused(simd, *a, *b, *sum);
+        }
+    }
+    for (sum, (a, b)) in sums.iter_mut().zip(a_last.iter().zip(b_last)) {
+        *sum = T::fused(simd, *a, *b, *sum);
+    }
+    let [a, b, c, d] = sums;
+    let head = T::total(simd, T::plus(simd, T::plus(simd, a, b), T::plus(simd, c, d)));
+    a_left.iter().zip(b_left).fold(head, |sum, (a, b)| a.mul_add(*b, sum))
+}
+
+/// ⟨a, the first of b⟩ in two vectors of sums: rows of a few dozen features, for which four would mostly
+/// be added up empty.
+#[inline(always)]
+pub(crate) fn fused_dot_in_two<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
+    let (a, a_rest) = S::as_simd_f64s(a);
+    let (whole, b_rest) = b.split_at(a.len() * S::F64_LANES);
+    let mut sums = [simd.splat_f64s(0.0); 2];
+    for (at, (a, b)) in a.iter().zip(S::as_simd_f64s(whole).0).enumerate() {
+        sums[at % 2] = simd.mul_add_f64s(*a, *b, sums[at % 2]);
+    }
+    simd.reduce_sum_f64s(simd.add_f64s(sums[0], sums[1])) + dot_in_order(a_rest, b_rest)
+}
+
+/// The smallest multiple of [`LANES`] that holds `length` values.
+pub(crate) const fn padded(length: usize) -> usize {
+    length.div_ceil(LANES) * LANES
+}
+
+/// ⟨a, b⟩ of slices whose length is a multiple of [`LANES`]: the loop has no remainder, and what pads
+/// them is 0.
+#[inline(always)]
+pub(crate) fn padded_dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    for (a, b) in lanes(a).iter().zip(lanes(b)) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    in_pairs(sums)
+}
+
+/// ⟨a, b⟩ + 2 (⟨c, d⟩ + ⟨e, f⟩) of padded slices: the lanes are added up once, not three times.
+#[inline(always)]
+pub(crate) fn padded_triple_dot(
+    (a, b): (&[f64], &[f64]),
+    (c, d): (&[f64], &[f64]),
+    (e, f): (&[f64], &[f64]),
+) -> f64 {
+    let mut sums = [0.0; LANES];
+    for ((c, d), (e, f)) in lanes(c).iter().zip(lanes(d)).zip(lanes(e).iter().zip(lanes(f))) {
+        for lane in 0..LANES {
+            sums[lane] += 2.0 * (c[lane] * d[lane] + e[lane] * f[lane]);
+        }
+    }
+    for (a, b) in lanes(a).iter().zip(lanes(b)) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    in_pairs(sums)
+}
+
+/// y += scale x of padded slices.
+#[inline(always)]
+pub(crate) fn padded_axpy(y: &mut [f64], scale: f64, x: &[f64]) {
+    for (y, x) in y.as_chunks_mut::<LANES>().0.iter_mut().zip(lanes(x)) {
+        // Through a copy: the compiler cannot know that x and y do not overlap.
+        let mut sum = *y;
+        for lane in 0..LANES {
+            sum[lane] += scale * x[lane];
+        }
+        *y = sum;
+    }
+}
+
+#[inline(always)]
+fn lanes(values: &[f64]) -> &[[f64; LANES]] {
+    values.as_chunks().0
+}
+
+/// The order in which vector instructions add up a register: halves, then halves of these.
+#[inline(always)]
+fn in_pairs([a, b, c, d, e, f, g, h]: [f64; LANES]) -> f64 {
+    ((a + e) + (c + g)) + ((b + f) + (d + h))
+}
+
+#[cfg(test)]
+mod tests {
+    use pulp::{Arch, WithSimd};
+
+    use super::*;
+
+    fn vectors(n: usize) -> (Vec<f64>, Vec<f64>, f64) {
+        let a: Vec<f64> = (0..n as u32).map(f64::from).collect();
+        let b: Vec<f64> = a.iter().map(|i| 1.0 / (1.0 + i)).collect();
+        let expected = (0..n).map(|i| a[i] * b[i]).sum();
+        (a, b, expected)
+    }
+
+    struct Fused<'a>(&'a [f64], &'a [f64]);
+
+    impl WithSimd for Fused<'_> {
+        type Output = [f64; 2];
+        fn with_simd<S: Simd>(self, simd: S) -> [f64; 2] {
+            [fused_dot(simd, self.0, self.1), fused_dot_in_two(simd, self.0, self.1)]
+        }
+    }
+
+    #[test]
+    fn every_order_sums_the_same_terms() {
+        for n in [0, 1, 7, 8, 24, 53, 131] {
+            let (a, b, expected) = vectors(n);
+            let [fused, fused_in_two] = Arch::new().dispatch(Fused(&a, &b));
+            for sum in [dot(&a, &b), dot_in_order(&a, &b), fused, fused_in_two] {
+                assert!((sum - expected).abs() < 1e-12, "{n}: {sum} {expected}");
+            }
+            let squares = dot_in_order(&a, &a);
+            for sum in [squared_norm(&a), squared_norm_in_order(&a), norm(&a).powi(2)] {
+                assert!((sum - squares).abs() <= 1e-12 * squares, "{n}: {sum} {squares}");
+            }
+        }
+    }
+
+    #[test]
+    fn padded_sums_are_sums() {
+        let (a, b, expected) = vectors(padded(20));
+        assert_eq!(a.len(), 24);
+        assert!((padded_dot(&a, &b) - expected).abs() < 1e-12);
+        let triple = padded_triple_dot((&a, &b), (&a, &b), (&b, &b));
+        assert!((triple - expected - 2.0 * (expected + padded_dot(&b, &b))).abs() < 1e-12);
+        let (mut y, mut plain) = (b.clone(), b.clone());
+        padded_axpy(&mut y, 2.0, &a);
+        axpy(&mut plain, 2.0, &a);
+        assert_eq!(y, plain);
+        assert_eq!(y[5], b[5] + 10.0);
+    }
+
+    #[test]
+    fn zero_has_no_direction() {
+        let mut v = vec![3.0, 4.0];
+        assert_eq!((normalise(&mut v), &v[..]), (5.0, &[0.6, 0.8][..]));
+        let mut zero = vec![0.0; 3];
+        assert_eq!((normalise(&mut zero), &zero[..]), (0.0, &[0.0; 3][..]));
+    }
 }

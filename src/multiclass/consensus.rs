@@ -3,7 +3,7 @@
 //! The problem P(w) = λ/2 ‖w‖² + Σ_i p_i Φ_i(w) is split into partitions k with shares S_k = Σ_{i in k} p_i,
 //! Σ_k S_k = 1. Each has weights w_k of its own, all of which are to equal w̄ (Boyd et al. 2011, 7.1). With
 //! the regulariser and the penalty ρ divided by the same shares, λ_k = S_k λ and ρ_k = S_k ρ, and with the
-//! multiplier S_k a_k, a partition's sub-problem (SPEC 17), divided by S_k, is
+//! multiplier S_k a_k, a partition's sub-problem, divided by S_k, is (`docs/mathematics/consensus.md`)
 //!
 //! > minimise λ/2 ‖w‖² + ⟨a, w − w̄⟩ + ρ/2 ‖w − w̄‖² + Σ_{i in k} (p_i/S_k) Φ_i(w),
 //!
@@ -17,11 +17,10 @@
 
 use std::ops::ControlFlow;
 
+use super::MarginProblem;
 use super::block_descent::{BlockDescent, Options};
-use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::multiclass::Problem;
 use crate::run::{Epoch, Stopping, run};
 
 /// What a partition is told in a round; vectors are class after class, the constant feature last.
@@ -61,16 +60,13 @@ pub struct Answer {
     pub betas: Vec<f64>,
 }
 
-/// Solves a partition's sub-problem, `problem` being the partition alone with λ of the whole problem;
-/// `rows` and `bias` are those of its feature map.
+/// Solves a partition's sub-problem, `problem` being the partition alone with λ of the whole problem.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for vectors of the wrong size, β that could not be of the loss, and a ρ
 /// that is not finite or negative; what [`run`] returns.
 pub fn answer(
-    mut problem: Problem<'_>,
-    rows: Data<'_>,
-    bias: f64,
+    mut problem: MarginProblem<'_>,
     question: &Question<'_>,
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
@@ -78,14 +74,15 @@ pub fn answer(
     let Question { consensus, multiplier, rho, betas, seed, mut stopping, relative_gap } =
         *question;
     check(&problem, question)?;
-    let weights = problem.features.layout().arrange(consensus.iter().copied());
+    let weights = problem.map().layout().arrange(consensus.iter().copied());
     let loss = problem.mean_loss(&weights, interrupt)?;
     stopping.gap += relative_gap * loss;
-    problem.lambda += rho;
+    let lambda = problem.shares().lambda() + rho;
+    problem.shares_mut().set_lambda(lambda)?;
     let centre = |(consensus, multiplier): (&f64, &f64)| rho * consensus - multiplier;
-    let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / problem.lambda);
+    let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / lambda);
     let options = Options { seed, ..Options::default() };
-    let mut solver = BlockDescent::new(&problem, rows, bias, options);
+    let mut solver = BlockDescent::new(&problem, options);
     let zeros = if betas.is_empty() {
         vec![0.0; problem.n_examples() * problem.n_classes()]
     } else {
@@ -105,8 +102,8 @@ pub fn answer(
     })
 }
 
-fn check(problem: &Problem<'_>, question: &Question<'_>) -> Result<()> {
-    let n_weights = problem.n_classes() * problem.features.layout().n_features;
+fn check(problem: &MarginProblem<'_>, question: &Question<'_>) -> Result<()> {
+    let n_weights = problem.n_classes() * problem.map().layout().n_features;
     let n_betas = problem.n_examples() * problem.n_classes();
     if !(question.rho >= 0.0 && question.rho.is_finite()) {
         return Err(Error::argument("rho", "must be finite and not negative"));
@@ -124,10 +121,10 @@ fn check(problem: &Problem<'_>, question: &Question<'_>) -> Result<()> {
 }
 
 /// What the examples' β add to the dual beside the regulariser.
-fn dual_term(problem: &Problem<'_>, betas: &[f64]) -> f64 {
+fn dual_term(problem: &MarginProblem<'_>, betas: &[f64]) -> f64 {
     let rows = betas.chunks_exact(problem.n_classes()).enumerate();
     rows.map(|(example, beta)| {
-        problem.importance(example) * problem.dual_term(example, beta, beta.iter().sum())
+        problem.shares().of(example) * problem.dual_term(example, beta, beta.iter().sum())
     })
     .sum()
 }

@@ -1,97 +1,169 @@
-//! The dual of a multi-category [`Problem`], block by block: blocks are examples, parts are classes.
+//! The dual of a [`MarginProblem`], block by block: blocks are examples, parts are classes.
 
-use crate::dual::{BlockDual, Points, Survey};
+use super::batch::Batch;
+use super::{MarginProblem, Workspace};
+use crate::dual::{BlockDual, Gradient, Image, Points, Shares, Survey};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
-use crate::multiclass::{Problem, Workspace};
+use crate::polytope::lifted;
 
-/// The dual of a multi-category problem whose weights are in the order for examples; μ_i is the β_i of
-/// SPEC 10.1.
+/// The dual of a multi-category problem; μ_i is β_i, the dual variable off the label
+/// (`docs/mathematics/multiclass.md`).
 pub struct MarginDual<'p, 'a> {
-    problem: &'p mut Problem<'a>,
+    pub(super) problem: &'p mut MarginProblem<'a>,
+    /// What passes over the whole domain keep, once there was one.
+    pub(super) batch: Option<Batch>,
     margins: Vec<f64>,
     work: Workspace,
+    alpha: Sparse,
 }
 
 impl<'p, 'a> MarginDual<'p, 'a> {
     /// The dual of a problem.
-    pub fn new(problem: &'p mut Problem<'a>) -> Self {
+    pub fn new(problem: &'p mut MarginProblem<'a>) -> Self {
         let margins = vec![0.0; problem.n_classes()];
-        Self { problem, margins, work: Workspace::default() }
+        Self { problem, batch: None, margins, work: Workspace::default(), alpha: Sparse::new() }
     }
 
     /// Σ p_i ⟨Δ_i, β_i⟩ and Σ p_i ‖α_i‖² of a dual point.
     pub fn terms<'b>(&self, points: impl Iterator<Item = &'b Sparse>) -> (f64, f64) {
         points.enumerate().fold((0.0, 0.0), |(linear, square), (example, beta)| {
-            let share = self.problem.importance(example);
-            let (term, norm) = (self.problem.linear_term(example, beta), lifted_norm(beta));
-            (linear + share * term, square + share * norm)
+            let share = self.problem.shares().of(example);
+            let term = self.problem.linear_term(example, beta);
+            (linear + share * term, square + share * lifted::squared_norm_of(beta))
         })
+    }
+
+    /// The margins of an example at the weights `scale` · `weights`.
+    fn load(&mut self, example: usize, weights: &[f64], scale: f64) {
+        self.problem.map().example_scores(example, weights, &mut self.margins);
+        if scale != 1.0 {
+            self.margins.iter_mut().for_each(|score| *score *= scale);
+        }
+        self.problem.margins(example, &mut self.margins);
+    }
+}
+
+/// v − γ(β + 1ᵀβ) off the label.
+pub struct MarginGradient<'s> {
+    problem: &'s MarginProblem<'s>,
+    example: usize,
+    margins: &'s [f64],
+    work: &'s mut Workspace,
+}
+
+impl Gradient for MarginGradient<'_> {
+    fn slope(&self, direction: &[(u32, f64)]) -> f64 {
+        slope(self.margins, direction)
+    }
+
+    fn vertex(&mut self, vertex: &mut Sparse) -> Result<()> {
+        self.problem.vertex(self.example, self.margins, self.work);
+        vertex.clone_from(&self.work.vertex);
+        sort(vertex);
+        Ok(())
+    }
+}
+
+/// A direction of β_i; its image is (p_i/λ) A_iᵀ of the direction of α_i.
+pub struct MarginImage<'s> {
+    problem: &'s MarginProblem<'s>,
+    example: usize,
+    direction: &'s [(u32, f64)],
+    alpha: &'s mut Sparse,
+}
+
+impl Image for MarginImage<'_> {
+    fn curvature(&self) -> f64 {
+        let (problem, shares) = (self.problem, self.problem.shares());
+        let scale = shares.of(self.example) / shares.lambda();
+        (scale * problem.map().squared_norm(self.example) + shares.smoothing())
+            * lifted::squared_norm_of(self.direction)
+    }
+
+    fn bend(&self) -> f64 {
+        self.problem.shares().smoothing() * lifted::squared_norm_of(self.direction)
+    }
+
+    fn add_to(&mut self, step: f64, weights: &mut [f64]) {
+        let (problem, shares) = (self.problem, self.problem.shares());
+        let scale = step * shares.of(self.example) / shares.lambda();
+        lifted::scaled(self.direction, problem.label(self.example), scale, self.alpha);
+        problem.map().add_image(self.example, self.alpha, weights);
+    }
+
+    fn linear(&mut self) -> f64 {
+        self.problem.linear_term(self.example, self.direction)
     }
 }
 
 impl BlockDual for MarginDual<'_, '_> {
-    fn n_blocks(&self) -> usize {
-        self.problem.n_examples()
-    }
+    type Gradient<'s>
+        = MarginGradient<'s>
+    where
+        Self: 's;
+    type Image<'s>
+        = MarginImage<'s>
+    where
+        Self: 's;
 
     fn n_weights(&self) -> usize {
-        self.problem.features.layout().len()
+        self.problem.map().layout().len()
     }
 
-    fn lambda(&self) -> f64 {
-        self.problem.lambda
+    fn shares(&self) -> &Shares {
+        self.problem.shares()
     }
 
-    fn set_lambda(&mut self, lambda: f64) {
-        self.problem.lambda = lambda;
-    }
-
-    fn share(&self, block: usize) -> f64 {
-        self.problem.importance(block)
+    fn shares_mut(&mut self) -> &mut Shares {
+        self.problem.shares_mut()
     }
 
     fn start(&self, _: usize) -> Sparse {
         Sparse::new()
     }
 
-    fn load(&mut self, block: usize, weights: &[f64], point: &[(u32, f64)]) {
-        self.problem.features.example_scores(block, weights, &mut self.margins);
-        self.problem.margins(block, &mut self.margins);
-        shift(&mut self.margins, point, self.problem.label(block), self.problem.smoothing);
+    fn gradient<'s>(
+        &'s mut self,
+        block: usize,
+        weights: &'s [f64],
+        point: &[(u32, f64)],
+    ) -> MarginGradient<'s> {
+        self.load(block, weights, 1.0);
+        let problem = &*self.problem;
+        let smoothing = problem.shares().smoothing();
+        lifted::shift_by(&mut self.margins, point, problem.label(block), smoothing);
+        MarginGradient { problem, example: block, margins: &self.margins, work: &mut self.work }
     }
 
-    fn load_at(&mut self, block: usize, _: &[u32], weights: &[f64], point: &[(u32, f64)]) {
-        self.load(block, weights, point);
+    fn slopes_at<'s>(
+        &'s mut self,
+        block: usize,
+        _: &[u32],
+        weights: &'s [f64],
+        point: &[(u32, f64)],
+    ) -> MarginGradient<'s> {
+        // The classes of a feature are neighbours: a few cost as much as all.
+        self.gradient(block, weights, point)
     }
 
-    fn along(&self, _: &[f64], direction: &[(u32, f64)]) -> f64 {
-        direction.iter().map(|(class, value)| value * self.margins[*class as usize]).sum()
+    fn image<'s>(&'s mut self, block: usize, direction: &'s [(u32, f64)]) -> MarginImage<'s> {
+        MarginImage { problem: &*self.problem, example: block, direction, alpha: &mut self.alpha }
     }
 
-    fn vertex(&mut self, block: usize, _: &[f64], vertex: &mut Sparse) -> Result<()> {
-        self.problem.vertex(block, &self.margins, &mut self.work);
-        vertex.clone_from(&self.work.vertex);
-        sort(vertex);
-        Ok(())
-    }
-
-    fn curvature(&mut self, block: usize, direction: &[(u32, f64)]) -> f64 {
-        let problem: &Problem<'_> = self.problem;
-        let scale = problem.importance(block) / problem.lambda;
-        (scale * problem.features.squared_norm(block) + problem.smoothing) * lifted_norm(direction)
-    }
-
-    fn advance(&mut self, block: usize, direction: &[(u32, f64)], step: f64, weights: &mut [f64]) {
-        let problem: &Problem<'_> = self.problem;
-        let scale = step * problem.importance(block) / problem.lambda;
-        let image: Vec<_> = problem.dual(block, direction, scale).collect();
-        problem.features.add_image(block, &image, weights);
-    }
-
-    fn linear(&mut self, block: usize, direction: &[(u32, f64)]) -> f64 {
-        self.problem.linear_term(block, direction)
+    fn subgradient(
+        &mut self,
+        block: usize,
+        weights: &[f64],
+        scale: f64,
+        direction: &mut Sparse,
+    ) -> Result<f64> {
+        self.load(block, weights, scale);
+        self.problem.subgradient(block, &self.margins, &mut self.work);
+        direction.clone_from(&self.work.vertex);
+        sort(direction);
+        Ok(slope(&self.margins, direction))
     }
 
     fn vertices(
@@ -99,19 +171,20 @@ impl BlockDual for MarginDual<'_, '_> {
         blocks: &[u32],
         weights: &[f64],
         interrupt: &Interrupt,
-    ) -> Result<Vec<(Sparse, f64)>> {
+    ) -> Result<Vec<Sparse>> {
         let mut wanted = vec![false; self.problem.n_examples()];
         blocks.iter().for_each(|block| wanted[*block as usize] = true);
-        let ask = |example: usize, margins: &[f64], work: &mut Workspace, problem: &Problem<'_>| {
-            if !wanted[example] {
-                return (Sparse::new(), 0.0);
+        let ask = |example: usize, margins: &[f64], work: &mut Workspace, problem: &_| {
+            if wanted[example] {
+                MarginProblem::vertex(problem, example, margins, work);
+                sort(&mut work.vertex);
+                work.vertex.clone()
+            } else {
+                Sparse::new()
             }
-            let loss = problem.vertex(example, margins, work);
-            sort(&mut work.vertex);
-            (work.vertex.clone(), problem.importance(example) * loss)
         };
-        let found = self.problem.for_margins(weights, interrupt, ask)?;
-        Ok(blocks.iter().map(|block| found[*block as usize].clone()).collect())
+        let mut found = self.problem.for_margins(weights, interrupt, ask)?;
+        Ok(blocks.iter().map(|block| std::mem::take(&mut found[*block as usize])).collect())
     }
 
     fn survey(
@@ -121,42 +194,28 @@ impl BlockDual for MarginDual<'_, '_> {
         interrupt: &Interrupt,
     ) -> Result<Survey> {
         let look =
-            |example: usize, margins: &[f64], work: &mut Workspace, problem: &Problem<'_>| {
-                let (share, beta) = (problem.importance(example), points(example));
+            |example: usize, margins: &[f64], work: &mut Workspace, problem: &MarginProblem<'_>| {
+                let (share, beta) = (problem.shares().of(example), points(example));
                 let loss = problem.loss(example, margins, work);
-                let along: f64 =
-                    beta.iter().map(|(class, weight)| weight * margins[*class as usize]).sum();
                 // Fenchel and Young: the two terms of the gap that the smoothed loss and its conjugate make.
-                let bend = 0.5 * problem.smoothing * lifted_norm(beta);
+                let bend = 0.5 * problem.shares().smoothing() * lifted::squared_norm_of(beta);
                 let linear = problem.linear_term(example, beta) - bend;
-                (share * loss, share * linear, share * (loss - along + bend))
+                (share * loss, share * linear, share * (loss - slope(margins, beta) + bend))
             };
         Ok(Survey::of(self.problem.for_margins(weights, interrupt, look)?))
     }
+
+    fn null_objective(&mut self, _: &Interrupt) -> Result<f64> {
+        Ok(self.problem.null_objective())
+    }
+}
+
+/// ⟨v, β⟩.
+fn slope(margins: &[f64], direction: &[(u32, f64)]) -> f64 {
+    direction.iter().map(|(class, value)| value * margins[*class as usize]).sum()
 }
 
 /// Brings a vertex into the order of the classes.
 fn sort(vertex: &mut Sparse) {
     vertex.sort_unstable_by_key(|(class, _)| *class);
-}
-
-/// v − γ(β + 1ᵀβ) off the label (SPEC 10.3), for a sparse β.
-fn shift(margins: &mut [f64], beta: &[(u32, f64)], label: usize, smoothing: f64) {
-    if smoothing == 0.0 || beta.is_empty() {
-        return;
-    }
-    let sum: f64 = beta.iter().map(|(_, weight)| weight).sum();
-    margins.iter_mut().for_each(|margin| *margin -= smoothing * sum);
-    for &(class, weight) in beta {
-        margins[class as usize] -= smoothing * weight;
-    }
-    margins[label] = 0.0;
-}
-
-/// ‖α‖² = ‖β‖² + (1ᵀβ)².
-fn lifted_norm(beta: &[(u32, f64)]) -> f64 {
-    let (square, sum) = beta
-        .iter()
-        .fold((0.0, 0.0), |(square, sum), (_, weight)| (square + weight * weight, sum + weight));
-    square + sum * sum
 }

@@ -1,108 +1,64 @@
+//! The linear map of multi-category models: x ↦ (⟨w_j, x̃⟩)_j, and its adjoint.
+
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::FeatureMap;
-use crate::data::{Csr, Data, Dense, Real, Rows};
+use super::{Layout, Order};
+use crate::data::{Csr, Data, Dense, Rows};
 use crate::for_data;
-use num_traits::Zero;
-
 use crate::linalg::{Aligned, Element, Panels, SparseRows, Sums, scatter, tile};
 
-/// Which solvers the weights are ordered for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// Solvers that read all examples and then change all weights.
-    Batches,
-    /// Solvers that change the weights of a few classes after each example.
-    Examples,
-}
-
-/// Order of the weights: tiles of features, inside a tile class by class.
-///
-/// A tile of one feature is feature-major order, in which the classes of a feature are contiguous; wide
-/// tiles let a sum of dense rows stay in registers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
-    /// Number of classes.
-    pub n_classes: usize,
-    /// Number of features, the constant one included.
-    pub n_features: usize,
-    tile: usize,
-}
-
-impl Layout {
-    /// Length of a weight vector, padding included (always zero).
-    pub fn len(&self) -> usize {
-        self.n_features.next_multiple_of(self.tile) * self.n_classes
-    }
-
-    /// Whether there are no weights.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Where the weight of a feature for a class is.
-    pub fn index(&self, feature: usize, class: usize) -> usize {
-        feature / self.tile * self.tile * self.n_classes + class * self.tile + feature % self.tile
-    }
-
-    /// Weights in this order from weights class after class.
-    pub fn arrange(&self, by_class: impl IntoIterator<Item = f64>) -> Vec<f64> {
-        let (mut weights, mut by_class) = (vec![0.0; self.len()], by_class.into_iter());
-        for class in 0..self.n_classes {
-            for (feature, weight) in (0..self.n_features).zip(&mut by_class) {
-                weights[self.index(feature, class)] = weight;
-            }
-        }
-        weights
-    }
-
-    /// Weights class after class from weights in this order.
-    pub fn by_class(&self, weights: &[f64]) -> impl Iterator<Item = f64> {
-        (0..self.n_classes).flat_map(move |class| {
-            (0..self.n_features).map(move |feature| weights[self.index(feature, class)])
-        })
-    }
-}
-
-/// The map x ↦ (⟨w_j, x̃⟩)_j over the classes, x̃ being x with the constant feature `bias` appended
-/// unless that is 0 (Psi = I ⊗ x̃; paper (2.27)).
-pub fn linear<'a>(
+/// The map A_i w = (⟨w_j, x̃_i⟩)_j over the classes, x̃ being x with the constant feature `bias` appended
+/// unless that is 0, and its adjoint. Weights are a flat vector in the order of [`Linear::layout`].
+pub struct Linear<'a> {
     data: Data<'a>,
-    n_classes: usize,
     bias: f64,
-    order: Order,
-) -> Box<dyn FeatureMap + 'a> {
-    for_data!(data, rows => Box::new(Linear::new(rows, n_classes, bias, order)))
+    layout: Layout,
+    /// The scores of the constant feature at the loaded weights.
+    offsets: Vec<f64>,
+    kind: Kind<'a>,
+}
+
+/// The rows as their kernels take them, with the scratch memory of those.
+enum Kind<'a> {
+    Dense32(Map<Dense<'a, f32>, f32>),
+    Dense64(Map<Dense<'a, f64>, f64>),
+    Csr32(Map<Csr<'a, f32>, f32>),
+    Csr64(Map<Csr<'a, f64>, f64>),
+}
+
+struct Map<R, T> {
+    rows: R,
+    panels: Panels<T>,
+    scratch: Scratch<T>,
+}
+
+/// Evaluates `$body` with `$map` bound to the [`Map`] inside a [`Kind`].
+macro_rules! for_kind {
+    ($kind:expr, $map:ident => $body:expr) => {
+        match $kind {
+            Kind::Dense32($map) => $body,
+            Kind::Dense64($map) => $body,
+            Kind::Csr32($map) => $body,
+            Kind::Csr64($map) => $body,
+        }
+    };
 }
 
 /// Weights that a thread adds up at a time.
 const SPAN: usize = 1 << 14;
 
 /// What [`Linear`] needs of rows beyond [`Rows`].
-trait Kernels: Rows + Send {
-    type Value: Element;
-    /// Features in a tile of weights for batches.
-    fn tile() -> usize;
-    fn add_scores(&self, weights: &Panels<Self::Value>, rows: Range<usize>, scores: &mut [f64]);
+trait Kernels<T>: Rows + Send {
+    fn add_scores(&self, weights: &Panels<T>, rows: Range<usize>, scores: &mut [f64]);
     fn add_images(
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut Scratch<Self::Value>,
+        scratch: &mut Scratch<T>,
         image: &mut [f64],
     );
-}
-
-struct Linear<R: Kernels> {
-    rows: R,
-    bias: f64,
-    layout: Layout,
-    panels: Panels<R::Value>,
-    /// Scores of the constant feature.
-    offsets: Vec<f64>,
-    scratch: Scratch<R::Value>,
 }
 
 /// What sums of images need.
@@ -119,132 +75,163 @@ impl<T: Element> Default for Scratch<T> {
     }
 }
 
-impl<R: Kernels> Linear<R> {
-    fn new(rows: R, n_classes: usize, bias: f64, order: Order) -> Self {
-        let n_features = rows.n_cols() + usize::from(bias != 0.0);
-        let tile = match order {
-            Order::Batches => R::tile().min(n_features).max(1),
-            Order::Examples => 1,
-        };
+impl<R: Rows, T: Element> Map<R, T> {
+    fn new(rows: R, n_classes: usize) -> Self {
         let panels = Panels::new(rows.n_cols(), n_classes);
-        let layout = Layout { n_classes, n_features, tile };
-        Self {
-            rows,
-            bias,
-            layout,
-            panels,
-            offsets: vec![0.0; n_classes],
-            scratch: Scratch::default(),
-        }
-    }
-
-    /// Index of the first weight of the constant feature, and the step to the next class's.
-    fn bias_weights(&self) -> impl Fn(usize) -> usize + use<R> {
-        let (layout, feature) = (self.layout, self.rows.n_cols());
-        move |class| layout.index(feature, class)
+        Self { rows, panels, scratch: Scratch::default() }
     }
 }
 
-impl<R: Kernels> FeatureMap for Linear<R> {
-    fn n_examples(&self) -> usize {
-        self.rows.n_rows()
+impl<'a> Linear<'a> {
+    /// The map of the given rows, its weights ordered for a kind of solvers.
+    pub fn new(data: Data<'a>, n_classes: usize, bias: f64, order: Order) -> Self {
+        let kind = match data {
+            Data::Dense32(rows) => Kind::Dense32(Map::new(rows, n_classes)),
+            Data::Dense64(rows) => Kind::Dense64(Map::new(rows, n_classes)),
+            Data::Csr32(rows) => Kind::Csr32(Map::new(rows, n_classes)),
+            Data::Csr64(rows) => Kind::Csr64(Map::new(rows, n_classes)),
+        };
+        let n_features = data.n_cols() + usize::from(bias != 0.0);
+        let tile = match (order, &data) {
+            (Order::Batches, Data::Dense32(_)) => tile::<f32>().min(n_features).max(1),
+            (Order::Batches, Data::Dense64(_)) => tile::<f64>().min(n_features).max(1),
+            _ => 1,
+        };
+        let layout = Layout { n_classes, n_features, tile };
+        Self { data, bias, layout, offsets: vec![0.0; n_classes], kind }
     }
 
-    fn n_parts(&self) -> usize {
+    /// The rows, without the constant feature.
+    pub fn data(&self) -> Data<'a> {
+        self.data
+    }
+
+    /// The constant feature; 0 is none.
+    pub fn bias(&self) -> f64 {
+        self.bias
+    }
+
+    /// Number of examples.
+    pub fn n_examples(&self) -> usize {
+        self.data.n_rows()
+    }
+
+    /// Number of classes.
+    pub fn n_classes(&self) -> usize {
         self.layout.n_classes
     }
 
-    fn layout(&self) -> Layout {
+    /// How weights are ordered.
+    pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    fn load(&mut self, weights: &[f64]) {
+    /// Multiplications of one pass of scores.
+    pub fn cost(&self) -> usize {
+        for_data!(self.data, rows => rows.n_stored()).saturating_mul(self.layout.n_classes)
+    }
+
+    /// Takes a copy of the weights in the form that [`Linear::scores`] reads.
+    pub fn load(&mut self, weights: &[f64]) {
         let layout = self.layout;
-        self.panels.pack(weights, |feature| layout.index(feature, 0), layout.tile);
+        let start = |feature| layout.index(feature, 0);
+        for_kind!(&mut self.kind, map => map.panels.pack(weights, start, layout.tile));
         if self.bias != 0.0 {
-            let index = self.bias_weights();
+            let constant = self.data.n_cols();
             for (class, offset) in self.offsets.iter_mut().enumerate() {
-                *offset = self.bias * weights[index(class)];
+                *offset = self.bias * weights[layout.index(constant, class)];
             }
         }
     }
 
-    fn scores(&self, examples: Range<usize>, scores: &mut [f64]) {
+    /// A_i w of the loaded weights for each of the examples, one row each.
+    pub fn scores(&self, examples: Range<usize>, scores: &mut [f64]) {
         for scores in scores.chunks_exact_mut(self.layout.n_classes) {
             scores.copy_from_slice(&self.offsets);
         }
-        self.rows.add_scores(&self.panels, examples, scores);
+        for_kind!(&self.kind, map => map.rows.add_scores(&map.panels, examples, scores));
     }
 
-    fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]) {
-        self.rows.add_images(duals, self.layout, &mut self.scratch, image);
+    /// image += Σ_i A_iᵀ δ_i over a run of examples, in parallel over the weights. The sum is complete
+    /// after [`Linear::end_span`].
+    pub fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]) {
+        let layout = self.layout;
+        for_kind!(&mut self.kind, map => {
+            map.rows.add_images(duals, layout, &mut map.scratch, image)
+        });
         if self.bias != 0.0 {
-            let index = self.bias_weights();
+            let constant = self.data.n_cols();
             for &(class, value) in duals.entries() {
-                image[index(class as usize)] += self.bias * value;
+                image[layout.index(constant, class as usize)] += self.bias * value;
             }
         }
     }
 
-    fn end_span(&mut self, image: &mut [f64]) {
-        let partial = &mut self.scratch.partial;
+    /// Ends a span of examples whose images may have been summed in single precision.
+    pub fn end_span(&mut self, image: &mut [f64]) {
+        for_kind!(&mut self.kind, map => map.scratch.flush(image));
+    }
+
+    /// A_i w of one example for the given weights.
+    pub fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
+        let layout = self.layout;
+        scores.fill(0.0);
+        self.visit(example, |feature, value| {
+            let weights = &weights[layout.index(feature, 0)..];
+            match layout.tile {
+                1 => scores.iter_mut().zip(weights).for_each(|(score, w)| *score += value * w),
+                tile => {
+                    let weights = weights.iter().step_by(tile);
+                    scores.iter_mut().zip(weights).for_each(|(score, w)| *score += value * w);
+                }
+            }
+        });
+    }
+
+    /// weights += A_iᵀ δ for one example, δ as (class, value) pairs.
+    pub fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]) {
+        let layout = self.layout;
+        self.visit(example, |feature, value| {
+            let weights = &mut weights[layout.index(feature, 0)..];
+            for &(class, coefficient) in dual {
+                weights[class as usize * layout.tile] += value * coefficient;
+            }
+        });
+    }
+
+    /// ‖x̃_i‖²: ‖A_iᵀ δ‖² is this times ‖δ‖².
+    pub fn squared_norm(&self, example: usize) -> f64 {
+        let mut norm = self.bias * self.bias;
+        for_data!(self.data, rows => rows.visit_row(example, |_, value| norm += value * value));
+        norm
+    }
+
+    /// Calls `visit(feature, value)` for the features of an example, the constant one last.
+    #[inline(always)]
+    fn visit(&self, example: usize, mut visit: impl FnMut(usize, f64)) {
+        for_data!(self.data, rows => rows.visit_row(example, &mut visit));
+        if self.bias != 0.0 {
+            visit(self.data.n_cols(), self.bias);
+        }
+    }
+}
+
+impl<T: Element> Scratch<T> {
+    /// Adds the sum in single precision to the image, and starts a new one.
+    fn flush(&mut self, image: &mut [f64]) {
+        let partial = &mut self.partial;
         image.par_chunks_mut(SPAN).zip(partial.par_chunks_mut(SPAN)).for_each(
             |(image, partial)| {
                 for (image, partial) in image.iter_mut().zip(partial) {
                     *image += partial.widen();
-                    *partial = R::Value::zero();
+                    *partial = T::zero();
                 }
             },
         );
     }
-
-    fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
-        let n_classes = self.layout.n_classes;
-        scores.fill(0.0);
-        let mut add = |feature: usize, value: f64| {
-            let weights = &weights[feature * n_classes..][..n_classes];
-            for (score, weight) in scores.iter_mut().zip(weights) {
-                *score += value * weight;
-            }
-        };
-        self.rows.visit_row(example, &mut add);
-        if self.bias != 0.0 {
-            add(self.rows.n_cols(), self.bias);
-        }
-    }
-
-    fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]) {
-        let n_classes = self.layout.n_classes;
-        let mut add = |feature: usize, value: f64| {
-            let weights = &mut weights[feature * n_classes..][..n_classes];
-            for &(class, coefficient) in dual {
-                weights[class as usize] += value * coefficient;
-            }
-        };
-        self.rows.visit_row(example, &mut add);
-        if self.bias != 0.0 {
-            add(self.rows.n_cols(), self.bias);
-        }
-    }
-
-    fn squared_norm(&self, example: usize) -> f64 {
-        let mut norm = self.bias * self.bias;
-        self.rows.visit_row(example, |_, value| norm += value * value);
-        norm
-    }
-
-    fn cost(&self) -> usize {
-        self.rows.n_stored().saturating_mul(self.layout.n_classes)
-    }
 }
 
-impl<T: Sums> Kernels for Dense<'_, T> {
-    type Value = T;
-
-    fn tile() -> usize {
-        tile::<T>()
-    }
-
+impl<T: Sums> Kernels<T> for Dense<'_, T> {
     fn add_scores(&self, weights: &Panels<T>, rows: Range<usize>, scores: &mut [f64]) {
         weights.add_scores(self.block(rows.start, rows.end), scores);
     }
@@ -270,13 +257,7 @@ impl<T: Sums> Kernels for Dense<'_, T> {
     }
 }
 
-impl<T: Element> Kernels for Csr<'_, T> {
-    type Value = T;
-
-    fn tile() -> usize {
-        1
-    }
-
+impl<T: Element> Kernels<T> for Csr<'_, T> {
     fn add_scores(&self, weights: &Panels<T>, rows: Range<usize>, scores: &mut [f64]) {
         let n_classes = scores.len() / rows.len().max(1);
         for (row, scores) in rows.zip(scores.chunks_exact_mut(n_classes)) {

@@ -1,23 +1,21 @@
 //! Linear multi-category models: classes are the parts, and an example's loss is a polytope's support
 //! function of its margins.
 
+mod batch;
 mod block_descent;
 mod consensus;
+mod costs;
 mod dual;
-mod feature_map;
+mod layout;
 mod linear;
 mod method;
-mod oracle;
 mod problem;
-mod subgradient;
 
 pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
 pub use consensus::{Answer, Question, answer};
+pub use costs::Costs;
 pub use dual::MarginDual;
-pub use feature_map::FeatureMap;
-pub use linear::{Layout, Order, linear};
-pub use method::{DualPoint, Method, Settings, minimize};
-pub use oracle::MarginOracle;
-pub(crate) use problem::{BLOCK, shares};
-pub use problem::{Costs, Problem, Workspace};
-pub use subgradient::Subgradient;
+pub use layout::{Layout, Order};
+pub use linear::Linear;
+pub use method::{MarginPoint, MulticlassFit, MulticlassMethod, fit};
+pub use problem::{MarginProblem, Workspace};

@@ -1,15 +1,16 @@
 //! Basis selection: an approximate maximiser of the dual norm ω*(hᵀΓ_1h, …, hᵀΓ_mh) over the unit
-//! sphere (SPEC 4, (9)-(16)).
+//! sphere (Blondel et al. 2017, (9) to (16); docs/mathematics/polynomial-networks.md#basis-selection).
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-use super::kernel::GradientMatrices;
+use super::gradient_matrices::GradientMatrices;
 use super::penalty::{Penalty, Refinement};
 use crate::data::Rows;
 use crate::error::{Error, Result};
-use crate::linalg::lanczos::{Extreme, dot, extreme_eigenpair, normalise};
+use crate::linalg::lanczos::{Extreme, extreme_eigenpair};
+use crate::linalg::vectors::{axpy, dot, normalise};
 use crate::names::find;
 
 /// A selected basis vector, with the bound that makes the duality gap a certificate.
@@ -23,12 +24,12 @@ pub struct Selection {
     pub bound: f64,
 }
 
-/// How a basis vector is selected. All but [`Method::Refined`] are there to be compared with it
-/// (section 6.2 and Figure 2 of the paper).
+/// How a basis vector is selected. All but [`SelectionMethod::Refined`] are there to be compared with it
+/// (Blondel et al. 2017, section 6.2 and Figure 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum SelectionMethod {
     /// The best extreme eigenvector (14), refined (16); where the matrices are formed, the best of the
-    /// refined eigenvectors of all outputs (SPEC 4.2).
+    /// refined eigenvectors of all outputs (docs/mathematics/polynomial-networks.md#refinement).
     Refined,
     /// The best extreme eigenvector.
     Initial,
@@ -39,11 +40,11 @@ pub enum Method {
     /// The best of the rows, scaled to unit length: n² products of rows.
     BestRow,
     /// The maximiser, by an eigenvalue problem for every second vertex of the ball of ω: 2^(m−1) of
-    /// them for ℓ1/ℓ∞ (Appendix C); the bound is tight.
+    /// them for ℓ1/ℓ∞ (Blondel et al. 2017, Appendix C); the bound is tight.
     Exact,
 }
 
-impl Method {
+impl SelectionMethod {
     /// Every method with its name.
     pub const NAMES: &[(&str, Self)] = &[
         ("refined", Self::Refined),
@@ -63,33 +64,34 @@ impl Method {
     }
 }
 
-/// Armijo's constant (SPEC 4.2; the value is ours).
+/// Armijo's constant: the share of the slope that a step has to gain.
 const SUFFICIENT_INCREASE: f64 = 1e-4;
 
-/// Most refinement steps.
+/// Maximum number of refinement steps.
 const MAX_REFINEMENTS: usize = 100;
 
 /// Relative tolerance of the eigenvalue solver where the maximiser is to be exact.
 const EXACT_TOL: f64 = 1e-9;
 
-/// Most features for which the exact method forms its matrices.
+/// Maximum number of features for which the exact method forms its matrices.
 const MAX_EXACT_SIZE: usize = 512;
 
 /// Selects a basis vector.
 ///
 /// Since |hᵀΓ_c h| ≤ |λ|max(Γ_c) for each output and ω* grows with every |entry|,
-/// max_h ω*(g_h) ≤ ω*((|λ|max(Γ_c))_c): never looser than the factor ν of (15).
+/// max_h ω*(g_h) ≤ ω*((|λ|max(Γ_c))_c): never looser than the factor ν of Blondel et al.
+/// (2017, (15)).
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] where the exact method does not know the penalty or has too many outputs.
 pub fn select<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
-    method: Method,
+    method: SelectionMethod,
     tol: f64,
     seed: u64,
 ) -> Result<Selection> {
-    if method == Method::Exact {
+    if method == SelectionMethod::Exact {
         return exact(gamma, penalty, tol.min(EXACT_TOL), seed);
     }
     let extremes = (0..gamma.n_outputs())
@@ -99,24 +101,27 @@ pub fn select<R: Rows>(
     // The Ritz value may fall short of the eigenvalue by its residual.
     let largest: Vec<f64> = extremes.iter().map(|e| e.value.abs() + e.residual).collect();
     let (vector, gradient) = match method {
-        Method::Refined if gamma.is_formed() => {
+        SelectionMethod::Refined if gamma.is_formed() => {
             let each = extremes.into_par_iter().map(|start| refine(gamma, penalty, start.vector));
             let norm = |selected: &(Vec<f64>, Vec<f64>)| penalty.dual_row_norm(&selected.1);
             let larger = |best, next| if norm(&next) > norm(&best) { next } else { best };
             let each = each.collect::<Result<Vec<_>>>()?;
             each.into_iter().reduce(larger).unwrap_or_default()
         }
-        Method::Refined => refine(gamma, penalty, dominant(extremes).vector)?,
-        Method::RandomRefined => refine(gamma, penalty, random_unit(gamma.size(), seed))?,
-        Method::Random => evaluated(gamma, random_unit(gamma.size(), seed))?,
-        Method::BestRow => best_row(gamma, penalty)?,
-        Method::Initial | Method::Exact => evaluated(gamma, dominant(extremes).vector)?,
+        SelectionMethod::Refined => refine(gamma, penalty, dominant(extremes).vector)?,
+        SelectionMethod::RandomRefined => refine(gamma, penalty, random_unit(gamma.size(), seed))?,
+        SelectionMethod::Random => evaluated(gamma, random_unit(gamma.size(), seed))?,
+        SelectionMethod::BestRow => best_row(gamma, penalty)?,
+        SelectionMethod::Initial | SelectionMethod::Exact => {
+            evaluated(gamma, dominant(extremes).vector)?
+        }
     };
     let bound = penalty.dual_row_norm(&largest).max(penalty.dual_row_norm(&gradient));
     Ok(Selection { vector, gradient, bound })
 }
 
-/// max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c), whose maximum lies at a vertex u (Appendix C).
+/// max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c), whose maximum lies at a vertex u
+/// (Blondel et al. 2017, Appendix C).
 fn exact<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
@@ -147,8 +152,8 @@ fn exact<R: Rows>(
             gamma.interrupt().check()?;
             let mut sum = vec![vec![0.0; d]; d];
             for (u, matrix) in u.iter().zip(&matrices) {
-                for (sum, entry) in sum.iter_mut().flatten().zip(matrix.iter().flatten()) {
-                    *sum += u * entry;
+                for (sum, row) in sum.iter_mut().zip(matrix) {
+                    axpy(sum, *u, row);
                 }
             }
             let product = |v: &[f64]| Ok(sum.iter().map(|row| dot(row, v)).collect());
@@ -210,73 +215,108 @@ fn best_row<R: Rows>(
     Ok(best)
 }
 
-/// Conditional gradient ascent of f(h) = ω*(g_h), smoothed where needed, with Armijo steps (16).
-///
-/// g along the segment h + γ(h̄ − h) is a quadratic in γ whose three coefficients cost one product
-/// with X, so the line search itself is free.
+/// Conditional gradient ascent of f(h) = ω*(g_h), smoothed where needed, with Armijo steps (Blondel et
+/// al. 2017, (16)).
 fn refine<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
-    mut h: Vec<f64>,
+    h: Vec<f64>,
 ) -> Result<(Vec<f64>, Vec<f64>)> {
-    let mut scores = gamma.scores(&h)?;
-    let mut g = gamma.bilinear(&h, &h, &scores, &scores)?;
+    let scores = gamma.scores(&h)?;
+    let g = gamma.bilinear(&h, &h, &scores, &scores)?;
     let start = (h.clone(), g.clone());
     let Refinement::Ascent { smoothing } = penalty.refinement(&g) else {
         return Ok(start);
     };
-    let mut w = vec![0.0; g.len()];
+    let w = vec![0.0; g.len()];
+    let mut ascent = Ascent { gamma, penalty, smoothing, h, scores, g, w };
     for _ in 0..MAX_REFINEMENTS {
-        let value = penalty.smoothed_dual(&g, smoothing, &mut w);
-        let mut target = gamma.weighted_product(&w, &h, &scores)?;
-        let slope_scale = 2.0 * normalise(&mut target);
-        let slope = slope_scale * (1.0 - dot(&target, &h));
-        if slope <= 1e-9 * value.abs() {
-            break;
-        }
-        let target_scores = gamma.scores(&target)?;
-        let mixed = gamma.bilinear(&h, &target, &scores, &target_scores)?;
-        let end = gamma.bilinear(&target, &target, &target_scores, &target_scores)?;
-        let along = |step: f64| -> Vec<f64> {
-            let keep = 1.0 - step;
-            (0..g.len())
-                .map(|c| keep * keep * g[c] + 2.0 * keep * step * mixed[c] + step * step * end[c])
-                .collect()
-        };
-        let mut step = 1.0;
-        let mut trial = along(step);
-        while penalty.smoothed_dual(&trial, smoothing, &mut w)
-            < value + SUFFICIENT_INCREASE * step * slope
-        {
-            step *= 0.5;
-            if step < 1e-10 {
-                break;
-            }
-            trial = along(step);
-        }
-        if step < 1e-10 {
-            break;
-        }
-        for (h, target) in h.iter_mut().zip(&target) {
-            *h += step * (target - *h);
-        }
-        for (score, target) in scores.iter_mut().zip(&target_scores) {
-            *score += step * (target - *score);
-        }
-        // Back to the sphere: g is 2-homogeneous, so this never decreases f.
-        let length = normalise(&mut h);
-        scores.iter_mut().for_each(|score| *score /= length);
-        trial.iter_mut().for_each(|g| *g /= length * length);
-        let gain = penalty.smoothed_dual(&trial, smoothing, &mut w) - value;
-        g = trial;
-        if gain <= 1e-6 * value.abs() {
+        if !ascent.step()? {
             break;
         }
     }
     // The smoothed ascent may lose a little of the true norm; the start is the floor (15).
-    if penalty.dual_row_norm(&g) >= penalty.dual_row_norm(&start.1) {
-        Ok((h, g))
+    if penalty.dual_row_norm(&ascent.g) >= penalty.dual_row_norm(&start.1) {
+        Ok((ascent.h, ascent.g))
     } else {
         Ok(start)
+    }
+}
+
+/// Where the ascent stands.
+struct Ascent<'a, 'r, R> {
+    gamma: &'a GradientMatrices<'r, R>,
+    penalty: &'a dyn Penalty,
+    smoothing: f64,
+    /// The unit vector h.
+    h: Vec<f64>,
+    /// X h, where products go through the rows.
+    scores: Vec<f64>,
+    /// g_h.
+    g: Vec<f64>,
+    /// ∇ω*(g), scratch.
+    w: Vec<f64>,
+}
+
+impl<R: Rows> Ascent<'_, '_, R> {
+    /// One step towards the vertex of the unit ball along the gradient; false where nothing more is to
+    /// be gained.
+    fn step(&mut self) -> Result<bool> {
+        let gamma = self.gamma;
+        let value = self.penalty.smoothed_dual(&self.g, self.smoothing, &mut self.w);
+        let mut target = gamma.weighted_product(&self.w, &self.h, &self.scores)?;
+        let slope_scale = 2.0 * normalise(&mut target);
+        let slope = slope_scale * (1.0 - dot(&target, &self.h));
+        if slope <= 1e-9 * value.abs() {
+            return Ok(false);
+        }
+        let target_scores = gamma.scores(&target)?;
+        let mixed = gamma.bilinear(&self.h, &target, &self.scores, &target_scores)?;
+        let end = gamma.bilinear(&target, &target, &target_scores, &target_scores)?;
+        let Some((step, mut g)) = self.line_search(value, slope, (&mixed, &end)) else {
+            return Ok(false);
+        };
+        for (h, target) in self.h.iter_mut().zip(&target) {
+            *h += step * (target - *h);
+        }
+        for (score, target) in self.scores.iter_mut().zip(&target_scores) {
+            *score += step * (target - *score);
+        }
+        // Back to the sphere: g is 2-homogeneous, so this never decreases f.
+        let length = normalise(&mut self.h);
+        self.scores.iter_mut().for_each(|score| *score /= length);
+        g.iter_mut().for_each(|g| *g /= length * length);
+        let gain = self.penalty.smoothed_dual(&g, self.smoothing, &mut self.w) - value;
+        self.g = g;
+        // A NaN runs into the limit of steps, and the fit into the check of its certificate.
+        Ok(gain.is_nan() || gain > 1e-6 * value.abs())
+    }
+
+    /// A step that raises f enough, and g there; None if there is no such step.
+    ///
+    /// g along the segment h + γ(h̄ − h) is a quadratic in γ whose three coefficients have cost one
+    /// product with X, so that trying a step costs none.
+    fn line_search(
+        &mut self,
+        value: f64,
+        slope: f64,
+        (mixed, end): (&[f64], &[f64]),
+    ) -> Option<(f64, Vec<f64>)> {
+        let mut step = 1.0;
+        while step >= 1e-10 {
+            let keep = 1.0 - step;
+            let trial: Vec<f64> = (0..self.g.len())
+                .map(|c| {
+                    keep * keep * self.g[c] + 2.0 * keep * step * mixed[c] + step * step * end[c]
+                })
+                .collect();
+            let reached = self.penalty.smoothed_dual(&trial, self.smoothing, &mut self.w);
+            if reached < value + SUFFICIENT_INCREASE * step * slope {
+                step *= 0.5;
+            } else {
+                return Some((step, trial));
+            }
+        }
+        None
     }
 }

@@ -1,27 +1,28 @@
-//! Algorithm 1 of paper 003: conditional gradient with corrective refitting (SPEC 5).
+//! Conditional gradient with corrective refitting (Blondel et al. 2017, Algorithm 1;
+//! docs/mathematics/polynomial-networks.md#conditional-gradient).
 
-use super::basis_selection::{Method, Selection, select};
+use super::basis_selection::{Selection, SelectionMethod, select};
 use super::evaluation::{evaluate, residuals};
-use super::kernel::GradientMatrices;
-use super::model::{Model, largest_overlap};
-use super::problem::Problem;
+use super::gradient_matrices::GradientMatrices;
+use super::model::{PolynomialModel, largest_overlap};
+use super::problem::{Objective, PolynomialProblem};
 use super::refit::{Refit, refit};
 use super::validation::{Score, Validation};
 use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::lanczos::dot;
+use crate::linalg::vectors::dot;
 use crate::run::{Certificate, Progress, Solver};
 
 /// Settings of the solver.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct ConditionalGradientSettings {
     /// Largest number of basis vectors.
     pub n_components: usize,
     /// What is refitted.
     pub refit: Refit,
     /// How basis vectors are selected.
-    pub selection: Method,
+    pub selection: SelectionMethod,
     /// Relative tolerance of the eigenvalue solver in basis selection.
     pub selection_tol: f64,
     /// Gap at which the user will stop, relative to the null model's objective.
@@ -54,10 +55,10 @@ pub struct ConditionalGradient<'a, R> {
     validation: Option<&'a Validation<'a>>,
     path: Vec<PathPoint>,
     /// The model with the best validation score so far (the smallest such).
-    best: Option<(f64, Model)>,
-    problem: Problem<'a, R>,
-    settings: Settings,
-    model: Model,
+    best: Option<(f64, PolynomialModel)>,
+    problem: PolynomialProblem<'a, R>,
+    settings: ConditionalGradientSettings,
+    model: PolynomialModel,
     objective: f64,
     selection: Option<Selection>,
     /// Objective of the null model: the unit of all tolerances.
@@ -68,27 +69,19 @@ pub struct ConditionalGradient<'a, R> {
 }
 
 impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
-    /// Starts from `model` (the null model, or an earlier fit's); with `validation`, the model that
+    /// Starts from `model` (the null model, or that of an earlier fit); with `validation`, the model that
     /// scores best there is the result.
     pub fn new(
-        problem: Problem<'a, R>,
-        settings: Settings,
-        model: Model,
+        problem: PolynomialProblem<'a, R>,
+        settings: ConditionalGradientSettings,
+        model: PolynomialModel,
         validation: Option<&'a Validation<'a>>,
         interrupt: &Interrupt,
     ) -> Result<Self> {
-        problem.check()?;
         if settings.n_components == 0 {
             return Err(Error::argument("n_components", "must be at least 1"));
         }
-        let null = Model::new(
-            model.kernel,
-            model.augmented,
-            model.n_features,
-            model.n_outputs,
-            model.linear.is_some(),
-        );
-        let scale = evaluate(&problem, &null, false, interrupt)?.objective;
+        let scale = evaluate(&problem, &problem.null_model(), false, interrupt)?.objective;
         let objective = evaluate(&problem, &model, false, interrupt)?.objective;
         Ok(Self {
             problem,
@@ -106,12 +99,12 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     }
 
     /// The current model.
-    pub fn model(&self) -> &Model {
+    pub fn model(&self) -> &PolynomialModel {
         &self.model
     }
 
     /// The final model (the best on the validation rows, where there are any) and the path to it.
-    pub fn into_result(self) -> (Model, Vec<PathPoint>) {
+    pub fn into_result(self) -> (PolynomialModel, Vec<PathPoint>) {
         (self.best.map_or(self.model, |(_, model)| model), self.path)
     }
 
@@ -123,7 +116,8 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     /// Selects the next basis vector and, with its bound, evaluates the duality gap:
     /// ⟨O_U, R⟩ + τ max_h ω*(g_h) + ‖∂F/∂W‖²/(2α).
     ///
-    /// The last term is the gap of the strongly convex linear part (Fenchel; zero at its optimum).
+    /// The last term is the gap of the strongly convex linear part (Fenchel; zero at its optimum). The
+    /// vector that gives the bound is also the next one to add: the gap costs no search of its own.
     fn look_ahead(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let problem = &self.problem;
         let model = &self.model;
@@ -131,17 +125,17 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let mut negative = residuals(problem, model, interrupt)?;
         negative.iter_mut().for_each(|r| *r = -*r);
         let rows = problem.basis_rows();
-        let gamma =
-            GradientMatrices::new(&rows, problem.kernel, &negative, problem.n_outputs, interrupt)?;
+        let Objective { kernel, n_outputs, penalty, radius, ridge, .. } = problem.objective;
+        let gamma = GradientMatrices::new(&rows, kernel, &negative, n_outputs, interrupt)?;
         let seed = self.settings.seed.wrapping_add(self.iteration.wrapping_mul(0x5851_F42D));
-        let Settings { selection, selection_tol, .. } = self.settings;
-        let selection = select(&gamma, problem.penalty, selection, selection_tol, seed)?;
+        let ConditionalGradientSettings { selection, selection_tol, .. } = self.settings;
+        let selection = select(&gamma, penalty, selection, selection_tol, seed)?;
         let inner = dot(&model.output, &gradient.output);
-        let linear_gap = match problem.ridge {
+        let linear_gap = match ridge {
             Some(ridge) => dot(&gradient.linear, &gradient.linear) / (2.0 * ridge),
             None => 0.0,
         };
-        let gap = inner + problem.radius * selection.bound + linear_gap;
+        let gap = inner + radius * selection.bound + linear_gap;
         self.selection = Some(selection);
         let primal = gradient.objective;
         // Rounding can leave a gap of −1e-16 at the optimum; a NaN must stay one (`max` would drop it).
@@ -153,7 +147,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let tol = 1e-3 * self.settings.tol * self.scale;
         let full = self.model.n_bases >= self.settings.n_components;
         let steps = if full { LAST_STEPS } else { CORRECTIVE_STEPS };
-        let Settings { refit: what, .. } = self.settings;
+        let ConditionalGradientSettings { refit: what, .. } = self.settings;
         self.objective = refit(&self.problem, &mut self.model, what, tol, steps, interrupt)?;
         self.drop_zero_rows();
         let score = match self.validation {
@@ -171,7 +165,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     }
 
     fn drop_zero_rows(&mut self) {
-        let rows = self.model.output.chunks_exact(self.problem.n_outputs);
+        let rows = self.model.output.chunks_exact(self.problem.objective.n_outputs);
         let keep: Vec<bool> = rows.map(|row| row.iter().any(|u| u.abs() > 1e-12)).collect();
         if !keep.iter().all(|keep| *keep) {
             self.model.retain(&keep);
@@ -202,7 +196,7 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
                 });
             }
             // A zero row changes nothing: the refit decides how much of the vector to use.
-            self.model.push(&selection.vector, &vec![0.0; self.problem.n_outputs]);
+            self.model.push(&selection.vector, &vec![0.0; self.problem.objective.n_outputs]);
         }
         let before = self.objective;
         self.refit(interrupt)?;

@@ -1,29 +1,54 @@
 //! Passes over the rows: outputs, objective and gradient, with nothing kept per row.
 //!
-//! A block of rows goes through [H, W] as one matrix on [x, 1], then through U, and back.
+//! A block of rows goes through [H, W] as one matrix on [x, 1], then through U, and back. Its products
+//! stay in the caches on the way, and memory does not grow with the number of rows. Letters, as in
+//! docs/mathematics/polynomial-networks.md:
+//!
+//! | letter | in the code | meaning |
+//! |---|---|---|
+//! | H, U, W | `basis`, `output`, `linear` | the layers |
+//! | k, m | `k`, `m` | basis vectors, outputs |
+//! | p = \[x, 1\] \[H, W\] | `products` | products of a row, `width` = k (+ m) of them |
+//! | q_r = Σ_j h_jr² x_j² | `squares` | what ANOVA takes off |
+//! | z_r = K(h_r, x) | `activations` | of a row |
+//! | R | `residuals` | ∂F/∂O |
+//! | t = R Uᵀ | `back` | what reaches the basis |
+
+use std::ops::Range;
 
 use super::kernel::Kernel;
-use super::model::Model;
-use super::problem::Problem;
-use super::row_block::{BLOCK, Block, OuterSum, blocks};
-use crate::data::Rows;
+use super::model::PolynomialModel;
+use super::problem::PolynomialProblem;
+use super::row_block::{BLOCK, OuterSum, RowBlock, row_blocks};
+use crate::data::{Data, Rows};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::linalg::vectors::axpy;
 use crate::linalg::{Element, Panels};
 use crate::parallel::{fill_blocks, sum_rows};
 
+/// o(x) of every row, n × m, with products in the precision of the rows.
+pub fn predict(model: &PolynomialModel, data: Data<'_>, interrupt: &Interrupt) -> Result<Vec<f64>> {
+    match data {
+        Data::Dense32(rows) => outputs::<f32>(model, &rows, interrupt),
+        Data::Csr32(rows) => outputs::<f32>(model, &rows, interrupt),
+        Data::Dense64(rows) => outputs::<f64>(model, &rows, interrupt),
+        Data::Csr64(rows) => outputs::<f64>(model, &rows, interrupt),
+    }
+}
+
 /// o(x) of every row, n × m, with products in the precision of `T`.
 pub fn outputs<T: Element>(
-    model: &Model,
+    model: &PolynomialModel,
     rows: &impl Rows,
     interrupt: &Interrupt,
 ) -> Result<Vec<f64>> {
     let m = model.n_outputs;
-    let layers = Layers::<T>::new(model);
+    let layers = PackedLayers::<T>::new(model);
     let mut outputs = vec![0.0; rows.n_rows() * m];
     fill_blocks(&mut outputs, m, interrupt, |range, outputs| {
-        let (mut block, mut values) = (Block::new(rows), Values::default());
-        for (range, outputs) in blocks(range).zip(outputs.chunks_mut(BLOCK * m)) {
+        let (mut block, mut values) = (RowBlock::new(rows), Values::default());
+        for (range, outputs) in row_blocks(range).zip(outputs.chunks_mut(BLOCK * m)) {
             block.load(rows, range);
             layers.forward(&block, &mut values, outputs);
         }
@@ -33,12 +58,12 @@ pub fn outputs<T: Element>(
 
 /// ∂F/∂O, n × m.
 pub fn residuals<R: Rows + Copy>(
-    problem: &Problem<'_, R>,
-    model: &Model,
+    problem: &PolynomialProblem<'_, R>,
+    model: &PolynomialModel,
     interrupt: &Interrupt,
 ) -> Result<Vec<f64>> {
     let mut outputs = outputs::<f64>(model, &problem.rows, interrupt)?;
-    let m = problem.n_outputs;
+    let m = model.n_outputs;
     fill_blocks(&mut outputs, m, interrupt, |range, outputs| {
         let mut residual = vec![0.0; m];
         for (row, outputs) in range.zip(outputs.chunks_exact_mut(m)) {
@@ -63,87 +88,131 @@ pub struct Evaluation {
 }
 
 /// Evaluates `model`, with ∂F/∂H if `basis`: Σ_i x_ij t_ir 2 p_ir for the square kernel and
-/// Σ_i x_ij t_ir (p_ir − x_ij h_jr) for ANOVA, with p = X H and t = R Uᵀ (SPEC 6).
+/// Σ_i x_ij t_ir (p_ir − x_ij h_jr) for ANOVA, with p = X H and t = R Uᵀ
+/// (docs/mathematics/polynomial-networks.md#gradient-matrices).
 pub fn evaluate<R: Rows + Copy>(
-    problem: &Problem<'_, R>,
-    model: &Model,
+    problem: &PolynomialProblem<'_, R>,
+    model: &PolynomialModel,
     basis: bool,
     interrupt: &Interrupt,
 ) -> Result<Evaluation> {
-    let rows = &problem.rows;
-    let layers = Layers::<f64>::new(model);
-    let Layers { n_inputs, k, m, width, .. } = layers;
-    let transposed = transposed(&model.output, k, m);
-    // [∂H, ∂W], Σ_i x_ij² t_ir for ANOVA, ∂U, and the sum of the losses.
-    let skipped = if basis { 0 } else { k };
-    let anova = if basis && model.kernel == Kernel::Anova { k } else { 0 };
-    let sizes = [n_inputs * (width - skipped), n_inputs * anova, k * m];
+    let pass = Pass::new(problem, model, basis);
+    let size = pass.sizes.iter().sum::<usize>() + 1;
     let sums =
-        sum_rows(rows.n_rows(), sizes.iter().sum::<usize>() + 1, interrupt, |range, sums| {
-            let (first, sums) = sums.split_at_mut(sizes[0]);
-            let (squares, sums) = sums.split_at_mut(sizes[1]);
-            let (output, loss) = sums.split_at_mut(sizes[2]);
-            let mut first = OuterSum::new(first, width - skipped);
-            let mut squares = OuterSum::new(squares, k);
-            let mut output = OuterSum::new(output, m);
-            let (mut block, mut values) = (Block::new(rows), Values::default());
-            let (mut outputs, mut residuals) = (vec![0.0; BLOCK * m], vec![0.0; BLOCK * m]);
-            let mut back = vec![0.0; BLOCK * k];
-            for range in blocks(range) {
-                let n = range.len();
-                block.load(rows, range.clone());
-                layers.forward(&block, &mut values, &mut outputs[..n * m]);
-                let each = outputs.chunks_exact(m).zip(residuals.chunks_exact_mut(m));
-                for (row, (outputs, residual)) in range.zip(each) {
-                    loss[0] += problem.row_loss(row, outputs, residual);
-                }
-                let residual = |row: usize| &residuals[row * m..(row + 1) * m];
-                output.add_dense(&values.activations, k, |row, out| {
-                    out.copy_from_slice(residual(row))
-                });
-                if basis {
-                    back.fill(0.0);
-                    transposed.add_scores(&residuals[..n * m], &mut back[..n * k]);
-                }
-                first.add(&block, |row, out| {
-                    let (to_basis, to_linear) = out.split_at_mut(k - skipped);
-                    let terms = back[row * k..].iter().zip(&values.products[row * width..]);
-                    for (out, (t, p)) in to_basis.iter_mut().zip(terms) {
-                        *out = if anova == 0 { 2.0 * t * p } else { t * p };
-                    }
-                    to_linear.copy_from_slice(&residual(row)[..to_linear.len()]);
-                });
-                if anova > 0 {
-                    squares.add(&block.squared(), |row, out| {
-                        out.copy_from_slice(&back[row * k..][..k])
-                    });
-                }
+        sum_rows(problem.rows.n_rows(), size, interrupt, |range, sums| pass.add(range, sums))?;
+    Ok(pass.evaluation(&sums))
+}
+
+/// One pass over the rows that adds up the objective and the gradient.
+struct Pass<'a, R> {
+    problem: &'a PolynomialProblem<'a, R>,
+    model: &'a PolynomialModel,
+    layers: PackedLayers<f64>,
+    /// Uᵀ.
+    transposed: Panels<f64>,
+    /// Whether ∂F/∂H is wanted.
+    basis: bool,
+    /// Columns of [∂H, ∂W]; ∂H is left out where it is not wanted.
+    first_width: usize,
+    /// Lengths of [∂H, ∂W], of Σ_i x_ij² t_ir (ANOVA alone) and of ∂U; the sum of the losses follows.
+    sizes: [usize; 3],
+}
+
+impl<'a, R: Rows + Copy> Pass<'a, R> {
+    fn new(problem: &'a PolynomialProblem<'a, R>, model: &'a PolynomialModel, basis: bool) -> Self {
+        let layers = PackedLayers::<f64>::new(model);
+        let PackedLayers { n_inputs, k, m, width, .. } = layers;
+        let mut transposed = Panels::new(m, k);
+        transposed.pack(&model.output, |c| c, m);
+        let first_width = if basis { width } else { width - k };
+        let squares_width = if basis && model.kernel == Kernel::Anova { k } else { 0 };
+        let sizes = [n_inputs * first_width, n_inputs * squares_width, k * m];
+        Self { problem, model, layers, transposed, basis, first_width, sizes }
+    }
+
+    /// Adds the rows of `range` to the sums.
+    fn add(&self, range: Range<usize>, sums: &mut [f64]) {
+        let PackedLayers { k, m, .. } = self.layers;
+        let rows = &self.problem.rows;
+        let (first, sums) = sums.split_at_mut(self.sizes[0]);
+        let (squares, sums) = sums.split_at_mut(self.sizes[1]);
+        let (output, loss) = sums.split_at_mut(self.sizes[2]);
+        let mut first = OuterSum::new(first, self.first_width);
+        let mut squares = OuterSum::new(squares, k);
+        let mut output = OuterSum::new(output, m);
+        let (mut block, mut values) = (RowBlock::new(rows), Values::default());
+        let (mut outputs, mut residuals) = (vec![0.0; BLOCK * m], vec![0.0; BLOCK * m]);
+        let mut back = vec![0.0; BLOCK * k];
+        for range in row_blocks(range) {
+            let n = range.len();
+            block.load(rows, range.clone());
+            self.layers.forward(&block, &mut values, &mut outputs[..n * m]);
+            let each = outputs.chunks_exact(m).zip(residuals.chunks_exact_mut(m));
+            for (row, (outputs, residual)) in range.zip(each) {
+                loss[0] += self.problem.row_loss(row, outputs, residual);
             }
-        })?;
-    let (first, sums) = sums.split_at(sizes[0]);
-    let (squares, sums) = sums.split_at(sizes[1]);
-    let (output, loss) = sums.split_at(sizes[2]);
-    let mut gradient = Evaluation {
-        objective: loss[0] + problem.ridge_value(model.linear.as_deref()),
-        basis: Vec::new(),
-        output: output.to_vec(),
-        linear: Vec::new(),
-    };
-    for sums in first.chunks_exact((width - skipped).max(1)) {
-        gradient.basis.extend_from_slice(&sums[..k - skipped]);
-        gradient.linear.extend_from_slice(&sums[k - skipped..]);
-    }
-    // The constant is part of the rows only where the basis sees it.
-    gradient.basis.truncate(if basis { model.basis.len() } else { 0 });
-    for ((g, q), h) in gradient.basis.iter_mut().zip(squares).zip(&model.basis) {
-        *g -= q * h;
-    }
-    if let (Some(ridge), Some(linear)) = (problem.ridge, &model.linear) {
-        for (g, w) in gradient.linear.iter_mut().zip(linear) {
-            *g += ridge * w;
+            output.add_dense(&values.activations, k, |row, out| {
+                out.copy_from_slice(&residuals[row * m..][..m])
+            });
+            if self.basis {
+                back.fill(0.0);
+                self.transposed.add_scores(&residuals[..n * m], &mut back[..n * k]);
+            }
+            first.add(&block, |row, out| {
+                self.first_change(row, (&back, &values.products, &residuals), out);
+            });
+            if self.sizes[1] > 0 {
+                squares
+                    .add(&block.squared(), |row, out| out.copy_from_slice(&back[row * k..][..k]));
+            }
         }
     }
-    Ok(gradient)
+
+    /// What a row of a block is multiplied by in [∂H, ∂W].
+    #[inline(always)]
+    fn first_change(
+        &self,
+        row: usize,
+        (back, products, residuals): (&[f64], &[f64], &[f64]),
+        out: &mut [f64],
+    ) {
+        let PackedLayers { k, m, width, .. } = self.layers;
+        let (to_basis, to_linear) = out.split_at_mut(if self.basis { k } else { 0 });
+        let terms = back[row * k..].iter().zip(&products[row * width..]);
+        let square = self.model.kernel == Kernel::Square;
+        for (out, (t, p)) in to_basis.iter_mut().zip(terms) {
+            *out = if square { 2.0 * t * p } else { t * p };
+        }
+        to_linear.copy_from_slice(&residuals[row * m..][..to_linear.len()]);
+    }
+
+    /// The sums in their places, with the terms that do not belong to a row.
+    fn evaluation(&self, sums: &[f64]) -> Evaluation {
+        let (problem, model) = (self.problem, self.model);
+        let (first, sums) = sums.split_at(self.sizes[0]);
+        let (squares, sums) = sums.split_at(self.sizes[1]);
+        let (output, loss) = sums.split_at(self.sizes[2]);
+        let mut evaluation = Evaluation {
+            objective: loss[0] + problem.ridge_value(model.linear.as_deref()),
+            basis: Vec::new(),
+            output: output.to_vec(),
+            linear: Vec::new(),
+        };
+        let to_basis = if self.basis { self.layers.k } else { 0 };
+        for sums in first.chunks_exact(self.first_width.max(1)) {
+            evaluation.basis.extend_from_slice(&sums[..to_basis]);
+            evaluation.linear.extend_from_slice(&sums[to_basis..]);
+        }
+        // The constant is part of the rows only where the basis sees it.
+        evaluation.basis.truncate(if self.basis { model.basis.len() } else { 0 });
+        for ((g, q), h) in evaluation.basis.iter_mut().zip(squares).zip(&model.basis) {
+            *g -= q * h;
+        }
+        if let (Some(ridge), Some(linear)) = (problem.objective.ridge, &model.linear) {
+            axpy(&mut evaluation.linear, ridge, linear);
+        }
+        evaluation
+    }
 }
 
 /// What a block leaves on its way.
@@ -164,7 +233,7 @@ impl<T> Default for Values<T> {
 }
 
 /// A model packed for products.
-struct Layers<T> {
+struct PackedLayers<T> {
     n_inputs: usize,
     k: usize,
     m: usize,
@@ -176,8 +245,8 @@ struct Layers<T> {
     output: Panels<T>,
 }
 
-impl<T: Element> Layers<T> {
-    fn new(model: &Model) -> Self {
+impl<T: Element> PackedLayers<T> {
+    fn new(model: &PolynomialModel) -> Self {
         let (n_inputs, k, m) = (model.n_features + 1, model.n_bases, model.n_outputs);
         let width = k + if model.linear.is_some() { m } else { 0 };
         let mut both = vec![0.0; n_inputs * width];
@@ -200,7 +269,7 @@ impl<T: Element> Layers<T> {
     }
 
     /// Writes the outputs of a block's rows.
-    fn forward(&self, block: &Block<T>, values: &mut Values<T>, outputs: &mut [f64]) {
+    fn forward(&self, block: &RowBlock<T>, values: &mut Values<T>, outputs: &mut [f64]) {
         let (k, m, width) = (self.k, self.m, self.width);
         let n = outputs.len() / m;
         let Values { products, activations, squares } = values;
@@ -238,12 +307,5 @@ impl<T: Element> Layers<T> {
 fn packed<T: Element>(weights: &[f64], n_inputs: usize, n_outputs: usize) -> Panels<T> {
     let mut panels = Panels::new(n_inputs, n_outputs);
     panels.pack(weights, |input| input * n_outputs, 1);
-    panels
-}
-
-/// Uᵀ.
-fn transposed(output: &[f64], k: usize, m: usize) -> Panels<f64> {
-    let mut panels = Panels::new(m, k);
-    panels.pack(output, |c| c, m);
     panels
 }

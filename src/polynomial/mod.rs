@@ -1,8 +1,10 @@
-//! Multi-output polynomial networks and factorization machines (paper 003, SPEC part I).
+//! Multi-output polynomial networks and factorization machines (Blondel et al. 2017;
+//! docs/mathematics/polynomial-networks.md).
 
 pub mod basis_selection;
 pub mod conditional_gradient;
 pub mod evaluation;
+pub mod gradient_matrices;
 pub mod kernel;
 pub mod loss;
 pub mod model;

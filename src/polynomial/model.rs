@@ -1,17 +1,19 @@
-//! The model: a shared basis H, an output layer U, and optional linear terms (SPEC 1, (3)-(4)).
+//! The model: a shared basis H, an output layer U, and optional linear terms (Blondel et al. 2017,
+//! (3) and (4); docs/mathematics/polynomial-networks.md#model).
 
-use super::evaluation::outputs;
+use ndarray::ArrayView2;
+
 use super::kernel::Kernel;
-use crate::data::Rows;
-use crate::error::Result;
-use crate::interrupt::Interrupt;
+use crate::error::{Error, Result};
+use crate::linalg::vectors::axpy;
 
 /// o(x)_c = Σ_r u_rc K(h_r, x) + ⟨w_c, x⟩ + b_c.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Model {
+pub struct PolynomialModel {
     /// The kernel between a basis vector and a row.
     pub kernel: Kernel,
-    /// Whether the basis sees an extra feature that is always 1 (SPEC 1.1).
+    /// Whether the basis sees an extra feature that is always 1
+    /// (docs/mathematics/polynomial-networks.md#linear-terms).
     pub augmented: bool,
     /// Number of features, without the extra one.
     pub n_features: usize,
@@ -27,7 +29,7 @@ pub struct Model {
     pub linear: Option<Vec<f64>>,
 }
 
-impl Model {
+impl PolynomialModel {
     /// The null model.
     pub fn new(
         kernel: Kernel,
@@ -48,9 +50,39 @@ impl Model {
         }
     }
 
-    /// o(x) for every row, n × m.
-    pub fn outputs(&self, rows: &impl Rows, interrupt: &Interrupt) -> Result<Vec<f64>> {
-        outputs::<f64>(self, rows, interrupt)
+    /// A model from its layers, each basis vector a row of `basis`: k × (n_features + augmented), k × m,
+    /// and (n_features + 1) × m.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming `X` where they do not fit to each other or to its features.
+    pub fn from_layers(
+        kernel: Kernel,
+        augmented: bool,
+        n_features: usize,
+        (basis, output): (ArrayView2<'_, f64>, ArrayView2<'_, f64>),
+        linear: Option<ArrayView2<'_, f64>>,
+    ) -> Result<Self> {
+        let fits = basis.ncols() == n_features + usize::from(augmented)
+            && basis.nrows() == output.nrows()
+            && linear.is_none_or(|linear| linear.dim() == (n_features + 1, output.ncols()));
+        if !fits {
+            return Err(Error::argument("X", "the model was fitted with other features"));
+        }
+        Ok(Self {
+            kernel,
+            augmented,
+            n_features,
+            n_outputs: output.ncols(),
+            n_bases: basis.nrows(),
+            basis: basis.t().iter().copied().collect(),
+            output: output.iter().copied().collect(),
+            linear: linear.map(|linear| linear.iter().copied().collect()),
+        })
+    }
+
+    /// Number of entries of a basis vector.
+    pub fn basis_length(&self) -> usize {
+        self.n_features + usize::from(self.augmented)
     }
 
     /// Appends a basis vector with its row of the output layer.
@@ -90,9 +122,7 @@ pub(super) fn largest_overlap(basis: &[f64], k: usize, vector: &[f64]) -> f64 {
     }
     let mut overlaps = vec![0.0; k];
     for (h, v) in basis.chunks_exact(k).zip(vector) {
-        for (overlap, h) in overlaps.iter_mut().zip(h) {
-            *overlap += h * v;
-        }
+        axpy(&mut overlaps, *v, h);
     }
     overlaps.into_iter().map(f64::abs).fold(0.0, f64::max)
 }

@@ -1,13 +1,15 @@
-//! What is minimised: Σ_i s_i ℓ(y_i, o(x_i)) + α/2 ‖W‖² subject to Ω(U) ≤ τ (SPEC 2, (5)).
+//! What is minimised: F = Σ_i s_i ℓ(y_i, o(x_i)) + α/2 ‖W‖² subject to Ω(U) ≤ τ (Blondel et al. 2017, (5)).
 //!
 //! The sum is not divided by n. The linear weights W, intercepts among them, stand outside the ball,
-//! under a ridge.
+//! under a ridge (docs/mathematics/polynomial-networks.md#problem).
 
-use super::kernel::{Augmented, Kernel};
+use super::kernel::Kernel;
 use super::loss::{OutputLoss, Target};
+use super::model::PolynomialModel;
 use super::penalty::Penalty;
-use crate::data::Rows;
+use crate::data::{Augmented, Rows};
 use crate::error::{Error, Result};
+use crate::linalg::vectors::squared_norm_in_order;
 
 /// Targets of all rows.
 #[derive(Debug, Clone, Copy)]
@@ -64,17 +66,11 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// A checked training problem.
+/// What is minimised over the rows, as the caller gives it.
 #[derive(Debug, Clone, Copy)]
-pub struct Problem<'a, R> {
-    /// The rows.
-    pub rows: R,
-    /// Their targets.
-    pub targets: Targets<'a>,
+pub struct Objective<'a> {
     /// Number of outputs m.
     pub n_outputs: usize,
-    /// Weight s_i of each row; 1 without.
-    pub weights: Option<&'a [f64]>,
     /// The kernel.
     pub kernel: Kernel,
     /// Whether the basis sees a feature that is always 1.
@@ -89,68 +85,84 @@ pub struct Problem<'a, R> {
     pub radius: f64,
 }
 
-impl<R: Rows + Copy> Problem<'_, R> {
-    /// Checks shapes and parameters.
+/// A checked training problem.
+#[derive(Debug, Clone, Copy)]
+pub struct PolynomialProblem<'a, R> {
+    pub(super) rows: R,
+    targets: Targets<'a>,
+    /// s_i; 1 without.
+    weights: Option<&'a [f64]>,
+    pub(super) objective: Objective<'a>,
+}
+
+impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
+    /// Checks shapes and parameters; `weights` holds the weight s_i of each row.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the argument.
-    pub fn check(&self) -> Result<()> {
-        if self.rows.n_rows() == 0 || self.n_outputs == 0 {
+    pub fn new(
+        rows: R,
+        targets: Targets<'a>,
+        weights: Option<&'a [f64]>,
+        objective: Objective<'a>,
+    ) -> Result<Self> {
+        if rows.n_rows() == 0 || objective.n_outputs == 0 {
             return Err(Error::argument("X", "there must be at least one row and one output"));
         }
-        self.targets.check(self.loss, self.rows.n_rows(), self.n_outputs)?;
-        if !(self.radius.is_finite() && self.radius > 0.0) {
+        targets.check(objective.loss, rows.n_rows(), objective.n_outputs)?;
+        if !(objective.radius.is_finite() && objective.radius > 0.0) {
             return Err(Error::argument("radius", "must be a positive finite number"));
         }
-        if self.ridge.is_some_and(|ridge| !(ridge.is_finite() && ridge > 0.0)) {
+        if objective.ridge.is_some_and(|ridge| !(ridge.is_finite() && ridge > 0.0)) {
             return Err(Error::argument("alpha", "must be a positive finite number"));
         }
-        if let Some(weights) = self.weights {
-            if weights.len() != self.rows.n_rows() {
+        if let Some(weights) = weights {
+            if weights.len() != rows.n_rows() {
                 return Err(Error::argument("sample_weight", "one weight per row is needed"));
             }
             if weights.iter().any(|weight| !(weight.is_finite() && *weight >= 0.0)) {
                 return Err(Error::argument("sample_weight", "must be finite and not negative"));
             }
         }
-        Ok(())
+        Ok(Self { rows, targets, weights, objective })
+    }
+
+    /// The model without basis vectors, its linear weights 0.
+    pub fn null_model(&self) -> PolynomialModel {
+        let Objective { n_outputs, kernel, augmented, ridge, .. } = self.objective;
+        let n_features = self.rows.n_cols();
+        PolynomialModel::new(kernel, augmented, n_features, n_outputs, ridge.is_some())
     }
 
     /// The rows as the basis sees them.
-    pub fn basis_rows(&self) -> Augmented<R> {
-        Augmented { rows: self.rows, ones: self.augmented }
+    pub(super) fn basis_rows(&self) -> Augmented<R> {
+        Augmented { rows: self.rows, ones: self.objective.augmented }
     }
 
     /// The rows as the linear weights see them: with the intercept's column.
-    pub fn linear_rows(&self) -> Augmented<R> {
+    pub(super) fn linear_rows(&self) -> Augmented<R> {
         Augmented { rows: self.rows, ones: true }
     }
 
     /// s_i.
     #[inline(always)]
-    pub fn weight(&self, row: usize) -> f64 {
+    pub(super) fn weight(&self, row: usize) -> f64 {
         self.weights.map_or(1.0, |weights| weights[row])
     }
 
     /// α/2 ‖W‖².
-    pub fn ridge_value(&self, linear: Option<&[f64]>) -> f64 {
-        match (self.ridge, linear) {
-            (Some(ridge), Some(linear)) => 0.5 * ridge * linear.iter().map(|w| w * w).sum::<f64>(),
+    pub(super) fn ridge_value(&self, linear: Option<&[f64]>) -> f64 {
+        match (self.objective.ridge, linear) {
+            (Some(ridge), Some(linear)) => 0.5 * ridge * squared_norm_in_order(linear),
             _ => 0.0,
         }
     }
 
-    /// s_i ℓ(y_i, o).
-    #[inline(always)]
-    pub fn row_value(&self, row: usize, outputs: &[f64]) -> f64 {
-        self.weight(row) * self.loss.value(self.targets.row(row, self.n_outputs), outputs)
-    }
-
     /// s_i ℓ(y_i, o) and its gradient.
     #[inline(always)]
-    pub fn row_loss(&self, row: usize, outputs: &[f64], gradient: &mut [f64]) -> f64 {
-        let target = self.targets.row(row, self.n_outputs);
-        let value = self.loss.value_and_gradient(target, outputs, gradient);
+    pub(super) fn row_loss(&self, row: usize, outputs: &[f64], gradient: &mut [f64]) -> f64 {
+        let target = self.targets.row(row, self.objective.n_outputs);
+        let value = self.objective.loss.value_and_gradient(target, outputs, gradient);
         match self.weights {
             None => value,
             Some(weights) => {

@@ -1,11 +1,10 @@
 //! Projected quasi-Newton steps for a costly smooth function over a set with a cheap projection
-//! (Schmidt, van den Berg, Friedlander, Murphy: Optimizing Costly Functions with Simple Constraints,
-//! AISTATS 2009).
+//! (Schmidt et al. 2009).
 
 use std::collections::VecDeque;
 
 use crate::error::Result;
-use crate::linalg::lanczos::dot;
+use crate::linalg::vectors::dot;
 
 /// A smooth function on a closed convex set.
 pub trait Constrained {
@@ -16,13 +15,13 @@ pub trait Constrained {
     fn project(&self, x: &mut [f64]) -> Result<()>;
 }
 
-/// Pairs of steps and gradient changes that are remembered, at most.
+/// Maximum number of remembered pairs of steps and gradient changes.
 const MEMORY: usize = 10;
 
-/// Numbers in all pairs together, at most, unless two pairs are more.
+/// Maximum number of values in all pairs together, unless two pairs have more.
 const MEMORY_SIZE: usize = 1 << 21;
 
-/// Steps towards the minimiser of the quadratic model, at most.
+/// Maximum number of steps towards the minimiser of the quadratic model.
 const MODEL_STEPS: usize = 30;
 
 /// Share of the model's decrease below which a step towards its minimiser is the last.
@@ -114,8 +113,8 @@ impl Hessian {
     /// Takes in a step and the gradient's change along it, unless f is not convex there.
     fn push(&mut self, s: Vec<f64>, y: Vec<f64>) {
         let curvature = dot(&s, &y);
-        let least = 1e-10 * (dot(&s, &s) * dot(&y, &y)).sqrt();
-        if curvature <= least || curvature.is_nan() {
+        let floor = 1e-10 * (dot(&s, &s) * dot(&y, &y)).sqrt();
+        if curvature <= floor || curvature.is_nan() {
             return;
         }
         self.sigma = dot(&y, &y) / curvature;
@@ -178,6 +177,7 @@ impl Hessian {
     }
 }
 
+/// B v.
 fn product(sigma: f64, terms: &[(Vec<f64>, Vec<f64>)], v: &[f64]) -> Vec<f64> {
     let mut product: Vec<f64> = v.iter().map(|v| sigma * v).collect();
     for (a, b) in terms {
@@ -193,7 +193,7 @@ fn product(sigma: f64, terms: &[(Vec<f64>, Vec<f64>)], v: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Rosenbrock's function in the disc of radius 1, where its least value is known from a fine grid.
+    /// Rosenbrock's function in the disc of radius 1, where its minimum is known from a fine grid.
     struct Valley;
 
     impl Constrained for Valley {

@@ -1,10 +1,11 @@
-//! Refits: all layers but the basis (convex), or the basis as well (SPEC 6).
+//! Refits: all layers but the basis (convex), or the basis as well
+//! (docs/mathematics/polynomial-networks.md#refits).
 
 use ndarray::ArrayViewMut2;
 
 use super::evaluation::{Evaluation, evaluate};
-use super::model::Model;
-use super::problem::Problem;
+use super::model::PolynomialModel;
+use super::problem::PolynomialProblem;
 use super::quasi_newton::{Constrained, minimise};
 use crate::data::Rows;
 use crate::error::Result;
@@ -43,8 +44,8 @@ const FIRST_STEPS: usize = 10;
 /// The full refit minimises over all layers together, ‖h_r‖ ≤ 1. Then it moves the basis back to the
 /// sphere, which leaves U budget to spare, and ends with the convex refit.
 pub fn refit<R: Rows + Copy>(
-    problem: &Problem<'_, R>,
-    model: &mut Model,
+    problem: &PolynomialProblem<'_, R>,
+    model: &mut PolynomialModel,
     refit: Refit,
     tol: f64,
     max_steps: usize,
@@ -60,15 +61,15 @@ pub fn refit<R: Rows + Copy>(
 
 /// Minimises over U and W, and over H if `basis`.
 fn improve<R: Rows + Copy>(
-    problem: &Problem<'_, R>,
-    model: &mut Model,
+    problem: &PolynomialProblem<'_, R>,
+    model: &mut PolynomialModel,
     basis: bool,
     tol: f64,
     max_steps: usize,
     interrupt: &Interrupt,
 ) -> Result<f64> {
     let scales = Scales::new(problem, model, interrupt)?;
-    let mut layers = Layers { problem, model: model.clone(), basis, scales, interrupt };
+    let mut layers = LayerVariables { problem, model: model.clone(), basis, scales, interrupt };
     let mut x = layers.point();
     let objective = minimise(&mut layers, &mut x, 1.0, tol, max_steps)?;
     layers.set(&x);
@@ -89,8 +90,8 @@ impl Scales {
     /// L Σ_i s_i x_ij² + α for W; and for H as for U, times τ/k, the mean length of a row of U. Half of
     /// that measured best.
     fn new<R: Rows + Copy>(
-        problem: &Problem<'_, R>,
-        model: &Model,
+        problem: &PolynomialProblem<'_, R>,
+        model: &PolynomialModel,
         interrupt: &Interrupt,
     ) -> Result<Self> {
         let rows = problem.linear_rows();
@@ -105,38 +106,38 @@ impl Scales {
                 sums[d] += weight * square * square;
             }
         })?;
-        let smoothness = problem.loss.smoothness(problem.n_outputs);
+        let smoothness = problem.objective.loss.smoothness(problem.objective.n_outputs);
         let output = (smoothness * 3.0 * sums[d] / (d * (d + 2)) as f64).sqrt();
         let output = output.max(f64::MIN_POSITIVE);
         let basis = 0.5 * output * mean_row(problem, model);
         sums.truncate(d);
-        let ridge = problem.ridge.unwrap_or(1.0);
+        let ridge = problem.objective.ridge.unwrap_or(1.0);
         let linear = sums.into_iter().map(|sum| (smoothness * sum + ridge).sqrt()).collect();
         Ok(Self { basis, output, linear })
     }
 }
 
 /// Ω(U)/k.
-fn mean_row<R: Rows + Copy>(problem: &Problem<'_, R>, model: &Model) -> f64 {
+fn mean_row<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>, model: &PolynomialModel) -> f64 {
     let rows = model.output.chunks_exact(model.n_outputs);
-    let norm: f64 = rows.map(|u| problem.penalty.row_norm(u)).sum();
-    let norm = if norm > 0.0 { norm } else { problem.radius };
+    let norm: f64 = rows.map(|u| problem.objective.penalty.row_norm(u)).sum();
+    let norm = if norm > 0.0 { norm } else { problem.objective.radius };
     norm / model.n_bases.max(1) as f64
 }
 
 /// The layers as one point: [H,] U, W, each times its scale.
-struct Layers<'a, R> {
-    problem: &'a Problem<'a, R>,
-    model: Model,
+struct LayerVariables<'a, R> {
+    problem: &'a PolynomialProblem<'a, R>,
+    model: PolynomialModel,
     basis: bool,
     scales: Scales,
     interrupt: &'a Interrupt,
 }
 
-impl<R: Rows + Copy> Layers<'_, R> {
+impl<R: Rows + Copy> LayerVariables<'_, R> {
     /// The coordinates of the model with their scales, in order.
     fn visit(&mut self, mut visit: impl FnMut(&mut f64, f64)) {
-        let Model { basis, output, linear, n_outputs, .. } = &mut self.model;
+        let PolynomialModel { basis, output, linear, n_outputs, .. } = &mut self.model;
         if self.basis {
             basis.iter_mut().for_each(|h| visit(h, self.scales.basis));
         }
@@ -159,7 +160,7 @@ impl<R: Rows + Copy> Layers<'_, R> {
     }
 }
 
-impl<R: Rows + Copy> Constrained for Layers<'_, R> {
+impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
     fn evaluate(&mut self, x: &[f64], gradient: &mut Vec<f64>) -> Result<f64> {
         self.set(x);
         let Evaluation { objective, basis, output, linear } =
@@ -177,7 +178,7 @@ impl<R: Rows + Copy> Constrained for Layers<'_, R> {
 
     fn project(&self, x: &mut [f64]) -> Result<()> {
         self.interrupt.check()?;
-        let Model { n_bases: k, n_outputs: m, .. } = self.model;
+        let PolynomialModel { n_bases: k, n_outputs: m, .. } = self.model;
         let (basis, rest) = x.split_at_mut(if self.basis { self.model.basis.len() } else { 0 });
         if self.basis {
             let factors: Vec<f64> = lengths(basis, k)
@@ -187,7 +188,10 @@ impl<R: Rows + Copy> Constrained for Layers<'_, R> {
             scale_basis(basis, &factors);
         }
         if let Ok(output) = ArrayViewMut2::from_shape((k, m), &mut rest[..k * m]) {
-            self.problem.penalty.project(output, self.problem.radius * self.scales.output);
+            self.problem
+                .objective
+                .penalty
+                .project(output, self.problem.objective.radius * self.scales.output);
         }
         Ok(())
     }
@@ -214,7 +218,7 @@ fn scale_basis(basis: &mut [f64], factors: &[f64]) {
 
 /// Moves every basis vector to the sphere and the square of its length into U: the outputs stay, Ω
 /// shrinks.
-fn spread_to_sphere(model: &mut Model) {
+fn spread_to_sphere(model: &mut PolynomialModel) {
     let lengths = lengths(&model.basis, model.n_bases);
     let factors: Vec<f64> =
         lengths.iter().map(|length| if *length > 0.0 { 1.0 / length } else { 0.0 }).collect();

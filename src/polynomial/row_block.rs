@@ -4,24 +4,27 @@
 use std::ops::Range;
 
 use crate::data::Rows;
-use crate::linalg::{Element, LiveWeights, Panels, Update};
+use crate::linalg::vectors::axpy;
+use crate::linalg::{Element, PanelWeights, Panels, Update};
 
-/// Rows that go through all layers together: what they leave on the way stays in the caches.
+/// Rows that go through all layers together: what they leave on the way stays in the caches, and one
+/// load of the weights serves them all.
 pub(super) const BLOCK: usize = 64;
 
-/// Share of stored entries from which rows are multiplied as dense ones.
+/// Share of stored entries from which rows are multiplied as dense ones: zeros in vectors of eight cost
+/// less than look-ups of a column for each entry.
 const DENSE: f64 = 0.25;
 
 /// Consecutive rows [x, 1] in the precision of the products.
 #[derive(Debug)]
-pub(super) enum Block<T> {
+pub(super) enum RowBlock<T> {
     /// `n_inputs` values per row.
     Dense { values: Vec<T>, n_inputs: usize },
     /// Entries with the bounds of each row.
     Sparse { bounds: Vec<usize>, columns: Vec<i32>, values: Vec<T> },
 }
 
-impl<T: Element> Block<T> {
+impl<T: Element> RowBlock<T> {
     /// An empty block for rows such as `rows`.
     pub fn new(rows: &impl Rows) -> Self {
         let n_inputs = rows.n_cols() + 1;
@@ -96,7 +99,7 @@ pub(super) struct OuterSum<'a> {
     total: &'a mut [f64],
     width: usize,
     /// Where dense rows are summed, with room for the changes of a block.
-    dense: Option<(LiveWeights<f64>, Vec<f64>)>,
+    dense: Option<(PanelWeights<f64>, Vec<f64>)>,
     change: Vec<f64>,
 }
 
@@ -107,22 +110,20 @@ impl<'a> OuterSum<'a> {
     }
 
     /// Adds the rows of `block` times the changes that `change(row, values)` writes.
-    pub fn add(&mut self, block: &Block<f64>, mut change: impl FnMut(usize, &mut [f64])) {
+    pub fn add(&mut self, block: &RowBlock<f64>, mut change: impl FnMut(usize, &mut [f64])) {
         if self.total.is_empty() {
             return;
         }
         match block {
-            Block::Dense { values, n_inputs } => self.add_dense(values, *n_inputs, change),
-            Block::Sparse { bounds, columns, values } => {
+            RowBlock::Dense { values, n_inputs } => self.add_dense(values, *n_inputs, change),
+            RowBlock::Sparse { bounds, columns, values } => {
                 for (row, bounds) in bounds.windows(2).enumerate() {
                     change(row, &mut self.change);
                     let range = bounds[0]..bounds[1];
                     for (&column, x) in columns[range.clone()].iter().zip(&values[range]) {
                         let start = column as usize * self.width;
                         let sums = &mut self.total[start..start + self.width];
-                        for (sum, change) in sums.iter_mut().zip(&self.change) {
-                            *sum += x * change;
-                        }
+                        axpy(sums, *x, &self.change);
                     }
                 }
             }
@@ -139,27 +140,29 @@ impl<'a> OuterSum<'a> {
         if self.total.is_empty() {
             return;
         }
-        let (live, changes) = self.dense.get_or_insert_with(|| {
-            let live = LiveWeights::new(n_inputs, self.width);
-            let changes = vec![0.0; BLOCK * live.padded()];
-            (live, changes)
+        let (sums, changes) = self.dense.get_or_insert_with(|| {
+            let sums = PanelWeights::new(n_inputs, self.width);
+            let changes = vec![0.0; BLOCK * sums.padded()];
+            (sums, changes)
         });
         let all: [usize; BLOCK] = std::array::from_fn(|row| row);
         let n_rows = rows.len() / n_inputs;
-        for (row, values) in changes.chunks_exact_mut(live.padded()).take(n_rows).enumerate() {
+        for (row, values) in changes.chunks_exact_mut(sums.padded()).take(n_rows).enumerate() {
             change(row, &mut values[..self.width]);
         }
-        live.update(&Update { rows, changes, changed: &all[..n_rows] });
+        sums.update(&Update { rows, changes, changed: &all[..n_rows] });
     }
 }
 
 impl Drop for OuterSum<'_> {
-    /// Moves the sum of the dense rows to its place.
+    /// Moves the sum of the dense rows to its place: once, when no block can follow, since the panels in
+    /// which they are summed fast are not in the order of `total`. Here and not in a method, since a sum
+    /// that somebody forgot to move would be lost without a sound.
     fn drop(&mut self) {
-        if let Some((live, _)) = &self.dense {
+        if let Some((panels, _)) = &self.dense {
             for (input, sums) in self.total.chunks_exact_mut(self.width).enumerate() {
                 for (column, sum) in sums.iter_mut().enumerate() {
-                    *sum += live.get(input, column);
+                    *sum += panels.get(input, column);
                 }
             }
         }
@@ -167,7 +170,7 @@ impl Drop for OuterSum<'_> {
 }
 
 /// The blocks of a range of rows.
-pub(super) fn blocks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn row_blocks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = range.end;
     range.step_by(BLOCK).map(move |start| start..(start + BLOCK).min(end))
 }

@@ -1,7 +1,9 @@
-//! Held-out rows on which every model of a fit is scored: one fit gives the whole curve (SPEC 5).
+//! Held-out rows on which every model of a fit is scored: one fit gives the whole curve (Blondel et al.
+//! 2017, section 6.1).
 
+use super::evaluation::outputs;
 use super::loss::OutputLoss;
-use super::model::Model;
+use super::model::PolynomialModel;
 use super::problem::Targets;
 use crate::data::Data;
 use crate::error::{Error, Result};
@@ -49,9 +51,9 @@ impl<'a> Validation<'a> {
     }
 
     /// Scores `model`.
-    pub fn score(&self, model: &Model, interrupt: &Interrupt) -> Result<Score> {
+    pub fn score(&self, model: &PolynomialModel, interrupt: &Interrupt) -> Result<Score> {
         let m = model.n_outputs;
-        let outputs = for_data!(self.data, rows => model.outputs(&rows, interrupt))?;
+        let outputs = for_data!(self.data, rows => outputs::<f64>(model, &rows, interrupt))?;
         let (mut loss, mut hits) = (0.0, 0usize);
         for (row, outputs) in outputs.chunks_exact(m).enumerate() {
             loss += self.loss.value(self.targets.row(row, m), outputs);

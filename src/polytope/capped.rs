@@ -7,7 +7,8 @@ use super::root::{Piece, root};
 /// The set {0 <= b_j <= upper, floor <= 1ᵀb <= cap} and the rank-one bias of the quadratic form.
 ///
 /// Its argmin of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb is b_j = clip(v_j − τ, 0, upper), where the multiplier τ
-/// is bias·1ᵀb while the sum stays between its bounds (SPEC 12, 13).
+/// is bias·1ᵀb while the sum stays between its bounds
+/// (docs/mathematics/polytopes.md#boxes-with-a-bounded-sum).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Capped {
     pub upper: f64,

@@ -3,7 +3,8 @@ use super::{CappedBox, Polytope, Scratch, walrus};
 use crate::error::Result;
 use crate::linalg::Sparse;
 
-/// The cube \[0, 1\]^{m−1} of the Weston-Watkins loss Σ_{j≠y} max(0, v_j) (SPEC 12).
+/// The cube \[0, 1\]^{m−1} of the Weston-Watkins loss Σ_{j≠y} max(0, v_j)
+/// (docs/mathematics/polytopes.md#the-sets).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cube;
 

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::linalg::Sparse;
 
 /// The simplex {β >= 0, 1ᵀβ <= 1} of the max hinge max(0, max_j v_j), Crammer and Singer's loss; with
-/// a cost vector Δ it is the structured hinge (SPEC 10.1, ρ = e_1).
+/// a cost vector Δ it is the structured hinge (docs/mathematics/polytopes.md#the-sets).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MaxHinge;
 

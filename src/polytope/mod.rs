@@ -2,8 +2,8 @@
 //!
 //! For an example with label y and scores s let v_j = Δ_j + s_j − s_y (so v_y = 0), Δ the cost vector
 //! (1 off the label for the plain losses). The loss is Φ(s; y) = max over β in B of ⟨β, v⟩
-//! (SPEC 10, 10.1), and B answers three questions: its support value, a vertex that attains it, and
-//! its projection with a rank-one bias term.
+//! (docs/mathematics/polytopes.md), and B answers three questions: its support value, a vertex that
+//! attains it, and its projection with a rank-one bias term.
 //!
 //! A new loss is one file with a [`Polytope`] and one line in [`REGISTRY`].
 
@@ -25,6 +25,7 @@ mod weighted_top_k;
 mod weighted_usunier;
 mod weights;
 
+pub(crate) mod lifted;
 pub mod moreau;
 pub mod walrus;
 
@@ -74,25 +75,27 @@ pub struct CappedBox {
 /// A polytope B in R^m, one coordinate per class; the label's own coordinate never counts, since
 /// v\[label\] = 0.
 pub trait Polytope: Send + Sync + fmt::Debug {
-    /// Whether the set exists for `n_classes` classes (k and the weights must fit; SPEC 10.1).
+    /// Whether the set exists for `n_classes` classes (k and the weights must fit;
+    /// docs/mathematics/polytopes.md#the-sets).
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the parameter that does not fit.
     fn check(&self, n_classes: usize) -> Result<()>;
 
-    /// max over β in B of ⟨β, v⟩ (SPEC 10.1). `v[label]` is 0.
+    /// max over β in B of ⟨β, v⟩ (docs/mathematics/duality.md#losses-as-support-functions). `v[label]`
+    /// is 0.
     fn support(&self, v: &[f64], label: usize, scratch: &mut Scratch) -> f64;
 
     /// A vertex that attains the support value, as (class, weight) pairs in any order, without the
-    /// label's and without zeros; returns the support value. Ties are broken by the smaller class, and a loss of
-    /// zero gives the empty vertex (SPEC 10.2).
+    /// label's and without zeros; returns the support value. Ties are broken by the smaller class, and
+    /// a loss of zero gives the empty vertex (docs/mathematics/polytopes.md#vertices).
     fn vertex(&self, v: &[f64], label: usize, scratch: &mut Scratch, vertex: &mut Sparse) -> f64;
 
     /// argmin over β in B of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb, where b is β without its label's
     /// coordinate; b is written to `beta`, and `beta[label]` is 0.
     ///
     /// bias = 0 is the plain projection of v, bias = 1 the block step of dual descent and the Moreau
-    /// envelope (SPEC 10.4, 12).
+    /// envelope (docs/mathematics/polytopes.md#projection-with-a-rank-one-term).
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]);
 
     /// The set as a box cut by a bound on the sum, where it has that form.
@@ -104,7 +107,7 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     fn radius(&self, n_classes: usize) -> f64;
 }
 
-/// What a polytope may be built from; each takes the ones it needs and refuses the others.
+/// What a loss may be built from; each takes the ones it declares and refuses the others.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parameters {
     /// How many classes the loss counts.
@@ -113,17 +116,28 @@ pub struct Parameters {
     pub weights: Option<Vec<f64>>,
 }
 
-type Build = fn(Parameters) -> Result<Box<dyn Polytope>>;
+type Boxed = Box<dyn Polytope>;
+
+/// How a loss is built, which declares its parameters.
+#[derive(Debug, Clone, Copy)]
+pub enum Build {
+    /// From nothing.
+    Plain(fn() -> Boxed),
+    /// From `k`.
+    Counted(fn(usize) -> Result<Boxed>),
+    /// From `weights`.
+    Weighted(fn(Weights) -> Boxed),
+}
 
 /// Every loss by its name.
 pub const REGISTRY: &[(&str, Build)] = &[
-    ("max-hinge", |given| given.nothing().map(|()| Box::new(MaxHinge) as _)),
-    ("crammer-singer", |given| given.nothing().map(|()| Box::new(MaxHinge) as _)),
-    ("weston-watkins", |given| given.nothing().map(|()| Box::new(Cube) as _)),
-    ("top-k", |given| Ok(Box::new(TopK::new(given.k()?)?))),
-    ("usunier", |given| Ok(Box::new(Usunier::new(given.k()?)?))),
-    ("weighted-top-k", |given| Ok(Box::new(WeightedTopK::new(given.weights()?)))),
-    ("weighted-usunier", |given| Ok(Box::new(WeightedUsunier::new(given.weights()?)))),
+    ("max-hinge", Build::Plain(|| Box::new(MaxHinge))),
+    ("crammer-singer", Build::Plain(|| Box::new(MaxHinge))),
+    ("weston-watkins", Build::Plain(|| Box::new(Cube))),
+    ("top-k", Build::Counted(|k| Ok(Box::new(TopK::new(k)?)))),
+    ("usunier", Build::Counted(|k| Ok(Box::new(Usunier::new(k)?)))),
+    ("weighted-top-k", Build::Weighted(|weights| Box::new(WeightedTopK::new(weights)))),
+    ("weighted-usunier", Build::Weighted(|weights| Box::new(WeightedUsunier::new(weights)))),
 ];
 
 /// The polytope of the loss called `name`.
@@ -132,40 +146,40 @@ pub const REGISTRY: &[(&str, Build)] = &[
 /// [`Error::InvalidArgument`] for an unknown name and for parameters that are missing, unusable or
 /// not the loss's own.
 pub fn parse(name: &str, parameters: Parameters) -> Result<Box<dyn Polytope>> {
-    find("loss", name, REGISTRY)?(parameters)
+    find("loss", name, REGISTRY)?.polytope(name, parameters)
 }
 
-impl Parameters {
-    fn nothing(self) -> Result<()> {
-        self.refuse_k()?;
-        self.refuse_weights()
-    }
-
-    fn k(self) -> Result<usize> {
-        self.refuse_weights()?;
-        self.k.ok_or_else(|| Error::argument("k", "this loss needs k, how many classes it counts"))
-    }
-
-    fn weights(self) -> Result<Weights> {
-        self.refuse_k()?;
-        let weights = self.weights.ok_or_else(|| {
-            Error::argument("weights", "this loss needs weights, one for each class")
-        })?;
-        Weights::new(weights)
-    }
-
-    fn refuse_k(&self) -> Result<()> {
-        match self.k {
-            Some(_) => Err(Error::argument("k", "this loss takes no k")),
-            None => Ok(()),
+impl Build {
+    /// Names of the loss's parameters.
+    pub fn parameters(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain(_) => &[],
+            Self::Counted(_) => &["k"],
+            Self::Weighted(_) => &["weights"],
         }
     }
 
-    fn refuse_weights(&self) -> Result<()> {
-        match self.weights {
-            Some(_) => Err(Error::argument("weights", "this loss takes no weights")),
-            None => Ok(()),
+    /// The polytope of the loss, which errors call `name`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for parameters that are missing, unusable or not the loss's own.
+    pub fn polytope(self, name: &str, given: Parameters) -> Result<Box<dyn Polytope>> {
+        match (self, given) {
+            (Self::Plain(build), Parameters { k: None, weights: None }) => Ok(build()),
+            (Self::Counted(build), Parameters { k: Some(k), weights: None }) => build(k),
+            (Self::Weighted(build), Parameters { k: None, weights: Some(weights) }) => {
+                Ok(build(Weights::new(weights)?))
+            }
+            (_, given) => Err(self.misfit(name, &given)),
         }
+    }
+
+    /// What is wrong with parameters that are not the loss's own.
+    fn misfit(self, name: &str, given: &Parameters) -> Error {
+        let takes = |parameter| self.parameters().contains(&parameter);
+        let argument = if given.k.is_some() == takes("k") { "weights" } else { "k" };
+        let verb = if takes(argument) { "needs" } else { "takes no" };
+        Error::argument(argument, format!("the loss {name:?} {verb} {argument}"))
     }
 }
 
@@ -178,15 +192,14 @@ mod tests {
         let k = Parameters { k: Some(2), weights: None };
         let weights = Parameters { k: None, weights: Some(vec![0.6, 0.4, 0.0]) };
         let given = [Parameters::default(), k, weights];
-        let takes = [0, 0, 0, 1, 1, 2, 2];
-        assert_eq!(takes.len(), REGISTRY.len());
-        for ((name, _), takes) in REGISTRY.iter().zip(takes) {
-            for (kind, parameters) in given.iter().enumerate() {
+        for (name, build) in REGISTRY {
+            for (parameters, names) in given.iter().zip([&[][..], &["k"], &["weights"]]) {
                 let built = parse(name, parameters.clone());
-                assert_eq!(built.is_ok(), kind == takes, "{name} from {parameters:?}");
+                let own = names == build.parameters();
+                assert_eq!(built.is_ok(), own, "{name} from {parameters:?}");
                 if let Ok(polytope) = built {
                     polytope.check(3).unwrap();
-                    assert_eq!(polytope.check(2).is_ok(), takes == 0, "{name}, 2 classes");
+                    assert_eq!(polytope.check(2).is_ok(), names.is_empty(), "{name}, 2 classes");
                 }
             }
         }
@@ -198,7 +211,11 @@ mod tests {
             parse(name, Parameters { k, weights }).unwrap_err().to_string()
         };
         assert!(message("hinge", None, None).starts_with("loss: unknown name \"hinge\""));
-        assert_eq!(message("max-hinge", Some(1), None), "k: this loss takes no k");
+        assert_eq!(message("max-hinge", Some(1), None), "k: the loss \"max-hinge\" takes no k");
+        assert_eq!(message("top-k", None, None), "k: the loss \"top-k\" needs k");
+        let weights = Some(vec![1.0, 0.0]);
+        let expected = "weights: the loss \"usunier\" takes no weights";
+        assert_eq!(message("usunier", Some(1), weights), expected);
         assert_eq!(message("top-k", Some(0), None), "k: must be at least 1");
         assert!(
             message("weighted-top-k", None, Some(vec![1.0, 2.0, 0.0])).starts_with("weights: ")

@@ -1,9 +1,10 @@
 //! The Moreau envelope of a loss, exactly.
 
-use super::{Polytope, Scratch};
+use super::{Polytope, Scratch, lifted};
 
-/// Φ_m(s) = max over β in B of ⟨b, v⟩ − γ/2 (‖b‖² + (1ᵀb)²), b being β off the label: the loss
-/// smoothed by γ > 0 (SPEC 10.4). The maximiser goes to `beta`; it is −∇Φ_m off the label.
+/// Φ_m(s) = max over β in B of ⟨b, v⟩ − γ/2 (‖b‖² + (1ᵀb)²), b being β off the label: the loss smoothed
+/// by γ > 0 (docs/mathematics/duality.md#smoothing). The maximiser goes to `beta`; it is −∇Φ_m off the
+/// label.
 ///
 /// The square of the sum is the label's own coordinate of the dual variable; without it the value is
 /// wrong.
@@ -26,5 +27,5 @@ pub fn envelope(
         squares += b * b;
         sum += b;
     }
-    linear - 0.5 * gamma * (squares + sum * sum)
+    linear - 0.5 * gamma * lifted::squared_norm(squares, sum)
 }

@@ -1,4 +1,5 @@
-//! Projection onto the weighted sets, by isotonic regression on the sorted margins (SPEC 10.4).
+//! Projection onto the weighted sets, by isotonic regression on the sorted margins
+//! (docs/mathematics/polytopes.md#weighted-sets).
 
 use super::root::{Piece, root};
 
@@ -57,8 +58,8 @@ impl<'a> Sorted<'a> {
         self.high.isotonic(self.margins, &rho[1..], size, &mut self.blocks);
     }
 
-    /// The multiplier τ = bias·1ᵀb of a set whose points have sums up to `cap` (CS of SPEC 10.4,
-    /// for any bias).
+    /// The multiplier τ = bias·1ᵀb of a set whose points have sums up to `cap`
+    /// (docs/mathematics/polytopes.md#weighted-sets, for any bias).
     pub fn multiplier(&self, bias: f64, cap: f64, guess: f64) -> f64 {
         root(0.0, bias * cap, guess, |tau| {
             let (mut sum, mut n_between) = (0.0, 0.0);

@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 use crate::linalg::Sparse;
 
 /// The set conv({0} ∪ permutations of (1/k, .., 1/k, 0, ..)) = {0 <= β_j <= 1ᵀβ/k, 1ᵀβ <= 1} of the
-/// top-k hinge max(0, mean of the k largest v_j) (SPEC 10.1).
+/// top-k hinge max(0, mean of the k largest v_j) (Lapin et al. 2015; Tajima et al. 2020, 2.5 and 2.11;
+/// docs/mathematics/polytopes.md#the-sets).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopK {
     k: usize,
@@ -65,7 +66,7 @@ impl TopK {
     }
 }
 
-/// That k leaves a last weight of 0 (SPEC 10.1).
+/// That k leaves a last weight of 0 (docs/mathematics/polytopes.md#the-sets).
 pub(super) fn check_k(k: usize, n_classes: usize) -> Result<()> {
     if k < n_classes {
         return Ok(());

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::linalg::Sparse;
 
 /// The capped simplex {0 <= β_j <= 1/k, 1ᵀβ <= 1} of Usunier's loss: the sum of the k largest
-/// max(0, v_j), divided by k (SPEC 10.1).
+/// max(0, v_j), divided by k (Tajima et al. 2020, 2.6 and 2.12; docs/mathematics/polytopes.md#the-sets).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usunier {
     k: usize,

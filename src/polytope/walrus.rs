@@ -1,8 +1,8 @@
-//! The Weston-Watkins block step: argmin over 0 <= b <= C of ½ bᵀ(I + 11ᵀ)b − vᵀb (SPEC 12, eq. 4),
-//! with bias·11ᵀ in place of 11ᵀ for other uses.
+//! The Weston-Watkins block step: argmin over 0 <= b <= C of ½ bᵀ(I + 11ᵀ)b − vᵀb
+//! (Wang and Scott 2021, (4)), with bias·11ᵀ in place of 11ᵀ for other uses.
 //!
 //! The minimiser is clip(v − γ, 0, C) with γ = bias·1ᵀb. Two ways to γ: the search that projections
-//! use, and the paper's Algorithm 2, which sorts.
+//! use, and their Algorithm 2, which sorts.
 
 use super::capped::Capped;
 
@@ -10,7 +10,7 @@ use super::capped::Capped;
 const FEW: usize = 12;
 
 /// The multiplier γ in expected O(k) time: Newton's method on the monotone equation
-/// γ = bias·Σ_j clip(v_j − γ, 0, C), from any `guess` (SPEC 13).
+/// γ = bias·Σ_j clip(v_j − γ, 0, C), from any `guess` (docs/mathematics/block-descent.md#newton-search).
 pub fn multiplier(v: &[f64], c: f64, bias: f64, guess: f64) -> f64 {
     if v.len() > FEW {
         return Capped { upper: c, floor: 0.0, cap: f64::INFINITY, bias }.multiplier(v, guess);
@@ -34,8 +34,8 @@ pub fn multiplier_by_sorting(v: &[f64], c: f64, bias: f64, sorted: &mut Vec<f64>
     sweep(sorted, c, bias)
 }
 
-/// Algorithm 2 on the positive v_j in falling order, the index of Subroutine 4 corrected (SPEC 14,
-/// E1.1).
+/// Algorithm 2 on the positive v_j in falling order, the index of Subroutine 4 corrected
+/// (docs/mathematics/errata.md#index-in-the-sweep-of-walrus).
 ///
 /// The sweep lowers γ past the values v_j, where j enters the middle set, and v_j − C, where it
 /// leaves it for the upper one. Both lists fall in the same order, so one sort serves them. The test

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::linalg::Sparse;
 
 /// The set conv({0} ∪ permutations of ρ) of the weighted top-k hinge max(0, Σ_j ρ_j v_(j)), v_(1) the
-/// largest margin (SPEC 10.1).
+/// largest margin (Tajima et al. 2020, 2.7; docs/mathematics/polytopes.md#two-families).
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightedTopK {
     weights: Weights,

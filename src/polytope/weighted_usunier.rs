@@ -5,7 +5,8 @@ use crate::error::Result;
 use crate::linalg::Sparse;
 
 /// The set {β >= 0 : the j largest sum to at most ρ_1 + .. + ρ_j} of Usunier's weighted loss
-/// Σ_j ρ_j max(0, v_(j)), v_(1) the largest margin (SPEC 10.1).
+/// Σ_j ρ_j max(0, v_(j)), v_(1) the largest margin (Tajima et al. 2020, 2.8;
+/// docs/mathematics/polytopes.md#two-families).
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightedUsunier {
     weights: Weights,

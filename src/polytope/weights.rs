@@ -1,6 +1,7 @@
 use crate::error::{Error, Result};
 
-/// Weights ρ_1 >= .. >= ρ_m = 0 of the sorted margins, ρ_1 > 0 (SPEC 10.1).
+/// Weights ρ_1 >= .. >= ρ_m = 0 of the sorted margins, ρ_1 > 0
+/// (docs/mathematics/polytopes.md#two-families).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weights {
     values: Vec<f64>,

@@ -2,41 +2,21 @@
 
 use std::ops::ControlFlow;
 
-use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, slice};
-use super::multiclass::read_costs;
+use super::records::{MarginRecord, SharesRecord};
 use super::session::run_session;
-use crate::multiclass::Problem;
-use crate::multiclass::{Order, linear};
-use crate::multiclass::{Question, answer};
-use crate::polytope::{self, Parameters};
+use crate::error::Result;
+use crate::multiclass::{Order, Question, answer};
 use crate::run::Stopping;
 
-/// Answers a round's question on one partition; see `dualgap.distributed`.
-///
-/// Nothing is kept between calls: β (None is 0) goes in and comes out, so that the caller may move or
-/// save it. `callback` as in the other fits; a true value ends the sub-problem early.
-#[pyfunction]
-#[pyo3(signature = (rows, labels, *, n_classes, loss, k, weights, costs, sample_weight,
-    regularization, smoothing, bias, consensus, multiplier, rho, beta, gap, relative_gap, max_iter, seed, n_threads,
-    callback=None))]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn consensus_round<'py>(
-    py: Python<'py>,
-    rows: Matrix<'py>,
-    labels: PyReadonlyArray1<'py, u32>,
-    n_classes: usize,
-    loss: &str,
-    k: Option<usize>,
-    weights: Option<Vec<f64>>,
-    costs: Option<PyReadonlyArray2<'py, f64>>,
-    sample_weight: Option<PyReadonlyArray1<'py, f64>>,
-    regularization: f64,
-    smoothing: f64,
-    bias: f64,
+/// A round's question.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Round<'py> {
     consensus: PyReadonlyArray1<'py, f64>,
     multiplier: PyReadonlyArray1<'py, f64>,
     rho: f64,
@@ -47,29 +27,42 @@ pub(super) fn consensus_round<'py>(
     seed: u64,
     n_threads: usize,
     callback: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let polytope = polytope::parse(loss, Parameters { k, weights })?;
-    let rows = rows.rows()?;
-    let features = linear(rows, n_classes, bias, Order::Batches);
-    let mut problem = Problem::new(features, slice(&labels)?, polytope, regularization)?
-        .with_smoothing(smoothing)?
-        .with_costs(read_costs(costs.as_ref(), false))?;
-    if let Some(weights) = &sample_weight {
-        problem = problem.with_sample_weights(slice(weights)?)?;
+}
+
+impl Round<'_> {
+    fn question(&self) -> Result<Question<'_>> {
+        Ok(Question {
+            consensus: slice(&self.consensus)?,
+            multiplier: slice(&self.multiplier)?,
+            rho: self.rho,
+            betas: self.beta.as_ref().map(slice).transpose()?.unwrap_or_default(),
+            seed: self.seed,
+            stopping: Stopping { max_epochs: self.max_iter, gap: self.gap },
+            relative_gap: self.relative_gap,
+        })
     }
-    let betas = beta.as_ref().map(slice).transpose()?.unwrap_or_default();
-    let question = Question {
-        consensus: slice(&consensus)?,
-        multiplier: slice(&multiplier)?,
-        rho,
-        betas,
-        seed,
-        stopping: Stopping { max_epochs: max_iter, gap },
-        relative_gap,
-    };
-    let ended = run_session(py, n_threads, callback.as_ref(), |session| {
+}
+
+/// Answers a round's question on one partition; see `dualgap.distributed`. `settings` has the items of the
+/// problem's records and of the question.
+///
+/// Nothing is kept between calls: β (None is 0) goes in and comes out, so that the caller may move or
+/// save it. `callback` as in the other fits; a true value ends the sub-problem early.
+#[pyfunction]
+pub(super) fn consensus_round<'py>(
+    py: Python<'py>,
+    rows: Matrix<'py>,
+    labels: PyReadonlyArray1<'py, u32>,
+    settings: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let record: MarginRecord<'py> = settings.extract()?;
+    let shares: SharesRecord<'py> = settings.extract()?;
+    let round: Round<'py> = settings.extract()?;
+    let problem = record.problem(rows.rows()?, slice(&labels)?, &shares, Order::Batches)?;
+    let question = round.question()?;
+    let ended = run_session(py, round.n_threads, round.callback.as_ref(), |session| {
         let observe = &mut |epoch: &_| -> ControlFlow<()> { session.observe(epoch) };
-        answer(problem, rows, bias, &question, session.interrupt, observe)
+        answer(problem, &question, session.interrupt, observe)
     })?;
     let result = PyDict::new(py);
     result.set_item("loss", ended.loss)?;

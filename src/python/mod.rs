@@ -2,17 +2,19 @@
 
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict};
+use pyo3::types::PyDict;
 
 use crate::names::names;
 use crate::run::{Epoch, Outcome, Trace};
 
 mod arrays;
 mod consensus;
+mod losses;
 mod multiclass;
-mod oracle_dual;
+mod oracle;
 mod polynomial;
 mod recommend;
+mod records;
 mod session;
 mod structured;
 mod structured_models;
@@ -47,17 +49,17 @@ fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    let output_losses = crate::polynomial::loss::REGISTRY.iter();
-    let output_losses = output_losses.map(|(name, build)| (*name, build().targets().name()));
-    module.add("OUTPUT_LOSSES", output_losses.into_py_dict(module.py())?)?;
+    module.add("OUTPUT_LOSSES", losses::output_losses(module.py())?)?;
     module.add("PENALTIES", names(crate::polynomial::penalty::REGISTRY))?;
-    module.add("LOSSES", names(crate::polytope::REGISTRY))?;
-    module.add("SOLVERS", crate::multiclass::Method::NAMES)?;
-    module.add("STEPS", crate::multiclass::Method::STEPS)?;
-    module.add("STRUCTURED_SOLVERS", crate::structured::StructuredMethod::NAMES)?;
+    module.add("LOSSES", losses::margin_losses(module.py())?)?;
+    module.add("SOLVERS", crate::multiclass::MulticlassMethod::names())?;
+    module.add("STEPS", crate::solver::STEPS)?;
+    module.add("SAMPLINGS", names(crate::solver::Sampling::NAMES))?;
+    module.add("STRUCTURED_SOLVERS", crate::structured::StructuredMethod::names())?;
     module.add_class::<structured_models::StructuredModel>()?;
     module.add_function(wrap_pyfunction!(structured::fit_structured, module)?)?;
     module.add_function(wrap_pyfunction!(structured::structured_path, module)?)?;
+    module.add_function(wrap_pyfunction!(losses::check_loss, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;

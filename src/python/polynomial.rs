@@ -4,18 +4,21 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArra
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arrays::{Matrix, slice};
+use super::arrays::{Matrix, record, slice};
 use super::session::{Session, run_session};
-use crate::data::{Chunked, Data, Rows};
+use crate::data::{Chunked, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
-use crate::polynomial::basis_selection::{Method, select};
-use crate::polynomial::conditional_gradient::{ConditionalGradient, PathPoint, Settings};
-use crate::polynomial::evaluation::outputs;
-use crate::polynomial::kernel::{GradientMatrices, Kernel};
-use crate::polynomial::model::Model;
-use crate::polynomial::problem::{Problem, Targets};
+use crate::polynomial::basis_selection::{SelectionMethod, select};
+use crate::polynomial::conditional_gradient::{
+    ConditionalGradient, ConditionalGradientSettings, PathPoint,
+};
+use crate::polynomial::evaluation::predict;
+use crate::polynomial::gradient_matrices::GradientMatrices;
+use crate::polynomial::kernel::Kernel;
+use crate::polynomial::model::PolynomialModel;
+use crate::polynomial::problem::{Objective, PolynomialProblem, Targets};
 use crate::polynomial::refit::Refit;
 use crate::polynomial::validation::Validation;
 use crate::polynomial::{loss, penalty};
@@ -50,26 +53,53 @@ pub(super) struct ModelArrays<'py> {
 }
 
 impl ModelArrays<'_> {
-    fn model(&self, kernel: Kernel, augmented: bool, n_features: usize) -> Result<Model> {
-        let (basis, output) = (self.basis.as_array(), self.output.as_array());
-        let fits = basis.ncols() == n_features + usize::from(augmented)
-            && basis.nrows() == output.nrows()
-            && self
-                .linear
-                .as_ref()
-                .is_none_or(|linear| linear.as_array().dim() == (n_features + 1, output.ncols()));
-        if !fits {
-            return Err(Error::argument("X", "the model was fitted with other features"));
-        }
-        Ok(Model {
-            kernel,
-            augmented,
-            n_features,
-            n_outputs: output.ncols(),
-            n_bases: basis.nrows(),
-            basis: basis.t().iter().copied().collect(),
-            output: output.iter().copied().collect(),
-            linear: self.linear.as_ref().map(|linear| linear.as_array().iter().copied().collect()),
+    fn model(&self, kernel: Kernel, augmented: bool, n_features: usize) -> Result<PolynomialModel> {
+        let layers = (self.basis.as_array(), self.output.as_array());
+        let linear = self.linear.as_ref().map(|linear| linear.as_array());
+        PolynomialModel::from_layers(kernel, augmented, n_features, layers, linear)
+    }
+}
+
+/// What `fit_polynomial` is told; see `dualgap.polynomial` for the parameters.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct PolynomialOptions<'py> {
+    n_outputs: usize,
+    kernel: String,
+    augmented: bool,
+    alpha: Option<f64>,
+    loss: String,
+    penalty: String,
+    radius: f64,
+    n_components: usize,
+    refit: String,
+    #[pyo3(default)]
+    selection: Option<String>,
+    selection_tol: f64,
+    tol: f64,
+    max_iter: usize,
+    seed: u64,
+    n_threads: usize,
+    #[pyo3(default)]
+    sample_weight: Option<PyReadonlyArray1<'py, f64>>,
+    #[pyo3(default)]
+    init: Option<ModelArrays<'py>>,
+    #[pyo3(default)]
+    validation: Option<(Matrix<'py>, TargetArray<'py>)>,
+}
+
+impl PolynomialOptions<'_> {
+    fn settings(&self) -> Result<ConditionalGradientSettings> {
+        Ok(ConditionalGradientSettings {
+            n_components: self.n_components,
+            refit: Refit::parse(&self.refit)?,
+            selection: match &self.selection {
+                Some(name) => SelectionMethod::parse(name)?,
+                None => SelectionMethod::Refined,
+            },
+            selection_tol: self.selection_tol,
+            tol: self.tol,
+            seed: self.seed,
         })
     }
 }
@@ -77,86 +107,59 @@ impl ModelArrays<'_> {
 struct Fitted {
     trace: Trace,
     path: Vec<PathPoint>,
-    model: Model,
+    model: PolynomialModel,
     scale: f64,
 }
 
-/// Fits by conditional gradient; see `dualgap.polynomial` for the parameters. `chunks` of rows count as
-/// one matrix.
+/// Fits by conditional gradient. `chunks` of rows count as one matrix.
 #[pyfunction]
-#[pyo3(signature = (chunks, targets, *, n_outputs, kernel, augmented, alpha, loss, penalty, radius,
-    n_components, refit, selection="refined", selection_tol, tol, max_iter, seed, n_threads,
-    sample_weight=None, init=None, validation=None, callback=None))]
-#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (chunks, targets, *, callback=None, **options))]
 pub(super) fn fit_polynomial<'py>(
     py: Python<'py>,
     chunks: Vec<Matrix<'py>>,
     targets: TargetArray<'py>,
-    n_outputs: usize,
-    kernel: &str,
-    augmented: bool,
-    alpha: Option<f64>,
-    loss: &str,
-    penalty: &str,
-    radius: f64,
-    n_components: usize,
-    refit: &str,
-    selection: &str,
-    selection_tol: f64,
-    tol: f64,
-    max_iter: usize,
-    seed: u64,
-    n_threads: usize,
-    sample_weight: Option<PyReadonlyArray1<'py, f64>>,
-    init: Option<ModelArrays<'py>>,
-    validation: Option<(Matrix<'py>, TargetArray<'py>)>,
     callback: Option<Py<PyAny>>,
+    options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (loss, penalty) = (loss::parse(loss)?, penalty::parse(penalty)?);
-    let kernel = Kernel::parse(kernel)?;
-    let (refit, selection) = (Refit::parse(refit)?, Method::parse(selection)?);
-    let settings = Settings { n_components, refit, selection, selection_tol, tol, seed };
+    let options: PolynomialOptions<'py> = record(py, options)?;
+    let (loss, penalty) = (loss::parse(&options.loss)?, penalty::parse(&options.penalty)?);
     let chunks = chunks.iter().map(Matrix::rows).collect::<Result<Vec<_>>>()?;
     let rows = Chunked::new(&chunks)?;
-    let n_features = rows.n_cols();
-    let model = match &init {
-        Some(init) => init.model(kernel, augmented, n_features)?,
-        None => Model::new(kernel, augmented, n_features, n_outputs, alpha.is_some()),
+    let (n_features, n_outputs) = (rows.n_cols(), options.n_outputs);
+    let objective = Objective {
+        n_outputs,
+        kernel: Kernel::parse(&options.kernel)?,
+        augmented: options.augmented,
+        ridge: options.alpha,
+        loss: &*loss,
+        penalty: &*penalty,
+        radius: options.radius,
     };
-    let weights = sample_weight.as_ref().map(slice).transpose()?;
+    let settings = options.settings()?;
+    let init = options.init.as_ref();
+    let init = init.map(|init| init.model(objective.kernel, objective.augmented, n_features));
+    let init = init.transpose()?;
+    let weights = options.sample_weight.as_ref().map(slice).transpose()?;
     let targets = targets.targets()?;
-    let held_out: Option<(Data<'_>, Targets<'_>)> = match &validation {
-        Some((rows, targets)) => Some((rows.rows()?, targets.targets()?)),
+    let held_out = options.validation.as_ref();
+    let held_out = held_out.map(|(rows, y)| Ok::<_, Error>((rows.rows()?, y.targets()?)));
+    let validation = match held_out.transpose()? {
+        Some((data, y)) => Some(Validation::new(data, y, &*loss, n_features, n_outputs)?),
         None => None,
     };
-    let validation = match held_out {
-        Some((data, targets)) => {
-            Some(Validation::new(data, targets, &*loss, n_features, n_outputs)?)
-        }
-        None => None,
-    };
+    let (n_threads, max_epochs) = (options.n_threads, options.max_iter);
     let fitted = run_session(py, n_threads, callback.as_ref(), |session: &Session<'_>| {
-        let problem = Problem {
-            rows,
-            targets,
-            n_outputs,
-            weights,
-            kernel,
-            augmented,
-            ridge: alpha,
-            loss: &*loss,
-            penalty: &*penalty,
-            radius,
-        };
-        fit(problem, settings, model, validation.as_ref(), max_iter, session)
+        let problem = PolynomialProblem::new(rows, targets, weights, objective)?;
+        let init = init.unwrap_or_else(|| problem.null_model());
+        fit(problem, settings, init, validation.as_ref(), max_epochs, session)
     })?;
     fitted.into_dict(py)
 }
 
 fn fit(
-    problem: Problem<'_, Chunked<'_>>,
-    settings: Settings,
-    model: Model,
+    problem: PolynomialProblem<'_, Chunked<'_>>,
+    settings: ConditionalGradientSettings,
+    model: PolynomialModel,
     validation: Option<&Validation<'_>>,
     max_epochs: usize,
     session: &Session<'_>,
@@ -186,13 +189,8 @@ impl Fitted {
             history.set_item("validation_score", column(scores))?;
         }
         result.set_item("path", history)?;
-        let Model { n_bases: k, n_outputs: m, .. } = self.model;
-        let width = self
-            .model
-            .basis
-            .len()
-            .checked_div(k)
-            .unwrap_or(self.model.n_features + usize::from(self.model.augmented));
+        let PolynomialModel { n_bases: k, n_outputs: m, .. } = self.model;
+        let width = self.model.basis_length();
         let basis = column(self.model.basis).reshape([width, k])?.transpose()?;
         result.set_item("basis", basis)?;
         result.set_item("output", column(self.model.output).reshape([k, m])?)?;
@@ -216,43 +214,44 @@ pub(super) fn predict_polynomial<'py>(
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let data = rows.rows()?;
     let model = model.model(Kernel::parse(kernel)?, augmented, data.n_cols())?;
-    let (n, m) = (data.n_rows(), model.n_outputs);
+    let shape = [data.n_rows(), model.n_outputs];
     let outputs = run_session(py, n_threads, None, |session: &Session<'_>| {
         let interrupt: &Interrupt = session.interrupt;
-        match data {
-            Data::Dense32(rows) => outputs::<f32>(&model, &rows, interrupt),
-            Data::Csr32(rows) => outputs::<f32>(&model, &rows, interrupt),
-            Data::Dense64(rows) => outputs::<f64>(&model, &rows, interrupt),
-            Data::Csr64(rows) => outputs::<f64>(&model, &rows, interrupt),
-        }
+        predict(&model, data, interrupt)
     })?;
-    PyArray1::from_vec(py, outputs).reshape([n, m])
+    PyArray1::from_vec(py, outputs).reshape(shape)
+}
+
+/// How `select_basis` selects.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct SelectionOptions {
+    kernel: String,
+    penalty: String,
+    selection: String,
+    tol: f64,
+    seed: u64,
+    n_threads: usize,
 }
 
 /// One basis vector for given gradients −∂F/∂o (n × m): its vector, g_h and the bound on ω*(g).
 #[pyfunction]
-#[pyo3(signature = (rows, weights, *, kernel, penalty, selection, tol, seed, n_threads))]
-#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (rows, weights, **options))]
 pub(super) fn select_basis<'py>(
     py: Python<'py>,
     rows: Matrix<'py>,
     weights: PyReadonlyArray2<'py, f64>,
-    kernel: &str,
-    penalty: &str,
-    selection: &str,
-    tol: f64,
-    seed: u64,
-    n_threads: usize,
+    options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<(Vec<f64>, Vec<f64>, f64)> {
-    let (kernel, penalty) = (Kernel::parse(kernel)?, penalty::parse(penalty)?);
-    let method = Method::parse(selection)?;
+    let options: SelectionOptions = record(py, options)?;
+    let kernel = Kernel::parse(&options.kernel)?;
+    let penalty = penalty::parse(&options.penalty)?;
+    let method = SelectionMethod::parse(&options.selection)?;
+    let SelectionOptions { tol, seed, n_threads, .. } = options;
     let data = rows.rows()?;
-    let (n, m) = weights.as_array().dim();
+    let m = weights.as_array().ncols();
     let contiguous = |_| Error::argument("weights", "must be contiguous (C order)");
     let weights = weights.as_slice().map_err(contiguous)?;
-    if n != data.n_rows() || n == 0 || m == 0 {
-        return Err(Error::argument("weights", "a row of weights per row of X is needed").into());
-    }
     let selected = run_session(py, n_threads, None, |session: &Session<'_>| {
         for_data!(data, rows => {
             let gamma = GradientMatrices::new(&rows, kernel, weights, m, session.interrupt)?;

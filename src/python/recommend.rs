@@ -4,30 +4,24 @@ use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arrays::{Matrix, slice};
+use super::arrays::{Matrix, record, slice};
 use super::session::{Session, run_session};
 use crate::data::{Csr, Data};
 use crate::error::{Error, Result};
 use crate::polynomial::penalty;
-use crate::recommend::{Likelihood, Ratings, Settings, VariationalRefit};
+use crate::recommend::{Likelihood, Ratings, VariationalRefit, VariationalSettings};
 use crate::run::{Stopping, run};
 
-/// Fits blocks to ratings; see `dualgap.recommend` for the parameters.
-#[pyfunction]
-#[pyo3(signature = (users, items, values, *, n_users, n_items, tempering, n_components, penalty,
-    radius, output_ridge, hold, feature_ridge, relaxation, popularity, n_sweeps, seed, n_threads,
-    user_features=None, item_features=None, callback=None))]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn fit_variational<'py>(
-    py: Python<'py>,
-    users: PyReadonlyArray1<'py, u32>,
-    items: PyReadonlyArray1<'py, u32>,
-    values: PyReadonlyArray1<'py, f64>,
+/// What `fit_variational` is told; see `dualgap.recommend` for the parameters.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct VariationalOptions<'py> {
     n_users: usize,
     n_items: usize,
+    /// A weight per threshold; None for a Gaussian likelihood.
     tempering: Option<Vec<f64>>,
     n_components: usize,
-    penalty: &str,
+    penalty: String,
     radius: f64,
     output_ridge: f64,
     hold: usize,
@@ -37,45 +31,61 @@ pub(super) fn fit_variational<'py>(
     n_sweeps: usize,
     seed: u64,
     n_threads: usize,
+    #[pyo3(default)]
     user_features: Option<Matrix<'py>>,
+    #[pyo3(default)]
     item_features: Option<Matrix<'py>>,
+}
+
+/// Fits blocks to ratings.
+#[pyfunction]
+#[pyo3(signature = (users, items, values, *, callback=None, **options))]
+pub(super) fn fit_variational<'py>(
+    py: Python<'py>,
+    users: PyReadonlyArray1<'py, u32>,
+    items: PyReadonlyArray1<'py, u32>,
+    values: PyReadonlyArray1<'py, f64>,
     callback: Option<Py<PyAny>>,
+    options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let penalty = penalty::parse(penalty)?;
+    let options: VariationalOptions<'py> = record(py, options)?;
+    let penalty = penalty::parse(&options.penalty)?;
+    let settings = VariationalSettings {
+        n_components: options.n_components,
+        likelihood: options.tempering.map_or(Likelihood::Gaussian, Likelihood::Ordinal),
+        penalty: &*penalty,
+        radius: options.radius,
+        output_ridge: options.output_ridge,
+        hold: options.hold,
+        feature_ridge: options.feature_ridge,
+        relaxation: options.relaxation,
+        popularity: options.popularity,
+        seed: options.seed,
+    };
     let ratings = Ratings {
         users: slice(&users)?,
         items: slice(&items)?,
         values: slice(&values)?,
-        n_users,
-        n_items,
+        n_users: options.n_users,
+        n_items: options.n_items,
     };
-    let settings = Settings {
-        n_components,
-        likelihood: tempering.map_or(Likelihood::Gaussian, Likelihood::Ordinal),
-        penalty: &*penalty,
-        radius,
-        output_ridge,
-        hold,
-        feature_ridge,
-        relaxation,
-        seed,
-    };
-    let user_features = user_features.as_ref().map(features).transpose()?;
-    let item_features = item_features.as_ref().map(features).transpose()?;
-    let (trace, blocks) =
+    let n_threads = options.n_threads;
+    let user_features = options.user_features.as_ref().map(features).transpose()?;
+    let item_features = options.item_features.as_ref().map(features).transpose()?;
+    let stopping = Stopping { max_epochs: options.n_sweeps, gap: 0.0 };
+    let (trace, factors) =
         run_session(py, n_threads, callback.as_ref(), |session: &Session<'_>| {
             let mut solver =
-                VariationalRefit::new(ratings, user_features, item_features, popularity, settings)?;
-            let stopping = Stopping { max_epochs: n_sweeps, gap: 0.0 };
+                VariationalRefit::new(ratings, user_features, item_features, settings)?;
             let trace =
                 run(&mut solver, stopping, session.interrupt, &mut |epoch| session.observe(epoch))?;
-            Ok((trace, solver.blocks()))
+            Ok((trace, solver.factors()))
         })?;
     let result = super::trace_dict(py, &trace)?;
-    result.set_item("users", blocks.users.into_pyarray(py))?;
-    result.set_item("items", blocks.items.into_pyarray(py))?;
-    result.set_item("output", blocks.output.as_standard_layout().into_owned().into_pyarray(py))?;
-    result.set_item("intercept", blocks.intercept.into_pyarray(py))?;
+    result.set_item("users", factors.users.into_pyarray(py))?;
+    result.set_item("items", factors.items.into_pyarray(py))?;
+    result.set_item("output", factors.output.as_standard_layout().into_owned().into_pyarray(py))?;
+    result.set_item("intercept", factors.intercept.into_pyarray(py))?;
     Ok(result)
 }
 

@@ -5,7 +5,8 @@ use ndarray::{Array2, ArrayView2, Axis};
 use crate::data::{Csr, Rows};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::polynomial::kernel::{multiply, multiply_transposed};
+use crate::linalg::cholesky::{self, Inverse};
+use crate::linalg::products;
 
 /// Features of one side's rows, one row each.
 pub type Features<'a> = Csr<'a, f64>;
@@ -25,13 +26,6 @@ pub(super) struct Prior<'a> {
     features: Option<Features<'a>>,
     /// A, n × (k + m): the features' weights in dual form.
     dual: Array2<f64>,
-}
-
-/// The inverse and log determinant of a positive definite matrix.
-#[derive(Debug)]
-pub(super) struct Inverted {
-    pub inverse: Array2<f64>,
-    pub log_det: f64,
 }
 
 impl<'a> Prior<'a> {
@@ -80,8 +74,8 @@ impl<'a> Prior<'a> {
     }
 
     /// The covariance's inverse.
-    pub fn precision(&self) -> Result<Inverted> {
-        positive_definite(&self.covariance)
+    pub fn precision(&self) -> Result<Inverse> {
+        inverse(&self.covariance)
     }
 
     /// One step of coordinate descent on mean and covariance, given the blocks' means `z` and the sum of
@@ -110,7 +104,7 @@ impl<'a> Prior<'a> {
         let mut gram = self.base.t().dot(&self.base);
         // A side whose rows all have equally many ratings has a second column of zeros.
         gram.diag_mut().mapv_inplace(|g| g + 1e-9 * n);
-        self.base_weights = positive_definite(&gram)?.inverse.dot(&self.base.t().dot(&rest));
+        self.base_weights = inverse(&gram)?.matrix.dot(&self.base.t().dot(&rest));
         let mut mean = self.base.dot(&self.base_weights);
         let relaxation = match &fitted {
             Some(fitted) => {
@@ -142,10 +136,8 @@ impl<'a> Prior<'a> {
 
 /// F Fᵀ B.
 fn gram_product(f: &Features<'_>, b: &Array2<f64>, interrupt: &Interrupt) -> Result<Array2<f64>> {
-    let (n, d) = b.dim();
-    let weights = multiply_transposed(f, b.as_slice().unwrap_or(&[]), d, false, interrupt)?;
-    let product = multiply(f, &weights, d, interrupt)?;
-    Array2::from_shape_vec((n, d), product).map_err(|error| Error::Numerical(error.to_string()))
+    let product = products::gram_product(f, b.as_slice().unwrap_or(&[]), b.ncols(), interrupt)?;
+    Array2::from_shape_vec(b.dim(), product).map_err(|error| Error::Numerical(error.to_string()))
 }
 
 /// A few conjugate gradient steps on (F Fᵀ + ridge I) A = B, all columns at once.
@@ -176,40 +168,9 @@ fn ridge_step(
     Ok(())
 }
 
-/// Inverts by Cholesky; the matrices here are of the size of one block.
-pub(super) fn positive_definite(a: &Array2<f64>) -> Result<Inverted> {
-    let n = a.nrows();
-    let mut l = a.clone();
-    let mut log_det = 0.0;
-    for j in 0..n {
-        for t in 0..j {
-            let factor = l[(j, t)];
-            for i in j..n {
-                l[(i, j)] -= l[(i, t)] * factor;
-            }
-        }
-        let pivot = l[(j, j)];
-        if !(pivot > 0.0 && pivot.is_finite()) {
-            return Err(Error::Numerical(
-                "a covariance is no longer positive definite; use fewer components or less weight"
-                    .into(),
-            ));
-        }
-        log_det += pivot.ln();
-        let root = pivot.sqrt();
-        for i in j..n {
-            l[(i, j)] /= root;
-        }
-    }
-    // T = L⁻¹ by forward substitution, then A⁻¹ = Tᵀ T.
-    let mut t = Array2::zeros((n, n));
-    for j in 0..n {
-        t[(j, j)] = 1.0 / l[(j, j)];
-        for i in j + 1..n {
-            let sum: f64 = (j..i).map(|s| l[(i, s)] * t[(s, j)]).sum();
-            t[(i, j)] = -sum / l[(i, i)];
-        }
-    }
-    let inverse = t.t().dot(&t);
-    Ok(Inverted { inverse, log_det })
+/// The inverse of a covariance or of a precision.
+pub(super) fn inverse(a: &Array2<f64>) -> Result<Inverse> {
+    let message =
+        "a covariance is no longer positive definite; use fewer components or less weight";
+    cholesky::invert(a).ok_or_else(|| Error::Numerical(message.into()))
 }

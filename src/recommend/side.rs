@@ -4,64 +4,18 @@ use std::ops::Range;
 
 use ndarray::Array2;
 
-use super::lanes::padded;
+use super::block::{BlockLayout, pairs};
 use super::prior::{Features, Prior};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
-/// Pieces of a sweep; fixed, so that sums do not depend on the number of threads.
+/// Pieces of a sweep: fixed, so that sums do not depend on the number of threads, and enough for many.
 const PARTS: usize = 64;
-
-/// Where a block's parts lie, each padded for the inner loops.
-///
-/// `p` (k) | `l` (m) | `x`: Cov(l_c, p), m × k | `v`: Var(l_c), m | `e`: E\[p pᵀ\], lower triangle by rows.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Layout {
-    pub k: usize,
-    pub m: usize,
-    /// k, padded.
-    pub k_pad: usize,
-    /// Length of the packed triangle, padded.
-    pub pairs: usize,
-}
-
-impl Layout {
-    fn new(k: usize, m: usize) -> Self {
-        Self { k, m, k_pad: padded(k), pairs: padded(k * (k + 1) / 2) }
-    }
-    pub fn m_pad(self) -> usize {
-        padded(self.m)
-    }
-    pub fn stride(self) -> usize {
-        self.k_pad + 2 * self.m_pad() + self.m * self.k_pad + self.pairs
-    }
-    pub fn p(self) -> Range<usize> {
-        0..self.k_pad
-    }
-    pub fn l(self) -> Range<usize> {
-        self.k_pad..self.k_pad + self.m
-    }
-    pub fn v(self) -> Range<usize> {
-        let start = self.k_pad + self.m_pad();
-        start..start + self.m
-    }
-    pub fn x(self) -> Range<usize> {
-        let start = self.k_pad + 2 * self.m_pad();
-        start..start + self.m * self.k_pad
-    }
-    pub fn e(self) -> Range<usize> {
-        self.stride() - self.pairs..self.stride()
-    }
-    /// Length of a block's mean, k + m.
-    pub fn d(self) -> usize {
-        self.k + self.m
-    }
-}
 
 /// The blocks of one side.
 #[derive(Debug)]
 pub(super) struct Side<'a> {
-    pub layout: Layout,
+    pub layout: BlockLayout,
     pub n: usize,
     pub offsets: Vec<usize>,
     pub partners: Vec<u32>,
@@ -84,7 +38,7 @@ impl<'a> Side<'a> {
         features: Option<Features<'a>>,
         popularity: bool,
     ) -> Result<Self> {
-        let layout = Layout::new(k, m);
+        let layout = BlockLayout::new(k, m);
         let mut offsets = vec![0usize; n + 1];
         for &row in rows {
             offsets[row as usize + 1] += 1;
@@ -165,7 +119,7 @@ impl<'a> Side<'a> {
         let second = residual.t().dot(&residual) + &self.covariance_sum;
         let precision = self.prior.precision()?;
         let (n, d) = (self.n as f64, self.layout.d() as f64);
-        let trace = (&precision.inverse * &second).sum();
+        let trace = (&precision.matrix * &second).sum();
         Ok(0.5 * (trace - self.log_det_sum + n * (precision.log_det - d)))
     }
 
@@ -219,11 +173,6 @@ impl<'a> Side<'a> {
 
 /// Variance of the factors before the first update.
 const START_VARIANCE: f64 = 0.1;
-
-/// (row, column) of the packed lower triangle, in order.
-pub(super) fn pairs(k: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..k).flat_map(|r| (0..=r).map(move |s| (r, s)))
-}
 
 /// Row ranges with about equally many ratings.
 fn equal_parts(offsets: &[usize]) -> Vec<Range<usize>> {

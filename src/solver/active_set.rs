@@ -1,8 +1,8 @@
-//! Steps that move weight between the vertices of a convex combination (SPEC 15, away steps).
+//! Steps that move weight between the vertices of a convex combination (Lacoste-Julien and Jaggi 2015).
 
-/// A vertex of a larger weight is not moved away from: the step would be long, and its direction a
+/// A vertex of larger weight is not moved away from: the step would be long, and its direction a
 /// difference of nearly equal points.
-const MOST: f64 = 1.0 - 1e-6;
+const MAX_WEIGHT: f64 = 1.0 - 1e-6;
 
 /// What a step does to the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl Kind {
     /// Away from the vertex `from` of the given weight if that promises more than towards `to`. Where
     /// (nearly) all weight is on one vertex there is nothing to move away from but rounding.
     pub fn better(to: usize, towards: f64, from: usize, away: f64, weight: f64) -> Self {
-        if towards >= away || weight > MOST { Self::Towards(to) } else { Self::Away(from) }
+        if towards >= away || weight > MAX_WEIGHT { Self::Towards(to) } else { Self::Away(from) }
     }
 
     /// The longest step that keeps all weights non-negative.

@@ -1,32 +1,18 @@
 //! Batch away-step and pairwise Frank-Wolfe over vertices of the whole dual domain, and the randomized
-//! away-step method (paper 002, appendix; Lacoste-Julien and Jaggi 2015; Kerdreux et al. 2018).
+//! away-step method (Lacoste-Julien and Jaggi 2015; Kerdreux et al. 2018).
 
 use std::rc::Rc;
 
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
+use super::Step;
 use super::active_set::{Kind, largest};
-use crate::dual::BlockDual;
+use crate::dual::{BlockDual, Image};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::squared_norm;
-use crate::linalg::{Sparse, sparse};
+use crate::linalg::{Sparse, sparse, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
-
-/// Which steps are made beside those of plain Frank-Wolfe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AwayStep {
-    /// Away from the worst active vertex, where that has the larger slope.
-    Away,
-    /// Weight goes from the worst active vertex to the best one.
-    Pairwise,
-}
-
-impl AwayStep {
-    /// Names by which callers choose.
-    pub const NAMES: &[(&str, Self)] = &[("away", Self::Away), ("pairwise", Self::Pairwise)];
-}
 
 /// A vertex of the whole domain: one of each block.
 struct Atom {
@@ -38,15 +24,15 @@ struct Atom {
     weight: f64,
 }
 
-/// Away-step or pairwise Frank-Wolfe with an explicit active set, all blocks at once.
+/// Frank-Wolfe with an explicit active set of vertices of the whole domain, all blocks at once.
 ///
 /// With `subsample` below 1 each step asks the oracles of a random share of the blocks only; the new
 /// vertex is as the best active one elsewhere. That is a maximisation over the active set and a random
 /// subset of the vertices, as the randomized method has it. Memory is one weight vector for each active
 /// vertex. Not for smoothed problems.
-pub struct AwayFrankWolfe<D> {
-    dual: D,
-    step: AwayStep,
+pub struct AwayFrankWolfe<'d, D> {
+    dual: &'d mut D,
+    step: Step,
     asked: usize,
     random: Pcg64Mcg,
     weights: Vec<f64>,
@@ -56,13 +42,13 @@ pub struct AwayFrankWolfe<D> {
 }
 
 /// Steps between certificates, each of which asks the oracles of all blocks once more.
-const CERTIFIED: usize = 10;
+const CERTIFIED_EVERY: usize = 10;
 
-impl<D: BlockDual> AwayFrankWolfe<D> {
+impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
     /// Starts at the start vertex of every block. `subsample` is the share of the blocks that a step
     /// asks, more than 0 and at most 1.
-    pub fn new(dual: D, step: AwayStep, subsample: f64, seed: u64) -> Self {
-        let n = dual.n_blocks();
+    pub fn new(dual: &'d mut D, step: Step, subsample: f64, seed: u64) -> Self {
+        let n = dual.shares().n_blocks();
         let vertices = (0..n).map(|block| Rc::new(dual.start(block))).collect();
         let image = vec![0.0; dual.n_weights()];
         Self {
@@ -82,6 +68,11 @@ impl<D: BlockDual> AwayFrankWolfe<D> {
         &self.weights
     }
 
+    /// Gives back w.
+    pub fn into_weights(self) -> Vec<f64> {
+        self.weights
+    }
+
     /// The weights of the active vertices.
     pub fn active(&self) -> impl Iterator<Item = f64> {
         self.atoms.iter().map(|atom| atom.weight)
@@ -89,23 +80,24 @@ impl<D: BlockDual> AwayFrankWolfe<D> {
 
     /// The slope of D towards an atom, up to a constant: Σ p_i l_i − λ ⟨w, w_a⟩.
     fn slope(&self, atom: &Atom) -> f64 {
-        atom.linear - self.dual.lambda() * dot(&self.weights, &atom.image)
+        atom.linear - self.dual.shares().lambda() * dot(&self.weights, &atom.image)
     }
 
     /// The atom that the oracles of the blocks make of an active one.
-    fn build(&mut self, blocks: &[u32], from: usize, found: Vec<(Sparse, f64)>) -> Atom {
+    fn build(&mut self, blocks: &[u32], from: usize, found: Vec<Sparse>) -> Atom {
         let base = &self.atoms[from];
         let (mut vertices, mut image) = (base.vertices.clone(), base.image.clone());
         let (mut linear, mut direction) = (base.linear, Sparse::new());
-        for (block, (vertex, _)) in blocks.iter().zip(found) {
+        for (block, vertex) in blocks.iter().zip(found) {
             let index = *block as usize;
             sparse::subtract(&vertex, &vertices[index], &mut direction);
             if direction.is_empty() {
                 continue;
             }
-            self.dual.curvature(index, &direction);
-            self.dual.advance(index, &direction, 1.0, &mut image);
-            linear += self.dual.share(index) * self.dual.linear(index, &direction);
+            let share = self.dual.shares().of(index);
+            let mut moved = self.dual.image(index, &direction);
+            moved.add_to(1.0, &mut image);
+            linear += share * moved.linear();
             vertices[index] = Rc::new(vertex);
         }
         Atom { vertices, image, linear, weight: 0.0 }
@@ -116,11 +108,12 @@ impl<D: BlockDual> AwayFrankWolfe<D> {
         let slopes: Vec<f64> = self.atoms.iter().map(|atom| self.slope(atom)).collect();
         let active = (0..self.atoms.len()).filter(|index| self.atoms[*index].weight > 0.0);
         let Some(from) = largest(active.map(|index| (index, -slopes[index]))) else { return };
-        let here = self.linear - self.dual.lambda() * squared_norm(&self.weights);
+        let here = self.linear - self.dual.shares().lambda() * squared_norm(&self.weights);
         let (towards, away) = (slopes[to] - here, here - slopes[from]);
         let kind = match self.step {
-            AwayStep::Pairwise => Kind::Pairwise(to, from),
-            AwayStep::Away => Kind::better(to, towards, from, away, self.atoms[from].weight),
+            Step::FrankWolfe => Kind::Towards(to),
+            Step::Pairwise => Kind::Pairwise(to, from),
+            Step::Away => Kind::better(to, towards, from, away, self.atoms[from].weight),
         };
         let (target, source, slope) = match kind {
             Kind::Towards(to) => (&self.atoms[to].image, &self.weights, towards),
@@ -133,7 +126,7 @@ impl<D: BlockDual> AwayFrankWolfe<D> {
             return;
         }
         let distance = target.iter().zip(source).map(|(to, from)| (to - from).powi(2));
-        let curvature = self.dual.lambda() * distance.sum::<f64>();
+        let curvature = self.dual.shares().lambda() * distance.sum::<f64>();
         let longest = kind.longest(|index| self.atoms[index].weight);
         let step = if curvature > 0.0 { (slope / curvature).min(longest) } else { longest };
         for (index, atom) in self.atoms.iter_mut().enumerate() {
@@ -158,9 +151,9 @@ impl<D: BlockDual> AwayFrankWolfe<D> {
     }
 }
 
-impl<D: BlockDual> Solver for AwayFrankWolfe<D> {
+impl<D: BlockDual> Solver for AwayFrankWolfe<'_, D> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
-        let n = self.dual.n_blocks();
+        let n = self.dual.shares().n_blocks();
         let mut blocks: Vec<u32> = (0..n as u32).collect();
         if self.asked < n {
             let (chosen, _) = blocks.partial_shuffle(&mut self.random, self.asked);
@@ -178,7 +171,7 @@ impl<D: BlockDual> Solver for AwayFrankWolfe<D> {
         });
         self.walk(to);
         self.epochs += 1;
-        if self.epochs.is_multiple_of(CERTIFIED) || self.epochs == 1 {
+        if self.epochs.is_multiple_of(CERTIFIED_EVERY) || self.epochs == 1 {
             Ok(Progress::Epoch(self.certify(interrupt)?))
         } else {
             Ok(Progress::Uncertified)
@@ -186,7 +179,7 @@ impl<D: BlockDual> Solver for AwayFrankWolfe<D> {
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        let regularizer = 0.5 * self.dual.lambda() * squared_norm(&self.weights);
+        let regularizer = 0.5 * self.dual.shares().lambda() * squared_norm(&self.weights);
         let loss = self.dual.survey(&self.weights, &|_| &[], interrupt)?.loss;
         Ok(Certificate { primal: regularizer + loss, dual: self.linear - regularizer })
     }

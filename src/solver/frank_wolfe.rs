@@ -1,26 +1,27 @@
-//! Batch Frank-Wolfe on the dual (paper Algorithm 1 with the errata E0.1 to E0.3; SPEC 10.3).
+//! Batch Frank-Wolfe on the dual (Tajima et al. 2020, Algorithm 1, with the errata of
+//! `docs/mathematics/multiclass.md`).
 
 use rayon::prelude::*;
 
-use crate::dual::{DualOracle, Vertex};
+use crate::dual::{BatchDual, Sums};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::{PIECE, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
 
-/// How far to go to the vertex.
+/// How far batch Frank-Wolfe goes to the vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepRule {
-    /// The maximiser of the dual on the segment, in closed form (SPEC 10.3).
-    LineSearch,
-    /// 2/(t + 2) in step t from 0.
+    /// To the maximum of the dual on the segment, in closed form.
+    FrankWolfe,
+    /// 2/(t + 2) of the way in step t from 0.
     Scheduled,
 }
 
 impl StepRule {
-    /// Names by which callers choose a rule.
+    /// Names by which callers choose a rule, the default first.
     pub const NAMES: &[(&str, Self)] =
-        &[("line-search", Self::LineSearch), ("scheduled", Self::Scheduled)];
+        &[("frank-wolfe", Self::FrankWolfe), ("scheduled", Self::Scheduled)];
 }
 
 /// The dual point that a run starts from, as far as Frank-Wolfe keeps it.
@@ -28,7 +29,7 @@ impl StepRule {
 pub struct Start {
     /// w(α).
     pub weights: Vec<f64>,
-    /// Σ p_i ⟨Δ_i, β_i⟩.
+    /// Σ p_i l_i(μ_i).
     pub linear: f64,
     /// Σ p_i ‖α_i‖² (0 without smoothing).
     pub square: f64,
@@ -40,24 +41,27 @@ const OFTEN: usize = 8;
 
 /// Frank-Wolfe on the dual, all blocks at once.
 ///
-/// Without smoothing the dual point is never stored: w(α), the scalar Σ p_i ⟨Δ_i, β_i⟩ and the image of
-/// the vertex suffice, and the gap comes out of the pass that finds the vertex.
-pub struct FrankWolfe<O> {
-    oracle: O,
+/// Without smoothing the dual point is never stored: w(α), the scalar Σ p_i l_i and the image of the
+/// vertex suffice, and the gap comes out of the pass that finds the vertex.
+pub struct FrankWolfe<'d, D> {
+    dual: &'d mut D,
     rule: StepRule,
     steps: usize,
     at: Start,
+    /// w of the vertex found last, and its sums until a step was made towards it.
     image: Vec<f64>,
-    vertex: Option<Vertex>,
+    vertex: Option<Sums>,
+    /// The step that the dual has not yet been told of.
+    pending: f64,
 }
 
-impl<O: DualOracle> FrankWolfe<O> {
-    /// Starts at the dual point 0 unless told otherwise.
-    pub fn new(oracle: O, rule: StepRule, start: Option<Start>) -> Self {
-        let n_weights = oracle.n_weights();
+impl<'d, D: BatchDual> FrankWolfe<'d, D> {
+    /// Starts at the start vertices unless told otherwise.
+    pub fn new(dual: &'d mut D, rule: StepRule, start: Option<Start>) -> Self {
+        let n_weights = dual.n_weights();
         let zero = || Start { weights: vec![0.0; n_weights], linear: 0.0, square: 0.0 };
         let at = start.unwrap_or_else(zero);
-        Self { oracle, rule, steps: 0, at, image: vec![0.0; n_weights], vertex: None }
+        Self { dual, rule, steps: 0, at, image: vec![0.0; n_weights], vertex: None, pending: 0.0 }
     }
 
     /// Where the run stands.
@@ -65,30 +69,30 @@ impl<O: DualOracle> FrankWolfe<O> {
         &self.at
     }
 
-    /// Gives back the oracle and where the run stands.
-    pub fn into_parts(self) -> (O, Start) {
-        (self.oracle, self.at)
+    /// Gives back where the run stands.
+    pub fn into_current(self) -> Start {
+        self.at
     }
 
-    /// Passes over the data: the certificate of the current weights, and the next vertex.
-    fn look(&mut self, want_loss: bool, interrupt: &Interrupt) -> Result<Vertex> {
+    /// Passes over the data: the sums of the next vertex, whose w goes to `image`.
+    fn look(&mut self, want_loss: bool, interrupt: &Interrupt) -> Result<Sums> {
+        let step = std::mem::take(&mut self.pending);
         let (weights, image) = (&self.at.weights, &mut self.image);
-        let vertex = self.oracle.vertex(weights, image, want_loss, interrupt)?;
+        let vertex = self.dual.batch_vertex(weights, image, step, want_loss, interrupt)?;
         self.vertex = Some(vertex);
         Ok(vertex)
     }
 
-    fn certificate(&self, vertex: &Vertex) -> Option<Certificate> {
-        let (lambda, smoothing) = self.oracle.regularization();
+    fn certificate(&self, vertex: &Sums) -> Option<Certificate> {
+        let (lambda, smoothing) = (self.dual.shares().lambda(), self.dual.shares().smoothing());
         let regularizer = 0.5 * lambda * squared_norm(&self.at.weights);
         let dual = self.at.linear - regularizer - 0.5 * smoothing * self.at.square;
         vertex.loss.map(|loss| Certificate { primal: regularizer + loss, dual })
     }
 
-    /// argmax over the segment of D: slope / curvature, clipped (E0.2: the denominator's second term is
-    /// γ ‖ΔA‖²).
-    fn line_search(&self, vertex: &Vertex) -> f64 {
-        let (lambda, smoothing) = self.oracle.regularization();
+    /// argmax over the segment of D: slope / curvature, clipped.
+    fn line_search(&self, vertex: &Sums) -> f64 {
+        let (lambda, smoothing) = (self.dual.shares().lambda(), self.dual.shares().smoothing());
         let (along, squared) = differences(&self.at.weights, &self.image);
         let slope = vertex.linear - self.at.linear
             + lambda * along
@@ -99,7 +103,7 @@ impl<O: DualOracle> FrankWolfe<O> {
     }
 
     /// A ← A + step (U − A).
-    fn walk(&mut self, vertex: &Vertex, step: f64) {
+    fn walk(&mut self, vertex: &Sums, step: f64) {
         let stay = 1.0 - step;
         let pieces = self.image.par_chunks(PIECE);
         self.at.weights.par_chunks_mut(PIECE).zip(pieces).for_each(|(weights, image)| {
@@ -111,7 +115,7 @@ impl<O: DualOracle> FrankWolfe<O> {
         self.at.square = stay * stay * self.at.square
             + 2.0 * stay * step * vertex.cross
             + step * step * vertex.square;
-        self.oracle.follow(step);
+        self.pending = step;
         self.vertex = None;
     }
 }
@@ -131,14 +135,14 @@ fn differences(weights: &[f64], image: &[f64]) -> (f64, f64) {
     pieces.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1))
 }
 
-impl<O: DualOracle> Solver for FrankWolfe<O> {
+impl<D: BatchDual> Solver for FrankWolfe<'_, D> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         let vertex = match self.vertex {
             Some(vertex) => vertex,
             None => self.look(false, interrupt)?,
         };
         let step = match self.rule {
-            StepRule::LineSearch => self.line_search(&vertex),
+            StepRule::FrankWolfe => self.line_search(&vertex),
             StepRule::Scheduled => 2.0 / (self.steps as f64 + 2.0),
         };
         if step == 0.0 {
@@ -157,7 +161,7 @@ impl<O: DualOracle> Solver for FrankWolfe<O> {
             Some(certificate) => Ok(certificate),
             None => {
                 let vertex = self.look(true, interrupt)?;
-                let missing = || Error::Numerical("the oracle gave no loss".into());
+                let missing = || Error::Numerical("the dual gave no loss".into());
                 self.certificate(&vertex).ok_or_else(missing)
             }
         }

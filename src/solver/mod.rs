@@ -1,14 +1,17 @@
-//! Solvers: verbs over the blocks of a dual, driven by [`crate::run`].
+//! Solvers: verbs over the blocks of a [dual](crate::dual), driven by [`crate::run`]. What a block is made
+//! of is not known here.
 
 mod active_set;
 mod away;
 mod block_frank_wolfe;
 mod frank_wolfe;
+mod method;
 mod path;
 mod subgradient;
 
-pub use away::{AwayFrankWolfe, AwayStep};
-pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, BlockStep, Sampling};
+pub use away::AwayFrankWolfe;
+pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling, Step};
 pub use frank_wolfe::{FrankWolfe, Start, StepRule};
+pub use method::{Choices, DualPoint, Fit, Method, STEPS, Target, minimize};
 pub use path::{PathSettings, Piece, path};
-pub use subgradient::BlockSubgradient;
+pub use subgradient::Subgradient;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::{Block, BlockFrankWolfe, BlockOptions};
 use crate::dual::BlockDual;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
 use crate::run::{Epoch, Stopping, run};
@@ -34,7 +34,7 @@ pub struct PathSettings {
     pub until: f64,
     /// Duality gap that holds everywhere, in units of the objective.
     pub gap: f64,
-    /// Most epochs for each piece.
+    /// Maximum number of epochs for each piece.
     pub max_epochs: usize,
     /// How the solver goes about it.
     pub options: BlockOptions,
@@ -57,20 +57,27 @@ const SHORTEST: f64 = 1.0001;
 /// early.
 ///
 /// # Errors
-/// What [`run`] returns.
+/// What [`run`] returns; [`Error::InvalidArgument`] for an interval that is none.
 pub fn path<D: BlockDual>(
-    mut dual: D,
+    dual: &mut D,
     settings: PathSettings,
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Vec<Piece>> {
+    let ordered = settings.until > 0.0 && settings.until <= settings.from;
+    if !ordered {
+        return Err(Error::argument(
+            "until",
+            "must be positive and not above where the path starts",
+        ));
+    }
     let (mut pieces, mut start) = (Vec::new(), None);
     let mut lambda = settings.from;
     let target = SOLVED * settings.gap;
     loop {
-        dual.set_lambda(lambda);
-        let options = BlockOptions { certify_below: target, ..settings.options };
-        let mut solver = BlockFrankWolfe::new(dual, options, start);
+        dual.shares_mut().set_lambda(lambda)?;
+        let options = BlockOptions { certify_below: target, averaging: false, ..settings.options };
+        let mut solver = BlockFrankWolfe::new(&mut *dual, options, start);
         let stopping = Stopping { max_epochs: settings.max_epochs, gap: target };
         let mut stopped = false;
         let trace = run(&mut solver, stopping, interrupt, &mut |epoch| {
@@ -78,12 +85,11 @@ pub fn path<D: BlockDual>(
             stopped |= flow.is_break();
             flow
         })?;
-        let (weights, blocks);
-        (dual, weights, blocks) = solver.into_parts();
+        let (weights, blocks, _) = solver.into_parts();
         let gap = trace.gap();
-        let most = (lambda / settings.until).min(LONGEST);
+        let longest = (lambda / settings.until).min(LONGEST);
         let (factor, reached) =
-            stretch(&mut dual, &weights, &blocks, gap, settings.gap, most, interrupt)?;
+            stretch(dual, &weights, &blocks, gap, settings.gap, longest, interrupt)?;
         let until =
             if factor == lambda / settings.until { settings.until } else { lambda / factor };
         let scaled = weights.iter().map(|weight| weight * factor).collect();
@@ -96,25 +102,25 @@ pub fn path<D: BlockDual>(
     }
 }
 
-/// The largest factor up to `most` at which the gap is known to be below `allowed`, and the gap there.
+/// The largest factor up to `longest` at which the gap is known to be below `allowed`, and the gap there.
 fn stretch<D: BlockDual>(
     dual: &mut D,
     weights: &[f64],
     blocks: &[Block],
     gap: f64,
     allowed: f64,
-    most: f64,
+    longest: f64,
     interrupt: &Interrupt,
 ) -> Result<(f64, f64)> {
     let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };
-    let norm = dual.lambda() * squared_norm(weights);
+    let norm = dual.shares().lambda() * squared_norm(weights);
     let mut gap_at = |factor: f64| -> Result<f64> {
         let scaled: Vec<f64> = weights.iter().map(|weight| weight * factor).collect();
         let survey = dual.survey(&scaled, &points, interrupt)?;
         Ok(survey.loss + factor * norm - survey.linear)
     };
-    let (mut low, mut low_gap, mut high) = (1.0, gap, most);
-    let mut factor = most;
+    let (mut low, mut low_gap, mut high) = (1.0, gap, longest);
+    let mut factor = longest;
     // A little way is always good where the gap is below what is allowed.
     while gap < allowed && (high > CLOSE * low || low == 1.0 && high > SHORTEST) {
         let gap = gap_at(factor)?;
@@ -123,7 +129,7 @@ fn stretch<D: BlockDual>(
         } else {
             high = factor;
         }
-        if low == most {
+        if low == longest {
             break;
         }
         // In between on a logarithmic scale, nearer to where the gap is still small.
@@ -133,6 +139,6 @@ fn stretch<D: BlockDual>(
         return Ok((low, low_gap));
     }
     // Not even a small step is known to be good: make one, and say how good it is.
-    let factor = CLOSE.min(most);
+    let factor = CLOSE.min(longest);
     Ok((factor, gap_at(factor)?))
 }

@@ -1,83 +1,138 @@
-//! Stochastic subgradient on any block dual: the baseline for structured problems (SPEC 15).
+//! The projected stochastic subgradient method (Pegasos; Shalev-Shwartz et al. 2011) on any block dual: the
+//! baseline of comparisons.
 
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
-use crate::dual::BlockDual;
+use crate::dual::{BlockDual, Image};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::squared_norm;
-use crate::linalg::{Sparse, sparse};
+use crate::linalg::{Sparse, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
 
-/// w ← (1 − 1/t) w + (1/t) w(u) over randomly permuted blocks, u the vertex that the block's oracle
-/// finds (Pegasos). After whole epochs w = w(μ) for the mean μ of the vertices seen, which gives the dual.
-/// With averaging the model is the average of the iterates, the t-th weighted by t (Lacoste-Julien, Schmidt
-/// and Bach 2012); the dual remains that of w.
-pub struct BlockSubgradient<D> {
-    dual: D,
+/// w ← (1 − 1/t) w + (1/t) w(u) over randomly permuted blocks, u a subgradient of the block's loss, then
+/// the projection on the ball ‖w‖² ≤ P(0)/λ that holds the optimum.
+///
+/// With the step 1/(λt) every subgradient seen has the same weight, and the ball only shrinks them towards
+/// the start vertices, where w = 0; so after whole epochs w = w(μ) for a feasible μ, and the dual objective
+/// comes along for nothing. With averaging the model is the average of the iterates, the t-th weighted by t
+/// (Lacoste-Julien, Schmidt and Bach 2012); the dual remains that of w.
+pub struct Subgradient<'d, D> {
+    dual: &'d mut D,
     random: Pcg64Mcg,
     order: Vec<u32>,
-    weights: Vec<f64>,
+    model: Scaled,
     average: Option<Vec<f64>>,
+    largest_squared_norm: f64,
     steps: f64,
+    /// Σ p_i l_i of the dual point.
     linear: f64,
+    /// An upper bound on γ Σ p_i ‖μ_i‖² (Jensen), since μ is not kept.
+    bend: f64,
     best_dual: f64,
-    vertex: Sparse,
     direction: Sparse,
 }
 
-impl<D: BlockDual> BlockSubgradient<D> {
-    /// Starts at 0.
-    pub fn new(dual: D, averaging: bool, seed: u64) -> Self {
+/// w = scale · weights, so that shrinking costs one multiplication.
+struct Scaled {
+    weights: Vec<f64>,
+    scale: f64,
+    /// ‖w‖².
+    squared_norm: f64,
+}
+
+impl Scaled {
+    /// w ← factor · w.
+    fn shrink(&mut self, factor: f64) {
+        self.scale *= factor;
+        self.squared_norm *= factor * factor;
+        // The weights must not overflow while the scale goes to 0.
+        if self.scale < 1e-100 {
+            self.flatten();
+        }
+    }
+
+    /// Multiplies the scale into the weights.
+    fn flatten(&mut self) {
+        let scale = std::mem::replace(&mut self.scale, 1.0);
+        self.weights.iter_mut().for_each(|weight| *weight *= scale);
+    }
+}
+
+impl<'d, D: BlockDual> Subgradient<'d, D> {
+    /// Starts at w = 0, whose objective P(0) is `null_objective`.
+    pub fn new(dual: &'d mut D, null_objective: f64, averaging: bool, seed: u64) -> Self {
+        let zero = vec![0.0; dual.n_weights()];
         Self {
-            average: averaging.then(|| vec![0.0; dual.n_weights()]),
             random: Pcg64Mcg::new(u128::from(seed)),
-            order: (0..dual.n_blocks() as u32).collect(),
-            weights: vec![0.0; dual.n_weights()],
+            order: (0..dual.shares().n_blocks() as u32).collect(),
+            average: averaging.then(|| zero.clone()),
+            model: Scaled { weights: zero, scale: 1.0, squared_norm: 0.0 },
+            largest_squared_norm: null_objective / dual.shares().lambda(),
             steps: 0.0,
             linear: 0.0,
+            bend: 0.0,
             best_dual: 0.0,
-            vertex: Sparse::new(),
             direction: Sparse::new(),
             dual,
         }
     }
 
-    /// The model: w, or the average.
+    /// The model: w as of the last certificate, or the average.
     pub fn weights(&self) -> &[f64] {
-        self.average.as_ref().unwrap_or(&self.weights)
+        self.average.as_ref().unwrap_or(&self.model.weights)
+    }
+
+    /// Gives back the model.
+    pub fn into_weights(self) -> Vec<f64> {
+        self.average.unwrap_or(self.model.weights)
     }
 
     fn step(&mut self, block: usize) -> Result<()> {
+        let Self { dual, model, direction, .. } = self;
         self.steps += 1.0;
         let rate = 1.0 / self.steps;
-        let start = self.dual.start(block);
-        self.dual.load(block, &self.weights, &start);
-        self.dual.vertex(block, &self.weights, &mut self.vertex)?;
-        sparse::subtract(&self.vertex, &start, &mut self.direction);
-        self.weights.iter_mut().for_each(|weight| *weight *= 1.0 - rate);
-        self.linear *= 1.0 - rate;
+        let (share, lambda) = (dual.shares().of(block), dual.shares().lambda());
+        direction.clear();
+        let slope = if share > 0.0 {
+            dual.subgradient(block, &model.weights, model.scale, direction)?
+        } else {
+            0.0
+        };
         let push = rate * self.order.len() as f64;
-        self.dual.curvature(block, &self.direction);
-        self.dual.advance(block, &self.direction, push, &mut self.weights);
-        self.linear += push * self.dual.share(block) * self.dual.linear(block, &self.direction);
+        let mut image = dual.image(block, direction);
+        let (linear, bend) = (image.linear(), image.bend());
+        model.shrink(1.0 - rate);
+        // ⟨w, w(u)⟩ before the step, since the slope is l − λ/p ⟨w, w(u)⟩, and ‖w(u)‖².
+        let inner = share / lambda * (linear - slope);
+        let square = share / lambda * (image.curvature() - bend);
+        model.squared_norm += 2.0 * push * (1.0 - rate) * inner + push * push * square;
+        image.add_to(push / model.scale, &mut model.weights);
+        drop(image);
+        self.linear = (1.0 - rate) * self.linear + push * share * linear;
+        self.bend = (1.0 - rate) * self.bend + push * share * bend;
+        if model.squared_norm > self.largest_squared_norm {
+            let factor = (self.largest_squared_norm / model.squared_norm).sqrt();
+            model.shrink(factor);
+            self.linear *= factor;
+            self.bend *= factor * factor;
+        }
         if let Some(average) = &mut self.average {
             // t over 1 + 2 + … + t.
             let share = 2.0 / (self.steps + 1.0);
-            for (average, weight) in average.iter_mut().zip(&self.weights) {
-                *average += share * (weight - *average);
+            for (average, weight) in average.iter_mut().zip(&model.weights) {
+                *average += share * (model.scale * weight - *average);
             }
         }
         Ok(())
     }
 }
 
-impl<D: BlockDual> Solver for BlockSubgradient<D> {
+impl<D: BlockDual> Solver for Subgradient<'_, D> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
-        let mut order = std::mem::take(&mut self.order);
-        order.shuffle(&mut self.random);
-        self.order = order;
+        // A permutation of the blocks themselves, not of the last epoch's order.
+        self.order.iter_mut().zip(0..).for_each(|(slot, block)| *slot = block);
+        self.order.shuffle(&mut self.random);
         for visit in 0..self.order.len() {
             interrupt.check()?;
             self.step(self.order[visit] as usize)?;
@@ -86,9 +141,12 @@ impl<D: BlockDual> Solver for BlockSubgradient<D> {
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        let half = 0.5 * self.dual.lambda();
-        self.best_dual = self.best_dual.max(self.linear - half * squared_norm(&self.weights));
-        let model = self.average.as_ref().unwrap_or(&self.weights);
+        self.model.flatten();
+        self.model.squared_norm = squared_norm(&self.model.weights);
+        let half = 0.5 * self.dual.shares().lambda();
+        let dual = self.linear - half * self.model.squared_norm - 0.5 * self.bend;
+        self.best_dual = self.best_dual.max(dual);
+        let model = self.average.as_ref().unwrap_or(&self.model.weights);
         let loss = self.dual.survey(model, &|_| &[], interrupt)?.loss;
         Ok(Certificate { primal: half * squared_norm(model) + loss, dual: self.best_dual })
     }

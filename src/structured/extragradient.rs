@@ -1,39 +1,15 @@
-//! The dual extragradient for structured problems (Nesterov 2007; Taskar, Lacoste-Julien, Jordan 2006;
-//! paper 002; SPEC 15).
+//! The dual extragradient for structured problems (Nesterov 2007; Taskar, Lacoste-Julien, Jordan 2006).
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Marginals, Work};
+use super::{Marginals, Projection, Work};
+use crate::dual::Shares;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::{Image, Sparse, squared_norm};
-use crate::names::find;
+use crate::linalg::{Sparse, TouchedVector, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
-
-/// The distance in which the marginals are projected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Projection {
-    /// ½‖·‖².
-    Euclidean,
-    /// The Bregman divergence of the model's entropy.
-    Entropic,
-}
-
-impl Projection {
-    /// Names by which callers choose.
-    pub const NAMES: &[(&str, Self)] =
-        &[("euclidean", Self::Euclidean), ("entropic", Self::Entropic)];
-
-    /// The projection of that name.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for an unknown name.
-    pub fn parse(name: &str) -> Result<Self> {
-        find("projection", name, Self::NAMES)
-    }
-}
 
 /// Accuracy of projections that are not in closed form.
 const ACCURACY: f64 = 1e-8;
@@ -43,7 +19,7 @@ const GROUPS: usize = 16;
 const POWER: usize = 30;
 const MARGIN: f64 = 1.1;
 /// Iterations between certificates, each of which decodes all examples once more.
-const CERTIFIED: usize = 10;
+const CERTIFIED_EVERY: usize = 10;
 
 /// min over ‖w‖ ≤ R of Σ_i p_i max over z in the hull of the μ(y) of ⟨A_i w + c_i, z⟩ − ⟨A_i w, μ(y_i)⟩,
 /// as a saddle point problem in (w, z).
@@ -54,7 +30,7 @@ const CERTIFIED: usize = 10;
 /// the projection of 0.
 pub struct Extragradient<'a> {
     model: &'a dyn Marginals,
-    importance: Vec<f64>,
+    shares: Shares,
     projection: Projection,
     radius: f64,
     /// Steps for w and z; their product is 1/‖F‖².
@@ -71,7 +47,7 @@ pub struct Extragradient<'a> {
 
 #[derive(Default)]
 struct Group {
-    image: Image,
+    image: TouchedVector,
     linear: f64,
     local: Local,
     failure: Option<Error>,
@@ -90,13 +66,13 @@ struct Local {
 }
 
 impl<'a> Extragradient<'a> {
-    /// The method on the ball of that radius; `importance` are the p_i, which sum to 1.
+    /// The method on the ball of that radius, which takes the place of λ.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a radius that is not positive, and for right labels outside the hull.
     pub fn new(
         model: &'a dyn Marginals,
-        importance: Vec<f64>,
+        shares: Shares,
         projection: Projection,
         radius: f64,
     ) -> Result<Self> {
@@ -111,10 +87,10 @@ impl<'a> Extragradient<'a> {
             return Err(Error::argument("Y", message));
         }
         let n_weights = model.n_weights();
-        let group = || Group { image: Image::new(n_weights), ..Group::default() };
+        let group = || Group { image: TouchedVector::new(n_weights), ..Group::default() };
         Ok(Self {
             model,
-            importance,
+            shares,
             projection,
             radius,
             steps: None,
@@ -132,6 +108,11 @@ impl<'a> Extragradient<'a> {
         &self.weights
     }
 
+    /// Gives back the averaged w.
+    pub fn into_weights(self) -> Vec<f64> {
+        self.weights
+    }
+
     /// The steps for w and for z, once they are known.
     pub fn steps(&self) -> Option<(f64, f64)> {
         self.steps
@@ -147,12 +128,12 @@ impl<'a> Extragradient<'a> {
     ) -> Result<f64> {
         let mut groups = std::mem::take(&mut self.groups);
         let method: &Self = self;
-        let n = method.importance.len();
+        let n = method.shares.n_blocks();
         groups.par_iter_mut().enumerate().for_each(|(index, group)| {
             group.image.clear();
             group.linear = 0.0;
             let examples: Range<usize> = index * n / GROUPS..(index + 1) * n / GROUPS;
-            for example in examples.filter(|example| method.importance[*example] > 0.0) {
+            for example in examples.filter(|example| method.shares.of(*example) > 0.0) {
                 if group.failure.is_none() && !interrupt.is_raised() {
                     group.failure = visit(method, example, group).err();
                 }
@@ -177,7 +158,7 @@ impl<'a> Extragradient<'a> {
         let size = self.pass(&mut truth, interrupt, |method, example, group| {
             let local = &mut group.local;
             method.model.parts(example, method.model.truth(example), &mut local.sparse);
-            let share = method.importance[example];
+            let share = method.shares.of(example);
             method.model.add_image(example, &local.sparse, share, &mut group.image);
             let square = local.sparse.iter().map(|(_, count)| count * count).sum::<f64>();
             group.linear += share * square;
@@ -200,7 +181,7 @@ impl<'a> Extragradient<'a> {
                 let local = &mut group.local;
                 local.load_scores(method.model, example, weights);
                 std::mem::swap(&mut local.scores, &mut local.marginals);
-                group.add_image(method.model, example, method.importance[example]);
+                group.add_image(method.model, example, method.shares.of(example));
                 Ok(())
             })?;
             largest = squared_norm(&y).sqrt();
@@ -240,7 +221,7 @@ impl<'a> Extragradient<'a> {
             }
         }
         self.project(example, local)?;
-        let share = self.importance[example];
+        let share = self.shares.of(example);
         let costs = local.marginals.iter().zip(&local.costs).map(|(z, c)| z * c);
         group.linear += share * (constant + costs.sum::<f64>());
         group.add_image(model, example, share);
@@ -325,7 +306,7 @@ impl Solver for Extragradient<'_> {
         self.image.iter_mut().zip(image).for_each(|(value, new)| average(value, new));
         average(&mut self.linear, linear);
         self.iterations += 1;
-        if self.iterations.is_multiple_of(CERTIFIED) || self.iterations == 1 {
+        if self.iterations.is_multiple_of(CERTIFIED_EVERY) || self.iterations == 1 {
             Ok(Progress::Epoch(self.certify(interrupt)?))
         } else {
             Ok(Progress::Uncertified)
@@ -347,7 +328,7 @@ impl Solver for Extragradient<'_> {
             model.decode(example, &local.scores, &mut local.work, &mut local.label);
             model.parts(example, &local.label, &mut local.sparse);
             let best = value(&local.scores, &local.sparse);
-            group.linear += method.importance[example] * (constant + best - right);
+            group.linear += method.shares.of(example) * (constant + best - right);
             Ok(())
         })?;
         if self.iterations == 0 {

@@ -2,147 +2,135 @@
 
 use std::ops::ControlFlow;
 
-use crate::dual::{BlockDual, DualOracle};
+use super::{Extragradient, Marginals, Projection, StructuredDual};
+use crate::dual::{BlockDual, Shares};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::names::find;
-use crate::run::{Epoch, Stopping, Trace, run};
-use crate::solver::{
-    AwayFrankWolfe, AwayStep, Block, BlockFrankWolfe, BlockOptions, BlockStep, BlockSubgradient,
-    FrankWolfe, Sampling, StepRule,
-};
+use crate::run::{Epoch, run};
+use crate::solver::{BlockOptions, Choices, DualPoint, Fit, Method, Target, minimize};
 
-/// The solvers for structured problems that work on vertices.
+/// The solvers for structured problems.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StructuredMethod {
-    /// [`FrankWolfe`].
-    FrankWolfe(StepRule),
-    /// [`BlockFrankWolfe`].
-    BlockFrankWolfe(BlockOptions),
-    /// [`AwayFrankWolfe`] with its subsampling share and seed.
-    AwayFrankWolfe(AwayStep, f64, u64),
-    /// [`BlockSubgradient`], averaging or not, with its seed.
-    Subgradient(bool, u64),
+    /// Those that work for every dual.
+    Vertices(Method),
+    /// [`Extragradient`], which needs the projections of a built-in model; `None` is its own choice.
+    Extragradient {
+        /// The distance.
+        projection: Option<Projection>,
+        /// Bound on ‖w‖, by default that of the regularised optimum.
+        radius: Option<f64>,
+    },
 }
 
-/// What a method may be told beside its name.
+/// [`Choices`] and those of [`Extragradient`].
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StructuredOptions<'a> {
-    /// Name of the step, or none for the method's own.
-    pub step: Option<&'a str>,
-    /// Name of the order of the blocks.
-    pub sampling: &'a str,
-    /// See [`BlockOptions::cache`].
-    pub cache: bool,
-    /// See [`BlockOptions::averaging`] and [`BlockSubgradient`].
-    pub averaging: bool,
-    /// Share of the blocks that a batch away step asks.
-    pub subsample: f64,
-    /// Of all that is random.
-    pub seed: u64,
+pub struct StructuredChoices<'a> {
+    /// Those of every method.
+    pub common: Choices<'a>,
+    /// Name of the projection.
+    pub projection: Option<&'a str>,
+    /// Bound on ‖w‖.
+    pub radius: Option<f64>,
 }
 
 impl StructuredMethod {
-    /// Names of the methods, with the [`super::Extragradient`] that needs more than vertices.
-    pub const NAMES: &[&str] =
-        &["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient", "extragradient"];
+    const EXTRAGRADIENT: &str = "extragradient";
 
-    /// The method of that name.
+    /// Names of the methods.
+    pub fn names() -> Vec<&'static str> {
+        [Method::NAMES, &[Self::EXTRAGRADIENT]].concat()
+    }
+
+    /// The method of the chosen name.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for unknown names, steps that the method does not have, and a
-    /// subsampling share that is not in (0, 1].
-    pub fn parse(solver: &str, options: &StructuredOptions<'_>) -> Result<Self> {
-        let StructuredOptions { step, cache, averaging, subsample, seed, .. } = *options;
-        if !(subsample > 0.0 && subsample <= 1.0) {
-            return Err(Error::argument("subsample", "must be more than 0 and at most 1"));
+    /// As of [`Method::parse`], for unknown projections and for a radius that is not positive.
+    pub fn parse(choices: &StructuredChoices<'_>) -> Result<Self> {
+        let StructuredChoices { common, projection, radius } = *choices;
+        if common.solver == Self::EXTRAGRADIENT {
+            common.refuse_all_but(&[])?;
+            if radius.is_some_and(|radius| !(radius > 0.0 && radius.is_finite())) {
+                return Err(Error::argument("radius", "must be positive and finite"));
+            }
+            let projection = projection.map(Projection::parse).transpose()?;
+            return Ok(Self::Extragradient { projection, radius });
         }
-        let sampling = find("sampling", options.sampling, Sampling::NAMES)?;
-        match solver {
-            "block-frank-wolfe" => {
-                let step = find("step", step.unwrap_or("frank-wolfe"), BlockStep::NAMES)?;
-                let certify_below = f64::INFINITY;
-                let options =
-                    BlockOptions { seed, step, sampling, cache, averaging, certify_below };
-                Ok(Self::BlockFrankWolfe(options))
+        if !Method::NAMES.contains(&common.solver) {
+            return Err(Error::unknown("solver", common.solver, Self::names()));
+        }
+        let unused = [("projection", projection.is_some()), ("radius", radius.is_some())];
+        if let Some((name, _)) = unused.into_iter().find(|(_, given)| *given) {
+            return Err(common.unused(name));
+        }
+        Ok(Self::Vertices(match Method::parse(&common)? {
+            // A certificate decodes all examples: it waits until the gap that the steps meet is small.
+            Method::BlockFrankWolfe(options) => {
+                Method::BlockFrankWolfe(BlockOptions { certify_below: 0.0, ..options })
             }
-            "frank-wolfe" => {
-                let step = find("step", step.unwrap_or("line-search"), StepRule::NAMES)?;
-                Ok(Self::FrankWolfe(step))
-            }
-            "away-frank-wolfe" => {
-                let step = find("step", step.unwrap_or("away"), AwayStep::NAMES)?;
-                Ok(Self::AwayFrankWolfe(step, subsample, seed))
-            }
-            "subgradient" => Ok(Self::Subgradient(averaging, seed)),
-            "extragradient" => {
+            other => other,
+        }))
+    }
+
+    /// The method if it needs no more than vertices.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for [`Extragradient`].
+    pub fn vertices(self) -> Result<Method> {
+        match self {
+            Self::Vertices(method) => Ok(method),
+            Self::Extragradient { .. } => {
                 let message = "\"extragradient\" needs a built-in model, and has no path";
                 Err(Error::argument("solver", message))
             }
-            other => Err(Error::unknown("solver", other, Self::NAMES.iter().copied())),
+        }
+    }
+
+    /// The options of block Frank-Wolfe, which alone has a [path](crate::solver::path).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for the others.
+    pub fn path_options(self) -> Result<BlockOptions> {
+        match self.vertices()? {
+            Method::BlockFrankWolfe(options) if !options.averaging => Ok(options),
+            _ => {
+                let message = "a path needs \"block-frank-wolfe\" without averaging";
+                Err(Error::argument("solver", message))
+            }
         }
     }
 }
 
-/// Where a structured run ended.
-#[derive(Debug, Clone)]
-pub struct StructuredEnd {
-    /// The record of the run.
-    pub trace: Trace,
-    /// The model.
-    pub weights: Vec<f64>,
-    /// The dual point of [`BlockFrankWolfe`], and the w that belongs to it.
-    pub dual: Option<(Vec<f64>, Vec<Block>)>,
-    /// Calls of the oracle, where they are counted.
-    pub oracle_calls: Option<usize>,
-}
-
-/// Minimises a structured problem. `start` is the dual point that an earlier run of block Frank-Wolfe on
-/// the same examples ended at, with w scaled by the ratio of the old λ to the new.
+/// Minimises the problem of a built-in model; `start` as of [`minimize`].
 ///
 /// # Errors
-/// What [`run`] returns; [`Error::InvalidArgument`] for a start where the method has none.
-pub fn minimize_structured<D: BlockDual + DualOracle>(
-    dual: D,
+/// As of [`minimize`] and [`Extragradient::new`].
+pub fn fit(
+    model: &dyn Marginals,
+    shares: Shares,
     method: StructuredMethod,
-    stopping: Stopping,
-    start: Option<(Vec<f64>, Vec<Block>)>,
+    target: Target,
+    start: Option<DualPoint>,
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
-) -> Result<StructuredEnd> {
-    if start.is_some() && !matches!(method, StructuredMethod::BlockFrankWolfe(_)) {
-        return Err(Error::argument("warm_start", "only \"block-frank-wolfe\" can be continued"));
-    }
-    let end = |trace, weights: &[f64]| StructuredEnd {
-        trace,
-        weights: weights.to_vec(),
-        dual: None,
-        oracle_calls: None,
+) -> Result<Fit> {
+    let mut dual = StructuredDual::new(model, shares)?;
+    let (projection, radius) = match method {
+        StructuredMethod::Vertices(method) => {
+            return minimize(&mut dual, method, target, start, interrupt, observe);
+        }
+        StructuredMethod::Extragradient { projection, radius } => (projection, radius),
     };
-    match method {
-        StructuredMethod::FrankWolfe(rule) => {
-            let mut solver = FrankWolfe::new(dual, rule, None);
-            let trace = run(&mut solver, stopping, interrupt, observe)?;
-            Ok(end(trace, &solver.current().weights))
-        }
-        StructuredMethod::BlockFrankWolfe(options) => {
-            let options = BlockOptions { certify_below: stopping.gap, ..options };
-            let mut solver = BlockFrankWolfe::new(dual, options, start);
-            let trace = run(&mut solver, stopping, interrupt, observe)?;
-            let (mut end, calls) = (end(trace, solver.weights()), solver.oracle_calls());
-            let (_, weights, blocks) = solver.into_parts();
-            (end.dual, end.oracle_calls) = (Some((weights, blocks)), Some(calls));
-            Ok(end)
-        }
-        StructuredMethod::AwayFrankWolfe(step, subsample, seed) => {
-            let mut solver = AwayFrankWolfe::new(dual, step, subsample, seed);
-            let trace = run(&mut solver, stopping, interrupt, observe)?;
-            Ok(end(trace, solver.weights()))
-        }
-        StructuredMethod::Subgradient(averaging, seed) => {
-            let mut solver = BlockSubgradient::new(dual, averaging, seed);
-            let trace = run(&mut solver, stopping, interrupt, observe)?;
-            Ok(end(trace, solver.weights()))
-        }
+    if start.is_some() {
+        return Err(Error::argument("warm_start", "this solver has none"));
     }
+    let null_objective = dual.null_objective(interrupt)?;
+    // ‖w‖² ≤ P(0)/λ for the regularised optimum.
+    let largest = (null_objective / dual.shares().lambda()).sqrt();
+    let radius = radius.unwrap_or(if largest > 0.0 { largest } else { 1.0 });
+    let projection = projection.unwrap_or(model.default_projection());
+    let mut solver = Extragradient::new(model, dual.shares().clone(), projection, radius)?;
+    let trace = run(&mut solver, target.stopping(null_objective), interrupt, observe)?;
+    let point = DualPoint::Weights(solver.into_weights());
+    Ok(Fit { trace, null_objective, point, average: None, oracle_calls: None })
 }

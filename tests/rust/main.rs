@@ -1,6 +1,10 @@
 //! The crate from outside, a folder for each problem.
 
+// What the example of CONTRIBUTING imports from the crate it is to become a part of.
+use dualgap::{error, linalg};
+
 mod common;
+mod contributing;
 
 mod multiclass {
     mod active_sets;
@@ -18,7 +22,11 @@ mod polytope {
 mod recommend {
     mod variational;
 }
+mod solver {
+    mod methods;
+}
 mod structured {
+    mod callback;
     mod marginals;
     mod models;
     mod solvers;

@@ -10,7 +10,8 @@ use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
-use crate::multiclass::{Problem, Workspace};
+use crate::multiclass::{MarginProblem, Workspace};
+use crate::polytope::lifted;
 use crate::run::Certificate;
 
 /// Duals of a piece of the pass.
@@ -36,7 +37,7 @@ impl<T> Default for Terms<T> {
 
 /// Adds w(β), the weights that belong to the dual blocks, to the model's.
 pub(super) fn add_images<M: Model, T: Real>(
-    problem: &Problem<'_>,
+    problem: &MarginProblem<'_>,
     duals: &[Dual],
     betas: &Candidates<T>,
     model: &mut M,
@@ -109,12 +110,12 @@ impl<M: Model> State<'_, M> {
                 inner += image * origin;
             }
         }
-        let regularizer = 0.5 * self.problem.lambda * squared_norm;
+        let regularizer = 0.5 * self.problem.shares().lambda() * squared_norm;
         let loss: f64 = terms.iter().map(|terms| terms.loss).sum();
         let dual: f64 = terms.iter().map(|terms| terms.dual).sum();
         Ok(Certificate {
             primal: loss + regularizer,
-            dual: dual - regularizer - self.problem.lambda * inner,
+            dual: dual - regularizer - self.problem.shares().lambda() * inner,
         })
     }
 
@@ -167,7 +168,7 @@ impl<M: Model> State<'_, M> {
             for row in 0..n_rows {
                 let (at, dual) = (start + row, &duals[row]);
                 let example = dual.example as usize;
-                let share = self.problem.importance(example);
+                let share = self.problem.shares().of(example);
                 if share == 0.0 {
                     terms.counts.push(0);
                     continue;
@@ -201,7 +202,7 @@ impl<M: Model> State<'_, M> {
     /// Notes as candidates the classes whose β is not 0, and those whose margin says that raising β
     /// gains: those above some class with β > 0, and above 0 where the sum of β may rise.
     fn choose(&self, terms: &mut Terms<M::Value>, margins: &[f64], beta: &[M::Value], dual: &Dual) {
-        let (smoothing, sum) = (self.problem.smoothing, dual.sum);
+        let (smoothing, sum) = (self.problem.shares().smoothing(), dual.sum);
         let slope = |margin: f64, beta: f64| margin - smoothing * (beta + sum);
         let mut low = if self.is_tight(sum) { f64::INFINITY } else { 0.0 };
         for (margin, beta) in margins.iter().zip(beta) {
@@ -230,7 +231,7 @@ impl<M: Model> State<'_, M> {
             size += (margin * beta).abs();
             squares += beta * beta;
         }
-        let envelope = 0.5 * self.problem.smoothing * (squares + sum * sum);
+        let envelope = 0.5 * self.problem.shares().smoothing() * lifted::squared_norm(squares, sum);
         let rounding = 16.0 * M::Value::epsilon().widen();
         loss - attained + envelope > rounding * (size + envelope)
     }

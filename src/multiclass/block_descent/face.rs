@@ -158,7 +158,7 @@ impl<M: Model> State<'_, M> {
     /// C_i (v_j − γ(β_j + 1ᵀβ)) for the free candidates, within the face.
     fn slopes(&mut self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
         let mut slopes = self.scores(face, weights);
-        let smoothing = self.problem.smoothing;
+        let smoothing = self.problem.shares().smoothing();
         for member in &face.members {
             let dual = &self.duals[member.at];
             let costs = self.problem.cost_row(dual.example as usize);
@@ -189,10 +189,10 @@ impl<M: Model> State<'_, M> {
     /// C_i γ (p_j + 1ᵀp) of a direction p.
     fn bend(&self, face: &Face, direction: &[f64]) -> Vec<f64> {
         let mut bend = vec![0.0; direction.len()];
-        if self.problem.smoothing > 0.0 {
+        if self.problem.shares().smoothing() > 0.0 {
             for member in &face.members {
                 let own = member.first..member.end;
-                let scale = self.duals[member.at].weight * self.problem.smoothing;
+                let scale = self.duals[member.at].weight * self.problem.shares().smoothing();
                 let sum: f64 = direction[own.clone()].iter().sum();
                 for (bend, direction) in bend[own.clone()].iter_mut().zip(&direction[own]) {
                     *bend = scale * (direction + sum);
@@ -241,7 +241,7 @@ impl<M: Model> State<'_, M> {
         for member in &face.members {
             let own = member.first..member.end;
             let dual = &self.duals[member.at];
-            let scale = dual.weight * (dual.curvature + self.problem.smoothing);
+            let scale = dual.weight * (dual.curvature + self.problem.shares().smoothing());
             let mean = match member.tight {
                 true => 0.0,
                 false => residual[own.clone()].iter().sum::<f64>() / (own.len() + 1) as f64,
@@ -315,7 +315,7 @@ impl<M: Model> State<'_, M> {
                 sum += change;
             }
             let bend = along + dual.sum * sum + 0.5 * (squares + sum * sum);
-            gain += dual.weight * (linear - self.problem.smoothing * bend);
+            gain += dual.weight * (linear - self.problem.shares().smoothing() * bend);
         }
         // Around an origin w₀ the dual has −⟨w₀, w(β)⟩ as well, which ‖w₀ + w(β)‖² holds already.
         gain

@@ -13,7 +13,7 @@ use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Aligned;
-use crate::multiclass::Problem;
+use crate::multiclass::MarginProblem;
 
 /// Passes over the examples that are due between two certificates.
 const PASSES: usize = 30;
@@ -58,13 +58,15 @@ impl<M: Model> State<'_, M> {
             if interrupt.is_raised() {
                 break;
             }
-            if pass % PASSES_PER_GRADIENT == 0 {
-                moved |= self.accelerate(&due[..n_active], &mut weights);
-            }
+            // The last pass is one of visits: they leave each margin exact where it counts, and the primal
+            // needs that more than the dual.
             if pass == 1 {
                 first = gain;
             } else if gain <= SPENT * first {
                 break;
+            }
+            if pass % PASSES_PER_GRADIENT == 0 && pass < PASSES {
+                moved |= self.accelerate(&due[..n_active], &mut weights);
             }
         }
         // Also when interrupted: weights and duals belong together.
@@ -149,13 +151,13 @@ impl<T: Real> Buffers<T> {
     /// whether anything can move.
     fn shrink(
         &mut self,
-        problem: &Problem<'_>,
+        problem: &MarginProblem<'_>,
         dual: &Dual,
         betas: &mut Candidates<T>,
         at: usize,
         tight: bool,
     ) -> bool {
-        let (example, smoothing) = (dual.example as usize, problem.smoothing);
+        let (example, smoothing) = (dual.example as usize, problem.shares().smoothing());
         let (classes, values) = betas.row_mut(at);
         let mut count = classes.len();
         let own = self.scores[count].widen();
@@ -192,8 +194,8 @@ impl<T: Real> Buffers<T> {
     }
 
     /// u = (v + C_i A_i (β + 1ᵀβ)) / h for the candidates, the label's own coordinate last.
-    fn aim(&mut self, problem: &Problem<'_>, dual: &Dual, values: &[T]) {
-        let steepness = dual.curvature + problem.smoothing;
+    fn aim(&mut self, problem: &MarginProblem<'_>, dual: &Dual, values: &[T]) {
+        let steepness = dual.curvature + problem.shares().smoothing();
         self.target.clear();
         // The slopes hold −γ(β + 1ᵀβ) already, so that h rather than C_i A_i brings the point back.
         let target = |(slope, beta): (&f64, &T)| slope / steepness + beta.widen() + dual.sum;
@@ -206,7 +208,7 @@ impl<T: Real> Buffers<T> {
     /// much the dual rises, or nothing where β stays as it is.
     fn replace(
         &mut self,
-        problem: &Problem<'_>,
+        problem: &MarginProblem<'_>,
         dual: &mut Dual,
         betas: &mut Candidates<T>,
         at: usize,
@@ -231,7 +233,7 @@ impl<T: Real> Buffers<T> {
         }
         dual.sum = sum;
         self.change.push(T::narrow(dual.weight * total));
-        let steepness = dual.curvature + problem.smoothing;
+        let steepness = dual.curvature + problem.shares().smoothing();
         Some(dual.weight * (along - 0.5 * steepness * (squares + total * total)))
     }
 }

@@ -2,6 +2,7 @@
 
 use pulp::Simd;
 
+use crate::linalg::vectors::fused_dot;
 use crate::linalg::{Element, Kernel, Lane};
 
 /// Vectors summed in registers at a time.
@@ -26,29 +27,10 @@ impl<T: Element> Kernel<T> for InnerProducts<'_, T> {
         let row = |i: usize| &self.rows[i * self.n_features..][..self.n_features];
         for i in 0..n {
             for j in 0..=i {
-                self.products[i * n + j] = inner_product(simd, row(i), row(j));
+                self.products[i * n + j] = fused_dot(simd, row(i), row(j));
             }
         }
     }
-}
-
-#[inline(always)]
-fn inner_product<S: Simd, T: Lane<S>>(simd: S, a: &[T], b: &[T]) -> T {
-    const PARTS: usize = 4;
-    let ((a, a_left), (b, b_left)) = (T::vectors(a), T::vectors(b));
-    let mut sums = [T::splat(simd, T::zero()); PARTS];
-    let ((a, a_last), (b, b_last)) = (a.as_chunks::<PARTS>(), b.as_chunks::<PARTS>());
-    for (a, b) in a.iter().zip(b) {
-        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
-            *sum = T::fused(simd, *a, *b, *sum);
-        }
-    }
-    for (sum, (a, b)) in sums.iter_mut().zip(a_last.iter().zip(b_last)) {
-        *sum = T::fused(simd, *a, *b, *sum);
-    }
-    let [a, b, c, d] = sums;
-    let head = T::total(simd, T::plus(simd, T::plus(simd, a, b), T::plus(simd, c, d)));
-    a_left.iter().zip(b_left).fold(head, |sum, (a, b)| a.mul_add(*b, sum))
 }
 
 /// Scores of one row of a block as they stand now: those from before the block, from panels to a
@@ -226,7 +208,7 @@ impl<T: Element> Kernel<T> for ScoreFew<'_, T> {
         let stride = self.row.len();
         for (score, class) in self.scores.iter_mut().zip(self.classes) {
             let weights = &self.weights[*class as usize * stride..][..stride];
-            *score = inner_product(simd, weights, self.row);
+            *score = fused_dot(simd, weights, self.row);
         }
     }
 }

@@ -19,7 +19,7 @@ use self::model::{Block, Changes, DenseModel, Model, Row, SparseModel};
 use crate::data::{Data, Real};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::multiclass::Problem;
+use crate::multiclass::MarginProblem;
 use crate::polytope::Scratch;
 use crate::run::{Certificate, Progress, Solver};
 
@@ -61,11 +61,10 @@ trait Descent: Solver + Send {
 }
 
 impl<'p> BlockDescent<'p> {
-    /// Starts at the dual point 0, in the precision of the data. `data` and `bias` are those of the
-    /// problem's feature map.
-    pub fn new(problem: &'p Problem<'p>, data: Data<'p>, bias: f64, options: Options) -> Self {
-        let m = problem.n_classes();
-        Self(match data {
+    /// Starts at the dual point 0, in the precision of the data.
+    pub fn new(problem: &'p MarginProblem<'p>, options: Options) -> Self {
+        let (bias, m) = (problem.map().bias(), problem.n_classes());
+        Self(match problem.map().data() {
             Data::Dense32(x) => boxed(problem, DenseModel::<_, f32>::new(x, bias, m), options),
             Data::Dense64(x) => boxed(problem, DenseModel::<_, f64>::new(x, bias, m), options),
             Data::Csr32(x) => boxed(problem, SparseModel::<_, f32>::new(x, bias, m), options),
@@ -119,7 +118,7 @@ impl Solver for BlockDescent<'_> {
 }
 
 fn boxed<'p, M: Model + 'p>(
-    problem: &'p Problem<'p>,
+    problem: &'p MarginProblem<'p>,
     model: M,
     options: Options,
 ) -> Box<dyn Descent + 'p> {
@@ -135,7 +134,7 @@ const GROUP: usize = 8;
 const FULL_SHARE: f64 = 0.2;
 
 struct State<'p, M: Model> {
-    problem: &'p Problem<'p>,
+    problem: &'p MarginProblem<'p>,
     model: M,
     /// The weights in double precision as of the last certificate, where `model` is less precise.
     exact: Option<M::Exact>,
@@ -190,7 +189,7 @@ struct Work<T> {
 }
 
 impl<'p, M: Model> State<'p, M> {
-    fn new(problem: &'p Problem<'p>, model: M, options: Options) -> Self {
+    fn new(problem: &'p MarginProblem<'p>, model: M, options: Options) -> Self {
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let block_size = options.block_size.unwrap_or_else(|| model.block_size());
         let block_size = block_size.clamp(1, M::LARGEST_BLOCK);
@@ -236,10 +235,10 @@ impl<'p, M: Model> State<'p, M> {
         let dual = &mut self.duals[at];
         let example = dual.example as usize;
         let squared_norm = self.model.squared_norm(example);
-        dual.weight = self.problem.importance(example) / self.problem.lambda;
+        dual.weight = self.problem.shares().of(example) / self.problem.shares().lambda();
         dual.curvature = dual.weight * squared_norm;
-        dual.settled = self.problem.importance(example) == 0.0;
-        if dual.settled || squared_norm > 0.0 || self.problem.smoothing > 0.0 {
+        dual.settled = self.problem.shares().of(example) == 0.0;
+        if dual.settled || squared_norm > 0.0 || self.problem.shares().smoothing() > 0.0 {
             return;
         }
         dual.settled = true;
@@ -256,7 +255,7 @@ impl<'p, M: Model> State<'p, M> {
 
     /// h = C_i A_i + γ.
     fn steepness(&self, at: usize) -> f64 {
-        self.duals[at].curvature + self.problem.smoothing
+        self.duals[at].curvature + self.problem.shares().smoothing()
     }
 
     /// Whether a sum of β is the largest possible.

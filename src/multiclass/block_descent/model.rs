@@ -1,7 +1,7 @@
 //! Rows and weights together: what block descent asks of dense and of sparse data.
 
 use crate::data::{Csr, Dense, Real, Rows};
-use crate::linalg::{Aligned, Element, FeatureMajor, LiveWeights, Update};
+use crate::linalg::{Aligned, Element, FeatureMajor, PanelWeights, Update};
 
 /// Some examples' rows, copied next to each other, the constant feature appended.
 #[derive(Debug)]
@@ -148,14 +148,14 @@ fn is_double<T: Real>() -> bool {
 pub(super) struct DenseModel<'a, R, T> {
     rows: Dense<'a, R>,
     bias: f64,
-    weights: LiveWeights<T>,
+    weights: PanelWeights<T>,
     n_classes: usize,
 }
 
 impl<'a, R: Real, T: Element> DenseModel<'a, R, T> {
     pub fn new(rows: Dense<'a, R>, bias: f64, n_classes: usize) -> Self {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
-        Self { rows, bias, weights: LiveWeights::new(n_features, n_classes), n_classes }
+        Self { rows, bias, weights: PanelWeights::new(n_features, n_classes), n_classes }
     }
 }
 

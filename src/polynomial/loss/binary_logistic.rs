@@ -1,7 +1,8 @@
-use super::{OutputLoss, Target, Targets};
+use super::{OutputLoss, Target, TargetKind};
 use crate::linalg::exp_minus;
 
-/// Binary logistic per output, targets ±1: Σ_c log(1 + exp(−y_c o_c)) (SPEC 7, 8).
+/// Binary logistic per output, targets ±1: Σ_c log(1 + exp(−y_c o_c)) (Blondel et al. 2017,
+/// section 6.5; docs/mathematics/polynomial-networks.md#losses).
 #[derive(Debug, Clone, Copy)]
 pub struct BinaryLogistic;
 
@@ -36,7 +37,7 @@ impl OutputLoss for BinaryLogistic {
         0.25
     }
 
-    fn targets(&self) -> Targets {
-        Targets::Signs
+    fn target_kind(&self) -> TargetKind {
+        TargetKind::Signs
     }
 }

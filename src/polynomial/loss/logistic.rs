@@ -1,6 +1,6 @@
-use super::{OutputLoss, Target, Targets, log_sum_exp, log_sum_exp_to_softmax};
+use super::{OutputLoss, Target, TargetKind, log_sum_exp, log_sum_exp_to_softmax};
 
-/// Multi-class logistic: log Σ_c exp(o_c − o_y) (paper 003, Table 3).
+/// Multi-class logistic: log Σ_c exp(o_c − o_y) (Blondel et al. 2017, Table 3).
 #[derive(Debug, Clone, Copy)]
 pub struct Logistic;
 
@@ -22,7 +22,7 @@ impl OutputLoss for Logistic {
         0.5
     }
 
-    fn targets(&self) -> Targets {
-        Targets::Classes
+    fn target_kind(&self) -> TargetKind {
+        TargetKind::Classes
     }
 }

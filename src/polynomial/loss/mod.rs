@@ -1,4 +1,5 @@
-//! Losses of a vector of outputs (SPEC 7). One file per loss; [`REGISTRY`] has their names.
+//! Losses of a vector of outputs (docs/mathematics/polynomial-networks.md#losses). One file per loss;
+//! [`REGISTRY`] has their names.
 
 mod binary_logistic;
 mod logistic;
@@ -29,7 +30,7 @@ pub enum Target<'a> {
 
 /// What a loss compares the outputs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Targets {
+pub enum TargetKind {
     /// The class of the row: [`Target::Class`].
     Classes,
     /// −1 or +1 for each output: [`Target::Values`].
@@ -38,7 +39,7 @@ pub enum Targets {
     Values,
 }
 
-impl Targets {
+impl TargetKind {
     /// "classes", "signs" or "values".
     pub fn name(self) -> &'static str {
         match self {
@@ -61,11 +62,11 @@ pub trait OutputLoss: Send + Sync + fmt::Debug {
     fn smoothness(&self, n_outputs: usize) -> f64;
 
     /// What it compares the outputs with.
-    fn targets(&self) -> Targets;
+    fn target_kind(&self) -> TargetKind;
 
     /// Whether that is a class.
     fn takes_classes(&self) -> bool {
-        self.targets() == Targets::Classes
+        self.target_kind() == TargetKind::Classes
     }
 }
 
@@ -138,10 +139,10 @@ mod tests {
             let signs: Vec<f64> = values.iter().map(|v| if *v > 0.0 { 1.0 } else { -1.0 }).collect();
             for (name, build) in REGISTRY {
                 let loss = build();
-                let target = match loss.targets() {
-                    Targets::Classes => Target::Class(class),
-                    Targets::Signs => Target::Values(&signs),
-                    Targets::Values => Target::Values(&values),
+                let target = match loss.target_kind() {
+                    TargetKind::Classes => Target::Class(class),
+                    TargetKind::Signs => Target::Values(&signs),
+                    TargetKind::Values => Target::Values(&values),
                 };
                 let mut gradient = vec![0.0; 4];
                 let value = loss.value_and_gradient(target, &outputs, &mut gradient);

@@ -1,6 +1,7 @@
-use super::{OutputLoss, Target, Targets, log_sum_exp, log_sum_exp_to_softmax};
+use super::{OutputLoss, Target, TargetKind, log_sum_exp, log_sum_exp_to_softmax};
 
-/// Smoothed multi-class hinge: log(1 + Σ_{c≠y} exp(1 + o_c − o_y)) (paper 003, Table 3).
+/// Smoothed multi-class hinge: log(1 + Σ_{c≠y} exp(1 + o_c − o_y)) (Blondel et al. 2017,
+/// Table 3).
 #[derive(Debug, Clone, Copy)]
 pub struct SmoothedHinge;
 
@@ -27,7 +28,7 @@ impl OutputLoss for SmoothedHinge {
         0.5
     }
 
-    fn targets(&self) -> Targets {
-        Targets::Classes
+    fn target_kind(&self) -> TargetKind {
+        TargetKind::Classes
     }
 }

@@ -1,6 +1,6 @@
-use super::{OutputLoss, Target, Targets};
+use super::{OutputLoss, Target, TargetKind};
 
-/// Squared error over the outputs: ½‖y − o‖² (SPEC 7).
+/// Squared error over the outputs: ½‖y − o‖² (docs/mathematics/polynomial-networks.md#losses).
 #[derive(Debug, Clone, Copy)]
 pub struct Squared;
 
@@ -23,7 +23,7 @@ impl OutputLoss for Squared {
         1.0
     }
 
-    fn targets(&self) -> Targets {
-        Targets::Values
+    fn target_kind(&self) -> TargetKind {
+        TargetKind::Values
     }
 }

@@ -1,6 +1,6 @@
-use super::{OutputLoss, Target, Targets};
+use super::{OutputLoss, Target, TargetKind};
 
-/// Multi-class squared hinge: Σ_{c≠y} max(0, 1 + o_c − o_y)² (paper 003, Table 3).
+/// Multi-class squared hinge: Σ_{c≠y} max(0, 1 + o_c − o_y)² (Blondel et al. 2017, Table 3).
 #[derive(Debug, Clone, Copy)]
 pub struct SquaredHinge;
 
@@ -30,7 +30,7 @@ impl OutputLoss for SquaredHinge {
         2.0 * n_outputs as f64
     }
 
-    fn targets(&self) -> Targets {
-        Targets::Classes
+    fn target_kind(&self) -> TargetKind {
+        TargetKind::Classes
     }
 }

@@ -3,7 +3,7 @@ use ndarray::{ArrayView2, ArrayViewMut2};
 use super::{Penalty, Refinement, soft_threshold_level};
 use crate::error::Result;
 
-/// Ω(U) = Σ_{r,c} |u_rc| (Table 1).
+/// Ω(U) = Σ_{r,c} |u_rc| (Blondel et al. 2017, Table 1).
 #[derive(Debug, Clone, Copy)]
 pub struct L1;
 

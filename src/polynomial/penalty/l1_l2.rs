@@ -3,7 +3,7 @@ use ndarray::ArrayViewMut2;
 use super::{Penalty, Refinement, soft_threshold_level};
 use crate::error::{Error, Result};
 
-/// Ω(U) = Σ_r ‖u_r‖₂ (Table 1).
+/// Ω(U) = Σ_r ‖u_r‖₂ (Blondel et al. 2017, Table 1).
 #[derive(Debug, Clone, Copy)]
 pub struct L1L2;
 

@@ -3,10 +3,10 @@ use ndarray::ArrayViewMut2;
 use super::{Penalty, Refinement};
 use crate::error::{Error, Result};
 
-/// Most outputs whose sign patterns are enumerated.
+/// Maximum number of outputs whose sign patterns are enumerated.
 const MAX_EXACT_OUTPUTS: usize = 16;
 
-/// Ω(U) = Σ_r max_c |u_rc| (Table 1).
+/// Ω(U) = Σ_r max_c |u_rc| (Blondel et al. 2017, Table 1).
 #[derive(Debug, Clone, Copy)]
 pub struct L1LInf;
 
@@ -26,8 +26,8 @@ impl Penalty for L1LInf {
     }
 
     /// Every row is capped at its own μ_r, where the amount cut off is the same θ for all rows that
-    /// keep anything and Σ μ_r = radius (SPEC 6). Σ μ_r(θ) is piecewise linear and decreasing: bisect
-    /// on its breakpoints, then interpolate.
+    /// keep anything and Σ μ_r = radius (docs/mathematics/polynomial-networks.md#projections-onto-the-balls).
+    /// Σ μ_r(θ) is piecewise linear and decreasing: bisect on its breakpoints, then interpolate.
     fn project(&self, mut output: ArrayViewMut2<'_, f64>, radius: f64) {
         if self.value(output.view()) <= radius {
             return;
@@ -81,7 +81,7 @@ impl Penalty for L1LInf {
         Ok(patterns.map(|p| (0..n_outputs).map(|c| sign(p, c)).collect()).collect())
     }
 
-    /// Huber's upper version of Σ_c |g_c| (SPEC 4.2).
+    /// Huber's upper version of Σ_c |g_c| (docs/mathematics/polynomial-networks.md#refinement).
     fn smoothed_dual(&self, gradient: &[f64], smoothing: f64, weights: &mut [f64]) -> f64 {
         let mut value = 0.0;
         for (w, g) in weights.iter_mut().zip(gradient) {

@@ -1,4 +1,5 @@
-//! Penalties Ω on the output layer: one row per basis (SPEC 2, 6; paper 003, Table 1).
+//! Penalties Ω on the output layer: one row per basis (Blondel et al. 2017, Table 1;
+//! docs/mathematics/polynomial-networks.md#penalties).
 //!
 //! Each knows its value, its dual norm on a row, the row of its conditional-gradient atom, and the
 //! projection onto its ball. One file per penalty; [`REGISTRY`] has their names.
@@ -23,10 +24,10 @@ pub trait Penalty: Send + Sync + fmt::Debug {
     /// ω(u) of one row.
     fn row_norm(&self, row: &[f64]) -> f64;
 
-    /// ω*(g): the dual norm of one row, by which bases are selected (9).
+    /// ω*(g): the dual norm of one row, by which bases are selected (Blondel et al. 2017, (9)).
     fn dual_row_norm(&self, row: &[f64]) -> f64;
 
-    /// The row u with ω(u) = 1 and ⟨u, g⟩ = ω*(g) (Table 1).
+    /// The row u with ω(u) = 1 and ⟨u, g⟩ = ω*(g) (Blondel et al. 2017, Table 1).
     fn atom_row(&self, gradient: &[f64], atom: &mut [f64]);
 
     /// Projects `output` onto {Ω ≤ radius}; leaves it alone when it is inside.
@@ -50,7 +51,7 @@ pub trait Penalty: Send + Sync + fmt::Debug {
     }
 }
 
-/// How a penalty wants its basis vectors refined (SPEC 4).
+/// How a penalty wants its basis vectors refined (docs/mathematics/polynomial-networks.md#refinement).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Refinement {
     /// The start vector is optimal already.

@@ -1,10 +1,11 @@
 //! One block's point and the vertices that it is made of.
 
+use super::BlockOptions;
 use crate::linalg::{Sparse, sparse};
 use crate::solver::active_set::{Kind, largest};
 
 /// Vertices that a block remembers; the unused ones go first.
-const MOST_ATOMS: usize = 100;
+const MAX_ATOMS: usize = 100;
 
 /// Visits after which the point is summed anew from its vertices, so that rounding does not gather.
 const REBUILT: u32 = 64;
@@ -35,32 +36,38 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block at a vertex.
-    pub fn at(vertex: Sparse, keep_atoms: bool, cached: bool) -> Self {
-        let mut block = Self { point: vertex.clone(), cached, ..Self::default() };
-        if keep_atoms {
+    /// A block at a vertex, which is all of its active set where the options ask for one.
+    pub fn at(vertex: Sparse, options: &BlockOptions) -> Self {
+        let mut block = Self { point: vertex.clone(), cached: options.cache, ..Self::default() };
+        if options.keeps_atoms() {
             let index = block.remember(&vertex);
             block.atoms[index].weight = 1.0;
         }
         block
     }
 
-    /// A block at a convex combination of points of its polytope; the active set is kept if asked for.
+    /// A block at a convex combination of points of its polytope.
     pub fn combining(
         atoms: impl IntoIterator<Item = (Sparse, f64)>,
-        keep_atoms: bool,
-        cached: bool,
+        options: &BlockOptions,
     ) -> Self {
-        let mut block = Self { cached, ..Self::default() };
+        let mut block = Self { cached: options.cache, ..Self::default() };
         for (vertex, weight) in atoms {
             let index = block.remember(&vertex);
             block.atoms[index].weight += weight;
         }
         block.rebuild(&mut Sparse::new());
-        if !keep_atoms {
+        if !options.keeps_atoms() {
             block.atoms.clear();
         }
         block
+    }
+
+    /// The convex combination that the block is: its active vertices, or its point where it keeps none.
+    pub fn combination(&self) -> impl Iterator<Item = (&Sparse, f64)> {
+        let point = self.atoms.is_empty().then_some((&self.point, 1.0));
+        let active = self.atoms.iter().filter(|atom| atom.weight > 0.0);
+        active.map(|atom| (&atom.vertex, atom.weight)).chain(point)
     }
 
     /// Notes that an atom is the best one.
@@ -76,7 +83,7 @@ impl Block {
             return found;
         }
         self.visits += 1;
-        if self.atoms.len() >= MOST_ATOMS {
+        if self.atoms.len() >= MAX_ATOMS {
             self.forget_one();
         }
         self.atoms.push(Atom { vertex: vertex.clone(), weight: 0.0, used: self.visits });
@@ -120,7 +127,7 @@ impl Block {
         kind: Kind,
         step: f64,
         direction: &Sparse,
-        dust: f64,
+        rounding: f64,
         spare: &mut Sparse,
     ) {
         let full = step >= self.longest(kind);
@@ -130,7 +137,7 @@ impl Block {
         if full && matches!(kind, Kind::Towards(_)) || self.visits.is_multiple_of(REBUILT) {
             self.rebuild(spare);
         } else {
-            sparse::add(&mut self.point, step, direction, dust, spare);
+            sparse::add(&mut self.point, step, direction, rounding, spare);
         }
         if !self.cached {
             self.atoms.retain(|atom| atom.weight > 0.0);

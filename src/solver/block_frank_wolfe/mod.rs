@@ -1,8 +1,9 @@
 //! Block Frank-Wolfe (BCFW): Frank-Wolfe on one block of the dual after the other, with closed-form line
-//! search (Lacoste-Julien et al. 2013; SPEC 10.3, 15), its away and pairwise steps, gap sampling and
+//! search (Lacoste-Julien et al. 2013), its away and pairwise steps, gap sampling and
 //! oracle cache (Osokin et al. 2016).
 
 mod block;
+mod options;
 mod sampling;
 
 use rand::RngExt;
@@ -10,81 +11,15 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
 pub use block::{Atom, Block};
+pub use options::{BlockOptions, Sampling, Step};
 
 use self::sampling::SumTree;
 use super::active_set::Kind;
-use crate::dual::{BlockDual, Survey};
+use crate::dual::{BlockDual, Gradient, Image, Survey};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::squared_norm;
-use crate::linalg::{Sparse, sparse};
+use crate::linalg::{Sparse, sparse, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
-
-/// Which steps a block makes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BlockStep {
-    /// Towards the best vertex.
-    FrankWolfe,
-    /// Towards the best vertex or away from the worst active one, whichever has the larger slope.
-    Away,
-    /// From the worst active vertex to the best one.
-    Pairwise,
-}
-
-/// Which blocks an epoch visits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sampling {
-    /// Each once, in random order.
-    Permutation,
-    /// As many as there are, drawn uniformly.
-    Uniform,
-    /// As many as there are, drawn in proportion to their last known gaps.
-    Gap,
-}
-
-impl BlockStep {
-    /// Names by which callers choose.
-    pub const NAMES: &[(&str, Self)] =
-        &[("frank-wolfe", Self::FrankWolfe), ("away", Self::Away), ("pairwise", Self::Pairwise)];
-}
-
-impl Sampling {
-    /// Names by which callers choose.
-    pub const NAMES: &[(&str, Self)] =
-        &[("permutation", Self::Permutation), ("uniform", Self::Uniform), ("gap", Self::Gap)];
-}
-
-/// How block Frank-Wolfe goes about it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct BlockOptions {
-    /// Of the order of the blocks.
-    pub seed: u64,
-    /// The steps.
-    pub step: BlockStep,
-    /// The order.
-    pub sampling: Sampling,
-    /// Whether vertices found before are tried before the oracle is called.
-    pub cache: bool,
-    /// Whether the model is the average of the iterates, the k-th weighted by k; the dual value remains
-    /// that of the last one. Not with smoothing.
-    pub averaging: bool,
-    /// A certificate costs a pass: it is taken in epochs whose measured gaps sum to less than this, and
-    /// otherwise after 1, 2, 4, 8, 10, 20, 30, ... epochs.
-    pub certify_below: f64,
-}
-
-impl Default for BlockOptions {
-    fn default() -> Self {
-        Self {
-            seed: 0,
-            step: BlockStep::FrankWolfe,
-            sampling: Sampling::Permutation,
-            cache: false,
-            averaging: false,
-            certify_below: f64::INFINITY,
-        }
-    }
-}
 
 /// A remembered vertex is taken if its gap is at least this share of the block's last known one...
 const CACHE_BLOCK_SHARE: f64 = 0.25;
@@ -95,8 +30,8 @@ const CACHE_MEAN_SHARE: f64 = 0.01;
 ///
 /// A block's point is kept as a sparse vector over its parts, never as a vector of weights; away and
 /// pairwise steps and the cache also keep the vertices that it is made of.
-pub struct BlockFrankWolfe<D> {
-    dual: D,
+pub struct BlockFrankWolfe<'d, D> {
+    dual: &'d mut D,
     options: BlockOptions,
     random: Pcg64Mcg,
     weights: Vec<f64>,
@@ -134,13 +69,55 @@ impl Average {
     }
 }
 
-impl<D: BlockDual> BlockFrankWolfe<D> {
+/// A kind of step and the slope of the dual along its direction.
+struct Aim {
+    kind: Kind,
+    slope: f64,
+}
+
+impl Aim {
+    /// The step of a block with an active set, given the vertex to go to; writes its direction. None
+    /// where no vertex is active.
+    fn within(
+        block: &Block,
+        to: usize,
+        step: Step,
+        gradient: &impl Gradient,
+        direction: &mut Sparse,
+    ) -> Option<Self> {
+        let value = |point: &Sparse| gradient.slope(point);
+        let target = &block.atoms[to].vertex;
+        let kind = match step {
+            Step::FrankWolfe => Kind::Towards(to),
+            Step::Pairwise => Kind::Pairwise(to, block.worst(value)?),
+            Step::Away => {
+                let from = block.worst(value)?;
+                let middle = value(&block.point);
+                let towards = value(target) - middle;
+                let away = middle - value(&block.atoms[from].vertex);
+                Kind::better(to, towards, from, away, block.atoms[from].weight)
+            }
+        };
+        let vertex = |index: usize| &block.atoms[index].vertex;
+        match kind {
+            Kind::Towards(_) => sparse::subtract(target, &block.point, direction),
+            Kind::Away(from) => sparse::subtract(&block.point, vertex(from), direction),
+            Kind::Pairwise(_, from) => sparse::subtract(target, vertex(from), direction),
+        }
+        Some(Self { kind, slope: value(direction) })
+    }
+}
+
+impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
     /// Starts with every block at its start vertex, or at the given blocks and their weights.
-    pub fn new(dual: D, options: BlockOptions, start: Option<(Vec<f64>, Vec<Block>)>) -> Self {
-        let n = dual.n_blocks();
-        let keep_atoms = options.cache || options.step != BlockStep::FrankWolfe;
+    pub fn new(
+        dual: &'d mut D,
+        options: BlockOptions,
+        start: Option<(Vec<f64>, Vec<Block>)>,
+    ) -> Self {
+        let n = dual.shares().n_blocks();
         let (weights, blocks) = start.unwrap_or_else(|| {
-            let block = |index| Block::at(dual.start(index), keep_atoms, options.cache);
+            let block = |index| Block::at(dual.start(index), &options);
             (vec![0.0; dual.n_weights()], (0..n).map(block).collect())
         });
         let average = options.averaging.then(|| Average {
@@ -180,107 +157,78 @@ impl<D: BlockDual> BlockFrankWolfe<D> {
         self.oracle_calls
     }
 
-    /// Gives back the problem, w(μ) and the blocks.
-    pub fn into_parts(self) -> (D, Vec<f64>, Vec<Block>) {
-        (self.dual, self.weights, self.blocks)
+    /// Gives back w(μ), the blocks, and the average where there is one.
+    pub fn into_parts(self) -> (Vec<f64>, Vec<Block>, Option<Vec<f64>>) {
+        (self.weights, self.blocks, self.average.map(|average| average.weights))
     }
 
-    /// One step of one block.
+    /// One step of one block: towards, away from or between vertices, as far as the dual rises and the
+    /// weights of the vertices allow.
     fn visit(&mut self, index: usize) -> Result<()> {
-        let share = self.dual.share(index);
+        let share = self.dual.shares().of(index);
         if share == 0.0 {
             return Ok(());
         }
         let before = self.average.as_mut().map_or(0.0, Average::tick);
-        let cached = if self.options.cache { self.look_up(index, share) } else { None };
-        let to = match cached {
-            Some(to) => to,
-            None => self.ask(index, share)?,
+        let remembered =
+            if self.options.cache { self.aim_at_remembered(index, share) } else { None };
+        let aim = match remembered {
+            Some(aim) => Some(aim),
+            None => self.aim(index, share)?,
         };
-        let Some(kind) = self.aim(index, to) else { return Ok(()) };
-        let slope = self.dual.along(&self.weights, &self.direction);
-        if slope <= 0.0 {
-            return Ok(());
-        }
+        let Some(Aim { kind, slope }) = aim.filter(|aim| aim.slope > 0.0) else { return Ok(()) };
         let block = &mut self.blocks[index];
         let longest = if block.atoms.is_empty() { 1.0 } else { block.longest(kind) };
-        let curvature = self.dual.curvature(index, &self.direction);
+        let mut image = self.dual.image(index, &self.direction);
+        let curvature = image.curvature();
         let step = if curvature > 0.0 { (slope / curvature).min(longest) } else { longest };
-        self.dual.advance(index, &self.direction, step, &mut self.weights);
+        image.add_to(step, &mut self.weights);
         if let Some(average) = &mut self.average {
-            self.dual.advance(index, &self.direction, step * before, &mut average.drift);
+            image.add_to(step * before, &mut average.drift);
         }
-        let dust = self.dual.dust();
+        drop(image);
+        let rounding = self.dual.rounding();
         if !block.atoms.is_empty() {
-            block.step(kind, step, &self.direction, dust, &mut self.spare);
+            block.step(kind, step, &self.direction, rounding, &mut self.spare);
         } else if step == 1.0 {
             std::mem::swap(&mut block.point, &mut self.vertex);
         } else {
-            sparse::add(&mut block.point, step, &self.direction, dust, &mut self.spare);
+            sparse::add(&mut block.point, step, &self.direction, rounding, &mut self.spare);
         }
         Ok(())
     }
 
-    /// The best remembered vertex, if it is good enough to save a call of the oracle.
-    fn look_up(&mut self, index: usize, share: f64) -> Option<usize> {
-        let block = &self.blocks[index];
-        self.dual.load_at(index, &block.parts, &self.weights, &block.point);
-        let (dual, weights) = (&self.dual, &self.weights);
-        let best = block.best(|vertex| dual.along(weights, vertex))?;
-        let value = dual.along(weights, &block.atoms[best].vertex);
-        let gap = share * (value - dual.along(weights, &block.point));
+    /// Aims at the best remembered vertex, if it is good enough to save a call of the oracle.
+    fn aim_at_remembered(&mut self, index: usize, share: f64) -> Option<Aim> {
         let mean = self.gaps.total() / self.blocks.len() as f64;
         let enough = (CACHE_BLOCK_SHARE * self.gaps.get(index)).max(CACHE_MEAN_SHARE * mean);
-        let good = gap > 0.0 && gap >= enough;
-        if good {
-            self.blocks[index].touch(best);
-        }
-        good.then_some(best)
-    }
-
-    /// Calls the oracle; notes the block's gap. The index of the vertex counts only with an active set.
-    fn ask(&mut self, index: usize, share: f64) -> Result<usize> {
         let block = &mut self.blocks[index];
-        self.dual.load(index, &self.weights, &block.point);
-        self.dual.vertex(index, &self.weights, &mut self.vertex)?;
-        self.oracle_calls += 1;
-        let value = |point: &[(u32, f64)]| self.dual.along(&self.weights, point);
-        let gap = value(&self.vertex) - value(&block.point);
-        self.gaps.set(index, (share * gap).max(0.0));
-        Ok(if block.atoms.is_empty() { 0 } else { block.remember(&self.vertex) })
+        let gradient = self.dual.slopes_at(index, &block.parts, &self.weights, &block.point);
+        let best = block.best(|vertex| gradient.slope(vertex))?;
+        let value = gradient.slope(&block.atoms[best].vertex);
+        let gap = share * (value - gradient.slope(&block.point));
+        if gap <= 0.0 || gap < enough {
+            return None;
+        }
+        block.touch(best);
+        Aim::within(block, best, self.options.step, &gradient, &mut self.direction)
     }
 
-    /// Chooses the kind of step, given the vertex to go to, and writes its direction.
-    fn aim(&mut self, index: usize, to: usize) -> Option<Kind> {
-        let (dual, weights, block) = (&self.dual, &self.weights, &self.blocks[index]);
+    /// Asks the oracle for a vertex, notes the block's gap, and aims.
+    fn aim(&mut self, index: usize, share: f64) -> Result<Option<Aim>> {
+        let block = &mut self.blocks[index];
+        let mut gradient = self.dual.gradient(index, &self.weights, &block.point);
+        gradient.vertex(&mut self.vertex)?;
+        self.oracle_calls += 1;
+        let gap = gradient.slope(&self.vertex) - gradient.slope(&block.point);
+        self.gaps.set(index, (share * gap).max(0.0));
         if block.atoms.is_empty() {
             sparse::subtract(&self.vertex, &block.point, &mut self.direction);
-            return Some(Kind::Towards(0));
+            let slope = gradient.slope(&self.direction);
+            return Ok(Some(Aim { kind: Kind::Towards(0), slope }));
         }
-        let value = |point: &Sparse| dual.along(weights, point);
-        let target = &block.atoms[to].vertex;
-        let kind = match self.options.step {
-            BlockStep::FrankWolfe => Kind::Towards(to),
-            BlockStep::Pairwise => Kind::Pairwise(to, block.worst(value)?),
-            BlockStep::Away => {
-                let from = block.worst(value)?;
-                let middle = value(&block.point);
-                let towards = value(target) - middle;
-                let away = middle - value(&block.atoms[from].vertex);
-                Kind::better(to, towards, from, away, block.atoms[from].weight)
-            }
-        };
-        let direction = &mut self.direction;
-        match kind {
-            Kind::Towards(_) => sparse::subtract(target, &block.point, direction),
-            Kind::Away(from) => {
-                sparse::subtract(&block.point, &block.atoms[from].vertex, direction)
-            }
-            Kind::Pairwise(_, from) => {
-                sparse::subtract(target, &block.atoms[from].vertex, direction);
-            }
-        }
-        Some(kind)
+        let to = block.remember(&self.vertex);
+        Ok(Aim::within(block, to, self.options.step, &gradient, &mut self.direction))
     }
 
     /// Passes over all blocks at the current weights and takes note of their gaps.
@@ -313,7 +261,7 @@ impl<D: BlockDual> BlockFrankWolfe<D> {
     }
 }
 
-impl<D: BlockDual> Solver for BlockFrankWolfe<D> {
+impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         if self.epochs == 0 && self.options.sampling == Sampling::Gap {
             self.survey(interrupt)?;
@@ -335,7 +283,7 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<D> {
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        let lambda = self.dual.lambda();
+        let lambda = self.dual.shares().lambda();
         let survey = self.survey(interrupt)?;
         let regularizer = 0.5 * lambda * squared_norm(&self.weights);
         // Steps never lower the dual value, so that the average point's would be behind.

@@ -1,12 +1,35 @@
-//! Projections onto the hull of {μ(y)}: what the dual extragradient asks of a model (SPEC 15).
+//! Projections onto the hull of {μ(y)}: what the dual extragradient asks of a model.
 
+mod simplex;
 mod subpermutation;
 mod sum_product;
 
-pub(in crate::structured) use sum_product::softmax;
-
-use super::model::{Model, Work};
+use super::model::{Model, Multilabel, Work};
 use crate::error::{Error, Result};
+use crate::names::find;
+
+/// The distance in which marginals are projected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Projection {
+    /// ½‖·‖².
+    Euclidean,
+    /// The Bregman divergence of the model's entropy.
+    Entropic,
+}
+
+impl Projection {
+    /// Names by which callers choose.
+    pub const NAMES: &[(&str, Self)] =
+        &[("euclidean", Self::Euclidean), ("entropic", Self::Entropic)];
+
+    /// The projection of that name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an unknown name.
+    pub fn parse(name: &str) -> Result<Self> {
+        find("projection", name, Self::NAMES)
+    }
+}
 
 /// A model with smooth maxima or projections over the hull of its labels' parts, both to a given
 /// accuracy and feasible to rounding whatever the accuracy reached.
@@ -15,6 +38,11 @@ pub trait Marginals: Model {
     fn holds_truth(&self, example: usize) -> bool {
         let _ = example;
         true
+    }
+
+    /// The projection to use when nothing speaks for the other.
+    fn default_projection(&self) -> Projection {
+        Projection::Euclidean
     }
 
     /// argmax over μ in the hull of ⟨potentials, μ⟩ + H(μ), the Bregman step of the entropy H. Returns
@@ -51,3 +79,6 @@ pub trait Marginals: Model {
         Err(Error::argument("projection", "this model has no Euclidean projection"))
     }
 }
+
+/// Has neither projection.
+impl Marginals for Multilabel {}

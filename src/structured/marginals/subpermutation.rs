@@ -11,6 +11,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::Marginals;
 use crate::error::Result;
+use crate::linalg::cholesky::solve_semidefinite;
 use crate::linalg::exp_minus;
 use crate::polytope::Capped;
 use crate::structured::model::assignment::{buffers, solve};
@@ -363,7 +364,7 @@ impl<L: Law> Descent<'_, L> {
                 column_steps[column] = 0.0;
             }
         }
-        cholesky_solve(self.schur, column_steps);
+        solve_semidefinite(self.schur, column_steps);
         let rows = self.z.chunks_exact(n).zip(row_sums.iter().zip(row_prices));
         for (row_step, (z, (&sum, &price))) in row_steps.iter_mut().zip(rows) {
             let (mut total, mut pull) = (0.0, 0.0);
@@ -382,35 +383,4 @@ fn hold(matrix: &mut [f64], index: usize, n: usize) {
     matrix[index * n..(index + 1) * n].fill(0.0);
     matrix[index..].iter_mut().step_by(n).for_each(|entry| *entry = 0.0);
     matrix[index * n + index] = 1.0;
-}
-
-/// Solves a system with a matrix that is positive semi-definite to rounding; what it leaves open is 0.
-#[inline(always)]
-fn cholesky_solve(matrix: &mut [f64], right: &mut [f64]) {
-    let n = right.len();
-    for column in 0..n {
-        let (done, rest) = matrix.split_at_mut(column * n);
-        let row = &mut rest[..n];
-        let scale = row[column].abs();
-        for before in done.chunks_exact(n) {
-            let factor = before[column];
-            row[column..]
-                .iter_mut()
-                .zip(&before[column..])
-                .for_each(|(entry, b)| *entry -= factor * b);
-        }
-        // Rows of the upper factor; a pivot lost in rounding leaves its variable at 0.
-        let pivot = row[column];
-        let inverse = if pivot > 1e-14 * scale { 1.0 / pivot.sqrt() } else { 0.0 };
-        row[column..].iter_mut().for_each(|entry| *entry *= inverse);
-        row[column] = inverse;
-        right[column] *= inverse;
-        let solved = right[column];
-        right[column + 1..].iter_mut().zip(&row[column + 1..]).for_each(|(r, u)| *r -= solved * u);
-    }
-    for column in (0..n).rev() {
-        let row = &matrix[column * n..(column + 1) * n];
-        let sum: f64 = row[column + 1..].iter().zip(&right[column + 1..]).map(|(u, x)| u * x).sum();
-        right[column] = (right[column] - sum) * row[column];
-    }
 }

@@ -2,7 +2,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::Marginals;
+use super::{Marginals, Projection};
 use crate::error::Result;
 use crate::linalg::exp_minus;
 use crate::linalg::fold::{Max, fold};
@@ -12,6 +12,10 @@ use crate::structured::model::{Chain, Work};
 const NEGLIGIBLE: f64 = 1e-20;
 
 impl Marginals for Chain {
+    fn default_projection(&self) -> Projection {
+        Projection::Entropic
+    }
+
     /// The entropy is that of the distribution p(y) ∝ exp ⟨potentials, μ(y)⟩, whose expectation of μ is
     /// exact to rounding.
     fn entropic(

@@ -5,7 +5,7 @@ use super::{Hamming, Model, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::fold::{Max, fold};
-use crate::linalg::{Image, Sparse};
+use crate::linalg::{Sparse, TouchedVector};
 
 /// Sequences whose neighbouring labels interact: y_t in 0..K for each row x_t (paper 002's OCR model).
 ///
@@ -198,7 +198,13 @@ impl Model for Chain {
         self.labels.as_ref().map_or(&[], |labels| &labels[rows])
     }
 
-    fn add_image(&self, example: usize, delta: &[(u32, f64)], scale: f64, image: &mut Image) {
+    fn add_image(
+        &self,
+        example: usize,
+        delta: &[(u32, f64)],
+        scale: f64,
+        image: &mut TouchedVector,
+    ) {
         let n_states = self.n_states;
         let n_nodes = self.sequence_len(example) * n_states;
         let (nodes, edges) =
@@ -220,7 +226,7 @@ impl Model for Chain {
 }
 
 /// The smallest index of the largest value.
-pub(super) fn first_maximum(values: &[f64]) -> u32 {
+pub(in crate::structured) fn first_maximum(values: &[f64]) -> u32 {
     let mut best = 0;
     for (index, value) in values.iter().enumerate() {
         if *value > values[best] {

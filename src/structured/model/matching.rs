@@ -3,7 +3,7 @@ use super::rows::Rows;
 use super::{Model, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
-use crate::linalg::{Image, Sparse};
+use crate::linalg::{Sparse, TouchedVector};
 
 /// Partial matchings between the rows and the columns of an example, such as the words of a sentence
 /// and of its translation (Taskar et al. 2006; SPEC 15): ⟨w, φ(x, z)⟩ = Σ_ab z_ab ⟨w, F_ab⟩.
@@ -213,7 +213,13 @@ impl Model for Matching {
         &self.labels[self.examples[example].label..self.examples[example + 1].label]
     }
 
-    fn add_image(&self, example: usize, delta: &[(u32, f64)], scale: f64, image: &mut Image) {
+    fn add_image(
+        &self,
+        example: usize,
+        delta: &[(u32, f64)],
+        scale: f64,
+        image: &mut TouchedVector,
+    ) {
         let first = self.examples[example].first;
         for &(part, value) in delta {
             let delta = std::iter::once((0, value));

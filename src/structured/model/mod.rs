@@ -11,13 +11,14 @@ mod rows;
 
 pub use assignment::assign;
 pub use chain::Chain;
+pub(super) use chain::first_maximum;
 pub use graph::Graph;
 pub use hamming::Hamming;
 pub use matching::{Matching, Pairs};
 pub use multiclass::Multiclass;
 pub use multilabel::Multilabel;
 
-use crate::linalg::{Image, Sparse};
+use crate::linalg::{Sparse, TouchedVector};
 
 /// Buffers for decoding one example at a time, allocated once per thread and fit.
 #[derive(Debug, Default)]
@@ -58,5 +59,11 @@ pub trait Model: Send + Sync {
     fn truth(&self, example: usize) -> &[u32];
 
     /// image += scale Aᵀ δ.
-    fn add_image(&self, example: usize, delta: &[(u32, f64)], scale: f64, image: &mut Image);
+    fn add_image(
+        &self,
+        example: usize,
+        delta: &[(u32, f64)],
+        scale: f64,
+        image: &mut TouchedVector,
+    );
 }

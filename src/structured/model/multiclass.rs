@@ -3,9 +3,7 @@ use super::rows::Rows;
 use super::{Model, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
-use crate::linalg::{Image, Sparse};
-use crate::polytope::Capped;
-use crate::structured::marginals::{Marginals, softmax};
+use crate::linalg::{Sparse, TouchedVector};
 
 /// One label in 0..K for each row x: ⟨w, φ(x, y)⟩ = ⟨W_y, x⟩.
 ///
@@ -114,44 +112,13 @@ impl Model for Multiclass {
         self.labels.as_ref().map_or(&[], |labels| &labels[example..=example])
     }
 
-    fn add_image(&self, example: usize, delta: &[(u32, f64)], scale: f64, image: &mut Image) {
+    fn add_image(
+        &self,
+        example: usize,
+        delta: &[(u32, f64)],
+        scale: f64,
+        image: &mut TouchedVector,
+    ) {
         self.rows.add_image(example, delta.iter().copied(), self.n_classes, scale, image);
-    }
-}
-
-impl Marginals for Multiclass {
-    /// The entropy is −Σ μ_k ln μ_k, and the result the softmax of the potentials.
-    fn entropic(
-        &self,
-        _: usize,
-        potentials: &[f64],
-        _: f64,
-        _: &mut Work,
-        marginals: &mut [f64],
-    ) -> Result<f64> {
-        marginals.copy_from_slice(potentials);
-        softmax(marginals);
-        Ok(0.0)
-    }
-
-    /// The projection onto the simplex, max(0, point − τ).
-    fn euclidean(
-        &self,
-        _: usize,
-        point: &[f64],
-        _: f64,
-        _: &mut Work,
-        projection: &mut [f64],
-    ) -> Result<f64> {
-        let simplex = Capped { upper: 1.0, floor: 1.0, cap: 1.0, bias: 0.0 };
-        // Around the largest value, next to which the multiplier lies.
-        let largest = point[first_maximum(point) as usize];
-        let shifted = &mut *projection;
-        shifted.iter_mut().zip(point).for_each(|(shifted, value)| *shifted = value - largest);
-        let tau = simplex.multiplier(shifted, -1.0);
-        projection.iter_mut().for_each(|value| *value = (*value - tau).max(0.0));
-        let sum: f64 = projection.iter().sum();
-        projection.iter_mut().for_each(|value| *value /= sum);
-        Ok(0.0)
     }
 }

@@ -4,8 +4,7 @@ use super::rows::Rows;
 use super::{Hamming, Model, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
-use crate::linalg::{Image, Sparse};
-use crate::structured::marginals::Marginals;
+use crate::linalg::{Sparse, TouchedVector};
 
 /// Any set of q labels for each row x, with scores of pairs (Finley and Joachims 2008; paper 002's
 /// scene model): ⟨w, φ(x, y)⟩ = Σ_l y_l ⟨W_l, x⟩ + Σ_{e = (a, b)} P_e\[y_a, y_b\].
@@ -207,7 +206,13 @@ impl Model for Multilabel {
         self.labels.as_ref().map_or(&[], |labels| &labels[first..first + self.n_labels])
     }
 
-    fn add_image(&self, example: usize, delta: &[(u32, f64)], scale: f64, image: &mut Image) {
+    fn add_image(
+        &self,
+        example: usize,
+        delta: &[(u32, f64)],
+        scale: f64,
+        image: &mut TouchedVector,
+    ) {
         let n_labels = self.n_labels;
         let (nodes, pairs) =
             delta.split_at(delta.partition_point(|(part, _)| (*part as usize) < n_labels));
@@ -219,5 +224,3 @@ impl Model for Multilabel {
         }
     }
 }
-
-impl Marginals for Multilabel {}

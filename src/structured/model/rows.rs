@@ -7,8 +7,9 @@ use pulp::{Arch, Simd, WithSimd};
 use crate::data::{Data, Rows as _};
 use crate::error::{Error, Result};
 use crate::for_data;
-use crate::linalg::Image;
+use crate::linalg::TouchedVector;
 use crate::linalg::fold::{Sum, fold};
+use crate::linalg::vectors::fused_dot_in_two;
 
 /// Rows of features, kept as they are or, if most values are zeros, without these.
 ///
@@ -103,7 +104,7 @@ impl Rows {
         delta: impl Iterator<Item = (u32, f64)> + Clone,
         n_classes: usize,
         scale: f64,
-        image: &mut Image,
+        image: &mut TouchedVector,
     ) {
         if let Some((features, values)) = self.sparse_row(row) {
             for (&feature, x) in features.iter().zip(values) {
@@ -178,7 +179,7 @@ impl WithSimd for Scores<'_> {
                     scores,
                 );
             } else if n_classes == 1 {
-                scores[0] = dot(simd, rows.dense_row(row), weights);
+                scores[0] = fused_dot_in_two(simd, rows.dense_row(row), weights);
             } else {
                 let terms = rows.dense_row(row).iter().enumerate();
                 fold::<Sum, S>(
@@ -192,17 +193,4 @@ impl WithSimd for Scores<'_> {
             }
         }
     }
-}
-
-/// ⟨x, the first weights⟩.
-#[inline(always)]
-fn dot<S: Simd>(simd: S, x: &[f64], weights: &[f64]) -> f64 {
-    let (x, x_rest) = S::as_simd_f64s(x);
-    let (w, _) = S::as_simd_f64s(&weights[..x.len() * S::F64_LANES]);
-    let mut sums = [simd.splat_f64s(0.0); 2];
-    for (at, (x, w)) in x.iter().zip(w).enumerate() {
-        sums[at % 2] = simd.mul_add_f64s(*x, *w, sums[at % 2]);
-    }
-    let rest = x_rest.iter().zip(&weights[x.len() * S::F64_LANES..]);
-    simd.reduce_sum_f64s(simd.add_f64s(sums[0], sums[1])) + rest.map(|(x, w)| x * w).sum::<f64>()
 }

@@ -18,11 +18,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dualgap
-import dualgap.cli
+import dualgap.cli.recommend
 from dualgap import OrdinalRecommender
 from dualgap.cli import main
-from dualgap.comparison import split_ratings
 from dualgap.datasets import fetch_movielens, synthetic_ratings
+from dualgap.recommend.comparison import split_ratings
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def test_compare_and_plot(data: Path, tmp_path: Path) -> None:
 def test_plot_without_matplotlib(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dualgap.cli, "find_spec", lambda _name: None)
+    monkeypatch.setattr(dualgap.cli.recommend, "find_spec", lambda _name: None)
     result = run("--data", data, "--compare", "--plot", tmp_path / "x.png")
     assert result.exit_code == 2
     assert "--plot needs matplotlib: pip install" in result.stderr
@@ -253,9 +253,9 @@ def test_interrupted_while_it_fits(tmp_path: Path) -> None:
     table.to_csv(tmp_path / "ratings.csv", index=False)
     # So many sweeps that nothing but the signal ends it.
     code = (
-        "import dualgap.cli as cli, functools as f; "
+        "import dualgap.cli.recommend as cli, dualgap.cli, functools as f; "
         "cli.OrdinalRecommender = f.partial(cli.OrdinalRecommender, n_sweeps=100_000); "
-        "cli.main()"
+        "dualgap.cli.main()"
     )
     command = [sys.executable, "-c", code, "recommend", "--data", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

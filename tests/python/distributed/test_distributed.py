@@ -14,9 +14,9 @@ from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_digits
 from sklearn.exceptions import ConvergenceWarning
 
-from dualgap import MulticlassSVC, _consensus, _coordinator
-from dualgap._sources import split
-from dualgap.distributed import ConsensusSVC
+from dualgap import MulticlassSVC
+from dualgap.distributed import ConsensusSVC, _rounds, _worker
+from dualgap.distributed._sources import split
 from dualgap.losses import StructuredHinge, TopK, Usunier
 
 distributed = pytest.importorskip("distributed", reason="the extra 'distributed' is not installed")
@@ -135,7 +135,7 @@ def test_sparse_single_weights_costs_and_classes(data):
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_columns_without_entries_are_left_out_and_change_nothing(intercept, monkeypatch):
-    monkeypatch.setattr(_coordinator, "_INNER", 1e-8)  # sub-problems as good as exact
+    monkeypatch.setattr(_rounds, "_INNER", 1e-8)  # sub-problems as good as exact
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 30)), rng.integers(3, size=120)
     X[rng.random(X.shape) < 0.96] = 0.0
@@ -157,13 +157,13 @@ def test_processes_give_the_threads_model(data, plain, client):
     check(model, plain)
     threads = ConsensusSVC(n_partitions=3, **SETTINGS).fit(*data)
     assert np.array_equal(model.coef_, threads.coef_)
-    kept = client.run(lambda: len(_consensus._STATES))
+    kept = client.run(lambda: len(_worker._STATES))
     assert set(kept.values()) == {0}
 
 
 def test_states_in_files_give_the_same_model(data, client):
     def set_share(share):
-        _consensus._SHARE = share
+        _worker._SHARE = share
 
     def n_files(dask_worker=None):
         return len(list(Path(dask_worker.local_directory).glob("dualgap-*.npz")))
@@ -176,7 +176,7 @@ def test_states_in_files_give_the_same_model(data, client):
         watched.callback = lambda *_: seen.append(sum(client.run(n_files).values()))
         watched.fit(*data)
     finally:
-        client.run(set_share, _consensus._SHARE)
+        client.run(set_share, _worker._SHARE)
     assert set(seen) == {3}
     assert set(client.run(n_files).values()) == {0}
     assert np.array_equal(model.coef_, watched.coef_)
@@ -286,7 +286,7 @@ def test_resume_after_partitions_were_lost(data, plain, tmp_path):
 
 def test_another_version_is_refused(data, client):
     def pretend(version):
-        _consensus.VERSION = version
+        _worker.VERSION = version
 
     address = min(client.nthreads())
     client.run(pretend, "0.0.1", workers=[address])
@@ -294,7 +294,7 @@ def test_another_version_is_refused(data, client):
         with pytest.raises(RuntimeError, match=r"has dualgap 0\.0\.1.*install the same version"):
             ConsensusSVC(client=client).fit(*data)
     finally:
-        client.run(pretend, _consensus.VERSION, workers=[address])
+        client.run(pretend, _worker.VERSION, workers=[address])
 
 
 def test_an_interrupt_cancels(data, client):

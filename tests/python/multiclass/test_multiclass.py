@@ -7,6 +7,7 @@ import json
 import pickle
 import tracemalloc
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from dualgap.losses import (
     WestonWatkins,
 )
 
-SOLVERS = ["block-descent", "frank-wolfe", "block-frank-wolfe", "subgradient"]
+SOLVERS = [name for name in _core.SOLVERS if name != "auto"]
 
 
 def problem(n: int = 150, d: int = 6, m: int = 5, seed: int = 0) -> tuple[Any, Any]:
@@ -50,23 +51,29 @@ def fit(X: Any, y: Any, *args: Any, sample_weight: Any = None, **parameters: Any
         return model.fit(X, y, sample_weight=sample_weight)
 
 
+PRINTED: dict[str, Callable[[Any, Any], Any]] = {
+    "max-hinge": lambda v, _: np.maximum(v[:, 0], 0),
+    "crammer-singer": lambda v, _: np.maximum(v[:, 0], 0),
+    "weston-watkins": lambda v, _: np.maximum(v, 0).sum(axis=1),
+    "top-k": lambda v, loss: np.maximum(v[:, : loss.k].mean(axis=1), 0),
+    "usunier": lambda v, loss: np.maximum(v[:, : loss.k], 0).mean(axis=1),
+    "weighted-top-k": lambda v, loss: np.maximum(v @ loss.weights, 0),
+    "weighted-usunier": lambda v, loss: np.maximum(v, 0) @ loss.weights,
+}
+
+
 def objective(model: MulticlassSVC, X: Any, y: Any, loss: Any) -> float:
-    """P of the docstring for equal weights and no smoothing, with the printed losses."""
+    """P of the docstring for equal weights and no smoothing, with the printed loss.
+
+    A loss that no paper prints has the model's own objective, for the other solvers to check.
+    """
     scores = np.asarray(X @ model.coef_.T + model.intercept_)
     m = scores.shape[1]
-    costs = np.asarray(loss.costs) if isinstance(loss, StructuredHinge) else 1 - np.eye(m)
+    costs = 1 - np.eye(m) if loss.costs is None else np.asarray(loss.costs)
     v = np.sort(costs[y] + scores - scores[np.arange(len(y)), y][:, None], axis=1)[:, ::-1]
-    k = getattr(loss, "k", 1)
-    if isinstance(loss, WestonWatkins):
-        values = np.maximum(v, 0).sum(axis=1)
-    elif isinstance(loss, TopK):
-        values = np.maximum(v[:, :k].mean(axis=1), 0)
-    elif isinstance(loss, WeightedTopK):
-        values = np.maximum(v @ loss.weights, 0)
-    elif isinstance(loss, WeightedUsunier):
-        values = np.maximum(v, 0) @ loss.weights
-    else:
-        values = np.maximum(v[:, :k], 0).mean(axis=1)
+    if loss.name not in PRINTED:
+        return model.objective_
+    values = PRINTED[loss.name](v, loss)
     bias = model.intercept_ / model.intercept_scaling
     norm = (model.coef_**2).sum() + (bias**2).sum()
     return 0.5 / (model.C * len(y)) * norm + values.mean()
@@ -93,15 +100,21 @@ def test_the_gap_is_reached_and_belongs_to_the_model(loss: Any, solver: str) -> 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
     X, y = problem()
+    if solver == "away-frank-wolfe" and smoothing > 0:
+        with pytest.raises(ValueError, match="smoothing: "):
+            fit(X, y, TopK(2), solver=solver, smoothing=smoothing, max_iter=20, tol=0)
+        return
     model = fit(X, y, TopK(2), solver=solver, smoothing=smoothing, max_iter=20, tol=0)
     history = model.history_
     assert set(history) == {"epoch", "seconds", "primal", "dual", "gap"}
     assert history["epoch"].tolist() == list(range(1, 21))
     assert model.n_iter_ == 20
     assert (np.diff(history["seconds"]) >= 0).all()
-    # Batch Frank-Wolfe evaluates a smoothed objective every so many iterations.
+    # Batch Frank-Wolfe evaluates a smoothed objective every so many iterations only, and with away
+    # steps any objective.
     known = np.isfinite(history["gap"])
-    assert known.all() or (solver == "frank-wolfe" and smoothing > 0 and known.sum() >= 8)
+    some = {"frank-wolfe": 8 if smoothing > 0 else 20, "away-frank-wolfe": 3}
+    assert known.sum() >= some.get(solver, 20)
     assert (history["gap"][known] >= -1e-12).all()
     assert np.array_equal(history["gap"], history["primal"] - history["dual"], equal_nan=True)
     last = (history["primal"][-1], history["dual"][-1], history["gap"][-1])
@@ -206,7 +219,7 @@ def test_sparse_rows_give_the_model_of_dense_rows(solver: str) -> None:
 def test_the_model_does_not_depend_on_the_threads(form: Any, dtype: Any, solver: str) -> None:
     X, y = problem(n=1000, d=40)
     X = form(X.astype(dtype))
-    for smoothing in (0.0, 0.1):
+    for smoothing in (0.0,) if solver == "away-frank-wolfe" else (0.0, 0.1):
         options: dict[str, Any] = {"solver": solver, "smoothing": smoothing, "max_iter": 6}
         one, two = (fit(X, y, TopK(2), n_jobs=n_jobs, **options) for n_jobs in (1, 2))
         assert np.array_equal(one.coef_, two.coef_)
@@ -341,6 +354,11 @@ def test_models_can_be_cloned_pickled_and_searched() -> None:
     assert np.array_equal(again.predict(X), model.predict(X))
     assert clone(model).get_params()["loss"] == model.loss
     assert repr(TopK(5)) == "TopK(k=5)"
+    assert repr(losses.Loss("top-k", k=5)) == "Loss('top-k', k=5)"
+    assert losses.Loss("top-k", k=5) == TopK(5) != TopK(4)
+    assert hash(losses.Loss("top-k", k=5)) == hash(TopK(5))
+    costs = 1 - np.eye(3)
+    assert StructuredHinge(costs) == StructuredHinge(costs.tolist()) != MaxHinge()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         search = GridSearchCV(model, {"loss": [TopK(2), "max-hinge"], "C": [0.01, 1.0]}, cv=2)
@@ -349,13 +367,19 @@ def test_models_can_be_cloned_pickled_and_searched() -> None:
 
 
 def test_names_and_objects_are_the_cores() -> None:
-    objects = [getattr(losses, name) for name in losses.__all__ if name != "Loss"]
-    # "crammer-singer" is another name of the max hinge.
-    assert {loss.name for loss in objects} == set(_core.LOSSES) - {"crammer-singer"}
     document = MulticlassSVC.__doc__ or ""
-    for name in [*_core.SOLVERS, *_core.STEPS, "crammer-singer", "max-hinge", "weston-watkins"]:
+    names = [*_core.SOLVERS, *_core.STEPS, *_core.SAMPLINGS]
+    for name in [*names, "crammer-singer", "max-hinge", "weston-watkins"]:
         assert f'"{name}"' in document
     X, y = problem()
+    for name, parameters in losses.LOSSES.items():
+        # Without parameters the name is enough; with them it says what is missing.
+        if parameters:
+            with pytest.raises(ValueError, match=rf"^loss: .*Loss\('{name}', {parameters[0]}="):
+                fit(X, y, name)
+        else:
+            model, other = fit(X, y, name, max_iter=3), fit(X, y, losses.Loss(name), max_iter=3)
+            assert np.array_equal(model.coef_, other.coef_)
     for name in _core.SOLVERS:
         fit(X, y, solver=name, max_iter=1)
 
@@ -371,12 +395,17 @@ def test_names_and_objects_are_the_cores() -> None:
         ({"intercept_scaling": 0}, "intercept_scaling: "),
         ({"n_jobs": 0}, "n_jobs: "),
         ({"solver": "newton"}, "solver: unknown name"),
-        ({"step": "pairwise"}, 'step: solver "auto" has no step "pairwise"'),
+        ({"step": "pairwise"}, 'step: solver="auto" does not use it'),
         ({"sampling": "luck"}, "sampling: unknown name"),
         ({"step": "big"}, "step: unknown name"),
+        ({"solver": "frank-wolfe", "step": "away"}, 'step: solver "frank-wolfe" has no step'),
+        ({"sampling": "gap"}, 'sampling: solver="auto" does not use it'),
         ({"solver": "subgradient", "warm_start": True}, None),
-        ({"loss": "hinge"}, "loss: must be one of 'max-hinge'"),
-        ({"loss": "top-k"}, r"loss: 'top-k' has a parameter; pass dualgap.losses.TopK"),
+        ({"loss": "hinge"}, 'loss: unknown name "hinge"; use one of max-hinge, '),
+        ({"loss": "top-k"}, r"loss: 'top-k' has a parameter; pass dualgap.losses.Loss"),
+        ({"loss": losses.Loss("max-hinge", k=2)}, 'k: the loss "max-hinge" takes no k'),
+        ({"loss": losses.Loss("usunier")}, 'k: the loss "usunier" needs k'),
+        ({"loss": losses.Loss("top-k", weights=[1, 0])}, 'k: the loss "top-k" needs k'),
         ({"loss": 3}, "loss: "),
         ({"loss": TopK(0)}, "k: "),
         ({"loss": TopK(5)}, "k: must be below the number of classes"),

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from dualgap import Chunks, PolynomialNetworkClassifier, PolynomialNetworkRegressor
-from dualgap._base import check_rows, core_rows
+from dualgap._validation import check_rows, core_rows
 
 
 def data(n: int = 3000, *, sparse: bool = False) -> tuple[Any, Any]:

@@ -22,10 +22,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from dualgap import OrdinalRecommender, _core
-from dualgap._blocks import expected_level, from_machine, level_probabilities
-from dualgap.comparison import _biases, split_ratings
 from dualgap.datasets import synthetic_ratings
 from dualgap.metrics import rmse
+from dualgap.recommend._factors import expected_level, from_machine, level_probabilities
+from dualgap.recommend.comparison import _biases, split_ratings
 
 N_USERS, N_ITEMS = 120, 60
 UNKNOWN = 10**6

@@ -437,7 +437,7 @@ CHAIN = chains(4)
             "Y: .*no matching",
         ),
         (ChainModel(), *CHAIN, {"solver": "frank-wolfe", "cache": True}, "cache: solver="),
-        (ChainModel(), *CHAIN, {"solver": "subgradient", "step": "x"}, "step: solver="),
+        (ChainModel(), *CHAIN, {"solver": "subgradient", "step": "away"}, "step: solver="),
         (ChainModel(), iter(CHAIN[0]), CHAIN[1], {}, "X: must be a sequence"),
         (ChainModel(), *CHAIN, {"C": 1e-308}, "C: .* too small"),
         (MultilabelModel(edges=[(0.5, 1)]), np.eye(3), np.eye(3), {}, "edges: must be"),

@@ -1,18 +1,17 @@
 //! Multi-category problems and their fits by every method.
 
 use dualgap::data::{Data, Dense};
+use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
-use dualgap::multiclass::{Costs, Problem};
-use dualgap::multiclass::{Layout, Order, linear};
-use dualgap::multiclass::{MarginDual, MarginOracle, Subgradient};
+use dualgap::multiclass::{Costs, Layout, Linear, MarginDual, MarginProblem, Order};
 use dualgap::polytope::Scratch;
 use dualgap::run::{Certificate, Solver, Stopping, Trace, run};
-use dualgap::solver::{BlockFrankWolfe, BlockOptions, FrankWolfe, StepRule};
+use dualgap::solver::{BlockFrankWolfe, BlockOptions, FrankWolfe, StepRule, Subgradient};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{KINDS, build, numbers, rho};
+use super::{PRINTED, build, numbers, printed_loss, printed_name, rho};
 
 /// A problem in owned arrays.
 #[derive(Clone)]
@@ -64,12 +63,11 @@ impl Case {
     pub fn fixture(value: &serde_json::Value) -> Self {
         let rows: Vec<f64> = value["X"].as_array().unwrap().iter().flat_map(numbers).collect();
         let labels = numbers(&value["y"]).into_iter().map(|label| label as u32).collect::<Vec<_>>();
-        let kind = KINDS.iter().chain(&["sh"]).find(|kind| **kind == value["loss"]).unwrap();
         let costs = value["costs"].as_array();
         Self {
             x: Array2::from_shape_vec((labels.len(), rows.len() / labels.len()), rows).unwrap(),
             labels,
-            kind,
+            kind: printed_name(value["loss"].as_str().unwrap()),
             k: value["k"].as_u64().unwrap_or(0) as usize,
             rho: numbers(&value["rho"]),
             costs: costs
@@ -86,16 +84,16 @@ impl Case {
         Data::Dense64(Dense::new(self.x.view()).unwrap())
     }
 
-    pub fn problem<'a>(&'a self, data: Data<'a>, order: Order) -> Problem<'a> {
+    pub fn problem<'a>(&'a self, data: Data<'a>, order: Order) -> MarginProblem<'a> {
         let polytope = build(self.kind, self.k, &self.rho);
-        let features = linear(data, self.m, self.bias, order);
-        let problem = Problem::new(features, &self.labels, polytope, self.lambda).unwrap();
-        let problem = problem.with_costs(self.costs.clone()).unwrap();
-        let problem = problem.with_smoothing(self.smoothing).unwrap();
-        match &self.weights {
-            Some(weights) => problem.with_sample_weights(weights).unwrap(),
-            None => problem,
+        let map = Linear::new(data, self.m, self.bias, order);
+        let mut shares = Shares::new(self.labels.len(), self.lambda).unwrap();
+        if let Some(weights) = &self.weights {
+            shares = shares.with_sample_weights(weights).unwrap();
         }
+        let shares = shares.with_smoothing(self.smoothing).unwrap();
+        let problem = MarginProblem::new(map, &self.labels, polytope, shares).unwrap();
+        problem.with_costs(self.costs.clone()).unwrap()
     }
 
     pub fn fit(&self, method: Method, max_epochs: usize, gap: f64) -> Fit {
@@ -108,7 +106,7 @@ impl Case {
             Method::Blocks | Method::Subgradient => Order::Examples,
         };
         let mut problem = self.problem(data, order);
-        let layout = problem.features.layout();
+        let layout = problem.map().layout();
         let stopping = Stopping { max_epochs, gap };
         let go = |solver: &mut dyn Solver| {
             run(solver, stopping, &Interrupt::default(), &mut |_| {
@@ -116,36 +114,32 @@ impl Case {
             })
             .unwrap()
         };
+        let null_objective = problem.null_objective();
+        let mut dual = MarginDual::new(&mut problem);
+        let batch = |dual, rule| {
+            let mut solver = FrankWolfe::new(dual, rule, None);
+            (go(&mut solver), solver.into_current().weights)
+        };
         let (trace, weights) = match method {
             Method::Blocks => {
-                let mut solver = BlockFrankWolfe::new(
-                    MarginDual::new(&mut problem),
-                    BlockOptions { seed: 7, ..BlockOptions::default() },
-                    None,
-                );
+                let options = BlockOptions { seed: 7, ..BlockOptions::default() };
+                let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
                 (go(&mut solver), solver.weights().to_vec())
             }
             Method::Subgradient => {
-                let mut solver = Subgradient::new(&mut problem, 7);
-                (go(&mut solver), solver.weights().to_vec())
+                let mut solver = Subgradient::new(&mut dual, null_objective, false, 7);
+                (go(&mut solver), solver.into_weights())
             }
-            batch => {
-                let rule = if batch == Method::LineSearch {
-                    StepRule::LineSearch
-                } else {
-                    StepRule::Scheduled
-                };
-                let mut solver = FrankWolfe::new(MarginOracle::new(&mut problem, &[]), rule, None);
-                (go(&mut solver), solver.current().weights.clone())
-            }
+            Method::LineSearch => batch(&mut dual, StepRule::FrankWolfe),
+            Method::Scheduled => batch(&mut dual, StepRule::Scheduled),
         };
         Fit { trace, weights: classes_by_features(&weights, layout) }
     }
 
-    /// P(W) from the printed formulas, example by example (smoothing by its definition as a maximum).
+    /// P(W) example by example, from the printed formula where there is one (smoothing by its definition as
+    /// a maximum).
     pub fn primal(&self, weights: &Array2<f64>) -> f64 {
         let polytope = build(self.kind, self.k, &self.rho);
-        let rho = rho(self.kind, self.m, self.k, &self.rho);
         let total: f64 = self.weights.as_ref().map_or(self.labels.len() as f64, |w| w.iter().sum());
         let mut loss = 0.0;
         for (i, x) in self.x.rows().into_iter().enumerate() {
@@ -161,10 +155,13 @@ impl Case {
                 Costs::PerExample(costs) => costs[i * self.m + j],
             };
             let v: Vec<f64> = (0..self.m).map(|j| cost(j) + score(j) - score(label)).collect();
-            let phi = if self.smoothing == 0.0 {
-                super::printed_loss(self.kind, &v, &rho)
+            let mut scratch = Scratch::default();
+            let phi = if self.smoothing == 0.0 && PRINTED.contains(&self.kind) {
+                printed_loss(self.kind, &v, &rho(self.kind, self.m, self.k, &self.rho))
+            } else if self.smoothing == 0.0 {
+                polytope.support(&v, label, &mut scratch)
             } else {
-                let (mut beta, mut scratch) = (vec![0.0; self.m], Scratch::default());
+                let mut beta = vec![0.0; self.m];
                 let scaled: Vec<f64> = v.iter().map(|v| v / self.smoothing).collect();
                 polytope.project(&scaled, label, 1.0, &mut scratch, &mut beta);
                 let sum: f64 = beta.iter().sum();

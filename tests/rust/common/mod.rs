@@ -4,35 +4,63 @@
 pub mod margin;
 pub mod structured;
 
-use dualgap::polytope::{self, Parameters, Polytope};
+use dualgap::polytope::{Build, Parameters, Polytope, REGISTRY, Scratch};
 use serde_json::Value;
 
-/// The kinds of sets, by the short names of the fixtures.
-pub const KINDS: [&str; 6] = ["mh", "utk", "uu", "wtk", "wu", "ww"];
+use crate::contributing;
 
-/// A set of each kind for `m` classes; `k` and `weights` serve those that need them.
-pub fn build(kind: &str, k: usize, weights: &[f64]) -> Box<dyn Polytope> {
-    let (k, weights) = (Some(k), Some(weights.to_vec()));
-    let nothing = Parameters::default();
-    let (name, parameters) = match kind {
-        "mh" | "sh" => ("max-hinge", nothing),
-        "utk" => ("top-k", Parameters { k, ..nothing }),
-        "uu" => ("usunier", Parameters { k, ..nothing }),
-        "wtk" => ("weighted-top-k", Parameters { weights, ..nothing }),
-        "wu" => ("weighted-usunier", Parameters { weights, ..nothing }),
-        "ww" => ("weston-watkins", nothing),
-        _ => panic!("no set {kind}"),
-    };
-    polytope::parse(name, parameters).unwrap()
+/// Every loss by its name: those of the registry, and the one that CONTRIBUTING adds to it. Of two
+/// names of one set only the first counts.
+pub fn losses() -> Vec<(&'static str, Build)> {
+    let (mut found, mut sets) = (Vec::new(), Vec::new());
+    for &(name, build) in REGISTRY.iter().chain(contributing::REGISTRY) {
+        let set = format!("{:?}", polytope(name, build, 1, &[1.0, 0.0]));
+        if !sets.contains(&set) {
+            sets.push(set);
+            found.push((name, build));
+        }
+    }
+    found
 }
 
-/// ρ of the kind (SPEC 10.1).
+/// The names of [`losses`].
+pub fn kinds() -> Vec<&'static str> {
+    losses().into_iter().map(|(name, _)| name).collect()
+}
+
+/// The set of a loss; `k` and `weights` serve those that take them.
+pub fn build(kind: &str, k: usize, weights: &[f64]) -> Box<dyn Polytope> {
+    let found = losses().into_iter().find(|(name, _)| *name == kind);
+    polytope(kind, found.unwrap_or_else(|| panic!("no loss {kind}")).1, k, weights)
+}
+
+fn polytope(name: &str, build: Build, k: usize, weights: &[f64]) -> Box<dyn Polytope> {
+    let takes = |parameter| build.parameters().contains(&parameter);
+    let parameters = Parameters {
+        k: takes("k").then_some(k),
+        weights: takes("weights").then(|| weights.to_vec()),
+    };
+    build.polytope(name, parameters).unwrap()
+}
+
+/// The losses that a paper prints by the sorted margins; they are tested against these formulas too.
+pub const PRINTED: [&str; 6] =
+    ["max-hinge", "weston-watkins", "top-k", "usunier", "weighted-top-k", "weighted-usunier"];
+
+/// The printed loss of that short name in the fixtures; "sh" has costs of its own.
+pub fn printed_name(short: &str) -> &'static str {
+    let shorts = ["mh", "ww", "utk", "uu", "wtk", "wu"];
+    let known = shorts.iter().position(|known| *known == short.replace("sh", "mh"));
+    PRINTED[known.unwrap_or_else(|| panic!("no loss {short}"))]
+}
+
+/// ρ of a printed loss.
 pub fn rho(kind: &str, m: usize, k: usize, weights: &[f64]) -> Vec<f64> {
     match kind {
-        "mh" | "sh" => (0..m).map(|j| f64::from(j == 0)).collect(),
-        "utk" | "uu" => (0..m).map(|j| if j < k { 1.0 / k as f64 } else { 0.0 }).collect(),
-        "wtk" | "wu" => weights.to_vec(),
-        _ => vec![1.0; m],
+        "max-hinge" => (0..m).map(|j| f64::from(j == 0)).collect(),
+        "top-k" | "usunier" => (0..m).map(|j| if j < k { 1.0 / k as f64 } else { 0.0 }).collect(),
+        "weston-watkins" => vec![1.0; m],
+        _ => weights.to_vec(),
     }
 }
 
@@ -43,18 +71,18 @@ pub fn printed_loss(kind: &str, v: &[f64], rho: &[f64]) -> f64 {
     let dot =
         |map: fn(f64) -> f64| -> f64 { sorted.iter().zip(rho).map(|(v, r)| map(*v) * r).sum() };
     match kind {
-        "utk" | "wtk" => dot(|v| v).max(0.0),
+        "top-k" | "weighted-top-k" => dot(|v| v).max(0.0),
         _ => dot(|v| v.max(0.0)),
     }
 }
 
-/// Every vertex of the set, found by enumeration: permutations of ρ with (Usunier's sets, the cube) or
-/// without (top-k) entries put to 0, and 0.
+/// Every vertex of a printed loss's set, found by enumeration: permutations of ρ with (Usunier's sets,
+/// the cube) or without (top-k) entries put to 0, and 0.
 pub fn all_vertices(kind: &str, rho: &[f64]) -> Vec<Vec<f64>> {
     let m = rho.len();
     let mut found = vec![vec![0.0; m]];
     for permutation in permutations(rho) {
-        if matches!(kind, "utk" | "wtk") {
+        if kind.ends_with("top-k") {
             found.push(permutation);
         } else {
             for kept in 0..1usize << m {
@@ -66,7 +94,7 @@ pub fn all_vertices(kind: &str, rho: &[f64]) -> Vec<Vec<f64>> {
     }
     found.sort_by(|a, b| a.partial_cmp(b).unwrap());
     found.dedup();
-    if matches!(kind, "uu" | "wu" | "mh" | "sh") {
+    if kind.ends_with("usunier") || kind == "max-hinge" {
         // A largest entry put to 0 while a smaller one stays is inside the set, not a vertex.
         found.retain(|vertex| {
             let mut sorted = vertex.clone();
@@ -92,6 +120,37 @@ fn permutations(values: &[f64]) -> Vec<Vec<f64>> {
         }));
     }
     all
+}
+
+/// Weights of the sorted margins for m classes: falling, positive first, 0 last.
+pub fn falling_weights(m: usize, draws: &[u8]) -> Vec<f64> {
+    let mut weights: Vec<f64> = (0..m).map(|j| f64::from(draws[j % draws.len()]) / 3.0).collect();
+    weights.sort_by(|a, b| b.total_cmp(a));
+    weights[m - 1] = 0.0;
+    weights[0] = weights[0].max(1.0 / 3.0);
+    weights
+}
+
+/// By how much ⟨β, w⟩ exceeds the support value at most, over directions w: each class and its
+/// opposite, the classes of the largest β_j, and sums of these with random values. At most 0 for β in
+/// the set.
+pub fn excess(set: &dyn Polytope, beta: &[f64], label: usize, draws: &[f64]) -> f64 {
+    let m = beta.len();
+    let mut order: Vec<usize> = (0..m).filter(|class| *class != label).collect();
+    order.sort_by(|&i, &j| beta[j].total_cmp(&beta[i]));
+    let (mut directions, mut largest) = (Vec::new(), vec![0.0; m]);
+    for (at, &class) in order.iter().enumerate() {
+        largest[class] = 1.0;
+        let mut opposite = vec![0.0; m];
+        opposite[class] = -1.0;
+        let random: Vec<f64> = (0..m)
+            .map(|j| if j == label { 0.0 } else { largest[j] + draws[(j + at) % draws.len()] })
+            .collect();
+        directions.extend([largest.clone(), opposite, random]);
+    }
+    let mut scratch = Scratch::default();
+    let excess = directions.iter().map(|w| dot(beta, w) - set.support(w, label, &mut scratch));
+    excess.fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// ⟨a, b⟩.

@@ -1,7 +1,7 @@
 //! What holds for every structured model, checked against an explicit φ, loss and list of labels.
 #![allow(dead_code)]
 
-use dualgap::linalg::{Image, Sparse};
+use dualgap::linalg::{Sparse, TouchedVector};
 use dualgap::structured::{Model, Work};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -95,7 +95,7 @@ pub fn check(
     }
 
     let mut best = f64::NEG_INFINITY;
-    let mut image = Image::new(model.n_weights());
+    let mut image = TouchedVector::new(model.n_weights());
     for label in labels {
         let mu = parts(model, example, label);
         assert!(mu.iter().all(|(part, _)| (*part as usize) < n_parts));

@@ -3,15 +3,12 @@
 use std::ops::ControlFlow;
 
 use crate::common::margin::{Case, Method};
-use crate::common::{KINDS, fixture};
-use dualgap::dual::BlockDual;
+use crate::common::{fixture, kinds};
+use dualgap::dual::{BlockDual, Image};
 use dualgap::interrupt::Interrupt;
-use dualgap::multiclass::MarginDual;
-use dualgap::multiclass::Order;
+use dualgap::multiclass::{MarginDual, Order};
 use dualgap::run::{Solver, Stopping, Trace, run};
-use dualgap::solver::{
-    AwayFrankWolfe, AwayStep, BlockFrankWolfe, BlockOptions, BlockStep, Sampling,
-};
+use dualgap::solver::{AwayFrankWolfe, Block, BlockFrankWolfe, BlockOptions, Sampling, Step};
 
 fn go(solver: &mut dyn Solver, max_epochs: usize, gap: f64) -> Trace {
     let stopping = Stopping { max_epochs, gap };
@@ -20,7 +17,7 @@ fn go(solver: &mut dyn Solver, max_epochs: usize, gap: f64) -> Trace {
 
 fn options() -> Vec<BlockOptions> {
     let mut all = Vec::new();
-    for step in [BlockStep::FrankWolfe, BlockStep::Away, BlockStep::Pairwise] {
+    for step in [Step::FrankWolfe, Step::Away, Step::Pairwise] {
         for sampling in [Sampling::Permutation, Sampling::Uniform, Sampling::Gap] {
             for cache in [false, true] {
                 all.push(BlockOptions {
@@ -37,12 +34,14 @@ fn options() -> Vec<BlockOptions> {
 }
 
 /// The block's point is its convex combination, and w is that of the points.
-fn check_active_sets(solver: BlockFrankWolfe<MarginDual<'_, '_>>, name: &str) {
-    let (mut dual, weights, blocks) = solver.into_parts();
+fn check_active_sets(
+    dual: &mut MarginDual<'_, '_>,
+    (weights, blocks): (&[f64], &[Block]),
+    name: &str,
+) {
     let mut again = vec![0.0; weights.len()];
     for (index, block) in blocks.iter().enumerate() {
-        dual.curvature(index, &block.point);
-        dual.advance(index, &block.point, 1.0, &mut again);
+        dual.image(index, &block.point).add_to(1.0, &mut again);
         if block.atoms.is_empty() {
             continue;
         }
@@ -70,36 +69,39 @@ fn every_combination_reaches_the_optimum_with_feasible_active_sets() {
         for options in options() {
             let name = format!("{} γ={} {options:?}", case.kind, case.smoothing);
             let mut problem = case.problem(case.data(), Order::Examples);
-            let mut solver = BlockFrankWolfe::new(MarginDual::new(&mut problem), options, None);
+            let mut dual = MarginDual::new(&mut problem);
+            let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
             let end = go(&mut solver, 3000, 1e-6).certificate.unwrap();
             // Plain Frank-Wolfe steps zig-zag; the others converge linearly.
-            let gap = if options.step == BlockStep::FrankWolfe { 1e-3 } else { 1e-6 };
+            let gap = if options.step == Step::FrankWolfe { 1e-3 } else { 1e-6 };
             assert!(end.gap() <= gap, "{name}: gap {}", end.gap());
             assert!(end.dual <= optimum + 1e-9 && end.primal >= optimum - 1e-9, "{name}");
-            check_active_sets(solver, &name);
+            let (weights, blocks, _) = solver.into_parts();
+            check_active_sets(&mut dual, (&weights, &blocks), &name);
         }
     }
 }
 
 #[test]
 fn batch_away_steps_reach_the_optimum_where_plain_steps_zig_zag() {
-    for kind in KINDS {
+    for kind in kinds() {
         let case = Case { lambda: 0.3, ..Case::random(11, kind, 12, 3, 4) };
         let reference = {
             let mut problem = case.problem(case.data(), Order::Examples);
-            let options = BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() };
-            let mut solver = BlockFrankWolfe::new(MarginDual::new(&mut problem), options, None);
+            let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
+            let mut dual = MarginDual::new(&mut problem);
+            let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
             go(&mut solver, 5000, 1e-9).certificate.unwrap()
         };
-        if kind == "mh" {
+        if kind == "max-hinge" {
             let plain = case.fit(Method::LineSearch, 6000, 1e-5).trace.certificate.unwrap();
             assert!(plain.gap() > 3e-5, "plain steps reach {}", plain.gap());
         }
-        for step in [AwayStep::Away, AwayStep::Pairwise] {
+        for step in [Step::Away, Step::Pairwise] {
             for subsample in [1.0, 0.4] {
                 let mut problem = case.problem(case.data(), Order::Examples);
-                let dual = MarginDual::new(&mut problem);
-                let mut solver = AwayFrankWolfe::new(dual, step, subsample, 5);
+                let mut dual = MarginDual::new(&mut problem);
+                let mut solver = AwayFrankWolfe::new(&mut dual, step, subsample, 5);
                 let end = go(&mut solver, 6000, 1e-5).certificate.unwrap();
                 let name = format!("{kind} {step:?} {subsample}");
                 assert!(end.gap() <= 1e-5, "{name}: gap {}", end.gap());
@@ -116,21 +118,19 @@ fn batch_away_steps_reach_the_optimum_where_plain_steps_zig_zag() {
 
 #[test]
 fn the_average_of_the_iterates_is_certified_with_the_dual_of_the_last() {
-    for kind in KINDS {
+    for kind in kinds() {
         let case = Case::random(2, kind, 60, 4, 4);
         let mut problem = case.problem(case.data(), Order::Examples);
         let options = BlockOptions { averaging: true, ..BlockOptions::default() };
-        let mut plain =
-            BlockFrankWolfe::new(MarginDual::new(&mut problem), BlockOptions::default(), None);
+        let mut dual = MarginDual::new(&mut problem);
+        let mut plain = BlockFrankWolfe::new(&mut dual, BlockOptions::default(), None);
         let last = go(&mut plain, 20, 0.0).certificate.unwrap();
-        drop(plain);
-        let mut solver = BlockFrankWolfe::new(MarginDual::new(&mut problem), options, None);
+        let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
         assert_eq!(go(&mut solver, 20, 0.0).certificate.unwrap().dual, last.dual);
-        let mut solver = BlockFrankWolfe::new(MarginDual::new(&mut problem), options, None);
+        let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
         let end = go(&mut solver, 300, 1e-3).certificate.unwrap();
         assert!(end.gap() >= 0.0 && end.gap() <= 1e-2, "{kind}: {end:?}");
         let weights = solver.weights().to_vec();
-        drop(solver);
         let loss = problem.mean_loss(&weights, &Interrupt::default()).unwrap();
         let norm: f64 = weights.iter().map(|w| w * w).sum();
         let primal = 0.5 * case.lambda * norm + loss;
@@ -140,10 +140,11 @@ fn the_average_of_the_iterates_is_certified_with_the_dual_of_the_last() {
 
 #[test]
 fn uncertified_epochs_do_not_end_a_run() {
-    let case = Case::random(4, "mh", 50, 4, 3);
+    let case = Case::random(4, "max-hinge", 50, 4, 3);
     let mut problem = case.problem(case.data(), Order::Examples);
     let options = BlockOptions { certify_below: 1e-4, ..BlockOptions::default() };
-    let mut solver = BlockFrankWolfe::new(MarginDual::new(&mut problem), options, None);
+    let mut dual = MarginDual::new(&mut problem);
+    let mut solver = BlockFrankWolfe::new(&mut dual, options, None);
     let trace = go(&mut solver, 2000, 1e-4);
     let certified = |epochs: &[dualgap::run::Epoch]| {
         epochs.iter().filter(|epoch| epoch.certificate.is_some()).count()

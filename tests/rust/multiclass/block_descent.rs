@@ -1,11 +1,12 @@
 //! Block descent: optima, certificates, and that nothing but rounding depends on how it goes about it.
 
-use crate::common::{KINDS, build, fixture, numbers};
+use crate::common::{build, fixture, kinds, numbers, printed_name};
 use dualgap::data::{Csr, Data, Dense};
+use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
-use dualgap::multiclass::{BlockDescent, BlockDescentOptions as Options};
-use dualgap::multiclass::{Costs, Problem};
-use dualgap::multiclass::{Order, linear};
+use dualgap::multiclass::{
+    BlockDescent, BlockDescentOptions as Options, Costs, Linear, MarginProblem, Order,
+};
 use dualgap::run::{Certificate, Outcome, Progress, Solver, Stopping, Trace, run};
 use ndarray::Array2;
 use proptest::prelude::*;
@@ -63,7 +64,7 @@ impl Case {
         }
     }
 
-    fn with<R>(&self, storage: Storage, go: impl FnOnce(&Problem<'_>, Data<'_>) -> R) -> R {
+    fn with<R>(&self, storage: Storage, go: impl FnOnce(&MarginProblem<'_>) -> R) -> R {
         let single = self.x.mapv(|x| x as f32);
         let (mut offsets, mut columns, mut values) = (vec![0i64], Vec::new(), Vec::new());
         for row in self.x.rows() {
@@ -80,23 +81,20 @@ impl Case {
                 Data::Csr64(Csr::new(&offsets, &columns, &values, self.x.ncols()).unwrap())
             }
         };
-        let features = linear(data, self.m, self.bias, Order::Examples);
+        let map = Linear::new(data, self.m, self.bias, Order::Examples);
         let set = build(&self.kind, self.k, &self.rho);
-        let mut problem = Problem::new(features, &self.labels, set, self.lambda)
-            .unwrap()
-            .with_costs(self.costs.clone())
-            .unwrap()
-            .with_smoothing(self.smoothing)
-            .unwrap();
+        let mut shares = Shares::new(self.labels.len(), self.lambda).unwrap();
         if let Some(weights) = &self.weights {
-            problem = problem.with_sample_weights(weights).unwrap();
+            shares = shares.with_sample_weights(weights).unwrap();
         }
-        go(&problem, data)
+        let shares = shares.with_smoothing(self.smoothing).unwrap();
+        let problem = MarginProblem::new(map, &self.labels, set, shares).unwrap();
+        go(&problem.with_costs(self.costs.clone()).unwrap())
     }
 
     fn fit_as(&self, storage: Storage, options: Options, stopping: Stopping) -> Fitted {
-        self.with(storage, |problem, data| {
-            let mut solver = BlockDescent::new(problem, data, self.bias, options);
+        self.with(storage, |problem| {
+            let mut solver = BlockDescent::new(problem, options);
             let trace = run(&mut solver, stopping, &Interrupt::default(), &mut |_| {
                 std::ops::ControlFlow::Continue(())
             });
@@ -134,7 +132,7 @@ fn weston_watkins_reaches_the_reference_optimum() {
         labels: numbers(&record["y"]).into_iter().map(|y| y as u32).collect(),
         m: record["k"].as_u64().unwrap() as usize,
         lambda: 1.0 / (c * n as f64),
-        ..Case::random(0, "ww", 4, 3, 4)
+        ..Case::random(0, "weston-watkins", 4, 3, 4)
     };
     // The paper's objective is ours divided by λ.
     let scale = c * n as f64;
@@ -167,14 +165,14 @@ fn every_loss_reaches_the_reference_optimum() {
         let case = Case {
             x: Array2::from_shape_vec((n, flat.len() / n), flat).unwrap(),
             labels,
-            kind: record["loss"].as_str().unwrap().into(),
+            kind: printed_name(record["loss"].as_str().unwrap()).into(),
             k: record["k"].as_u64().unwrap_or(0) as usize,
             rho: numbers(&record["rho"]),
             costs: costs
                 .map_or(Costs::Unit, |c| Costs::PerExample(c.iter().flat_map(numbers).collect())),
             lambda: record["lam"].as_f64().unwrap(),
             smoothing: record["gamma_sm"].as_f64().unwrap(),
-            ..Case::random(0, "ww", 4, 3, 5)
+            ..Case::random(0, "weston-watkins", 4, 3, 5)
         };
         let fitted = case.fit(Options::default(), 1e-13);
         let Certificate { primal, dual } = fitted.trace.certificate.unwrap();
@@ -188,7 +186,7 @@ fn every_loss_reaches_the_reference_optimum() {
 
 #[test]
 fn every_loss_converges_with_and_without_smoothing_costs_weights_and_intercept() {
-    for (seed, kind) in KINDS.iter().enumerate() {
+    for (seed, kind) in kinds().into_iter().enumerate() {
         for variant in 0..4 {
             let mut case = Case::random(seed as u64, kind, 40, 5, 6);
             case.lambda = 0.02;
@@ -212,7 +210,7 @@ fn every_loss_converges_with_and_without_smoothing_costs_weights_and_intercept()
 fn blocks_do_not_change_the_iterates() {
     // Few and many classes: changes are listed one by one, or not.
     for (m, d) in [(7, 12), (150, 9)] {
-        for kind in KINDS {
+        for kind in kinds() {
             let case = Case { bias: 0.5, ..Case::random(3, kind, 130, d, m) };
             let at = |block_size| {
                 case.epochs(
@@ -237,7 +235,7 @@ proptest! {
     #[test]
     fn the_dual_never_decreases_and_bounds_the_primal(
         seed in 0u64..1000,
-        kind in prop::sample::select(&KINDS[..]),
+        kind in prop::sample::select(kinds()),
         m in 2usize..9,
         smoothing in prop_oneof![Just(0.0), Just(0.2)],
         lambda in prop_oneof![Just(1e-4), Just(0.01), Just(1.0), Just(100.0)],
@@ -256,7 +254,7 @@ proptest! {
 
 #[test]
 fn shrinking_and_order_do_not_change_the_optimum() {
-    for kind in KINDS {
+    for kind in kinds() {
         let case = Case { lambda: 0.01, ..Case::random(8, kind, 60, 6, 5) };
         let reference = case.fit(Options { shrink: false, ..Options::default() }, 1e-13);
         for seed in [0, 1, 2] {
@@ -273,7 +271,7 @@ fn shrinking_and_order_do_not_change_the_optimum() {
 
 #[test]
 fn threads_change_not_a_bit() {
-    let case = Case::random(5, "ww", 400, 70, 210);
+    let case = Case::random(5, "weston-watkins", 400, 70, 210);
     let on = |n_threads, storage| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
         let stopping = Stopping { max_epochs: 3, gap: 0.0 };
@@ -289,7 +287,7 @@ fn threads_change_not_a_bit() {
 
 #[test]
 fn storage_changes_only_rounding() {
-    for kind in KINDS {
+    for kind in kinds() {
         let mut case = Case { bias: 1.0, ..Case::random(6, kind, 90, 8, 11) };
         case.x.iter_mut().enumerate().filter(|(at, _)| at % 3 == 0).for_each(|(_, x)| *x = 0.0);
         let at = |storage| {
@@ -309,7 +307,7 @@ fn storage_changes_only_rounding() {
 
 #[test]
 fn zero_rows_and_zero_weights_leave_the_gap_alone() {
-    for kind in KINDS {
+    for kind in kinds() {
         for storage in [Storage::Dense, Storage::Sparse] {
             let mut case = Case { lambda: 0.02, ..Case::random(9, kind, 30, 4, 5) };
             case.x.row_mut(3).fill(0.0);
@@ -319,7 +317,7 @@ fn zero_rows_and_zero_weights_leave_the_gap_alone() {
             let fitted = case.fit_as(storage, Options::default(), stopping);
             assert_eq!(fitted.trace.outcome, Outcome::Converged, "{kind} {storage:?}");
             // The zero row costs its loss of the null model for good.
-            let alone = case.with(storage, |problem, _| {
+            let alone = case.with(storage, |problem| {
                 let mut margins = vec![0.0; 5];
                 problem.margins(17, &mut margins);
                 problem.loss(17, &margins, &mut Default::default())
@@ -332,7 +330,7 @@ fn zero_rows_and_zero_weights_leave_the_gap_alone() {
 
 #[test]
 fn equal_sample_weights_and_repeated_rows_are_the_same() {
-    let case = Case { lambda: 0.05, ..Case::random(2, "ww", 20, 4, 4) };
+    let case = Case { lambda: 0.05, ..Case::random(2, "weston-watkins", 20, 4, 4) };
     let doubled = Case {
         x: ndarray::concatenate![ndarray::Axis(0), case.x, case.x.slice(ndarray::s![..7, ..])],
         labels: case.labels.iter().chain(&case.labels[..7]).copied().collect(),
@@ -349,7 +347,7 @@ fn equal_sample_weights_and_repeated_rows_are_the_same() {
 
 #[test]
 fn a_solver_at_the_end_of_its_precision_says_so() {
-    let case = Case { lambda: 1.0, ..Case::random(1, "mh", 12, 3, 3) };
+    let case = Case { lambda: 1.0, ..Case::random(1, "max-hinge", 12, 3, 3) };
     let fitted = case.epochs(Options::default(), 100_000);
     assert!(matches!(fitted.trace.outcome, Outcome::Exhausted | Outcome::Converged));
     assert!(fitted.trace.gap().abs() < 1e-14);
@@ -358,12 +356,13 @@ fn a_solver_at_the_end_of_its_precision_says_so() {
 #[test]
 fn a_run_goes_on_where_another_ended() {
     for storage in [Storage::Dense, Storage::Sparse] {
-        let case = Case { bias: 0.3, smoothing: 0.05, ..Case::random(7, "wu", 90, 6, 7) };
+        let case =
+            Case { bias: 0.3, smoothing: 0.05, ..Case::random(7, "weighted-usunier", 90, 6, 7) };
         let stopping = Stopping { max_epochs: 4, gap: 0.0 };
         let fitted = case.fit_as(storage, Options::default(), stopping);
-        case.with(storage, |problem, data| {
+        case.with(storage, |problem| {
             let options = Options { seed: 5, ..Options::default() };
-            let mut solver = BlockDescent::new(problem, data, case.bias, options);
+            let mut solver = BlockDescent::new(problem, options);
             solver.start_at(&fitted.betas.concat(), &Interrupt::default()).unwrap();
             assert!(distance(&solver.coefficients(), &fitted.coefficients) < 1e-13);
             let certificate = solver.certify(&Interrupt::default()).unwrap();
@@ -375,10 +374,10 @@ fn a_run_goes_on_where_another_ended() {
 
 #[test]
 fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
-    let case = Case::random(3, "utk", 200, 5, 6);
-    case.with(Storage::Dense, |problem, data| {
+    let case = Case::random(3, "top-k", 200, 5, 6);
+    case.with(Storage::Dense, |problem| {
         let interrupt = Interrupt::default();
-        let mut solver = BlockDescent::new(problem, data, 0.0, Options::default());
+        let mut solver = BlockDescent::new(problem, Options::default());
         // The thread that raises it wins at some block of some epoch.
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -388,7 +387,7 @@ fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
             while solver.advance(&interrupt).is_ok() {}
         });
         let betas = solver.betas();
-        let mut other = BlockDescent::new(problem, data, 0.0, Options::default());
+        let mut other = BlockDescent::new(problem, Options::default());
         other.start_at(&betas, &Interrupt::default()).unwrap();
         assert!(betas.iter().any(|beta| *beta > 0.0));
         assert!(distance(&solver.coefficients(), &other.coefficients()) < 1e-11);
@@ -397,8 +396,8 @@ fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
 
 #[test]
 fn an_interrupt_is_noticed() {
-    Case::random(0, "ww", 30, 4, 5).with(Storage::Dense, |problem, data| {
-        let mut solver = BlockDescent::new(problem, data, 0.0, Options::default());
+    Case::random(0, "weston-watkins", 30, 4, 5).with(Storage::Dense, |problem| {
+        let mut solver = BlockDescent::new(problem, Options::default());
         let interrupt = Interrupt::default();
         assert!(matches!(solver.advance(&interrupt), Ok(Progress::Epoch(_))));
         interrupt.raise();

@@ -1,12 +1,14 @@
 //! Consensus training: the sub-problem against independent solutions, the whole loop, its dual point.
 
-use crate::common::{KINDS, build, fixture, numbers};
+use crate::common::{build, fixture, kinds, numbers};
 use dualgap::Error;
 use dualgap::data::{Data, Dense};
+use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
-use dualgap::multiclass::{Answer, BlockDescent, BlockDescentOptions, Question, answer};
-use dualgap::multiclass::{Costs, Problem};
-use dualgap::multiclass::{Order, linear};
+use dualgap::multiclass::{
+    Answer, BlockDescent, BlockDescentOptions, Costs, Linear, MarginProblem, Order, Question,
+    answer,
+};
 use dualgap::run::{Solver, Stopping, run};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -54,26 +56,23 @@ impl Part {
         Self { x, y: self.y[range].to_vec() }
     }
 
-    fn problem<'a>(&'a self, shared: &Shared) -> (Problem<'a>, Data<'a>) {
+    fn problem<'a>(&'a self, shared: &Shared) -> MarginProblem<'a> {
         let data = Data::Dense64(Dense::new(self.x.view()).unwrap());
-        let features = linear(data, shared.m, shared.bias, Order::Batches);
+        let map = Linear::new(data, shared.m, shared.bias, Order::Batches);
         let weights: Vec<f64> = (0..shared.m)
             .map(|j| if j + 1 < shared.m { 1.0 / (j + 1) as f64 } else { 0.0 })
             .collect();
         let set = build(shared.kind, 2, &weights);
-        let problem = Problem::new(features, &self.y, set, shared.lambda)
-            .unwrap()
-            .with_costs(shared.costs.clone())
-            .unwrap()
-            .with_smoothing(shared.smoothing)
-            .unwrap();
-        (problem, data)
+        let shares = Shares::new(self.y.len(), shared.lambda).unwrap();
+        let shares = shares.with_smoothing(shared.smoothing).unwrap();
+        let problem = MarginProblem::new(map, &self.y, set, shares).unwrap();
+        problem.with_costs(shared.costs.clone()).unwrap()
     }
 
     fn answer(&self, shared: &Shared, question: &Question<'_>) -> Result<Answer, Error> {
-        let (problem, data) = self.problem(shared);
+        let problem = self.problem(shared);
         let go_on = &mut |_: &_| ControlFlow::Continue(());
-        answer(problem, data, shared.bias, question, &Interrupt::default(), go_on)
+        answer(problem, question, &Interrupt::default(), go_on)
     }
 }
 
@@ -99,7 +98,7 @@ fn the_sub_problem_has_the_reference_solution() {
     // The reference adds up hinges; here they are averaged.
     let n = part.y.len() as f64;
     let number = |name: &str| record[name].as_f64().unwrap() / n;
-    let shared = shared("mh", 3, number("lam"));
+    let shared = shared("max-hinge", 3, number("lam"));
     let multiplier: Vec<f64> = matrix(&record["alpha"]).iter().map(|a| a / n).collect();
     let consensus = matrix(&record["wbar"]);
     let (rho, seed) = (number("rho"), 1);
@@ -123,7 +122,7 @@ fn shared(kind: &'static str, m: usize, lambda: f64) -> Shared {
 
 #[test]
 fn without_penalty_a_partition_is_the_plain_problem() {
-    for kind in KINDS {
+    for kind in kinds() {
         for smoothing in [0.0, 0.3] {
             let part = Part::random(3, 40, 6, 5);
             let shared = Shared { smoothing, bias: BIAS, ..shared(kind, 5, 0.02) };
@@ -139,9 +138,9 @@ fn without_penalty_a_partition_is_the_plain_problem() {
                 relative_gap: 0.0,
             };
             let found = part.answer(&shared, &question).unwrap();
-            let (problem, data) = part.problem(&shared);
+            let problem = part.problem(&shared);
             let options = BlockDescentOptions { seed: 7, ..BlockDescentOptions::default() };
-            let mut plain = BlockDescent::new(&problem, data, BIAS, options);
+            let mut plain = BlockDescent::new(&problem, options);
             run(&mut plain, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(()))
                 .unwrap();
             assert_eq!(found.weights, plain.coefficients(), "{kind}");
@@ -211,7 +210,7 @@ fn consensus_is_the_solution_of_the_whole() {
     let n: usize = parts.iter().map(|part| part.y.len()).sum();
     // Each of the reference's workers has λ/2 ‖w‖² and a sum of hinges.
     let lambda = 2.0 * record["lam"].as_f64().unwrap() / n as f64;
-    let (weights, values) = train(&parts, &shared("mh", 3, lambda), lambda, 400);
+    let (weights, values) = train(&parts, &shared("max-hinge", 3, lambda), lambda, 400);
     let optimum = record["global_optimum"].as_f64().unwrap() / n as f64;
     let (primal, dual) = *values.last().unwrap();
     assert!((primal - optimum).abs() < 1e-9 && (dual - optimum).abs() < 1e-7, "{primal} {dual}");
@@ -220,15 +219,15 @@ fn consensus_is_the_solution_of_the_whole() {
 
 #[test]
 fn the_dual_point_is_feasible_for_every_loss() {
-    for kind in KINDS {
+    for kind in kinds() {
         for smoothing in [0.0, 0.2] {
             let whole = Part::random(9, 60, 6, 5);
             let costs =
                 (0..25).map(|at| f64::from(u32::from(at / 5 != at % 5)) * (1.0 + at as f64 / 9.0));
             let costs = Costs::PerLabel(costs.collect());
             let shared = Shared { smoothing, bias: BIAS, costs, ..shared(kind, 5, 0.05) };
-            let (problem, data) = whole.problem(&shared);
-            let mut plain = BlockDescent::new(&problem, data, BIAS, BlockDescentOptions::default());
+            let problem = whole.problem(&shared);
+            let mut plain = BlockDescent::new(&problem, BlockDescentOptions::default());
             for _ in 0..400 {
                 plain.advance(&Interrupt::default()).unwrap();
             }
@@ -248,7 +247,7 @@ fn the_dual_point_is_feasible_for_every_loss() {
 #[test]
 fn a_question_that_does_not_fit_is_refused() {
     let part = Part::random(1, 10, 4, 3);
-    let shared = shared("mh", 3, 0.1);
+    let shared = shared("max-hinge", 3, 0.1);
     let (good, short, bad) = (vec![0.0; 12], vec![0.0; 11], vec![f64::NAN; 12]);
     let negative = vec![-1.0; 30];
     let question = Question {

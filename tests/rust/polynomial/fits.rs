@@ -1,16 +1,18 @@
-//! The polynomial room against independent solvers (tests/fixtures/polynomial.json).
+//! Polynomial networks against independent solvers (tests/fixtures/polynomial.json).
 
 use std::ops::ControlFlow;
 
 use dualgap::data::{Dense, Rows};
 use dualgap::interrupt::Interrupt;
-use dualgap::polynomial::basis_selection::{Method, select};
-use dualgap::polynomial::conditional_gradient::{ConditionalGradient, Settings};
-use dualgap::polynomial::kernel::{GradientMatrices, Kernel};
+use dualgap::polynomial::basis_selection::{SelectionMethod, select};
+use dualgap::polynomial::conditional_gradient::{ConditionalGradient, ConditionalGradientSettings};
+use dualgap::polynomial::evaluation::outputs;
+use dualgap::polynomial::gradient_matrices::GradientMatrices;
+use dualgap::polynomial::kernel::Kernel;
 use dualgap::polynomial::loss::{self, OutputLoss};
-use dualgap::polynomial::model::Model;
+use dualgap::polynomial::model::PolynomialModel;
 use dualgap::polynomial::penalty;
-use dualgap::polynomial::problem::{Problem, Targets};
+use dualgap::polynomial::problem::{Objective, PolynomialProblem, Targets};
 use dualgap::polynomial::refit::Refit;
 use dualgap::run::{Stopping, Trace, run};
 use ndarray::{Array2, ArrayViewMut2};
@@ -97,11 +99,11 @@ fn outputs_gradients_and_dual_norms_match_the_reference() {
     let interrupt = Interrupt::default();
     for entry in group["entries"].as_array().unwrap() {
         let (kernel, loss) = (kernel(entry), loss_of(entry));
-        let mut model = Model::new(kernel, false, x.ncols(), u.ncols(), false);
+        let mut model = PolynomialModel::new(kernel, false, x.ncols(), u.ncols(), false);
         for (h, u) in h.rows().into_iter().zip(u.rows()) {
             model.push(&h.to_vec(), &u.to_vec());
         }
-        let outputs = model.outputs(&rows, &interrupt).unwrap();
+        let outputs = outputs::<f64>(&model, &rows, &interrupt).unwrap();
         let expected = if kernel == Kernel::Square { "outputs_PN" } else { "outputs_FM" };
         close(&outputs, &numbers(&group[expected]), 1e-10);
         let y = Y::of(entry, &*loss);
@@ -133,44 +135,47 @@ fn outputs_gradients_and_dual_norms_match_the_reference() {
                 .collect();
             close(&columns, &numbers(expected), 1e-10);
         }
-        for name in ["l1", "l12", "l1inf"] {
-            let penalty = penalty::parse(penalty_name(name)).unwrap();
-            let selection = select(&gamma, &*penalty, Method::Refined, 1e-10, 0).unwrap();
-            let best = entry[format!("dual_norm_{name}")].as_f64().unwrap();
-            let reached = penalty.dual_row_norm(&selection.gradient);
-            let start = entry[format!("value_at_init_{name}")].as_f64().unwrap();
-            assert!(reached <= best * (1.0 + 1e-6) && best <= selection.bound * (1.0 + 1e-8));
-            assert!(reached >= start * (1.0 - 1e-8), "refinement lost: {reached} {start}");
-            if name == "l1" {
-                assert!((reached - best).abs() < 1e-8 * best);
-            }
-            if name != "l12" {
-                let exact = select(&gamma, &*penalty, Method::Exact, 1e-10, 0).unwrap();
-                let reached = penalty.dual_row_norm(&exact.gradient);
-                assert!((reached - best).abs() < 1e-7 * best && exact.bound >= reached);
-                assert!((exact.bound - best).abs() < 1e-7 * best, "{} {best}", exact.bound);
-            }
+        check_selections(&gamma, entry);
+    }
+}
+
+/// Selections reach the best dual norm as far as they should, and their bounds hold.
+fn check_selections(gamma: &GradientMatrices<'_, Dense<'_, f64>>, entry: &Value) {
+    for name in ["l1", "l12", "l1inf"] {
+        let penalty = penalty::parse(penalty_name(name)).unwrap();
+        let selection = select(gamma, &*penalty, SelectionMethod::Refined, 1e-10, 0).unwrap();
+        let best = entry[format!("dual_norm_{name}")].as_f64().unwrap();
+        let reached = penalty.dual_row_norm(&selection.gradient);
+        let start = entry[format!("value_at_init_{name}")].as_f64().unwrap();
+        assert!(reached <= best * (1.0 + 1e-6) && best <= selection.bound * (1.0 + 1e-8));
+        assert!(reached >= start * (1.0 - 1e-8), "refinement lost: {reached} {start}");
+        if name == "l1" {
+            assert!((reached - best).abs() < 1e-8 * best);
+        }
+        if name != "l12" {
+            let exact = select(gamma, &*penalty, SelectionMethod::Exact, 1e-10, 0).unwrap();
+            let reached = penalty.dual_row_norm(&exact.gradient);
+            assert!((reached - best).abs() < 1e-7 * best && exact.bound >= reached);
+            assert!((exact.bound - best).abs() < 1e-7 * best, "{} {best}", exact.bound);
         }
     }
 }
 
-fn fit<R: Rows + Copy>(problem: Problem<'_, R>, refit: Refit, tol: f64) -> (Trace, Model) {
+fn fit<R: Rows + Copy>(
+    problem: PolynomialProblem<'_, R>,
+    refit: Refit,
+    tol: f64,
+) -> (Trace, PolynomialModel) {
     let interrupt = Interrupt::default();
-    let settings = Settings {
+    let settings = ConditionalGradientSettings {
         n_components: 60,
         refit,
-        selection: Method::Refined,
+        selection: SelectionMethod::Refined,
         selection_tol: 1e-10,
         tol,
         seed: 0,
     };
-    let model = Model::new(
-        problem.kernel,
-        problem.augmented,
-        problem.rows.n_cols(),
-        problem.n_outputs,
-        problem.ridge.is_some(),
-    );
+    let model = problem.null_model();
     let mut solver = ConditionalGradient::new(problem, settings, model, None, &interrupt).unwrap();
     let stopping = Stopping { max_epochs: 400, gap: tol * solver.scale() };
     let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -190,11 +195,8 @@ fn the_global_optima_are_reached_and_certified() {
         let optimum = entry.get("optimum").or(entry.get("optimum_upper")).unwrap();
         let optimum = optimum.as_f64().unwrap();
         let least = entry.get("optimum_lower").map_or(optimum, |lower| lower.as_f64().unwrap());
-        let problem = Problem {
-            rows,
-            targets: y.targets(),
+        let objective = Objective {
             n_outputs: 3,
-            weights: None,
             kernel: kernel(entry),
             augmented: entry.get("unaugmented").is_none(),
             ridge: None,
@@ -202,6 +204,7 @@ fn the_global_optima_are_reached_and_certified() {
             penalty: &*penalty,
             radius: entry["tau"].as_f64().unwrap(),
         };
+        let problem = PolynomialProblem::new(rows, y.targets(), None, objective).unwrap();
         for refit in [Refit::Output, Refit::Full] {
             let (trace, _) = fit(problem, refit, 1e-6);
             let certificate = trace.certificate.unwrap();
@@ -242,11 +245,8 @@ fn linear_terms_and_full_refits_are_certified_too() {
     for entry in group["entries"].as_array().unwrap() {
         let loss = loss_of(entry);
         let y = Y::of(entry, &*loss);
-        let problem = Problem {
-            rows,
-            targets: y.targets(),
+        let objective = Objective {
             n_outputs: 3,
-            weights: None,
             kernel: kernel(entry),
             augmented: false,
             ridge: Some(0.5),
@@ -254,6 +254,7 @@ fn linear_terms_and_full_refits_are_certified_too() {
             penalty: &*penalty,
             radius: 0.7,
         };
+        let problem = PolynomialProblem::new(rows, y.targets(), None, objective).unwrap();
         let (trace, model) = fit(problem, Refit::Output, 1e-6);
         let gap = trace.gap();
         assert!(gap <= 2e-3 * trace.certificate.unwrap().primal, "{gap}");
@@ -304,14 +305,19 @@ fn exact_selection_is_the_best_of_all_directions() {
                 assert!(reached <= best * (1.0 + 1e-6), "{method:?}");
                 reached
             };
-            assert!((reach(Method::Exact) - best).abs() < 1e-6 * best);
-            assert!(reach(Method::Refined) >= reach(Method::Initial) * (1.0 - 1e-12));
-            assert!(reach(Method::RandomRefined) >= reach(Method::Random) * (1.0 - 1e-12));
+            assert!((reach(SelectionMethod::Exact) - best).abs() < 1e-6 * best);
+            assert!(
+                reach(SelectionMethod::Refined) >= reach(SelectionMethod::Initial) * (1.0 - 1e-12)
+            );
+            assert!(
+                reach(SelectionMethod::RandomRefined)
+                    >= reach(SelectionMethod::Random) * (1.0 - 1e-12)
+            );
             let rows = x.rows().into_iter().map(|row| row.to_vec());
             let best_row = rows
                 .map(|row| norm_at(&row) / row.iter().map(|x| x * x).sum::<f64>())
                 .fold(0.0, f64::max);
-            assert!((reach(Method::BestRow) - best_row).abs() < 1e-9 * best);
+            assert!((reach(SelectionMethod::BestRow) - best_row).abs() < 1e-9 * best);
         }
     }
 }

@@ -16,7 +16,8 @@ fn descent(v: &[f64], label: usize, bias: f64, beta: &[f64]) -> Vec<f64> {
     (0..v.len()).map(|j| if j == label { 0.0 } else { v[j] - beta[j] - bias * sum }).collect()
 }
 
-/// By how much β leaves the set: 0 inside. A top-k set has some value of the label's coordinate.
+/// By how much β leaves the set of a printed loss: 0 inside. A top-k set has some value of the label's
+/// coordinate.
 fn violation(kind: &str, beta: &[f64], label: usize, rho: &[f64]) -> f64 {
     let mut others: Vec<f64> = beta.to_vec();
     others.remove(label);
@@ -27,7 +28,7 @@ fn violation(kind: &str, beta: &[f64], label: usize, rho: &[f64]) -> f64 {
         sorted.push(own);
         sorted.sort_by(|a, b| b.total_cmp(a));
         let sum: f64 = sorted.iter().sum();
-        let size = if matches!(kind, "utk" | "wtk") { sum / total } else { 1.0 };
+        let size = if kind.ends_with("top-k") { sum / total } else { 1.0 };
         let (mut left, mut right, mut worst) = (0.0, 0.0, sum - total);
         for (b, rho) in sorted.iter().zip(rho) {
             left += b;
@@ -37,9 +38,9 @@ fn violation(kind: &str, beta: &[f64], label: usize, rho: &[f64]) -> f64 {
         worst
     };
     match kind {
-        "ww" => others.iter().fold(below, |worst, b| worst.max(b - 1.0)),
+        "weston-watkins" => others.iter().fold(below, |worst, b| worst.max(b - 1.0)),
         // Convex in the label's coordinate.
-        "utk" | "wtk" => {
+        "top-k" | "weighted-top-k" => {
             let (mut low, mut high) = (0.0, total);
             for _ in 0..120 {
                 let third = (high - low) / 3.0;
@@ -72,38 +73,30 @@ fn bias() -> impl Strategy<Value = f64> {
     prop_oneof![Just(0.0), Just(1.0), Just(0.3), Just(40.0)]
 }
 
-fn sorted_weights(m: usize, draws: &[u8]) -> Vec<f64> {
-    let mut weights: Vec<f64> = (0..m).map(|j| f64::from(draws[j % draws.len()]) / 3.0).collect();
-    weights.sort_by(|a, b| b.total_cmp(a));
-    weights[m - 1] = 0.0;
-    weights[0] = weights[0].max(1.0 / 3.0);
-    weights
-}
-
 fn largest(v: &[f64]) -> f64 {
     v.iter().fold(0.0, |max: f64, v| max.max(v.abs()))
 }
 
+/// That the projection leaves the set by rounding at most, and that no point of the set is better.
 fn assert_optimal(
-    kind: &str,
+    set: &dyn Polytope,
     v: &[f64],
     label: usize,
     bias: f64,
-    beta: &[f64],
-    rho: &[f64],
+    outside: impl Fn(&[f64]) -> f64,
     best: impl Fn(&[f64]) -> f64,
 ) {
-    let what = format!("{kind} rho {rho:?} v {v:?} label {label} bias {bias} beta {beta:?}");
+    let beta = project(set, v, label, bias);
+    let what = format!("{set:?} v {v:?} label {label} bias {bias} beta {beta:?}");
     // A coordinate is v − τ, known to the rounding of v.
     let scale = 1.0 + largest(v) + bias;
-    let total: f64 = rho.iter().sum();
-    let rounding = v.len() as f64 * f64::EPSILON * scale * (1.0 + total);
+    let rounding = v.len() as f64 * f64::EPSILON * scale * (1.0 + set.radius(v.len()));
     assert_eq!(beta[label], 0.0, "{what}");
-    let outside = violation(kind, beta, label, rho);
+    let outside = outside(&beta);
     assert!(outside <= rounding, "outside by {outside:e}: {what}");
     // The linear gap bounds half the squared distance from the optimum.
-    let descent = descent(v, label, bias, beta);
-    let gap = best(&descent) - dot(&descent, beta);
+    let descent = descent(v, label, bias, &beta);
+    let gap = best(&descent) - dot(&descent, &beta);
     assert!(gap <= 4.0 * rounding * scale, "gap {gap:e}: {what}");
 }
 
@@ -119,12 +112,12 @@ proptest! {
     ) {
         let m = v.len();
         let k = k.min(m - 1);
-        let weights = sorted_weights(m, &draws);
-        for kind in KINDS {
+        let weights = falling_weights(m, &draws);
+        for kind in PRINTED {
             let rho = rho(kind, m, k, &weights);
-            let beta = project(build(kind, k, &weights).as_ref(), &v, label, bias);
             let vertices = all_vertices(kind, &rho);
-            assert_optimal(kind, &v, label, bias, &beta, &rho, |w| {
+            let outside = |beta: &[f64]| violation(kind, beta, label, &rho);
+            assert_optimal(build(kind, k, &weights).as_ref(), &v, label, bias, outside, |w| {
                 vertices.iter().map(|b| dot(b, w)).fold(f64::NEG_INFINITY, f64::max)
             });
         }
@@ -136,15 +129,18 @@ proptest! {
         bias in bias(),
         share in 0.0..1.0,
         draws in prop::collection::vec(0u8..9, 7),
+        directions in prop::collection::vec(-2.0..2.0f64, 90),
     ) {
         let m = v.len();
         let k = 1 + (share * (m - 2) as f64) as usize;
-        let weights = sorted_weights(m, &draws);
-        for kind in KINDS {
-            let rho = rho(kind, m, k, &weights);
+        let weights = falling_weights(m, &draws);
+        for kind in kinds() {
             let set = build(kind, k, &weights);
-            let beta = project(set.as_ref(), &v, label, bias);
-            assert_optimal(kind, &v, label, bias, &beta, &rho, |w| {
+            let outside = |beta: &[f64]| match PRINTED.contains(&kind) {
+                true => violation(kind, beta, label, &rho(kind, m, k, &weights)),
+                false => excess(set.as_ref(), beta, label, &directions) / m as f64,
+            };
+            assert_optimal(set.as_ref(), &v, label, bias, outside, |w| {
                 set.support(w, label, &mut Scratch::default())
             });
         }
@@ -158,42 +154,44 @@ proptest! {
     ) {
         let m = v.len();
         let k = 1 + (share * (m - 2) as f64) as usize;
-        let uniform = rho("utk", m, k, &[]);
-        let first = rho("mh", m, 1, &[]);
+        let uniform = rho("top-k", m, k, &[]);
+        let first = rho("max-hinge", m, 1, &[]);
         let with = |kind: &str, k, weights: &[f64]| {
             project(build(kind, k, weights).as_ref(), &v, label, bias)
         };
         // Equal values at equal margins: the sets are strictly convex problems with one solution.
         let tolerance = 1e-12 * (1.0 + largest(&v));
         let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= tolerance);
-        let hinge = with("mh", 1, &[]);
-        for kind in ["utk", "uu", "wtk", "wu"] {
+        let hinge = with("max-hinge", 1, &[]);
+        for kind in ["top-k", "usunier", "weighted-top-k", "weighted-usunier"] {
             prop_assert!(close(&hinge, &with(kind, 1, &first)), "{kind} at k = 1");
         }
-        prop_assert!(close(&with("utk", k, &[]), &with("wtk", 0, &uniform)), "top-{k}");
-        prop_assert!(close(&with("uu", k, &[]), &with("wu", 0, &uniform)), "usunier {k}");
+        prop_assert!(close(&with("top-k", k, &[]), &with("weighted-top-k", 0, &uniform)), "top-{k}");
+        let (plain, weighted) = (with("usunier", k, &[]), with("weighted-usunier", 0, &uniform));
+        prop_assert!(close(&plain, &weighted), "usunier {k}");
     }
 
     #[test]
-    fn a_guess_changes_nothing((v, label) in margins(3..60), bias in bias(), guess in -5.0..5.0) {
+    fn neither_a_guess_nor_an_earlier_projection_changes_anything(
+        (v, label) in margins(3..60),
+        bias in bias(),
+        guess in -5.0..5.0,
+    ) {
         let m = v.len();
-        let k = 1 + m / 3;
         let weights: Vec<f64> = (0..m).map(|j| (m - 1 - j) as f64 / m as f64).collect();
-        for kind in KINDS {
-            let set = build(kind, k, &weights);
+        for kind in kinds() {
+            let set = build(kind, 1 + m / 3, &weights);
             let cold = project(set.as_ref(), &v, label, bias);
-            let mut scratch = Scratch { guess: Some(guess), ..Scratch::default() };
-            let mut warm = cold.clone();
-            set.project(&v, label, bias, &mut scratch, &mut warm);
-            prop_assert_eq!(scratch.guess, None);
-            for (a, b) in cold.iter().zip(&warm) {
-                prop_assert!((a - b).abs() <= 1e-12 * (1.0 + largest(&v)), "{kind}: {a} {b}");
+            let (mut scratch, mut warm) = (Scratch::default(), cold.clone());
+            for guess in [Some(guess), None] {
+                scratch.guess = guess.or(Some(scratch.multiplier));
+                set.project(&v, label, bias, &mut scratch, &mut warm);
+                for (a, b) in cold.iter().zip(&warm) {
+                    prop_assert!((a - b).abs() <= 1e-12 * (1.0 + largest(&v)), "{kind}: {a} {b}");
+                }
             }
-            scratch.guess = Some(scratch.multiplier);
             set.project(&v, label, bias, &mut scratch, &mut warm);
-            for (a, b) in cold.iter().zip(&warm) {
-                prop_assert!((a - b).abs() <= 1e-12 * (1.0 + largest(&v)), "{kind}: {a} {b}");
-            }
+            prop_assert_eq!(&warm, &cold, "{}", kind);
         }
     }
 
@@ -220,13 +218,14 @@ proptest! {
     ) {
         let m = v.len();
         let k = 1 + (share * (m - 2) as f64) as usize;
-        let weights = sorted_weights(m, &draws);
-        for kind in KINDS {
+        let weights = falling_weights(m, &draws);
+        for kind in kinds() {
             let set = build(kind, k, &weights);
             let mut scratch = Scratch::default();
             let mut beta = vec![0.0; m];
             let value = moreau::envelope(set.as_ref(), &v, label, gamma, &mut scratch, &mut beta);
-            // Primal side: the loss at s' = s − γ a plus ‖s − s'‖²/(2γ), a = −α (SPEC 10.4).
+            // Primal side: the loss at s' = s − γ a plus ‖s − s'‖²/(2γ), a = −α
+            // (docs/mathematics/duality.md#smoothing).
             let sum: f64 = beta.iter().sum();
             let squares = dot(&beta, &beta) + sum * sum;
             let moved: Vec<f64> = (0..m)
@@ -257,7 +256,7 @@ fn envelopes_equal_the_reference_values() {
         let v: Vec<f64> = (0..m).map(|j| costs[j] + scores[j] - scores[label]).collect();
         let rho = numbers(&record["rho"]);
         let k = rho.iter().filter(|weight| **weight > 0.0).count();
-        let set = build(record["loss"].as_str().unwrap(), k, &rho);
+        let set = build(printed_name(record["loss"].as_str().unwrap()), k, &rho);
         let gamma = record["gamma_sm"].as_f64().unwrap();
         let mut beta = vec![0.0; m];
         let value =
@@ -282,7 +281,7 @@ fn walrus_equals_the_reference_values() {
         let label = v.len() / 2;
         let mut scaled: Vec<f64> = v.iter().map(|v| v / c).collect();
         scaled.insert(label, 0.0);
-        let mut beta = project(build("ww", 0, &[]).as_ref(), &scaled, label, 1.0);
+        let mut beta = project(build("weston-watkins", 0, &[]).as_ref(), &scaled, label, 1.0);
         beta.remove(label);
         for (b, expected) in beta.iter().zip(numbers(&record["b"])) {
             assert!((c * b - expected).abs() < 1e-14, "{record}");
@@ -292,14 +291,15 @@ fn walrus_equals_the_reference_values() {
 
 #[test]
 fn the_crammer_singer_step_equals_the_reference_values() {
-    // min A/2 ‖b‖² + Bᵀb over b <= C e_y, 1ᵀb = 0: b = −β off the label, 1ᵀβ at it (SPEC 17).
+    // min A/2 ‖b‖² + Bᵀb over b <= C e_y, 1ᵀb = 0: b = −β off the label, 1ᵀβ at it
+    // (docs/mathematics/block-descent.md#crammer-singer-step).
     for record in fixture("crammer_singer_block").as_array().unwrap() {
         let (a, linear) = (record["A"].as_f64().unwrap(), numbers(&record["B"]));
         let upper = numbers(&record["upper"]);
         let label = upper.iter().position(|c| *c > 0.0).unwrap();
         let c = upper[label];
         let v: Vec<f64> = linear.iter().map(|b| (b - linear[label]) / (a * c)).collect();
-        let beta = project(build("mh", 0, &[]).as_ref(), &v, label, 1.0);
+        let beta = project(build("max-hinge", 0, &[]).as_ref(), &v, label, 1.0);
         let sum: f64 = beta.iter().sum();
         for (j, expected) in numbers(&record["beta"]).iter().enumerate() {
             let b = if j == label { c * sum } else { -c * beta[j] };

@@ -1,4 +1,5 @@
-//! Support values and vertices against enumeration, the printed losses and independent numbers.
+//! Support values and vertices: what holds for every loss, then enumeration, the printed formulas and
+//! independent numbers.
 
 use crate::common::*;
 use dualgap::polytope::{Polytope, Scratch};
@@ -29,15 +30,56 @@ fn margins(classes: std::ops::Range<usize>) -> impl Strategy<Value = (Vec<f64>, 
         })
 }
 
-fn sorted_weights(m: usize, draws: &[u8]) -> Vec<f64> {
-    let mut weights: Vec<f64> = draws[..m].iter().map(|x| f64::from(*x) / 3.0).collect();
-    weights.sort_by(|a, b| b.total_cmp(a));
-    weights[m - 1] = 0.0;
-    weights[0] = weights[0].max(1.0 / 3.0);
-    weights
-}
-
 proptest! {
+    #[test]
+    fn the_loss_is_a_support_function_of_points_without_negative_weights(
+        (u, label) in margins(2..40),
+        draws in prop::collection::vec((-6i8..7).prop_map(|x| f64::from(x) / 4.0), 40),
+        k in 1usize..40,
+        scale in 0.0..9.0f64,
+    ) {
+        let m = u.len();
+        let mut v = draws[..m].to_vec();
+        v[label] = 0.0;
+        let with = |combine: &dyn Fn(f64, f64) -> f64| -> Vec<f64> {
+            u.iter().zip(&v).map(|(u, v)| combine(*u, *v)).collect()
+        };
+        for kind in kinds() {
+            let set = build(kind, k.min(m - 1), &falling_weights(m, &[4, 3, 1]));
+            set.check(m).unwrap();
+            let support = |v: &[f64]| set.support(v, label, &mut Scratch::default());
+            let rounding = 1e-13 * m as f64 * set.radius(m);
+            let (at_u, at_v) = (support(&u), support(&v));
+            prop_assert_eq!(support(&vec![0.0; m]), 0.0, "{} at 0", kind);
+            prop_assert!(at_u >= 0.0, "{kind}: {at_u}");
+            prop_assert!(support(&with(&|u, v| u + v)) <= at_u + at_v + rounding, "{kind}: convex");
+            let scaled = support(&with(&|u, _| scale * u));
+            prop_assert!((scaled - scale * at_u).abs() <= 9.0 * rounding, "{kind}: homogeneous");
+            prop_assert!(support(&with(&f64::max)) >= at_u.max(at_v) - rounding, "{kind}: monotone");
+            let ones: Vec<f64> = (0..m).map(|j| f64::from(j != label)).collect();
+            prop_assert!((support(&ones) - set.radius(m)).abs() <= rounding, "{kind}: radius");
+        }
+    }
+
+    #[test]
+    fn a_vertex_attains_the_loss_and_lies_in_the_set(
+        (v, label) in margins(2..40),
+        k in 1usize..40,
+        draws in prop::collection::vec(-2.0..2.0f64, 40),
+    ) {
+        let m = v.len();
+        for kind in kinds() {
+            let set = build(kind, k.min(m - 1), &falling_weights(m, &[4, 3, 1]));
+            let (value, beta) = vertex(set.as_ref(), &v, label);
+            let rounding = 1e-13 * m as f64 * set.radius(m);
+            prop_assert_eq!(value, set.support(&v, label, &mut Scratch::default()));
+            prop_assert!((dot(&beta, &v) - value).abs() <= rounding, "{kind}: {beta:?} at {v:?}");
+            prop_assert!(value > 0.0 || beta.iter().all(|b| *b == 0.0), "{kind}: no loss, no weight");
+            let outside = excess(set.as_ref(), &beta, label, &draws);
+            prop_assert!(outside <= rounding, "{kind}: {beta:?} is outside by {outside:e}");
+        }
+    }
+
     #[test]
     fn support_and_vertex_agree_with_enumeration(
         (v, label) in margins(2..6),
@@ -46,8 +88,8 @@ proptest! {
     ) {
         let m = v.len();
         let k = k.min(m - 1);
-        let weights = sorted_weights(m, &draws);
-        for kind in KINDS {
+        let weights = falling_weights(m, &draws);
+        for kind in PRINTED {
             let set = build(kind, k, &weights);
             let rho = rho(kind, m, k, &weights);
             set.check(m).unwrap();
@@ -61,7 +103,7 @@ proptest! {
             prop_assert!((dot(&beta, &v) - best).abs() < 1e-14);
             // Weights in thirds round, so that a best value of zero may come out as 1e-17.
             prop_assert!(best < 1e-14 || beta.iter().any(|b| *b > 0.0));
-            if value == 0.0 && kind != "ww" {
+            if value == 0.0 && kind != "weston-watkins" {
                 prop_assert!(beta.iter().all(|b| *b == 0.0), "{kind}: a zero loss gives 0");
             }
             // It is a vertex of the set once the label's coordinate is left out.
@@ -81,10 +123,10 @@ proptest! {
         let weights: Vec<f64> = (0..m).map(|j| (m - 1 - j) as f64).collect();
         let mut order: Vec<usize> = (0..m).collect();
         order.sort_by(|&i, &j| v[j].total_cmp(&v[i]));
-        for kind in KINDS {
+        for kind in PRINTED {
             let rho = rho(kind, m, k, &weights);
             let (value, beta) = vertex(build(kind, k, &weights).as_ref(), &v, label);
-            let cone = matches!(kind, "utk" | "wtk");
+            let cone = kind.ends_with("top-k");
             for (class, rho) in order.iter().zip(&rho) {
                 let counts = if cone { value > 0.0 } else { v[*class] > 0.0 };
                 let expected = if counts && *class != label { *rho } else { 0.0 };
@@ -100,7 +142,7 @@ fn losses_equal_the_reference_values() {
     let records = records.as_array().unwrap();
     assert_eq!(records.len(), 36);
     for record in records {
-        let kind = record["loss"].as_str().unwrap();
+        let kind = printed_name(record["loss"].as_str().unwrap());
         let label = record["y"].as_u64().unwrap() as usize;
         let scores = numbers(&record["s"]);
         let m = scores.len();

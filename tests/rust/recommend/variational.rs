@@ -7,7 +7,9 @@ use dualgap::Error;
 use dualgap::data::Csr;
 use dualgap::interrupt::Interrupt;
 use dualgap::polynomial::penalty;
-use dualgap::recommend::{Blocks, Likelihood, Ratings, Settings, VariationalRefit};
+use dualgap::recommend::{
+    Factors, Likelihood, Ratings, VariationalRefit, VariationalSettings as Settings,
+};
 use dualgap::run::{Stopping, Trace, run};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -84,6 +86,7 @@ fn settings(likelihood: Likelihood, penalty: &dyn penalty::Penalty) -> Settings<
         hold: 3,
         feature_ridge: 1.0,
         relaxation: 1.0,
+        popularity: false,
         seed: 0,
     }
 }
@@ -92,12 +95,12 @@ fn ordinal() -> Likelihood {
     Likelihood::Ordinal(vec![0.6; 4])
 }
 
-fn fit(table: &Table, settings: Settings<'_>, sweeps: usize) -> (Trace, Blocks) {
+fn fit(table: &Table, settings: Settings<'_>, sweeps: usize) -> (Trace, Factors) {
     let interrupt = Interrupt::default();
-    let mut solver = VariationalRefit::new(table.ratings(), None, None, false, settings).unwrap();
+    let mut solver = VariationalRefit::new(table.ratings(), None, None, settings).unwrap();
     let stopping = Stopping { max_epochs: sweeps, gap: 0.0 };
     let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
-    (trace, solver.blocks())
+    (trace, solver.factors())
 }
 
 #[test]
@@ -140,11 +143,11 @@ fn a_planted_factor_is_recovered() {
     let (train, test) = planted();
     let penalty = penalty::parse("l1/l2").unwrap();
     let settings = Settings { n_components: 1, ..settings(Likelihood::Gaussian, &*penalty) };
-    let (_, blocks) = fit(&train, settings, 60);
+    let (_, factors) = fit(&train, settings, 60);
     let biases =
-        |u: usize, i: usize| blocks.intercept[0] + blocks.users[(u, 1)] + blocks.items[(i, 1)];
+        |u: usize, i: usize| factors.intercept[0] + factors.users[(u, 1)] + factors.items[(i, 1)];
     let full = test.rmse(|u, i| {
-        biases(u, i) + blocks.output[(0, 0)] * blocks.users[(u, 0)] * blocks.items[(i, 0)]
+        biases(u, i) + factors.output[(0, 0)] * factors.users[(u, 0)] * factors.items[(i, 0)]
     });
     // The noise alone is 0.3; the factor contributes 1.0.
     assert!(full < 0.4, "test RMSE {full}");
@@ -188,8 +191,8 @@ fn the_output_layer_stays_in_its_ball() {
         let unbounded = penalty.value(free.output.view());
         for radius in [0.5 * unbounded, 0.05 * unbounded] {
             let settings = Settings { radius, ..settings(ordinal(), &*penalty) };
-            let (_, blocks) = fit(&table, settings, 12);
-            let value = penalty.value(blocks.output.view());
+            let (_, factors) = fit(&table, settings, 12);
+            let value = penalty.value(factors.output.view());
             assert!(value <= radius * (1.0 + 1e-9), "{name}: {value} > {radius}");
         }
     }
@@ -200,15 +203,15 @@ fn levels_that_nobody_used_and_users_without_ratings_are_harmless() {
     let table = Table { users: vec![3, 5], items: vec![0, 7], values: vec![1.0, 1.0] };
     let penalty = penalty::parse("l1").unwrap();
     for likelihood in [ordinal(), Likelihood::Gaussian] {
-        let (_, blocks) = fit(&table, settings(likelihood, &*penalty), 30);
+        let (_, factors) = fit(&table, settings(likelihood, &*penalty), 30);
         let finite = |values: &ndarray::Array2<f64>| values.iter().all(|value| value.is_finite());
-        assert!(finite(&blocks.users) && finite(&blocks.items) && finite(&blocks.output));
+        assert!(finite(&factors.users) && finite(&factors.items) && finite(&factors.output));
     }
 }
 
 /// The argument that [`VariationalRefit::new`] names when it refuses `table`.
 fn refused(table: &Table, settings: Settings<'_>, features: Option<Csr<'_, f64>>) -> &'static str {
-    match VariationalRefit::new(table.ratings(), features, None, false, settings) {
+    match VariationalRefit::new(table.ratings(), features, None, settings) {
         Err(Error::InvalidArgument { argument, .. }) => argument,
         other => panic!("not refused: {:?}", other.map(|_| ())),
     }
@@ -254,8 +257,7 @@ fn a_raised_interrupt_ends_a_sweep() {
     let table = levels();
     let penalty = penalty::parse("l1").unwrap();
     let mut solver =
-        VariationalRefit::new(table.ratings(), None, None, false, settings(ordinal(), &*penalty))
-            .unwrap();
+        VariationalRefit::new(table.ratings(), None, None, settings(ordinal(), &*penalty)).unwrap();
     let interrupt = Interrupt::default();
     interrupt.raise();
     let stopping = Stopping { max_epochs: 5, gap: 0.0 };

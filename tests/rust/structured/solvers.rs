@@ -4,20 +4,20 @@ use std::ops::ControlFlow;
 
 use crate::common::{fixture, numbers};
 use dualgap::data::{Data, Dense};
-use dualgap::dual::BlockDual;
+use dualgap::dual::{BlockDual, Gradient, Image, Shares};
 use dualgap::interrupt::Interrupt;
-use dualgap::linalg::Image;
-use dualgap::multiclass::MarginDual;
-use dualgap::multiclass::{Order, linear};
+use dualgap::linalg::TouchedVector;
+use dualgap::multiclass::{Linear, MarginDual, MarginProblem, Order};
 use dualgap::polytope::MaxHinge;
 use dualgap::run::{Certificate, Solver, Stopping, Trace, run};
 use dualgap::solver::{
-    AwayStep, BlockFrankWolfe, BlockOptions, BlockStep, PathSettings, Sampling, StepRule, path,
+    BlockFrankWolfe, BlockOptions, Method, PathSettings, Sampling, Step, StepRule, Target,
+    minimize, path,
 };
 use dualgap::structured::{
-    Chain, Graph, Hamming, Marginals, Matching, Model, Multiclass, Multilabel, Pairs, Problem, Work,
+    Chain, Extragradient, Graph, Hamming, Marginals, Matching, Model, Multiclass, Multilabel,
+    Pairs, Projection, StructuredDual, Work,
 };
-use dualgap::structured::{Extragradient, Projection, StructuredMethod, minimize_structured};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -101,39 +101,44 @@ fn models() -> Vec<(&'static str, Box<dyn Model>)> {
     ]
 }
 
-fn methods() -> Vec<StructuredMethod> {
+fn methods() -> Vec<Method> {
     let block = |step, sampling, cache| {
         let options = BlockOptions { seed: 1, step, sampling, cache, ..BlockOptions::default() };
-        StructuredMethod::BlockFrankWolfe(options)
+        Method::BlockFrankWolfe(options)
     };
     vec![
-        block(BlockStep::Pairwise, Sampling::Gap, false),
-        block(BlockStep::FrankWolfe, Sampling::Uniform, false),
-        block(BlockStep::FrankWolfe, Sampling::Gap, true),
-        block(BlockStep::Pairwise, Sampling::Gap, true),
-        block(BlockStep::Away, Sampling::Permutation, false),
-        StructuredMethod::FrankWolfe(StepRule::LineSearch),
-        StructuredMethod::FrankWolfe(StepRule::Scheduled),
-        StructuredMethod::AwayFrankWolfe(AwayStep::Away, 1.0, 1),
-        StructuredMethod::AwayFrankWolfe(AwayStep::Pairwise, 0.5, 1),
-        StructuredMethod::Subgradient(false, 1),
-        StructuredMethod::Subgradient(true, 1),
+        block(Step::Pairwise, Sampling::Gap, false),
+        block(Step::FrankWolfe, Sampling::Uniform, false),
+        block(Step::FrankWolfe, Sampling::Gap, true),
+        block(Step::Pairwise, Sampling::Gap, true),
+        block(Step::Away, Sampling::Permutation, false),
+        Method::FrankWolfe(StepRule::FrankWolfe),
+        Method::FrankWolfe(StepRule::Scheduled),
+        Method::AwayFrankWolfe { step: Step::Away, subsample: 1.0, seed: 1 },
+        Method::AwayFrankWolfe { step: Step::Pairwise, subsample: 0.5, seed: 1 },
+        Method::Subgradient { averaging: false, seed: 1 },
+        Method::Subgradient { averaging: true, seed: 1 },
     ]
 }
 
-fn fit(model: &dyn Model, method: StructuredMethod, epochs: usize, gap: f64) -> (Trace, Vec<f64>) {
-    let problem = Problem::new(model, 0.1).unwrap();
-    let stopping = Stopping { max_epochs: epochs, gap };
+fn dual_of(model: &dyn Model, lambda: f64) -> StructuredDual<'_> {
+    StructuredDual::new(model, Shares::new(model.n_examples(), lambda).unwrap()).unwrap()
+}
+
+/// A fit to a gap relative to P(0).
+fn fit(model: &dyn Model, method: Method, max_epochs: usize, tol: f64) -> (Trace, Vec<f64>) {
+    let (target, interrupt) = (Target { tol, max_epochs }, Interrupt::default());
     let observe = &mut |_: &_| ControlFlow::Continue(());
-    let end = minimize_structured(problem, method, stopping, None, &Interrupt::default(), observe)
-        .unwrap();
-    (end.trace, end.weights)
+    let fit =
+        minimize(&mut dual_of(model, 0.1), method, target, None, &interrupt, observe).unwrap();
+    let weights = fit.weights().to_vec();
+    (fit.trace, weights)
 }
 
 #[test]
 fn all_solvers_agree_on_the_optimum_and_never_claim_more() {
     for (name, model) in models() {
-        let best = fit(&*model, methods()[0], 5000, 1e-8).0.certificate.unwrap();
+        let best = fit(&*model, methods()[0], 5000, 1e-9).0.certificate.unwrap();
         assert!(best.gap() <= 1e-8, "{name}: {}", best.gap());
         for method in methods() {
             let (trace, weights) = fit(&*model, method, 1000, 1e-3);
@@ -149,7 +154,7 @@ fn all_solvers_agree_on_the_optimum_and_never_claim_more() {
                     "{name} {method:?}: {certificate:?} {best:?}"
                 );
             }
-            let mut problem = Problem::new(&*model, 0.1).unwrap();
+            let mut problem = dual_of(&*model, 0.1);
             let loss = problem.survey(&weights, &|_| &[], &Interrupt::default()).unwrap().loss;
             let again = 0.05 * weights.iter().map(|w| w * w).sum::<f64>() + loss;
             assert!((primal - again).abs() < 1e-12, "{name} {method:?}: {primal} is {again}");
@@ -160,9 +165,9 @@ fn all_solvers_agree_on_the_optimum_and_never_claim_more() {
 #[test]
 fn the_matching_problem_has_the_optimum_of_an_independent_qp_solver() {
     let (model, value) = matching();
-    let problem = Problem::new(&model, value["lam"].as_f64().unwrap()).unwrap();
-    let options = BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() };
-    let mut solver = BlockFrankWolfe::new(problem, options, None);
+    let mut problem = dual_of(&model, value["lam"].as_f64().unwrap());
+    let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
+    let mut solver = BlockFrankWolfe::new(&mut problem, options, None);
     let end = go(&mut solver, 2000, 1e-10).certificate.unwrap();
     assert!((end.primal - value["optimum_primal"].as_f64().unwrap()).abs() < 1e-8, "{end:?}");
     assert!((end.dual - value["optimum_dual"].as_f64().unwrap()).abs() < 1e-8, "{end:?}");
@@ -174,11 +179,12 @@ fn the_matching_problem_has_the_optimum_of_an_independent_qp_solver() {
 #[test]
 fn a_structured_multi_class_problem_is_the_max_hinge() {
     let (x, labels) = classes();
-    let features = linear(dense(&x), 4, 0.0, Order::Examples);
-    let mut problem =
-        dualgap::multiclass::Problem::new(features, &labels, Box::new(MaxHinge), 0.1).unwrap();
-    let options = BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() };
-    let mut solver = BlockFrankWolfe::new(MarginDual::new(&mut problem), options, None);
+    let map = Linear::new(dense(&x), 4, 0.0, Order::Examples);
+    let shares = Shares::new(labels.len(), 0.1).unwrap();
+    let mut problem = MarginProblem::new(map, &labels, Box::new(MaxHinge), shares).unwrap();
+    let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
+    let mut margins = MarginDual::new(&mut problem);
+    let mut solver = BlockFrankWolfe::new(&mut margins, options, None);
     let plain = go(&mut solver, 2000, 1e-10).certificate.unwrap();
     let structured = fit(&multiclass(), methods()[0], 2000, 1e-10).0.certificate.unwrap();
     assert!((plain.primal - structured.primal).abs() < 1e-9);
@@ -188,18 +194,19 @@ fn a_structured_multi_class_problem_is_the_max_hinge() {
 fn slope_and_curvature_are_those_of_the_dual() {
     let interrupt = Interrupt::default();
     for (name, model) in models() {
-        let mut problem = Problem::new(&*model, 0.1).unwrap();
+        let mut problem = dual_of(&*model, 0.1);
         let n = model.n_examples();
         let mut points: Vec<_> = (0..n).map(|block| problem.start(block)).collect();
         let mut weights = vec![0.0; model.n_weights()];
-        let value = |problem: &mut Problem<'_>, weights: &[f64], points: &[Vec<(u32, f64)>]| {
-            let linear = problem.survey(weights, &|i| &points[i], &interrupt).unwrap().linear;
-            linear - 0.05 * weights.iter().map(|w| w * w).sum::<f64>()
-        };
+        let value =
+            |problem: &mut StructuredDual<'_>, weights: &[f64], points: &[Vec<(u32, f64)>]| {
+                let linear = problem.survey(weights, &|i| &points[i], &interrupt).unwrap().linear;
+                linear - 0.05 * weights.iter().map(|w| w * w).sum::<f64>()
+            };
         for block in (0..n).chain(0..n) {
-            problem.load(block, &weights, &points[block]);
+            let mut gradient = problem.gradient(block, &weights, &points[block]);
             let mut vertex = Vec::new();
-            problem.vertex(block, &weights, &mut vertex).unwrap();
+            gradient.vertex(&mut vertex).unwrap();
             let mut direction: Vec<(u32, f64)> = vertex.clone();
             direction.extend(points[block].iter().map(|(part, value)| (*part, -value)));
             direction.sort_by_key(|(part, _)| *part);
@@ -209,14 +216,13 @@ fn slope_and_curvature_are_those_of_the_dual() {
                     true
                 }
             });
-            let slope = problem.along(&weights, &direction);
-            let curvature = problem.curvature(block, &direction);
-            let share = problem.share(block);
+            let slope = gradient.slope(&direction);
+            let curvature = problem.image(block, &direction).curvature();
+            let share = problem.shares().of(block);
             let before = value(&mut problem, &weights, &points);
             for step in [0.25, 0.5] {
-                problem.curvature(block, &direction);
                 let mut moved = weights.clone();
-                problem.advance(block, &direction, step, &mut moved);
+                problem.image(block, &direction).add_to(step, &mut moved);
                 let mut ahead = points.clone();
                 ahead[block] = (0..model.n_parts(block) as u32)
                     .map(|part| {
@@ -260,11 +266,11 @@ fn every_model_of_a_path_is_as_good_as_its_piece_says() {
         until: 0.1,
         gap: tolerance,
         max_epochs: 2000,
-        options: BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() },
+        options: BlockOptions { step: Step::Pairwise, ..BlockOptions::default() },
     };
-    let problem = Problem::new(&model, settings.from).unwrap();
+    let mut problem = dual_of(&model, settings.from);
     let observe = &mut |_: &_| ControlFlow::Continue(());
-    let pieces = path(problem, settings, &Interrupt::default(), observe).unwrap();
+    let pieces = path(&mut problem, settings, &Interrupt::default(), observe).unwrap();
     assert_eq!((pieces[0].lambda, pieces[pieces.len() - 1].until), (10.0, 0.1));
     assert!(pieces.len() > 2, "{} pieces", pieces.len());
     for pair in pieces.windows(2) {
@@ -276,11 +282,11 @@ fn every_model_of_a_path_is_as_good_as_its_piece_says() {
             let lambda = piece.lambda.powf(1.0 - share) * piece.until.powf(share);
             let scaled: Vec<f64> =
                 piece.weights.iter().map(|weight| weight * piece.lambda / lambda).collect();
-            let mut problem = Problem::new(&model, lambda).unwrap();
+            let mut problem = dual_of(&model, lambda);
             let loss = problem.survey(&scaled, &|_| &[], &Interrupt::default()).unwrap().loss;
             let primal = 0.5 * lambda * scaled.iter().map(|w| w * w).sum::<f64>() + loss;
-            let options = BlockOptions { step: BlockStep::Pairwise, ..BlockOptions::default() };
-            let mut solver = BlockFrankWolfe::new(problem, options, None);
+            let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
+            let mut solver = BlockFrankWolfe::new(&mut problem, options, None);
             let optimum = go(&mut solver, 500, 1e-4).certificate.unwrap().dual;
             assert!(primal - optimum <= piece.gap + 1e-9, "{primal} over {optimum} at {lambda}");
         }
@@ -297,7 +303,7 @@ fn textbook(
     let (n, d) = (model.n_examples(), model.n_weights());
     let share = 1.0 / n as f64;
     let dense_image = |marginals: &[Vec<f64>]| {
-        let mut image = Image::new(d);
+        let mut image = TouchedVector::new(d);
         for (example, marginals) in marginals.iter().enumerate() {
             let parts: Vec<_> =
                 marginals.iter().zip(0..).map(|(value, part)| (part, *value)).collect();
@@ -363,7 +369,7 @@ fn the_averaged_extragradient_is_the_textbook_one() {
     let multiclass = multiclass();
     let models: [&dyn Marginals; 2] = [&matching, &multiclass];
     for model in models {
-        let shares = vec![1.0 / model.n_examples() as f64; model.n_examples()];
+        let shares = Shares::new(model.n_examples(), 1.0).unwrap();
         let mut solver = Extragradient::new(model, shares, Projection::Euclidean, 1.5).unwrap();
         go(&mut solver, 25, 0.0);
         let expected = textbook(model, solver.steps().unwrap(), 1.5, 25);
@@ -381,13 +387,13 @@ fn the_extragradient_finds_the_saddle_point() {
     let expected = saddle["value_plus_loss_constant"].as_f64().unwrap() / 3.0;
     for (projection, gap) in [(Projection::Euclidean, 4e-3), (Projection::Entropic, 2e-2)] {
         let mut solver =
-            Extragradient::new(&model, vec![1.0 / 3.0; 3], projection, radius).unwrap();
+            Extragradient::new(&model, Shares::new(3, 1.0).unwrap(), projection, radius).unwrap();
         let Certificate { primal, dual } = go(&mut solver, 5000, gap).certificate.unwrap();
         assert!(primal - dual <= gap, "{projection:?}: {}", primal - dual);
         assert!(dual <= expected + 1e-9 && primal >= expected - 1e-9, "{projection:?}");
     }
     let chain = chain();
-    let shares = vec![1.0 / chain.n_examples() as f64; chain.n_examples()];
+    let shares = Shares::new(chain.n_examples(), 1.0).unwrap();
     let mut solver = Extragradient::new(&chain, shares.clone(), Projection::Entropic, 2.0).unwrap();
     let gap = go(&mut solver, 1000, 2e-2).certificate.unwrap().gap();
     assert!((0.0..=5e-2).contains(&gap), "{gap}");

@@ -1,0 +1,133 @@
+"""What the benchmarks share: rows written to files, timings in pairs, data sets."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import functools
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+PACKAGES = ("dualgap", "numpy", "scipy", "scikit-learn")
+ORIGIN = ("commit", "date", "machine", "versions")
+
+
+class Table:
+    """Rows of results in `results/<name>.csv`, or in the folder DUALGAP_RESULTS.
+
+    A row replaces the earlier one with the same values in the `key` columns, so that parts of a
+    table can be measured anew. Each row says at which commit, when, on which machine and with which
+    versions it was measured. `make results` puts the rows into RESULTS.md.
+    """
+
+    def __init__(self, name: str, *key: str) -> None:
+        self.key = key
+        self.path = Path(os.environ.get("DUALGAP_RESULTS") or HERE / "results") / f"{name}.csv"
+
+    def read(self) -> list[dict[str, str]]:
+        if not self.path.exists():
+            return []
+        with self.path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def add(self, **row: Any) -> None:
+        """Print a row and store it."""
+        cells = {name: written(value) for name, value in row.items()}
+        print("  ".join(f"{name} {cell}" for name, cell in cells.items()), flush=True)
+        cells |= origin()
+        rows, wanted = self.read(), [cells[name] for name in self.key]
+        same = [at for at, old in enumerate(rows) if [old.get(k) for k in self.key] == wanted]
+        if same:
+            rows[same[0]] = cells
+        else:
+            rows.append(cells)
+        columns = [name for name in cells if name not in ORIGIN]
+        columns += [name for old in rows for name in old if name not in (*columns, *ORIGIN)]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.path.with_suffix(".draft")
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            names = [*dict.fromkeys(columns), *ORIGIN]
+            writer = csv.DictWriter(file, names, lineterminator="\n", restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+        draft.replace(self.path)
+
+
+def written(value: Any) -> str:
+    """A cell: numbers with six digits at most, nothing for None and NaN."""
+    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
+        return ""
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    return str(value)
+
+
+@functools.cache
+def origin() -> dict[str, str]:
+    """Commit (with + where the code differs from it), date, machine and versions."""
+    versions = [f"{name} {version(name)}" for name in PACKAGES]
+    rust = output("rustc", "--version").split(" (")[0]
+    versions = [f"python {platform.python_version()}", *versions, *([rust] if rust else [])]
+    changed = output("git", "status", "--porcelain", "--", "src", "python", "Cargo.lock")
+    return {
+        "commit": (output("git", "rev-parse", "--short=7", "HEAD") or "-")
+        + ("+" if changed else ""),
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{processor()}, {os.cpu_count()} cores",
+        "versions": ", ".join(versions),
+    }
+
+
+def output(*command: str) -> str:
+    """What a program prints, or nothing where it is missing or fails."""
+    try:
+        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
+
+
+def processor() -> str:
+    """The processor's model name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    """Wall-clock seconds of one call."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def in_turn(*runs: Callable[[], float], repeats: int = 5) -> np.ndarray:
+    """Measurements taken in turn, so that a slow moment of the machine hits all: repeats x runs."""
+    return np.array([[run() for run in runs] for _ in range(repeats)])
+
+
+def paired(
+    first: Callable[[], float], second: Callable[[], float], repeats: int = 5
+) -> tuple[float, float, float]:
+    """Medians of two measurements taken in turn, and the median of the ratios second / first."""
+    times = in_turn(first, second, repeats=repeats)
+    a, b = np.median(times, axis=0)
+    return float(a), float(b), float(np.median(times[:, 1] / times[:, 0]))
+
+
+def data_folder() -> Path | None:
+    """The folder of the data sets, from the environment variable DUALGAP_DATA."""
+    folder = os.environ.get("DUALGAP_DATA")
+    return Path(folder) if folder else None

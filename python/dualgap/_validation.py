@@ -1,0 +1,103 @@
+"""Arguments of all estimators: rows as the core reads them, weights, numbers, threads, seeds."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+FloatArray: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = (
+    NDArray[np.float32]
+    | NDArray[np.float64]
+    | tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any], int]
+)
+"""A matrix as the core borrows it: a C-ordered array, or (indptr, indices, data, n_columns)."""
+
+
+def core_rows(X: Any) -> Rows:
+    """Hand a validated array or CSR matrix to the core, without a copy where its layout allows.
+
+    The core wants C order, sorted and unique column indices of type int32, and offsets of type
+    int64.
+    """
+    if not sp.issparse(X):
+        return np.ascontiguousarray(X)
+    matrix: Any = X
+    if matrix.shape[1] > np.iinfo(np.int32).max:
+        msg = f"X: {matrix.shape[1]} columns are more than the 2**31 - 1 that can be indexed"
+        raise ValueError(msg)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return (
+        np.asarray(matrix.indptr, dtype=np.int64),
+        np.asarray(matrix.indices, dtype=np.int32),
+        matrix.data,
+        matrix.shape[1],
+    )
+
+
+def check_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Validate ``X`` alone: finite, two-dimensional, float32 or float64, dense or CSR."""
+    return validate_data(estimator, X, reset=reset, **_ROWS)
+
+
+def check_rows_and_targets(
+    estimator: Any, X: Any, y: Any, *, multi_output: bool = False, y_numeric: bool = False
+) -> tuple[Any, Any]:
+    """Validate training data."""
+    X, y = validate_data(estimator, X, y, multi_output=multi_output, y_numeric=y_numeric, **_ROWS)
+    return X, y
+
+
+_ROWS: dict[str, Any] = {
+    "accept_sparse": "csr",
+    "dtype": [np.float64, np.float32],
+    "order": "C",
+}
+
+
+def check_weights(sample_weight: Any, X: Any) -> FloatArray | None:
+    """Sample weights as float64, or None."""
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not np.any(weights > 0):
+        msg = "sample_weight: at least one weight must be positive"
+        raise ValueError(msg)
+    return np.ascontiguousarray(weights)
+
+
+def resolve_threads(n_jobs: int | None) -> int:
+    """Return the number of threads: for None and -1, all cores this process may use."""
+    if n_jobs is not None and (not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
+        msg = f"n_jobs: must be None or an integer other than 0, got {n_jobs!r}"
+        raise ValueError(msg)
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = available or 1
+    if n_jobs is None or n_jobs == -1:
+        return cores
+    return max(1, int(n_jobs) if n_jobs > 0 else cores + 1 + int(n_jobs))
+
+
+def resolve_seed(random_state: Any) -> int:
+    """Return one 63-bit seed drawn from ``random_state``."""
+    generator = check_random_state(random_state)
+    return int(generator.randint(0, 2**63 - 1, dtype=np.int64))
+
+
+def check_positive(name: str, value: Any, *, integer: bool = False, zero: bool = False) -> None:
+    """Refuse anything but a finite positive number (or zero, where it makes sense)."""
+    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if not (is_number and np.isfinite(value) and (value > 0 or (zero and value == 0))):
+        noun = "integer" if integer else "number"
+        least = "non-negative" if zero else "positive"
+        msg = f"{name}: must be a {least} finite {noun}, got {value!r}"
+        raise ValueError(msg)

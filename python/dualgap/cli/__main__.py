@@ -1,0 +1,5 @@
+"""`python -m dualgap.cli`."""
+
+from dualgap.cli import main
+
+main()

@@ -1,0 +1,6 @@
+"""MovieLens ratings, from wherever they can be had, and synthetic ratings of any size."""
+
+from dualgap.datasets.movielens import Ratings, fetch_movielens
+from dualgap.datasets.synthetic import synthetic_ratings
+
+__all__ = ["Ratings", "fetch_movielens", "synthetic_ratings"]

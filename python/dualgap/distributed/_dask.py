@@ -1,0 +1,198 @@
+"""Partitions on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dualgap._validation import FloatArray
+from dualgap.distributed._engine import tree
+from dualgap.distributed._partition import Summary, summarize
+from dualgap.distributed._worker import (
+    VERSION,
+    Answer,
+    Order,
+    Plan,
+    add,
+    answer,
+    forget,
+    worker_version,
+)
+
+_TOO_OFTEN = "workers were lost {} times in a row; is there enough memory?"
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """What Dask raises when a worker goes away."""
+    from distributed import CancelledError
+    from distributed.comm.core import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    return (KilledWorker, CancelledError, CommClosedError, OSError)
+
+
+def _refuse_others(error: BaseException) -> None:
+    """Raise an OSError that is not about connections: a file that is missing, say, will stay so."""
+    about_connections = isinstance(error, ConnectionError | TimeoutError)
+    if isinstance(error, OSError) and error.errno is not None and not about_connections:
+        raise error
+
+
+def _gone(futures: list[Any]) -> bool:
+    """Whether Dask has given up one of them; such a future need never be done."""
+    return any(future.status in ("lost", "cancelled") for future in futures)
+
+
+class Cluster:
+    """Partitions on the workers of a Dask cluster.
+
+    A partition's task is tied to the worker that holds its rows and duals. When that worker is lost
+    the round is asked again: Dask reads the rows again elsewhere, and the state begins anew there.
+    """
+
+    _ATTEMPTS = 20
+    _PATIENCE = 60.0
+
+    def __init__(self, client: Any, load: Sequence[Callable[[], Any]]) -> None:
+        self._client = client
+        self._load = load
+        self._parts: list[Any] = []
+        self._open: list[Any] = []
+        self._attempt = 0
+
+    def describe(self) -> list[Summary]:
+        """Read all partitions, each on a worker."""
+        lost = _lost()
+        last: BaseException | None = None
+        for _ in range(self._ATTEMPTS):
+            try:
+                self._check_versions()
+                self._parts = [load() for load in self._load]
+                summaries = self._client.map(summarize, self._parts, pure=False)
+                self._open = [*self._parts, *summaries]
+                result: list[Summary] = self._client.gather(summaries)
+            except lost as error:
+                _refuse_others(error)
+                last = error
+                self._cancel()
+                time.sleep(0.5)
+            else:
+                self._open = []
+                return result
+        raise RuntimeError(_TOO_OFTEN.format(self._ATTEMPTS)) from last
+
+    def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
+        """One round, asked again if workers are lost meanwhile."""
+        lost = _lost()
+        last: BaseException | None = None
+        for _ in range(self._ATTEMPTS):
+            self._attempt += 1
+            try:
+                result = self._try(numbers, plan, order, consensus)
+            except lost as error:
+                _refuse_others(error)
+                last = error
+                result = None
+            self._cancel()
+            if result is not None:
+                return result
+            self._mend(numbers)
+        raise RuntimeError(_TOO_OFTEN.format(self._ATTEMPTS)) from last
+
+    def close(self, run: str, *, cancel: bool) -> None:
+        """Drop what the workers kept; outstanding work is cancelled."""
+        self._cancel()
+        self._parts = []
+        self._client.run(forget, run, cancel, on_error="ignore")
+
+    def _try(
+        self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
+    ) -> Answer | None:
+        """Return the sum, or None if a worker went away."""
+        submit = self._client.submit
+        parts = [self._parts[number] for number in numbers]
+        homes = self._homes(numbers, parts)
+        if homes is None:
+            return None
+        addresses = set(homes.values())
+        # Workers take it from each other; a broadcast never ends where a worker dies meanwhile.
+        shared = self._client.scatter(consensus, workers=sorted(addresses), hash=False)
+        self._open.append(shared)
+        tasks = []
+        for number, part in zip(numbers, parts, strict=True):
+            key = f"dualgap-answer-{plan.run}-{order.round}-{number}-{self._attempt}"
+            where = {"workers": [homes[number]], "allow_other_workers": False}
+            question = (part, number, plan, order, self._attempt, shared)
+            tasks.append(submit(answer, *question, key=key, **where))
+        self._open += tasks
+
+        def combine(group: list[Any]) -> Any:
+            self._open.append(submit(add, plan.n_columns, *group, pure=False))
+            return self._open[-1]
+
+        total = tree(tasks, combine)
+        while not total.done():
+            self._wait([total])
+            if total.done():
+                break
+            there = addresses <= set(self._client.nthreads())
+            if _gone([*parts, *self._open]) or not there:
+                return None
+        result: Answer = total.result()
+        return result
+
+    def _homes(self, numbers: list[int], parts: list[Any]) -> dict[int, str] | None:
+        """Where the partitions' rows are; they are read (again) if they are nowhere."""
+        waited = time.monotonic()
+        while not all(part.done() for part in parts):
+            self._wait(parts)
+            if _gone(parts):
+                return None
+            if self._client.nthreads():
+                waited = time.monotonic()
+            elif time.monotonic() - waited > self._PATIENCE:
+                msg = f"no worker for {self._PATIENCE:.0f} seconds"
+                raise RuntimeError(msg)
+        for part in parts:
+            if part.status == "error":
+                part.result()
+        holders = self._client.who_has(parts)
+        if not all(holders.get(part.key) for part in parts):
+            return None
+        # Of several copies always the same one, where the state is.
+        return {number: min(holders[part.key]) for number, part in zip(numbers, parts, strict=True)}
+
+    def _wait(self, futures: list[Any]) -> None:
+        import distributed
+
+        try:
+            distributed.wait(futures, timeout=1.0)  # type: ignore[no-untyped-call]
+        except TimeoutError:
+            return
+
+    def _mend(self, numbers: list[int]) -> None:
+        """Read again what Dask cannot."""
+        time.sleep(0.2)
+        for number in numbers:
+            if self._parts[number].status in ("lost", "cancelled", "error"):
+                self._parts[number] = self._load[number]()
+
+    def _cancel(self) -> None:
+        if self._open:
+            self._client.cancel(self._open, force=True)
+        self._open = []
+
+    def _check_versions(self) -> None:
+        try:
+            versions = self._client.run(worker_version)
+        except (ImportError, AttributeError) as error:
+            msg = f"a worker cannot import this version of dualgap ({VERSION}): {error}"
+            raise RuntimeError(msg) from error
+        for address, version in versions.items():
+            if version != VERSION:
+                msg = (
+                    f"client: the worker {address} has dualgap {version}, this process has "
+                    f"{VERSION}; install the same version everywhere"
+                )
+                raise RuntimeError(msg)

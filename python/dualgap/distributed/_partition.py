@@ -1,0 +1,171 @@
+"""A partition's rows: read, checked, and what the whole has to know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.datasets import load_svmlight_file
+from sklearn.utils import check_array
+
+from dualgap._validation import FloatArray
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one partition: dense, or sparse over the columns that have entries here."""
+
+    X: Any
+    y: NDArray[Any]
+    weights: FloatArray | None
+    names: tuple[str, ...] | None
+    n_features: int
+    columns: NDArray[Any] | None
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        y: NDArray[Any],
+        weights: FloatArray | None,
+        names: tuple[str, ...] | None = None,
+    ) -> Part:
+        """Leave out the columns without entries."""
+        width, columns = X.shape[1], None
+        if sp.issparse(X):
+            if not X.has_canonical_format:
+                X = X.copy()
+                X.sum_duplicates()
+            columns, indices = np.unique(X.indices, return_inverse=True)
+            columns = columns if len(columns) else np.zeros(1, X.indices.dtype)
+            indices = indices.astype(np.int32)
+            X = sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], len(columns)))
+        return cls(X, y, weights, names, width, columns)
+
+    def __sizeof__(self) -> int:
+        # Dask places and spills by this.
+        matrix = self.X
+        parts = (matrix.data, matrix.indices, matrix.indptr) if sp.issparse(matrix) else (matrix,)
+        return int(sum(part.nbytes for part in parts) + self.y.nbytes)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the whole has to know of a partition."""
+
+    n_rows: int
+    n_features: int
+    names: tuple[str, ...] | None
+    labels: NDArray[Any]
+    label_weights: FloatArray
+    columns: NDArray[Any] | None
+
+
+_COLUMNS = 16
+"""Columns of a Parquet file that are read at a time."""
+
+
+def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
+    """Check one partition's rows; `where` names it in errors."""
+    names = tuple(map(str, X.columns)) if hasattr(X, "columns") else None
+    try:
+        X = check_array(
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_min_samples=0,
+            input_name="X",
+        )
+        y = np.asarray(y)
+        if y.shape != (X.shape[0],):
+            msg = f"y: must have one label for each row of X, got {y.shape} for {X.shape[0]} rows"
+            raise ValueError(msg)
+        if y.dtype.kind == "O":
+            missing = any(label is None or label != label for label in y)
+        else:
+            missing = y.dtype.kind == "f" and not bool(np.isfinite(y).all())
+        if missing:
+            msg = "y: a label is missing or not finite"
+            raise ValueError(msg)
+        if weights is not None:
+            weights = np.ascontiguousarray(weights, dtype=np.float64)
+            if weights.shape != y.shape or not (np.isfinite(weights) & (weights >= 0)).all():
+                msg = "sample_weight: must be one finite non-negative number for each row of X"
+                raise ValueError(msg)
+    except ValueError as error:
+        msg = f"{error} (in {where})"
+        raise ValueError(msg) from error
+    return Part.of(X, y, weights, names)
+
+
+def read_files(paths: Sequence[str], target: Any, weight: Any, n_features: int | None) -> Part:
+    """Read a partition from Parquet or LIBSVM files (1-based indices)."""
+    where = ", ".join(paths)
+    if all(path.endswith((".parquet", ".pq")) for path in paths):
+        return make_part(*_read_tables(paths, target, weight, where))
+    read = [load_svmlight_file(path, n_features=n_features, zero_based=False) for path in paths]
+    width = max(X.shape[1] for X, _ in read)
+    X = sp.vstack([_widened(X, width) for X, _ in read], format="csr")
+    return make_part(X, np.concatenate([y for _, y in read]), None, where)
+
+
+def _read_tables(paths: Sequence[str], target: Any, weight: Any, where: str) -> Any:
+    """Arguments of `make_part`, read a few columns at a time: little more memory than the rows."""
+    import pandas as pd
+    from pyarrow import types
+    from pyarrow.parquet import ParquetFile
+
+    files = [ParquetFile(path) for path in paths]
+    schema = files[0].schema_arrow
+    about: dict[str, Any] = schema.pandas_metadata or {}
+    left_out = {target, weight, *map(str, about.get("index_columns", []))}
+    for name in [target] + ([] if weight is None else [weight]):
+        if name not in schema.names:
+            msg = f"y: there is no column {name!r} in {where}"
+            raise ValueError(msg)
+    if any(set(file.schema_arrow.names) != set(schema.names) for file in files):
+        msg = f"X: the files {where} have different columns"
+        raise ValueError(msg)
+    names = [name for name in schema.names if name not in left_out]
+    kinds = [schema.field(name).type for name in names]
+    for name, kind in zip(names, kinds, strict=True):
+        if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)):
+            msg = f"X: column {name!r} in {where} has no numbers but {kind}"
+            raise ValueError(msg)
+    single = all(types.is_float32(kind) for kind in kinds)
+    n_rows = sum(file.metadata.num_rows for file in files)
+    X = np.empty((n_rows, len(names)), np.float32 if single else np.float64)
+    first = 0
+    for file in files:
+        for group in range(file.num_row_groups):
+            last = first + file.metadata.row_group(group).num_rows
+            for at in range(0, len(names), _COLUMNS):
+                some = names[at : at + _COLUMNS]
+                table = file.read_row_group(group, some, use_threads=False)
+                for offset, name in enumerate(some):
+                    X[first:last, at + offset] = table[name].to_numpy()
+            first = last
+
+    def column(name: str) -> Any:
+        return pd.concat([file.read([name]).column(0).to_pandas() for file in files]).to_numpy()
+
+    table = pd.DataFrame(X, columns=names, copy=False)
+    return table, column(target), None if weight is None else column(weight), where
+
+
+def _widened(X: Any, width: int) -> Any:
+    if X.shape[1] == width or not sp.issparse(X):
+        return X
+    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
+
+
+def summarize(part: Part) -> Summary:
+    """Labels, weights and shape of a partition."""
+    labels, codes = np.unique(part.y, return_inverse=True)
+    counts = np.bincount(codes, weights=part.weights, minlength=len(labels)).astype(np.float64)
+    return Summary(part.X.shape[0], part.n_features, part.names, labels, counts, part.columns)

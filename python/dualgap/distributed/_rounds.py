@@ -1,0 +1,244 @@
+"""The rounds of consensus training: consensus, penalty, residuals, certificate, stopping.
+
+Boyd, Parikh, Chu, Peleato, Eckstein: Distributed optimization and statistical learning via the
+alternating direction method of multipliers, 2011, sections 3.3, 3.4, 7.1.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualgap._estimator import Callback
+from dualgap._npz import read_meta, read_npz, refused_as
+from dualgap._validation import FloatArray
+from dualgap.distributed._engine import Engine
+from dualgap.distributed._worker import Answer, Order, Plan, inner, replace
+
+COLUMNS = (
+    "epoch",
+    "seconds",
+    "primal",
+    "dual",
+    "gap",
+    "primal_residual",
+    "dual_residual",
+    "rho",
+    "passes",
+    "solve_seconds",
+)
+"""What a round leaves in the history; gap is that of the best primal and dual values so far."""
+
+_BALANCE_ROUNDS = 100
+"""The penalty is left alone from here on: a penalty that changes for ever need not converge."""
+
+
+_INNER = 0.1
+"""Gap of the sub-problems, relative to that of the whole."""
+
+
+_BALANCED = (0.05, 0.5)
+"""Ratios of the relative residuals between which the penalty stays."""
+
+
+@dataclass
+class Absent:
+    """What partitions answer for columns in which they have no entries, all of them at once.
+
+    Their losses do not depend on those weights, so that the sub-problem's solution is
+    w = (rho w_bar - a) / (lambda + rho); and as every multiplier a begins at 0, it is the same one
+    for all partitions that lack the column.
+    """
+
+    shares: FloatArray
+    """Shares of the partitions that lack a column, added up."""
+    multiplier: FloatArray
+
+    def _weights(self, consensus: FloatArray, lam: float, rho: float) -> FloatArray:
+        return (rho * consensus - self.multiplier) / (lam + rho)
+
+    def add(
+        self, vector: FloatArray, consensus: FloatArray, lam: float, rho: float, relaxation: float
+    ) -> tuple[float, float]:
+        """Add the partitions' vectors up as `answer` does; the sums of ||w||^2 and ||a||^2."""
+        weights = self._weights(consensus, lam, rho)
+        shares = np.tile(self.shares, len(vector) // len(self.shares))
+        vector += shares * (relaxation * weights + self.multiplier / rho)
+        return inner(shares * weights, weights), inner(shares * self.multiplier, self.multiplier)
+
+    def update(
+        self, old: FloatArray, new: FloatArray, lam: float, rho: float, relaxation: float
+    ) -> None:
+        """Bring the multiplier up to date with the new consensus."""
+        weights = self._weights(old, lam, rho)
+        self.multiplier += rho * (relaxation * weights + (1.0 - relaxation) * old - new)
+
+
+@dataclass
+class Run:
+    """Where the rounds stand."""
+
+    consensus: FloatArray
+    rho: float
+    absent: Absent | None = None
+    round: int = 0
+    best: FloatArray | None = None
+    primal: float = np.inf
+    dual: float = -np.inf
+    null_objective: float = np.nan
+    seconds: float = 0.0
+    outcome: str = "epoch_limit"
+    rows: list[list[float]] = field(default_factory=list)
+
+    @property
+    def gap(self) -> float:
+        """Best primal minus best dual value."""
+        return self.primal - self.dual
+
+
+_VALUES = ("rho", "round", "primal", "dual", "null_objective", "seconds")
+"""Numbers of a run that are kept."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the rounds obey."""
+
+    tol: float
+    max_rounds: int
+    adapt: bool
+    interval: float
+    callback: Callback | None
+    identity: dict[str, Any]
+
+
+def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, run: Run) -> None:
+    """Do rounds until the certificate is good enough."""
+    started, saved = time.monotonic() - run.seconds, -np.inf
+    while run.round < settings.max_rounds:
+        run.round += 1
+        now = time.monotonic()
+        save = plan.folder is not None and now - saved >= settings.interval
+        accuracy = _inner_gap(run, settings.tol, len(numbers))
+        order = Order(run.round, run.rho, *accuracy, save)
+        answer = engine.ask(numbers, plan, order, run.consensus)
+        _digest(run, answer, plan, settings)
+        run.seconds = time.monotonic() - started
+        run.rows[-1][1] = run.seconds
+        if save and plan.folder is not None:
+            _keep(run, plan, settings)
+            saved = now
+        row = run.rows[-1]
+        stop = False
+        if settings.callback is not None:
+            stop = bool(settings.callback(run.round, run.seconds, row[2], row[3]))
+        if run.gap <= settings.tol * run.null_objective:
+            run.outcome = "converged"
+            return
+        if stop:
+            run.outcome = "stopped"
+            return
+
+
+def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float]:
+    """How well the sub-problems are to be solved: better than the whole is known.
+
+    A gap, and in the first round a share of the loss.
+    """
+    alone = n_partitions == 1
+    if run.round == 1:
+        return 0.0, tol if alone else _INNER
+    if alone:
+        return tol * run.null_objective, 0.0
+    known = run.gap if np.isfinite(run.gap) else run.null_objective
+    return _INNER * max(known, tol * run.null_objective), 0.0
+
+
+def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
+    """Make the next consensus of a round's sum, and what the round certifies."""
+    lam, rho, relaxation = plan.regularization, run.rho, plan.relaxation if run.rho > 0 else 1.0
+    old = run.consensus
+    vector = answer.vector.ravel()
+    square, multiplier_square = answer.square, answer.multiplier_square
+    if run.absent is not None:
+        terms = run.absent.add(vector, old, lam, rho, relaxation)
+        square, multiplier_square = square + terms[0], multiplier_square + terms[1]
+    primal = 0.5 * lam * inner(old, old) + answer.loss
+    if not np.isfinite(primal):
+        msg = "the objective is no longer finite; scale the data or lower C"
+        raise RuntimeError(msg)
+    if run.round == 1:
+        run.null_objective = primal
+    if primal < run.primal:
+        run.primal, run.best = primal, old
+    new = vector + (1.0 - relaxation) * old
+    dual = primal_residual = np.nan
+    # Where a partition began anew the multipliers do not add up to 0 until the next round.
+    if not answer.restarted:
+        mean = vector / relaxation
+        image = ((lam + rho) * mean - rho * old) / lam
+        dual = answer.dual_term - 0.5 * lam * inner(image, image)
+        run.dual = max(run.dual, dual)
+        spread = square - 2.0 * inner(new, mean) + inner(new, new)
+        primal_residual = np.sqrt(max(0.0, spread))
+    change = new - old
+    dual_residual = rho * np.sqrt(inner(change, change))
+    run.consensus = new
+    if run.absent is not None:
+        run.absent.update(old, new, lam, rho, relaxation)
+    row = [run.round, 0.0, primal, dual, run.gap, primal_residual, dual_residual, rho]
+    run.rows.append([*row, answer.passes, answer.seconds])
+    if settings.adapt and run.round <= _BALANCE_ROUNDS and rho > 0 and not answer.restarted:
+        # Residuals relative to what their tolerances are relative to (3.3.1), balanced as in 3.4.1.
+        size = np.sqrt(max(square, inner(new, new)))
+        force = np.sqrt(multiplier_square)
+        if size > 0 and force > 0:
+            run.rho = rho * _correction((primal_residual / size) / (dual_residual / force))
+
+
+def _correction(ratio: float) -> float:
+    """What to multiply the penalty by."""
+    low, high = _BALANCED
+    return 2.0 if ratio > high else 0.5 if ratio < low else 1.0
+
+
+def _keep(run: Run, plan: Plan, settings: Settings) -> None:
+    assert plan.folder is not None
+    assert run.best is not None
+    # JSON has no infinity.
+    values = {name: repr(float(getattr(run, name))) for name in _VALUES}
+    meta = {"run": plan.run, "identity": settings.identity, "values": values}
+    arrays = {"consensus": run.consensus, "best": run.best, "rows": np.array(run.rows)}
+    if run.absent is not None:
+        arrays["absent"] = run.absent.multiplier
+    replace(Path(plan.folder) / "consensus.npz", meta, arrays)
+
+
+def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
+    """Continue from a kept copy of a run on the same data and parameters; its name."""
+    path = Path(folder) / "consensus.npz"
+    if not path.exists():
+        msg = f"resume: there is no checkpoint in {os.fspath(folder)}"
+        raise ValueError(msg)
+    with refused_as(path, "a checkpoint of this fit"):
+        arrays = read_npz(path)
+        meta = read_meta(arrays, identity=identity)
+        names = ["consensus", "best"]
+        if run.absent is not None:
+            names.append("absent")
+        if any(arrays[name].shape != run.consensus.shape for name in names):
+            msg = "the weights have another shape"
+            raise ValueError(msg)
+        run.consensus, run.best, *others = (arrays[name] for name in names)
+        if run.absent is not None:
+            (run.absent.multiplier,) = others
+        run.rows = arrays["rows"].tolist()
+        for name in _VALUES:
+            setattr(run, name, float(meta["values"][name]))
+        run.round = int(run.round)
+        return str(meta["run"])

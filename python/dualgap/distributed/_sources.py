@@ -1,0 +1,107 @@
+"""From what a user hands over to partitions that an engine can read, and read again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualgap.distributed._partition import Part, make_part, read_files
+
+
+def is_dask(collection: Any) -> bool:
+    """Whether this is a Dask collection, found out without importing Dask."""
+    return hasattr(collection, "__dask_graph__") and hasattr(collection, "to_delayed")
+
+
+def as_paths(X: Any) -> list[str] | None:
+    """File names, if that is what `X` is."""
+    if isinstance(X, str | os.PathLike):
+        X = [X]
+    if isinstance(X, list | tuple) and X and all(isinstance(x, str | os.PathLike) for x in X):
+        return [os.fspath(path) for path in X]
+    return None
+
+
+def file_sources(
+    paths: Sequence[str], y: Any, sample_weight: Any, n_partitions: int | None, n_features: Any
+) -> list[Callable[[], Part]]:
+    """One partition for each file, or neighbouring files together."""
+    is_table = [path.endswith((".parquet", ".pq")) for path in paths]
+    if any(is_table) != all(is_table):
+        msg = "X: files must be all Parquet or all LIBSVM"
+        raise ValueError(msg)
+    if is_table[0] != isinstance(y, str):
+        msg = "y: must be the name of the label column for Parquet files, None for LIBSVM files"
+        raise ValueError(msg)
+    if sample_weight is not None and not (is_table[0] and isinstance(sample_weight, str)):
+        msg = "sample_weight: must be the name of a column of Parquet files, or None"
+        raise ValueError(msg)
+    groups = np.array_split(
+        np.array(paths, dtype=object), min(n_partitions or len(paths), len(paths))
+    )
+    return [partial(read_files, list(group), y, sample_weight, n_features) for group in groups]
+
+
+def split(X: Any, y: NDArray[Any], sample_weight: Any, n_partitions: int) -> list[Part]:
+    """Deal rows out to partitions, class by class, so that each sees all classes."""
+    dealt = np.argsort(y, kind="stable")
+    parts = []
+    for number in range(n_partitions):
+        rows = np.sort(dealt[number::n_partitions])
+        weights = None if sample_weight is None else sample_weight[rows]
+        parts.append(Part.of(X[rows], y[rows], weights))
+    return parts
+
+
+def same(part: Part) -> Part:
+    """Give back a partition that is in memory."""
+    return part
+
+
+def dask_blocks(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, Any, Any]]:
+    """Delayed (rows, labels, weights) for each partition of Dask collections."""
+    if isinstance(y, str):
+        column = y
+        y, X = X[column], X.drop(columns=[column])
+    if isinstance(sample_weight, str):
+        column = sample_weight
+        sample_weight, X = X[column], X.drop(columns=[column])
+    for name, other in (("y", y), ("sample_weight", sample_weight)):
+        if not (is_dask(other) or (name == "sample_weight" and other is None)):
+            msg = f"{name}: must be a Dask collection, as X is"
+            raise TypeError(msg)
+    if hasattr(X, "rechunk") and X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+    rows = _delayed(X)
+    columns = [
+        [None] * len(rows) if other is None else _delayed(_aligned(other, X))
+        for other in (y, sample_weight)
+    ]
+    for name, other in zip(("y", "sample_weight"), columns, strict=True):
+        if len(other) != len(rows):
+            msg = f"{name}: has {len(other)} partitions, X has {len(rows)}"
+            raise ValueError(msg)
+    return list(zip(rows, *columns, strict=True))
+
+
+def _aligned(other: Any, X: Any) -> Any:
+    """Labels in the chunks of the rows, where both are arrays with known chunks."""
+    if hasattr(other, "rechunk") and hasattr(X, "chunks") and other.chunks[0] != X.chunks[0]:
+        sizes = (*X.chunks[0], *other.chunks[0])
+        if not any(np.isnan(size) for size in sizes):
+            return other.rechunk({0: X.chunks[0]})
+    return other
+
+
+def _delayed(collection: Any) -> list[Any]:
+    return list(np.ravel(collection.to_delayed()))
+
+
+def part_of(X: Any, y: Any, weights: Any, number: int) -> Part:
+    """Check a block of Dask collections."""
+    return make_part(X, y, weights, f"partition {number}")

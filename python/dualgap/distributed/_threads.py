@@ -1,0 +1,44 @@
+"""Partitions on threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+from dualgap._validation import FloatArray
+from dualgap.distributed._engine import Source, tree
+from dualgap.distributed._partition import Part, Summary, summarize
+from dualgap.distributed._worker import Answer, Order, Plan, add, answer, forget
+
+
+class Threads:
+    """Partitions of this process."""
+
+    def __init__(self, sources: Sequence[Source], n_threads: int) -> None:
+        self._sources = sources
+        self._parts: list[Part] = []
+        self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix="dualgap-consensus")
+
+    def describe(self) -> list[Summary]:
+        """Read all partitions."""
+        self._parts = list(self._pool.map(lambda source: source(), self._sources))
+        return [summarize(part) for part in self._parts]
+
+    def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
+        """One round."""
+        tasks = [
+            self._pool.submit(answer, self._parts[number], number, plan, order, 0, consensus)
+            for number in numbers
+        ]
+        while wait(tasks, timeout=0.2, return_when=FIRST_EXCEPTION).not_done:
+            failed = [task for task in tasks if task.done() and task.exception()]
+            if failed:
+                break
+        width = plan.n_columns
+        total: Answer = tree([task.result() for task in tasks], lambda group: add(width, *group))
+        return total
+
+    def close(self, run: str, *, cancel: bool) -> None:
+        """End the threads; those in a sub-problem see it after their current pass."""
+        self._pool.shutdown(wait=not cancel, cancel_futures=True)
+        forget(run, cancel)

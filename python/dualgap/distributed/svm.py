@@ -1,0 +1,495 @@
+"""Multi-category SVMs over data that do not fit one machine: consensus training on Dask.
+
+`ConsensusSVC` is the alternating direction method of multipliers (Boyd et al. 2011, section 7.1):
+partitions solve their own problems with block descent, warm-started from round to round, and agree
+on the weights by a multiplier each. Needs the extra ``distributed`` for anything but arrays in
+memory without a client.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from dualgap._estimator import Callback, progress, store_run
+from dualgap._validation import (
+    FloatArray,
+    check_positive,
+    check_rows_and_targets,
+    check_weights,
+    resolve_seed,
+    resolve_threads,
+)
+from dualgap.distributed._dask import Cluster
+from dualgap.distributed._engine import Engine
+from dualgap.distributed._partition import Summary
+from dualgap.distributed._rounds import COLUMNS, Absent, Run, Settings, resume, train
+from dualgap.distributed._sources import (
+    as_paths,
+    dask_blocks,
+    file_sources,
+    is_dask,
+    part_of,
+    same,
+    split,
+)
+from dualgap.distributed._threads import Threads
+from dualgap.distributed._worker import VERSION, Plan
+from dualgap.losses import Loss, core_loss
+from dualgap.multiclass import MulticlassSVC
+
+__all__ = ["ConsensusSVC"]
+
+_PENALTY = 10.0
+"""Penalty at the start in units of lambda."""
+
+
+class ConsensusSVC(MulticlassSVC):
+    """`MulticlassSVC` trained over partitions, on the workers of a Dask cluster or on threads.
+
+    The objective is that of `MulticlassSVC`. A partition with the share S of the total weight has
+    the regulariser ``S lambda/2 ||w||^2`` and the penalty ``S rho/2 ||w - w_bar||^2``, so that
+    `rho` compares with ``lambda = 1 / (C * total weight)`` whatever the number of partitions, and
+    empty partitions vanish. Only vectors of n_classes x n_features move, one sum up and one
+    consensus down each round, sums of sparse partitions without the columns in which they have no
+    entries; rows and dual variables stay, in files where they exceed a worker's memory.
+
+    Parameters
+    ----------
+    loss, C, smoothing, fit_intercept, intercept_scaling, class_weight
+        As in `MulticlassSVC`. A `StructuredHinge` needs costs per label, not per row; for
+        ``class_weight="balanced"`` labels are counted over all partitions.
+    rho : float, optional
+        Penalty at the start; by default ``10 lambda``. A single partition needs none.
+    adapt_rho : bool, default=True
+        Whether `rho` is doubled or halved where the ratio of the primal to the dual residual, each
+        relative to its own scale, leaves 0.05 to 0.5, in the first 100 rounds (Boyd et al., 3.4.1;
+        fixed penalties need the fewest rounds within these bounds).
+    relaxation : float, default=1.6
+        Over-relaxation, between 1 and 1.8 (Boyd et al., 3.4.3).
+    n_partitions : int, optional
+        Number of partitions of arrays in memory (by default one for each thread), or of files (by
+        default one for each file). Dask collections keep theirs.
+    client : distributed.Client or str, optional
+        Client of a cluster, or the address of its scheduler. None is the current client for Dask
+        collections, and threads of this process for anything else.
+    tol : float, default=1e-3
+        Duality gap of the whole problem at which the fit has converged, relative to the objective
+        of ``W = 0``.
+    max_iter : int, default=1000
+        Most rounds.
+    max_passes : int, default=20
+        Most passes over a partition's rows in a round.
+    checkpoint : path, optional
+        Folder, shared by all workers, in which the state is kept.
+    checkpoint_interval : float, default=30.0
+        Least seconds between copies.
+    resume : path, optional
+        Folder of an earlier fit of the same data and parameters, which is continued.
+    random_state : int, RandomState or None, default=None
+        Seed of the order of the rows.
+    n_jobs : int, optional
+        Number of threads without a client; None and -1 mean all cores. The model does not depend on
+        it, but does on the number of partitions.
+    verbose : int, default=0
+        Print a line per round on stderr, at most five a second.
+    callback : callable, optional
+        Called after each round as ``callback(round, seconds, primal, dual)``; a true return value
+        stops the fit.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_, n_iter_, objective_, dual_objective_, duality_gap_, \
+            null_objective_, converged_, n_features_in_, feature_names_in_
+        As in `MulticlassSVC`, for the whole problem. The model is the consensus with the least
+        objective, the dual value the largest that was found.
+    history_ : dict of ndarray
+        Per round: epoch, seconds, primal (at the consensus the round began with), dual (NaN in a
+        round in which a lost partition began anew), gap (of the best values so far),
+        primal_residual, dual_residual, rho, passes and solve_seconds (of the slowest partition).
+    n_partitions_ : int
+        Number of partitions with rows that count.
+
+    Notes
+    -----
+    The certificate costs one pass over the rows a round, for the primal value, and nothing for the
+    dual: the sum that the method forms anyway gives the weights that belong to all partitions' dual
+    variables together.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualgap.distributed import ConsensusSVC
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = ConsensusSVC(n_partitions=3, tol=1e-2).fit(X, y)
+    >>> model.converged_
+    True
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss = "max-hinge",
+        *,
+        C: float = 1.0,
+        smoothing: float = 0.0,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: dict[Any, float] | str | None = None,
+        rho: float | None = None,
+        adapt_rho: bool = True,
+        relaxation: float = 1.6,
+        n_partitions: int | None = None,
+        client: Any = None,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        max_passes: int = 20,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_interval: float = 30.0,
+        resume: str | os.PathLike[str] | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int | bool = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        self.loss = loss
+        self.C = C
+        self.smoothing = smoothing
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.class_weight = class_weight
+        self.rho = rho
+        self.adapt_rho = adapt_rho
+        self.relaxation = relaxation
+        self.n_partitions = n_partitions
+        self.client = client
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_passes = max_passes
+        self.checkpoint = checkpoint
+        self.checkpoint_interval = checkpoint_interval
+        self.resume = resume
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callback = callback
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A connection belongs to its process.
+        return {**super().__getstate__(), "client": None}
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(**self.get_params(deep=False))
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like, CSR matrix, Dask array or dataframe, or paths
+            Training rows, or Parquet or LIBSVM files (1-based indices) that every worker can read.
+        y : array-like, Dask collection or str, optional
+            Class labels of any kind, partitioned as `X`; the name of a column where `X` is a
+            dataframe or Parquet files; None for LIBSVM files.
+        sample_weight : like `y`, optional
+            Weight of each row's loss.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        RuntimeError
+            Where workers have another version, or are lost again and again.
+        """
+        self._check_consensus_parameters()
+        seed = resolve_seed(self.random_state)
+        engine = self._engine(X, y, sample_weight)
+        run_id, cancel = uuid.uuid4().hex, True
+        try:
+            run_id = self._fit(engine, run_id, seed)
+            cancel = False
+        finally:
+            engine.close(run_id, cancel=cancel)
+        return self
+
+    def _fit(self, engine: Engine, run_id: str, seed: int) -> str:
+        summaries = engine.describe()
+        self._merge(summaries)
+        counts, factors = self._count(summaries)
+        total = float(counts.sum())
+        if not total > 0.0:
+            msg = "sample_weight: at least one weight must be positive"
+            raise ValueError(msg)
+        lam = 1.0 / (float(self.C) * total)
+        # Partitions without weight take no part.
+        numbers = np.flatnonzero(counts > 0.0).tolist()
+        self.n_partitions_ = len(numbers)
+        rho = 0.0 if len(numbers) == 1 else _PENALTY * lam if self.rho is None else float(self.rho)
+        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        problem = {**core_loss(self.loss), "n_classes": len(self.classes_), "bias": bias}
+        problem["smoothing"] = float(self.smoothing)
+        n_weights = len(self.classes_) * (self.n_features_in_ + bool(bias))
+        identity = self._identity(problem, lam, [summary.n_rows for summary in summaries])
+        run = Run(np.zeros(n_weights), rho)
+        if rho > 0.0:
+            run.absent = self._absent([summaries[n] for n in numbers], counts[numbers] / total)
+        if self.resume is not None:
+            run_id = resume(os.fspath(self.resume), identity, run)
+        folder = self.resume if self.checkpoint is None else self.checkpoint
+        if folder is not None:
+            os.makedirs(folder, exist_ok=True)
+        plan = Plan(
+            run=run_id,
+            version=VERSION,
+            classes=self.classes_,
+            factors=factors,
+            total=total,
+            n_features=self.n_features_in_,
+            problem=problem,
+            regularization=lam,
+            relaxation=float(self.relaxation),
+            max_passes=int(self.max_iter if len(numbers) == 1 else self.max_passes),
+            seed=seed,
+            folder=None if folder is None else os.path.abspath(folder),
+        )
+        settings = Settings(
+            tol=float(self.tol),
+            max_rounds=int(self.max_iter),
+            adapt=bool(self.adapt_rho),
+            interval=float(self.checkpoint_interval),
+            callback=progress(self.verbose, self.callback),
+            identity=identity,
+        )
+        train(engine, numbers, plan, settings, run)
+        columns = np.array(run.rows).reshape(-1, len(COLUMNS)).T
+        history: dict[str, NDArray[Any]] = dict(zip(COLUMNS, columns, strict=True))
+        history["epoch"] = history["epoch"].astype(np.int64)
+        assert run.best is not None
+        self._store_weights(run.best.reshape(len(self.classes_), -1))
+        store_run(
+            self,
+            {
+                "history": history,
+                "primal": run.primal,
+                "dual": run.dual,
+                "null_objective": run.null_objective,
+                "outcome": run.outcome,
+            },
+        )
+        return run_id
+
+    def _check_consensus_parameters(self) -> None:
+        self._check_parameters()
+        check_positive("max_passes", self.max_passes, integer=True)
+        check_positive("checkpoint_interval", self.checkpoint_interval, zero=True)
+        check_positive("relaxation", self.relaxation)
+        if not 1.0 <= self.relaxation <= 1.8:
+            msg = f"relaxation: must be between 1 and 1.8, got {self.relaxation!r}"
+            raise ValueError(msg)
+        if self.rho is not None:
+            check_positive("rho", self.rho)
+        if self.n_partitions is not None:
+            check_positive("n_partitions", self.n_partitions, integer=True)
+        if core_loss(self.loss)["costs_per_row"]:
+            msg = "loss: costs per row are not supported here; give a row of costs for each label"
+            raise ValueError(msg)
+
+    def _engine(self, X: Any, y: Any, sample_weight: Any) -> Engine:
+        """Where this data is trained."""
+        client = self._client(wanted=is_dask(X))
+        if is_dask(X):
+            self._forget_names()
+            blocks = dask_blocks(X, y, sample_weight)
+            return Cluster(client, [partial(_compute, client, *b, n) for n, b in enumerate(blocks)])
+        paths = as_paths(X)
+        sources: list[Callable[[], Any]]
+        if paths is not None:
+            self._forget_names()
+            sources = [*file_sources(paths, y, sample_weight, self.n_partitions, None)]
+            if client is None:
+                return Threads(sources, resolve_threads(self.n_jobs))
+            return Cluster(client, [partial(client.submit, s, pure=False) for s in sources])
+        X, y = check_rows_and_targets(self, X, y)
+        check_classification_targets(y)
+        weights = check_weights(sample_weight, X)
+        cores = resolve_threads(self.n_jobs)
+        if client is not None:
+            cores = sum(client.nthreads().values())
+        parts = split(X, y, weights, min(self.n_partitions or max(cores, 1), X.shape[0]))
+        if client is None:
+            return Threads([partial(same, part) for part in parts], cores)
+        return Cluster(client, [partial(client.scatter, part, hash=False) for part in parts])
+
+    def _client(self, *, wanted: bool) -> Any:
+        if self.client is None and not wanted:
+            return None
+        try:
+            import distributed
+        except ImportError as error:
+            msg = 'client: Dask is missing; pip install "dualgap[distributed]"'
+            raise ImportError(msg) from error
+        if self.client is None:
+            try:
+                return distributed.get_client()
+            except ValueError as error:
+                msg = "client: start a cluster first: distributed.Client(...)"
+                raise ValueError(msg) from error
+        if isinstance(self.client, str):
+            connect: Any = distributed.Client
+            return connect(self.client, set_as_default=False)
+        return self.client
+
+    def _forget_names(self) -> None:
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _merge(self, summaries: list[Summary]) -> None:
+        """Classes and features of the whole."""
+        labels = [summary.labels for summary in summaries if len(summary.labels)]
+        if not labels:
+            msg = "X: must have at least one row, all partitions are empty"
+            raise ValueError(msg)
+        kinds = {isinstance(label, str) for part in labels for label in part.tolist()}
+        if len(kinds) > 1:
+            msg = "y: some partitions have labels that are numbers, others have text"
+            raise ValueError(msg)
+        self.classes_ = np.unique(np.concatenate(labels))
+        if self.classes_.dtype.kind == "f" and (self.classes_ != np.rint(self.classes_)).any():
+            msg = "y: must be classes, got real numbers"
+            raise ValueError(msg)
+        if len(self.classes_) < 2:
+            only = self.classes_[0]
+            msg = f"y: a classifier needs at least two classes, got one class: {only!r}"
+            raise ValueError(msg)
+        widths = {summary.n_features for summary in summaries if summary.n_rows}
+        names = {summary.names for summary in summaries if summary.n_rows and summary.names}
+        if len(names) > 1:
+            msg = "X: partitions have different columns"
+            raise ValueError(msg)
+        known = getattr(self, "n_features_in_", None)
+        self.n_features_in_ = max(widths) if known is None else known
+        if names and known is None:
+            self.feature_names_in_ = np.array(names.pop(), dtype=object)
+
+    def _count(self, summaries: list[Summary]) -> tuple[FloatArray, FloatArray | None]:
+        """Weight of each partition, and a factor for each class."""
+        table = np.zeros((len(summaries), len(self.classes_)))
+        for row, summary in zip(table, summaries, strict=True):
+            if len(summary.labels):
+                row[np.searchsorted(self.classes_, summary.labels)] = summary.label_weights
+        if self.class_weight is None:
+            return table.sum(axis=1), None
+        counts = table.sum(axis=0)
+        if isinstance(self.class_weight, str):
+            if self.class_weight != "balanced":
+                msg = f"class_weight: must be 'balanced' or a dict, got {self.class_weight!r}"
+                raise ValueError(msg)
+            factors = np.divide(
+                counts.sum() / len(counts), counts, out=np.zeros_like(counts), where=counts > 0
+            )
+        else:
+            factors = np.array([float(self.class_weight.get(c, 1.0)) for c in self.classes_])
+        return table @ factors, factors
+
+    def _absent(self, summaries: list[Summary], shares: FloatArray) -> Absent | None:
+        """What stands for partitions of sparse rows in the columns that they lack."""
+        missing = np.zeros(self.n_features_in_ + bool(self.fit_intercept))
+        for summary, share in zip(summaries, shares, strict=True):
+            if summary.columns is not None:
+                lacks = np.ones(self.n_features_in_, dtype=bool)
+                lacks[summary.columns] = False
+                missing[: self.n_features_in_][lacks] += share
+        zero = np.zeros(len(self.classes_) * len(missing))
+        return Absent(missing, zero) if missing.any() else None
+
+    def _identity(self, problem: dict[str, Any], lam: float, n_rows: list[int]) -> dict[str, Any]:
+        """What must be the same for a fit to be continued, as JSON gives it back."""
+        entries = {**problem, "lambda": lam, "n_rows": n_rows, "classes": self.classes_}
+        entries["n_features"] = self.n_features_in_
+        result: dict[str, Any] = json.loads(json.dumps(entries, default=np.ndarray.tolist))
+        return result
+
+    def _predictor(self) -> MulticlassSVC:
+        """The fitted model alone, small enough to travel with each task."""
+        check_is_fitted(self)
+        model = MulticlassSVC()
+        for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
+        return model
+
+    def decision_function(self, X: Any) -> Any:
+        """Score of each class as in `MulticlassSVC`; lazy for a Dask collection."""
+        if not is_dask(X):
+            return super().decision_function(X)
+        width = 0 if len(self.classes_) == 2 else len(self.classes_)
+        return self._lazily("decision_function", X, np.dtype(np.float64), width)
+
+    def predict(self, X: Any) -> Any:
+        """Class with the largest score (the first of equals); lazy for a Dask collection."""
+        if not is_dask(X):
+            return super().predict(X)
+        return self._lazily("predict", X, self.classes_.dtype, 0)
+
+    def predict_top_k(self, X: Any, k: int) -> Any:
+        """`k` classes with the largest scores, best first; lazy for a Dask collection."""
+        if not is_dask(X):
+            return super().predict_top_k(X, k)
+        return self._lazily("predict_top_k", X, self.classes_.dtype, k, k)
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy; computed for Dask collections."""
+        if is_dask(X):
+            from dask.base import compute
+
+            evaluate: Any = compute
+            predicted, y = evaluate(self.predict(X), y)
+            right = (np.asarray(predicted) == np.asarray(y)).astype(np.float64)
+            weights = None if sample_weight is None else np.asarray(sample_weight)
+            return float(np.average(right, weights=weights))
+        return float(super().score(X, y, sample_weight))
+
+    def _lazily(self, method: str, X: Any, dtype: Any, width: int, *arguments: int) -> Any:
+        nothing = np.empty((0, width) if width else 0, dtype)
+        call = partial(_call, self._predictor(), method, arguments, nothing)
+        if hasattr(X, "map_blocks") and hasattr(X, "rechunk"):
+            X = X.rechunk({1: -1})
+            shape: dict[str, Any] = (
+                {"chunks": (X.chunks[0], (width,))} if width else {"drop_axis": 1}
+            )
+            return X.map_blocks(call, dtype=dtype, meta=nothing, **shape)
+        import pandas as pd
+
+        kind: Any = partial(pd.DataFrame, columns=range(width)) if width else pd.Series
+        meta = kind(nothing)
+        return X.map_partitions(partial(_call_table, call, kind), meta=meta)
+
+
+def _compute(client: Any, X: Any, y: Any, weights: Any, number: int) -> Any:
+    """Start the computation of a block of Dask collections."""
+    from dask.delayed import delayed
+
+    return client.compute(delayed(part_of, pure=False)(X, y, weights, number))
+
+
+def _call(
+    model: MulticlassSVC, method: str, arguments: tuple[int, ...], nothing: NDArray[Any], X: Any
+) -> Any:
+    return getattr(model, method)(X, *arguments) if X.shape[0] else nothing
+
+
+def _call_table(call: Callable[[Any], Any], kind: Any, X: Any) -> Any:
+    return kind(call(X), index=X.index)

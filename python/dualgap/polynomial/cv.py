@@ -1,0 +1,210 @@
+"""Cross-validation of polynomial networks: radius and number of basis vectors together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils.multiclass import check_classification_targets
+
+from dualgap._validation import (
+    FloatArray,
+    check_positive,
+    check_rows_and_targets,
+    check_weights,
+    resolve_seed,
+    resolve_threads,
+)
+from dualgap.polynomial.classifier import PolynomialNetworkClassifier
+
+__all__ = ["PolynomialNetworkClassifierCV"]
+
+_OWN = ("radii", "cv", "scoring", "random_state", "n_jobs")
+
+
+class PolynomialNetworkClassifierCV(PolynomialNetworkClassifier):
+    """Polynomial network classifier with cross-validated radius and number of bases.
+
+    A fit grows the basis one vector at a time, so one fit per fold and radius gives the accuracy on
+    the held-out rows for every number of bases. Radii are not warm-started from one another: a fit
+    must start without a basis to have that curve. The final model is fitted on all rows.
+
+    Parameters
+    ----------
+    radii : array-like of float, default=(10.0, 100.0, 1000.0)
+        Radii to choose from.
+    n_components : int, default=30
+        Largest number of basis vectors.
+    cv : int, splitter or iterable, optional
+        As in scikit-learn; None means five stratified folds.
+    scoring : str or callable, optional
+        None scores every number of bases by accuracy. With a scorer of scikit-learn, each fold's
+        model of ``n_components`` bases is scored, and only the radius is chosen.
+    penalty, loss, refit, linear, alpha, tol, max_iter, selection_tol, verbose
+        As in :class:`PolynomialNetworkClassifier`; ``verbose`` is for the final fit.
+    random_state : int, RandomState or None, default=None
+        Seed, the same for all fits.
+    n_jobs : int, optional
+        Number of folds and radii that are fitted at a time, and threads of the final fit; None and
+        -1 mean all cores. The model does not depend on it.
+
+    Attributes
+    ----------
+    radius_, n_components_ : float and int
+        What was chosen: the best mean score, the smallest number of bases among equals, then the
+        first radius.
+    cv_scores_ : ndarray of shape (n_radii, n_sizes, n_folds)
+        Scores for 1, 2, ..., ``n_components`` bases; one size with ``scoring``. A fit that ends
+        with fewer bases keeps its last score.
+    components_, output_, coef_, intercept_, classes_, history_, n_iter_, ...
+        Those of the final :class:`PolynomialNetworkClassifier`.
+    """
+
+    def __init__(
+        self,
+        radii: ArrayLike = (10.0, 100.0, 1000.0),
+        *,
+        n_components: int = 30,
+        cv: Any = None,
+        scoring: Any = None,
+        penalty: str = "l1/l2",
+        loss: str = "logistic",
+        refit: str = "full",
+        linear: str | None = "explicit",
+        alpha: float = 1.0,
+        tol: float = 1e-3,
+        max_iter: int = 200,
+        selection_tol: float = 1e-2,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int | bool = 0,
+    ) -> None:
+        self.radii = radii
+        self.n_components = n_components
+        self.cv = cv
+        self.scoring = scoring
+        self.penalty = penalty
+        self.loss = loss
+        self.refit = refit
+        self.linear = linear
+        self.alpha = alpha
+        self.tol = tol
+        self.max_iter = max_iter
+        self.selection_tol = selection_tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(  # type: ignore[override]
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Choose radius and number of bases, and fit on all rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,)
+            Class labels of any kind.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row's loss; scores are not weighted.
+        groups : array-like of shape (n_samples,), optional
+            For splitters that need groups.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
+        rows, labels = check_rows_and_targets(self, X, y)
+        check_classification_targets(labels)
+        weights = check_weights(sample_weight, rows)
+        radii = self._check()
+        folds = list(check_cv(self.cv, labels, classifier=True).split(rows, labels, groups))
+        for train, held_out in folds:
+            if not np.isin(labels[held_out], labels[train]).all():
+                msg = "y: a fold's training rows lack a class of its held-out rows; use fewer folds"
+                raise ValueError(msg)
+        parameters = {k: v for k, v in self.get_params(deep=False).items() if k not in _OWN}
+        parameters["random_state"] = resolve_seed(self.random_state) % 2**32
+        tasks = [(radius, fold) for radius in radii for fold in folds]
+
+        def score(task: tuple[float, Any], stopped: Callable[..., bool]) -> FloatArray:
+            radius, (train, held_out) = task
+            model = PolynomialNetworkClassifier(
+                **{**parameters, "radius": radius, "n_jobs": 1, "verbose": 0, "callback": stopped}
+            )
+            fold_weights = None if weights is None else weights[train]
+            test = (rows[held_out], labels[held_out])
+            if self.scoring is not None:
+                model.fit(rows[train], labels[train], fold_weights)
+                return np.array([check_scoring(model, self.scoring)(model, *test)], dtype=float)
+            model.fit(rows[train], labels[train], fold_weights, validation_data=test)
+            # The first model of each size.
+            sizes, scores = model.history_["n_components"], model.history_["validation_score"]
+            first = np.searchsorted(np.maximum.accumulate(sizes), range(1, self.n_components + 1))
+            return np.asarray(scores[np.minimum(first, len(scores) - 1)])
+
+        curves = _in_parallel(score, tasks, resolve_threads(self.n_jobs))
+        scores = np.array(curves).reshape(len(radii), len(folds), -1).transpose(0, 2, 1)
+        # Sizes first: the first of equals is the smallest.
+        size, radius = np.unravel_index(np.argmax(scores.mean(axis=2).T), scores.shape[1::-1])
+        self.cv_scores_ = scores
+        self.radius_ = float(radii[radius])
+        self.n_components_ = self.n_components if self.scoring is not None else int(size) + 1
+        parameters.update(radius=self.radius_, n_components=self.n_components_, n_jobs=self.n_jobs)
+        final = PolynomialNetworkClassifier(**parameters).fit(rows, labels, weights)
+        for name, value in vars(final).items():
+            if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
+                setattr(self, name, value)
+        return self
+
+    def _check(self) -> FloatArray:
+        check_positive("n_components", self.n_components, integer=True)
+        radii = np.atleast_1d(np.asarray(self.radii))
+        if radii.ndim != 1 or not len(radii):
+            msg = f"radii: must be a list of at least one positive number, got {self.radii!r}"
+            raise ValueError(msg)
+        for radius in radii:
+            check_positive("radii", radius)
+        return radii.astype(np.float64)
+
+
+def _in_parallel(
+    work: Callable[[Any, Callable[..., bool]], FloatArray], tasks: list[Any], n_threads: int
+) -> list[FloatArray]:
+    """``work`` of each task, in order.
+
+    An exception, Ctrl-C among them, comes out at once; the fits end with their iteration.
+    """
+    stop = Event()
+
+    def stopped(*_: object) -> bool:
+        return stop.is_set()
+
+    pool = ThreadPoolExecutor(n_threads)
+    with warnings.catch_warnings():
+        # The final fit says whether it has converged.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        try:
+            return list(pool.map(lambda task: work(task, stopped), tasks))
+        finally:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)

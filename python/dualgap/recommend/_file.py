@@ -1,0 +1,135 @@
+"""Recommenders in files of plain arrays."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dualgap._estimator import History
+from dualgap._npz import read_meta, read_npz, write_npz
+from dualgap._validation import FloatArray
+from dualgap.recommend._factors import BLOCK_FIELDS, Blocks
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class State:
+    """What a fitted recommender consists of."""
+
+    parameters: dict[str, Any]
+    user_ids: pd.Index[Any]
+    item_ids: pd.Index[Any]
+    levels: FloatArray
+    objective: float
+    gap: float
+    n_components: int
+    seen: sp.csr_array
+    models: list[Blocks]
+    history: list[History]
+
+    def check(self, n_outputs: int) -> None:
+        """Refuse parts that do not fit together: SciPy reads outside of memory on wrong offsets."""
+        self.seen.check_format(full_check=True)
+        good = (
+            len(self.models) > 0
+            and self.seen.indptr[-1] == len(self.seen.indices)
+            and bool((np.diff(self.seen.indptr) >= 0).all())
+            and self.levels.dtype == np.float64
+            and n_outputs > 0
+            and bool((np.diff(self.levels) > 0.0).all())
+            and self.user_ids.is_unique
+            and self.item_ids.is_unique
+        )
+        for blocks in self.models:
+            n_bases = len(blocks.output)
+            width = n_bases + n_outputs
+            good &= (
+                all(getattr(blocks, name).dtype == np.float64 for name in BLOCK_FIELDS)
+                and blocks.users.shape == (len(self.user_ids) + 1, width)
+                and blocks.items.shape == (len(self.item_ids) + 1, width)
+                and blocks.output.shape == (n_bases, n_outputs)
+                and blocks.intercept.shape == (n_outputs,)
+            )
+        if not good:
+            msg = "the arrays do not fit together"
+            raise ValueError(msg)
+
+
+def write_state(path: str | os.PathLike[str], state: State) -> None:
+    """Write a fitted recommender."""
+    meta = {
+        "format": _FORMAT,
+        "n_models": len(state.models),
+        "parameters": state.parameters,
+        "n_components": state.n_components,
+    }
+    arrays: dict[str, NDArray[Any]] = {
+        "user_ids": _plain(state.user_ids, "user"),
+        "item_ids": _plain(state.item_ids, "item"),
+        "levels": state.levels,
+        "certificate": np.array([state.objective, state.gap]),
+        "seen_offsets": state.seen.indptr,
+        "seen_items": state.seen.indices,
+    }
+    for number, (blocks, history) in enumerate(zip(state.models, state.history, strict=True)):
+        for name in BLOCK_FIELDS:
+            arrays[f"model{number}.{name}"] = getattr(blocks, name)
+        for name, column in history.items():
+            arrays[f"history{number}.{name}"] = column
+    write_npz(path, meta, arrays)
+
+
+def read_state(path: str | os.PathLike[str]) -> State:
+    """Read what `write_state` wrote; `State.check` is yet to be called."""
+    arrays = read_npz(path)
+    meta = read_meta(arrays, format=_FORMAT)
+    user_ids, item_ids = pd.Index(arrays["user_ids"]), pd.Index(arrays["item_ids"])
+    offsets, items = arrays["seen_offsets"], arrays["seen_items"]
+    objective, gap = map(float, arrays["certificate"])
+    numbers = range(meta["n_models"])
+    return State(
+        parameters=meta["parameters"],
+        user_ids=user_ids,
+        item_ids=item_ids,
+        levels=arrays["levels"],
+        objective=objective,
+        gap=gap,
+        n_components=meta["n_components"],
+        seen=sp.csr_array((np.ones(len(items)), items, offsets), (len(user_ids), len(item_ids))),
+        models=[
+            Blocks(*(arrays[f"model{number}.{name}"] for name in BLOCK_FIELDS))
+            for number in numbers
+        ],
+        history=[
+            {
+                name.split(".", 1)[1]: column
+                for name, column in arrays.items()
+                if name.startswith(f"history{number}.")
+            }
+            for number in numbers
+        ],
+    )
+
+
+def _plain(ids: pd.Index[Any], what: str) -> NDArray[Any]:
+    """Ids as an array that needs no pickle."""
+    array = ids.to_numpy()
+    if array.dtype.kind in "iufb":
+        return array
+    if all(isinstance(name, str) for name in array):
+        # NumPy's strings end before their trailing NULs.
+        if not any(name.endswith("\0") for name in array):
+            return array.astype(np.str_)
+    elif all(isinstance(name, int) and not isinstance(name, bool) for name in array):
+        with suppress(OverflowError):
+            return array.astype(np.int64)
+    msg = f"save: the {what} ids must be all strings or all numbers; use pickle for other types"
+    raise TypeError(msg)

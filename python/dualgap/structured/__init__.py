@@ -1,0 +1,19 @@
+"""Structured support vector machines, trained to a duality gap of your choice."""
+
+from dualgap.structured.chain import ChainModel
+from dualgap.structured.matching import MatchingModel
+from dualgap.structured.models import Model
+from dualgap.structured.multiclass import MulticlassModel
+from dualgap.structured.multilabel import MultilabelModel
+from dualgap.structured.path import PathPiece
+from dualgap.structured.svm import StructuredSVM
+
+__all__ = [
+    "ChainModel",
+    "MatchingModel",
+    "Model",
+    "MulticlassModel",
+    "MultilabelModel",
+    "PathPiece",
+    "StructuredSVM",
+]

@@ -1,0 +1,146 @@
+"""Examples and labels of structured models, checked and put into the arrays that the core reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from dualgap._validation import FloatArray
+
+
+def count_examples(X: Any, Y: Any) -> int:
+    """Return the number of examples, and refuse it if there are not as many labels."""
+    for name, values in (("X", X), ("Y", Y)):
+        if not (sp.issparse(values) or hasattr(values, "__len__")):
+            msg = f"{name}: must be a sequence (a list, an array), got {type(values).__name__}"
+            raise ValueError(msg)
+    n_examples = X.shape[0] if sp.issparse(X) else len(X)
+    if n_examples == 0:
+        msg = "X: there must be at least one example"
+        raise ValueError(msg)
+    n_labels = Y.shape[0] if sp.issparse(Y) else len(Y)
+    if n_labels != n_examples:
+        msg = f"Y: there must be one label for each example, got {n_labels} for {n_examples}"
+        raise ValueError(msg)
+    return int(n_examples)
+
+
+def stack(X: Any, n_features: int | None = None) -> tuple[Any, NDArray[np.int64]]:
+    """Stack the rows of all examples; return them with the offsets of the examples."""
+    blocks = [check_block(x, index) for index, x in enumerate(X)]
+    widths = {block.shape[1] for block in blocks} | ({n_features} if n_features else set())
+    if len(widths) != 1:
+        msg = f"X: all examples must have the same number of features, got {sorted(widths)}"
+        raise ValueError(msg)
+    offsets = np.cumsum([0, *(block.shape[0] for block in blocks)], dtype=np.int64)
+    if any(sp.issparse(block) for block in blocks):
+        return sp.vstack(blocks, format="csr"), offsets
+    return np.concatenate(blocks), offsets
+
+
+def check_block(x: Any, index: int) -> Any:
+    """Return one example's rows, finite and two-dimensional."""
+    try:
+        return check_array(
+            x, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=0
+        )
+    except ValueError as error:
+        msg = f"X: example {index} must be a matrix of finite numbers: {error}"
+        raise ValueError(msg) from error
+
+
+def encode(Y: Any, offsets: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[np.uint32]:
+    """Return the indices of all labels' classes after one another."""
+    flat = flatten(Y, offsets)
+    if len(flat) == 0:
+        return np.zeros(0, dtype=np.uint32)
+    codes = np.searchsorted(classes, flat)
+    unknown = classes[np.minimum(codes, len(classes) - 1)] != flat
+    if unknown.any():
+        msg = f"Y: the class {flat[unknown].tolist()[0]!r} did not occur in training"
+        raise ValueError(msg)
+    return codes.astype(np.uint32)
+
+
+def count_wrong(Y: Any, offsets: NDArray[np.int64], found: NDArray[Any]) -> FloatArray:
+    """Return how many entries of each label differ from those found."""
+    sums = np.cumsum(np.concatenate([[0.0], flatten(Y, offsets) != found]))
+    return np.diff(sums[offsets])
+
+
+def flatten(Y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the entries of all labels after one another, as many as their examples have rows."""
+    lengths = np.array([len(y) for y in Y], dtype=np.int64)
+    wrong = np.flatnonzero(lengths != np.diff(offsets))
+    if len(wrong):
+        index = int(wrong[0])
+        msg = (
+            f"Y: label {index} has {lengths[index]} entries, and its example has "
+            f"{offsets[index + 1] - offsets[index]} rows"
+        )
+        raise ValueError(msg)
+    if offsets[-1] == 0:
+        return np.zeros(0)
+    return np.concatenate([np.asarray(y) for y in Y if len(y)])
+
+
+def matrix(X: Any, n_features: int | None = None) -> Any:
+    """Return rows, finite and two-dimensional, with as many features as in training."""
+    try:
+        rows = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    except ValueError as error:
+        msg = f"X: must be a matrix of finite numbers: {error}"
+        raise ValueError(msg) from error
+    if n_features is not None and rows.shape[1] != n_features:
+        msg = f"X: must have the {n_features} features of the training data, got {rows.shape[1]}"
+        raise ValueError(msg)
+    return rows
+
+
+def indicators(Y: Any, n_labels: int | None = None) -> NDArray[np.uint8]:
+    """Return a matrix of zeros and ones."""
+    try:
+        labels = Y.toarray() if sp.issparse(Y) else np.asarray(Y)
+    except ValueError as error:
+        msg = "Y: all labels must have the same number of entries"
+        raise ValueError(msg) from error
+    if labels.ndim != 2 or (n_labels is not None and labels.shape[1] != n_labels):
+        msg = f"Y: must have shape (n_examples, {n_labels or 'n_labels'}), got {labels.shape}"
+        raise ValueError(msg)
+    if not np.isin(labels, (0, 1)).all():
+        msg = "Y: must be made of zeros and ones"
+        raise ValueError(msg)
+    return np.ascontiguousarray(labels, dtype=np.uint8)
+
+
+def pair_features(X: Any, n_features: int | None = None) -> tuple[FloatArray, list[list[int]]]:
+    """Stack the features of all examples' pairs; return them with the examples' sizes."""
+    blocks, sizes = [], []
+    for index, x in enumerate(X):
+        block = np.asarray(x)
+        if block.ndim != 3:
+            msg = (
+                f"X: example {index} must have shape (n_rows, n_columns, n_features), "
+                f"got {block.shape}"
+            )
+            raise ValueError(msg)
+        sizes.append([int(side) for side in block.shape[:2]])
+        blocks.append(block.reshape(sizes[-1][0] * sizes[-1][1], block.shape[2]))
+    return stack(blocks, n_features)[0], sizes
+
+
+def right_pairs(y: Any, index: int) -> NDArray[np.uint32]:
+    """Return a label's (row, column) pairs."""
+    pairs = np.asarray(y)
+    if pairs.size == 0:
+        return np.zeros((0, 2), dtype=np.uint32)
+    whole = np.issubdtype(pairs.dtype, np.integer)
+    fits = whole and pairs.min() >= 0 and pairs.max() < 2**32
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not fits:
+        msg = f"Y: label {index} must be an array of (row, column) pairs of integers, from 0 on"
+        raise ValueError(msg)
+    return pairs.astype(np.uint32)

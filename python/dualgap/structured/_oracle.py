@@ -1,0 +1,128 @@
+"""A structured model written in Python, as the core sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from dualgap._validation import FloatArray
+from dualgap.structured.models import Model
+
+VERIFIED = 100
+"""Examples on which the oracle is compared with plain decoding after a fit."""
+
+
+class PythonOracle:
+    """What the core sees of a `Model` written in Python; checks all that the model returns."""
+
+    def __init__(self, model: Any, X: Sequence[Any], Y: Sequence[Any]) -> None:
+        if not isinstance(model, Model):
+            names = ("joint_features", "loss", "loss_augmented_decode", "decode")
+            missing = ", ".join(name for name in names if not hasattr(model, name))
+            msg = f"model: must be a built-in model or have the method(s) {missing}"
+            raise ValueError(msg)
+        if (
+            hasattr(X, "columns")
+            or hasattr(Y, "columns")
+            or isinstance(X, dict)
+            or isinstance(Y, dict)
+        ):
+            msg = "X: a model of your own takes sequences of examples and labels, not tables"
+            raise ValueError(msg)
+        self.model, self.X, self.Y = model, list(X), list(Y)
+        self.n_weights = -1
+        self.right: list[FloatArray] = []
+        for index, (x, y) in enumerate(zip(self.X, self.Y, strict=True)):
+            check_label(model, x, y)
+            self.right.append(self._features(index, y))
+            self.n_weights = len(self.right[0])
+            if self._loss(index, y) != 0.0:
+                msg = f"model: loss(y, y) must be 0, and is not for the label of example {index}"
+                raise ValueError(msg)
+
+    def vertices(self, indices: list[int], weights: FloatArray) -> list[tuple[FloatArray, float]]:
+        """Return phi(x, y) - phi(x, y_true) and the loss at each loss-augmented decoding y."""
+        weights.setflags(write=False)
+        return [self._vertex(index, weights) for index in indices]
+
+    def verify(self, weights: FloatArray) -> None:
+        """Refuse an oracle that missed a label which plain decoding finds (first examples)."""
+        frozen = weights.copy()
+        frozen.setflags(write=False)
+        for index in range(min(len(self.X), VERIFIED)):
+            best, loss = self._vertex(index, frozen)
+            margin = loss + float(best @ frozen)
+            y = self.model.decode(self.X[index], frozen)
+            features = self._features(index, y) - self.right[index]
+            other = self._loss(index, y) + float(features @ frozen)
+            if other > margin + 1e-6 * (1.0 + abs(margin) + abs(other)):
+                msg = (
+                    f"model: loss_augmented_decode missed the label of example {index} that decode "
+                    f"returns, which scores {other - margin:.3g} more; it must return a maximiser"
+                )
+                raise ValueError(msg)
+
+    def _vertex(self, index: int, weights: FloatArray) -> tuple[FloatArray, float]:
+        x, right = self.X[index], self.Y[index]
+        y = self.model.loss_augmented_decode(x, right, weights)
+        check_label(self.model, x, y)
+        loss = self._loss(index, y)
+        features = self._features(index, y) - self.right[index]
+        margin = loss + float(features @ weights)
+        scale = 1.0 + loss + float(np.abs(features) @ np.abs(weights))
+        if margin < -1e-9 * scale:
+            msg = (
+                f"model: loss_augmented_decode returned a label for example {index} that scores "
+                f"{-margin:.3g} less than the right one; it must return a maximiser"
+            )
+            raise ValueError(msg)
+        return features, loss
+
+    def _features(self, index: int, y: Any) -> FloatArray:
+        returned = self.model.joint_features(self.X[index], y)
+        try:
+            features = np.ascontiguousarray(returned, dtype=np.float64)
+        except (TypeError, ValueError):
+            features = np.zeros((0, 0))
+        wanted = "n_weights" if self.n_weights < 0 else self.n_weights
+        if features.ndim != 1 or returned is None or wanted not in ("n_weights", len(features)):
+            msg = (
+                f"model: joint_features must return an array of shape ({wanted},), and returned "
+                f"{type(returned).__name__} {np.shape(features)} for example {index}"
+            )
+            raise ValueError(msg)
+        if not np.isfinite(features).all():
+            msg = f"model: joint_features returned values that are not finite for example {index}"
+            raise ValueError(msg)
+        return features
+
+    def _loss(self, index: int, y: Any) -> float:
+        returned = self.model.loss(self.Y[index], y)
+        loss = float(returned) if isinstance(returned, Real) else np.nan
+        if not (np.isfinite(loss) and loss >= 0.0):
+            msg = (
+                f"model: loss must be finite and not negative, got {returned!r} for example {index}"
+            )
+            raise ValueError(msg)
+        return loss
+
+
+def check_label(model: Any, x: Any, y: Any) -> None:
+    """Let the model refuse a label, if it wants to."""
+    if hasattr(model, "check"):
+        model.check(x, y)
+
+
+def predict_with(model: Any, X: Sequence[Any], weights: FloatArray) -> list[Any]:
+    """Decode every example."""
+    frozen = weights.copy()
+    frozen.setflags(write=False)
+    found = []
+    for x in list(X):
+        y = model.decode(x, frozen)
+        check_label(model, x, y)
+        found.append(y)
+    return found

@@ -1,0 +1,96 @@
+"""Chains: sequences whose neighbouring labels interact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualgap import _core
+from dualgap._validation import FloatArray, core_rows
+from dualgap.structured._arrays import count_wrong, encode, stack
+from dualgap.structured.models import BuiltinModel, Coding
+
+__all__ = ["ChainModel"]
+
+
+@dataclass(frozen=True)
+class ChainModel(BuiltinModel):
+    """Sequences whose neighbouring labels interact (letters of a word, tags of a sentence).
+
+    An example is an array of shape (length, n_features), a row for each position, dense or CSR; its
+    label is a sequence of `length` classes of any kind. Lengths may differ and may be 0. The score
+    of a label is ``sum_t <node[:, y_t], x_t> + sum_t transition[y_{t-1}, y_t]``, decoded by the
+    Viterbi algorithm.
+
+    Parameters
+    ----------
+    boundaries : bool, default=False
+        Whether there are weights for the class of the first and of the last position
+        (``start[y_0] + end[y_last]``).
+    loss : {"hamming", "mean-hamming"}, default="hamming"
+        Number of wrong positions, or their share.
+    """
+
+    boundaries: bool = False
+    loss: str = "hamming"
+
+    def learn(self, X: Any, Y: Any) -> Coding:
+        """Read the classes and the number of features off the training data."""
+        rows, _ = stack(X)
+        labels = [np.asarray(y) for y in Y]
+        if any(label.ndim != 1 for label in labels):
+            msg = "Y: each label must be a one-dimensional sequence of classes"
+            raise ValueError(msg)
+        found = np.unique(np.concatenate([label for label in labels if len(label)] or labels))
+        if len(found) == 0:
+            msg = "Y: there is no position in any sequence"
+            raise ValueError(msg)
+        return ChainCoding(self, found, rows.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class ChainCoding(Coding):
+    """A `ChainModel` with its classes."""
+
+    model: ChainModel
+    classes: NDArray[Any]
+    n_features: int
+
+    def core(self, X: Any, Y: Any) -> _core.StructuredModel:
+        """Hand sequences to the core."""
+        rows, offsets = stack(X, self.n_features)
+        return _core.StructuredModel.chain(
+            core_rows(rows),
+            offsets,
+            None if Y is None else encode(Y, offsets, self.classes),
+            n_states=len(self.classes),
+            boundaries=bool(self.model.boundaries),
+            loss=self.model.loss,
+        )
+
+    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
+        """Return a sequence of classes for each example."""
+        return list(np.split(self.classes[flat], offsets[1:-1]))
+
+    def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
+        """Return node (n_features, n_classes), transition, start and end weights."""
+        k = len(self.classes)
+        node, transition, ends = np.split(coef, np.cumsum([self.n_features * k, k * k]))
+        named = {"node": node.reshape(-1, k), "transition": transition.reshape(k, k)}
+        if self.model.boundaries:
+            named |= {"start": ends[:k], "end": ends[k:]}
+        return named
+
+    def losses(self, X: Any, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+        """Return how many classes are wrong; what did not occur in training always is."""
+        offsets, codes = self.core(X, None).decode(coef, n_threads)
+        wrong = count_wrong(Y, offsets, self.classes[codes])
+        return wrong if self.model.loss == "hamming" else wrong / np.maximum(np.diff(offsets), 1)
+
+    def largest_losses(self, X: Any, Y: Any) -> FloatArray:
+        """Return the lengths, or ones for the mean loss."""
+        lengths = np.array([len(y) for y in Y], dtype=np.float64)
+        return lengths if self.model.loss == "hamming" else np.minimum(lengths, 1.0)

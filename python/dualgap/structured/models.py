@@ -1,0 +1,77 @@
+"""What a structured model is: the protocol of a user's own, and the base of those built in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dualgap import _core
+from dualgap._validation import FloatArray
+
+__all__ = ["BuiltinModel", "Coding", "Model"]
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A structured model of your own: any object with these four methods.
+
+    Examples ``x`` and labels ``y`` may be anything. All methods must be deterministic. They are
+    called with Python's global lock held; built-in models decode in parallel instead. Decodings
+    must be exact: what is not the maximum makes the certificate untrue.
+
+    Weights ``w`` are read-only. An optional method ``max_loss(y)`` gives the largest loss for a
+    right label ``y`` (default 1), which `StructuredSVM.score` divides by. An optional method
+    ``check(x, y)`` is called with every label, right or decoded, and raises an exception if the
+    label is not a feasible one for ``x``.
+    """
+
+    def joint_features(self, x: Any, y: Any) -> ArrayLike:
+        """Return phi(x, y), of shape (n_weights,), always of the same length and finite."""
+        ...
+
+    def loss(self, y_true: Any, y: Any) -> float:
+        """Return the loss of ``y`` where ``y_true`` is right: not negative, and 0 for itself."""
+        ...
+
+    def loss_augmented_decode(self, x: Any, y_true: Any, w: FloatArray) -> Any:
+        """Return a ``y`` that maximises ``loss(y_true, y) + w @ joint_features(x, y)``."""
+        ...
+
+    def decode(self, x: Any, w: FloatArray) -> Any:
+        """Return a ``y`` that maximises ``w @ joint_features(x, y)``."""
+        ...
+
+
+class Coding(ABC):
+    """A built-in model that has seen training data: shapes and classes are known."""
+
+    @abstractmethod
+    def core(self, X: Any, Y: Any) -> _core.StructuredModel:
+        """Hand examples to the core, with their labels unless ``Y`` is None."""
+
+    @abstractmethod
+    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
+        """Return decoded labels as the user writes them."""
+
+    @abstractmethod
+    def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
+        """Return named views of the weights."""
+
+    def losses(self, X: Any, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+        """Return the loss of each example's prediction."""
+        return self.core(X, Y).losses(coef, n_threads)
+
+    @abstractmethod
+    def largest_losses(self, X: Any, Y: Any) -> FloatArray:
+        """Return the largest possible loss of each example."""
+
+
+class BuiltinModel(ABC):
+    """A model that the core decodes."""
+
+    @abstractmethod
+    def learn(self, X: Any, Y: Any) -> Coding:
+        """Read shapes and classes off the training data."""

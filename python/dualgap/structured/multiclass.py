@@ -1,0 +1,89 @@
+"""Classes: the multi-class SVM as a structured one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualgap import _core
+from dualgap._validation import FloatArray, core_rows
+from dualgap.structured._arrays import count_wrong, encode, matrix
+from dualgap.structured.models import BuiltinModel, Coding
+
+__all__ = ["MulticlassModel"]
+
+
+@dataclass(frozen=True, eq=False)
+class MulticlassModel(BuiltinModel):
+    """One of several classes for each example: the multi-class SVM as a structured one.
+
+    Examples are the rows of an array or CSR matrix of shape (n_examples, n_features), labels are
+    classes of any kind. The score of a class is ``<weight[:, class], x>``.
+
+    Parameters
+    ----------
+    costs : array-like of shape (n_classes, n_classes), optional
+        Loss of predicting a class (column) where another is right (row), in the order of the sorted
+        classes, 0 on the diagonal; 1 off the diagonal by default.
+    """
+
+    costs: Any = None
+
+    def learn(self, X: Any, Y: Any) -> Coding:
+        """Read the classes and the number of features off the training data."""
+        return MulticlassCoding(self, np.unique(np.asarray(Y)), matrix(X).shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class MulticlassCoding(Coding):
+    """A `MulticlassModel` with its classes."""
+
+    model: MulticlassModel
+    classes: NDArray[Any]
+    n_features: int
+
+    def core(self, X: Any, Y: Any) -> _core.StructuredModel:
+        """Hand rows to the core."""
+        rows = matrix(X, self.n_features)
+        labels = None
+        if Y is not None:
+            labels = encode(np.asarray(Y)[:, None], np.arange(len(Y) + 1), self.classes)
+        return _core.StructuredModel.multiclass(
+            core_rows(rows), labels, n_classes=len(self.classes), costs=self._costs()
+        )
+
+    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
+        """Return a class for each example."""
+        return list(self.classes[flat])
+
+    def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
+        """Return the weights of shape (n_features, n_classes)."""
+        return {"weight": coef.reshape(self.n_features, len(self.classes))}
+
+    def losses(self, X: Any, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+        """Return the costs; without any, what did not occur in training is wrong, too."""
+        if self.model.costs is not None:
+            return super().losses(X, Y, coef, n_threads)
+        offsets, codes = self.core(X, None).decode(coef, n_threads)
+        return count_wrong(np.asarray(Y)[:, None], offsets, self.classes[codes])
+
+    def largest_losses(self, X: Any, Y: Any) -> FloatArray:
+        """Return the largest cost of each example's class."""
+        costs = self._costs()
+        if costs is None:
+            return np.ones(len(Y))
+        codes = np.searchsorted(self.classes, np.asarray(Y))
+        return np.asarray(costs.reshape(len(self.classes), -1).max(axis=1)[codes])
+
+    def _costs(self) -> FloatArray | None:
+        if self.model.costs is None:
+            return None
+        costs = np.ascontiguousarray(self.model.costs, dtype=np.float64)
+        k = len(self.classes)
+        if costs.shape != (k, k):
+            msg = f"costs: must have shape ({k}, {k}), got {costs.shape}"
+            raise ValueError(msg)
+        return costs.ravel()

@@ -1,0 +1,46 @@
+"""Paths over C: intervals that one dual point certifies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dualgap._validation import FloatArray
+
+__all__ = ["PathPiece"]
+
+
+@dataclass(frozen=True)
+class PathPiece:
+    """An interval of C on which one dual point is certified.
+
+    Attributes
+    ----------
+    C_min, C_max : float
+        The interval.
+    coef : ndarray of shape (n_weights,)
+        Weights at `C_min`; at another C of the interval they are ``coef * C / C_min``.
+    duality_gap : float
+        No model of the interval is farther from its optimum, in units of `StructuredSVM`'s
+        objective.
+    n_iter : int
+        Passes that it took.
+    """
+
+    C_min: float
+    C_max: float
+    coef: FloatArray
+    duality_gap: float
+    n_iter: int
+
+    def coef_at(self, C: float) -> FloatArray:
+        """Weights of the certified model for a C of the interval.
+
+        Raises
+        ------
+        ValueError
+            If C is not in the interval.
+        """
+        if not self.C_min <= C <= self.C_max:
+            msg = f"C: {C} is not between {self.C_min} and {self.C_max}"
+            raise ValueError(msg)
+        return self.coef * (C / self.C_min)

@@ -1,0 +1,400 @@
+"""Structured support vector machines, trained to a duality gap of your choice.
+
+Lacoste-Julien, Jaggi, Schmidt, Pletscher: Block-coordinate Frank-Wolfe optimization for structural
+SVMs (ICML 2013); Osokin et al.: Minding the gaps for block Frank-Wolfe optimization of structured
+SVMs (ICML 2016); Boileau, Lamouchi, St-Arnaud: Scalable optimization algorithms for the structured
+SVM (2019).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import joblib
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from dualgap import _core
+from dualgap._estimator import Callback, progress, store_run
+from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
+from dualgap.structured._arrays import count_examples
+from dualgap.structured._oracle import PythonOracle, predict_with
+from dualgap.structured.models import BuiltinModel, Coding, Model
+from dualgap.structured.path import PathPiece
+
+__all__ = ["StructuredSVM"]
+
+
+class StructuredSVM(BaseEstimator):  # type: ignore[misc]
+    """Max-margin training of a structured model, with a certificate of optimality.
+
+    Minimises ``1/2 ||w||^2 + C sum_i weight_i H_i(w)`` with the structured hinge loss
+    ``H_i(w) = max_y [loss_i(y) - <w, phi(x_i, y_i) - phi(x_i, y)>]`` (margin rescaling). The
+    objective is reported as ``P = lambda/2 ||w||^2 + mean loss`` with ``lambda = 1 / (C * total
+    weight)``, which is ``1 / (C * total weight)`` times the expression above.
+
+    Parameters
+    ----------
+    model : MulticlassModel, MultilabelModel, ChainModel, MatchingModel or Model
+        What labels look like: joint features, loss and decoding. A `Model` of your own is any
+        object with the methods of that protocol.
+    C : float, default=1.0
+        Weight of the losses against the regulariser.
+    solver : {"block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient", \
+"extragradient"}, default="block-frank-wolfe"
+        "block-frank-wolfe" goes example by example; "frank-wolfe" and "away-frank-wolfe" pass over
+        all examples per step, on all threads; "subgradient" is Pegasos; "extragradient" is the dual
+        extragradient method, which solves the problem with ``||w|| <= radius`` in place of the
+        regulariser.
+    step : str, optional
+        For "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away"; for
+        "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one of
+        "away" (default) and "pairwise".
+    sampling : {"permutation", "uniform", "gap"}, default="permutation"
+        Order in which "block-frank-wolfe" visits the examples; "gap" draws them in proportion to
+        their last known duality gaps.
+    cache : bool, default=False
+        Whether "block-frank-wolfe" tries labellings found before (at most 100 without weight for
+        each example) ahead of decoding. It pays where decoding is expensive.
+    averaging : bool, default=False
+        Whether "block-frank-wolfe" or "subgradient" returns the average of its iterates, the k-th
+        weighted by k.
+    subsample : float, default=1.0
+        Share of the examples that a step of "away-frank-wolfe" decodes; below 1 this is the
+        randomized away-step method.
+    projection : {"euclidean", "entropic"}, optional
+        Distance in which "extragradient" projects: "euclidean" (their default) or "entropic" for
+        `MulticlassModel` and `MatchingModel`, "entropic" for `ChainModel`.
+    radius : float, optional
+        Bound on ``||w||`` for "extragradient", whose objective is the mean loss alone; by default
+        ``sqrt(P(0) / lambda)``, which the optimum of the regularised problem does not exceed.
+    tol : float, default=1e-2
+        Duality gap at which the fit has converged, relative to the objective of ``w = 0``.
+    max_iter : int, default=1000
+        Most passes over the examples.
+    warm_start : bool, default=False
+        Whether a fit with "block-frank-wolfe" continues the previous one, if examples, labels,
+        weights and model are the same (`C`, `tol` and `step` may change).
+    random_state : int, RandomState or None, default=None
+        Seed of the order of the examples.
+    n_jobs : int, optional
+        Number of threads; None and -1 mean all cores. The result does not depend on it.
+    verbose : int, default=0
+        Print a line per pass on stderr, at most five a second.
+    callback : callable, optional
+        Called after each pass as ``callback(epoch, seconds, primal, dual)``, with NaN where the gap
+        was not evaluated; a true return value stops the fit.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_weights,)
+        The weights, in the order of the model's joint features.
+    parameters_ : dict of ndarray
+        The same as named arrays, views of `coef_` (built-in models).
+    n_iter_ : int
+        Number of passes.
+    oracle_calls_ : int or None
+        Number of decodings by steps and certificates ("block-frank-wolfe").
+    objective_, dual_objective_, duality_gap_, null_objective_ : float
+        The objective P of the model, a lower bound on that of any model, their difference, and the
+        objective of ``w = 0``.
+    converged_ : bool
+        Whether the gap reached `tol`.
+    history_ : dict of ndarray
+        Per pass: epoch, seconds, primal, dual, gap; NaN where the gap was not evaluated, since that
+        costs a pass of its own.
+
+    Notes
+    -----
+    Memory: a fit has its own copy of the examples, without zeros if these are the most. Beside it
+    "block-frank-wolfe" keeps for each example a sparse vector over its parts (for a chain at most
+    the letters and transitions of the labellings that have weight), and the labellings themselves
+    with `cache` or away and pairwise steps, besides two weight vectors (four with `averaging`);
+    "subgradient" keeps two weight vectors (three with `averaging`), "frank-wolfe" 18,
+    "extragradient" 20, and "away-frank-wolfe" one and all examples' labellings for each active
+    vertex. For a `Model` of your own parts are weights: a feature vector for each example, sparse
+    if most of its values are 0.
+
+    The certificate of a `Model` of your own is as exact as its ``loss_augmented_decode``. Answers
+    that are worse than earlier ones, or than what ``decode`` finds at the end, are refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualgap.structured import ChainModel, StructuredSVM
+    >>> words = [np.eye(3)[[0, 1, 2]], np.eye(3)[[2, 1]]]
+    >>> labels = [["a", "b", "c"], ["c", "b"]]
+    >>> svm = StructuredSVM(ChainModel(), C=10, random_state=0).fit(words, labels)
+    >>> [list(map(str, label)) for label in svm.predict(words)]
+    [['a', 'b', 'c'], ['c', 'b']]
+    """
+
+    def __init__(
+        self,
+        model: BuiltinModel | Model,
+        *,
+        C: float = 1.0,
+        solver: str = "block-frank-wolfe",
+        step: str | None = None,
+        sampling: str = "permutation",
+        cache: bool = False,
+        averaging: bool = False,
+        subsample: float = 1.0,
+        projection: str | None = None,
+        radius: float | None = None,
+        tol: float = 1e-2,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int | bool = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        self.model = model
+        self.C = C
+        self.solver = solver
+        self.step = step
+        self.sampling = sampling
+        self.cache = cache
+        self.averaging = averaging
+        self.subsample = subsample
+        self.projection = projection
+        self.radius = radius
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callback = callback
+
+    def fit(
+        self, X: Sequence[Any], Y: Sequence[Any], sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X, Y : sequences of length n_examples
+            Examples and their labels, of the kind that the model describes.
+        sample_weight : array-like of shape (n_examples,), optional
+            Weight of each example's loss.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
+        self._check_parameters()
+        source, n_examples, coding = self._source(X, Y)
+        weights = _example_weights(sample_weight, n_examples)
+        regularization = _regularization("C", self.C, weights, n_examples)
+        continues = self.warm_start and self.solver == "block-frank-wolfe"
+        identity = joblib.hash((X, Y, weights, self.model)) if continues else ""
+        settings = {
+            **self._settings(regularization, weights),
+            "keep_dual": bool(self.warm_start),
+            "start": self._previous(identity, regularization),
+        }
+        result = _core.fit_structured(source, settings)
+        if coding is None:
+            source[0].verify(result["weights"])
+        self.coef_: FloatArray = result["weights"]
+        self.oracle_calls_ = result["oracle_calls"]
+        self._coding = coding
+        self.parameters_ = {} if coding is None else coding.parameters(self.coef_)
+        self._end = (identity, regularization, result["dual_point"]) if continues else None
+        store_run(self, result)
+        return self
+
+    def path(
+        self,
+        X: Sequence[Any],
+        Y: Sequence[Any],
+        C_min: float,
+        C_max: float,
+        sample_weight: ArrayLike | None = None,
+    ) -> list[PathPiece]:
+        """Cover an interval of C with models whose gap is at most `tol` everywhere on it.
+
+        Solves at the small end to half of `tol`, finds how far the solution, scaled with C, stays
+        within `tol` (its gap is convex in C), and goes on from there. Nothing is stored on the
+        estimator; `C` and `warm_start` are not used.
+
+        Parameters
+        ----------
+        X, Y : sequences of length n_examples
+            As in `fit`.
+        C_min, C_max : float
+            The interval.
+        sample_weight : array-like of shape (n_examples,), optional
+            As in `fit`.
+
+        Returns
+        -------
+        list of PathPiece
+            By increasing C; each begins where the one before it ends. A piece that did not get
+            to `tol` within `max_iter` passes says so in its ``duality_gap``, and there is a
+            warning. A path that the callback stops ends early.
+        """
+        self._check_parameters()
+        check_positive("tol", self.tol)
+        if self.solver != "block-frank-wolfe" or self.averaging:
+            msg = 'solver: a path needs "block-frank-wolfe" without averaging'
+            raise ValueError(msg)
+        check_positive("C_min", C_min)
+        check_positive("C_max", C_max)
+        if C_min > C_max:
+            msg = f"C_max: must not be less than C_min={C_min}, got {C_max}"
+            raise ValueError(msg)
+        source, n_examples, _ = self._source(X, Y)
+        weights = _example_weights(sample_weight, n_examples)
+        largest = _regularization("C_min", C_min, weights, n_examples)
+        smallest = _regularization("C_max", C_max, weights, n_examples)
+        settings = {
+            **self._settings(largest, weights),
+            "keep_dual": False,
+            "start": None,
+        }
+        null_objective, pieces = _core.structured_path(source, settings, smallest)
+        found = []
+        start = float(C_min)
+        for _, until, coef, gap, n_iter in pieces:
+            # Rounding must not leave a crack between two pieces, or at the end.
+            end = min(float(C_max), C_min * largest / until)
+            end = float(C_max) if end > C_max * (1 - 1e-12) else end
+            found.append(PathPiece(start, end, coef, gap, n_iter))
+            start = end
+        worst = max(piece.duality_gap for piece in found) / null_objective if null_objective else 0
+        if worst > self.tol:
+            warnings.warn(
+                f"a piece of the path has a duality gap of {worst:.2g} of the null model's "
+                f"objective (tol={self.tol:.2g}); raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return found
+
+    def predict(self, X: Sequence[Any]) -> list[Any]:
+        """Label of the largest score for each example.
+
+        Returns
+        -------
+        list of length n_examples
+            Labels of the kind that the model describes.
+        """
+        check_is_fitted(self)
+        if self._coding is None:
+            return predict_with(self.model, X, self.coef_)
+        if not issparse(X) and len(X) == 0:
+            return []
+        core = self._coding.core(X, None)
+        coef = np.ascontiguousarray(self.coef_)
+        return self._coding.labels(*core.decode(coef, resolve_threads(self.n_jobs)))
+
+    def score(
+        self, X: Sequence[Any], Y: Sequence[Any], sample_weight: ArrayLike | None = None
+    ) -> float:
+        """One minus the loss of the predictions, as a share of the largest possible loss.
+
+        For losses that count parts this is the share of parts that are right (the letter accuracy
+        of a chain). A `Model` of your own is taken to have losses between 0 and 1 unless it has a
+        method ``max_loss(y)``.
+
+        Raises
+        ------
+        ValueError
+            For bad data, and where a `MulticlassModel` has no costs for a class that did not occur
+            in training. Without costs, and in chains, such a class is a wrong prediction.
+        """
+        check_is_fitted(self)
+        weights = _example_weights(sample_weight, count_examples(X, Y))
+        if self._coding is not None:
+            coef = np.ascontiguousarray(self.coef_)
+            losses = self._coding.losses(X, Y, coef, resolve_threads(self.n_jobs))
+            largest = self._coding.largest_losses(X, Y)
+        else:
+            own: Any = self.model
+            losses = np.array([own.loss(y, z) for y, z in zip(Y, self.predict(X), strict=True)])
+            max_loss = getattr(own, "max_loss", lambda _: 1.0)
+            largest = np.array([max_loss(y) for y in Y])
+        total = float(np.dot(largest, np.ones(len(largest)) if weights is None else weights))
+        lost = float(losses.sum() if weights is None else np.dot(losses, weights))
+        return 1.0 - lost / total if total > 0 else 1.0
+
+    def _check_parameters(self) -> None:
+        check_positive("C", self.C)
+        check_positive("tol", self.tol, zero=True)
+        check_positive("max_iter", self.max_iter, integer=True)
+        check_positive("subsample", self.subsample)
+
+    def _source(self, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, int, Coding | None]:
+        """Return what the core trains on, the number of examples, and a built-in model's coding."""
+        n_examples = count_examples(X, Y)
+        if isinstance(self.model, BuiltinModel):
+            coding = self.model.learn(X, Y)
+            return coding.core(X, Y), n_examples, coding
+        oracle = PythonOracle(self.model, X, Y)
+        return (oracle, n_examples, oracle.n_weights), n_examples, None
+
+    def _settings(self, regularization: float, weights: FloatArray | None) -> dict[str, Any]:
+        return {
+            "regularization": regularization,
+            "sample_weight": weights,
+            "solver": self.solver,
+            "step": self.step,
+            "sampling": self.sampling,
+            "cache": bool(self.cache),
+            "averaging": bool(self.averaging),
+            "subsample": float(self.subsample),
+            "projection": self.projection,
+            "radius": None if self.radius is None else float(self.radius),
+            "tol": float(self.tol),
+            "max_iter": int(self.max_iter),
+            "seed": resolve_seed(self.random_state),
+            "n_threads": resolve_threads(self.n_jobs),
+            "callback": progress(self.verbose, self.callback),
+        }
+
+    def _previous(self, identity: str, regularization: float) -> Any:
+        """Where the previous fit of the same problem ended, at the new lambda."""
+        end = getattr(self, "_end", None)
+        if not identity or end is None:
+            return None
+        known, before, kept = end
+        if known != identity or kept is None:
+            return None
+        return {**kept, "weights": kept["weights"] * (before / regularization)}
+
+
+def _example_weights(sample_weight: ArrayLike | None, n_examples: int) -> FloatArray | None:
+    if sample_weight is None:
+        return None
+    weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_examples,):
+        msg = f"sample_weight: must have shape ({n_examples},), got {weights.shape}"
+        raise ValueError(msg)
+    if not (np.isfinite(weights.sum()) and weights.min() >= 0 and weights.max() > 0):
+        msg = "sample_weight: must be finite and not negative, and at least one positive"
+        raise ValueError(msg)
+    return weights
+
+
+def _regularization(name: str, C: float, weights: FloatArray | None, n_examples: int) -> float:
+    """Return lambda."""
+    total = float(n_examples if weights is None else weights.sum())
+    scale = float(C) * total
+    if not 1e-300 < scale < 1e300:
+        msg = f"{name}: {C} is too small or too large"
+        raise ValueError(msg)
+    return 1.0 / scale

@@ -1,0 +1,132 @@
+//! λ, γ and the weights p_i of the examples: what every dual has beside its polytopes.
+
+use crate::error::{Error, Result};
+
+/// The regularisation λ, the smoothing γ and each block's share p_i of the loss, Σ p_i = 1: the numbers of
+/// P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w), checked once (`docs/mathematics/duality.md`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shares {
+    lambda: f64,
+    smoothing: f64,
+    n_blocks: usize,
+    /// None where all are equal.
+    weights: Option<Vec<f64>>,
+}
+
+impl Shares {
+    /// Equal shares 1/n and no smoothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] without examples, and for λ that is not positive and finite.
+    pub fn new(n_blocks: usize, lambda: f64) -> Result<Self> {
+        if n_blocks == 0 {
+            return Err(Error::argument("X", "must have at least one example"));
+        }
+        check_lambda(lambda)?;
+        Ok(Self { lambda, smoothing: 0.0, n_blocks, weights: None })
+    }
+
+    /// Shares in proportion to sample weights.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] unless there is one weight for each example, all are finite and not
+    /// negative, and one is positive.
+    pub fn with_sample_weights(mut self, weights: &[f64]) -> Result<Self> {
+        let fail = |message: &str| Err(Error::argument("sample_weight", message));
+        let total: f64 = weights.iter().sum();
+        if weights.len() != self.n_blocks {
+            return fail("must have one weight for each example");
+        }
+        if !weights.iter().all(|weight| *weight >= 0.0) || !total.is_finite() {
+            return fail("must be finite and not negative");
+        }
+        if total <= 0.0 {
+            return fail("at least one weight must be positive");
+        }
+        self.weights = Some(weights.iter().map(|weight| weight / total).collect());
+        Ok(self)
+    }
+
+    /// Replaces each loss by its Moreau envelope with parameter γ; 0 leaves it as it is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] unless γ is finite and not negative.
+    pub fn with_smoothing(mut self, smoothing: f64) -> Result<Self> {
+        if !(smoothing >= 0.0 && smoothing.is_finite()) {
+            return Err(Error::argument("smoothing", "must be finite and not negative"));
+        }
+        self.smoothing = smoothing;
+        Ok(self)
+    }
+
+    /// Changes λ.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] unless λ is positive and finite.
+    pub fn set_lambda(&mut self, lambda: f64) -> Result<()> {
+        check_lambda(lambda)?;
+        self.lambda = lambda;
+        Ok(())
+    }
+
+    /// λ.
+    pub fn lambda(&self) -> f64 {
+        self.lambda
+    }
+
+    /// γ.
+    pub fn smoothing(&self) -> f64 {
+        self.smoothing
+    }
+
+    /// Number of blocks n.
+    pub fn n_blocks(&self) -> usize {
+        self.n_blocks
+    }
+
+    /// p_i.
+    #[inline]
+    pub fn of(&self, block: usize) -> f64 {
+        match &self.weights {
+            Some(weights) => weights[block],
+            None => 1.0 / self.n_blocks as f64,
+        }
+    }
+}
+
+fn check_lambda(lambda: f64) -> Result<()> {
+    if lambda > 0.0 && lambda.is_finite() {
+        return Ok(());
+    }
+    Err(Error::argument("lambda", "must be positive and finite"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_sum_to_one_and_bad_ones_are_refused_by_name() {
+        let shares = Shares::new(4, 0.5).unwrap();
+        assert_eq!((shares.of(3), shares.lambda(), shares.smoothing()), (0.25, 0.5, 0.0));
+        let weighted = shares.clone().with_sample_weights(&[0.0, 1.0, 2.0, 1.0]).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|i| weighted.of(i)), [0.0, 0.25, 0.5, 0.25]);
+        for lambda in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(Shares::new(4, lambda).unwrap_err().to_string().starts_with("lambda: "));
+            assert!(shares.clone().set_lambda(lambda).is_err());
+        }
+        assert!(Shares::new(0, 1.0).unwrap_err().to_string().starts_with("X: "));
+        let bad: [&[f64]; 5] = [
+            &[1.0; 3],
+            &[0.0; 4],
+            &[-1.0, 2.0, 1.0, 1.0],
+            &[f64::NAN; 4],
+            &[f64::MAX, f64::MAX, 0.0, 0.0],
+        ];
+        for weights in bad {
+            let error = shares.clone().with_sample_weights(weights).unwrap_err().to_string();
+            assert!(error.starts_with("sample_weight: "), "{error}");
+        }
+        assert!(shares.with_smoothing(-1.0).unwrap_err().to_string().starts_with("smoothing: "));
+    }
+}

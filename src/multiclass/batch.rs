@@ -1,0 +1,197 @@
+//! Linear maximisation over the whole dual domain, with its image in weight space.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::problem::BLOCK;
+use super::{MarginDual, MarginProblem, Workspace};
+use crate::dual::{BatchDual, Sums};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::SparseRows;
+use crate::polytope::lifted;
+
+/// Values of the rows that a thread takes at a time: they ought to stay in its second-level cache
+/// between the scores and the images.
+const CHUNK_VALUES: usize = 1 << 17;
+/// Maximum number of blocks of such rows.
+const MAX_BLOCKS: usize = 64;
+
+/// Blocks whose images are summed in the precision of the rows before they go to double precision.
+const SPAN_BLOCKS: usize = 64;
+
+/// What passes over the whole domain need and keep.
+pub(super) struct Batch {
+    chunk: Vec<RowBlock>,
+    /// The dual point and the last vertex, block by block (empty without smoothing).
+    duals: Vec<DualBlock>,
+    images: SparseRows,
+}
+
+/// Work space of one block of rows.
+#[derive(Default)]
+struct RowBlock {
+    scores: Vec<f64>,
+    work: Workspace,
+    images: SparseRows,
+    sums: Sums,
+}
+
+#[derive(Default)]
+struct DualBlock {
+    beta: Vec<f64>,
+    vertices: SparseRows,
+}
+
+impl Batch {
+    /// At the dual point `beta` (examples × classes), or at 0 if that is empty; only a smoothed problem
+    /// keeps it.
+    fn new(problem: &MarginProblem<'_>, beta: &[f64]) -> Self {
+        let (n, m) = (problem.n_examples(), problem.n_classes());
+        let width = problem.map().cost() / (n * m).max(1) + 1;
+        let n_blocks = n.div_ceil(BLOCK);
+        let per_thread = (CHUNK_VALUES / (width * BLOCK)).clamp(1, MAX_BLOCKS);
+        let per_chunk = (per_thread * rayon::current_num_threads()).min(n_blocks);
+        let smoothed = problem.shares().smoothing() > 0.0;
+        let dual = |block: usize| {
+            let range = block * BLOCK * m..((block + 1) * BLOCK).min(n) * m;
+            let beta = match (smoothed, beta.is_empty()) {
+                (false, _) => Vec::new(),
+                (true, true) => vec![0.0; range.len()],
+                (true, false) => beta[range].to_vec(),
+            };
+            DualBlock { beta, vertices: SparseRows::default() }
+        };
+        Self {
+            chunk: (0..per_chunk).map(|_| RowBlock::default()).collect(),
+            duals: (0..n_blocks).map(dual).collect(),
+            images: SparseRows::default(),
+        }
+    }
+}
+
+impl MarginDual<'_, '_> {
+    /// Moves the point of the whole domain to `beta` (examples × classes), or to 0 if that is empty.
+    pub fn start_at(&mut self, beta: &[f64]) {
+        self.batch = Some(Batch::new(self.problem, beta));
+    }
+
+    /// The point of the whole domain (examples × classes) where it is kept, else nothing.
+    pub fn into_point(self) -> Vec<f64> {
+        let duals = self.batch.map_or(Vec::new(), |batch| batch.duals);
+        duals.into_iter().flat_map(|block| block.beta).collect()
+    }
+}
+
+/// One pass over the rows, a chunk at a time; in each chunk first scores and vertices, parallel over blocks
+/// of rows, then the sparse sum of the vertices' images, parallel over the weights. Each number is thus
+/// summed in the order of the rows, for any number of threads.
+impl BatchDual for MarginDual<'_, '_> {
+    fn batch_vertex(
+        &mut self,
+        weights: &[f64],
+        image: &mut [f64],
+        step: f64,
+        want_loss: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Sums> {
+        let problem = &mut *self.problem;
+        let Batch { chunk, duals, images } =
+            self.batch.get_or_insert_with(|| Batch::new(problem, &[]));
+        problem.map_mut().load(weights);
+        image.fill(0.0);
+        // Without smoothing the loss is the vertex's own value.
+        let with_loss = want_loss || problem.shares().smoothing() == 0.0;
+        let mut sums = Sums { loss: with_loss.then_some(0.0), ..Sums::default() };
+        let mut first = 0;
+        for span in duals.chunks_mut(SPAN_BLOCKS) {
+            for duals in span.chunks_mut(chunk.len()) {
+                let blocks = &mut chunk[..duals.len()];
+                let shared: &MarginProblem<'_> = problem;
+                blocks.par_iter_mut().zip(duals).enumerate().for_each(|(index, (block, dual))| {
+                    let start = first + index * BLOCK;
+                    let end = (start + BLOCK).min(shared.n_examples());
+                    if !interrupt.is_raised() {
+                        dual.follow(step, shared.n_classes());
+                        block.visit(shared, start..end, dual, with_loss);
+                    }
+                });
+                interrupt.check()?;
+                images.restart(first);
+                for block in blocks.iter() {
+                    images.append(&block.images);
+                    sums.add(&block.sums);
+                }
+                first += images.len();
+                problem.map_mut().add_images(images, image);
+            }
+            problem.map_mut().end_span(image);
+        }
+        Ok(sums)
+    }
+}
+
+impl RowBlock {
+    /// Scores, losses and vertices of a block of examples; the images' coefficients are p_i α_i / λ.
+    fn visit(
+        &mut self,
+        problem: &MarginProblem<'_>,
+        examples: Range<usize>,
+        dual: &mut DualBlock,
+        with_loss: bool,
+    ) {
+        let (m, smoothing) = (problem.n_classes(), problem.shares().smoothing());
+        let lambda = problem.shares().lambda();
+        let mut loss = 0.0;
+        self.sums = Sums::default();
+        self.images.restart(examples.start);
+        dual.vertices.restart(examples.start);
+        self.scores.resize(examples.len() * m, 0.0);
+        problem.map().scores(examples.clone(), &mut self.scores);
+        for (offset, example) in examples.enumerate() {
+            let share = problem.shares().of(example);
+            if share == 0.0 {
+                self.images.push([]);
+                dual.vertices.push([]);
+                continue;
+            }
+            let margins = &mut self.scores[offset * m..][..m];
+            problem.margins(example, margins);
+            if smoothing == 0.0 {
+                loss += share * problem.vertex(example, margins, &mut self.work);
+            } else {
+                if with_loss {
+                    loss += share * problem.loss(example, margins, &mut self.work);
+                }
+                let beta = &dual.beta[offset * m..][..m];
+                let sum = lifted::shift(margins, beta, problem.label(example), smoothing);
+                problem.vertex(example, margins, &mut self.work);
+                let (cross, square) = lifted::products(beta, sum, &self.work.vertex);
+                self.sums.cross += share * cross;
+                self.sums.square += share * square;
+                dual.vertices.push(self.work.vertex.iter().copied());
+            }
+            let vertex = &self.work.vertex;
+            self.sums.linear += share * problem.linear_term(example, vertex);
+            let label = problem.label(example);
+            self.images.push(lifted::scaled_entries(vertex, label, share / lambda));
+        }
+        self.sums.loss = with_loss.then_some(loss);
+    }
+}
+
+impl DualBlock {
+    /// β ← (1 − step) β + step u.
+    fn follow(&mut self, step: f64, n_classes: usize) {
+        if step == 0.0 {
+            return;
+        }
+        for (beta, vertex) in self.beta.chunks_exact_mut(n_classes).zip(self.vertices.rows()) {
+            beta.iter_mut().for_each(|beta| *beta *= 1.0 - step);
+            for &(class, weight) in vertex {
+                beta[class as usize] += step * weight;
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What predicting a class costs.
+
+use crate::error::{Error, Result};
+
+/// Δ_ij, what predicting class j costs for example i; 0 at the label.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Costs {
+    /// 1 off the label.
+    Unit,
+    /// A row of costs for each label (classes × classes).
+    PerLabel(Vec<f64>),
+    /// A row of costs for each example (examples × classes).
+    PerExample(Vec<f64>),
+}
+
+impl Costs {
+    /// Whether there is a finite non-negative cost for each row and class, with 0 at the label.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming `costs`.
+    pub(super) fn check(&self, labels: &[u32], n_classes: usize) -> Result<()> {
+        let (values, n_rows) = match self {
+            Self::Unit => return Ok(()),
+            Self::PerLabel(values) => (values, n_classes),
+            Self::PerExample(values) => (values, labels.len()),
+        };
+        let fail = |message: String| Err(Error::argument("costs", message));
+        if values.len() != n_rows * n_classes {
+            return fail(format!("must have {n_rows} rows and {n_classes} columns"));
+        }
+        if !values.iter().all(|cost| *cost >= 0.0 && cost.is_finite()) {
+            return fail("must be finite and not negative".into());
+        }
+        let at_label = |(example, label): (usize, &u32)| {
+            self.row(example, *label as usize, n_classes).map_or(0.0, |row| row[*label as usize])
+        };
+        if labels.iter().enumerate().map(at_label).any(|cost| cost != 0.0) {
+            return fail("the cost of the right class must be 0".into());
+        }
+        Ok(())
+    }
+
+    /// Δ_i, or none for 1 off the label.
+    #[inline]
+    pub(super) fn row(&self, example: usize, label: usize, n_classes: usize) -> Option<&[f64]> {
+        let (costs, row) = match self {
+            Self::Unit => return None,
+            Self::PerLabel(costs) => (costs, label),
+            Self::PerExample(costs) => (costs, example),
+        };
+        Some(&costs[row * n_classes..][..n_classes])
+    }
+}

@@ -1,0 +1,264 @@
+//! The matrices whose quadratic forms are the gradient of a network's output layer.
+
+use super::kernel::Kernel;
+use super::row_block::{OuterSum, row_blocks};
+use crate::data::Rows;
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::linalg::products::{matrix_vector, multiply, multiply_squared_transposed};
+use crate::linalg::vectors::{axpy, dot, dot_in_order, normalise};
+use crate::parallel::sum_rows;
+
+/// The matrices Γ_c of the gradient: ∂F/∂(row of h) = −(hᵀ Γ_c h)_c (Blondel et al. 2017, (7)
+/// and (8); docs/mathematics/polynomial-networks.md#gradient-matrices).
+///
+/// Γ_c = Xᵀ D_c X for the square kernel, ½[Xᵀ D_c X − diag] for the ANOVA kernel, D_c = −diag(R_c).
+#[derive(Debug)]
+pub struct GradientMatrices<'a, R> {
+    rows: &'a R,
+    kernel: Kernel,
+    /// −R, n × m.
+    weights: &'a [f64],
+    n_outputs: usize,
+    /// (X²)ᵀ D, n_cols × m: the diagonals, for the ANOVA kernel.
+    diagonals: Vec<f64>,
+    /// The matrices, one after the other, where they are small; products go through the rows otherwise.
+    formed: Option<Vec<f64>>,
+    interrupt: &'a Interrupt,
+}
+
+/// Maximum number of features for which the matrices are formed: it costs as much as some products, and
+/// spares tens of them.
+const MAX_FORMED: usize = 64;
+
+impl<'a, R: Rows> GradientMatrices<'a, R> {
+    /// Prepares products with Γ_1..Γ_m; `weights` holds −∂F/∂o.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] unless there are `n_outputs` weights for each row.
+    pub fn new(
+        rows: &'a R,
+        kernel: Kernel,
+        weights: &'a [f64],
+        n_outputs: usize,
+        interrupt: &'a Interrupt,
+    ) -> Result<Self> {
+        if rows.n_rows() == 0 || n_outputs == 0 || weights.len() != rows.n_rows() * n_outputs {
+            return Err(Error::argument("weights", "a row of weights per row of X is needed"));
+        }
+        let mut matrices = Self {
+            rows,
+            kernel,
+            weights,
+            n_outputs,
+            diagonals: Vec::new(),
+            formed: None,
+            interrupt,
+        };
+        if rows.n_cols() <= MAX_FORMED {
+            matrices.formed = Some(matrices.form()?);
+        } else if kernel == Kernel::Anova {
+            matrices.diagonals = multiply_squared_transposed(rows, weights, n_outputs, interrupt)?;
+        }
+        Ok(matrices)
+    }
+
+    /// Γ_1..Γ_m, from the products of each row's features.
+    fn form(&self) -> Result<Vec<f64>> {
+        let (d, m) = (self.size(), self.n_outputs);
+        let pairs = d * (d + 1) / 2;
+        let sums = sum_rows(self.n_rows(), pairs * m, self.interrupt, |range, partial| {
+            let mut sum = OuterSum::new(partial, m);
+            let (mut x, mut products) = (vec![0.0; d], Vec::new());
+            for range in row_blocks(range) {
+                products.clear();
+                for row in range.clone() {
+                    x.fill(0.0);
+                    self.rows.visit_row(row, |column, value| x[column] = value);
+                    for (j, value) in x.iter().enumerate() {
+                        products.extend(x[..=j].iter().map(|other| other * value));
+                    }
+                }
+                sum.add_dense(&products, pairs, |row, out| {
+                    out.copy_from_slice(&self.weights[(range.start + row) * m..][..m]);
+                });
+            }
+        })?;
+        let mut formed = vec![0.0; m * d * d];
+        let places = (0..d).flat_map(|j| (0..=j).map(move |i| (i, j)));
+        for ((i, j), sums) in places.zip(sums.chunks_exact(m)) {
+            for (matrix, sum) in formed.chunks_exact_mut(d * d).zip(sums) {
+                let entry = match self.kernel {
+                    Kernel::Square => *sum,
+                    Kernel::Anova if i == j => 0.0,
+                    Kernel::Anova => 0.5 * sum,
+                };
+                matrix[i * d + j] = entry;
+                matrix[j * d + i] = entry;
+            }
+        }
+        Ok(formed)
+    }
+
+    /// Γ_c b for every c, where the matrices are formed.
+    fn formed_products<'b>(&'b self, b: &'b [f64]) -> Option<impl Iterator<Item = Vec<f64>> + 'b> {
+        let formed = self.formed.as_ref()?;
+        let d = self.size();
+        Some(formed.chunks_exact(d * d).map(move |matrix| matrix_vector(matrix, b)))
+    }
+
+    /// Whether products cost no pass over the rows.
+    pub fn is_formed(&self) -> bool {
+        self.formed.is_some()
+    }
+
+    /// Number of columns of X: the size of each matrix.
+    pub fn size(&self) -> usize {
+        self.rows.n_cols()
+    }
+
+    /// Number of matrices.
+    pub fn n_outputs(&self) -> usize {
+        self.n_outputs
+    }
+
+    /// What ends a product early.
+    pub fn interrupt(&self) -> &Interrupt {
+        self.interrupt
+    }
+
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.rows.n_rows()
+    }
+
+    /// A row at unit length; zero if it is.
+    pub fn unit_row(&self, row: usize) -> Vec<f64> {
+        let mut unit = vec![0.0; self.rows.n_cols()];
+        self.rows.visit_row(row, |column, value| unit[column] = value);
+        normalise(&mut unit);
+        unit
+    }
+
+    /// X h, where the other products need it.
+    pub fn scores(&self, h: &[f64]) -> Result<Vec<f64>> {
+        if self.formed.is_some() {
+            return Ok(Vec::new());
+        }
+        multiply(self.rows, h, 1, self.interrupt)
+    }
+
+    /// aᵀ Γ_c b for every c, from X a and X b.
+    pub fn bilinear(&self, a: &[f64], b: &[f64], xa: &[f64], xb: &[f64]) -> Result<Vec<f64>> {
+        if let Some(products) = self.formed_products(b) {
+            return Ok(products.map(|product| dot(a, &product)).collect());
+        }
+        let m = self.n_outputs;
+        let mut v = sum_rows(self.rows.n_rows(), m, self.interrupt, |range, partial| {
+            for row in range {
+                let product = xa[row] * xb[row];
+                axpy(partial, product, &self.weights[row * m..(row + 1) * m]);
+            }
+        })?;
+        if self.kernel == Kernel::Anova {
+            for ((a, b), diagonal) in a.iter().zip(b).zip(self.diagonals.chunks_exact(m)) {
+                axpy(&mut v, -(a * b), diagonal);
+            }
+            v.iter_mut().for_each(|v| *v *= 0.5);
+        }
+        Ok(v)
+    }
+
+    /// (Σ_c w_c Γ_c) h, from X h.
+    pub fn weighted_product(&self, w: &[f64], h: &[f64], xh: &[f64]) -> Result<Vec<f64>> {
+        if let Some(products) = self.formed_products(h) {
+            let mut sum = vec![0.0; h.len()];
+            for (w, product) in w.iter().zip(products) {
+                axpy(&mut sum, *w, &product);
+            }
+            return Ok(sum);
+        }
+        let m = self.n_outputs;
+        let combine = |values: &[f64]| dot_in_order(values, w);
+        let mut product =
+            sum_rows(self.rows.n_rows(), h.len(), self.interrupt, |range, partial| {
+                for row in range {
+                    let scale = xh[row] * combine(&self.weights[row * m..(row + 1) * m]);
+                    self.rows.visit_row(row, |column, value| partial[column] += scale * value);
+                }
+            })?;
+        if self.kernel == Kernel::Anova {
+            for ((out, h), diagonal) in
+                product.iter_mut().zip(h).zip(self.diagonals.chunks_exact(m))
+            {
+                *out = 0.5 * (*out - combine(diagonal) * h);
+            }
+        }
+        Ok(product)
+    }
+
+    /// Γ_c h.
+    pub fn product(&self, c: usize, h: &[f64]) -> Result<Vec<f64>> {
+        if let Some(formed) = &self.formed {
+            let size = h.len() * h.len();
+            return Ok(matrix_vector(&formed[c * size..(c + 1) * size], h));
+        }
+        let m = self.n_outputs;
+        let mut product =
+            sum_rows(self.rows.n_rows(), h.len(), self.interrupt, |range, partial| {
+                for row in range {
+                    let mut score = 0.0;
+                    self.rows.visit_row(row, |column, value| score += value * h[column]);
+                    let scale = score * self.weights[row * m + c];
+                    self.rows.visit_row(row, |column, value| partial[column] += scale * value);
+                }
+            })?;
+        if self.kernel == Kernel::Anova {
+            for ((out, h), diagonal) in
+                product.iter_mut().zip(h).zip(self.diagonals.chunks_exact(m))
+            {
+                *out = 0.5 * (*out - diagonal[c] * h);
+            }
+        }
+        Ok(product)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+    use crate::data::Dense;
+
+    #[test]
+    fn formed_matrices_have_the_products_of_the_rows() {
+        let (n, d, m) = (130, 5, 3);
+        let x = Array2::from_shape_fn((n, d), |(i, j)| ((i * 7 + j * 3) % 11) as f64 - 5.0);
+        let weights: Vec<f64> = (0..n * m).map(|i| ((i * 5) % 13) as f64 - 6.0).collect();
+        let rows = Dense::new(x.view()).unwrap();
+        let interrupt = Interrupt::default();
+        let (a, b) = ([1.0, -2.0, 0.5, 3.0, 0.0], [0.25, 1.0, -1.0, 0.0, 2.0]);
+        let w = [1.0, -0.5, 2.0];
+        for kernel in [Kernel::Square, Kernel::Anova] {
+            let formed = GradientMatrices::new(&rows, kernel, &weights, m, &interrupt).unwrap();
+            let diagonals = multiply_squared_transposed(&rows, &weights, m, &interrupt).unwrap();
+            let by_rows = GradientMatrices { formed: None, diagonals, ..formed };
+            let formed = GradientMatrices::new(&rows, kernel, &weights, m, &interrupt).unwrap();
+            let (xa, xb) = (by_rows.scores(&a).unwrap(), by_rows.scores(&b).unwrap());
+            let close = |one: Vec<f64>, other: Vec<f64>| {
+                assert_eq!(one.len(), other.len());
+                assert!(one.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-9));
+            };
+            close(formed.product(1, &a).unwrap(), by_rows.product(1, &a).unwrap());
+            close(
+                formed.bilinear(&a, &b, &[], &[]).unwrap(),
+                by_rows.bilinear(&a, &b, &xa, &xb).unwrap(),
+            );
+            close(
+                formed.weighted_product(&w, &b, &[]).unwrap(),
+                by_rows.weighted_product(&w, &b, &xb).unwrap(),
+            );
+        }
+    }
+}

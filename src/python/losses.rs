@@ -1,0 +1,27 @@
+//! The losses that Python may name, and what each is built from.
+
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyDict};
+
+use crate::polynomial::loss;
+use crate::polytope::{self, Parameters};
+
+/// The parameters of every margin loss, by its name.
+pub(super) fn margin_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    polytope::REGISTRY.iter().map(|(name, build)| (*name, build.parameters())).into_py_dict(py)
+}
+
+/// What every loss of outputs compares them with, by its name.
+pub(super) fn output_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    loss::REGISTRY
+        .iter()
+        .map(|(name, build)| (*name, build().target_kind().name()))
+        .into_py_dict(py)
+}
+
+/// Raises ValueError unless there is a margin loss of that name which takes these parameters.
+#[pyfunction]
+pub(super) fn check_loss(loss: &str, k: Option<usize>, weights: Option<Vec<f64>>) -> PyResult<()> {
+    polytope::parse(loss, Parameters { k, weights })?;
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! A structured model's oracle written in Python.
+
+use std::sync::Mutex;
+
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+
+use super::arrays::slice;
+use crate::error::{Error, Result};
+use crate::structured::Oracle;
+
+/// A Python object with one method, `vertices(indices, weights)`, which returns (−ψ, L) for each example.
+pub(super) struct PythonOracle {
+    oracle: Py<PyAny>,
+    /// What the object raised, while the kernel ends.
+    failure: Mutex<Option<PyErr>>,
+}
+
+impl PythonOracle {
+    pub fn new(oracle: Py<PyAny>) -> Self {
+        Self { oracle, failure: Mutex::new(None) }
+    }
+
+    /// What the object raised, unchanged, or else the result of the kernel.
+    pub fn raise<T>(self, result: PyResult<T>) -> PyResult<T> {
+        match self.failure.into_inner() {
+            Ok(Some(error)) => Err(error),
+            _ => result,
+        }
+    }
+}
+
+impl Oracle for PythonOracle {
+    fn vertices(
+        &self,
+        blocks: &[u32],
+        weights: &[f64],
+        found: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()> {
+        let answer = Python::attach(|py| -> PyResult<()> {
+            let weights = PyArray1::from_slice(py, weights);
+            let vertices = self.oracle.call_method1(py, "vertices", (blocks.to_vec(), weights))?;
+            let vertices: Vec<(PyReadonlyArray1<'_, f64>, f64)> = vertices.extract(py)?;
+            for (features, loss) in &vertices {
+                found(slice(features)?, *loss);
+            }
+            Ok(())
+        });
+        answer.map_err(|error| {
+            *self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
+            Error::Interrupted
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! The options of the fits as records, read from the items of a dictionary.
+
+use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::prelude::*;
+
+use super::arrays::slice;
+use crate::data::Data;
+use crate::dual::Shares;
+use crate::error::Result;
+use crate::multiclass::{Costs, Linear, MarginProblem, Order};
+use crate::polytope::{self, Parameters};
+use crate::solver::{Choices, Target};
+
+/// A linear multi-category problem beside its rows and labels.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct MarginRecord<'py> {
+    n_classes: usize,
+    loss: String,
+    k: Option<usize>,
+    weights: Option<Vec<f64>>,
+    costs: Option<PyReadonlyArray2<'py, f64>>,
+    costs_per_row: bool,
+    smoothing: f64,
+    bias: f64,
+}
+
+impl MarginRecord<'_> {
+    /// The problem, its weights ordered for a kind of solvers.
+    pub fn problem<'a>(
+        &self,
+        rows: Data<'a>,
+        labels: &'a [u32],
+        shares: &SharesRecord<'_>,
+        order: Order,
+    ) -> Result<MarginProblem<'a>> {
+        let parameters = Parameters { k: self.k, weights: self.weights.clone() };
+        let polytope = polytope::parse(&self.loss, parameters)?;
+        let map = Linear::new(rows, self.n_classes, self.bias, order);
+        let shares = shares.shares(rows.n_rows())?.with_smoothing(self.smoothing)?;
+        MarginProblem::new(map, labels, polytope, shares)?.with_costs(self.costs())
+    }
+
+    fn costs(&self) -> Costs {
+        match self.costs.as_ref().map(|costs| costs.as_array().iter().copied().collect()) {
+            None => Costs::Unit,
+            Some(costs) if self.costs_per_row => Costs::PerExample(costs),
+            Some(costs) => Costs::PerLabel(costs),
+        }
+    }
+}
+
+/// λ and the sample weights.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct SharesRecord<'py> {
+    pub regularization: f64,
+    sample_weight: Option<PyReadonlyArray1<'py, f64>>,
+}
+
+impl SharesRecord<'_> {
+    pub fn shares(&self, n_examples: usize) -> Result<Shares> {
+        let shares = Shares::new(n_examples, self.regularization)?;
+        match &self.sample_weight {
+            Some(weights) => shares.with_sample_weights(slice(weights)?),
+            None => Ok(shares),
+        }
+    }
+}
+
+/// A solver and its options by name; those that an estimator does not have may be missing.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct MethodRecord {
+    solver: String,
+    step: Option<String>,
+    sampling: String,
+    #[pyo3(default = false)]
+    cache: bool,
+    #[pyo3(default = false)]
+    averaging: bool,
+    #[pyo3(default = 1.0)]
+    subsample: f64,
+    seed: u64,
+}
+
+impl MethodRecord {
+    pub fn choices(&self) -> Choices<'_> {
+        Choices {
+            solver: &self.solver,
+            step: self.step.as_deref(),
+            sampling: &self.sampling,
+            cache: self.cache,
+            averaging: self.averaging,
+            subsample: self.subsample,
+            seed: self.seed,
+        }
+    }
+}
+
+/// When a fit ends, on how many threads it runs, and who watches.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct RunRecord {
+    tol: f64,
+    max_iter: usize,
+    pub n_threads: usize,
+    pub callback: Option<Py<PyAny>>,
+}
+
+impl RunRecord {
+    pub fn target(&self) -> Target {
+        Target { tol: self.tol, max_epochs: self.max_iter }
+    }
+}

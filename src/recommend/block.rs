@@ -1,0 +1,61 @@
+//! The block of one user or item: where its parts lie.
+
+use std::ops::Range;
+
+use crate::linalg::vectors::padded;
+
+/// Where a block's parts lie, each padded for the inner loops: sums over whole lanes need no remainder.
+///
+/// `p` (k) | `l` (m) | `x`: Cov(l_c, p), m × k | `v`: Var(l_c), m | `e`: E\[p pᵀ\], lower triangle by rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BlockLayout {
+    pub k: usize,
+    pub m: usize,
+    /// k, padded.
+    pub k_pad: usize,
+    /// Length of the packed triangle, padded.
+    pub pairs: usize,
+}
+
+impl BlockLayout {
+    pub fn new(k: usize, m: usize) -> Self {
+        Self { k, m, k_pad: padded(k), pairs: padded(k * (k + 1) / 2) }
+    }
+    pub fn m_pad(self) -> usize {
+        padded(self.m)
+    }
+    pub fn stride(self) -> usize {
+        self.k_pad + 2 * self.m_pad() + self.m * self.k_pad + self.pairs
+    }
+    pub fn p(self) -> Range<usize> {
+        0..self.k_pad
+    }
+    pub fn l(self) -> Range<usize> {
+        self.k_pad..self.k_pad + self.m
+    }
+    pub fn v(self) -> Range<usize> {
+        let start = self.k_pad + self.m_pad();
+        start..start + self.m
+    }
+    pub fn x(self) -> Range<usize> {
+        let start = self.k_pad + 2 * self.m_pad();
+        start..start + self.m * self.k_pad
+    }
+    pub fn e(self) -> Range<usize> {
+        self.stride() - self.pairs..self.stride()
+    }
+    /// The block of one id among all of its side.
+    #[inline(always)]
+    pub fn block(self, blocks: &[f64], id: u32) -> &[f64] {
+        &blocks[id as usize * self.stride()..(id as usize + 1) * self.stride()]
+    }
+    /// Length of a block's mean, k + m.
+    pub fn d(self) -> usize {
+        self.k + self.m
+    }
+}
+
+/// (row, column) of the packed lower triangle, in order.
+pub(super) fn pairs(k: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..k).flat_map(|r| (0..=r).map(move |s| (r, s)))
+}

@@ -1,0 +1,120 @@
+//! Ratings, how they follow from the machine's outputs, and what the fit is told.
+
+use ndarray::Array2;
+
+use crate::error::{Error, Result};
+use crate::polynomial::penalty::Penalty;
+
+/// Observed ratings.
+#[derive(Debug, Clone, Copy)]
+pub struct Ratings<'a> {
+    /// User of each rating, below `n_users`.
+    pub users: &'a [u32],
+    /// Item of each rating, below `n_items`.
+    pub items: &'a [u32],
+    /// Value of each rating: a level 0..m for ordinal ratings, any number for regression.
+    pub values: &'a [f64],
+    /// Number of users.
+    pub n_users: usize,
+    /// Number of items.
+    pub n_items: usize,
+}
+
+/// How ratings follow from outputs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Likelihood {
+    /// Ordinal McRank (docs/mathematics/recommender.md#ordinal-reduction): output c is the log-odds of level ≤ c, one
+    /// logistic term per threshold, each weighted by its entry (the terms of one rating are not
+    /// independent evidence).
+    Ordinal(Vec<f64>),
+    /// One output, Gaussian with a learned precision.
+    Gaussian,
+}
+
+impl Likelihood {
+    /// Number of outputs m.
+    pub fn n_outputs(&self) -> usize {
+        match self {
+            Self::Ordinal(weights) => weights.len(),
+            Self::Gaussian => 1,
+        }
+    }
+}
+
+/// Settings of the variational fit.
+#[derive(Debug, Clone)]
+pub struct VariationalSettings<'a> {
+    /// Number of bases k; superfluous ones shrink to zero.
+    pub n_components: usize,
+    /// The likelihood.
+    pub likelihood: Likelihood,
+    /// Penalty Ω on the output layer.
+    pub penalty: &'a dyn Penalty,
+    /// Radius τ of its ball; infinity for none.
+    pub radius: f64,
+    /// Ridge on U.
+    pub output_ridge: f64,
+    /// Sweeps before U (and with it the ball) and the priors are learned: earlier, bases are pruned
+    /// before they have formed.
+    pub hold: usize,
+    /// Ridge of the features' weights, in units of the prior covariance.
+    pub feature_ridge: f64,
+    /// Over-relaxation of the prior means when there are features.
+    pub relaxation: f64,
+    /// Whether the prior means have a term in the logarithm of the number of ratings.
+    pub popularity: bool,
+    /// Seed of the random start.
+    pub seed: u64,
+}
+
+/// The means of a fit: a plain two-sided factorization machine.
+#[derive(Debug, Clone)]
+pub struct Factors {
+    /// Blocks \[p; l\] of the users, n_users × (k + m).
+    pub users: Array2<f64>,
+    /// Blocks of the items, n_items × (k + m).
+    pub items: Array2<f64>,
+    /// U, k × m.
+    pub output: Array2<f64>,
+    /// b, m.
+    pub intercept: Vec<f64>,
+}
+
+/// Refuses what cannot be used.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] naming the argument.
+pub(super) fn check(ratings: &Ratings<'_>, settings: &VariationalSettings<'_>) -> Result<()> {
+    let fail = |message: &str| Err(Error::argument("ratings", message));
+    let n = ratings.values.len();
+    if n == 0 {
+        return fail("there must be at least one rating");
+    }
+    if ratings.users.len() != n || ratings.items.len() != n {
+        return fail("users, items and values must be equally many");
+    }
+    if ratings.users.iter().any(|&user| user as usize >= ratings.n_users)
+        || ratings.items.iter().any(|&item| item as usize >= ratings.n_items)
+    {
+        return fail("an id is out of range");
+    }
+    if ratings.values.iter().any(|value| !value.is_finite()) {
+        return fail("must not contain NaN or infinity");
+    }
+    if settings.n_components == 0 {
+        return Err(Error::argument("n_components", "must be at least 1"));
+    }
+    if settings.radius.is_nan() || settings.radius <= 0.0 {
+        return Err(Error::argument("radius", "must be positive (infinity for no bound)"));
+    }
+    if let Likelihood::Ordinal(weights) = &settings.likelihood {
+        if weights.is_empty() || weights.iter().any(|w| !(w.is_finite() && *w > 0.0)) {
+            return Err(Error::argument("tempering", "needs a positive weight per threshold"));
+        }
+        let top = weights.len() as f64;
+        if ratings.values.iter().any(|&y| y < 0.0 || y > top || y.fract() != 0.0) {
+            return fail("a level is out of range");
+        }
+    }
+    Ok(())
+}

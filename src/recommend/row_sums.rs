@@ -1,0 +1,287 @@
+//! The inner loops of a sweep: what the ratings of one row add up to.
+//!
+//! With s_c = Σ_r U_cr p_r q_r, the second moment of an output is
+//!
+//! ```text
+//! E[o_c²] = (E o_c)² + v_c + v'_c + 2⟨U_c, q∘x_c + p∘x'_c⟩ + ⟨U_c U_cᵀ, E[ppᵀ]∘E[qqᵀ]⟩ − s_c²
+//! ```
+//!
+//! Letters (a prime or `other` marks the partner: the item of a user's rating, the user of an item's):
+//!
+//! | letter | in the code | meaning |
+//! |---|---|---|
+//! | p, q | `p`, `q` | mean factors of the row and of the partner, k |
+//! | l, l' | `l`, `l2` | mean linear weights, m |
+//! | v, v' | `v`, `v2` | Var(l_c), m |
+//! | x, x' | `x`, `x2` | Cov(l_c, p), m × k |
+//! | e, e' | `e`, `e2` | E\[ppᵀ\], E\[qqᵀ\], lower triangles packed |
+//! | U, b | `weights`, `intercept` | the output layer |
+//! | κ, ω | `mean`, `variance` (overwritten) | slope and curvature of a rating's bound |
+//! | g | `pull` | κ − ω (b + l') |
+//! | `wide`, `long` | ranges | output c's k (padded) and pairs (padded) values |
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::block::{BlockLayout, pairs};
+use super::output::OutputLayer;
+use super::problem::Likelihood;
+use super::sums::SweepSums;
+use crate::linalg::exp_minus;
+use crate::linalg::vectors::{padded_axpy, padded_dot, padded_triple_dot};
+
+/// Ratings whose moments are taken together: their curvatures are a loop over contiguous values that
+/// vectorises, and one logarithm serves them all.
+const GROUP: usize = 64;
+
+/// The output layer in the form that the inner loops want.
+pub(super) struct PackedOutput<'a> {
+    pub layout: BlockLayout,
+    likelihood: &'a Likelihood,
+    precision: f64,
+    intercept: &'a [f64],
+    /// U by outputs, each row padded.
+    pub weights: Vec<f64>,
+    /// U_cr U_cs packed, off-diagonal entries doubled.
+    products: Vec<f64>,
+}
+
+impl<'a> PackedOutput<'a> {
+    pub fn new(layout: BlockLayout, output: &'a OutputLayer, likelihood: &'a Likelihood) -> Self {
+        let mut weights = vec![0.0; layout.m * layout.k_pad];
+        let mut products = vec![0.0; layout.m * layout.pairs];
+        for c in 0..layout.m {
+            let u = output.weights.row(c);
+            for r in 0..layout.k {
+                weights[c * layout.k_pad + r] = u[r];
+            }
+            for (slot, (r, s)) in pairs(layout.k).enumerate() {
+                let twice = if r == s { 1.0 } else { 2.0 };
+                products[c * layout.pairs + slot] = twice * u[r] * u[s];
+            }
+        }
+        let OutputLayer { intercept, precision, .. } = output;
+        Self { layout, likelihood, precision: *precision, intercept, weights, products }
+    }
+}
+
+/// Sums over the ratings of one row; everything the update and the output layer need follows from them.
+pub(super) struct RowSums {
+    /// U_c ∘ p, m × k.
+    up: Vec<f64>,
+    /// U_c ∘ x_c, m × k.
+    ux: Vec<f64>,
+    /// U_c U_cᵀ ∘ E\[p pᵀ\], m × pairs.
+    ue: Vec<f64>,
+    /// E o, then κ; and Var o, then ω; for each output and rating of a group.
+    mean: Vec<f64>,
+    variance: Vec<f64>,
+    /// Σ ω per output.
+    pub omega: Vec<f64>,
+    /// Σ g per output.
+    pub pull: Vec<f64>,
+    /// Σ ω q, m × k.
+    pub omega_q: Vec<f64>,
+    /// Σ g q, m × k.
+    pub pull_q: Vec<f64>,
+    /// Σ ω x', m × k.
+    pub omega_x: Vec<f64>,
+    /// Σ ω E\[q qᵀ\], m × pairs.
+    pub omega_e: Vec<f64>,
+}
+
+/// One row and its ratings.
+#[derive(Clone, Copy)]
+pub(super) struct RatedRow<'a> {
+    pub block: &'a [f64],
+    pub partners: &'a [u32],
+    pub values: &'a [f64],
+    /// The blocks of all partners.
+    pub others: &'a [f64],
+}
+
+impl RowSums {
+    pub fn new(layout: BlockLayout) -> Self {
+        let (wide, long) = (layout.m * layout.k_pad, layout.m * layout.pairs);
+        Self {
+            up: vec![0.0; wide],
+            ux: vec![0.0; wide],
+            ue: vec![0.0; long],
+            mean: vec![0.0; layout.m * GROUP],
+            variance: vec![0.0; layout.m * GROUP],
+            omega: vec![0.0; layout.m],
+            pull: vec![0.0; layout.m],
+            omega_q: vec![0.0; wide],
+            pull_q: vec![0.0; wide],
+            omega_x: vec![0.0; wide],
+            omega_e: vec![0.0; long],
+        }
+    }
+
+    /// Sums over the ratings of `row`; `totals` gets their share of the bound.
+    pub fn gather(&mut self, output: &PackedOutput<'_>, row: RatedRow<'_>, totals: &mut SweepSums) {
+        Arch::new().dispatch(Gather { sums: self, output, row, totals });
+    }
+}
+
+/// The loops of [`RowSums::gather`]: a type of its own, since only what is inlined into its body is
+/// compiled for the processor at hand.
+struct Gather<'a> {
+    sums: &'a mut RowSums,
+    output: &'a PackedOutput<'a>,
+    row: RatedRow<'a>,
+    totals: &'a mut SweepSums,
+}
+
+impl WithSimd for Gather<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, _simd: S) {
+        self.start();
+        let RatedRow { partners, values, .. } = self.row;
+        for (partners, values) in partners.chunks(GROUP).zip(values.chunks(GROUP)) {
+            self.moments(partners);
+            self.curvatures(values);
+            self.add(partners);
+        }
+    }
+}
+
+impl Gather<'_> {
+    /// Products of the output layer with the row's own moments; the sums become 0.
+    #[inline(always)]
+    fn start(&mut self) {
+        let Self { sums, output, row, .. } = self;
+        let layout = output.layout;
+        let BlockLayout { m, k_pad, pairs, .. } = layout;
+        let (p, x) = (&row.block[layout.p()], &row.block[layout.x()]);
+        let e = &row.block[layout.e()];
+        for c in 0..m {
+            let u = &output.weights[c * k_pad..(c + 1) * k_pad];
+            for r in 0..k_pad {
+                sums.up[c * k_pad + r] = u[r] * p[r];
+                sums.ux[c * k_pad + r] = u[r] * x[c * k_pad + r];
+            }
+            let products = &output.products[c * pairs..(c + 1) * pairs];
+            let ue = &mut sums.ue[c * pairs..(c + 1) * pairs];
+            for ((ue, product), e) in ue.iter_mut().zip(products).zip(e) {
+                *ue = product * e;
+            }
+        }
+        for sum in [
+            &mut sums.omega,
+            &mut sums.pull,
+            &mut sums.omega_q,
+            &mut sums.pull_q,
+            &mut sums.omega_x,
+            &mut sums.omega_e,
+        ] {
+            sum.fill(0.0);
+        }
+    }
+
+    /// E o and Var o of each output for a group of ratings.
+    #[inline(always)]
+    fn moments(&mut self, partners: &[u32]) {
+        let Self { sums, output, row, .. } = self;
+        let layout = output.layout;
+        let BlockLayout { m, k_pad, pairs, .. } = layout;
+        let (l, v) = (&row.block[layout.l()], &row.block[layout.v()]);
+        for (slot, &partner) in partners.iter().enumerate() {
+            let other = layout.block(row.others, partner);
+            let (q, e2) = (&other[layout.p()], &other[layout.e()]);
+            let (l2, v2, x2) = (&other[layout.l()], &other[layout.v()], &other[layout.x()]);
+            for c in 0..m {
+                let (wide, long) = (c * k_pad..(c + 1) * k_pad, c * pairs..(c + 1) * pairs);
+                let up = &sums.up[wide.clone()];
+                let s = padded_dot(up, q);
+                let second = padded_triple_dot(
+                    (&sums.ue[long], e2),
+                    (&sums.ux[wide.clone()], q),
+                    (up, &x2[wide]),
+                );
+                sums.mean[c * GROUP + slot] = output.intercept[c] + l[c] + l2[c] + s;
+                sums.variance[c * GROUP + slot] = v[c] + v2[c] + second - s * s;
+            }
+        }
+    }
+
+    /// κ and ω of each output in place of its moments, for a group of ratings.
+    #[inline(always)]
+    fn curvatures(&mut self, values: &[f64]) {
+        let Self { sums, output, totals, .. } = self;
+        for c in 0..output.layout.m {
+            let range = c * GROUP..c * GROUP + values.len();
+            let (means, variances) = (&mut sums.mean[range.clone()], &mut sums.variance[range]);
+            match output.likelihood {
+                Likelihood::Ordinal(tempering) => {
+                    totals.bound +=
+                        logistic_curvatures(tempering[c], c as f64, values, means, variances);
+                }
+                Likelihood::Gaussian => {
+                    let precision = output.precision;
+                    for ((mean, variance), y) in means.iter_mut().zip(variances).zip(values) {
+                        let square = (y - *mean) * (y - *mean) + variance.max(0.0);
+                        totals.squares += square;
+                        totals.bound += 0.5 * (precision * square - precision.ln());
+                        *variance = precision;
+                        *mean = precision * y;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds a group of ratings to the sums.
+    #[inline(always)]
+    fn add(&mut self, partners: &[u32]) {
+        let Self { sums, output, row, .. } = self;
+        let layout = output.layout;
+        let BlockLayout { k_pad, pairs, .. } = layout;
+        for (slot, &partner) in partners.iter().enumerate() {
+            let other = layout.block(row.others, partner);
+            let (q, e2) = (&other[layout.p()], &other[layout.e()]);
+            let (l2, x2) = (&other[layout.l()], &other[layout.x()]);
+            for (c, l2) in l2.iter().enumerate() {
+                let (wide, long) = (c * k_pad..(c + 1) * k_pad, c * pairs..(c + 1) * pairs);
+                let omega = sums.variance[c * GROUP + slot];
+                let pull = sums.mean[c * GROUP + slot] - omega * (output.intercept[c] + l2);
+                sums.omega[c] += omega;
+                sums.pull[c] += pull;
+                padded_axpy(&mut sums.omega_q[wide.clone()], omega, q);
+                padded_axpy(&mut sums.pull_q[wide.clone()], pull, q);
+                padded_axpy(&mut sums.omega_x[wide.clone()], omega, &x2[wide]);
+                padded_axpy(&mut sums.omega_e[long], omega, e2);
+            }
+        }
+    }
+}
+
+/// Turns means and variances of one output into κ and ω = tanh(ξ/2)/(2ξ), both tempered, where
+/// ξ² = E\[o²\]; returns the bound Σ ξ/2 + log(1 + exp(−ξ)) − (y − ½) E o, tempered.
+#[inline(always)]
+fn logistic_curvatures(
+    tempering: f64,
+    level: f64,
+    values: &[f64],
+    means: &mut [f64],
+    variances: &mut [f64],
+) -> f64 {
+    let mut small = [0.0; GROUP];
+    let (mut linear, mut product) = (0.0, 1.0);
+    for ((mean, variance), small) in means.iter().zip(variances.iter_mut()).zip(&mut small) {
+        let xi = (mean * mean + variance.max(0.0) + 1e-8).sqrt();
+        *small = exp_minus(xi);
+        *variance = xi;
+    }
+    for (((mean, variance), small), y) in means.iter_mut().zip(variances).zip(&small).zip(values) {
+        let xi = *variance;
+        let sign = if *y <= level { 0.5 } else { -0.5 };
+        linear += 0.5 * xi - sign * *mean;
+        // At most 2 to the power of GROUP: one logarithm serves them all without overflow.
+        product *= 1.0 + small;
+        *variance = tempering * (1.0 - small) / ((1.0 + small) * 2.0 * xi);
+        *mean = tempering * sign;
+    }
+    tempering * (linear + product.ln())
+}

@@ -1,0 +1,45 @@
+//! What half a sweep adds up over all ratings, beside the blocks that it updates.
+
+use ndarray::Array2;
+
+use super::block::BlockLayout;
+
+/// What a half sweep adds up over all ratings.
+#[derive(Debug, Clone)]
+pub(super) struct SweepSums {
+    /// The likelihood's bound before the update.
+    pub bound: f64,
+    /// Σ E\[(y − o)²\] before the update (Gaussian).
+    pub squares: f64,
+    /// Per output, the quadratic model of (U_c, b_c): Σ ω E\[(p∘q)(p∘q)ᵀ\] packed, Σ ω E\[p∘q\], Σ ω.
+    pub curvature: Array2<f64>,
+    /// Its linear term, m × (k + 1).
+    pub slope: Array2<f64>,
+    /// Σ_a S_a of the updated blocks.
+    pub covariance: Array2<f64>,
+    /// Σ_a log det S_a.
+    pub log_det: f64,
+}
+
+impl SweepSums {
+    pub fn new(layout: BlockLayout) -> Self {
+        let BlockLayout { k, m, pairs, .. } = layout;
+        Self {
+            bound: 0.0,
+            squares: 0.0,
+            curvature: Array2::zeros((m, pairs + k + 1)),
+            slope: Array2::zeros((m, k + 1)),
+            covariance: Array2::zeros((k + m, k + m)),
+            log_det: 0.0,
+        }
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.bound += other.bound;
+        self.squares += other.squares;
+        self.curvature += &other.curvature;
+        self.slope += &other.slope;
+        self.covariance += &other.covariance;
+        self.log_det += other.log_det;
+    }
+}

@@ -1,0 +1,142 @@
+//! The sweeps of the variational fit.
+
+use ndarray::Array2;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::output::{OutputLayer, fit_output, rescale};
+use super::prior::Features;
+use super::problem::{Factors, Likelihood, Ratings, VariationalSettings, check};
+use super::rows::update_rows;
+use super::side::Side;
+use super::sums::SweepSums;
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::run::{Certificate, Progress, Solver};
+
+/// Coordinate descent on the variational objective; one epoch is one sweep over both sides.
+#[derive(Debug)]
+pub struct VariationalRefit<'a> {
+    settings: VariationalSettings<'a>,
+    users: Side<'a>,
+    items: Side<'a>,
+    output: OutputLayer,
+    sweep: usize,
+}
+
+impl<'a> VariationalRefit<'a> {
+    /// Checks the ratings and starts from random factors.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming what cannot be used.
+    pub fn new(
+        ratings: Ratings<'_>,
+        user_features: Option<Features<'a>>,
+        item_features: Option<Features<'a>>,
+        settings: VariationalSettings<'a>,
+    ) -> Result<Self> {
+        check(&ratings, &settings)?;
+        let (k, m) = (settings.n_components, settings.likelihood.n_outputs());
+        let popularity = settings.popularity;
+        let mut rng = Pcg64Mcg::seed_from_u64(settings.seed);
+        // A sum of uniforms stands in for a normal draw: only the scale matters.
+        let mut draw =
+            || -> f64 { 0.3 * ((0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0) };
+        let mut users = Side::new(
+            (ratings.users, ratings.items, ratings.values),
+            ratings.n_users,
+            (k, m),
+            user_features,
+            popularity,
+        )?;
+        let mut items = Side::new(
+            (ratings.items, ratings.users, ratings.values),
+            ratings.n_items,
+            (k, m),
+            item_features,
+            popularity,
+        )?;
+        users.start(&mut draw);
+        items.start(&mut draw);
+        let output = OutputLayer {
+            weights: Array2::from_elem((m, k), 0.5),
+            intercept: null_outputs(ratings.values, &settings.likelihood),
+            precision: 1.0,
+        };
+        Ok(Self { settings, users, items, output, sweep: 0 })
+    }
+
+    /// The means as they stand.
+    pub fn factors(&self) -> Factors {
+        Factors {
+            users: self.users.means(),
+            items: self.items.means(),
+            output: self.output.weights.t().to_owned(),
+            intercept: self.output.intercept.clone(),
+        }
+    }
+
+    fn update(&mut self, users: bool, interrupt: &Interrupt) -> Result<SweepSums> {
+        let (own, other) =
+            if users { (&mut self.users, &self.items) } else { (&mut self.items, &self.users) };
+        update_rows(own, other, &self.output, &self.settings.likelihood, interrupt)
+    }
+}
+
+impl Solver for VariationalRefit<'_> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        self.update(true, interrupt)?;
+        // The sums belong to the state that the second half of the sweep starts from.
+        let (of_users, of_items) =
+            rayon::join(|| self.users.divergence(), || self.items.divergence());
+        let divergence = of_users? + of_items?;
+        let mut sums = self.update(false, interrupt)?;
+        let squares: f64 = self.output.weights.iter().map(|u| u * u).sum();
+        let objective = sums.bound + divergence + 0.5 * self.settings.output_ridge * squares;
+        if self.settings.likelihood == Likelihood::Gaussian {
+            self.output.precision = self.users.n_ratings() as f64 / sums.squares.max(1e-12);
+        }
+        let learn = self.sweep >= self.settings.hold;
+        let (sweep, settings) = (self.sweep, &self.settings);
+        let learn_prior = |side: &mut Side<'_>| -> Result<Option<Vec<f64>>> {
+            if !learn && (!side.has_features() || sweep == 0) {
+                return Ok(None);
+            }
+            side.learn_prior(settings.feature_ridge, settings.relaxation, interrupt)?;
+            Ok(Some(side.normalise_bases()))
+        };
+        let (of_users, of_items) =
+            rayon::join(|| learn_prior(&mut self.users), || learn_prior(&mut self.items));
+        for scale in [of_users?, of_items?].into_iter().flatten() {
+            for mut row in self.output.weights.rows_mut() {
+                row.iter_mut().zip(&scale).for_each(|(u, scale)| *u *= scale);
+            }
+            rescale(&mut sums, &scale);
+        }
+        if learn {
+            fit_output(&mut self.output, &sums, &self.settings)?;
+        }
+        self.sweep += 1;
+        Ok(Progress::Objective(objective))
+    }
+
+    fn certify(&mut self, _interrupt: &Interrupt) -> Result<Certificate> {
+        // No bound on the evidence is known from the other side: only a sweep gives a value.
+        Err(Error::argument("n_sweeps", "must be at least 1"))
+    }
+}
+
+/// The outputs that alone describe the ratings best.
+fn null_outputs(values: &[f64], likelihood: &Likelihood) -> Vec<f64> {
+    let count = values.len() as f64;
+    match likelihood {
+        Likelihood::Gaussian => vec![values.iter().sum::<f64>() / count],
+        Likelihood::Ordinal(weights) => (0..weights.len())
+            .map(|c| {
+                let below = values.iter().filter(|&&y| y <= c as f64).count() as f64;
+                // A level that nobody used would start at infinite log-odds.
+                ((below + 0.5) / (count - below + 0.5)).ln()
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,306 @@
+//! One call for every dual: a method by name, its run, and where it ended.
+
+use std::ops::ControlFlow;
+
+use super::{
+    AwayFrankWolfe, Block, BlockFrankWolfe, BlockOptions, FrankWolfe, Sampling, Start, Step,
+    StepRule, Subgradient,
+};
+use crate::dual::BatchDual;
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::names::find;
+use crate::run::{Epoch, Stopping, Trace, run};
+
+/// The solvers that need no more of a dual than vertices.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Method {
+    /// [`FrankWolfe`].
+    FrankWolfe(StepRule),
+    /// [`BlockFrankWolfe`].
+    BlockFrankWolfe(BlockOptions),
+    /// [`AwayFrankWolfe`].
+    AwayFrankWolfe {
+        /// The steps.
+        step: Step,
+        /// The share of the blocks that a step asks, in (0, 1].
+        subsample: f64,
+        /// Of the blocks that are asked.
+        seed: u64,
+    },
+    /// [`Subgradient`].
+    Subgradient {
+        /// Whether the model is the average of the iterates.
+        averaging: bool,
+        /// Of the order of the blocks.
+        seed: u64,
+    },
+}
+
+/// Every name of a step: the exact step towards the best vertex, the scheduled one, and those that also
+/// take weight off the worst active vertex.
+pub const STEPS: &[&str] = &["frank-wolfe", "scheduled", "away", "pairwise"];
+
+/// A solver by name, with what else a caller may choose; the defaults are those of [`Choices::of`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choices<'a> {
+    /// Name of the method.
+    pub solver: &'a str,
+    /// Name of the step, or none for the method's own.
+    pub step: Option<&'a str>,
+    /// Name of the order of the blocks.
+    pub sampling: &'a str,
+    /// See [`BlockOptions::cache`].
+    pub cache: bool,
+    /// See [`BlockOptions::averaging`] and [`Subgradient`].
+    pub averaging: bool,
+    /// Share of the blocks that a step of [`AwayFrankWolfe`] asks.
+    pub subsample: f64,
+    /// Of all that is random.
+    pub seed: u64,
+}
+
+impl<'a> Choices<'a> {
+    /// A solver with the default of everything else.
+    pub fn of(solver: &'a str) -> Self {
+        let sampling = Sampling::NAMES[0].0;
+        let (cache, averaging, subsample, seed) = (false, false, 1.0, 0);
+        Self { solver, step: None, sampling, cache, averaging, subsample, seed }
+    }
+
+    /// Refuses names of nothing, and what differs from its default although the solver uses only the
+    /// parameters named.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the parameter.
+    pub fn refuse_all_but(&self, used: &[&str]) -> Result<()> {
+        find("sampling", self.sampling, Sampling::NAMES)?;
+        if let Some(unknown) = self.step.filter(|step| !STEPS.contains(step)) {
+            return Err(Error::unknown("step", unknown, STEPS.iter().copied()));
+        }
+        let default = Self::of(self.solver);
+        let chosen = [
+            ("step", self.step != default.step),
+            ("sampling", self.sampling != default.sampling),
+            ("cache", self.cache != default.cache),
+            ("averaging", self.averaging != default.averaging),
+            ("subsample", self.subsample != default.subsample),
+        ];
+        match chosen.iter().find(|(name, chosen)| *chosen && !used.contains(name)) {
+            Some((name, _)) => Err(self.unused(name)),
+            None => Ok(()),
+        }
+    }
+
+    /// What is said of a parameter that the solver does not use.
+    pub fn unused(&self, parameter: &'static str) -> Error {
+        Error::argument(parameter, format!("solver={:?} does not use it", self.solver))
+    }
+
+    /// The step of the chosen name among those that the solver has, the first being its default.
+    fn find_step<T: Copy>(&self, known: &[(&'static str, T)]) -> Result<T> {
+        let Some(name) = self.step else { return Ok(known[0].1) };
+        find("step", name, known).map_err(|_| {
+            let known: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+            let (solver, known) = (self.solver, known.join(", "));
+            Error::argument("step", format!("solver {solver:?} has no step {name:?}; use {known}"))
+        })
+    }
+}
+
+impl Method {
+    /// Names of the methods.
+    pub const NAMES: &[&str] =
+        &["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient"];
+
+    /// The method of the chosen name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for unknown names, steps that the method does not have, parameters that
+    /// it does not use, and a `subsample` that is not in (0, 1].
+    pub fn parse(choices: &Choices<'_>) -> Result<Self> {
+        let Choices { solver, cache, averaging, subsample, seed, .. } = *choices;
+        let sampling = find("sampling", choices.sampling, Sampling::NAMES)?;
+        match solver {
+            "block-frank-wolfe" => {
+                choices.refuse_all_but(&["step", "sampling", "cache", "averaging"])?;
+                let (step, certify_below) = (choices.find_step(Step::NAMES)?, f64::INFINITY);
+                let options =
+                    BlockOptions { seed, step, sampling, cache, averaging, certify_below };
+                Ok(Self::BlockFrankWolfe(options))
+            }
+            "frank-wolfe" => {
+                choices.refuse_all_but(&["step"])?;
+                Ok(Self::FrankWolfe(choices.find_step(StepRule::NAMES)?))
+            }
+            "away-frank-wolfe" => {
+                choices.refuse_all_but(&["step", "subsample"])?;
+                if !(subsample > 0.0 && subsample <= 1.0) {
+                    return Err(Error::argument("subsample", "must be more than 0 and at most 1"));
+                }
+                let step = choices.find_step(&Step::NAMES[1..])?;
+                Ok(Self::AwayFrankWolfe { step, subsample, seed })
+            }
+            "subgradient" => {
+                choices.refuse_all_but(&["averaging"])?;
+                Ok(Self::Subgradient { averaging, seed })
+            }
+            other => Err(Error::unknown("solver", other, Self::NAMES.iter().copied())),
+        }
+    }
+
+    /// Refuses a smoothed dual where the method needs vertices to be subgradients.
+    fn check_smoothing(self, smoothing: f64) -> Result<()> {
+        let solver = match self {
+            Self::AwayFrankWolfe { .. } => "away-frank-wolfe",
+            Self::BlockFrankWolfe(options) if options.averaging => "block-frank-wolfe (averaging)",
+            _ => return Ok(()),
+        };
+        if smoothing == 0.0 {
+            return Ok(());
+        }
+        Err(Error::argument("smoothing", format!("solver {solver:?} has none")))
+    }
+}
+
+/// When a fit is done.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Target {
+    /// Duality gap at which it has converged, relative to P(0).
+    pub tol: f64,
+    /// Maximum number of epochs.
+    pub max_epochs: usize,
+}
+
+impl Target {
+    /// The same for a problem whose P(0) is known.
+    pub fn stopping(self, null_objective: f64) -> Stopping {
+        Stopping { max_epochs: self.max_epochs, gap: self.tol * null_objective }
+    }
+}
+
+/// A dual point as far as a method keeps it, with the w that belongs to it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DualPoint {
+    /// Only w: nothing that a later run could start from.
+    Weights(Vec<f64>),
+    /// What [`FrankWolfe`] keeps.
+    Sums(Start),
+    /// What [`BlockFrankWolfe`] keeps.
+    Blocks {
+        /// w.
+        weights: Vec<f64>,
+        /// The μ_i.
+        blocks: Vec<Block>,
+    },
+}
+
+impl DualPoint {
+    /// w.
+    pub fn weights(&self) -> &[f64] {
+        match self {
+            Self::Weights(weights) | Self::Blocks { weights, .. } => weights,
+            Self::Sums(start) => &start.weights,
+        }
+    }
+
+    fn into_sums(self) -> Result<Start> {
+        match self {
+            Self::Sums(start) => Ok(start),
+            _ => Err(other_method()),
+        }
+    }
+
+    fn into_blocks(self) -> Result<(Vec<f64>, Vec<Block>)> {
+        match self {
+            Self::Blocks { weights, blocks } => Ok((weights, blocks)),
+            _ => Err(other_method()),
+        }
+    }
+}
+
+fn other_method() -> Error {
+    Error::argument("warm_start", "the dual point is not one of this solver")
+}
+
+/// Refuses a start for methods that keep no dual point.
+fn refuse_start(start: Option<DualPoint>) -> Result<()> {
+    match start {
+        Some(_) => Err(Error::argument("warm_start", "this solver has none")),
+        None => Ok(()),
+    }
+}
+
+/// Where a fit ended.
+#[derive(Debug, Clone)]
+pub struct Fit {
+    /// The record of the run.
+    pub trace: Trace,
+    /// P(0).
+    pub null_objective: f64,
+    /// The dual point.
+    pub point: DualPoint,
+    /// The model where it is not the dual point's w: the average of the iterates.
+    pub average: Option<Vec<f64>>,
+    /// Calls of the oracle, where they are counted.
+    pub oracle_calls: Option<usize>,
+}
+
+impl Fit {
+    /// The model.
+    pub fn weights(&self) -> &[f64] {
+        self.average.as_deref().unwrap_or(self.point.weights())
+    }
+}
+
+/// Minimises the problem of a dual. `start` is the dual point that an earlier run of the same method on the
+/// same blocks ended at, with w scaled by the ratio of the old λ to the new; the certificate rests on it.
+///
+/// # Errors
+/// What [`run`] returns; [`Error::InvalidArgument`] for a start where the method has none, and for smoothing
+/// where it has none.
+pub fn minimize<D: BatchDual>(
+    dual: &mut D,
+    method: Method,
+    target: Target,
+    start: Option<DualPoint>,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<Fit> {
+    method.check_smoothing(dual.shares().smoothing())?;
+    let null_objective = dual.null_objective(interrupt)?;
+    let stopping = target.stopping(null_objective);
+    let end =
+        |trace, point| Fit { trace, null_objective, point, average: None, oracle_calls: None };
+    match method {
+        Method::FrankWolfe(rule) => {
+            let start = start.map(DualPoint::into_sums).transpose()?;
+            let mut solver = FrankWolfe::new(dual, rule, start);
+            let trace = run(&mut solver, stopping, interrupt, observe)?;
+            Ok(end(trace, DualPoint::Sums(solver.into_current())))
+        }
+        Method::BlockFrankWolfe(options) => {
+            let certify_below = options.certify_below.max(stopping.gap);
+            let options = BlockOptions { certify_below, ..options };
+            let start = start.map(DualPoint::into_blocks).transpose()?;
+            let mut solver = BlockFrankWolfe::new(dual, options, start);
+            let trace = run(&mut solver, stopping, interrupt, observe)?;
+            let oracle_calls = Some(solver.oracle_calls());
+            let (weights, blocks, average) = solver.into_parts();
+            let point = DualPoint::Blocks { weights, blocks };
+            Ok(Fit { average, oracle_calls, ..end(trace, point) })
+        }
+        Method::AwayFrankWolfe { step, subsample, seed } => {
+            refuse_start(start)?;
+            let mut solver = AwayFrankWolfe::new(dual, step, subsample, seed);
+            let trace = run(&mut solver, stopping, interrupt, observe)?;
+            Ok(end(trace, DualPoint::Weights(solver.into_weights())))
+        }
+        Method::Subgradient { averaging, seed } => {
+            refuse_start(start)?;
+            let mut solver = Subgradient::new(dual, null_objective, averaging, seed);
+            let trace = run(&mut solver, stopping, interrupt, observe)?;
+            Ok(end(trace, DualPoint::Weights(solver.into_weights())))
+        }
+    }
+}

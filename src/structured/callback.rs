@@ -1,0 +1,275 @@
+//! The dual of a structured problem whose oracle is the user's own.
+
+use std::time::{Duration, Instant};
+
+use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::linalg::Sparse;
+
+/// Maximum number of examples per call of the oracle, and how long such a call may take before it gets
+/// fewer: interrupts are looked for in between.
+const BATCH: usize = 64;
+const PATIENCE: Duration = Duration::from_millis(50);
+/// A margin may be this much below one known before, relative to the size of its terms.
+const ROUNDING: f64 = 1e-9;
+
+/// A user's oracle.
+pub trait Oracle: Sync {
+    /// Calls `found` for each of the blocks in turn with (−ψ, L) at its loss-augmented decoding, ψ being
+    /// φ(x, y_true) − φ(x, y), one number for each weight.
+    ///
+    /// # Errors
+    /// The oracle's own.
+    fn vertices(
+        &self,
+        blocks: &[u32],
+        weights: &[f64],
+        found: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()>;
+}
+
+/// The dual of a structured problem, asked of an [`Oracle`].
+///
+/// Parts are the weights, with −ψ as a vertex's entries, and one more part for its loss: the gradient
+/// is then the weights and a 1.
+pub struct CallbackDual<'o> {
+    oracle: &'o dyn Oracle,
+    n_weights: usize,
+    shares: Shares,
+}
+
+impl<'o> CallbackDual<'o> {
+    /// The dual of an oracle's examples.
+    pub fn new(oracle: &'o dyn Oracle, n_weights: usize, shares: Shares) -> Self {
+        Self { oracle, n_weights, shares }
+    }
+
+    fn ask(&self, blocks: &[u32], weights: &[f64], found: &mut Vec<Sparse>) -> Result<()> {
+        self.oracle.vertices(blocks, weights, &mut |features, loss| {
+            let entries = (0..).zip(features.iter().chain([&loss]));
+            let entries = entries.filter(|(_, value)| **value != 0.0);
+            found.push(entries.map(|(index, value)| (index, *value)).collect());
+        })
+    }
+
+    /// The vertices of some blocks, a batch at a time.
+    fn ask_all(
+        &self,
+        blocks: &[u32],
+        weights: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Sparse>> {
+        let mut found = Vec::with_capacity(blocks.len());
+        let (mut rest, mut size) = (blocks, 1);
+        while !rest.is_empty() {
+            interrupt.check()?;
+            let (batch, others) = rest.split_at(size.min(rest.len()));
+            let start = Instant::now();
+            self.ask(batch, weights, &mut found)?;
+            size =
+                if start.elapsed() < PATIENCE { (2 * size).min(BATCH) } else { size.div_ceil(2) };
+            rest = others;
+        }
+        Ok(found)
+    }
+
+    fn all(&self) -> Vec<u32> {
+        (0..self.shares.n_blocks() as u32).collect()
+    }
+
+    fn slope(&self, weights: &[f64], direction: &[(u32, f64)]) -> f64 {
+        let (features, loss) = split(direction, self.n_weights);
+        let scores = features.iter().map(|(index, value)| value * weights[*index as usize]);
+        scores.sum::<f64>() + loss
+    }
+
+    /// The sum of the sizes of a margin's terms.
+    fn scale(&self, weights: &[f64], point: &[(u32, f64)]) -> f64 {
+        let (features, loss) = split(point, self.n_weights);
+        let sizes = features.iter().map(|(index, value)| (value * weights[*index as usize]).abs());
+        sizes.sum::<f64>() + loss.abs()
+    }
+}
+
+/// The entries of −ψ, and the loss.
+fn split(point: &[(u32, f64)], n_weights: usize) -> (&[(u32, f64)], f64) {
+    match point.split_last() {
+        Some((&(index, loss), features)) if index as usize == n_weights => (features, loss),
+        _ => (point, 0.0),
+    }
+}
+
+/// The weights and a 1.
+pub struct CallbackGradient<'s> {
+    dual: &'s CallbackDual<'s>,
+    block: usize,
+    weights: &'s [f64],
+}
+
+impl Gradient for CallbackGradient<'_> {
+    fn slope(&self, direction: &[(u32, f64)]) -> f64 {
+        self.dual.slope(self.weights, direction)
+    }
+
+    fn vertex(&mut self, vertex: &mut Sparse) -> Result<()> {
+        let mut found = Vec::with_capacity(1);
+        self.dual.ask(&[self.block as u32], self.weights, &mut found)?;
+        *vertex = found.pop().unwrap_or_default();
+        Ok(())
+    }
+}
+
+/// A direction's −ψ and loss.
+pub struct CallbackImage<'s> {
+    features: &'s [(u32, f64)],
+    loss: f64,
+    share: f64,
+    lambda: f64,
+}
+
+impl Image for CallbackImage<'_> {
+    fn curvature(&self) -> f64 {
+        let norm: f64 = self.features.iter().map(|(_, value)| value * value).sum();
+        self.share / self.lambda * norm
+    }
+
+    fn add_to(&mut self, step: f64, weights: &mut [f64]) {
+        let scale = step * self.share / self.lambda;
+        for (index, value) in self.features {
+            weights[*index as usize] -= scale * value;
+        }
+    }
+
+    fn linear(&mut self) -> f64 {
+        self.loss
+    }
+}
+
+impl BlockDual for CallbackDual<'_> {
+    type Gradient<'s>
+        = CallbackGradient<'s>
+    where
+        Self: 's;
+    type Image<'s>
+        = CallbackImage<'s>
+    where
+        Self: 's;
+
+    fn n_weights(&self) -> usize {
+        self.n_weights
+    }
+
+    fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    fn shares_mut(&mut self) -> &mut Shares {
+        &mut self.shares
+    }
+
+    fn start(&self, _: usize) -> Sparse {
+        Sparse::new()
+    }
+
+    /// Entries are of the size of the features, whatever that is.
+    fn rounding(&self) -> f64 {
+        0.0
+    }
+
+    fn gradient<'s>(
+        &'s mut self,
+        block: usize,
+        weights: &'s [f64],
+        _: &[(u32, f64)],
+    ) -> CallbackGradient<'s> {
+        CallbackGradient { dual: &*self, block, weights }
+    }
+
+    fn slopes_at<'s>(
+        &'s mut self,
+        block: usize,
+        _: &[u32],
+        weights: &'s [f64],
+        _: &[(u32, f64)],
+    ) -> CallbackGradient<'s> {
+        CallbackGradient { dual: &*self, block, weights }
+    }
+
+    fn image<'s>(&'s mut self, block: usize, direction: &'s [(u32, f64)]) -> CallbackImage<'s> {
+        let (features, loss) = split(direction, self.n_weights);
+        let (share, lambda) = (self.shares.of(block), self.shares.lambda());
+        CallbackImage { features, loss, share, lambda }
+    }
+
+    fn subgradient(
+        &mut self,
+        block: usize,
+        weights: &[f64],
+        scale: f64,
+        direction: &mut Sparse,
+    ) -> Result<f64> {
+        let scaled: Vec<f64> = weights.iter().map(|weight| scale * weight).collect();
+        self.gradient(block, &scaled, &[]).vertex(direction)?;
+        Ok(self.slope(&scaled, direction))
+    }
+
+    fn vertices(
+        &mut self,
+        blocks: &[u32],
+        weights: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Sparse>> {
+        self.ask_all(blocks, weights, interrupt)
+    }
+
+    fn survey(
+        &mut self,
+        weights: &[f64],
+        points: &Points<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Survey> {
+        let found = self.ask_all(&self.all(), weights, interrupt)?;
+        let terms = found.iter().enumerate().map(|(block, vertex)| {
+            let (share, point) = (self.shares.of(block), points(block));
+            let loss = self.slope(weights, vertex);
+            let gap = loss - self.slope(weights, point);
+            let scale = self.scale(weights, vertex) + self.scale(weights, point);
+            if gap < -ROUNDING * (1.0 + scale) {
+                // The point combines labels that the oracle has returned before.
+                let message = format!(
+                    "loss_augmented_decode returned a label for example {block} that scores {:.3e} \
+                     less than labels it returned before; it must return a maximiser",
+                    -gap
+                );
+                return Err(Error::argument("model", message));
+            }
+            Ok((share * loss, share * split(point, self.n_weights).1, share * gap))
+        });
+        Ok(Survey::of(terms.collect::<Result<_>>()?))
+    }
+}
+
+impl BatchDual for CallbackDual<'_> {
+    fn batch_vertex(
+        &mut self,
+        weights: &[f64],
+        image: &mut [f64],
+        _: f64,
+        _: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Sums> {
+        let found = self.ask_all(&self.all(), weights, interrupt)?;
+        image.fill(0.0);
+        let mut sums = Sums { loss: Some(0.0), ..Sums::default() };
+        for (block, vertex) in found.iter().enumerate() {
+            let share = self.shares.of(block);
+            let loss = Some(share * self.slope(weights, vertex));
+            let mut moved = self.image(block, vertex);
+            moved.add_to(1.0, image);
+            let linear = share * moved.linear();
+            sums.add(&Sums { loss, linear, ..Sums::default() });
+        }
+        Ok(sums)
+    }
+}

@@ -1,0 +1,343 @@
+//! A structured SVM: model × shares, as the solvers' dual.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{Model, Work};
+use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::linalg::{Sparse, TouchedVector, sparse};
+
+/// Groups of examples whose images are summed apart, for any number of threads, and then in order.
+const GROUPS: usize = 16;
+
+/// P(w) = λ/2 ‖w‖² + Σ_i p_i max over y of \[L_i(y) − ⟨w, ψ_i(y)⟩\], ψ_i(y) = φ(x_i, y_i) − φ(x_i, y); the
+/// right label is always among the y.
+///
+/// Its dual has μ_i in the hull of the μ(y), w(μ) = (1/λ) Σ p_i A_iᵀ (μ(y_i) − μ_i), and
+/// D(μ) = Σ p_i L_i(μ_i) − λ/2 ‖w(μ)‖² (`docs/mathematics/structured.md`).
+pub struct StructuredDual<'a> {
+    model: &'a dyn Model,
+    shares: Shares,
+    local: Local,
+    /// Aᵀ of the direction of the last image.
+    image: TouchedVector,
+    groups: Vec<Group>,
+}
+
+/// Buffers for one example at a time.
+#[derive(Default)]
+struct Local {
+    /// θ + c.
+    margins: Vec<f64>,
+    costs: Vec<f64>,
+    work: Work,
+    label: Vec<u32>,
+    vertex: Sparse,
+    truth: Sparse,
+    direction: Sparse,
+}
+
+#[derive(Default)]
+struct Group {
+    local: Local,
+    image: TouchedVector,
+    sums: Sums,
+}
+
+impl<'a> StructuredDual<'a> {
+    /// The dual of a model's examples.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for shares of another number of examples.
+    pub fn new(model: &'a dyn Model, shares: Shares) -> Result<Self> {
+        if shares.n_blocks() != model.n_examples() {
+            return Err(Error::argument("X", "must have an example for each share"));
+        }
+        if shares.smoothing() > 0.0 {
+            return Err(Error::argument("smoothing", "a structured loss has none"));
+        }
+        let (local, image) = (Local::default(), TouchedVector::new(model.n_weights()));
+        Ok(Self { model, shares, local, image, groups: Vec::new() })
+    }
+}
+
+impl Local {
+    /// The margins θ + c of an example at the weights `scale` · `weights`; returns the constant of its loss.
+    fn load(&mut self, model: &dyn Model, example: usize, weights: &[f64], scale: f64) -> f64 {
+        let constant = self.load_costs(model, example);
+        self.margins.clear();
+        self.margins.resize(self.costs.len(), 0.0);
+        model.scores(example, weights, &mut self.margins);
+        if scale != 1.0 {
+            self.margins.iter_mut().for_each(|score| *score *= scale);
+        }
+        self.add_costs();
+        constant
+    }
+
+    fn load_costs(&mut self, model: &dyn Model, example: usize) -> f64 {
+        self.costs.clear();
+        self.costs.resize(model.n_parts(example), 0.0);
+        model.add_costs(example, &mut self.costs)
+    }
+
+    fn add_costs(&mut self) {
+        self.margins.iter_mut().zip(&self.costs).for_each(|(margin, cost)| *margin += cost);
+    }
+
+    /// Finds the vertex of the largest margin, the right label among them; returns its loss Φ and the
+    /// margin itself.
+    fn find(&mut self, model: &dyn Model, example: usize) -> (f64, f64) {
+        model.decode(example, &self.margins, &mut self.work, &mut self.label);
+        model.parts(example, &self.label, &mut self.vertex);
+        model.parts(example, model.truth(example), &mut self.truth);
+        let best = dot(&self.margins, &self.vertex);
+        let right = dot(&self.margins, &self.truth);
+        if best <= right {
+            // The truth of a matching problem need not be a matching.
+            self.vertex.clone_from(&self.truth);
+        }
+        (best.max(right) - right, best.max(right))
+    }
+}
+
+fn dot(dense: &[f64], sparse: &[(u32, f64)]) -> f64 {
+    sparse.iter().map(|(index, value)| value * dense[*index as usize]).sum()
+}
+
+/// θ + c, whose slopes are those of the dual up to a constant.
+pub struct StructuredGradient<'s> {
+    model: &'s dyn Model,
+    example: usize,
+    local: &'s mut Local,
+}
+
+impl Gradient for StructuredGradient<'_> {
+    fn slope(&self, direction: &[(u32, f64)]) -> f64 {
+        dot(&self.local.margins, direction)
+    }
+
+    fn vertex(&mut self, vertex: &mut Sparse) -> Result<()> {
+        self.local.find(self.model, self.example);
+        std::mem::swap(vertex, &mut self.local.vertex);
+        Ok(())
+    }
+}
+
+/// A direction of μ_i; its image in weight space is −(p_i/λ) A_iᵀ of it.
+pub struct StructuredImage<'s> {
+    model: &'s dyn Model,
+    example: usize,
+    direction: &'s [(u32, f64)],
+    share: f64,
+    lambda: f64,
+    /// Aᵀ of the direction.
+    image: &'s TouchedVector,
+    local: &'s mut Local,
+}
+
+impl Image for StructuredImage<'_> {
+    fn curvature(&self) -> f64 {
+        self.share / self.lambda * self.image.squared_norm()
+    }
+
+    fn add_to(&mut self, step: f64, weights: &mut [f64]) {
+        self.image.add_to(-step * self.share / self.lambda, weights);
+    }
+
+    fn linear(&mut self) -> f64 {
+        self.local.load_costs(self.model, self.example);
+        dot(&self.local.costs, self.direction)
+    }
+}
+
+impl BlockDual for StructuredDual<'_> {
+    type Gradient<'s>
+        = StructuredGradient<'s>
+    where
+        Self: 's;
+    type Image<'s>
+        = StructuredImage<'s>
+    where
+        Self: 's;
+
+    fn n_weights(&self) -> usize {
+        self.model.n_weights()
+    }
+
+    fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    fn shares_mut(&mut self) -> &mut Shares {
+        &mut self.shares
+    }
+
+    fn start(&self, block: usize) -> Sparse {
+        let mut truth = Sparse::new();
+        self.model.parts(block, self.model.truth(block), &mut truth);
+        truth
+    }
+
+    fn gradient<'s>(
+        &'s mut self,
+        block: usize,
+        weights: &'s [f64],
+        _: &[(u32, f64)],
+    ) -> StructuredGradient<'s> {
+        self.local.load(self.model, block, weights, 1.0);
+        StructuredGradient { model: self.model, example: block, local: &mut self.local }
+    }
+
+    fn slopes_at<'s>(
+        &'s mut self,
+        block: usize,
+        parts: &[u32],
+        weights: &'s [f64],
+        _: &[(u32, f64)],
+    ) -> StructuredGradient<'s> {
+        let local = &mut self.local;
+        local.load_costs(self.model, block);
+        local.margins.clear();
+        local.margins.resize(local.costs.len(), 0.0);
+        self.model.scores_at(block, parts, weights, &mut local.margins);
+        local.add_costs();
+        StructuredGradient { model: self.model, example: block, local }
+    }
+
+    fn image<'s>(&'s mut self, block: usize, direction: &'s [(u32, f64)]) -> StructuredImage<'s> {
+        self.image.clear();
+        self.model.add_image(block, direction, 1.0, &mut self.image);
+        StructuredImage {
+            model: self.model,
+            example: block,
+            direction,
+            share: self.shares.of(block),
+            lambda: self.shares.lambda(),
+            image: &self.image,
+            local: &mut self.local,
+        }
+    }
+
+    fn subgradient(
+        &mut self,
+        block: usize,
+        weights: &[f64],
+        scale: f64,
+        direction: &mut Sparse,
+    ) -> Result<f64> {
+        let local = &mut self.local;
+        local.load(self.model, block, weights, scale);
+        local.find(self.model, block);
+        sparse::subtract(&local.vertex, &local.truth, direction);
+        Ok(dot(&local.margins, direction))
+    }
+
+    fn vertices(
+        &mut self,
+        blocks: &[u32],
+        weights: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Sparse>> {
+        let problem: &Self = self;
+        let ask = |local: &mut Local, block: &u32| {
+            let example = *block as usize;
+            if interrupt.is_raised() {
+                return Sparse::new();
+            }
+            local.load(problem.model, example, weights, 1.0);
+            local.find(problem.model, example);
+            local.vertex.clone()
+        };
+        let blocks = blocks.par_iter().with_min_len(8);
+        let found = blocks.map_init(Local::default, ask).collect();
+        interrupt.check()?;
+        Ok(found)
+    }
+
+    fn survey(
+        &mut self,
+        weights: &[f64],
+        points: &Points<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Survey> {
+        let problem: &Self = self;
+        let look = |local: &mut Local, example: usize| {
+            let share = problem.shares.of(example);
+            if share == 0.0 || interrupt.is_raised() {
+                return (0.0, 0.0, 0.0);
+            }
+            let point = points(example);
+            let constant = local.load(problem.model, example, weights, 1.0);
+            let (loss, best) = local.find(problem.model, example);
+            let linear = constant + dot(&local.costs, point);
+            (share * loss, share * linear, share * (best - dot(&local.margins, point)))
+        };
+        let examples = (0..problem.model.n_examples()).into_par_iter().with_min_len(8);
+        let terms = examples.map_init(Local::default, look).collect();
+        interrupt.check()?;
+        Ok(Survey::of(terms))
+    }
+}
+
+impl BatchDual for StructuredDual<'_> {
+    fn batch_vertex(
+        &mut self,
+        weights: &[f64],
+        image: &mut [f64],
+        _: f64,
+        _: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Sums> {
+        let n_weights = self.model.n_weights();
+        let new = || Group { image: TouchedVector::new(n_weights), ..Group::default() };
+        let mut groups = std::mem::take(&mut self.groups);
+        groups.resize_with(GROUPS, new);
+        let problem: &Self = self;
+        groups.par_iter_mut().enumerate().for_each(|(index, group)| {
+            let bound = |index: usize| index * problem.model.n_examples() / GROUPS;
+            group.visit(problem, bound(index)..bound(index + 1), weights, interrupt);
+        });
+        interrupt.check()?;
+        image.fill(0.0);
+        let mut sums = Sums { loss: Some(0.0), ..Sums::default() };
+        for group in &groups {
+            group.image.add_to(1.0, image);
+            sums.add(&group.sums);
+        }
+        self.groups = groups;
+        Ok(sums)
+    }
+}
+
+impl Group {
+    /// Sums of the vertices of some examples.
+    fn visit(
+        &mut self,
+        problem: &StructuredDual<'_>,
+        examples: Range<usize>,
+        weights: &[f64],
+        interrupt: &Interrupt,
+    ) {
+        let (model, local) = (problem.model, &mut self.local);
+        let (mut total, mut linear) = (0.0, 0.0);
+        self.image.clear();
+        for example in examples {
+            let share = problem.shares.of(example);
+            if share == 0.0 || interrupt.is_raised() {
+                continue;
+            }
+            let constant = local.load(model, example, weights, 1.0);
+            let (loss, _) = local.find(model, example);
+            total += share * loss;
+            linear += share * (constant + dot(&local.costs, &local.vertex));
+            sparse::subtract(&local.truth, &local.vertex, &mut local.direction);
+            let scale = share / problem.shares.lambda();
+            model.add_image(example, &local.direction, scale, &mut self.image);
+        }
+        self.sums = Sums { loss: Some(total), linear, ..Sums::default() };
+    }
+}

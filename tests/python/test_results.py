@@ -1,0 +1,118 @@
+"""benches/RESULTS.md is in step with benches/results, and what checks that can fail."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ORIGIN = ",commit,date,machine,versions"
+AT = ",abc1234,2026-01-31,a machine,python 3.11"
+
+TEXT = """
+Words.
+
+<!-- table: fits solver=exact
+| data | seconds | gap |
+| {data} | {seconds:.1f} ({seconds:time}) | {gap:.1e} |
+-->
+<!-- end -->
+
+<!-- table: fits pivot=solver
+| data | exact | other |
+| {data} | {exact/seconds:3} | {other/seconds:3} |
+-->
+<!-- end -->
+"""
+ROWS = ["data,solver,seconds,gap", "a,exact,1234.5,0.00051", "a,other,> 10,", "b,exact,2e-7,12"]
+
+
+def results(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "scripts/results.py"
+    command = [sys.executable, str(script), *options, str(folder)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def write(folder: Path, text: str, rows: list[str]) -> None:
+    (folder / "results").mkdir(exist_ok=True)
+    head, *rest = rows
+    lines = [head + ORIGIN, *(row + AT for row in rest)]
+    (folder / "results/fits.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    (folder / "RESULTS.md").write_text(text, "utf-8")
+
+
+def test_the_tables_of_this_repository_are_in_step() -> None:
+    done = results(ROOT / "benches", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_tables_are_filled_and_checked(tmp_path: Path) -> None:
+    write(tmp_path, TEXT, ROWS)
+    assert results(tmp_path, "--check").returncode == 1
+    assert results(tmp_path).returncode == 0
+    lines = (tmp_path / "RESULTS.md").read_text("utf-8").splitlines()
+    assert "| a | 1234.5 (1230 s) | 5.1e-4 |" in lines
+    assert "| b | 0.0 (200 ns) | 1.2e1 |" in lines
+    assert "| a | 1230 | > 10 |" in lines
+    assert "| b | 2e-7 | \u2013 |" in lines
+    assert lines.count("<sub>abc1234; a machine; 2026-01-31</sub>") == 2
+    assert results(tmp_path, "--check").returncode == 0
+    # Filling again changes nothing; another figure in the file does.
+    assert results(tmp_path).returncode == 0
+    assert (tmp_path / "RESULTS.md").read_text("utf-8").splitlines() == lines
+    write(tmp_path, "\n".join(lines) + "\n", [row.replace("1234.5", "99") for row in ROWS])
+    done = results(tmp_path, "--check")
+    assert done.returncode == 1
+    assert "not in step" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (TEXT + "\n| a table | by hand |\n|---|---|\n| 1 | 2 |\n", "tables without a file"),
+        (TEXT.replace("{gap:.1e}", "{gaps:.1e}"), "does not have"),
+        (TEXT.replace("solver=exact", "solver=none"), "no rows"),
+    ],
+)
+def test_mistakes_are_found(tmp_path: Path, text: str, message: str) -> None:
+    write(tmp_path, text, ROWS)
+    done = results(tmp_path)
+    assert done.returncode == 1
+    assert message in done.stdout + done.stderr
+
+
+@pytest.fixture
+def record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("DUALGAP_RESULTS", str(tmp_path))
+    monkeypatch.syspath_prepend(ROOT / "benches")
+    return importlib.import_module("_record")
+
+
+def test_rows_replace_those_with_the_same_key(record: Any) -> None:
+    table = record.Table("fits", "data", "solver")
+    table.add(data="a", solver="exact", seconds=1.23456789)
+    table.add(data="b", solver="exact", seconds=float("nan"))
+    table.add(data="a", solver="exact", seconds=2, gap=1e-3)
+    rows = record.Table("fits", "data", "solver").read()
+    found = [(row["data"], row["seconds"], row["gap"]) for row in rows]
+    assert found == [("a", "2", "0.001"), ("b", "", "")]
+    assert all(row["commit"] and row["machine"] and row["versions"] for row in rows)
+    assert "numpy" in rows[0]["versions"]
+
+
+def test_pairs_are_taken_in_turn(record: Any) -> None:
+    called: list[int] = []
+
+    def run(which: int) -> float:
+        called.append(which)
+        return float(which * (1 + len(called)))
+
+    first, second, ratio = record.paired(lambda: run(1), lambda: run(2), repeats=3)
+    assert called == [1, 2, 1, 2, 1, 2]
+    assert (first, second) == (4.0, 10.0)
+    assert ratio == pytest.approx(2 * 5 / 4)

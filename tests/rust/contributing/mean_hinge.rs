@@ -1,0 +1,43 @@
+use super::{Polytope, Scratch};
+use crate::error::Result;
+use crate::linalg::Sparse;
+
+/// The segment {t/(m−1) · 1 : 0 <= t <= 1} of the hinge of the mean margin, max(0, mean_{j≠y} v_j).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MeanHinge;
+
+/// The mean margin.
+fn mean(v: &[f64]) -> f64 {
+    v.iter().sum::<f64>() / (v.len() - 1) as f64 // the label's own margin is 0
+}
+
+impl Polytope for MeanHinge {
+    fn check(&self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn support(&self, v: &[f64], _: usize, _: &mut Scratch) -> f64 {
+        mean(v).max(0.0)
+    }
+
+    fn vertex(&self, v: &[f64], label: usize, _: &mut Scratch, vertex: &mut Sparse) -> f64 {
+        vertex.clear();
+        let (loss, share) = (mean(v).max(0.0), 1.0 / (v.len() - 1) as f64);
+        if loss > 0.0 {
+            let others = (0..v.len()).filter(|class| *class != label);
+            vertex.extend(others.map(|class| (class as u32, share)));
+        }
+        loss
+    }
+
+    fn project(&self, v: &[f64], label: usize, bias: f64, _: &mut Scratch, beta: &mut [f64]) {
+        // The minimum of t²/2 (1/(m−1) + bias) − t mean(v) over 0 <= t <= 1.
+        let share = 1.0 / (v.len() - 1) as f64;
+        beta.fill(share * (mean(v) / (share + bias)).clamp(0.0, 1.0));
+        beta[label] = 0.0;
+    }
+
+    fn radius(&self, _: usize) -> f64 {
+        1.0
+    }
+}
