@@ -62,10 +62,11 @@ lint: build ## Check format, lints, types and stubs
 	$(say) "cargo fmt, clippy"
 	cargo fmt --check
 	cargo clippy --quiet --all-targets --all-features -- -D warnings
-	$(say) "ruff, mypy, stubtest"
+	$(say) "ruff, mypy, pyright, stubtest"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
+	$(BIN)/basedpyright --warnings
 	$(BIN)/python -m mypy.stubtest dualgap._core
 	$(say) "Tables of benches/RESULTS.md"
 	$(BIN)/python scripts/results.py --check

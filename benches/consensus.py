@@ -65,7 +65,7 @@ def optimum(*arguments):
             model = ConsensusSVC(C=C, tol=0.0, n_partitions=n_partitions, callback=goals, n_jobs=2)
             fit(model, X, y)
             history, null = model.history_, model.null_objective_
-            best = np.minimum.accumulate(history["primal"])
+            best = np.minimum.accumulate(history["objective"])
             rounds, seconds = first(history, best <= goal)
             gap_rounds, gap_seconds = first(history, history["gap"] <= 1e-3 * null)
             table.add(

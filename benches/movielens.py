@@ -19,7 +19,7 @@ from _record import Table
 
 from dualgap.datasets import fetch_movielens
 from dualgap.metrics import ndcg_at_k, rmse
-from dualgap.recommend import OrdinalRecommender
+from dualgap.recommend import ConditionalGradient, OrdinalRecommender, Variational
 from dualgap.recommend.comparison import split_ratings
 
 CHOSEN: dict[str, dict[str, Any]] = {
@@ -58,7 +58,7 @@ def run(
         parts = split_ratings(ratings, seed)
         start = time.perf_counter()
         model = OrdinalRecommender(random_state=seed, **parameters)
-        on_validation = model.method == "conditional-gradient"
+        on_validation = isinstance(model.method, ConditionalGradient)
         model.fit(parts[0], validation=parts[1] if on_validation else None)
         seconds.append(time.perf_counter() - start)
         scores.append(score(model, parts[part]))
@@ -68,16 +68,18 @@ def run(
 def grid(ratings: pd.DataFrame) -> None:
     table = Table("movielens-grid", "settings")
     tempering = (0.9, 1.0, 1.1)
-    settings: list[dict[str, Any]] = [
-        {"tempering": t, "popularity": popularity, "n_models": models}
+    settings: list[tuple[bool | str, dict[str, Any]]] = [
+        (False, {"tempering": t, "popularity": popularity, "n_models": models})
         for t, popularity, models in itertools.product(tempering, (True, False), (1, 3))
     ]
     settings += [
-        {"history_features": history, "tempering": t, "feature_ridge": ridge}
+        (history, {"tempering": t, "feature_ridge": ridge})
         for history, t, ridge in itertools.product(("users", True), tempering, (2.0, 4.0))
     ]
-    for parameters in settings:
-        name = ", ".join(f"{key}={value}" for key, value in parameters.items())
+    for history, options in settings:
+        shown = {**({"history_features": history} if history else {}), **options}
+        name = ", ".join(f"{key}={value}" for key, value in shown.items())
+        parameters = {"history_features": history, "method": Variational(**options)}
         record(table, *run(ratings, 3, 1, **parameters), settings=name)
 
 
@@ -98,11 +100,9 @@ def baselines(ratings: pd.DataFrame) -> None:
     table = Table("movielens-baselines", "penalty", "refit")
     radii = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
     for (penalty, radius), refit in itertools.product(radii.items(), ("output", "full")):
-        parameters = {"penalty": penalty, "radius": radius, "refit": refit}
+        method = ConditionalGradient(penalty=penalty, radius=radius, refit=refit)
         n_components = 8 if refit == "output" else 4
-        results = run(
-            ratings, 3, 2, method="conditional-gradient", n_components=n_components, **parameters
-        )
+        results = run(ratings, 3, 2, method=method, n_components=n_components)
         record(table, *results, seeds="0-2", penalty=penalty, refit=refit)
 
 

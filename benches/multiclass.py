@@ -332,7 +332,7 @@ def report(name: str, n: int, fitted: dict[str, MulticlassSVC], optima: dict[flo
         cells: dict[str, float | None] = {}
         for wanted in (10, 100, 1000):
             at = int(evaluated[evaluated <= wanted][-1])
-            error = history["primal"][at - 1] - optima[model.smoothing]
+            error = history["objective"][at - 1] - optima[model.smoothing]
             known = wanted <= model.n_iter_
             cells[f"gap_{wanted}"] = history["gap"][at - 1] / scale if known else None
             cells[f"error_{wanted}"] = error / scale if known else None

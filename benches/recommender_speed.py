@@ -21,7 +21,7 @@ import pandas as pd
 from _record import Table, paired
 
 from dualgap.datasets import fetch_movielens, synthetic_ratings
-from dualgap.recommend import OrdinalRecommender
+from dualgap.recommend import OrdinalRecommender, Variational
 from dualgap.recommend.comparison import split_ratings
 
 
@@ -36,7 +36,7 @@ def fit() -> None:
     table = Table("recommender-fit", "settings")
     settings: dict[str, dict[str, Any]] = {
         "ids, 3 models": {},
-        "ids, 1 model": {"n_models": 1},
+        "ids, 1 model": {"method": Variational(n_models=1)},
         "history, 3 models": {"history_features": True},
         "single output, 3 models": {"reduction": "regression"},
     }
@@ -51,16 +51,13 @@ def fit() -> None:
 def grid() -> None:
     train, validation, _ = split_ratings(fetch_movielens("100k").ratings)
     start = time.perf_counter()
-    best: tuple[float, dict[str, Any]] = (np.inf, {})
+    best: tuple[float, tuple[Any, ...]] = (np.inf, ())
     for tempering, components, popularity in itertools.product(
         (0.9, 1.0, 1.1), (5, 8, 12), (True, False)
     ):
-        parameters = {
-            "tempering": tempering,
-            "n_components": components,
-            "popularity": popularity,
-        }
-        model = OrdinalRecommender(random_state=0, n_models=1, **parameters).fit(train)
+        method = Variational(n_models=1, tempering=tempering, popularity=popularity)
+        model = OrdinalRecommender(components, method=method, random_state=0).fit(train)
+        parameters = (tempering, components, popularity)
         best = min(best, (model.evaluate(validation)["rmse"], parameters), key=lambda pair: pair[0])
     print(f"best: {best}")
     Table("recommender-grid").add(settings=18, seconds=time.perf_counter() - start)
@@ -74,7 +71,7 @@ def growth() -> None:
         (10_000_000, 60_000, 10_000),
     ):
         ratings = synthetic_ratings(n_ratings, n_users, n_items, random_state=0)
-        spent = seconds(ratings, n_models=1)
+        spent = seconds(ratings, method=Variational(n_models=1))
         per_rating = 1e6 * spent / n_ratings
         table.add(ratings=n_ratings, seconds=spent, microseconds_per_rating=per_rating)
 

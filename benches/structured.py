@@ -87,7 +87,7 @@ def ocr(arguments: Any) -> None:
         svm = fit(X, Y, **METHODS[name], max_iter=arguments.max_iter, callback=within(1e-3))
         history = svm.history_
         with np.errstate(divide="ignore"):  # the dual may be 0 at first
-            relative = history["gap"] / history["dual"]
+            relative = history["gap"] / history["dual_objective"]
         row: dict[str, Any] = {}
         for target in ("1e-1", "1e-2", "1e-3"):
             suffix = target.replace("-", "_")
@@ -123,7 +123,7 @@ def published(arguments: Any) -> None:
         curves = panels[f"\u03bb = {name}"] = {}
         for method in names:
             svm = fit(X, Y, model, C=C, **METHODS[method], max_iter=1000)
-            excess = svm.history_["primal"] / optimum - 1
+            excess = svm.history_["objective"] / optimum - 1
             passes = {
                 f"within_{100 * level:.0f}": first(svm.history_, excess, level)[0]
                 for level in LEVELS
@@ -208,7 +208,7 @@ def scene(arguments: Any) -> None:
                 max_iter=100,
             )
             history = svm.history_
-            relative = history["gap"] / history["primal"]
+            relative = history["gap"] / history["objective"]
             table.add(
                 edges=name,
                 step=step,

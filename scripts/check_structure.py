@@ -34,7 +34,7 @@ RUST_LAYERS = [
     {"python"},
 ]
 PYTHON_LAYERS = [
-    {"_core", "_npz", "_validation"},
+    {"_choices", "_core", "_npz", "_validation"},
     {"_estimator", "losses", "chunks", "metrics"},
     {"multiclass", "structured", "polynomial", "recommend", "distributed", "datasets"},
     {"plotting", "cli"},

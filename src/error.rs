@@ -26,16 +26,6 @@ impl Error {
     pub fn argument(argument: &'static str, message: impl Into<String>) -> Self {
         Self::InvalidArgument { argument, message: message.into() }
     }
-
-    /// An [`Error::InvalidArgument`] for a name that is none of those that are known.
-    pub fn unknown<'n>(
-        argument: &'static str,
-        name: &str,
-        known: impl IntoIterator<Item = &'n str>,
-    ) -> Self {
-        let known: Vec<_> = known.into_iter().collect();
-        Self::argument(argument, format!("unknown name {name:?}; use one of {}", known.join(", ")))
-    }
 }
 
 /// The crate's result type.

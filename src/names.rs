@@ -12,12 +12,27 @@ pub(crate) fn find<T: Copy>(
     table: &[(&'static str, T)],
 ) -> Result<T> {
     let found = table.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| *value).ok_or_else(|| Error::unknown(argument, name, names(table)))
+    match found {
+        Some((_, value)) => Ok(*value),
+        None => Err(unknown(argument, name, &names(table))),
+    }
+}
+
+/// Refuses a name that is none of those known, where a value takes more than its name to build.
+///
+/// # Errors
+/// As [`find`].
+pub(crate) fn check(argument: &'static str, name: &str, known: &[&str]) -> Result<()> {
+    if known.contains(&name) { Ok(()) } else { Err(unknown(argument, name, known)) }
 }
 
 /// The names of a table, in its order.
 pub(crate) fn names<T>(table: &[(&'static str, T)]) -> Vec<&'static str> {
     table.iter().map(|(name, _)| *name).collect()
+}
+
+fn unknown(argument: &'static str, name: &str, known: &[&str]) -> Error {
+    Error::argument(argument, format!("unknown name {name:?}; use one of {}", known.join(", ")))
 }
 
 #[cfg(test)]
@@ -30,6 +45,7 @@ mod tests {
         assert_eq!(find("count", "two", &table), Ok(2));
         let message = find("count", "Two", &table).unwrap_err().to_string();
         assert_eq!(message, "count: unknown name \"Two\"; use one of one, two");
-        assert_eq!(names(&table), ["one", "two"]);
+        assert_eq!(check("count", "Two", &names(&table)).unwrap_err().to_string(), message);
+        assert_eq!(check("count", "one", &["one", "two"]), Ok(()));
     }
 }

@@ -50,8 +50,8 @@ class _Model(TypedDict):
 
 class _Fit(_Model):
     outcome: str
-    primal: float
-    dual: float
+    objective: float
+    dual_objective: float
     scale: float
     history: dict[str, NDArray[Any]]
     path: dict[str, NDArray[Any]]
@@ -116,8 +116,8 @@ def check_loss(loss: str, k: int | None, weights: list[float] | None) -> None: .
 
 class _MulticlassFit(_State):
     outcome: str
-    primal: float
-    dual: float
+    objective: float
+    dual_objective: float
     null_objective: float
     history: dict[str, NDArray[Any]]
 
@@ -139,8 +139,8 @@ def consensus_round(
 
 class _Blocks(TypedDict):
     outcome: str
-    primal: float
-    dual: None  # no bound is known
+    objective: float
+    dual_objective: None  # no bound is known
     history: dict[str, NDArray[Any]]
     users: NDArray[np.float64]
     items: NDArray[np.float64]
@@ -227,8 +227,8 @@ _Source = StructuredModel | tuple[object, int, int]
 
 class _StructuredFit(TypedDict):
     outcome: str
-    primal: float
-    dual: float
+    objective: float
+    dual_objective: float
     null_objective: float
     history: dict[str, NDArray[Any]]
     weights: NDArray[np.float64]

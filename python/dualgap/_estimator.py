@@ -1,21 +1,175 @@
-"""What every estimator shares: callbacks, progress, and what a run leaves on the estimator."""
+"""What every estimator shares: parameters, callbacks, and what a run leaves on the estimator."""
 
 from __future__ import annotations
 
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
+from dualgap._validation import FloatArray, MatrixLike, check_positive
+
 Callback: TypeAlias = Callable[[int, float, float, float], object]
-"""Called after each epoch with (epoch, seconds, primal, dual); a true value stops the fit."""
+"""Called as (epoch, seconds, objective, dual_objective); a true value stops the fit."""
 
 History: TypeAlias = dict[str, NDArray[Any]]
+"""Equally long columns, a value for each epoch."""
+
+RandomState: TypeAlias = int | np.random.RandomState | None
+
+
+# The parameters of an estimator are the fields of a dataclass: each is named, typed and given its
+# default once, and scikit-learn reads them off the signature of the `__init__` that results.
+@dataclass(kw_only=True, eq=False, repr=False)
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """Parameters and attributes of every estimator."""
+
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int | bool = 0
+    callback: Callback | None = None
+
+    n_iter_: int = field(init=False)
+    objective_: float = field(init=False)
+    history_: History = field(init=False)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CertifiedEstimator(Estimator):
+    """An estimator that stops at a duality gap."""
+
+    tol: float = 1e-3
+    max_iter: int = 1000
+
+    dual_objective_: float = field(init=False)
+    duality_gap_: float = field(init=False)
+    null_objective_: float = field(init=False)
+    converged_: bool = field(init=False)
+
+    # What to raise where the fit did not converge.
+    _remedy: ClassVar[str] = "max_iter or tol"
+
+    def _store_run(self, result: Mapping[str, Any]) -> None:
+        """Store what every certified run reports, and warn if it did not get to `tol`."""
+        self.history_ = result["history"]
+        self.n_iter_ = len(self.history_["epoch"])
+        self.objective_ = result["objective"]
+        self.dual_objective_ = result["dual_objective"]
+        self.duality_gap_ = self.objective_ - self.dual_objective_
+        self.null_objective_ = result["null_objective"]
+        self.converged_ = result["outcome"] == "converged"
+        if not self.converged_ and result["outcome"] != "stopped":
+            warn_of_gap(
+                self.n_iter_, self.duality_gap_, self.null_objective_, self.tol, self._remedy
+            )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[misc]
+    """A classifier whose classes have scores, the largest of which decides."""
+
+    classes_: NDArray[Any] = field(init=False)
+    n_features_in_: int = field(init=False)
+
+    def _scores(self, X: Any) -> FloatArray:
+        """Score of each row and class, of shape (n_samples, n_classes)."""
+        raise NotImplementedError
+
+    def decision_function(self, X: MatrixLike) -> FloatArray:
+        """Score of each class; for two classes, the second's minus the first's.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+        """
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: MatrixLike) -> NDArray[Any]:
+        """Class with the largest score (the first of equals).
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        scores = self._scores(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    def predict_top_k(self, X: MatrixLike, k: int) -> NDArray[Any]:
+        """Return the `k` classes with the largest scores, best first (the first of equals).
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+        k : int
+            Number of classes, at most ``n_classes``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, k)
+        """
+        scores = self._scores(X)
+        check_positive("k", k, integer=True)
+        if k > len(self.classes_):
+            msg = f"k: {k} is more than the {len(self.classes_)} classes"
+            raise ValueError(msg)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return np.asarray(self.classes_[best])
+
+
+def refuse_unused(estimator: Any, names: Sequence[str], choice: str) -> None:
+    """Refuse parameters that differ from their defaults although `choice` does not use them."""
+    for name in names:
+        value = getattr(estimator, name)
+        default = type(estimator).__dataclass_fields__[name].default
+        if value is not default and value != default:
+            msg = f"{name}: {choice} does not use it, got {value!r}"
+            raise ValueError(msg)
+
+
+def warn_of_gap(
+    n_iter: int, gap: float, null_objective: float, tol: float, remedy: str, what: str = ""
+) -> None:
+    """Warn, where the user called us, of a fit that did not converge."""
+    relative = gap / null_objective if null_objective > 0.0 else np.inf
+    warnings.warn(
+        f"{what}stopped after {n_iter} iterations at a duality gap of {gap:.3g}, {relative:.2g} of "
+        f"the null model's objective (tol={tol:.2g}); raise {remedy}, or scale the data",
+        ConvergenceWarning,
+        stacklevel=_depth(),
+    )
+
+
+def _depth() -> int:
+    """How many of our own functions are between `warnings.warn` and the user's call."""
+    depth, frame = 1, sys._getframe(1)
+    # Code that is executed need not have a module.
+    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("dualgap."):
+        depth, frame = depth + 1, frame.f_back
+    return depth
 
 
 def progress(verbose: int | bool, callback: Callback | None) -> Callback | None:
@@ -24,36 +178,16 @@ def progress(verbose: int | bool, callback: Callback | None) -> Callback | None:
         return callback
     last = -np.inf
 
-    def report(epoch: int, seconds: float, primal: float, dual: float) -> object:
+    def report(epoch: int, seconds: float, objective: float, dual_objective: float) -> object:
         nonlocal last
         if time.monotonic() - last > 0.2:
             last = time.monotonic()
             line = f"epoch {epoch:5d}  {seconds:8.2f} s"
-            if not np.isnan(primal):
-                line += f"  objective {primal:.6g}"
-            if not np.isnan(dual):
-                line += f"  gap {primal - dual:.3g}"
+            if not np.isnan(objective):
+                line += f"  objective {objective:.6g}"
+            if not np.isnan(dual_objective):
+                line += f"  gap {objective - dual_objective:.3g}"
             print(line, file=sys.stderr)
-        return callback(epoch, seconds, primal, dual) if callback is not None else False
+        return callback(epoch, seconds, objective, dual_objective) if callback else False
 
     return report
-
-
-def store_run(estimator: Any, result: Any) -> None:
-    """Store what every certified run reports, and warn if it did not get to ``tol``."""
-    estimator.history_ = result["history"]
-    estimator.n_iter_ = len(estimator.history_["epoch"])
-    estimator.objective_ = result["primal"]
-    estimator.dual_objective_ = result["dual"]
-    estimator.duality_gap_ = result["primal"] - result["dual"]
-    estimator.null_objective_ = result["null_objective"]
-    estimator.converged_ = result["outcome"] == "converged"
-    if not estimator.converged_ and result["outcome"] != "stopped":
-        relative = estimator.duality_gap_ / estimator.null_objective_
-        warnings.warn(
-            f"stopped after {estimator.n_iter_} iterations at a duality gap of "
-            f"{estimator.duality_gap_:.3g}, {relative:.2g} of the null model's objective "
-            f"(tol={estimator.tol:.2g}); raise max_iter or tol, or scale the data",
-            ConvergenceWarning,
-            stacklevel=3,
-        )

@@ -7,11 +7,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 FloatArray: TypeAlias = NDArray[np.float64]
+MatrixLike: TypeAlias = "ArrayLike | sp.spmatrix | sp.sparray"
+"""Rows as users give them: anything that NumPy makes an array of, or a sparse matrix."""
 Rows: TypeAlias = (
     NDArray[np.float32]
     | NDArray[np.float64]
@@ -61,6 +64,21 @@ _ROWS: dict[str, Any] = {
     "dtype": [np.float64, np.float32],
     "order": "C",
 }
+
+
+def encode_classes(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the sorted classes of checked labels, at least two, and each label's position."""
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    return check_classes(classes), codes
+
+
+def check_classes(classes: NDArray[Any]) -> NDArray[Any]:
+    """Refuse fewer than two classes."""
+    if len(classes) < 2:
+        msg = f"y: a classifier needs at least two classes, got one class: {classes[0]!r}"
+        raise ValueError(msg)
+    return classes
 
 
 def check_weights(sample_weight: Any, X: Any) -> FloatArray | None:

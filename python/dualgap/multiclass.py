@@ -6,26 +6,29 @@ classifiers, arXiv:2008.08894.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
 
 import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
-from dualgap._estimator import Callback, progress, store_run
+from dualgap._choices import LinearSolver, LossName, Sampling, Step
+from dualgap._estimator import ScoringClassifier, progress, refuse_unused
 from dualgap._validation import (
     FloatArray,
+    MatrixLike,
     check_positive,
     check_rows,
     check_rows_and_targets,
     check_weights,
     core_rows,
+    encode_classes,
     resolve_seed,
     resolve_threads,
 )
@@ -34,7 +37,55 @@ from dualgap.losses import Loss, core_loss
 __all__ = ["MulticlassSVC"]
 
 
-class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearClassifier(ScoringClassifier):
+    """Parameters of linear classifiers, however they are trained, and their predictions."""
+
+    loss: LossName | Loss = field(default="max-hinge", kw_only=False)
+    C: float = 1.0
+    smoothing: float = 0.0
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
+
+    coef_: FloatArray = field(init=False)
+    intercept_: FloatArray = field(init=False)
+
+    def _check_parameters(self) -> None:
+        for name in ("C", "intercept_scaling"):
+            check_positive(name, getattr(self, name))
+        for name in ("smoothing", "tol"):
+            check_positive(name, getattr(self, name), zero=True)
+        check_positive("max_iter", self.max_iter, integer=True)
+        if not self.fit_intercept:
+            refuse_unused(self, ["intercept_scaling"], "fit_intercept=False")
+
+    def _problem(self) -> dict[str, Any]:
+        """What the core is told of the problem apart from the data."""
+        return {
+            **core_loss(self.loss),
+            "n_classes": len(self.classes_),
+            "bias": float(self.intercept_scaling) if self.fit_intercept else 0.0,
+            "smoothing": float(self.smoothing),
+        }
+
+    def _store_weights(self, weights: FloatArray) -> None:
+        n_features = self.n_features_in_
+        self.coef_ = np.ascontiguousarray(weights[:, :n_features])
+        self.intercept_ = np.zeros(len(self.classes_))
+        if self.fit_intercept:
+            self.intercept_ = weights[:, n_features] * float(self.intercept_scaling)
+
+    def _scores(self, X: Any) -> FloatArray:
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        # The rows are the large operand: the weights take their precision.
+        scores = safe_sparse_dot(X, self.coef_.T.astype(X.dtype, copy=False), dense_output=True)
+        return np.asarray(scores + self.intercept_, dtype=np.float64)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MulticlassSVC(LinearClassifier):
     """Linear classifier for multi-category losses, with a certificate of optimality.
 
     Minimises ``1/2 ||W||^2 + C sum_i weight_i loss_i(W)``. The objective is reported as
@@ -80,7 +131,7 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     tol : float, default=1e-3
         Duality gap at which the fit has converged, relative to the objective of ``W = 0``.
     max_iter : int, default=1000
-        Most passes over the rows.
+        Maximum number of passes over the rows.
     warm_start : bool, default=False
         Whether a fit continues the previous one. It does so if rows, labels, weights, loss and
         solver are the same (`C`, `tol` and a positive `smoothing` may change); otherwise it starts
@@ -92,8 +143,8 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     verbose : int, default=0
         Print a line per iteration on stderr, at most five a second.
     callback : callable, optional
-        Called after each iteration as ``callback(iteration, seconds, primal, dual)``, with NaN
-        for what was not evaluated (see `history_`); a true return value stops the fit.
+        Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``, with
+        NaN for what was not evaluated (see `history_`); a true return value stops the fit.
 
     Attributes
     ----------
@@ -112,7 +163,7 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     converged_ : bool
         Whether the gap reached `tol`.
     history_ : dict of ndarray
-        Per iteration: epoch, seconds, primal, dual, gap; NaN where the objective was not evaluated.
+        Per iteration: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated.
         "block-descent" does so once it expects to have converged, or always if `tol` is 0;
         "frank-wolfe" with smoothing every few iterations.
     n_features_in_, feature_names_in_
@@ -129,49 +180,12 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     (1, 2)
     """
 
-    def __init__(
-        self,
-        loss: str | Loss = "max-hinge",
-        *,
-        C: float = 1.0,
-        smoothing: float = 0.0,
-        solver: str = "auto",
-        step: str | None = None,
-        sampling: str = "permutation",
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        class_weight: dict[Any, float] | str | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        warm_start: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int | bool = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        self.loss = loss
-        self.C = C
-        self.smoothing = smoothing
-        self.solver = solver
-        self.step = step
-        self.sampling = sampling
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.class_weight = class_weight
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+    solver: LinearSolver = "auto"
+    step: Step | None = None
+    sampling: Sampling = "permutation"
+    warm_start: bool = False
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -194,27 +208,20 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         X, y = check_rows_and_targets(self, X, y)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            msg = f"y: a classifier needs at least two classes, got one class: {self.classes_[0]!r}"
-            raise ValueError(msg)
+        self.classes_, codes = encode_classes(y)
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         weights = self._row_weights(check_weights(sample_weight, X), codes)
         total = float(len(labels) if weights is None else weights.sum())
-        problem = {
-            "n_classes": len(self.classes_),
-            **core_loss(self.loss),
-            "sample_weight": weights,
-            "bias": float(self.intercept_scaling) if self.fit_intercept else 0.0,
-            "solver": self.solver,
-        }
         regularization = 1.0 / (float(self.C) * total)
-        identity = joblib.hash((X, labels, problem, self.smoothing > 0)) if self.warm_start else ""
+        problem = {**self._problem(), "sample_weight": weights, "solver": self.solver}
+        identity = ""
+        if self.warm_start:
+            # Where the previous fit ended serves any positive smoothing.
+            same = {**problem, "smoothing": self.smoothing > 0}
+            identity = joblib.hash((X, labels, same))
         settings = {
             **problem,
             "regularization": regularization,
-            "smoothing": float(self.smoothing),
             "step": self.step,
             "sampling": self.sampling,
             "tol": float(self.tol),
@@ -227,18 +234,11 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         result = _core.fit_multiclass(core_rows(X), labels, settings)
         self._store_weights(result["weights"])
-        store_run(self, result)
+        self._store_run(result)
         if self.warm_start:
             kept = {name: result[name] for name in ("weights", "linear", "square", "beta")}
             self._end = (identity, regularization, kept)
         return self
-
-    def _check_parameters(self) -> None:
-        for name in ("C", "intercept_scaling"):
-            check_positive(name, getattr(self, name))
-        for name in ("smoothing", "tol"):
-            check_positive(name, getattr(self, name), zero=True)
-        check_positive("max_iter", self.max_iter, integer=True)
 
     def _row_weights(
         self, weights: FloatArray | None, codes: NDArray[np.intp]
@@ -263,59 +263,3 @@ class MulticlassSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return None
         # W(alpha) is proportional to 1/lambda.
         return {**kept, "weights": kept["weights"] * (before / regularization)}
-
-    def _store_weights(self, weights: FloatArray) -> None:
-        n_features = self.n_features_in_
-        self.coef_ = np.ascontiguousarray(weights[:, :n_features])
-        self.intercept_ = np.zeros(len(self.classes_))
-        if self.fit_intercept:
-            self.intercept_ = weights[:, n_features] * float(self.intercept_scaling)
-
-    def _scores(self, X: Any) -> FloatArray:
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
-        # The rows are the large operand: the weights take their precision.
-        scores = safe_sparse_dot(X, self.coef_.T.astype(X.dtype, copy=False), dense_output=True)
-        return np.asarray(scores + self.intercept_, dtype=np.float64)
-
-    def decision_function(self, X: ArrayLike) -> FloatArray:
-        """Score of each class; for two classes, the second's minus the first's.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
-        """
-        scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Class with the largest score (the first of equals).
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        scores = self._scores(X)
-        return np.asarray(self.classes_[scores.argmax(axis=1)])
-
-    def predict_top_k(self, X: ArrayLike, k: int) -> NDArray[Any]:
-        """Return the `k` classes with the largest scores, best first (the first of equals).
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-            Rows.
-        k : int
-            Number of classes, at most ``n_classes``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, k)
-        """
-        scores = self._scores(X)
-        check_positive("k", k, integer=True)
-        if k > len(self.classes_):
-            msg = f"k: {k} is more than the {len(self.classes_)} classes"
-            raise ValueError(msg)
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return np.asarray(self.classes_[best])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,11 +12,12 @@ from dualgap._estimator import History
 
 __all__ = ["ConvergenceDisplay"]
 
-_QUANTITIES = ("gap", "primal", "dual")
+Quantity: TypeAlias = Literal["gap", "objective", "dual_objective"]
+_QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 
 
 class ConvergenceDisplay:
-    """Gap, primal and dual objective of fitted models against time or passes over the data.
+    """Duality gap, objective and dual objective of fitted models against time or epochs.
 
     Parameters
     ----------
@@ -80,16 +81,18 @@ class ConvergenceDisplay:
     def plot(
         self,
         *,
-        quantities: Sequence[str] = ("gap", "primal", "dual"),
-        against: str = "seconds",
+        quantities: Sequence[Quantity] | None = None,
+        against: Literal["seconds", "epoch"] = "seconds",
         axes: Any = None,
     ) -> Self:
         """Draw the curves; the figure and axes are kept as ``figure_`` and ``axes_``.
 
         Parameters
         ----------
-        quantities : sequence of {"gap", "primal", "dual"}
-            What to draw. The gap has a logarithmic axis of its own; primal and dual share one.
+        quantities : sequence of {"gap", "objective", "dual_objective"}, optional
+            What to draw; by default what some history has values of (a fit without a certificate
+            has an objective alone). The gap has a logarithmic axis of its own, the other two share
+            one.
         against : {"seconds", "epoch"}, default="seconds"
             What the horizontal axis shows.
         axes : sequence of matplotlib axes, optional
@@ -99,6 +102,8 @@ class ConvergenceDisplay:
         -------
         self
         """
+        if quantities is None:
+            quantities = [name for name in _QUANTITIES if self._has(name)]
         unknown = set(quantities) - set(_QUANTITIES)
         if unknown or not quantities:
             msg = f"quantities: must be among {_QUANTITIES}, got {tuple(quantities)}"
@@ -106,8 +111,8 @@ class ConvergenceDisplay:
         if against not in ("seconds", "epoch"):
             msg = f'against: must be "seconds" or "epoch", got {against!r}'
             raise ValueError(msg)
-        panels = [["gap"]] if "gap" in quantities else []
-        objectives = [name for name in quantities if name != "gap"]
+        panels: list[list[Quantity]] = [["gap"]] if "gap" in quantities else []
+        objectives: list[Quantity] = [name for name in quantities if name != "gap"]
         panels += [objectives] if objectives else []
         if axes is None:
             axes = _new_axes(len(panels))
@@ -120,18 +125,26 @@ class ConvergenceDisplay:
             self._draw(axis, panel, against)
         return self
 
+    def _has(self, name: str) -> bool:
+        columns = (history[name] for history in self.histories.values())
+        return any(bool(np.isfinite(column).any()) for column in columns)
+
     def _draw(self, axis: Any, panel: Sequence[str], against: str) -> None:
         for index, (label, history) in enumerate(self.histories.items()):
             for name in panel:
-                known = np.isfinite(history[name])
-                axis.plot(
-                    history[against][known],
-                    history[name][known],
-                    color=f"C{index}",
-                    linestyle="--" if name == "dual" else "-",
-                    label=label if panel == ["gap"] else f"{label} ({name})",
-                )
-        axis.set_xlabel("passes over the data" if against == "epoch" else "seconds")
+                text = label if panel == ["gap"] else f"{label} ({name.replace('_', ' ')})"
+                # The models of a recommender are fitted one after the other: a line for each.
+                models = history.get("model", np.zeros(len(history["epoch"])))
+                for number in np.unique(models):
+                    known = (models == number) & np.isfinite(history[name])
+                    axis.plot(
+                        history[against][known],
+                        history[name][known],
+                        color=f"C{index}",
+                        linestyle="--" if name == "dual_objective" else "-",
+                        label=text if number == models[0] else None,
+                    )
+        axis.set_xlabel("epochs" if against == "epoch" else "seconds")
         axis.set_ylabel("duality gap" if panel == ["gap"] else "objective")
         if panel == ["gap"]:
             axis.set_yscale("log")

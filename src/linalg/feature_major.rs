@@ -2,7 +2,7 @@ use pulp::Simd;
 
 use super::{Aligned, Element, Kernel, Lane};
 
-/// Vectors summed in registers at a time.
+/// Vectors summed in registers at a time: enough that the multiply-adds do not wait for each other.
 const VECTORS: usize = 8;
 
 /// Weights (features × classes) for sparse rows, one feature after the other: a row's scores and the
@@ -11,7 +11,7 @@ const VECTORS: usize = 8;
 pub(crate) struct FeatureMajor<T> {
     values: Aligned<T>,
     padded: usize,
-    /// Vectors of a change that are not 0.
+    /// Vectors of a change that are not 0: most losses change few classes, and a row has many columns.
     touched: Vec<u32>,
 }
 

@@ -4,7 +4,7 @@ use std::array::from_fn;
 
 use pulp::Simd;
 
-/// Vectors that are folded in registers at a time.
+/// Vectors that are folded in registers at a time: enough that the steps do not wait for each other.
 const VECTORS: usize = 4;
 
 /// What is done with each row: `sum`\[j\] = op(`sum`\[j\], x, `row`\[j\]).
@@ -58,7 +58,8 @@ pub(crate) fn fold<'a, F: Fold, S: Simd>(
     }
 }
 
-/// Folds N vectors of columns; the very last overlaps the one before so that it is whole.
+/// Folds N vectors of columns; the very last overlaps the one before so that it is whole: the columns in
+/// both are folded twice, to the same result, which costs less than a loop over single columns.
 #[inline(always)]
 fn stretch<'a, F: Fold, S: Simd, const N: usize>(
     simd: S,

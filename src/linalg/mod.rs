@@ -30,4 +30,4 @@ pub use simd::{Element, Kernel, Lane};
 pub use sparse::Sparse;
 pub use sparse_rows::SparseRows;
 pub use touched::TouchedVector;
-pub(crate) use vectors::{PIECE, squared_norm};
+pub(crate) use vectors::squared_norm;

@@ -5,9 +5,9 @@ use rayon::prelude::*;
 
 use super::{Aligned, Element, Kernel, Lane};
 
-/// Vectors side by side in one register tile.
+/// Vectors side by side in one register tile, as in [`Panels`](super::Panels).
 const VECTORS: usize = 3;
-/// Multiplications worth handing to another thread.
+/// Multiplications worth handing to another thread: waking one costs some microseconds.
 const WORTHWHILE: usize = 1 << 19;
 
 /// Weights (features × classes) that change between products: panels of a register tile's width, each
@@ -204,7 +204,7 @@ impl<T: Element> AddUpdate<'_, T> {
     }
 }
 
-/// Rows that a tile goes through at a time.
+/// Rows that a tile goes through at a time: their places are kept on the stack.
 const LARGEST_BATCH: usize = 64;
 
 /// Adds the outer products whose rows and changes start at `terms`.
@@ -217,6 +217,7 @@ fn add_all<S: Simd, T: Lane<S> + Element, const V: usize>(
     n_features: usize,
 ) {
     let weights = T::vectors_mut(weights).0.as_chunks_mut::<V>().0;
+    // A tile of weights stays in registers while all rows are added to it: it is read and written once.
     let mut feature = 0;
     while S::REGISTER_COUNT >= 32 && feature + 8 <= n_features {
         add_outer::<S, T, V, 8>(simd, weights, update, terms, feature);

@@ -5,11 +5,12 @@ use rayon::prelude::*;
 
 use super::{Aligned, Element, Kernel, Lane};
 
-/// Vectors side by side in one register tile.
+/// Vectors side by side in one register tile: with 8 rows they are 24 sums of the 32 registers of AVX-512,
+/// with 4 rows 12 of the 16 of AVX2, which leaves room for the weights and a broadcast value.
 const VECTORS: usize = 3;
 /// Inputs of one pass of the tile: what it reads of the weights stays in the second-level cache.
 const DEPTH: usize = 1024;
-/// Inputs that a thread packs at a time.
+/// Inputs that a thread packs at a time: few enough to share the work, enough to be worth a task.
 const PACKED: usize = 128;
 /// Widest panel in values: [`VECTORS`] of 16 single-precision lanes.
 const WIDEST: usize = VECTORS * 16;
@@ -140,6 +141,8 @@ fn tall<S: Simd, T: Lane<S> + Element, const V: usize>(
         let end = (start + DEPTH).min(n_inputs);
         let weights = &panel[start * V..end * V];
         let part = |row: usize| &rows[row * n_inputs + start..row * n_inputs + end];
+        // Each weight that is read serves a whole tile of rows. Rows left over go one by one: a score is
+        // the same sum in the same order whatever the tile, so results do not depend on the split.
         let mut row = 0;
         while S::REGISTER_COUNT >= 32 && row + 8 <= n_rows {
             tile::<S, T, V, 8>(simd, from_fn(|i| part(row + i)), weights, row, &mut out);

@@ -4,6 +4,16 @@
 /// vertex of a polytope or the image of a row may come in any order.
 pub type Sparse = Vec<(u32, f64)>;
 
+/// ⟨dense, sparse⟩ with one sum, in the order of the sparse vector.
+pub fn dot(dense: &[f64], sparse: &[(u32, f64)]) -> f64 {
+    sparse.iter().map(|(index, value)| value * dense[*index as usize]).sum()
+}
+
+/// ‖sparse‖² with one sum, in its order.
+pub fn squared_norm(sparse: &[(u32, f64)]) -> f64 {
+    sparse.iter().map(|(_, value)| value * value).sum()
+}
+
 /// target = a − b, all by increasing index.
 pub fn subtract(a: &[(u32, f64)], b: &[(u32, f64)], target: &mut Sparse) {
     target.clear();
@@ -68,6 +78,7 @@ mod tests {
         assert_eq!(sum, a);
         add(&mut sum, -1.0, &[(0, 1.0 - 1e-16)], 1e-15, &mut spare);
         assert_eq!(sum, [(2, 0.5), (3, 1.0)]);
+        assert_eq!((dot(&[1.0, 2.0, 4.0, 8.0, 16.0], &b), squared_norm(&b)), (18.5, 1.3125));
         let mut indices = vec![2, 3];
         unite(&mut indices, &b);
         assert_eq!(indices, [1, 2, 3, 4]);

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// Weights that are cleared and read together.
+/// Weights that are cleared and read together: a mark for each then takes little memory, and a piece is
+/// some whole vectors.
 const CHUNK: usize = 32;
 
 /// A vector in weight space that remembers which pieces of it were written, so that its norm, its sum
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_is_its_dense_vector() {
+    fn a_touched_vector_is_its_dense_vector() {
         let mut image = TouchedVector::new(70);
         image.piece(30, 4).copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
         image.add(69, -1.0);

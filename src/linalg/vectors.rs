@@ -9,9 +9,9 @@
 //! | [`padded_dot`], [`padded_triple_dot`] | eight sums side by side, added up in pairs; no remainder |
 //! | [`dot_in_order`], [`squared_norm_in_order`] | one sum, term by term |
 //! | [`fused_dot`], [`fused_dot_in_two`] | vectors of this machine's width, fused multiply-adds |
-//! | [`squared_norm`] | one sum for each piece of [`PIECE`] values, pieces in parallel |
+//! | [`squared_norm`], [`along_difference`] | one sum for each piece of [`PIECE`] values, pieces in parallel |
 //!
-//! [`axpy`] adds nothing up: it may replace any loop `y[i] += a * x[i]` without changing a bit.
+//! [`axpy`] and [`blend`] add nothing up: `axpy` may replace any loop `y[i] += a * x[i]` without changing a bit.
 
 use pulp::Simd;
 use rayon::prelude::*;
@@ -20,10 +20,10 @@ use super::Lane;
 use crate::data::Real;
 
 /// Values of one piece of a reduction over weights.
-pub(crate) const PIECE: usize = 1 << 14;
+const PIECE: usize = 1 << 14;
 
 /// Doubles handled together: one AVX-512 register, two of AVX2.
-pub(crate) const LANES: usize = 8;
+const LANES: usize = 8;
 
 /// ⟨a, b⟩, in [`LANES`] sums that the compiler can keep in vectors.
 #[inline]
@@ -81,6 +81,30 @@ pub(crate) fn squared_norm<T: Real>(weights: &[T]) -> f64 {
         .map(|piece| piece.iter().map(|weight| weight.widen().powi(2)).sum())
         .collect();
     pieces.iter().sum()
+}
+
+/// ⟨a, a − b⟩ and ‖a − b‖², summed in the same pieces.
+pub(crate) fn along_difference(a: &[f64], b: &[f64]) -> (f64, f64) {
+    let pieces: Vec<(f64, f64)> = a
+        .par_chunks(PIECE)
+        .zip(b.par_chunks(PIECE))
+        .map(|(a, b)| {
+            a.iter().zip(b).fold((0.0, 0.0), |(along, squared), (a, b)| {
+                let difference = a - b;
+                (along + a * difference, squared + difference * difference)
+            })
+        })
+        .collect();
+    pieces.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1))
+}
+
+/// y = a y + b x on all threads.
+pub(crate) fn blend(y: &mut [f64], (a, b): (f64, f64), x: &[f64]) {
+    y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE)).for_each(|(y, x)| {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = a * *y + b * x;
+        }
+    });
 }
 
 /// ⟨a, b⟩ in four vectors of sums, for a kernel that is already compiled for this machine.
@@ -229,6 +253,14 @@ mod tests {
         axpy(&mut plain, 2.0, &a);
         assert_eq!(y, plain);
         assert_eq!(y[5], b[5] + 10.0);
+    }
+
+    #[test]
+    fn segments_between_long_vectors() {
+        let (a, mut b) = (vec![2.0; 40_000], vec![0.5; 40_000]);
+        assert_eq!(along_difference(&a, &b), (120_000.0, 90_000.0));
+        blend(&mut b, (0.5, 0.25), &a);
+        assert!(b.iter().all(|b| *b == 0.75));
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! Linear maximisation over the whole dual domain, with its image in weight space.
+//! Vertices of the whole dual domain of a multi-category problem, with their images in weight space.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::problem::BLOCK;
-use super::{MarginDual, MarginProblem, Workspace};
-use crate::dual::{BatchDual, Sums};
+use super::{MarginProblem, Workspace};
+use crate::dual::Sums;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::SparseRows;
@@ -47,7 +47,7 @@ struct DualBlock {
 impl Batch {
     /// At the dual point `beta` (examples × classes), or at 0 if that is empty; only a smoothed problem
     /// keeps it.
-    fn new(problem: &MarginProblem<'_>, beta: &[f64]) -> Self {
+    pub fn new(problem: &MarginProblem<'_>, beta: &[f64]) -> Self {
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let width = problem.map().cost() / (n * m).max(1) + 1;
         let n_blocks = n.div_ceil(BLOCK);
@@ -69,36 +69,26 @@ impl Batch {
             images: SparseRows::default(),
         }
     }
-}
 
-impl MarginDual<'_, '_> {
-    /// Moves the point of the whole domain to `beta` (examples × classes), or to 0 if that is empty.
-    pub fn start_at(&mut self, beta: &[f64]) {
-        self.batch = Some(Batch::new(self.problem, beta));
-    }
-
-    /// The point of the whole domain (examples × classes) where it is kept, else nothing.
+    /// The dual point (examples × classes) where it is kept, else nothing.
     pub fn into_point(self) -> Vec<f64> {
-        let duals = self.batch.map_or(Vec::new(), |batch| batch.duals);
-        duals.into_iter().flat_map(|block| block.beta).collect()
+        self.duals.into_iter().flat_map(|block| block.beta).collect()
     }
-}
 
-/// One pass over the rows, a chunk at a time; in each chunk first scores and vertices, parallel over blocks
-/// of rows, then the sparse sum of the vertices' images, parallel over the weights. Each number is thus
-/// summed in the order of the rows, for any number of threads.
-impl BatchDual for MarginDual<'_, '_> {
-    fn batch_vertex(
+    /// [`BatchDual::batch_vertex`](crate::dual::BatchDual::batch_vertex) in one pass over the rows, a chunk
+    /// at a time; in each chunk first scores and vertices, parallel over blocks of rows, then the sparse
+    /// sum of the vertices' images, parallel over the weights. Each number is thus summed in the order of
+    /// the rows, for any number of threads.
+    pub fn vertex(
         &mut self,
+        problem: &mut MarginProblem<'_>,
         weights: &[f64],
         image: &mut [f64],
         step: f64,
         want_loss: bool,
         interrupt: &Interrupt,
     ) -> Result<Sums> {
-        let problem = &mut *self.problem;
-        let Batch { chunk, duals, images } =
-            self.batch.get_or_insert_with(|| Batch::new(problem, &[]));
+        let Self { chunk, duals, images } = self;
         problem.map_mut().load(weights);
         image.fill(0.0);
         // Without smoothing the loss is the vertex's own value.

@@ -2,18 +2,19 @@
 
 use super::batch::Batch;
 use super::{MarginProblem, Workspace};
-use crate::dual::{BlockDual, Gradient, Image, Points, Shares, Survey};
+use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
+use crate::linalg::sparse::dot;
 use crate::polytope::lifted;
 
 /// The dual of a multi-category problem; μ_i is β_i, the dual variable off the label
-/// (`docs/mathematics/multiclass.md`).
+/// (`docs/mathematics/duality.md`).
 pub struct MarginDual<'p, 'a> {
     pub(super) problem: &'p mut MarginProblem<'a>,
     /// What passes over the whole domain keep, once there was one.
-    pub(super) batch: Option<Batch>,
+    batch: Option<Batch>,
     margins: Vec<f64>,
     work: Workspace,
     alpha: Sparse,
@@ -33,6 +34,16 @@ impl<'p, 'a> MarginDual<'p, 'a> {
             let term = self.problem.linear_term(example, beta);
             (linear + share * term, square + share * lifted::squared_norm_of(beta))
         })
+    }
+
+    /// Moves the point of the whole domain to `beta` (examples × classes), or to 0 if that is empty.
+    pub fn start_at(&mut self, beta: &[f64]) {
+        self.batch = Some(Batch::new(self.problem, beta));
+    }
+
+    /// The point of the whole domain (examples × classes) where it is kept, else nothing.
+    pub fn into_point(self) -> Vec<f64> {
+        self.batch.map_or(Vec::new(), Batch::into_point)
     }
 
     /// The margins of an example at the weights `scale` · `weights`.
@@ -55,7 +66,7 @@ pub struct MarginGradient<'s> {
 
 impl Gradient for MarginGradient<'_> {
     fn slope(&self, direction: &[(u32, f64)]) -> f64 {
-        slope(self.margins, direction)
+        dot(self.margins, direction)
     }
 
     fn vertex(&mut self, vertex: &mut Sparse) -> Result<()> {
@@ -163,7 +174,7 @@ impl BlockDual for MarginDual<'_, '_> {
         self.problem.subgradient(block, &self.margins, &mut self.work);
         direction.clone_from(&self.work.vertex);
         sort(direction);
-        Ok(slope(&self.margins, direction))
+        Ok(dot(&self.margins, direction))
     }
 
     fn vertices(
@@ -200,7 +211,7 @@ impl BlockDual for MarginDual<'_, '_> {
                 // Fenchel and Young: the two terms of the gap that the smoothed loss and its conjugate make.
                 let bend = 0.5 * problem.shares().smoothing() * lifted::squared_norm_of(beta);
                 let linear = problem.linear_term(example, beta) - bend;
-                (share * loss, share * linear, share * (loss - slope(margins, beta) + bend))
+                (share * loss, share * linear, share * (loss - dot(margins, beta) + bend))
             };
         Ok(Survey::of(self.problem.for_margins(weights, interrupt, look)?))
     }
@@ -210,9 +221,19 @@ impl BlockDual for MarginDual<'_, '_> {
     }
 }
 
-/// ⟨v, β⟩.
-fn slope(margins: &[f64], direction: &[(u32, f64)]) -> f64 {
-    direction.iter().map(|(class, value)| value * margins[*class as usize]).sum()
+impl BatchDual for MarginDual<'_, '_> {
+    fn batch_vertex(
+        &mut self,
+        weights: &[f64],
+        image: &mut [f64],
+        step: f64,
+        want_loss: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Sums> {
+        let problem = &mut *self.problem;
+        let batch = self.batch.get_or_insert_with(|| Batch::new(problem, &[]));
+        batch.vertex(problem, weights, image, step, want_loss, interrupt)
+    }
 }
 
 /// Brings a vertex into the order of the classes.

@@ -6,6 +6,7 @@ use super::block_descent::{BlockDescent, Options};
 use super::{MarginDual, MarginProblem, Order};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::names::{check, names};
 use crate::run::{Epoch, Trace, run};
 use crate::solver::{Block, Choices, DualPoint, Method, Start, Target, minimize};
 
@@ -24,7 +25,7 @@ impl MulticlassMethod {
 
     /// Names of all solvers.
     pub fn names() -> Vec<&'static str> {
-        [&Self::BLOCK_DESCENT, Method::NAMES].concat()
+        [Self::BLOCK_DESCENT.to_vec(), names(Method::REGISTRY)].concat()
     }
 
     /// The solver of the chosen name.
@@ -36,9 +37,7 @@ impl MulticlassMethod {
             choices.refuse_all_but(&[])?;
             return Ok(Self::BlockDescent(choices.seed));
         }
-        if !Method::NAMES.contains(&choices.solver) {
-            return Err(Error::unknown("solver", choices.solver, Self::names()));
-        }
+        check("solver", choices.solver, &Self::names())?;
         Ok(Self::Vertices(Method::parse(choices)?))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! P(w) = λ/2 ‖w‖² + Σ_i p_i Φ(A_i w; y_i), and its dual D(α) = Σ_i p_i ⟨Δ_i, β_i⟩ − λ/2 ‖w(α)‖² −
 //! γ/2 Σ_i p_i ‖α_i‖², where w(α) = (1/λ) Σ_i p_i A_iᵀ α_i and α_i = −β_i off the label, 1ᵀβ_i at the label
-//! (`docs/mathematics/multiclass.md`).
+//! (`docs/mathematics/duality.md`).
 
 use rayon::prelude::*;
 

@@ -1,5 +1,5 @@
 //! The dual variable α of an example with all of its coordinates: −β off the label and 1ᵀβ at the label
-//! (`docs/mathematics/multiclass.md`). Its last coordinate is what makes a projection rank-one biased.
+//! (`docs/mathematics/duality.md`). Its last coordinate is what makes a projection rank-one biased.
 
 use crate::linalg::Sparse;
 

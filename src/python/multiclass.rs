@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use super::arrays::{Matrix, slice};
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, run_session};
-use super::trace_dict;
+use super::trace::trace_dict;
 use crate::error::{Error, Result};
 use crate::multiclass::{Layout, MarginPoint, MulticlassFit, MulticlassMethod, fit};
 use crate::solver::Start;

@@ -6,6 +6,7 @@ use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, record, slice};
 use super::session::{Session, run_session};
+use super::trace::trace_dict;
 use crate::data::{Chunked, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
@@ -175,7 +176,7 @@ fn fit(
 
 impl Fitted {
     fn into_dict(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-        let result = super::trace_dict(py, &self.trace)?;
+        let result = trace_dict(py, &self.trace)?;
         result.set_item("scale", self.scale)?;
         let column = |values: Vec<f64>| PyArray1::from_vec(py, values);
         let history = PyDict::new(py);

@@ -6,6 +6,7 @@ use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, record, slice};
 use super::session::{Session, run_session};
+use super::trace::trace_dict;
 use crate::data::{Csr, Data};
 use crate::error::{Error, Result};
 use crate::polynomial::penalty;
@@ -81,7 +82,7 @@ pub(super) fn fit_variational<'py>(
                 run(&mut solver, stopping, session.interrupt, &mut |epoch| session.observe(epoch))?;
             Ok((trace, solver.factors()))
         })?;
-    let result = super::trace_dict(py, &trace)?;
+    let result = trace_dict(py, &trace)?;
     result.set_item("users", factors.users.into_pyarray(py))?;
     result.set_item("items", factors.items.into_pyarray(py))?;
     result.set_item("output", factors.output.as_standard_layout().into_owned().into_pyarray(py))?;

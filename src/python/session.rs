@@ -1,7 +1,7 @@
 //! One call from Python into a kernel: a thread pool of its own, the GIL released, signals polled.
 
 use std::ops::ControlFlow;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -39,7 +39,7 @@ impl Session<'_> {
 
 /// Runs `kernel` on a pool of `n_threads` threads while this thread polls signals and callbacks.
 ///
-/// `callback(epoch, seconds, primal, dual)` is called after each epoch, while the kernel waits, with NaN
+/// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the kernel waits, with NaN
 /// for what was not evaluated; a true value stops the run. What it raises, and `KeyboardInterrupt`, end the kernel and come out unchanged.
 pub(super) fn run_session<T: Send>(
     py: Python<'_>,
@@ -53,9 +53,8 @@ pub(super) fn run_session<T: Send>(
         .build()
         .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
     let interrupt = Interrupt::default();
-    let mut raised: Option<PyErr> = None;
     let mut result: Option<Result<T>> = None;
-    py.detach(|| {
+    let raised = py.detach(|| {
         let (events, inbox) = sync_channel::<Epoch>(0);
         let (answers, outbox) = sync_channel::<ControlFlow<()>>(0);
         let outbox = std::sync::Mutex::new(outbox);
@@ -74,42 +73,52 @@ pub(super) fn run_session<T: Send>(
                     }
                 };
                 *result = Some(kernel(&Session { interrupt, report: &report }));
-                // `events` is dropped here, which ends the loop below.
+                // `events` is dropped here, which ends the watch.
             });
-            loop {
-                let event = inbox.recv_timeout(POLL);
-                if let Err(RecvTimeoutError::Disconnected) = event {
-                    break;
-                }
-                let answer = if raised.is_some() {
-                    Ok(true)
-                } else {
-                    Python::attach(|py| {
-                        py.check_signals()?;
-                        match (event, callback) {
-                            (Ok(epoch), Some(callback)) => call(py, callback, &epoch),
-                            _ => Ok(false),
-                        }
-                    })
-                };
-                let stop = answer.unwrap_or_else(|error| {
-                    interrupt.raise();
-                    raised = Some(error);
-                    true
-                });
-                if event.is_ok() {
-                    let flow =
-                        if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-                    // The kernel may have ended meanwhile; then nobody waits for the answer.
-                    let _ = answers.send(flow);
-                }
-            }
-        });
+            watch(&inbox, &answers, interrupt, callback)
+        })
     });
     match (raised, result) {
         (Some(error), _) => Err(error),
         (None, Some(result)) => Ok(result?),
         (None, None) => Err(PyRuntimeError::new_err("the kernel ended without a result")),
+    }
+}
+
+/// Polls signals and hands epochs to the callback until the kernel has ended; returns what was raised.
+fn watch(
+    inbox: &Receiver<Epoch>,
+    answers: &SyncSender<ControlFlow<()>>,
+    interrupt: &Interrupt,
+    callback: Option<&Py<PyAny>>,
+) -> Option<PyErr> {
+    let mut raised: Option<PyErr> = None;
+    loop {
+        let event = inbox.recv_timeout(POLL);
+        if let Err(RecvTimeoutError::Disconnected) = event {
+            return raised;
+        }
+        let answer = if raised.is_some() {
+            Ok(true)
+        } else {
+            Python::attach(|py| {
+                py.check_signals()?;
+                match (event, callback) {
+                    (Ok(epoch), Some(callback)) => call(py, callback, &epoch),
+                    _ => Ok(false),
+                }
+            })
+        };
+        let stop = answer.unwrap_or_else(|error| {
+            interrupt.raise();
+            raised = Some(error);
+            true
+        });
+        if event.is_ok() {
+            let flow = if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            // The kernel may have ended meanwhile; then nobody waits for the answer.
+            let _ = answers.send(flow);
+        }
     }
 }
 

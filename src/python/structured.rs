@@ -9,7 +9,7 @@ use super::oracle::PythonOracle;
 use super::records::{MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, run_session};
 use super::structured_models::StructuredModel;
-use super::trace_dict;
+use super::trace::trace_dict;
 use crate::dual::BlockDual;
 use crate::error::{Error, Result};
 use crate::linalg::Sparse;

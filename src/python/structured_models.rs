@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::arrays::{Matrix, slice};
 use super::session::run_session;
 use crate::error::Result;
+use crate::names::find;
 use crate::structured::{
     Chain, Graph, Hamming, Marginals, Matching, Multiclass, Multilabel, Pairs, Work,
 };
@@ -73,12 +74,7 @@ impl Edges {
     fn graph(&self, labels: &[u8], n_labels: usize) -> Result<Graph> {
         match self {
             Self::Pairs(pairs) => Graph::new(n_labels, pairs),
-            Self::Name(name) if name == "full" => Ok(Graph::full(n_labels)),
-            Self::Name(name) if name == "tree" => Ok(Graph::chow_liu(labels, n_labels)),
-            Self::Name(name) => {
-                let message = format!("unknown graph {name:?}; use \"full\", \"tree\" or pairs");
-                Err(crate::Error::argument("edges", message))
-            }
+            Self::Name(name) => Ok(find("edges", name, Graph::REGISTRY)?(labels, n_labels)),
         }
     }
 }

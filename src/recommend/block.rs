@@ -6,7 +6,7 @@ use crate::linalg::vectors::padded;
 
 /// Where a block's parts lie, each padded for the inner loops: sums over whole lanes need no remainder.
 ///
-/// `p` (k) | `l` (m) | `x`: Cov(l_c, p), m × k | `v`: Var(l_c), m | `e`: E\[p pᵀ\], lower triangle by rows.
+/// `p` (k) | `l` (m) | `v`: Var(l_c), m | `x`: Cov(l_c, p), m × k | `e`: E\[p pᵀ\], lower triangle by rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockLayout {
     pub k: usize,
@@ -21,26 +21,33 @@ impl BlockLayout {
     pub fn new(k: usize, m: usize) -> Self {
         Self { k, m, k_pad: padded(k), pairs: padded(k * (k + 1) / 2) }
     }
+    /// m, padded.
     pub fn m_pad(self) -> usize {
         padded(self.m)
     }
+    /// Length of a block.
     pub fn stride(self) -> usize {
         self.k_pad + 2 * self.m_pad() + self.m * self.k_pad + self.pairs
     }
+    /// Where p lies.
     pub fn p(self) -> Range<usize> {
         0..self.k_pad
     }
+    /// Where l lies.
     pub fn l(self) -> Range<usize> {
         self.k_pad..self.k_pad + self.m
     }
+    /// Where v lies.
     pub fn v(self) -> Range<usize> {
         let start = self.k_pad + self.m_pad();
         start..start + self.m
     }
+    /// Where x lies.
     pub fn x(self) -> Range<usize> {
         let start = self.k_pad + 2 * self.m_pad();
         start..start + self.m * self.k_pad
     }
+    /// Where e lies.
     pub fn e(self) -> Range<usize> {
         self.stride() - self.pairs..self.stride()
     }

@@ -16,16 +16,22 @@ const PARTS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Side<'a> {
     pub layout: BlockLayout,
+    /// Number of rows (users or items).
     pub n: usize,
+    /// Where the ratings of each row start, and where the last one's end.
     pub offsets: Vec<usize>,
+    /// The other side of each rating, sorted by rows: a sweep reads them from front to back.
     pub partners: Vec<u32>,
+    /// The value of each rating, in the same order.
     pub values: Vec<f64>,
+    /// The blocks, one after the other.
     pub blocks: Vec<f64>,
     /// Σ_a S_a over all rows, (k + m)².
     pub covariance_sum: Array2<f64>,
     /// Σ_a log det S_a.
     pub log_det_sum: f64,
     pub prior: Prior<'a>,
+    /// Rows that one task updates.
     pub parts: Vec<Range<usize>>,
 }
 

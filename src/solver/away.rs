@@ -11,7 +11,8 @@ use super::active_set::{Kind, largest};
 use crate::dual::{BlockDual, Image};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::{Sparse, sparse, squared_norm};
+use crate::linalg::vectors::{axpy, dot_in_order, squared_norm};
+use crate::linalg::{Sparse, sparse};
 use crate::run::{Certificate, Progress, Solver};
 
 /// A vertex of the whole domain: one of each block.
@@ -80,7 +81,7 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
 
     /// The slope of D towards an atom, up to a constant: Σ p_i l_i − λ ⟨w, w_a⟩.
     fn slope(&self, atom: &Atom) -> f64 {
-        atom.linear - self.dual.shares().lambda() * dot(&self.weights, &atom.image)
+        atom.linear - self.dual.shares().lambda() * dot_in_order(&self.weights, &atom.image)
     }
 
     /// The atom that the oracles of the blocks make of an active one.
@@ -144,9 +145,7 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         for atom in &mut self.atoms {
             atom.weight /= total;
             self.linear += atom.weight * atom.linear;
-            for (weight, image) in self.weights.iter_mut().zip(&atom.image) {
-                *weight += atom.weight * image;
-            }
+            axpy(&mut self.weights, atom.weight, &atom.image);
         }
     }
 }
@@ -183,8 +182,4 @@ impl<D: BlockDual> Solver for AwayFrankWolfe<'_, D> {
         let loss = self.dual.survey(&self.weights, &|_| &[], interrupt)?.loss;
         Ok(Certificate { primal: regularizer + loss, dual: self.linear - regularizer })
     }
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

@@ -1,12 +1,10 @@
 //! Batch Frank-Wolfe on the dual (Tajima et al. 2020, Algorithm 1, with the errata of
-//! `docs/mathematics/multiclass.md`).
-
-use rayon::prelude::*;
+//! `docs/mathematics/errata.md`; `docs/mathematics/frank-wolfe.md`).
 
 use crate::dual::{BatchDual, Sums};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::{PIECE, squared_norm};
+use crate::linalg::vectors::{along_difference, blend, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
 
 /// How far batch Frank-Wolfe goes to the vertex.
@@ -93,7 +91,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
     /// argmax over the segment of D: slope / curvature, clipped.
     fn line_search(&self, vertex: &Sums) -> f64 {
         let (lambda, smoothing) = (self.dual.shares().lambda(), self.dual.shares().smoothing());
-        let (along, squared) = differences(&self.at.weights, &self.image);
+        let (along, squared) = along_difference(&self.at.weights, &self.image);
         let slope = vertex.linear - self.at.linear
             + lambda * along
             + smoothing * (self.at.square - vertex.cross);
@@ -105,12 +103,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
     /// A ← A + step (U − A).
     fn walk(&mut self, vertex: &Sums, step: f64) {
         let stay = 1.0 - step;
-        let pieces = self.image.par_chunks(PIECE);
-        self.at.weights.par_chunks_mut(PIECE).zip(pieces).for_each(|(weights, image)| {
-            for (weight, image) in weights.iter_mut().zip(image) {
-                *weight = stay * *weight + step * image;
-            }
-        });
+        blend(&mut self.at.weights, (stay, step), &self.image);
         self.at.linear = stay * self.at.linear + step * vertex.linear;
         self.at.square = stay * stay * self.at.square
             + 2.0 * stay * step * vertex.cross
@@ -118,21 +111,6 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         self.pending = step;
         self.vertex = None;
     }
-}
-
-/// ⟨w, w − u⟩ and ‖w − u‖², summed in fixed pieces.
-fn differences(weights: &[f64], image: &[f64]) -> (f64, f64) {
-    let pieces: Vec<(f64, f64)> = weights
-        .par_chunks(PIECE)
-        .zip(image.par_chunks(PIECE))
-        .map(|(weights, image)| {
-            weights.iter().zip(image).fold((0.0, 0.0), |(along, squared), (weight, image)| {
-                let difference = weight - image;
-                (along + weight * difference, squared + difference * difference)
-            })
-        })
-        .collect();
-    pieces.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1))
 }
 
 impl<D: BatchDual> Solver for FrankWolfe<'_, D> {

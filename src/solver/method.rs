@@ -9,7 +9,7 @@ use super::{
 use crate::dual::BatchDual;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::names::find;
+use crate::names::{check, find};
 use crate::run::{Epoch, Stopping, Trace, run};
 
 /// The solvers that need no more of a dual than vertices.
@@ -75,8 +75,8 @@ impl<'a> Choices<'a> {
     /// [`Error::InvalidArgument`] naming the parameter.
     pub fn refuse_all_but(&self, used: &[&str]) -> Result<()> {
         find("sampling", self.sampling, Sampling::NAMES)?;
-        if let Some(unknown) = self.step.filter(|step| !STEPS.contains(step)) {
-            return Err(Error::unknown("step", unknown, STEPS.iter().copied()));
+        if let Some(step) = self.step {
+            check("step", step, STEPS)?;
         }
         let default = Self::of(self.solver);
         let chosen = [
@@ -108,10 +108,16 @@ impl<'a> Choices<'a> {
     }
 }
 
+type Build = fn(&Choices<'_>) -> Result<Method>;
+
 impl Method {
-    /// Names of the methods.
-    pub const NAMES: &[&str] =
-        &["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient"];
+    /// Every method by its name.
+    pub const REGISTRY: &[(&str, Build)] = &[
+        ("block-frank-wolfe", Self::block_frank_wolfe),
+        ("frank-wolfe", Self::frank_wolfe),
+        ("away-frank-wolfe", Self::away_frank_wolfe),
+        ("subgradient", Self::subgradient),
+    ];
 
     /// The method of the chosen name.
     ///
@@ -119,34 +125,35 @@ impl Method {
     /// [`Error::InvalidArgument`] for unknown names, steps that the method does not have, parameters that
     /// it does not use, and a `subsample` that is not in (0, 1].
     pub fn parse(choices: &Choices<'_>) -> Result<Self> {
-        let Choices { solver, cache, averaging, subsample, seed, .. } = *choices;
+        find("solver", choices.solver, Self::REGISTRY)?(choices)
+    }
+
+    fn block_frank_wolfe(choices: &Choices<'_>) -> Result<Self> {
+        choices.refuse_all_but(&["step", "sampling", "cache", "averaging"])?;
+        let Choices { cache, averaging, seed, .. } = *choices;
         let sampling = find("sampling", choices.sampling, Sampling::NAMES)?;
-        match solver {
-            "block-frank-wolfe" => {
-                choices.refuse_all_but(&["step", "sampling", "cache", "averaging"])?;
-                let (step, certify_below) = (choices.find_step(Step::NAMES)?, f64::INFINITY);
-                let options =
-                    BlockOptions { seed, step, sampling, cache, averaging, certify_below };
-                Ok(Self::BlockFrankWolfe(options))
-            }
-            "frank-wolfe" => {
-                choices.refuse_all_but(&["step"])?;
-                Ok(Self::FrankWolfe(choices.find_step(StepRule::NAMES)?))
-            }
-            "away-frank-wolfe" => {
-                choices.refuse_all_but(&["step", "subsample"])?;
-                if !(subsample > 0.0 && subsample <= 1.0) {
-                    return Err(Error::argument("subsample", "must be more than 0 and at most 1"));
-                }
-                let step = choices.find_step(&Step::NAMES[1..])?;
-                Ok(Self::AwayFrankWolfe { step, subsample, seed })
-            }
-            "subgradient" => {
-                choices.refuse_all_but(&["averaging"])?;
-                Ok(Self::Subgradient { averaging, seed })
-            }
-            other => Err(Error::unknown("solver", other, Self::NAMES.iter().copied())),
+        let (step, certify_below) = (choices.find_step(Step::NAMES)?, f64::INFINITY);
+        let options = BlockOptions { seed, step, sampling, cache, averaging, certify_below };
+        Ok(Self::BlockFrankWolfe(options))
+    }
+
+    fn frank_wolfe(choices: &Choices<'_>) -> Result<Self> {
+        choices.refuse_all_but(&["step"])?;
+        Ok(Self::FrankWolfe(choices.find_step(StepRule::NAMES)?))
+    }
+
+    fn away_frank_wolfe(choices: &Choices<'_>) -> Result<Self> {
+        choices.refuse_all_but(&["step", "subsample"])?;
+        let Choices { subsample, seed, .. } = *choices;
+        if !(subsample > 0.0 && subsample <= 1.0) {
+            return Err(Error::argument("subsample", "must be more than 0 and at most 1"));
         }
+        Ok(Self::AwayFrankWolfe { step: choices.find_step(&Step::NAMES[1..])?, subsample, seed })
+    }
+
+    fn subgradient(choices: &Choices<'_>) -> Result<Self> {
+        choices.refuse_all_but(&["averaging"])?;
+        Ok(Self::Subgradient { averaging: choices.averaging, seed: choices.seed })
     }
 
     /// Refuses a smoothed dual where the method needs vertices to be subgradients.

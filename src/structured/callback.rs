@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::Sparse;
+use crate::linalg::{Sparse, sparse};
 
 /// Maximum number of examples per call of the oracle, and how long such a call may take before it gets
 /// fewer: interrupts are looked for in between.
@@ -130,8 +130,7 @@ pub struct CallbackImage<'s> {
 
 impl Image for CallbackImage<'_> {
     fn curvature(&self) -> f64 {
-        let norm: f64 = self.features.iter().map(|(_, value)| value * value).sum();
-        self.share / self.lambda * norm
+        self.share / self.lambda * sparse::squared_norm(self.features)
     }
 
     fn add_to(&mut self, step: f64, weights: &mut [f64]) {

@@ -8,7 +8,8 @@ use super::{Model, Work};
 use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::{Sparse, TouchedVector, sparse};
+use crate::linalg::sparse::{self, dot};
+use crate::linalg::{Sparse, TouchedVector};
 
 /// Groups of examples whose images are summed apart, for any number of threads, and then in order.
 const GROUPS: usize = 16;
@@ -102,10 +103,6 @@ impl Local {
         }
         (best.max(right) - right, best.max(right))
     }
-}
-
-fn dot(dense: &[f64], sparse: &[(u32, f64)]) -> f64 {
-    sparse.iter().map(|(index, value)| value * dense[*index as usize]).sum()
 }
 
 /// θ + c, whose slopes are those of the dual up to a constant.

@@ -8,7 +8,7 @@ use super::{Marginals, Projection, Work};
 use crate::dual::Shares;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::{Sparse, TouchedVector, squared_norm};
+use crate::linalg::{Sparse, TouchedVector, sparse, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
 
 /// Accuracy of projections that are not in closed form.
@@ -160,7 +160,7 @@ impl<'a> Extragradient<'a> {
             method.model.parts(example, method.model.truth(example), &mut local.sparse);
             let share = method.shares.of(example);
             method.model.add_image(example, &local.sparse, share, &mut group.image);
-            let square = local.sparse.iter().map(|(_, count)| count * count).sum::<f64>();
+            let square = sparse::squared_norm(&local.sparse);
             group.linear += share * square;
             Ok(())
         })?;
@@ -320,14 +320,11 @@ impl Solver for Extragradient<'_> {
             let (model, local) = (method.model, &mut group.local);
             local.load_scores(model, example, &method.weights);
             model.parts(example, model.truth(example), &mut local.sparse);
-            let value = |scores: &[f64], parts: &Sparse| -> f64 {
-                parts.iter().map(|(part, count)| count * scores[*part as usize]).sum()
-            };
-            let right = value(&local.scores, &local.sparse);
+            let right = sparse::dot(&local.scores, &local.sparse);
             let constant = model.add_costs(example, &mut local.scores);
             model.decode(example, &local.scores, &mut local.work, &mut local.label);
             model.parts(example, &local.label, &mut local.sparse);
-            let best = value(&local.scores, &local.sparse);
+            let best = sparse::dot(&local.scores, &local.sparse);
             group.linear += method.shares.of(example) * (constant + best - right);
             Ok(())
         })?;

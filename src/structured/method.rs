@@ -6,6 +6,7 @@ use super::{Extragradient, Marginals, Projection, StructuredDual};
 use crate::dual::{BlockDual, Shares};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::names::{check, names};
 use crate::run::{Epoch, run};
 use crate::solver::{BlockOptions, Choices, DualPoint, Fit, Method, Target, minimize};
 
@@ -39,7 +40,7 @@ impl StructuredMethod {
 
     /// Names of the methods.
     pub fn names() -> Vec<&'static str> {
-        [Method::NAMES, &[Self::EXTRAGRADIENT]].concat()
+        [names(Method::REGISTRY), vec![Self::EXTRAGRADIENT]].concat()
     }
 
     /// The method of the chosen name.
@@ -56,9 +57,7 @@ impl StructuredMethod {
             let projection = projection.map(Projection::parse).transpose()?;
             return Ok(Self::Extragradient { projection, radius });
         }
-        if !Method::NAMES.contains(&common.solver) {
-            return Err(Error::unknown("solver", common.solver, Self::names()));
-        }
+        check("solver", common.solver, &Self::names())?;
         let unused = [("projection", projection.is_some()), ("radius", radius.is_some())];
         if let Some((name, _)) = unused.into_iter().find(|(_, given)| *given) {
             return Err(common.unused(name));

@@ -39,8 +39,8 @@ def test_one_model(models: Any) -> None:
     assert gap.get_yscale() == "log"
     assert np.array_equal(gap.lines[0].get_xdata(), history["epoch"])
     assert np.array_equal(gap.lines[0].get_ydata(), history["gap"])
-    assert np.array_equal(objectives.lines[0].get_ydata(), history["primal"])
-    assert np.array_equal(objectives.lines[1].get_ydata(), history["dual"])
+    assert np.array_equal(objectives.lines[0].get_ydata(), history["objective"])
+    assert np.array_equal(objectives.lines[1].get_ydata(), history["dual_objective"])
     assert display.figure_ is gap.figure
 
 

@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from dualgap import _core
+from dualgap._choices import LinearSolver
 from dualgap.cli._linear_file import read_linear, write_linear
 from dualgap.cli._tables import FORMATS, read_table
 from dualgap.cli._terminal import errors, exit_codes
@@ -128,7 +129,7 @@ def fit(
     bias: float,
     cross_validation: int | None,
     smoothing: float,
-    solver: str,
+    solver: LinearSolver,
     max_iter: int,
     seed: int,
     n_jobs: int,

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from dualgap.cli._terminal import errors, exit_codes
 from dualgap.datasets import Ratings, fetch_movielens
-from dualgap.recommend import OrdinalRecommender
+from dualgap.recommend import OrdinalRecommender, Variational
 from dualgap.recommend.comparison import Row, compare, split_ratings
 
 
@@ -145,7 +145,10 @@ def _fetch(data: str, notes: Console) -> Ratings:
 def _fit(
     train: pd.DataFrame, history: bool, seed: int, n_jobs: int, notes: Console
 ) -> OrdinalRecommender:
-    model = OrdinalRecommender(history_features=history, random_state=seed, n_jobs=n_jobs)
+    method = Variational()
+    model = OrdinalRecommender(
+        method=method, history_features=history, random_state=seed, n_jobs=n_jobs
+    )
     bar = Progress(
         TextColumn("fitting"),
         BarColumn(),
@@ -157,9 +160,9 @@ def _fit(
         transient=True,
     )
     with bar:
-        task = bar.add_task("", total=model.n_models * model.n_sweeps, objective=float("nan"))
+        task = bar.add_task("", total=method.n_models * method.n_sweeps, objective=float("nan"))
 
-        def advance(_epoch: int, _seconds: float, objective: float, _bound: float) -> bool:
+        def advance(_epoch: int, _seconds: float, objective: float, _dual: float) -> bool:
             bar.update(task, advance=1, objective=objective)
             return False
 

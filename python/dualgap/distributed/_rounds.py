@@ -23,8 +23,8 @@ from dualgap.distributed._worker import Answer, Order, Plan, inner, replace
 COLUMNS = (
     "epoch",
     "seconds",
-    "primal",
-    "dual",
+    "objective",
+    "dual_objective",
     "gap",
     "primal_residual",
     "dual_residual",

@@ -12,6 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -20,9 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap._estimator import Callback, progress, store_run
+from dualgap._estimator import progress, refuse_unused
 from dualgap._validation import (
     FloatArray,
+    check_classes,
     check_positive,
     check_rows_and_targets,
     check_weights,
@@ -44,8 +46,8 @@ from dualgap.distributed._sources import (
 )
 from dualgap.distributed._threads import Threads
 from dualgap.distributed._worker import VERSION, Plan
-from dualgap.losses import Loss, core_loss
-from dualgap.multiclass import MulticlassSVC
+from dualgap.losses import core_loss
+from dualgap.multiclass import LinearClassifier, MulticlassSVC
 
 __all__ = ["ConsensusSVC"]
 
@@ -53,7 +55,8 @@ _PENALTY = 10.0
 """Penalty at the start in units of lambda."""
 
 
-class ConsensusSVC(MulticlassSVC):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ConsensusSVC(LinearClassifier):
     """`MulticlassSVC` trained over partitions, on the workers of a Dask cluster or on threads.
 
     The objective is that of `MulticlassSVC`. A partition with the share S of the total weight has
@@ -86,13 +89,13 @@ class ConsensusSVC(MulticlassSVC):
         Duality gap of the whole problem at which the fit has converged, relative to the objective
         of ``W = 0``.
     max_iter : int, default=1000
-        Most rounds.
+        Maximum number of rounds.
     max_passes : int, default=20
-        Most passes over a partition's rows in a round.
+        Maximum number of passes over a partition's rows in a round.
     checkpoint : path, optional
         Folder, shared by all workers, in which the state is kept.
     checkpoint_interval : float, default=30.0
-        Least seconds between copies.
+        Minimum seconds between two copies.
     resume : path, optional
         Folder of an earlier fit of the same data and parameters, which is continued.
     random_state : int, RandomState or None, default=None
@@ -103,8 +106,8 @@ class ConsensusSVC(MulticlassSVC):
     verbose : int, default=0
         Print a line per round on stderr, at most five a second.
     callback : callable, optional
-        Called after each round as ``callback(round, seconds, primal, dual)``; a true return value
-        stops the fit.
+        Called after each round as ``callback(epoch, seconds, objective, dual_objective)``; a true
+        return value stops the fit.
 
     Attributes
     ----------
@@ -113,8 +116,8 @@ class ConsensusSVC(MulticlassSVC):
         As in `MulticlassSVC`, for the whole problem. The model is the consensus with the least
         objective, the dual value the largest that was found.
     history_ : dict of ndarray
-        Per round: epoch, seconds, primal (at the consensus the round began with), dual (NaN in a
-        round in which a lost partition began anew), gap (of the best values so far),
+        Per round: epoch, seconds, objective (at the consensus the round began with), dual_objective
+        (NaN in a round in which a lost partition began anew), gap (of the best values so far),
         primal_residual, dual_residual, rho, passes and solve_seconds (of the slowest partition).
     n_partitions_ : int
         Number of partitions with rows that count.
@@ -135,52 +138,17 @@ class ConsensusSVC(MulticlassSVC):
     True
     """
 
-    def __init__(
-        self,
-        loss: str | Loss = "max-hinge",
-        *,
-        C: float = 1.0,
-        smoothing: float = 0.0,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        class_weight: dict[Any, float] | str | None = None,
-        rho: float | None = None,
-        adapt_rho: bool = True,
-        relaxation: float = 1.6,
-        n_partitions: int | None = None,
-        client: Any = None,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        max_passes: int = 20,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_interval: float = 30.0,
-        resume: str | os.PathLike[str] | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int | bool = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        self.loss = loss
-        self.C = C
-        self.smoothing = smoothing
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.class_weight = class_weight
-        self.rho = rho
-        self.adapt_rho = adapt_rho
-        self.relaxation = relaxation
-        self.n_partitions = n_partitions
-        self.client = client
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_passes = max_passes
-        self.checkpoint = checkpoint
-        self.checkpoint_interval = checkpoint_interval
-        self.resume = resume
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+    rho: float | None = None
+    adapt_rho: bool = True
+    relaxation: float = 1.6
+    n_partitions: int | None = None
+    client: Any = None
+    max_passes: int = 20
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_interval: float = 30.0
+    resume: str | os.PathLike[str] | None = None
+
+    n_partitions_: int = field(init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         # A connection belongs to its process.
@@ -237,10 +205,8 @@ class ConsensusSVC(MulticlassSVC):
         numbers = np.flatnonzero(counts > 0.0).tolist()
         self.n_partitions_ = len(numbers)
         rho = 0.0 if len(numbers) == 1 else _PENALTY * lam if self.rho is None else float(self.rho)
-        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
-        problem = {**core_loss(self.loss), "n_classes": len(self.classes_), "bias": bias}
-        problem["smoothing"] = float(self.smoothing)
-        n_weights = len(self.classes_) * (self.n_features_in_ + bool(bias))
+        problem = self._problem()
+        n_weights = len(self.classes_) * (self.n_features_in_ + bool(problem["bias"]))
         identity = self._identity(problem, lam, [summary.n_rows for summary in summaries])
         run = Run(np.zeros(n_weights), rho)
         if rho > 0.0:
@@ -273,22 +239,23 @@ class ConsensusSVC(MulticlassSVC):
             identity=identity,
         )
         train(engine, numbers, plan, settings, run)
+        self._store(run)
+        return run_id
+
+    def _store(self, run: Run) -> None:
         columns = np.array(run.rows).reshape(-1, len(COLUMNS)).T
         history: dict[str, NDArray[Any]] = dict(zip(COLUMNS, columns, strict=True))
         history["epoch"] = history["epoch"].astype(np.int64)
         assert run.best is not None
         self._store_weights(run.best.reshape(len(self.classes_), -1))
-        store_run(
-            self,
-            {
-                "history": history,
-                "primal": run.primal,
-                "dual": run.dual,
-                "null_objective": run.null_objective,
-                "outcome": run.outcome,
-            },
-        )
-        return run_id
+        result = {
+            "history": history,
+            "objective": run.primal,
+            "dual_objective": run.dual,
+            "null_objective": run.null_objective,
+            "outcome": run.outcome,
+        }
+        self._store_run(result)
 
     def _check_consensus_parameters(self) -> None:
         self._check_parameters()
@@ -302,6 +269,8 @@ class ConsensusSVC(MulticlassSVC):
             check_positive("rho", self.rho)
         if self.n_partitions is not None:
             check_positive("n_partitions", self.n_partitions, integer=True)
+        if self.checkpoint is None and self.resume is None:
+            refuse_unused(self, ["checkpoint_interval"], "checkpoint=None")
         if core_loss(self.loss)["costs_per_row"]:
             msg = "loss: costs per row are not supported here; give a row of costs for each label"
             raise ValueError(msg)
@@ -370,10 +339,7 @@ class ConsensusSVC(MulticlassSVC):
         if self.classes_.dtype.kind == "f" and (self.classes_ != np.rint(self.classes_)).any():
             msg = "y: must be classes, got real numbers"
             raise ValueError(msg)
-        if len(self.classes_) < 2:
-            only = self.classes_[0]
-            msg = f"y: a classifier needs at least two classes, got one class: {only!r}"
-            raise ValueError(msg)
+        check_classes(self.classes_)
         widths = {summary.n_features for summary in summaries if summary.n_rows}
         names = {summary.names for summary in summaries if summary.n_rows and summary.names}
         if len(names) > 1:

@@ -1,21 +1,20 @@
-"""What the four polynomial estimators share: parameters, the call into the core, the attributes."""
+"""What the polynomial estimators share: parameters, the call into the core, the attributes."""
 
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dualgap import _core
-from dualgap._estimator import Callback, History, progress
+from dualgap._choices import Linear, Penalty, Refit, Selection, check_choice
+from dualgap._estimator import CertifiedEstimator, progress, refuse_unused
 from dualgap._validation import (
     FloatArray,
     check_positive,
@@ -31,7 +30,7 @@ _PARAMETERS = """
     Parameters
     ----------
     n_components : int, default=30
-        Largest number of basis vectors. The method adds one at a time and drops those that the
+        Maximum number of basis vectors. The method adds one at a time and drops those that the
         refit sets to zero.
     penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
         Norm of the output layer that is bounded: inner norm over outputs, sum over basis vectors
@@ -39,8 +38,6 @@ _PARAMETERS = """
     radius : float, default=100.0
         Bound tau on the norm, in units of the outputs (basis vectors have unit length). The
         objective is a sum over rows, not a mean.
-    loss : LOSSES
-        Loss of the outputs of one row (paper, Table 3).
     refit : {"full", "output"}, default="full"
         What is re-optimised after each new basis vector: basis and output layer (not convex), or
         the output layer alone (convex).
@@ -54,7 +51,7 @@ _PARAMETERS = """
     tol : float, default=1e-3
         Duality gap at which the fit has converged, relative to the objective of the null model.
     max_iter : int, default=200
-        Most iterations (each adds at most one basis vector).
+        Maximum number of iterations (each adds at most one basis vector).
     selection : {"refined", "initial", "random-refined", "random", "best-row", "exact"}, \
 default="refined"
         How basis vectors are selected: the extreme eigenvector of largest eigenvalue, refined, or
@@ -73,10 +70,10 @@ default="refined"
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     verbose : int, default=0
-        Print a line per iteration on stderr.
+        Print a line per iteration on stderr, at most five a second.
     callback : callable, optional
-        Called after each iteration as ``callback(iteration, seconds, primal, dual)``; a true return
-        value stops the fit.
+        Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``; a
+        true return value stops the fit.
 
     Attributes
     ----------
@@ -89,17 +86,20 @@ default="refined"
         Number of basis vectors that some output uses.
     coef_, intercept_ : ndarray of shape (n_outputs, n_features) and (n_outputs,)
         Linear terms; zero without explicit ones.
-    objective_, duality_gap_ : float
-        Objective of the model, and an upper bound on its distance from the smallest one over all
-        bases within ``radius``. For "l1" the bound is tight up to the eigenvalue solver; for the
-        group penalties it exceeds the distance by what basis selection may have missed.
+    objective_, dual_objective_, duality_gap_ : float
+        Objective of the model, a lower bound on that of any model within ``radius``, and their
+        difference. For "l1" the bound is tight up to the eigenvalue solver; for the group penalties
+        the gap exceeds the distance from the optimum by what basis selection may have missed.
+    null_objective_ : float
+        Objective of the model without basis vectors and linear terms, the unit of ``tol``.
     converged_ : bool
-        Whether the gap reached ``tol``.
+        Whether the gap reached ``tol``; there is a ``ConvergenceWarning`` if not, unless the
+        callback or the validation rows ended the fit earlier.
     n_iter_ : int
         Number of iterations.
     history_ : dict of ndarray
-        Per iteration: epoch, seconds, primal, dual, gap, n_components and, with validation rows,
-        validation_loss and validation_score (accuracy, or minus the mean loss).
+        Per iteration: epoch, seconds, objective, dual_objective, gap, n_components and, with
+        validation rows, validation_loss and validation_score (accuracy, or minus the mean loss).
     n_features_in_, feature_names_in_
         As in scikit-learn.
 """
@@ -108,11 +108,12 @@ default="refined"
 _Class = TypeVar("_Class", bound=type)
 
 
-def documented(losses: str) -> Callable[[_Class], _Class]:
-    """Append the parameters and attributes, which all four share, to a class's docstring."""
+def documented(own: str = "") -> Callable[[_Class], _Class]:
+    """Append the shared parameters and attributes, and parameters of its own, to a docstring."""
 
     def append(cls: _Class) -> _Class:
-        shared = inspect.cleandoc(_PARAMETERS).replace("LOSSES", losses)
+        title = "Parameters\n----------\n"
+        shared = inspect.cleandoc(_PARAMETERS).replace(title, title + own, 1)
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{shared}\n"
         return cls
 
@@ -129,136 +130,37 @@ def check_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any,
     return X, y
 
 
-class PolynomialModel(BaseEstimator):  # type: ignore[misc]
-    """What the four estimators share."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class PolynomialModel(CertifiedEstimator):
+    """Parameters of a polynomial model, and what it computes once it has been fitted."""
+
+    n_components: int = field(default=30, kw_only=False)
+    penalty: Penalty = "l1/l2"
+    refit: Refit = "full"
+    linear: Linear | None = "explicit"
+    alpha: float = 1.0
+    max_iter: int = 200
+    selection: Selection = "refined"
+    selection_tol: float = 1e-2
+
+    components_: FloatArray = field(init=False)
+    output_: FloatArray = field(init=False)
+    coef_: FloatArray = field(init=False)
+    intercept_: FloatArray = field(init=False)
+    n_features_in_: int = field(init=False)
 
     _kernel: ClassVar[str]
-
-    n_components: int
-    penalty: str
-    radius: float
-    loss: str
-    refit: str
-    selection: str
-    linear: str | None
-    alpha: float
-    tol: float
-    max_iter: int
-    selection_tol: float
-    validation_fraction: float | None
-    warm_start: bool
-    random_state: Any
-    n_jobs: int | None
-    verbose: int | bool
-    callback: Callback | None
-
-    history_: History
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+    _remedy: ClassVar[str] = "n_components, max_iter or tol"
 
     def _check_parameters(self) -> None:
         for name in ("n_components", "max_iter"):
             check_positive(name, getattr(self, name), integer=True)
-        for name in ("radius", "alpha", "selection_tol"):
+        for name in ("alpha", "selection_tol"):
             check_positive(name, getattr(self, name))
         check_positive("tol", self.tol, zero=True)
-        if self.linear not in ("explicit", "augment", None):
-            msg = f'linear: must be "explicit", "augment" or None, got {self.linear!r}'
-            raise ValueError(msg)
-        fraction = self.validation_fraction
-        if fraction is not None and not 0.0 < fraction < 1.0:
-            msg = f"validation_fraction: must lie between 0 and 1, got {fraction!r}"
-            raise ValueError(msg)
-
-    def _fit(
-        self,
-        X: Any,
-        targets: NDArray[Any],
-        n_outputs: int,
-        weights: FloatArray | None,
-        validation: tuple[Any, NDArray[Any]] | None,
-        stratify: bool,
-    ) -> None:
-        self._check_parameters()
-        seed = resolve_seed(self.random_state)
-        if validation is None and self.validation_fraction is not None:
-            if isinstance(X, Chunks):
-                msg = "validation_fraction: rows in chunks are not split; give validation_data"
-                raise ValueError(msg)
-            indices = np.arange(X.shape[0])
-            train, held_out = train_test_split(
-                indices,
-                test_size=self.validation_fraction,
-                random_state=seed % 2**32,
-                stratify=targets if stratify else None,
-            )
-            train, held_out = np.sort(train), np.sort(held_out)
-            validation = (X[held_out], targets[held_out])
-            X, targets = X[train], targets[train]
-            weights = None if weights is None else weights[train]
-        result = _core.fit_polynomial(
-            [core_rows(rows) for rows in (X.chunks if isinstance(X, Chunks) else [X])],
-            targets,
-            n_outputs=n_outputs,
-            kernel=self._kernel,
-            augmented=self.linear == "augment",
-            alpha=float(self.alpha) if self.linear == "explicit" else None,
-            loss=self.loss,
-            penalty=self.penalty,
-            radius=float(self.radius),
-            n_components=int(self.n_components),
-            refit=self.refit,
-            selection=self.selection,
-            selection_tol=float(self.selection_tol),
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-            seed=seed,
-            n_threads=resolve_threads(self.n_jobs),
-            sample_weight=weights,
-            init=self._previous(X.shape[1], n_outputs),
-            validation=None if validation is None else (core_rows(validation[0]), validation[1]),
-            callback=progress(self.verbose, self.callback),
-        )
-        self._store(result, X.shape[1], n_outputs)
-
-    def _previous(self, n_features: int, n_outputs: int) -> Any:
-        if not (self.warm_start and hasattr(self, "components_")):
-            return None
-        width = n_features + (self.linear == "augment")
-        if self.components_.shape[1] != width or self.output_.shape[1] != n_outputs:
-            msg = "warm_start: X or y has another shape than in the previous fit"
-            raise ValueError(msg)
-        return self._model()
-
-    def _store(self, result: Any, n_features: int, n_outputs: int) -> None:
-        self.components_ = np.ascontiguousarray(result["basis"])
-        self.output_ = result["output"]
-        linear = result["linear"]
-        if linear is None:
-            linear = np.zeros((n_features + 1, n_outputs))
-        self.coef_ = np.ascontiguousarray(linear[:-1].T)
-        self.intercept_ = linear[-1].copy()
-        self.history_ = {**result["history"], **result["path"]}
-        self.n_iter_ = len(self.history_["epoch"])
-        self.objective_ = result["primal"]
-        self.duality_gap_ = result["primal"] - result["dual"]
-        if "validation_score" in self.history_:
-            # The kept model is an earlier one: its own certificate counts.
-            best = int(np.argmax(self.history_["validation_score"]))
-            self.objective_ = float(self.history_["primal"][best])
-            self.duality_gap_ = float(self.history_["gap"][best])
-        self.converged_ = self.duality_gap_ <= self.tol * result["scale"]
-        if result["outcome"] == "epoch_limit" and not self.converged_:
-            relative = (result["primal"] - result["dual"]) / result["scale"]
-            warnings.warn(
-                f"stopped after max_iter={self.max_iter} iterations at a relative duality gap of "
-                f"{relative:.2g} (tol={self.tol:.2g}); raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        check_choice("linear", self.linear, Linear, None)
+        if self.linear != "explicit":
+            refuse_unused(self, ["alpha"], f"linear={self.linear!r}")
 
     @property
     def n_nonzero_bases_(self) -> int:
@@ -282,3 +184,125 @@ class PolynomialModel(BaseEstimator):  # type: ignore[misc]
             augmented=self.linear == "augment",
             n_threads=resolve_threads(self.n_jobs),
         )
+
+
+@dataclass(frozen=True)
+class Training:
+    """Checked data of a fit, and the loss."""
+
+    X: Any
+    targets: NDArray[Any]
+    n_outputs: int
+    weights: FloatArray | None
+    loss: str
+    validation: tuple[Any, NDArray[Any]] | None
+    stratify: bool
+
+    def split(self, share: float, seed: int) -> Training:
+        """Set a share of the rows aside for validation."""
+        if isinstance(self.X, Chunks):
+            msg = "validation_fraction: rows in chunks are not split; give validation_data"
+            raise ValueError(msg)
+        train, held_out = train_test_split(
+            np.arange(self.X.shape[0]),
+            test_size=share,
+            random_state=seed % 2**32,
+            stratify=self.targets if self.stratify else None,
+        )
+        train, held_out = np.sort(train), np.sort(held_out)
+        return Training(
+            X=self.X[train],
+            targets=self.targets[train],
+            n_outputs=self.n_outputs,
+            weights=None if self.weights is None else self.weights[train],
+            loss=self.loss,
+            validation=(self.X[held_out], self.targets[held_out]),
+            stratify=self.stratify,
+        )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FittedPolynomial(PolynomialModel):
+    """A polynomial model that is fitted at one radius."""
+
+    radius: float = 100.0
+    validation_fraction: float | None = None
+    warm_start: bool = False
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_positive("radius", self.radius)
+        fraction = self.validation_fraction
+        if fraction is not None and not 0.0 < fraction < 1.0:
+            msg = f"validation_fraction: must lie between 0 and 1, got {fraction!r}"
+            raise ValueError(msg)
+
+    def _fit(self, data: Training) -> None:
+        self._check_parameters()
+        seed = resolve_seed(self.random_state)
+        if data.validation is None and self.validation_fraction is not None:
+            data = data.split(self.validation_fraction, seed)
+        validation = None
+        if data.validation is not None:
+            validation = (core_rows(data.validation[0]), data.validation[1])
+        X = data.X
+        result = _core.fit_polynomial(
+            [core_rows(rows) for rows in (X.chunks if isinstance(X, Chunks) else [X])],
+            data.targets,
+            n_outputs=data.n_outputs,
+            kernel=self._kernel,
+            augmented=self.linear == "augment",
+            alpha=float(self.alpha) if self.linear == "explicit" else None,
+            loss=data.loss,
+            penalty=self.penalty,
+            radius=float(self.radius),
+            n_components=int(self.n_components),
+            refit=self.refit,
+            selection=self.selection,
+            selection_tol=float(self.selection_tol),
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+            seed=seed,
+            n_threads=resolve_threads(self.n_jobs),
+            sample_weight=data.weights,
+            init=self._previous(X.shape[1], data.n_outputs),
+            validation=validation,
+            callback=progress(self.verbose, self.callback),
+        )
+        self._store(result, X.shape[1], data.n_outputs)
+
+    def _previous(self, n_features: int, n_outputs: int) -> Any:
+        if not (self.warm_start and hasattr(self, "components_")):
+            return None
+        width = n_features + (self.linear == "augment")
+        if self.components_.shape[1] != width or self.output_.shape[1] != n_outputs:
+            msg = "warm_start: X or y has another shape than in the previous fit"
+            raise ValueError(msg)
+        return self._model()
+
+    def _store(self, result: Any, n_features: int, n_outputs: int) -> None:
+        self.components_ = np.ascontiguousarray(result["basis"])
+        self.output_ = result["output"]
+        linear = result["linear"]
+        if linear is None:
+            linear = np.zeros((n_features + 1, n_outputs))
+        self.coef_ = np.ascontiguousarray(linear[:-1].T)
+        self.intercept_ = linear[-1].copy()
+        self._store_run(certified(result, float(self.tol)))
+
+
+def certified(result: Any, tol: float) -> dict[str, Any]:
+    """What a run of the core certifies about the model that it returned."""
+    history = {**result["history"], **result["path"]}
+    run = {**result, "history": history, "null_objective": result["scale"]}
+    if "validation_score" in history:
+        # The model kept is an earlier one: its own certificate counts. Where the run had come to an
+        # end, that an earlier model was kept is a choice, as a stop by the callback is.
+        best = int(np.argmax(history["validation_score"]))
+        for name in ("objective", "dual_objective"):
+            run[name] = float(history[name][best])
+        gap = float(history["gap"][best])
+        converged = gap <= tol * result["scale"]
+        kept = "stopped" if result["outcome"] in ("converged", "exhausted") else result["outcome"]
+        run["outcome"] = "converged" if converged else kept
+    return run

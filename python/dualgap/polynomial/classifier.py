@@ -2,70 +2,97 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
-from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 
 from dualgap import _core
-from dualgap._estimator import Callback
-from dualgap._validation import FloatArray, check_rows, check_weights
+from dualgap._choices import ClassifierLoss, check_choice
+from dualgap._estimator import ScoringClassifier
+from dualgap._validation import (
+    FloatArray,
+    MatrixLike,
+    check_rows,
+    check_weights,
+    encode_classes,
+)
 from dualgap.chunks import Chunks
-from dualgap.polynomial._base import PolynomialModel, check_training, documented
+from dualgap.polynomial._base import (
+    FittedPolynomial,
+    PolynomialModel,
+    Training,
+    check_training,
+    documented,
+)
 
 __all__ = ["FactorizationMachineClassifier", "PolynomialNetworkClassifier"]
 
+_LOSS = """\
+loss : {"logistic", "smoothed-hinge", "squared-hinge", "binary-logistic"}, default="logistic"
+    Loss of the outputs of one row (paper, Table 3).
+"""
 
-class _Classifier(ClassifierMixin, PolynomialModel):  # type: ignore[misc]
-    def __init__(
-        self,
-        n_components: int = 30,
-        *,
-        penalty: str = "l1/l2",
-        radius: float = 100.0,
-        loss: str = "logistic",
-        refit: str = "full",
-        linear: str | None = "explicit",
-        alpha: float = 1.0,
-        tol: float = 1e-3,
-        max_iter: int = 200,
-        selection: str = "refined",
-        selection_tol: float = 1e-2,
-        validation_fraction: float | None = None,
-        warm_start: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int | bool = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.penalty = penalty
-        self.radius = radius
-        self.loss = loss
-        self.refit = refit
-        self.linear = linear
-        self.alpha = alpha
-        self.tol = tol
-        self.max_iter = max_iter
-        self.selection = selection
-        self.selection_tol = selection_tol
-        self.validation_fraction = validation_fraction
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PolynomialClassifier(ScoringClassifier, PolynomialModel):
+    """A polynomial model with an output for each class."""
+
+    loss: ClassifierLoss = "logistic"
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("loss", self.loss, ClassifierLoss)
+
+    def _scores(self, X: Any) -> FloatArray:
+        return self._outputs(X)
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Class probabilities, for the losses that model them.
+
+        "logistic": softmax of the outputs; "binary-logistic": one-vs-rest probabilities,
+        normalised.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+
+        Raises
+        ------
+        AttributeError
+            For the hinge losses.
+        """
+        if self.loss not in ("logistic", "binary-logistic"):
+            msg = f'predict_proba: the loss {self.loss!r} gives no probabilities; use "logistic"'
+            raise AttributeError(msg)
+        outputs = self._outputs(X)
+        if self.loss == "logistic":
+            return np.asarray(softmax(outputs, axis=1))
+        shares = expit(outputs)
+        return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300))
+
+    def _targets(self, labels: NDArray[np.intp]) -> NDArray[Any]:
+        """Classes as the loss compares the outputs with them: their numbers, or signs."""
+        if _core.OUTPUT_LOSSES[self.loss] != "signs":
+            return np.ascontiguousarray(labels, dtype=np.uint32)
+        signs = np.full((len(labels), len(self.classes_)), -1.0)
+        signs[np.arange(len(labels)), labels] = 1.0
+        return signs
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FittedClassifier(PolynomialClassifier, FittedPolynomial):
+    """A polynomial classifier that is fitted at one radius."""
 
     def fit(
         self,
-        X: ArrayLike | Chunks,
+        X: MatrixLike | Chunks,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        validation_data: tuple[ArrayLike, ArrayLike] | None = None,
+        validation_data: tuple[MatrixLike, ArrayLike] | None = None,
     ) -> Self:
         """Fit the model.
 
@@ -92,23 +119,25 @@ class _Classifier(ClassifierMixin, PolynomialModel):  # type: ignore[misc]
         ValueError
             For bad data or parameters; the message names the argument.
         """
+        self._check_parameters()
         X, y = check_training(self, X, y)
-        check_classification_targets(y)
-        if self.loss == "squared":
-            msg = 'loss: "squared" is for regression; use the regressor or another loss'
-            raise ValueError(msg)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            msg = f"y: a classifier needs at least two classes, got one class: {self.classes_[0]!r}"
-            raise ValueError(msg)
+        self.classes_, labels = encode_classes(y)
         validation = None
         if validation_data is not None:
             X_held_out = check_rows(self, validation_data[0], reset=False)
             validation = (X_held_out, self._targets(self._known_labels(validation_data[1])))
         targets = self._targets(labels)
-        weights = check_weights(sample_weight, X)
-        # Signs stand for the classes one to one: stratify on them only as labels.
-        self._fit(X, targets, len(self.classes_), weights, validation, targets.ndim == 1)
+        data = Training(
+            X=X,
+            targets=targets,
+            n_outputs=len(self.classes_),
+            weights=check_weights(sample_weight, X),
+            loss=self.loss,
+            validation=validation,
+            # Signs stand for the classes one to one: stratify on them only as labels.
+            stratify=targets.ndim == 1,
+        )
+        self._fit(data)
         return self
 
     def _known_labels(self, y: ArrayLike) -> NDArray[np.intp]:
@@ -118,65 +147,10 @@ class _Classifier(ClassifierMixin, PolynomialModel):  # type: ignore[misc]
             raise ValueError(msg)
         return np.searchsorted(self.classes_, y)
 
-    def _targets(self, labels: NDArray[np.intp]) -> NDArray[Any]:
-        if _core.OUTPUT_LOSSES.get(self.loss) != "signs":
-            return np.ascontiguousarray(labels, dtype=np.uint32)
-        signs = np.full((len(labels), len(self.classes_)), -1.0)
-        signs[np.arange(len(labels)), labels] = 1.0
-        return signs
 
-    def decision_function(self, X: ArrayLike) -> FloatArray:
-        """Return the outputs per class; for two classes, the second's minus the first's.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
-        """
-        outputs = self._outputs(X)
-        return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Class with the largest output (the first of equals).
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        outputs = self._outputs(X)
-        return np.asarray(self.classes_[outputs.argmax(axis=1)])
-
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Class probabilities, for the losses that model them.
-
-        "logistic": softmax of the outputs; "binary-logistic": one-vs-rest probabilities,
-        normalised.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-
-        Raises
-        ------
-        AttributeError
-            For the hinge losses.
-        """
-        if self.loss not in ("logistic", "binary-logistic"):
-            msg = f'predict_proba: the loss {self.loss!r} gives no probabilities; use "logistic"'
-            raise AttributeError(msg)
-        outputs = self._outputs(X)
-        if self.loss == "logistic":
-            return np.asarray(softmax(outputs, axis=1))
-        shares = expit(outputs)
-        return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300))
-
-
-_CLASSIFIER_LOSSES = (
-    '{"logistic", "smoothed-hinge", "squared-hinge", "binary-logistic"}, default="logistic"'
-)
-
-
-@documented(_CLASSIFIER_LOSSES)
-class PolynomialNetworkClassifier(_Classifier):
+@documented(_LOSS)
+@dataclass(kw_only=True, eq=False, repr=False)
+class PolynomialNetworkClassifier(FittedClassifier):
     """Polynomial network classifier: o(x)_c = sum_r u_rc (h_r . x)^2 + w_c . x + b_c.
 
     The basis h_1, ..., h_k is shared by all classes and grown one vector at a time by conditional
@@ -186,8 +160,9 @@ class PolynomialNetworkClassifier(_Classifier):
     _kernel = "square"
 
 
-@documented(_CLASSIFIER_LOSSES)
-class FactorizationMachineClassifier(_Classifier):
+@documented(_LOSS)
+@dataclass(kw_only=True, eq=False, repr=False)
+class FactorizationMachineClassifier(FittedClassifier):
     """Factorization machine classifier of degree 2.
 
     o(x)_c = sum_r u_rc sum_{j<j'} h_rj x_j h_rj' x_j' + w_c . x + b_c: like a polynomial network,

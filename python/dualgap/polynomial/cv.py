@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Self
 
@@ -13,24 +15,26 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils.multiclass import check_classification_targets
 
 from dualgap._validation import (
     FloatArray,
+    MatrixLike,
     check_positive,
     check_rows_and_targets,
     check_weights,
+    encode_classes,
     resolve_seed,
     resolve_threads,
 )
-from dualgap.polynomial.classifier import PolynomialNetworkClassifier
+from dualgap.polynomial.classifier import PolynomialClassifier, PolynomialNetworkClassifier
 
 __all__ = ["PolynomialNetworkClassifierCV"]
 
 _OWN = ("radii", "cv", "scoring", "random_state", "n_jobs")
 
 
-class PolynomialNetworkClassifierCV(PolynomialNetworkClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PolynomialNetworkClassifierCV(PolynomialClassifier):
     """Polynomial network classifier with cross-validated radius and number of bases.
 
     A fit grows the basis one vector at a time, so one fit per fold and radius gives the accuracy on
@@ -42,14 +46,16 @@ class PolynomialNetworkClassifierCV(PolynomialNetworkClassifier):
     radii : array-like of float, default=(10.0, 100.0, 1000.0)
         Radii to choose from.
     n_components : int, default=30
-        Largest number of basis vectors.
+        Maximum number of basis vectors.
     cv : int, splitter or iterable, optional
         As in scikit-learn; None means five stratified folds.
     scoring : str or callable, optional
         None scores every number of bases by accuracy. With a scorer of scikit-learn, each fold's
         model of ``n_components`` bases is scored, and only the radius is chosen.
-    penalty, loss, refit, linear, alpha, tol, max_iter, selection_tol, verbose
-        As in :class:`PolynomialNetworkClassifier`; ``verbose`` is for the final fit.
+    penalty, loss, refit, linear, alpha, tol, max_iter, selection, selection_tol
+        As in :class:`PolynomialNetworkClassifier`.
+    verbose, callback
+        As in :class:`PolynomialNetworkClassifier`, for the final fit.
     random_state : int, RandomState or None, default=None
         Seed, the same for all fits.
     n_jobs : int, optional
@@ -64,48 +70,27 @@ class PolynomialNetworkClassifierCV(PolynomialNetworkClassifier):
     cv_scores_ : ndarray of shape (n_radii, n_sizes, n_folds)
         Scores for 1, 2, ..., ``n_components`` bases; one size with ``scoring``. A fit that ends
         with fewer bases keeps its last score.
-    components_, output_, coef_, intercept_, classes_, history_, n_iter_, ...
-        Those of the final :class:`PolynomialNetworkClassifier`.
+    components_, output_, n_nonzero_bases_, coef_, intercept_, classes_, objective_, \
+            dual_objective_, duality_gap_, null_objective_, converged_, n_iter_, history_, \
+            n_features_in_, feature_names_in_
+        As in :class:`PolynomialNetworkClassifier`, of the final fit. There is no
+        ``ConvergenceWarning`` where the scores chose a smaller model than would converge.
     """
 
-    def __init__(
-        self,
-        radii: ArrayLike = (10.0, 100.0, 1000.0),
-        *,
-        n_components: int = 30,
-        cv: Any = None,
-        scoring: Any = None,
-        penalty: str = "l1/l2",
-        loss: str = "logistic",
-        refit: str = "full",
-        linear: str | None = "explicit",
-        alpha: float = 1.0,
-        tol: float = 1e-3,
-        max_iter: int = 200,
-        selection_tol: float = 1e-2,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int | bool = 0,
-    ) -> None:
-        self.radii = radii
-        self.n_components = n_components
-        self.cv = cv
-        self.scoring = scoring
-        self.penalty = penalty
-        self.loss = loss
-        self.refit = refit
-        self.linear = linear
-        self.alpha = alpha
-        self.tol = tol
-        self.max_iter = max_iter
-        self.selection_tol = selection_tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    radii: ArrayLike = field(default=(10.0, 100.0, 1000.0), kw_only=False)
+    n_components: int = 30
+    cv: Any = None
+    scoring: Any = None
 
-    def fit(  # type: ignore[override]
+    radius_: float = field(init=False)
+    n_components_: int = field(init=False)
+    cv_scores_: FloatArray = field(init=False)
+
+    _kernel = "square"
+
+    def fit(
         self,
-        X: ArrayLike,
+        X: MatrixLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
@@ -133,10 +118,10 @@ class PolynomialNetworkClassifierCV(PolynomialNetworkClassifier):
         ValueError
             For bad data or parameters; the message names the argument.
         """
-        rows, labels = check_rows_and_targets(self, X, y)
-        check_classification_targets(labels)
-        weights = check_weights(sample_weight, rows)
         radii = self._check()
+        rows, labels = check_rows_and_targets(self, X, y)
+        encode_classes(labels)
+        weights = check_weights(sample_weight, rows)
         folds = list(check_cv(self.cv, labels, classifier=True).split(rows, labels, groups))
         for train, held_out in folds:
             if not np.isin(labels[held_out], labels[train]).all():
@@ -148,19 +133,11 @@ class PolynomialNetworkClassifierCV(PolynomialNetworkClassifier):
 
         def score(task: tuple[float, Any], stopped: Callable[..., bool]) -> FloatArray:
             radius, (train, held_out) = task
-            model = PolynomialNetworkClassifier(
-                **{**parameters, "radius": radius, "n_jobs": 1, "verbose": 0, "callback": stopped}
-            )
+            changed = {"radius": radius, "n_jobs": 1, "verbose": 0, "callback": stopped}
+            model = PolynomialNetworkClassifier(**{**parameters, **changed})
             fold_weights = None if weights is None else weights[train]
-            test = (rows[held_out], labels[held_out])
-            if self.scoring is not None:
-                model.fit(rows[train], labels[train], fold_weights)
-                return np.array([check_scoring(model, self.scoring)(model, *test)], dtype=float)
-            model.fit(rows[train], labels[train], fold_weights, validation_data=test)
-            # The first model of each size.
-            sizes, scores = model.history_["n_components"], model.history_["validation_score"]
-            first = np.searchsorted(np.maximum.accumulate(sizes), range(1, self.n_components + 1))
-            return np.asarray(scores[np.minimum(first, len(scores) - 1)])
+            training = (rows[train], labels[train], fold_weights)
+            return self._curve(model, training, (rows[held_out], labels[held_out]))
 
         curves = _in_parallel(score, tasks, resolve_threads(self.n_jobs))
         scores = np.array(curves).reshape(len(radii), len(folds), -1).transpose(0, 2, 1)
@@ -170,14 +147,27 @@ class PolynomialNetworkClassifierCV(PolynomialNetworkClassifier):
         self.radius_ = float(radii[radius])
         self.n_components_ = self.n_components if self.scoring is not None else int(size) + 1
         parameters.update(radius=self.radius_, n_components=self.n_components_, n_jobs=self.n_jobs)
-        final = PolynomialNetworkClassifier(**parameters).fit(rows, labels, weights)
+        final = PolynomialNetworkClassifier(**parameters)
+        with _unconverged_ignored(self.n_components_ < self.n_components):
+            final.fit(rows, labels, weights)
         for name, value in vars(final).items():
             if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
                 setattr(self, name, value)
         return self
 
+    def _curve(self, model: PolynomialNetworkClassifier, training: Any, test: Any) -> FloatArray:
+        """Scores on held-out rows: one, or of each number of bases."""
+        if self.scoring is not None:
+            model.fit(*training)
+            return np.array([check_scoring(model, self.scoring)(model, *test)], dtype=float)
+        model.fit(*training, validation_data=test)
+        # The first model of each size.
+        sizes, scores = model.history_["n_components"], model.history_["validation_score"]
+        first = np.searchsorted(np.maximum.accumulate(sizes), range(1, self.n_components + 1))
+        return np.asarray(scores[np.minimum(first, len(scores) - 1)])
+
     def _check(self) -> FloatArray:
-        check_positive("n_components", self.n_components, integer=True)
+        self._check_parameters()
         radii = np.atleast_1d(np.asarray(self.radii))
         if radii.ndim != 1 or not len(radii):
             msg = f"radii: must be a list of at least one positive number, got {self.radii!r}"
@@ -200,11 +190,18 @@ def _in_parallel(
         return stop.is_set()
 
     pool = ThreadPoolExecutor(n_threads)
-    with warnings.catch_warnings():
-        # The final fit says whether it has converged.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    # The final fit says whether it has converged.
+    with _unconverged_ignored(True):
         try:
             return list(pool.map(lambda task: work(task, stopped), tasks))
         finally:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _unconverged_ignored(ignored: bool) -> Iterator[None]:
+    with warnings.catch_warnings():
+        if ignored:
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        yield

@@ -1,5 +1,7 @@
 """Recommendation by ordinal regression on multi-output factorization machines."""
 
+from dualgap.recommend._conditional_gradient import ConditionalGradient
+from dualgap.recommend._variational import Variational
 from dualgap.recommend.recommender import OrdinalRecommender
 
-__all__ = ["OrdinalRecommender"]
+__all__ = ["ConditionalGradient", "OrdinalRecommender", "Variational"]

@@ -8,56 +8,97 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dualgap import _core
-from dualgap._validation import FloatArray, core_rows
-from dualgap.recommend._factors import Fitted, Task, from_machine
+from dualgap._choices import Penalty, Refit, check_choice
+from dualgap._validation import FloatArray, check_positive
+from dualgap.polynomial._base import FittedPolynomial, Training
+from dualgap.recommend._factors import from_machine
+from dualgap.recommend._method import Fitted, Method, Task
 from dualgap.recommend._ratings import Indexed, Sides
 
-
-@dataclass(frozen=True)
-class MachineOptions:
-    """What this method alone uses."""
-
-    refit: str
-    alpha: float
-    tol: float
+__all__ = ["ConditionalGradient"]
 
 
-def fit_machine(
-    options: MachineOptions,
-    task: Task,
-    ratings: Indexed,
-    sides: Sides,
-    held_out: Indexed | None,
-) -> Fitted:
-    """One machine by conditional gradient."""
-    targets = _targets(task, ratings.values)
-    validation = None
-    if held_out is not None:
-        validation = (core_rows(_rows(held_out, sides)), _targets(task, held_out.values))
-    result = _core.fit_polynomial(
-        [core_rows(_rows(ratings, sides))],
-        targets,
-        n_outputs=targets.shape[1],
-        kernel="anova",
-        augmented=False,
-        alpha=float(options.alpha),
-        loss="binary-logistic" if task.ordinal else "squared",
-        penalty=task.penalty,
-        radius=20000.0 if task.radius is None else float(task.radius),
-        n_components=task.n_components,
-        refit=options.refit,
-        selection_tol=1e-2,
-        tol=float(options.tol),
-        max_iter=10 * task.n_components,
-        seed=task.seed,
-        n_threads=task.n_threads,
-        validation=validation,
-        callback=task.callback,
-    )
-    models = [from_machine(result, *sides.features, *sides.shape)]
-    history = [{**result["history"], **result["path"]}]
-    return Fitted(models, history, result["primal"], result["primal"] - result["dual"])
+@dataclass(kw_only=True, repr=False)
+class ConditionalGradient(Method):
+    """Grow the basis one vector at a time, with a duality gap after each.
+
+    Parameters
+    ----------
+    penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
+        Norm of the output layer that `radius` bounds.
+    radius : float, default=20000.0
+        Bound on the norm of the output layer, for basis vectors of unit length (over users and
+        items together).
+    refit : {"full", "output"}, default="full"
+        What is re-optimised after each new basis vector: basis and output layer, or the output
+        layer alone (convex).
+    alpha : float, default=3.0
+        Ridge on the linear weights.
+    tol : float, default=1e-4
+        Duality gap at which the fit has converged, relative to the objective of the null model.
+    """
+
+    name = "conditional-gradient"
+    validates = True
+
+    penalty: Penalty = "l1/l2"
+    radius: float = 20000.0
+    refit: Refit = "full"
+    alpha: float = 3.0
+    tol: float = 1e-4
+
+    def check(self) -> None:
+        """Refuse parameters that cannot be used."""
+        for name in ("radius", "alpha"):
+            check_positive(name, getattr(self, name))
+        check_positive("tol", self.tol, zero=True)
+        check_choice("penalty", self.penalty, Penalty)
+        check_choice("refit", self.refit, Refit)
+
+    def run(self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None) -> Fitted:
+        """Fit one machine."""
+        machine = _Machine(
+            n_components=task.n_components,
+            max_iter=10 * task.n_components,
+            penalty=self.penalty,
+            radius=self.radius,
+            refit=self.refit,
+            alpha=self.alpha,
+            tol=self.tol,
+            random_state=task.random_state,
+            n_jobs=task.n_jobs,
+            verbose=task.verbose,
+            callback=task.callback,
+        )
+        targets = _targets(task, ratings.values)
+        validation = None
+        if held_out is not None:
+            validation = (_rows(held_out, sides), _targets(task, held_out.values))
+        data = Training(
+            X=_rows(ratings, sides),
+            targets=targets,
+            n_outputs=targets.shape[1],
+            weights=None,
+            loss="binary-logistic" if task.ordinal else "squared",
+            validation=validation,
+            stratify=False,
+        )
+        machine._fit(data)
+        return Fitted(
+            models=[from_machine(machine._model(), *sides.features, *sides.shape)],
+            history=machine.history_,
+            objective=machine.objective_,
+            dual_objective=machine.dual_objective_,
+            null_objective=machine.null_objective_,
+            converged=machine.converged_,
+        )
+
+
+class _Machine(FittedPolynomial):
+    """A factorization machine on the inputs of users and items."""
+
+    _kernel = "anova"
+    _remedy = "n_components or tol"
 
 
 def _targets(task: Task, values: FloatArray) -> FloatArray:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import expit
 
-from dualgap._estimator import Callback, History
 from dualgap._validation import FloatArray
 
 
@@ -54,35 +53,6 @@ class Blocks:
         return int((np.abs(self.output).max(axis=1, initial=0.0) > 1e-6).sum())
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """Models, their histories, and objective and gap of the last."""
-
-    models: list[Blocks]
-    history: list[History]
-    objective: float
-    gap: float
-
-
-@dataclass(frozen=True)
-class Task:
-    """What both methods fit: a machine of this size and penalty to ratings reduced like this."""
-
-    reduction: str
-    levels: FloatArray
-    n_components: int
-    penalty: str
-    radius: float | None
-    seed: int
-    n_threads: int
-    callback: Callback | None
-
-    @property
-    def ordinal(self) -> bool:
-        """Whether there is an output for each threshold between two levels."""
-        return self.reduction == "mcrank"
-
-
 BLOCK_FIELDS = tuple(field.name for field in fields(Blocks))
 
 
@@ -109,7 +79,7 @@ def from_machine(
 
     Products of two inputs of the same side depend on that side alone and go to its linear part.
     """
-    basis, output = result["basis"].T, result["output"]
+    basis, output = np.ascontiguousarray(result["basis"].T), result["output"]
     linear = result["linear"]
     n_user_features = 0 if user_features is None else user_features.shape[1]
     ends = np.cumsum([0, n_users, n_items, n_user_features, basis.shape[0]])
@@ -147,3 +117,15 @@ def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
         below[row] = isotonic_regression(below[row], weights=gaps).x
     edges = [np.zeros((*below.shape[:-1], 1)), below, np.ones((*below.shape[:-1], 1))]
     return np.diff(np.concatenate(edges, axis=-1), axis=-1)
+
+
+def top_columns(scores: FloatArray, n: int) -> NDArray[np.intp]:
+    """Columns of the `n` largest scores of each row, best first, ties in column order."""
+    if n >= scores.shape[1]:
+        return np.argsort(-scores, axis=1, kind="stable")[:, :n]
+    threshold = -np.partition(-scores, n - 1, axis=1)[:, n - 1]
+    top = np.empty((len(scores), n), dtype=np.intp)
+    for row, (values, least) in enumerate(zip(scores, threshold, strict=True)):
+        candidates = np.flatnonzero(values >= least)
+        top[row] = candidates[np.argsort(-values[candidates], kind="stable")[:n]]
+    return top

@@ -12,12 +12,12 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dualgap._estimator import History
 from dualgap._npz import read_meta, read_npz, write_npz
 from dualgap._validation import FloatArray
 from dualgap.recommend._factors import BLOCK_FIELDS, Blocks
+from dualgap.recommend._method import Fitted
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,15 @@ class State:
     user_ids: pd.Index[Any]
     item_ids: pd.Index[Any]
     levels: FloatArray
-    objective: float
-    gap: float
     n_components: int
     seen: sp.csr_array
-    models: list[Blocks]
-    history: list[History]
+    fitted: Fitted
 
     def check(self, n_outputs: int) -> None:
         """Refuse parts that do not fit together: SciPy reads outside of memory on wrong offsets."""
         self.seen.check_format(full_check=True)
         good = (
-            len(self.models) > 0
+            len(self.fitted.models) > 0
             and self.seen.indptr[-1] == len(self.seen.indices)
             and bool((np.diff(self.seen.indptr) >= 0).all())
             and self.levels.dtype == np.float64
@@ -48,7 +45,7 @@ class State:
             and self.user_ids.is_unique
             and self.item_ids.is_unique
         )
-        for blocks in self.models:
+        for blocks in self.fitted.models:
             n_bases = len(blocks.output)
             width = n_bases + n_outputs
             good &= (
@@ -63,27 +60,30 @@ class State:
             raise ValueError(msg)
 
 
+_RECORD = ("objective", "dual_objective", "null_objective", "converged")
+
+
 def write_state(path: str | os.PathLike[str], state: State) -> None:
     """Write a fitted recommender."""
     meta = {
         "format": _FORMAT,
-        "n_models": len(state.models),
+        "n_models": len(state.fitted.models),
         "parameters": state.parameters,
         "n_components": state.n_components,
+        "record": {name: getattr(state.fitted, name) for name in _RECORD},
     }
     arrays: dict[str, NDArray[Any]] = {
         "user_ids": _plain(state.user_ids, "user"),
         "item_ids": _plain(state.item_ids, "item"),
         "levels": state.levels,
-        "certificate": np.array([state.objective, state.gap]),
         "seen_offsets": state.seen.indptr,
         "seen_items": state.seen.indices,
     }
-    for number, (blocks, history) in enumerate(zip(state.models, state.history, strict=True)):
+    for number, blocks in enumerate(state.fitted.models):
         for name in BLOCK_FIELDS:
             arrays[f"model{number}.{name}"] = getattr(blocks, name)
-        for name, column in history.items():
-            arrays[f"history{number}.{name}"] = column
+    for name, column in state.fitted.history.items():
+        arrays[f"history.{name}"] = column
     write_npz(path, meta, arrays)
 
 
@@ -93,29 +93,26 @@ def read_state(path: str | os.PathLike[str]) -> State:
     meta = read_meta(arrays, format=_FORMAT)
     user_ids, item_ids = pd.Index(arrays["user_ids"]), pd.Index(arrays["item_ids"])
     offsets, items = arrays["seen_offsets"], arrays["seen_items"]
-    objective, gap = map(float, arrays["certificate"])
-    numbers = range(meta["n_models"])
+    fitted = Fitted(
+        models=[
+            Blocks(*(arrays[f"model{number}.{name}"] for name in BLOCK_FIELDS))
+            for number in range(meta["n_models"])
+        ],
+        history={
+            name.removeprefix("history."): column
+            for name, column in arrays.items()
+            if name.startswith("history.")
+        },
+        **{name: meta["record"][name] for name in _RECORD},
+    )
     return State(
         parameters=meta["parameters"],
         user_ids=user_ids,
         item_ids=item_ids,
         levels=arrays["levels"],
-        objective=objective,
-        gap=gap,
         n_components=meta["n_components"],
         seen=sp.csr_array((np.ones(len(items)), items, offsets), (len(user_ids), len(item_ids))),
-        models=[
-            Blocks(*(arrays[f"model{number}.{name}"] for name in BLOCK_FIELDS))
-            for number in numbers
-        ],
-        history=[
-            {
-                name.split(".", 1)[1]: column
-                for name, column in arrays.items()
-                if name.startswith(f"history{number}.")
-            }
-            for number in numbers
-        ],
+        fitted=fitted,
     )
 
 

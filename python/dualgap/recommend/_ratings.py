@@ -138,16 +138,32 @@ def codes(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:
     return np.where(found < 0, len(table), found)
 
 
-def read_features(
-    features: FeaturesLike | None, name: str
-) -> tuple[pd.Index[Any] | None, sp.csr_array | None]:
-    """Ids and numbers of a feature table.
+@dataclass(frozen=True)
+class Features:
+    """Ids and numbers of a feature table, if there is one."""
+
+    ids: pd.Index[Any] | None = None
+    matrix: sp.csr_array | None = None
+
+    def rows(self, table: pd.Index[Any]) -> list[sp.csr_array]:
+        """Rows in the order of `table`, empty for ids without features."""
+        if self.ids is None or self.matrix is None:
+            return []
+        position = self.ids.get_indexer(table)
+        known = np.flatnonzero(position >= 0)
+        ones = np.ones(len(known))
+        pick = sp.csr_array((ones, (known, position[known])), (len(table), self.matrix.shape[0]))
+        return [sp.csr_array(pick @ self.matrix)]
+
+
+def read_features(features: FeaturesLike | None, name: str) -> Features:
+    """Read the numbers of a feature table.
 
     A DataFrame is indexed by id; columns that are not numbers become one column per value, numbers
     are standardised. Row r of a sparse matrix belongs to the id r.
     """
     if features is None:
-        return None, None
+        return Features()
     if isinstance(features, pd.DataFrame):
         if not features.index.is_unique:
             msg = f"{name}: an id occurs in more than one row of the index"
@@ -170,16 +186,7 @@ def read_features(
     if not np.isfinite(matrix.data).all():
         msg = f"{name}: must not contain NaN or infinity"
         raise ValueError(msg)
-    return ids, matrix
-
-
-def rows_for(table: pd.Index[Any], ids: pd.Index[Any], matrix: sp.csr_array) -> sp.csr_array:
-    """Rows of `matrix` in the order of `table`, empty for ids without features."""
-    position = ids.get_indexer(table)
-    known = np.flatnonzero(position >= 0)
-    ones = np.ones(len(known))
-    pick = sp.csr_array((ones, (known, position[known])), (len(table), matrix.shape[0]))
-    return sp.csr_array(pick @ matrix)
+    return Features(ids, matrix)
 
 
 def history_rows(

@@ -3,71 +3,150 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dualgap import _core
-from dualgap._validation import core_rows
-from dualgap.recommend._factors import Fitted, Task, from_variational
+from dualgap._choices import Penalty, check_choice
+from dualgap._estimator import Callback, History, progress, refuse_unused
+from dualgap._validation import check_positive, core_rows, resolve_seed, resolve_threads
+from dualgap.recommend._factors import from_variational
+from dualgap.recommend._method import Fitted, Method, Task
 from dualgap.recommend._ratings import Indexed, Sides
 
-
-@dataclass(frozen=True)
-class VariationalOptions:
-    """What this method alone uses."""
-
-    n_models: int
-    n_sweeps: int
-    tempering: float
-    popularity: bool
-    feature_ridge: float
+__all__ = ["Variational"]
 
 
-def fit_variational(
-    options: VariationalOptions, task: Task, ratings: Indexed, sides: Sides
-) -> Fitted:
-    """Models from different random starts."""
-    generator = np.random.default_rng(task.seed)
-    ordinal, levels = task.ordinal, task.levels
-    values = ratings.values
-    targets = np.searchsorted(levels, values).astype(np.float64) if ordinal else values
-    weights = _tempering(len(levels) - 1, options.tempering) if ordinal else None
-    radius = np.inf if task.radius is None else task.radius / sum(sides.shape)
-    has_features = any(matrix is not None for matrix in sides.features)
-    user_rows, item_rows = (
-        None if matrix is None else core_rows(matrix) for matrix in sides.features
-    )
-    models, history = [], []
-    for _ in range(options.n_models):
-        result = _core.fit_variational(
-            ratings.users.astype(np.uint32),
-            ratings.items.astype(np.uint32),
-            targets,
-            n_users=sides.shape[0],
-            n_items=sides.shape[1],
-            tempering=weights,
-            n_components=task.n_components,
-            penalty=task.penalty,
-            radius=float(radius),
-            output_ridge=1.0,
-            # Learning earlier prunes bases before they have formed; features help them form.
-            hold=3 if has_features or not ordinal else 5,
-            feature_ridge=float(options.feature_ridge),
-            relaxation=1.5,
-            popularity=bool(options.popularity),
-            n_sweeps=int(options.n_sweeps),
-            seed=int(generator.integers(2**63)),
-            n_threads=task.n_threads,
-            user_features=user_rows,
-            item_features=item_rows,
-            callback=task.callback,
+@dataclass(kw_only=True, repr=False)
+class Variational(Method):
+    """Give each user and item a Gaussian with a learned prior, and keep the means.
+
+    The best predictions, but no certificate: the problem is not convex.
+
+    Parameters
+    ----------
+    n_models : int, default=3
+        Models from different random starts whose expected ratings are averaged.
+    n_sweeps : int, default=15
+        Sweeps over all users and items for each model.
+    tempering : float, default=1.0
+        Weight of the data against the prior (of ``reduction="mcrank"``). Below 1 the model is
+        smoother. The thresholds of one rating are not independent evidence: their terms are further
+        weighted from 0.6 (lowest) to 1 (highest).
+    popularity : bool, default=True
+        Let the prior of a user or item depend on its number of ratings.
+    feature_ridge : float, default=2.0
+        Ridge on the weights of the features, in units of the prior.
+    penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
+        Norm of the output layer that `radius` bounds.
+    radius : float, optional
+        Bound on the norm of the output layer, for basis vectors of unit length (over users and
+        items together); None means no bound.
+    """
+
+    name = "variational"
+    validates = False
+
+    n_models: int = 3
+    n_sweeps: int = 15
+    tempering: float = 1.0
+    popularity: bool = True
+    feature_ridge: float = 2.0
+    penalty: Penalty = "l1/l2"
+    radius: float | None = None
+
+    def check(self) -> None:
+        """Refuse parameters that cannot be used."""
+        for name in ("n_models", "n_sweeps"):
+            check_positive(name, getattr(self, name), integer=True)
+        for name in ("tempering", "feature_ridge"):
+            check_positive(name, getattr(self, name))
+        check_choice("penalty", self.penalty, Penalty)
+        if self.radius is None:
+            refuse_unused(self, ["penalty"], "radius=None")
+        else:
+            check_positive("radius", self.radius)
+
+    def run(self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None) -> Fitted:
+        """Fit models from different random starts."""
+        settings = self._settings(task, sides)
+        targets, generator = ratings.values, np.random.default_rng(resolve_seed(task.random_state))
+        if task.ordinal:
+            targets = np.searchsorted(task.levels, targets).astype(np.float64)
+        report = progress(task.verbose, task.callback)
+        models, histories = [], []
+        done: tuple[int, float] = (0, 0.0)
+        for number in range(self.n_models):
+            result = _core.fit_variational(
+                ratings.users.astype(np.uint32),
+                ratings.items.astype(np.uint32),
+                targets,
+                **settings,
+                seed=int(generator.integers(2**63)),
+                callback=_going_on(report, *done),
+            )
+            models.append(from_variational(result))
+            histories.append(_numbered(result["history"], number, *done))
+            done = (int(histories[-1]["epoch"][-1]), float(histories[-1]["seconds"][-1]))
+            if result["outcome"] == "stopped":
+                break
+        history = {
+            name: np.concatenate([each[name] for each in histories]) for name in histories[0]
+        }
+        return Fitted(models, history, result["objective"])
+
+    def _settings(self, task: Task, sides: Sides) -> dict[str, Any]:
+        """What the models have in common."""
+        if task.ordinal:
+            tempering = _tempering(len(task.levels) - 1, self.tempering)
+        else:
+            refuse_unused(self, ["tempering"], f'reduction="{task.reduction}"')
+            tempering = None
+        has_features = any(matrix is not None for matrix in sides.features)
+        user_rows, item_rows = (
+            None if matrix is None else core_rows(matrix) for matrix in sides.features
         )
-        models.append(from_variational(result))
-        history.append(result["history"])
-        if result["outcome"] == "stopped":
-            break
-    # No bound is known: the optimum may lie anywhere below.
-    return Fitted(models, history, result["primal"], np.inf)
+        return {
+            "n_users": sides.shape[0],
+            "n_items": sides.shape[1],
+            "tempering": tempering,
+            "n_components": task.n_components,
+            "penalty": self.penalty,
+            # The core's basis vectors have a mean square of 1.
+            "radius": np.inf if self.radius is None else float(self.radius) / sum(sides.shape),
+            "output_ridge": 1.0,
+            # Learning earlier prunes bases before they have formed; features help them form.
+            "hold": 3 if has_features or not task.ordinal else 5,
+            "feature_ridge": float(self.feature_ridge),
+            "relaxation": 1.5,
+            "popularity": bool(self.popularity),
+            "n_sweeps": int(self.n_sweeps),
+            "n_threads": resolve_threads(task.n_jobs),
+            "user_features": user_rows,
+            "item_features": item_rows,
+        }
+
+
+def _going_on(report: Callback | None, epochs: int, before: float) -> Callback | None:
+    """Count epochs and seconds on from the previous model."""
+    if report is None:
+        return None
+
+    def shifted(epoch: int, seconds: float, objective: float, dual_objective: float) -> object:
+        return report(epoch + epochs, seconds + before, objective, dual_objective)
+
+    return shifted
+
+
+def _numbered(history: History, number: int, epochs: int, before: float) -> History:
+    """The history of one of several models, as its callback was called."""
+    return {
+        **history,
+        "epoch": history["epoch"] + epochs,
+        "seconds": history["seconds"] + before,
+        "model": np.full(len(history["epoch"]), number),
+    }
 
 
 def _tempering(n_thresholds: int, scale: float) -> list[float]:

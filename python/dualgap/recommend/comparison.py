@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dualgap._choices import Penalty
 from dualgap.metrics import ndcg_at_k, rmse
+from dualgap.recommend._conditional_gradient import ConditionalGradient
 from dualgap.recommend.recommender import OrdinalRecommender
 
 __all__ = ["Comparison", "Row", "compare", "split_ratings"]
 
 # Of the order that validation chose on MovieLens 100k.
-_RADII = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
+_RADII: dict[Penalty, float] = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def compare(
     def fit(name: str, **parameters: Any) -> OrdinalRecommender:
         start = time.perf_counter()
         model = OrdinalRecommender(random_state=random_state, n_jobs=n_jobs, **parameters)
-        on_validation = model.method == "conditional-gradient"
+        on_validation = isinstance(model.method, ConditionalGradient)
         model.fit(train, validation=validation if on_validation else None)
         add(name, model.predict(test["user"], test["item"]), start, model.n_components_)
         return model
@@ -138,13 +140,10 @@ def compare(
     for penalty, radius in _RADII.items():
         model = fit(
             f"McRank FM, conditional gradient, {penalty}",
-            method="conditional-gradient",
-            refit="output",
+            method=ConditionalGradient(penalty=penalty, radius=radius, refit="output"),
             n_components=n_components,
-            penalty=penalty,
-            radius=radius,
         )
-        history = model.history_[0]
+        history = model.history_
         sizes, losses = history["n_components"].tolist(), history["validation_loss"].tolist()
         curves[penalty] = (sizes, losses)
     fit("single-output FM, variational", reduction="regression", n_components=n_components)

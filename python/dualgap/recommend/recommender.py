@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap._estimator import Callback, History, progress
+from dualgap._choices import MethodName, Reduction, check_choice
+from dualgap._estimator import Estimator
 from dualgap._npz import refused_as
-from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
+from dualgap._validation import FloatArray, check_positive
 from dualgap.metrics import ndcg_at_k, rmse
-from dualgap.recommend._conditional_gradient import MachineOptions, fit_machine
-from dualgap.recommend._factors import Blocks, Task, expected_level, level_probabilities
+from dualgap.recommend._conditional_gradient import ConditionalGradient
+from dualgap.recommend._factors import expected_level, level_probabilities, top_columns
 from dualgap.recommend._file import State, read_state, write_state
+from dualgap.recommend._method import Fitted, Method, Task
 from dualgap.recommend._ratings import (
     FeaturesLike,
     Indexed,
     RatingsLike,
     Sides,
+    Triples,
     codes,
     find_levels,
     history_rows,
@@ -32,21 +35,18 @@ from dualgap.recommend._ratings import (
     read_features,
     read_ids,
     read_ratings,
-    rows_for,
     unique_ids,
     unit_rows,
 )
-from dualgap.recommend._variational import VariationalOptions, fit_variational
+from dualgap.recommend._variational import Variational
 
 __all__ = ["OrdinalRecommender"]
 
-_METHODS = ("variational", "conditional-gradient")
-_REDUCTIONS = ("mcrank", "regression")
-_REFITS = ("full", "output")
-_HISTORY = (False, True, "users")
+_METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (Variational, ConditionalGradient)}
 
 
-class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
+@dataclass(kw_only=True, eq=False, repr=False)
+class OrdinalRecommender(Estimator):
     """Predict ratings and recommend items with a multi-output factorization machine.
 
     Ratings are reduced to one binary output per threshold between two levels, all on a shared
@@ -65,37 +65,14 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         Number of basis vectors (at most; superfluous ones shrink to zero).
     reduction : {"mcrank", "regression"}, default="mcrank"
         One output per threshold, or a single output with squared loss (for comparison).
-    method : {"variational", "conditional-gradient"}, default="variational"
-        How the machine is fitted. "variational" gives each user and item a Gaussian with a learned
-        prior and keeps the means: the best predictions, no certificate. "conditional-gradient"
-        grows the basis one vector at a time, with the duality gap in ``history_``.
-    n_models : int, default=3
-        Models from different random starts whose expected ratings are averaged ("variational"
-        only).
-    n_sweeps : int, default=15
-        Sweeps over all users and items ("variational" only).
-    tempering : float, default=1.0
-        Weight of the data against the prior ("variational" only). Below 1 the model is smoother.
-        The thresholds of one rating are not independent evidence: their terms are further weighted
-        from 0.6 (lowest) to 1 (highest).
-    popularity : bool, default=True
-        Let the prior of a user or item depend on its number of ratings ("variational" only).
+    method : {"variational", "conditional-gradient"}, Variational or ConditionalGradient, \
+            default="variational"
+        How the machine is fitted: a name for the defaults, or an object with the parameters of that
+        method. `Variational` gives the best predictions but has no certificate;
+        `ConditionalGradient` grows the basis one vector at a time, with a duality gap.
     history_features : {False, True, "users"}, default=False
         Use the set of items that a user has rated as features of the user, and the set of users who
         rated an item as features of the item; "users" for the former alone.
-    feature_ridge : float, default=2.0
-        Ridge on the weights of the features, in units of the prior ("variational" only).
-    penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
-        Norm of the output layer that `radius` bounds.
-    radius : float, optional
-        Bound on the norm of the output layer, for basis vectors of unit length. None means no bound
-        for "variational", and 20000 for "conditional-gradient".
-    refit : {"full", "output"}, default="full"
-        What is refitted after each new basis vector ("conditional-gradient" only).
-    alpha : float, default=3.0
-        Ridge on the linear weights ("conditional-gradient" only).
-    tol : float, default=1e-4
-        Relative duality gap to stop at ("conditional-gradient" only).
     levels : sequence of float, optional
         All possible ratings; by default those that occur.
     user_column, item_column, rating_column : str
@@ -105,9 +82,11 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     verbose : int, default=0
-        Print a line per sweep on stderr.
+        Print a line per epoch on stderr, at most five a second.
     callback : callable, optional
-        Called as ``callback(epoch, seconds, objective, bound)``; a true value stops the fit.
+        Called after each epoch as ``callback(epoch, seconds, objective, dual_objective)``, with NaN
+        for a bound that is not known; a true return value stops the fit. Over several models epochs
+        and seconds go on.
 
     Attributes
     ----------
@@ -118,12 +97,19 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
     n_components_ : int
         Largest number of bases in use among the models.
     objective_ : float
-        Final objective of the (last) model.
-    duality_gap_ : float
-        Its certificate; infinite for "variational", whose problem is not convex.
-    history_ : list of dict of ndarray
-        Per model and epoch: epoch, seconds, primal, dual, gap (NaN where no bound is
-        known); for "conditional-gradient" also n_components, validation_loss and validation_score.
+        Objective of the (last) model.
+    dual_objective_, duality_gap_, null_objective_ : float or None
+        A lower bound on the objective of any machine within the radius, its distance from
+        ``objective_``, and the objective of the null model; None for `Variational`, which knows no
+        bound.
+    converged_ : bool or None
+        Whether the gap reached ``tol``; None for `Variational`.
+    n_iter_ : int
+        Number of epochs of all models together.
+    history_ : dict of ndarray
+        Per epoch: epoch, seconds, objective, dual_objective, gap (NaN where no bound is known); for
+        `Variational` also model (its number), for `ConditionalGradient` n_components and, with
+        validation ratings, validation_loss and validation_score.
 
     Notes
     -----
@@ -131,57 +117,23 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
     decides.
     """
 
-    history_: list[History]
-    _models: list[Blocks]
+    n_components: int = field(default=8, kw_only=False)
+    reduction: Reduction = "mcrank"
+    method: MethodName | Variational | ConditionalGradient = "variational"
+    history_features: bool | Literal["users"] = False
+    levels: Sequence[float] | None = None
+    user_column: str = "user"
+    item_column: str = "item"
+    rating_column: str = "rating"
 
-    def __init__(
-        self,
-        n_components: int = 8,
-        *,
-        reduction: str = "mcrank",
-        method: str = "variational",
-        n_models: int = 3,
-        n_sweeps: int = 15,
-        tempering: float = 1.0,
-        popularity: bool = True,
-        history_features: bool | str = False,
-        feature_ridge: float = 2.0,
-        penalty: str = "l1/l2",
-        radius: float | None = None,
-        refit: str = "full",
-        alpha: float = 3.0,
-        tol: float = 1e-4,
-        levels: Sequence[float] | None = None,
-        user_column: str = "user",
-        item_column: str = "item",
-        rating_column: str = "rating",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int | bool = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.reduction = reduction
-        self.method = method
-        self.n_models = n_models
-        self.n_sweeps = n_sweeps
-        self.tempering = tempering
-        self.popularity = popularity
-        self.history_features = history_features
-        self.feature_ridge = feature_ridge
-        self.penalty = penalty
-        self.radius = radius
-        self.refit = refit
-        self.alpha = alpha
-        self.tol = tol
-        self.levels = levels
-        self.user_column = user_column
-        self.item_column = item_column
-        self.rating_column = rating_column
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+    user_ids_: pd.Index[Any] = field(init=False)
+    item_ids_: pd.Index[Any] = field(init=False)
+    levels_: FloatArray = field(init=False)
+    n_components_: int = field(init=False)
+    dual_objective_: float | None = field(init=False)
+    duality_gap_: float | None = field(init=False)
+    null_objective_: float | None = field(init=False)
+    converged_: bool | None = field(init=False)
 
     def fit(
         self,
@@ -213,52 +165,45 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         ValueError, TypeError
             For ratings or parameters that cannot be used; the message names the argument.
         """
-        self._check_parameters()
+        method = self._check_parameters()
+        if validation is not None and not method.validates:
+            msg = 'validation: only method="conditional-gradient" chooses its size on it'
+            raise ValueError(msg)
         triples = read_ratings(ratings, self._columns())
-        user_ids, user_matrix = read_features(user_features, "user_features")
-        item_ids, item_matrix = read_features(item_features, "item_features")
-        self.user_ids_ = unique_ids(triples.users, user_ids)
-        self.item_ids_ = unique_ids(triples.items, item_ids)
-        users = self.user_ids_.get_indexer(triples.users)
-        items = self.item_ids_.get_indexer(triples.items)
+        users = read_features(user_features, "user_features")
+        items = read_features(item_features, "item_features")
+        self.user_ids_ = unique_ids(triples.users, users.ids)
+        self.item_ids_ = unique_ids(triples.items, items.ids)
         self.levels_ = find_levels(triples.values, self.levels, self.reduction == "mcrank")
+        rated = self._indexed(triples)
         shape = (len(self.user_ids_), len(self.item_ids_))
-        self._seen = history_rows(users, items, shape)
-        user_rows = (
-            []
-            if user_matrix is None or user_ids is None
-            else [rows_for(self.user_ids_, user_ids, user_matrix)]
-        )
-        item_rows = (
-            []
-            if item_matrix is None or item_ids is None
-            else [rows_for(self.item_ids_, item_ids, item_matrix)]
-        )
+        self._seen = history_rows(rated.users, rated.items, shape)
+        user_rows, item_rows = users.rows(self.user_ids_), items.rows(self.item_ids_)
         if self.history_features:
             user_rows.append(self._seen)
         if self.history_features is True:
             item_rows.append(sp.csr_array(self._seen.T))
         sides = Sides(shape, (unit_rows(user_rows), unit_rows(item_rows)))
-        rated = Indexed(users, items, triples.values)
-        if self.method == "variational":
-            if validation is not None:
-                msg = 'validation: only method="conditional-gradient" chooses its size on it'
-                raise ValueError(msg)
-            fitted = fit_variational(self._variational(), self._task(), rated, sides)
-        else:
-            held_out = None
-            if validation is not None:
-                triples = read_ratings(validation, self._columns(), name="validation")
-                held_out = Indexed(
-                    codes(self.user_ids_, triples.users),
-                    codes(self.item_ids_, triples.items),
-                    triples.values,
-                )
-            fitted = fit_machine(self._machine(), self._task(), rated, sides, held_out)
-        self._models, self.history_ = fitted.models, fitted.history
-        self.objective_, self.duality_gap_ = fitted.objective, fitted.gap
-        self.n_components_ = max(model.n_bases() for model in self._models)
+        held_out = None
+        if validation is not None:
+            held_out = self._indexed(read_ratings(validation, self._columns(), name="validation"))
+        self._store(method.run(self._task(), rated, sides, held_out))
         return self
+
+    def _indexed(self, triples: Triples) -> Indexed:
+        users = codes(self.user_ids_, triples.users)
+        return Indexed(users, codes(self.item_ids_, triples.items), triples.values)
+
+    def _store(self, fitted: Fitted) -> None:
+        self._models = fitted.models
+        self.objective_, self.dual_objective_ = fitted.objective, fitted.dual_objective
+        self.duality_gap_ = None
+        if fitted.dual_objective is not None:
+            self.duality_gap_ = fitted.objective - fitted.dual_objective
+        self.null_objective_, self.converged_ = fitted.null_objective, fitted.converged
+        self.history_ = fitted.history
+        self.n_iter_ = len(fitted.history["epoch"])
+        self.n_components_ = max(model.n_bases() for model in fitted.models)
 
     def predict(
         self, users: Hashable | Iterable[Hashable], items: Hashable | Iterable[Hashable]
@@ -338,7 +283,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
                 known = np.flatnonzero(chosen < len(self.user_ids_))
                 seen = self._seen[chosen[known]].tocoo()
                 scores[known[seen.row], seen.col] = -np.inf
-            top = _top(scores, n)
+            top = top_columns(scores, n)
             ranked = np.take_along_axis(scores, top, axis=1)
             keep = np.isfinite(ranked)
             row, column = np.nonzero(keep)
@@ -388,7 +333,7 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         scores = vectors[positions] @ vectors.T
         scores[np.arange(len(positions)), positions] = -np.inf
         n = min(n, len(self.item_ids_) - 1)
-        top = _top(scores, n)
+        top = top_columns(scores, n)
         return pd.DataFrame(
             {
                 "item": np.repeat(names, n),
@@ -425,11 +370,11 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
             If ids are neither all strings nor all numbers.
         """
         check_is_fitted(self)
-        parameters = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name not in ("callback", "random_state")
-        }
+        parameters = self.get_params(deep=False)
+        for name in ("callback", "random_state"):
+            del parameters[name]
+        method = self._method()
+        parameters["method"] = {"name": method.name, **method.get_params()}
         if self.levels is not None:
             parameters["levels"] = np.asarray(self.levels, dtype=float).tolist()
         state = State(
@@ -437,12 +382,16 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
             user_ids=self.user_ids_,
             item_ids=self.item_ids_,
             levels=self.levels_,
-            objective=self.objective_,
-            gap=self.duality_gap_,
             n_components=self.n_components_,
             seen=self._seen,
-            models=self._models,
-            history=self.history_,
+            fitted=Fitted(
+                models=self._models,
+                history=self.history_,
+                objective=self.objective_,
+                dual_objective=self.dual_objective_,
+                null_objective=self.null_objective_,
+                converged=self.converged_,
+            ),
         )
         write_state(path, state)
 
@@ -457,14 +406,13 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
         """
         with refused_as(path, "a saved OrdinalRecommender"):
             state = read_state(path)
-            model = cls(**state.parameters)
+            method = _METHODS[state.parameters["method"].pop("name")]
+            model = cls(**{**state.parameters, "method": method(**state.parameters["method"])})
             model._check_parameters()
             state.check(len(state.levels) - 1 if model.reduction == "mcrank" else 1)
         model.user_ids_, model.item_ids_ = state.user_ids, state.item_ids
         model.levels_, model._seen = state.levels, state.seen
-        model.objective_, model.duality_gap_ = state.objective, state.gap
-        model.n_components_ = state.n_components
-        model._models, model.history_ = state.models, state.history
+        model._store(state.fitted)
         return model
 
     def _task(self) -> Task:
@@ -472,46 +420,28 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
             reduction=self.reduction,
             levels=self.levels_,
             n_components=int(self.n_components),
-            penalty=self.penalty,
-            radius=self.radius,
-            seed=resolve_seed(self.random_state),
-            n_threads=resolve_threads(self.n_jobs),
-            callback=progress(self.verbose, self.callback),
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+            callback=self.callback,
         )
 
-    def _variational(self) -> VariationalOptions:
-        return VariationalOptions(
-            n_models=int(self.n_models),
-            n_sweeps=int(self.n_sweeps),
-            tempering=float(self.tempering),
-            popularity=bool(self.popularity),
-            feature_ridge=float(self.feature_ridge),
-        )
+    def _method(self) -> Method:
+        if isinstance(self.method, Method):
+            return self.method
+        check_choice("method", self.method, MethodName)
+        return _METHODS[self.method]()
 
-    def _machine(self) -> MachineOptions:
-        return MachineOptions(self.refit, float(self.alpha), float(self.tol))
+    def _check_parameters(self) -> Method:
+        check_positive("n_components", self.n_components, integer=True)
+        check_choice("reduction", self.reduction, Reduction)
+        check_choice("history_features", self.history_features, False, True, "users")
+        method = self._method()
+        method.check()
+        return method
 
     def _columns(self) -> tuple[str, str, str]:
         return self.user_column, self.item_column, self.rating_column
-
-    def _check_parameters(self) -> None:
-        for name in ("n_components", "n_models", "n_sweeps"):
-            check_positive(name, getattr(self, name), integer=True)
-        for name in ("tempering", "feature_ridge", "alpha"):
-            check_positive(name, getattr(self, name))
-        check_positive("tol", self.tol, zero=True)
-        if self.radius is not None:
-            check_positive("radius", self.radius)
-        for name, known in (
-            ("method", _METHODS),
-            ("reduction", _REDUCTIONS),
-            ("refit", _REFITS),
-            ("history_features", _HISTORY),
-        ):
-            if getattr(self, name) not in known:
-                options = ", ".join(map(repr, known))
-                msg = f"{name}: must be one of {options}, got {getattr(self, name)!r}"
-                raise ValueError(msg)
 
     def _pairs(
         self, users: Hashable | Iterable[Hashable], items: Hashable | Iterable[Hashable]
@@ -543,15 +473,3 @@ class OrdinalRecommender(BaseEstimator):  # type: ignore[misc]
 
 def _mean(arrays: Iterable[FloatArray]) -> FloatArray:
     return np.asarray(np.mean(list(arrays), axis=0))
-
-
-def _top(scores: FloatArray, n: int) -> NDArray[np.intp]:
-    """Columns of the `n` largest scores of each row, best first, ties in column order."""
-    if n >= scores.shape[1]:
-        return np.argsort(-scores, axis=1, kind="stable")[:, :n]
-    threshold = -np.partition(-scores, n - 1, axis=1)[:, n - 1]
-    top = np.empty((len(scores), n), dtype=np.intp)
-    for row, (values, least) in enumerate(zip(scores, threshold, strict=True)):
-        candidates = np.flatnonzero(values >= least)
-        top[row] = candidates[np.argsort(-values[candidates], kind="stable")[:n]]
-    return top

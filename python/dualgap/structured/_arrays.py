@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,6 +12,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from dualgap._validation import FloatArray
+
+Examples: TypeAlias = "Sequence[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
+"""Examples, or labels, as users give them: one after the other, or as the rows of a matrix."""
 
 
 def count_examples(X: Any, Y: Any) -> int:
@@ -29,28 +34,85 @@ def count_examples(X: Any, Y: Any) -> int:
     return int(n_examples)
 
 
-def stack(X: Any, n_features: int | None = None) -> tuple[Any, NDArray[np.int64]]:
-    """Stack the rows of all examples; return them with the offsets of the examples."""
-    blocks = [check_block(x, index) for index, x in enumerate(X)]
-    widths = {block.shape[1] for block in blocks} | ({n_features} if n_features else set())
+@dataclass(frozen=True)
+class Stacked:
+    """The rows of all examples after one another, and where each example's begin and end.
+
+    Made once for each call; nothing behind it checks or copies the rows again before the core does.
+    """
+
+    rows: Any
+    offsets: NDArray[np.int64]
+    sizes: list[list[int]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.rows.shape[1])
+
+    def check_features(self, n_features: int) -> Stacked:
+        """Refuse examples that have not as many features as those in training."""
+        if self.n_features != n_features:
+            msg = (
+                f"X: examples must have the same number of features as in training, {n_features}, "
+                f"got {self.n_features}"
+            )
+            raise ValueError(msg)
+        return self
+
+
+def stack(X: Any) -> Stacked:
+    """Stack examples that have a row for each of their positions."""
+    blocks = [_block(x, index) for index, x in enumerate(X)]
+    widths = sorted({block.shape[1] for block in blocks})
     if len(widths) != 1:
-        msg = f"X: all examples must have the same number of features, got {sorted(widths)}"
+        msg = f"X: all examples must have the same number of features, got {widths}"
         raise ValueError(msg)
     offsets = np.cumsum([0, *(block.shape[0] for block in blocks)], dtype=np.int64)
+    # One look over all entries is much faster than a look over each of thousands of short examples.
     if any(sp.issparse(block) for block in blocks):
-        return sp.vstack(blocks, format="csr"), offsets
-    return np.concatenate(blocks), offsets
+        rows: Any = _stack_sparse(blocks, offsets[-1], widths[0])
+        bad = np.flatnonzero(~np.isfinite(rows.data))
+        bad = np.searchsorted(rows.indptr, bad, side="right") - 1
+    else:
+        rows = np.concatenate(blocks)
+        bad = np.flatnonzero(~np.isfinite(rows)) // widths[0]
+    if len(bad):
+        index = int(np.searchsorted(offsets, bad[0], side="right")) - 1
+        msg = f"X: example {index} must be a matrix of finite numbers: it has NaN or infinity"
+        raise ValueError(msg)
+    return Stacked(rows, offsets)
 
 
-def check_block(x: Any, index: int) -> Any:
-    """Return one example's rows, finite and two-dimensional."""
+def _stack_sparse(blocks: list[Any], n_rows: int, n_features: int) -> Any:
+    """Put matrices below one another; `scipy.sparse.vstack` looks at each far longer."""
+    blocks = [block if sp.issparse(block) else sp.csr_array(block) for block in blocks]
+    sizes = [int(block.indptr[-1]) for block in blocks]
+    data = np.concatenate([b.data[:size] for b, size in zip(blocks, sizes, strict=True)])
+    indices = np.concatenate([b.indices[:size] for b, size in zip(blocks, sizes, strict=True)])
+    lengths = [np.diff(block.indptr) for block in blocks]
+    indptr = np.zeros(n_rows + 1, np.int64)
+    np.cumsum(np.concatenate(lengths), out=indptr[1:])
+    return sp.csr_array((data, indices, indptr), shape=(n_rows, n_features))
+
+
+def _block(x: Any, index: int) -> Any:
+    """Return one example's rows, two-dimensional and of floating point numbers."""
+    plain = isinstance(x, np.ndarray) or (sp.issparse(x) and x.format == "csr")
+    if plain and x.dtype in _FLOATS and x.ndim == 2 and x.shape[1] > 0:
+        return x
     try:
-        return check_array(
-            x, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=0
-        )
+        return check_array(x, ensure_min_samples=0, **_MATRIX)
     except ValueError as error:
         msg = f"X: example {index} must be a matrix of finite numbers: {error}"
         raise ValueError(msg) from error
+
+
+_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+_MATRIX: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
 
 def encode(Y: Any, offsets: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[np.uint32]:
@@ -88,17 +150,14 @@ def flatten(Y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
     return np.concatenate([np.asarray(y) for y in Y if len(y)])
 
 
-def matrix(X: Any, n_features: int | None = None) -> Any:
-    """Return rows, finite and two-dimensional, with as many features as in training."""
+def matrix(X: Any) -> Stacked:
+    """Check examples of a row each."""
     try:
-        rows = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        rows = check_array(X, **_MATRIX)
     except ValueError as error:
         msg = f"X: must be a matrix of finite numbers: {error}"
         raise ValueError(msg) from error
-    if n_features is not None and rows.shape[1] != n_features:
-        msg = f"X: must have the {n_features} features of the training data, got {rows.shape[1]}"
-        raise ValueError(msg)
-    return rows
+    return Stacked(rows, np.arange(rows.shape[0] + 1))
 
 
 def indicators(Y: Any, n_labels: int | None = None) -> NDArray[np.uint8]:
@@ -117,8 +176,8 @@ def indicators(Y: Any, n_labels: int | None = None) -> NDArray[np.uint8]:
     return np.ascontiguousarray(labels, dtype=np.uint8)
 
 
-def pair_features(X: Any, n_features: int | None = None) -> tuple[FloatArray, list[list[int]]]:
-    """Stack the features of all examples' pairs; return them with the examples' sizes."""
+def pair_features(X: Any) -> Stacked:
+    """Stack the features of all examples' pairs."""
     blocks, sizes = [], []
     for index, x in enumerate(X):
         block = np.asarray(x)
@@ -130,7 +189,8 @@ def pair_features(X: Any, n_features: int | None = None) -> tuple[FloatArray, li
             raise ValueError(msg)
         sizes.append([int(side) for side in block.shape[:2]])
         blocks.append(block.reshape(sizes[-1][0] * sizes[-1][1], block.shape[2]))
-    return stack(blocks, n_features)[0], sizes
+    stacked = stack(blocks)
+    return Stacked(stacked.rows, stacked.offsets, sizes)
 
 
 def right_pairs(y: Any, index: int) -> NDArray[np.uint32]:

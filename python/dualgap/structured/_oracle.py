@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from dualgap._validation import FloatArray
+from dualgap.structured._arrays import Examples
 from dualgap.structured.models import Model
 
 VERIFIED = 100
@@ -18,7 +18,7 @@ VERIFIED = 100
 class PythonOracle:
     """What the core sees of a `Model` written in Python; checks all that the model returns."""
 
-    def __init__(self, model: Any, X: Sequence[Any], Y: Sequence[Any]) -> None:
+    def __init__(self, model: Any, X: Examples, Y: Examples) -> None:
         if not isinstance(model, Model):
             names = ("joint_features", "loss", "loss_augmented_decode", "decode")
             missing = ", ".join(name for name in names if not hasattr(model, name))
@@ -116,7 +116,7 @@ def check_label(model: Any, x: Any, y: Any) -> None:
         model.check(x, y)
 
 
-def predict_with(model: Any, X: Sequence[Any], weights: FloatArray) -> list[Any]:
+def predict_with(model: Any, X: Examples, weights: FloatArray) -> list[Any]:
     """Decode every example."""
     frozen = weights.copy()
     frozen.setflags(write=False)

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
+from dualgap._choices import PartLoss
 from dualgap._validation import FloatArray, core_rows
-from dualgap.structured._arrays import count_wrong, encode, stack
+from dualgap.structured._arrays import Stacked, count_wrong, encode, stack
 from dualgap.structured.models import BuiltinModel, Coding
 
 __all__ = ["ChainModel"]
@@ -35,11 +36,14 @@ class ChainModel(BuiltinModel):
     """
 
     boundaries: bool = False
-    loss: str = "hamming"
+    loss: PartLoss = "hamming"
 
-    def learn(self, X: Any, Y: Any) -> Coding:
+    def stack(self, X: Any) -> Stacked:
+        """Check examples and put their rows after one another."""
+        return stack(X)
+
+    def learn(self, X: Stacked, Y: Any) -> Coding:
         """Read the classes and the number of features off the training data."""
-        rows, _ = stack(X)
         labels = [np.asarray(y) for y in Y]
         if any(label.ndim != 1 for label in labels):
             msg = "Y: each label must be a one-dimensional sequence of classes"
@@ -48,7 +52,7 @@ class ChainModel(BuiltinModel):
         if len(found) == 0:
             msg = "Y: there is no position in any sequence"
             raise ValueError(msg)
-        return ChainCoding(self, found, rows.shape[1])
+        return ChainCoding(self, found, X.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +63,12 @@ class ChainCoding(Coding):
     classes: NDArray[Any]
     n_features: int
 
-    def core(self, X: Any, Y: Any) -> _core.StructuredModel:
+    def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
         """Hand sequences to the core."""
-        rows, offsets = stack(X, self.n_features)
         return _core.StructuredModel.chain(
-            core_rows(rows),
-            offsets,
-            None if Y is None else encode(Y, offsets, self.classes),
+            core_rows(X.rows),
+            X.offsets,
+            None if Y is None else encode(Y, X.offsets, self.classes),
             n_states=len(self.classes),
             boundaries=bool(self.model.boundaries),
             loss=self.model.loss,
@@ -84,13 +87,13 @@ class ChainCoding(Coding):
             named |= {"start": ends[:k], "end": ends[k:]}
         return named
 
-    def losses(self, X: Any, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+    def losses(self, X: Stacked, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
         """Return how many classes are wrong; what did not occur in training always is."""
         offsets, codes = self.core(X, None).decode(coef, n_threads)
         wrong = count_wrong(Y, offsets, self.classes[codes])
         return wrong if self.model.loss == "hamming" else wrong / np.maximum(np.diff(offsets), 1)
 
-    def largest_losses(self, X: Any, Y: Any) -> FloatArray:
+    def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:
         """Return the lengths, or ones for the mean loss."""
         lengths = np.array([len(y) for y in Y], dtype=np.float64)
         return lengths if self.model.loss == "hamming" else np.minimum(lengths, 1.0)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._validation import FloatArray, core_rows
-from dualgap.structured._arrays import pair_features, right_pairs
+from dualgap.structured._arrays import Stacked, pair_features, right_pairs
 from dualgap.structured.models import BuiltinModel, Coding
 
 __all__ = ["MatchingModel"]
@@ -36,9 +36,13 @@ class MatchingModel(BuiltinModel):
     false_positive_cost: float = 1.0
     false_negative_cost: float = 1.0
 
-    def learn(self, X: Any, Y: Any) -> Coding:
+    def stack(self, X: Any) -> Stacked:
+        """Check examples and put their rows after one another."""
+        return pair_features(X)
+
+    def learn(self, X: Stacked, Y: Any) -> Coding:
         """Read the number of features off the training data."""
-        return MatchingCoding(self, pair_features(X)[0].shape[1])
+        return MatchingCoding(self, X.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,17 +52,16 @@ class MatchingCoding(Coding):
     model: MatchingModel
     n_features: int
 
-    def core(self, X: Any, Y: Any) -> _core.StructuredModel:
+    def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
         """Hand the pairs' features to the core."""
-        rows, sizes = pair_features(X, self.n_features)
         truth = None
         if Y is not None:
             labels = [right_pairs(y, index) for index, y in enumerate(Y)]
             offsets = np.cumsum([0, *(len(label) for label in labels)], dtype=np.int64)
             truth = (np.concatenate(labels).tolist(), offsets)
         return _core.StructuredModel.matching(
-            core_rows(rows),
-            sizes,
+            core_rows(X.rows),
+            X.sizes or [],
             truth,
             false_positive_cost=float(self.model.false_positive_cost),
             false_negative_cost=float(self.model.false_negative_cost),
@@ -76,11 +79,10 @@ class MatchingCoding(Coding):
         """Return the weights of the features."""
         return {"weight": coef}
 
-    def largest_losses(self, X: Any, Y: Any) -> FloatArray:
+    def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:
         """Return what it costs to miss all right pairs and to choose as many wrong ones as fit."""
         found = []
-        for x, y in zip(X, Y, strict=True):
-            n_rows, n_columns = np.shape(x)[:2]
+        for (n_rows, n_columns), y in zip(X.sizes or [], Y, strict=True):
             missed = len(y) * self.model.false_negative_cost
             found.append(missed + min(n_rows, n_columns) * self.model.false_positive_cost)
         return np.array(found, dtype=np.float64)

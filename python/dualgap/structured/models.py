@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dualgap import _core
 from dualgap._validation import FloatArray
+from dualgap.structured._arrays import Stacked
 
 __all__ = ["BuiltinModel", "Coding", "Model"]
 
@@ -48,8 +49,15 @@ class Model(Protocol):
 class Coding(ABC):
     """A built-in model that has seen training data: shapes and classes are known."""
 
+    model: BuiltinModel
+    n_features: int
+
+    def stack(self, X: Any) -> Stacked:
+        """Read examples, of as many features as in training."""
+        return self.model.stack(X).check_features(self.n_features)
+
     @abstractmethod
-    def core(self, X: Any, Y: Any) -> _core.StructuredModel:
+    def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
         """Hand examples to the core, with their labels unless ``Y`` is None."""
 
     @abstractmethod
@@ -60,12 +68,12 @@ class Coding(ABC):
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
         """Return named views of the weights."""
 
-    def losses(self, X: Any, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+    def losses(self, X: Stacked, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
         """Return the loss of each example's prediction."""
         return self.core(X, Y).losses(coef, n_threads)
 
     @abstractmethod
-    def largest_losses(self, X: Any, Y: Any) -> FloatArray:
+    def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:
         """Return the largest possible loss of each example."""
 
 
@@ -73,5 +81,9 @@ class BuiltinModel(ABC):
     """A model that the core decodes."""
 
     @abstractmethod
-    def learn(self, X: Any, Y: Any) -> Coding:
+    def stack(self, X: Any) -> Stacked:
+        """Check examples and put their rows after one another."""
+
+    @abstractmethod
+    def learn(self, X: Stacked, Y: Any) -> Coding:
         """Read shapes and classes off the training data."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._validation import FloatArray, core_rows
-from dualgap.structured._arrays import count_wrong, encode, matrix
+from dualgap.structured._arrays import Stacked, count_wrong, encode, matrix
 from dualgap.structured.models import BuiltinModel, Coding
 
 __all__ = ["MulticlassModel"]
@@ -32,9 +32,13 @@ class MulticlassModel(BuiltinModel):
 
     costs: Any = None
 
-    def learn(self, X: Any, Y: Any) -> Coding:
+    def stack(self, X: Any) -> Stacked:
+        """Check examples and put their rows after one another."""
+        return matrix(X)
+
+    def learn(self, X: Stacked, Y: Any) -> Coding:
         """Read the classes and the number of features off the training data."""
-        return MulticlassCoding(self, np.unique(np.asarray(Y)), matrix(X).shape[1])
+        return MulticlassCoding(self, np.unique(np.asarray(Y)), X.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +49,13 @@ class MulticlassCoding(Coding):
     classes: NDArray[Any]
     n_features: int
 
-    def core(self, X: Any, Y: Any) -> _core.StructuredModel:
+    def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
         """Hand rows to the core."""
-        rows = matrix(X, self.n_features)
         labels = None
         if Y is not None:
             labels = encode(np.asarray(Y)[:, None], np.arange(len(Y) + 1), self.classes)
         return _core.StructuredModel.multiclass(
-            core_rows(rows), labels, n_classes=len(self.classes), costs=self._costs()
+            core_rows(X.rows), labels, n_classes=len(self.classes), costs=self._costs()
         )
 
     def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
@@ -63,14 +66,14 @@ class MulticlassCoding(Coding):
         """Return the weights of shape (n_features, n_classes)."""
         return {"weight": coef.reshape(self.n_features, len(self.classes))}
 
-    def losses(self, X: Any, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+    def losses(self, X: Stacked, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
         """Return the costs; without any, what did not occur in training is wrong, too."""
         if self.model.costs is not None:
             return super().losses(X, Y, coef, n_threads)
         offsets, codes = self.core(X, None).decode(coef, n_threads)
         return count_wrong(np.asarray(Y)[:, None], offsets, self.classes[codes])
 
-    def largest_losses(self, X: Any, Y: Any) -> FloatArray:
+    def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:
         """Return the largest cost of each example's class."""
         costs = self._costs()
         if costs is None:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
+from dualgap._choices import PartLoss
 from dualgap._validation import FloatArray, core_rows
-from dualgap.structured._arrays import indicators, matrix
+from dualgap.structured._arrays import Stacked, indicators, matrix
 from dualgap.structured.models import BuiltinModel, Coding
 
 __all__ = ["MultilabelModel"]
@@ -36,14 +37,18 @@ class MultilabelModel(BuiltinModel):
     """
 
     edges: Any = "full"
-    loss: str = "mean-hamming"
+    loss: PartLoss = "mean-hamming"
 
-    def learn(self, X: Any, Y: Any) -> Coding:
+    def stack(self, X: Any) -> Stacked:
+        """Check examples and put their rows after one another."""
+        return matrix(X)
+
+    def learn(self, X: Stacked, Y: Any) -> Coding:
         """Read the numbers of features and labels and the edges off the training data."""
         labels = indicators(Y)
         edges = self._edges()
         pairs = _core.StructuredModel.label_edges(labels.ravel(), labels.shape[1], edges)
-        return MultilabelCoding(self, matrix(X).shape[1], labels.shape[1], pairs)
+        return MultilabelCoding(self, X.n_features, labels.shape[1], pairs)
 
     def _edges(self) -> str | list[list[int]]:
         if isinstance(self.edges, str):
@@ -67,12 +72,11 @@ class MultilabelCoding(Coding):
     n_labels: int
     edges: list[list[int]]
 
-    def core(self, X: Any, Y: Any) -> _core.StructuredModel:
+    def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
         """Hand rows to the core."""
-        rows = matrix(X, self.n_features)
         labels = None if Y is None else indicators(Y, self.n_labels).ravel()
         return _core.StructuredModel.multilabel(
-            core_rows(rows),
+            core_rows(X.rows),
             labels,
             n_labels=self.n_labels,
             edges=self.edges,
@@ -91,7 +95,7 @@ class MultilabelCoding(Coding):
             "pairwise": pairwise.reshape(-1, 2, 2),
         }
 
-    def largest_losses(self, X: Any, Y: Any) -> FloatArray:
+    def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:
         """Return the number of labels, or one for the mean loss."""
         return np.full(
             np.shape(Y)[0], float(self.n_labels) if self.model.loss == "hamming" else 1.0

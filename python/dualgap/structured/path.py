@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from dualgap._validation import FloatArray
 
@@ -44,3 +46,18 @@ class PathPiece:
             msg = f"C: {C} is not between {self.C_min} and {self.C_max}"
             raise ValueError(msg)
         return self.coef * (C / self.C_min)
+
+
+def path_pieces(
+    pieces: Iterable[Any], C_min: float, C_max: float, largest: float
+) -> list[PathPiece]:
+    """Return the core's pieces, given in lambda from `largest` down, as intervals of C."""
+    found = []
+    start = float(C_min)
+    for _, until, coef, gap, n_iter in pieces:
+        # Rounding must not leave a crack between two pieces, or at the end.
+        end = min(float(C_max), C_min * largest / until)
+        end = float(C_max) if end > C_max * (1 - 1e-12) else end
+        found.append(PathPiece(start, end, coef, gap, n_iter))
+        start = end
+    return found

@@ -8,30 +8,29 @@ SVM (2019).
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import joblib
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
-from dualgap._estimator import Callback, progress, store_run
+from dualgap._choices import Projection, Sampling, Step, StructuredSolver
+from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn_of_gap
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
-from dualgap.structured._arrays import count_examples
+from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import PythonOracle, predict_with
 from dualgap.structured.models import BuiltinModel, Coding, Model
-from dualgap.structured.path import PathPiece
+from dualgap.structured.path import PathPiece, path_pieces
 
 __all__ = ["StructuredSVM"]
 
 
-class StructuredSVM(BaseEstimator):  # type: ignore[misc]
+@dataclass(kw_only=True, eq=False, repr=False)
+class StructuredSVM(CertifiedEstimator):
     """Max-margin training of a structured model, with a certificate of optimality.
 
     Minimises ``1/2 ||w||^2 + C sum_i weight_i H_i(w)`` with the structured hinge loss
@@ -77,9 +76,9 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
     tol : float, default=1e-2
         Duality gap at which the fit has converged, relative to the objective of ``w = 0``.
     max_iter : int, default=1000
-        Most passes over the examples.
+        Maximum number of passes over the examples.
     warm_start : bool, default=False
-        Whether a fit with "block-frank-wolfe" continues the previous one, if examples, labels,
+        Whether a fit ("block-frank-wolfe" only) continues the previous one, if examples, labels,
         weights and model are the same (`C`, `tol` and `step` may change).
     random_state : int, RandomState or None, default=None
         Seed of the order of the examples.
@@ -88,8 +87,8 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
     verbose : int, default=0
         Print a line per pass on stderr, at most five a second.
     callback : callable, optional
-        Called after each pass as ``callback(epoch, seconds, primal, dual)``, with NaN where the gap
-        was not evaluated; a true return value stops the fit.
+        Called after each pass as ``callback(epoch, seconds, objective, dual_objective)``, with NaN
+        where these were not evaluated; a true return value stops the fit.
 
     Attributes
     ----------
@@ -107,8 +106,8 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
     converged_ : bool
         Whether the gap reached `tol`.
     history_ : dict of ndarray
-        Per pass: epoch, seconds, primal, dual, gap; NaN where the gap was not evaluated, since that
-        costs a pass of its own.
+        Per pass: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated, since
+        that costs a pass of its own.
 
     Notes
     -----
@@ -135,48 +134,24 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
     [['a', 'b', 'c'], ['c', 'b']]
     """
 
-    def __init__(
-        self,
-        model: BuiltinModel | Model,
-        *,
-        C: float = 1.0,
-        solver: str = "block-frank-wolfe",
-        step: str | None = None,
-        sampling: str = "permutation",
-        cache: bool = False,
-        averaging: bool = False,
-        subsample: float = 1.0,
-        projection: str | None = None,
-        radius: float | None = None,
-        tol: float = 1e-2,
-        max_iter: int = 1000,
-        warm_start: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int | bool = 0,
-        callback: Callback | None = None,
-    ) -> None:
-        self.model = model
-        self.C = C
-        self.solver = solver
-        self.step = step
-        self.sampling = sampling
-        self.cache = cache
-        self.averaging = averaging
-        self.subsample = subsample
-        self.projection = projection
-        self.radius = radius
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
+    model: BuiltinModel | Model = field(kw_only=False)
+    C: float = 1.0
+    solver: StructuredSolver = "block-frank-wolfe"
+    step: Step | None = None
+    sampling: Sampling = "permutation"
+    cache: bool = False
+    averaging: bool = False
+    subsample: float = 1.0
+    projection: Projection | None = None
+    radius: float | None = None
+    tol: float = 1e-2
+    warm_start: bool = False
 
-    def fit(
-        self, X: Sequence[Any], Y: Sequence[Any], sample_weight: ArrayLike | None = None
-    ) -> Self:
+    coef_: FloatArray = field(init=False)
+    parameters_: dict[str, FloatArray] = field(init=False)
+    oracle_calls_: int | None = field(init=False)
+
+    def fit(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -199,8 +174,7 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         source, n_examples, coding = self._source(X, Y)
         weights = _example_weights(sample_weight, n_examples)
         regularization = _regularization("C", self.C, weights, n_examples)
-        continues = self.warm_start and self.solver == "block-frank-wolfe"
-        identity = joblib.hash((X, Y, weights, self.model)) if continues else ""
+        identity = joblib.hash((X, Y, weights, self.model)) if self.warm_start else ""
         settings = {
             **self._settings(regularization, weights),
             "keep_dual": bool(self.warm_start),
@@ -209,18 +183,18 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         result = _core.fit_structured(source, settings)
         if coding is None:
             source[0].verify(result["weights"])
-        self.coef_: FloatArray = result["weights"]
+        self.coef_ = result["weights"]
         self.oracle_calls_ = result["oracle_calls"]
         self._coding = coding
         self.parameters_ = {} if coding is None else coding.parameters(self.coef_)
-        self._end = (identity, regularization, result["dual_point"]) if continues else None
-        store_run(self, result)
+        self._end = (identity, regularization, result["dual_point"]) if self.warm_start else None
+        self._store_run(result)
         return self
 
     def path(
         self,
-        X: Sequence[Any],
-        Y: Sequence[Any],
+        X: Examples,
+        Y: Examples,
         C_min: float,
         C_max: float,
         sample_weight: ArrayLike | None = None,
@@ -261,31 +235,16 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         weights = _example_weights(sample_weight, n_examples)
         largest = _regularization("C_min", C_min, weights, n_examples)
         smallest = _regularization("C_max", C_max, weights, n_examples)
-        settings = {
-            **self._settings(largest, weights),
-            "keep_dual": False,
-            "start": None,
-        }
+        settings = {**self._settings(largest, weights), "keep_dual": False, "start": None}
         null_objective, pieces = _core.structured_path(source, settings, smallest)
-        found = []
-        start = float(C_min)
-        for _, until, coef, gap, n_iter in pieces:
-            # Rounding must not leave a crack between two pieces, or at the end.
-            end = min(float(C_max), C_min * largest / until)
-            end = float(C_max) if end > C_max * (1 - 1e-12) else end
-            found.append(PathPiece(start, end, coef, gap, n_iter))
-            start = end
-        worst = max(piece.duality_gap for piece in found) / null_objective if null_objective else 0
-        if worst > self.tol:
-            warnings.warn(
-                f"a piece of the path has a duality gap of {worst:.2g} of the null model's "
-                f"objective (tol={self.tol:.2g}); raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        found = path_pieces(pieces, C_min, C_max, largest)
+        worst = max(found, key=lambda piece: piece.duality_gap)
+        if worst.duality_gap > self.tol * null_objective:
+            n_iter, gap = worst.n_iter, worst.duality_gap
+            warn_of_gap(n_iter, gap, null_objective, self.tol, self._remedy, "a piece of the path ")
         return found
 
-    def predict(self, X: Sequence[Any]) -> list[Any]:
+    def predict(self, X: Examples) -> list[Any]:
         """Label of the largest score for each example.
 
         Returns
@@ -298,13 +257,11 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
             return predict_with(self.model, X, self.coef_)
         if not issparse(X) and len(X) == 0:
             return []
-        core = self._coding.core(X, None)
+        core = self._coding.core(self._coding.stack(X), None)
         coef = np.ascontiguousarray(self.coef_)
         return self._coding.labels(*core.decode(coef, resolve_threads(self.n_jobs)))
 
-    def score(
-        self, X: Sequence[Any], Y: Sequence[Any], sample_weight: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> float:
         """One minus the loss of the predictions, as a share of the largest possible loss.
 
         For losses that count parts this is the share of parts that are right (the letter accuracy
@@ -321,8 +278,9 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         weights = _example_weights(sample_weight, count_examples(X, Y))
         if self._coding is not None:
             coef = np.ascontiguousarray(self.coef_)
-            losses = self._coding.losses(X, Y, coef, resolve_threads(self.n_jobs))
-            largest = self._coding.largest_losses(X, Y)
+            examples = self._coding.stack(X)
+            losses = self._coding.losses(examples, Y, coef, resolve_threads(self.n_jobs))
+            largest = self._coding.maximum_losses(examples, Y)
         else:
             own: Any = self.model
             losses = np.array([own.loss(y, z) for y, z in zip(Y, self.predict(X), strict=True)])
@@ -337,13 +295,19 @@ class StructuredSVM(BaseEstimator):  # type: ignore[misc]
         check_positive("tol", self.tol, zero=True)
         check_positive("max_iter", self.max_iter, integer=True)
         check_positive("subsample", self.subsample)
+        if self.radius is not None:
+            check_positive("radius", self.radius)
+        # The core refuses what else the solver does not use.
+        if self.solver != "block-frank-wolfe":
+            refuse_unused(self, ["warm_start"], f'solver="{self.solver}"')
 
-    def _source(self, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, int, Coding | None]:
+    def _source(self, X: Examples, Y: Examples) -> tuple[Any, int, Coding | None]:
         """Return what the core trains on, the number of examples, and a built-in model's coding."""
         n_examples = count_examples(X, Y)
         if isinstance(self.model, BuiltinModel):
-            coding = self.model.learn(X, Y)
-            return coding.core(X, Y), n_examples, coding
+            examples = self.model.stack(X)
+            coding = self.model.learn(examples, Y)
+            return coding.core(examples, Y), n_examples, coding
         oracle = PythonOracle(self.model, X, Y)
         return (oracle, n_examples, oracle.n_weights), n_examples, None
 

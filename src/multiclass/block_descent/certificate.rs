@@ -4,13 +4,14 @@ use num_traits::{Float, Zero};
 use rayon::prelude::*;
 
 use super::candidates::Candidates;
-use super::model::{Block, Changes, Model};
-use super::{Descent, Dual, State};
+use super::dual_block::{DualBlock, add_images};
+use super::scorer::{RowBlock, Scorer};
+use super::state::State;
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
-use crate::multiclass::{MarginProblem, Workspace};
+use crate::multiclass::Workspace;
 use crate::polytope::lifted;
 use crate::run::Certificate;
 
@@ -35,43 +36,7 @@ impl<T> Default for Terms<T> {
     }
 }
 
-/// Adds w(β), the weights that belong to the dual blocks, to the model's.
-pub(super) fn add_images<M: Model, T: Real>(
-    problem: &MarginProblem<'_>,
-    duals: &[Dual],
-    betas: &Candidates<T>,
-    model: &mut M,
-    interrupt: &Interrupt,
-) -> Result<()> {
-    let padded = model.padded();
-    let mut block = Block::default();
-    let mut changes = Changes::new(M::LARGEST_BLOCK, padded);
-    for first in (0..duals.len()).step_by(M::LARGEST_BLOCK) {
-        interrupt.check()?;
-        let duals = &duals[first..duals.len().min(first + M::LARGEST_BLOCK)];
-        block.examples.clear();
-        block.examples.extend(duals.iter().map(|dual| dual.example));
-        model.gather(&mut block);
-        changes.changed.clear();
-        let rows = changes.values.chunks_exact_mut(padded);
-        for (row, (dual, change)) in duals.iter().zip(rows).enumerate() {
-            if dual.sum == 0.0 {
-                continue;
-            }
-            change.fill(M::Value::zero());
-            let (classes, values) = betas.row(first + row);
-            for (class, beta) in classes.iter().zip(values) {
-                change[*class as usize] = Real::narrow(-dual.weight * beta.widen());
-            }
-            change[problem.label(dual.example as usize)] = Real::narrow(dual.weight * dual.sum);
-            changes.changed.push(row);
-        }
-        model.update(&changes, &block);
-    }
-    Ok(())
-}
-
-impl<M: Model> State<'_, M> {
+impl<M: Scorer> State<'_, M> {
     /// P and D at w(β), all classes of all examples included, whatever the last epoch left out; the
     /// examples that are not optimal and the classes that could gain are the next epoch's.
     ///
@@ -120,14 +85,14 @@ impl<M: Model> State<'_, M> {
     }
 
     /// The terms of all duals at the weights of `model`, piece by piece.
-    fn all_terms<N: Model>(
+    fn all_terms<N: Scorer>(
         &self,
         model: &N,
         interrupt: &Interrupt,
     ) -> Result<Vec<Terms<M::Value>>> {
         let (n, m) = (self.problem.n_examples(), self.problem.n_classes());
         let buffers = || Buffers {
-            block: Block::default(),
+            block: RowBlock::default(),
             scores: Vec::new(),
             margins: vec![0.0; m],
             beta: vec![M::Value::zero(); m],
@@ -147,7 +112,7 @@ impl<M: Model> State<'_, M> {
     }
 
     /// The terms of duals `first..end`.
-    fn terms<N: Model>(
+    fn terms<N: Scorer>(
         &self,
         model: &N,
         first: usize,
@@ -201,7 +166,13 @@ impl<M: Model> State<'_, M> {
 
     /// Notes as candidates the classes whose β is not 0, and those whose margin says that raising β
     /// gains: those above some class with β > 0, and above 0 where the sum of β may rise.
-    fn choose(&self, terms: &mut Terms<M::Value>, margins: &[f64], beta: &[M::Value], dual: &Dual) {
+    fn choose(
+        &self,
+        terms: &mut Terms<M::Value>,
+        margins: &[f64],
+        beta: &[M::Value],
+        dual: &DualBlock,
+    ) {
         let (smoothing, sum) = (self.problem.shares().smoothing(), dual.sum);
         let slope = |margin: f64, beta: f64| margin - smoothing * (beta + sum);
         let mut low = if self.is_tight(sum) { f64::INFINITY } else { 0.0 };
@@ -239,7 +210,7 @@ impl<M: Model> State<'_, M> {
 
 /// What a thread needs to evaluate terms in the precision T of β's in another.
 struct Buffers<T, B> {
-    block: Block<T>,
+    block: RowBlock<T>,
     scores: Vec<T>,
     margins: Vec<f64>,
     beta: Vec<B>,

@@ -8,8 +8,8 @@
 
 use num_traits::Zero;
 
-use super::State;
-use super::model::{Model, Row};
+use super::scorer::{Row, Scorer};
+use super::state::State;
 use crate::data::Real;
 use crate::linalg::Aligned;
 use crate::polytope::CappedBox;
@@ -52,7 +52,7 @@ struct Vectors {
     total: Vec<f64>,
 }
 
-impl<M: Model> State<'_, M> {
+impl<M: Scorer> State<'_, M> {
     /// Tries conjugate gradients on the face of the given examples; returns whether the dual rose.
     pub(super) fn accelerate(&mut self, due: &[u32], weights: &mut Aligned<M::Value>) -> bool {
         let Some(set) = self.problem.polytope().capped_box() else { return false };

@@ -7,8 +7,9 @@
 use rand::seq::SliceRandom;
 
 use super::candidates::Candidates;
-use super::model::Model;
-use super::{Dual, GROUP, State, Work};
+use super::dual_block::DualBlock;
+use super::scorer::Scorer;
+use super::state::{GROUP, State, Work};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -45,7 +46,7 @@ enum Visit {
     Idle,
 }
 
-impl<M: Model> State<'_, M> {
+impl<M: Scorer> State<'_, M> {
     /// Visits the examples that are due until little is gained; returns whether any block changed.
     pub(super) fn descend_on_candidates(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let mut due = self.due.clone().unwrap_or_default();
@@ -152,7 +153,7 @@ impl<T: Real> Buffers<T> {
     fn shrink(
         &mut self,
         problem: &MarginProblem<'_>,
-        dual: &Dual,
+        dual: &DualBlock,
         betas: &mut Candidates<T>,
         at: usize,
         tight: bool,
@@ -194,7 +195,7 @@ impl<T: Real> Buffers<T> {
     }
 
     /// u = (v + C_i A_i (β + 1ᵀβ)) / h for the candidates, the label's own coordinate last.
-    fn aim(&mut self, problem: &MarginProblem<'_>, dual: &Dual, values: &[T]) {
+    fn aim(&mut self, problem: &MarginProblem<'_>, dual: &DualBlock, values: &[T]) {
         let steepness = dual.curvature + problem.shares().smoothing();
         self.target.clear();
         // The slopes hold −γ(β + 1ᵀβ) already, so that h rather than C_i A_i brings the point back.
@@ -209,7 +210,7 @@ impl<T: Real> Buffers<T> {
     fn replace(
         &mut self,
         problem: &MarginProblem<'_>,
-        dual: &mut Dual,
+        dual: &mut DualBlock,
         betas: &mut Candidates<T>,
         at: usize,
     ) -> Option<f64> {

@@ -8,14 +8,14 @@ use rand::seq::SliceRandom;
 
 use super::candidates::Candidates;
 use super::kernels::{CurrentScores, Move, Target};
-use super::model::Model;
-use super::{GROUP, State, Work};
+use super::scorer::Scorer;
+use super::state::{GROUP, State, Work};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Element;
 
-impl<M: Model> State<'_, M> {
+impl<M: Scorer> State<'_, M> {
     /// Visits every example that is due once; returns whether any dual block changed.
     pub(super) fn descend_fully(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let n = self.duals.len();

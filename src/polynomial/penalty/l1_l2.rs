@@ -2,13 +2,14 @@ use ndarray::ArrayViewMut2;
 
 use super::{Penalty, Refinement, soft_threshold_level};
 use crate::error::{Error, Result};
+use crate::linalg::vectors::squared_norm_in_order;
 
 /// Ω(U) = Σ_r ‖u_r‖₂ (Blondel et al. 2017, Table 1).
 #[derive(Debug, Clone, Copy)]
 pub struct L1L2;
 
 fn norm(row: &[f64]) -> f64 {
-    row.iter().map(|u| u * u).sum::<f64>().sqrt()
+    squared_norm_in_order(row).sqrt()
 }
 
 impl Penalty for L1L2 {

@@ -136,15 +136,25 @@ impl Search<'_> {
             }
         };
         self.row_prices[first] -= least;
+        self.pay(least, n_closed);
+        let end = match free {
+            Some(column) => column as u32,
+            None => std::mem::replace(&mut self.matched[loser], NONE),
+        };
+        self.reassign(end);
+    }
+
+    /// Changes the prices of the columns reached and of their rows, so that no reduced cost is negative.
+    fn pay(&mut self, least: f64, n_closed: usize) {
         for &column in &self.closed[..n_closed] {
             let change = (least - self.distances[column as usize]).max(0.0);
             self.prices[column as usize] += change;
             self.row_prices[self.owners[column as usize] as usize] -= change;
         }
-        let mut column = match free {
-            Some(column) => column as u32,
-            None => std::mem::replace(&mut self.matched[loser], NONE),
-        };
+    }
+
+    /// Gives each column of the path that ends in `column` to the row before it.
+    fn reassign(&mut self, mut column: u32) {
         while column != NONE {
             let row = self.before[column as usize];
             self.owners[column as usize] = row;

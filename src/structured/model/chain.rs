@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::linalg::fold::{Max, fold};
 use crate::linalg::{Sparse, TouchedVector};
 
-/// Sequences whose neighbouring labels interact: y_t in 0..K for each row x_t (paper 002's OCR model).
+/// Sequences whose neighbouring labels interact: y_t in 0..K for each row x_t (Taskar, Guestrin and Koller 2003).
 ///
 /// ⟨w, φ(x, y)⟩ = Σ_t ⟨W_{y_t}, x_t⟩ + Σ_{t>0} T\[y_{t−1}, y_t\] + start\[y_0\] + end\[y_last\]. The weights are
 /// W by feature, then class; T, K × K; and, if asked for, `start` and `end`. Parts t K + k stand for

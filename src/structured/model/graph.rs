@@ -24,7 +24,13 @@ pub(super) struct Link {
     pub first: bool,
 }
 
+type Build = fn(labels: &[u8], n_labels: usize) -> Graph;
+
 impl Graph {
+    /// The graphs that have names, built from the rows' labels and their number.
+    pub const REGISTRY: &[(&str, Build)] =
+        &[("full", |_, n| Self::full(n)), ("tree", Self::chow_liu)];
+
     /// The graph of the given pairs of `n_labels` labels.
     ///
     /// # Errors

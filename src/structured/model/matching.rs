@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
 
 /// Partial matchings between the rows and the columns of an example, such as the words of a sentence
-/// and of its translation (Taskar et al. 2006; SPEC 15): ⟨w, φ(x, z)⟩ = Σ_ab z_ab ⟨w, F_ab⟩.
+/// and of its translation (Taskar et al. 2006): ⟨w, φ(x, z)⟩ = Σ_ab z_ab ⟨w, F_ab⟩.
 ///
 /// Part a · columns + b is the pair (a, b). A label holds the column of each row, or `u32::MAX`. The
 /// loss Σ_ab fn · gt_ab (1 − z_ab) + fp · (1 − gt_ab) z_ab counts the missed pairs of the truth and the
@@ -47,7 +47,8 @@ pub struct Pairs<'a> {
 impl Matching {
     /// Example i has `sizes[i]` = \[rows, columns\], whose features F_ab are the next rows · columns rows of
     /// `data`, and in training the pairs `truth`. A wrong pair costs `false_positive` and a missed one
-    /// `false_negative`; 1 and 1 give the L1 loss of SPEC 15.
+    /// `false_negative`; 1 and 1 count the pairs in which z and
+    /// gt differ.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming what does not fit: `X`, `Y`, `false_positive_cost` or

@@ -6,8 +6,8 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
 
-/// Any set of q labels for each row x, with scores of pairs (Finley and Joachims 2008; paper 002's
-/// scene model): ⟨w, φ(x, y)⟩ = Σ_l y_l ⟨W_l, x⟩ + Σ_{e = (a, b)} P_e\[y_a, y_b\].
+/// Any set of q labels for each row x, with scores of pairs (Finley and Joachims
+/// 2008): ⟨w, φ(x, y)⟩ = Σ_l y_l ⟨W_l, x⟩ + Σ_{e = (a, b)} P_e\[y_a, y_b\].
 ///
 /// The weights are W by feature, then label; and P, four numbers for each pair e of the graph, by
 /// (y_a, y_b) = 00, 01, 10, 11. Part l says that label l is set, part q + 4 e + 2 y_a + y_b that the

@@ -254,7 +254,7 @@ def test_interrupted_while_it_fits(tmp_path: Path) -> None:
     # So many sweeps that nothing but the signal ends it.
     code = (
         "import dualgap.cli.recommend as cli, dualgap.cli, functools as f; "
-        "cli.OrdinalRecommender = f.partial(cli.OrdinalRecommender, n_sweeps=100_000); "
+        "cli.Variational = f.partial(cli.Variational, n_sweeps=100_000); "
         "dualgap.cli.main()"
     )
     command = [sys.executable, "-c", code, "recommend", "--data", str(tmp_path)]

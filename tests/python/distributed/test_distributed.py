@@ -147,7 +147,7 @@ def test_columns_without_entries_are_left_out_and_change_nothing(intercept, monk
         sparse = ConsensusSVC(**settings).fit(sp.csr_matrix(X), y)
     lacking = [30 - len(part.columns) for part in split(sp.csr_matrix(X), y, None, 4)]
     assert max(lacking) > 0
-    for name in ("primal", "dual", "primal_residual", "dual_residual", "rho"):
+    for name in ("objective", "dual_objective", "primal_residual", "dual_residual", "rho"):
         assert np.allclose(sparse.history_[name], dense.history_[name], rtol=1e-4), name
     assert np.allclose(sparse.coef_, dense.coef_, atol=1e-4)
 
@@ -250,7 +250,7 @@ def test_a_killed_worker_costs_only_time(data, plain):
         assert len(killed) == 2
         check(model, plain)
         # The round in which a partition began anew has no dual value.
-        assert np.isnan(model.history_["dual"]).any()
+        assert np.isnan(model.history_["dual_objective"]).any()
 
 
 @pytest.mark.parametrize("as_rows", [np.asarray, sp.csr_matrix])
@@ -260,8 +260,8 @@ def test_checkpoint_and_resume(data, plain, tmp_path, as_rows):
     def stop(number, *_):
         return number == 3
 
+    whole = ConsensusSVC(n_partitions=3, **SETTINGS).fit(*data)
     settings = {**SETTINGS, "n_partitions": 3, "checkpoint_interval": 0.0}
-    whole = ConsensusSVC(**settings).fit(*data)
     first = ConsensusSVC(checkpoint=tmp_path, callback=stop, **settings).fit(*data)
     assert first.n_iter_ == 3
     second = ConsensusSVC(resume=tmp_path, **settings).fit(*data)
@@ -281,7 +281,7 @@ def test_resume_after_partitions_were_lost(data, plain, tmp_path):
     (tmp_path / "partition-1.npz").unlink()
     model = ConsensusSVC(resume=tmp_path, **settings).fit(*data)
     check(model, plain)
-    assert np.isnan(model.history_["dual"][3])
+    assert np.isnan(model.history_["dual_objective"][3])
 
 
 def test_another_version_is_refused(data, client):

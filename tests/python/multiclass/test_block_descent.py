@@ -157,7 +157,7 @@ def test_only_a_fit_without_tolerance_evaluates_every_epoch() -> None:
         warnings.simplefilter("ignore", ConvergenceWarning)
         every = svm(tol=0.0, max_iter=12).fit(X, y).history_
     assert np.isfinite(every["gap"]).all()
-    assert (np.diff(every["dual"]) >= -1e-14).all()
+    assert (np.diff(every["dual_objective"]) >= -1e-14).all()
     model = svm(tol=1e-4).fit(X, y)
     assert np.isnan(model.history_["gap"][0])
     assert model.history_["gap"][-1] == model.duality_gap_

@@ -106,7 +106,7 @@ def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
         return
     model = fit(X, y, TopK(2), solver=solver, smoothing=smoothing, max_iter=20, tol=0)
     history = model.history_
-    assert set(history) == {"epoch", "seconds", "primal", "dual", "gap"}
+    assert set(history) == {"epoch", "seconds", "objective", "dual_objective", "gap"}
     assert history["epoch"].tolist() == list(range(1, 21))
     assert model.n_iter_ == 20
     assert (np.diff(history["seconds"]) >= 0).all()
@@ -116,13 +116,15 @@ def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
     some = {"frank-wolfe": 8 if smoothing > 0 else 20, "away-frank-wolfe": 3}
     assert known.sum() >= some.get(solver, 20)
     assert (history["gap"][known] >= -1e-12).all()
-    assert np.array_equal(history["gap"], history["primal"] - history["dual"], equal_nan=True)
-    last = (history["primal"][-1], history["dual"][-1], history["gap"][-1])
+    assert np.array_equal(
+        history["gap"], history["objective"] - history["dual_objective"], equal_nan=True
+    )
+    last = (history["objective"][-1], history["dual_objective"][-1], history["gap"][-1])
     if known[-1]:
         assert last == (model.objective_, model.dual_objective_, model.duality_gap_)
     assert model.duality_gap_ == model.objective_ - model.dual_objective_
     if solver != "subgradient":
-        assert (np.diff(history["dual"][known]) >= -1e-13).all()
+        assert (np.diff(history["dual_objective"][known]) >= -1e-13).all()
 
 
 def test_optima_are_those_of_an_independent_qp_solver() -> None:
@@ -272,7 +274,7 @@ def test_a_warm_start_continues(solver: str, smoothing: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         again = model.fit(X, y)
-        assert again.history_["dual"][0] >= first - 1e-13
+        assert again.history_["dual_objective"][0] >= first - 1e-13
         if solver == "frank-wolfe":
             whole = fit(X, y, TopK(2), **{**options, "max_iter": 30})
             assert np.allclose(again.coef_, whole.coef_, atol=1e-10)

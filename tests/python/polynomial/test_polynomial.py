@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from itertools import combinations
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
@@ -24,6 +26,9 @@ from dualgap import (
     PolynomialNetworkRegressor,
     _core,
 )
+
+# Models of few bases stay above the tolerance.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 ESTIMATORS = [
     FactorizationMachineClassifier,
@@ -122,6 +127,33 @@ def test_the_objective_is_the_stated_sum(estimator: Any) -> None:
     assert model.duality_gap_ == model.history_["gap"][-1]
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_record_is_that_of_every_estimator(estimator: Any) -> None:
+    X, y = problem(estimator)
+    with pytest.warns(ConvergenceWarning, match=r"gap of [0-9.]+, .*raise n_components") as caught:
+        model = make(estimator, n_components=2).fit(X, y)
+    assert caught[0].filename == __file__
+    assert not model.converged_
+    assert model.dual_objective_ == model.history_["dual_objective"][-1]
+    assert model.duality_gap_ == model.objective_ - model.dual_objective_
+    loss = len(y) * np.log(3) if is_classifier(model) else 0.5 * (y**2).sum()
+    assert model.null_objective_ == pytest.approx(loss)
+    assert {len(column) for column in model.history_.values()} == {model.n_iter_}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Somebody else's choice of an earlier model is not a failure to converge.
+        make(estimator, n_components=2).fit(X, y, validation_data=(X, y))
+        make(estimator, n_components=2, callback=lambda *_: True).fit(X, y)
+        assert make(estimator, tol=0.5).fit(X, y).converged_
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_idle_parameters_are_refused(estimator: Any) -> None:
+    X, y = problem(estimator)
+    with pytest.raises(ValueError, match=r"^alpha: linear=None does not use it, got 2\.0"):
+        make(estimator, linear=None, alpha=2.0).fit(X, y)
+
+
 # The last digits of such a tolerance are slow to come.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -138,10 +170,10 @@ def test_every_dual_value_is_below_the_best_objective(
     best = long.objective_
     assert best < short.objective_
     for history in (short.history_, long.history_):
-        assert np.all(history["dual"] <= best * (1 + 1e-9))
+        assert np.all(history["dual_objective"] <= best * (1 + 1e-9))
     # A wider ball contains this one.
     wider = make(estimator, n_components=40, **{**parameters, "radius": 1.4}).fit(X, y)
-    assert wider.history_["dual"].max() <= best * (1 + 1e-9)
+    assert wider.history_["dual_objective"].max() <= best * (1 + 1e-9)
     if penalty == "l1":
         assert long.duality_gap_ <= 1e-3 * long.objective_
         assert short.objective_ - best <= short.duality_gap_ * (1 + 1e-9)
@@ -153,7 +185,7 @@ def test_a_fit_ends_when_nothing_more_is_gained(estimator: Any) -> None:
     # The group penalties' gap includes what selection may have missed, and so never closes here.
     model = make(estimator, n_components=50, penalty="l1/l2", radius=0.5, tol=1e-4).fit(X, y)
     assert model.n_iter_ < 60
-    assert np.all(np.diff(model.history_["primal"][-3:]) > -1e-7 * model.objective_)
+    assert np.all(np.diff(model.history_["objective"][-3:]) > -1e-7 * model.objective_)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -163,9 +195,9 @@ def test_the_objective_never_rises(estimator: Any, penalty: str, refit: str) -> 
     X, y = problem(estimator)
     history = make(estimator, n_components=8, penalty=penalty, refit=refit).fit(X, y).history_
     assert len(history["epoch"]) > 3
-    assert np.all(np.diff(history["primal"]) <= 1e-9 * history["primal"][0])
-    assert history["primal"][-1] < 0.9 * history["primal"][0]
-    np.testing.assert_allclose(history["gap"], history["primal"] - history["dual"])
+    assert np.all(np.diff(history["objective"]) <= 1e-9 * history["objective"][0])
+    assert history["objective"][-1] < 0.9 * history["objective"][0]
+    np.testing.assert_allclose(history["gap"], history["objective"] - history["dual_objective"])
     assert np.all(np.diff(history["seconds"]) >= 0)
 
 
@@ -308,7 +340,7 @@ def test_a_warm_start_continues(estimator: Any) -> None:
     model = make(estimator, n_components=2, radius=20.0, warm_start=True).fit(X, y)
     objective, n_bases = model.objective_, len(model.components_)
     model.set_params(n_components=5).fit(X, y)
-    assert model.history_["primal"][0] <= objective * (1 + 1e-9)
+    assert model.history_["objective"][0] <= objective * (1 + 1e-9)
     assert model.objective_ < objective
     assert n_bases < len(model.components_) <= 5
     with pytest.raises(ValueError, match="warm_start"):
@@ -342,7 +374,7 @@ def test_the_best_model_on_validation_rows_is_kept(estimator: Any, explicit: boo
     best = int(np.argmax(history["validation_score"]))
     assert len(model.components_) == history["n_components"][best]
     assert best < len(history["epoch"]) - 1, "the data does not make early models better"
-    assert model.objective_ == history["primal"][best]
+    assert model.objective_ == history["objective"][best]
     assert len(history["validation_loss"]) == len(history["epoch"])
 
 

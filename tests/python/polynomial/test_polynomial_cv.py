@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 
 from dualgap import PolynomialNetworkClassifier, PolynomialNetworkClassifierCV
+
+# Models of few bases stay above the tolerance.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 RADII = [0.3, 3.0, 30.0]
 PARAMETERS: dict[str, Any] = {"n_components": 4, "refit": "output", "random_state": 0}
@@ -54,6 +59,12 @@ def test_it_is_the_loop_written_by_hand() -> None:
         assert np.array_equal(search.components_, model.components_)
         assert np.array_equal(search.decision_function(X), model.decision_function(X))
         assert search.n_nonzero_bases_ == len(model.components_)
+        for method in ("decision_function", "predict", "predict_proba"):
+            assert np.array_equal(getattr(search, method)(X), getattr(model, method)(X))
+        public = {name for name in dir(model) if not name.startswith("_")}
+        lacking = public - set(dir(search)) - {"radius", "validation_fraction", "warm_start"}
+        assert not lacking
+        assert search.dual_objective_ == model.dual_objective_
     copy = pickle.loads(pickle.dumps(search))
     assert np.array_equal(copy.decision_function(X), search.decision_function(X))
 
@@ -73,6 +84,27 @@ def test_scorers_and_groups() -> None:
     model = PolynomialNetworkClassifier(**parameters).fit(X[train], y[train])
     expected = check_scoring(model, "neg_log_loss")(model, X[held_out], y[held_out])
     assert search.cv_scores_[1, 0, 0] == expected
+
+
+def test_it_does_not_warn_of_a_size_that_the_scores_chose() -> None:
+    X, y = rows()
+    search = PolynomialNetworkClassifierCV(RADII, cv=3, **PARAMETERS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search.fit(X, y)
+    assert search.n_components_ < 4
+    assert not search.converged_
+    with pytest.warns(ConvergenceWarning):
+        search.set_params(scoring="accuracy").fit(X, y)
+
+
+def test_the_callback_sees_the_final_fit() -> None:
+    X, y = rows()
+    epochs: list[int] = []
+    search = PolynomialNetworkClassifierCV(
+        RADII, cv=3, callback=lambda epoch, *_: epochs.append(epoch), **PARAMETERS
+    )
+    assert epochs == list(search.fit(X, y).history_["epoch"])
 
 
 @pytest.mark.parametrize("radii", [[], [1.0, -1.0], [[1.0, 2.0]], "many", [np.nan]])

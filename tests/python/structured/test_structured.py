@@ -422,7 +422,7 @@ CHAIN = chains(4)
         (MultilabelModel(), np.eye(3), [[0, 2, 1]] * 3, {}, "Y: must be made of zeros and ones"),
         (MultilabelModel(), np.eye(20), np.eye(20), {}, "edges: .*at most 16 labels"),
         (MultilabelModel(edges=[(0, 9)]), np.eye(3), np.eye(3), {}, "edges: "),
-        (MultilabelModel(edges="star"), np.eye(3), np.eye(3), {}, "edges: unknown graph"),
+        (MultilabelModel(edges="star"), np.eye(3), np.eye(3), {}, "edges: unknown name"),
         (MulticlassModel(costs=np.ones((3, 3))), np.eye(3), [0, 1, 2], {}, "costs"),
         (MatchingModel(), [np.eye(3)], [[(0, 0)]], {}, "X: example 0 must have shape"),
         (MatchingModel(), [np.ones((2, 2, 1))], [[(0, 5)]], {}, "Y: "),

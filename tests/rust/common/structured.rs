@@ -110,20 +110,40 @@ pub fn check(
     }
     let truth = parts(model, example, model.truth(example));
     assert!((constant + sparse_dot(&truth, &costs)).abs() < 1e-12);
+    let decoded = decode_again(model, example, labels, [&augmented, &theta, &costs, &augmented]);
+    let value = sparse_dot(&parts(model, example, &decoded), &augmented);
+    assert!((value - best).abs() < 1e-12, "{decoded:?}: {value} for {best}");
+    check_some_parts(model, example, grid, &weights, &theta);
+}
 
-    // Decoding with a work space that was used before.
+/// The label of the last scores, decoded in work space that was used for the others.
+fn decode_again(
+    model: &dyn Model,
+    example: usize,
+    labels: &[Vec<u32>],
+    scores: [&Vec<f64>; 4],
+) -> Vec<u32> {
     let mut work = Work { values: vec![f64::NAN; 3], indices: vec![9; 2] };
     let mut decoded = vec![5; 3];
-    for scores in [&augmented, &theta, &costs, &augmented] {
+    for scores in scores {
         model.decode(example, scores, &mut work, &mut decoded);
         assert!(labels.contains(&decoded), "{decoded:?}");
     }
-    let value = sparse_dot(&parts(model, example, &decoded), &augmented);
-    assert!((value - best).abs() < 1e-12, "{decoded:?}: {value} for {best}");
+    decoded
+}
 
+/// Checks the scores of some parts, and the image of a difference of labels that touches only these.
+fn check_some_parts(
+    model: &dyn Model,
+    example: usize,
+    grid: &mut Grid,
+    weights: &[f64],
+    theta: &[f64],
+) {
+    let n_parts = theta.len();
     let some: Vec<u32> = (0..n_parts as u32).filter(|_| grid.below(3) == 0).collect();
     let mut at = vec![f64::NAN; n_parts];
-    model.scores_at(example, &some, &weights, &mut at);
+    model.scores_at(example, &some, weights, &mut at);
     for part in 0..n_parts {
         match some.contains(&(part as u32)) {
             true => assert_eq!(at[part], theta[part], "part {part}"),
@@ -132,8 +152,8 @@ pub fn check(
     }
 
     let delta: Sparse = some.iter().map(|part| (*part, grid.value())).collect();
-    image.clear();
+    let mut image = TouchedVector::new(model.n_weights());
     model.add_image(example, &delta, 0.5, &mut image);
     model.add_image(example, &delta, 1.5, &mut image);
-    assert_eq!(dot(image.values(), &weights), 2.0 * sparse_dot(&delta, &theta));
+    assert_eq!(dot(image.values(), weights), 2.0 * sparse_dot(&delta, theta));
 }

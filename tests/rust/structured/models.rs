@@ -234,6 +234,27 @@ fn all_matchings(n_rows: usize, n_columns: usize) -> Vec<Vec<u32>> {
     tuples.map(|label| label.into_iter().map(column).collect()).filter(distinct).collect()
 }
 
+/// Right pairs of examples of these sizes, and where those of each start.
+fn random_pairs(
+    grid: &mut Grid,
+    sizes: &[[u32; 2]],
+    one_to_one: bool,
+) -> (Vec<[u32; 2]>, Vec<usize>) {
+    let (mut pairs, mut offsets) = (Vec::new(), vec![0]);
+    for &[rows, columns] in sizes {
+        let start = pairs.len();
+        for pair in (0..rows).flat_map(|row| (0..columns).map(move |column| [row, column])) {
+            let free = |other: &[u32; 2]| other[0] != pair[0] && other[1] != pair[1];
+            if grid.below(3) == 0 && (!one_to_one || pairs[start..].iter().all(free)) {
+                pairs.push(pair);
+            }
+        }
+        pairs[start..].reverse();
+        offsets.push(pairs.len());
+    }
+    (pairs, offsets)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -251,18 +272,7 @@ proptest! {
         let n_pairs: u32 = sizes.iter().map(|[rows, columns]| rows * columns).sum();
         let shape = (n_pairs as usize, n_features);
         let x = Array2::from_shape_simple_fn(shape, || grid.sparse(share));
-        let (mut pairs, mut offsets) = (Vec::new(), vec![0]);
-        for &[rows, columns] in &sizes {
-            let start = pairs.len();
-            for pair in (0..rows).flat_map(|row| (0..columns).map(move |column| [row, column])) {
-                let free = |other: &[u32; 2]| other[0] != pair[0] && other[1] != pair[1];
-                if grid.below(3) == 0 && (!one_to_one || pairs[start..].iter().all(free)) {
-                    pairs.push(pair);
-                }
-            }
-            pairs[start..].reverse();
-            offsets.push(pairs.len());
-        }
+        let (pairs, offsets) = random_pairs(&mut grid, &sizes, one_to_one);
         let truth = Pairs { pairs: &pairs, offsets: &offsets };
         let model =
             Matching::new(dense(&x), &sizes, Some(truth), false_positive, false_negative).unwrap();
@@ -413,7 +423,12 @@ fn wrong_arguments_are_named() {
     for costs in [&[0.0; 8][..], &[1.0; 9], &[-1.0; 9], &[f64::NAN; 9]] {
         refused(multiclass(&y, 3, Some(costs)), "costs");
     }
+}
 
+#[test]
+fn wrong_arguments_of_label_sets_and_matchings_are_named() {
+    let x = Array2::ones((4, 2));
+    let loss = Hamming::Count;
     let multilabel = |labels: &[u8], n_labels, graph| {
         Multilabel::new(dense(&x), Some(labels), n_labels, graph, loss)
     };

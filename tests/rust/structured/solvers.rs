@@ -293,6 +293,24 @@ fn every_model_of_a_path_is_as_good_as_its_piece_says() {
     }
 }
 
+/// Σ_i A_iᵀ z_i / n.
+fn dense_image(model: &dyn Marginals, marginals: &[Vec<f64>]) -> Vec<f64> {
+    let mut image = TouchedVector::new(model.n_weights());
+    for (example, marginals) in marginals.iter().enumerate() {
+        let parts: Vec<_> = marginals.iter().zip(0..).map(|(value, part)| (part, *value)).collect();
+        model.add_image(example, &parts, 1.0 / model.n_examples() as f64, &mut image);
+    }
+    image.values().to_vec()
+}
+
+/// The right labels' parts.
+fn dense_truth(model: &dyn Marginals, example: usize) -> Vec<f64> {
+    let (mut parts, mut point) = (Vec::new(), vec![0.0; model.n_parts(example)]);
+    model.parts(example, model.truth(example), &mut parts);
+    parts.iter().for_each(|&(part, count)| point[part as usize] = count);
+    point
+}
+
 /// The method as the textbook has it: the sums s of all operators, and every z_i, are kept.
 fn textbook(
     model: &dyn Marginals,
@@ -301,25 +319,8 @@ fn textbook(
     iterations: usize,
 ) -> Vec<f64> {
     let (n, d) = (model.n_examples(), model.n_weights());
-    let share = 1.0 / n as f64;
-    let dense_image = |marginals: &[Vec<f64>]| {
-        let mut image = TouchedVector::new(d);
-        for (example, marginals) in marginals.iter().enumerate() {
-            let parts: Vec<_> =
-                marginals.iter().zip(0..).map(|(value, part)| (part, *value)).collect();
-            model.add_image(example, &parts, share, &mut image);
-        }
-        image.values().to_vec()
-    };
-    let truth: Vec<Vec<f64>> = (0..n)
-        .map(|example| {
-            let (mut parts, mut point) = (Vec::new(), vec![0.0; model.n_parts(example)]);
-            model.parts(example, model.truth(example), &mut parts);
-            parts.iter().for_each(|&(part, count)| point[part as usize] = count);
-            point
-        })
-        .collect();
-    let truth = dense_image(&truth);
+    let truth: Vec<Vec<f64>> = (0..n).map(|example| dense_truth(model, example)).collect();
+    let truth = dense_image(model, &truth);
     let slopes = |weights: &[f64], example: usize| {
         let mut scores = vec![0.0; model.n_parts(example)];
         model.scores(example, weights, &mut scores);
@@ -331,29 +332,26 @@ fn textbook(
         w.iter_mut().for_each(|w| *w *= (radius / norm).min(1.0));
         w
     };
-    let project = |example: usize, point: &[f64]| {
+    let project = |example: usize, point: Vec<f64>| {
         let mut projection = vec![0.0; point.len()];
-        model.euclidean(example, point, 1e-12, &mut Work::default(), &mut projection).unwrap();
+        model.euclidean(example, &point, 1e-12, &mut Work::default(), &mut projection).unwrap();
         projection
     };
     let (mut s_w, mut average) = (vec![0.0; d], vec![0.0; d]);
     let mut s_z: Vec<Vec<f64>> = (0..n).map(|example| vec![0.0; model.n_parts(example)]).collect();
     for _ in 0..iterations {
         let v_w = ball(s_w.iter().map(|s| for_w * s).collect());
-        let v_z: Vec<Vec<f64>> = (0..n)
-            .map(|i| project(i, &s_z[i].iter().map(|s| for_z * s).collect::<Vec<_>>()))
-            .collect();
-        let image = dense_image(&v_z);
+        let v_z: Vec<Vec<f64>> =
+            (0..n).map(|i| project(i, s_z[i].iter().map(|s| for_z * s).collect())).collect();
+        let image = dense_image(model, &v_z);
         let u_w = ball((0..d).map(|j| v_w[j] - for_w * (image[j] - truth[j])).collect());
         let u_z: Vec<Vec<f64>> = (0..n)
             .map(|i| {
-                let slopes = slopes(&v_w, i);
-                let moved: Vec<f64> =
-                    v_z[i].iter().zip(slopes).map(|(v, s)| v + for_z * s).collect();
-                project(i, &moved)
+                let moved = v_z[i].iter().zip(slopes(&v_w, i)).map(|(v, s)| v + for_z * s);
+                project(i, moved.collect())
             })
             .collect();
-        let image = dense_image(&u_z);
+        let image = dense_image(model, &u_z);
         (0..d).for_each(|j| s_w[j] -= image[j] - truth[j]);
         for (i, s) in s_z.iter_mut().enumerate() {
             s.iter_mut().zip(slopes(&u_w, i)).for_each(|(s, slope)| *s += slope);

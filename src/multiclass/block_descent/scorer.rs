@@ -5,7 +5,7 @@ use crate::linalg::{Aligned, Element, FeatureMajor, PanelWeights, Update};
 
 /// Some examples' rows, copied next to each other, the constant feature appended.
 #[derive(Debug)]
-pub(super) struct Block<T> {
+pub(super) struct RowBlock<T> {
     pub examples: Vec<u32>,
     values: Vec<T>,
     columns: Vec<i32>,
@@ -13,7 +13,7 @@ pub(super) struct Block<T> {
     pub gram: Vec<T>,
 }
 
-impl<T> Default for Block<T> {
+impl<T> Default for RowBlock<T> {
     fn default() -> Self {
         let (examples, values) = (Vec::new(), Vec::new());
         Self { examples, values, columns: Vec::new(), gram: Vec::new() }
@@ -47,11 +47,11 @@ pub(super) struct Row<T> {
 }
 
 /// Rows and the weights that score them.
-pub(super) trait Model: Send + Sync {
+pub(super) trait Scorer: Send + Sync {
     type Value: Element;
 
     /// The model of the same rows in double precision.
-    type Exact: Model<Value = f64>;
+    type Exact: Scorer<Value = f64>;
 
     /// That model with weights of zero, where the precision is not double already.
     fn exact(&self) -> Option<Self::Exact>;
@@ -69,23 +69,23 @@ pub(super) trait Model: Send + Sync {
     fn squared_norm(&self, example: usize) -> f64;
 
     /// Copies the rows of `block.examples` into the block.
-    fn gather(&self, block: &mut Block<Self::Value>);
+    fn gather(&self, block: &mut RowBlock<Self::Value>);
 
     /// Computes the block's inner products.
-    fn multiply_rows(&self, block: &mut Block<Self::Value>);
+    fn multiply_rows(&self, block: &mut RowBlock<Self::Value>);
 
     /// Adds the changes that the block made to the weights.
-    fn update(&mut self, changes: &Changes<Self::Value>, block: &Block<Self::Value>);
+    fn update(&mut self, changes: &Changes<Self::Value>, block: &RowBlock<Self::Value>);
 
     /// Writes the block's scores: for each panel of classes, row by row.
-    fn score(&self, block: &Block<Self::Value>, scores: &mut [Self::Value]);
+    fn score(&self, block: &RowBlock<Self::Value>, scores: &mut [Self::Value]);
 
-    /// [`Model::update`] by one block, then [`Model::score`] of the next.
+    /// [`Scorer::update`] by one block, then [`Scorer::score`] of the next.
     fn update_and_score(
         &mut self,
         changes: &Changes<Self::Value>,
-        block: &Block<Self::Value>,
-        next: &Block<Self::Value>,
+        block: &RowBlock<Self::Value>,
+        next: &RowBlock<Self::Value>,
         scores: &mut [Self::Value],
     );
 
@@ -145,30 +145,30 @@ fn is_double<T: Real>() -> bool {
 }
 
 /// Dense rows of one precision, weights of another.
-pub(super) struct DenseModel<'a, R, T> {
+pub(super) struct DenseScorer<'a, R, T> {
     rows: Dense<'a, R>,
     bias: f64,
     weights: PanelWeights<T>,
     n_classes: usize,
 }
 
-impl<'a, R: Real, T: Element> DenseModel<'a, R, T> {
+impl<'a, R: Real, T: Element> DenseScorer<'a, R, T> {
     pub fn new(rows: Dense<'a, R>, bias: f64, n_classes: usize) -> Self {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
         Self { rows, bias, weights: PanelWeights::new(n_features, n_classes), n_classes }
     }
 }
 
-fn as_update<'a, T: Element>(changes: &'a Changes<T>, block: &'a Block<T>) -> Update<'a, T> {
+fn as_update<'a, T: Element>(changes: &'a Changes<T>, block: &'a RowBlock<T>) -> Update<'a, T> {
     Update { rows: &block.values, changes: &changes.values, changed: &changes.changed }
 }
 
-impl<'a, R: Real, T: Element> Model for DenseModel<'a, R, T> {
+impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
     type Value = T;
-    type Exact = DenseModel<'a, R, f64>;
+    type Exact = DenseScorer<'a, R, f64>;
 
     fn exact(&self) -> Option<Self::Exact> {
-        (!is_double::<T>()).then(|| DenseModel::new(self.rows, self.bias, self.n_classes))
+        (!is_double::<T>()).then(|| DenseScorer::new(self.rows, self.bias, self.n_classes))
     }
 
     const LARGEST_BLOCK: usize = 256;
@@ -189,7 +189,7 @@ impl<'a, R: Real, T: Element> Model for DenseModel<'a, R, T> {
         row.iter().map(|x| x.widen().powi(2)).sum::<f64>() + self.bias * self.bias
     }
 
-    fn gather(&self, block: &mut Block<T>) {
+    fn gather(&self, block: &mut RowBlock<T>) {
         block.values.clear();
         for &example in &block.examples {
             let row = self.rows.row(example as usize).iter();
@@ -200,7 +200,7 @@ impl<'a, R: Real, T: Element> Model for DenseModel<'a, R, T> {
         }
     }
 
-    fn multiply_rows(&self, block: &mut Block<T>) {
+    fn multiply_rows(&self, block: &mut RowBlock<T>) {
         let n = block.examples.len();
         block.gram.resize(n * n, T::zero());
         T::dispatch(super::kernels::InnerProducts {
@@ -210,19 +210,19 @@ impl<'a, R: Real, T: Element> Model for DenseModel<'a, R, T> {
         });
     }
 
-    fn update(&mut self, changes: &Changes<T>, block: &Block<T>) {
+    fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
         self.weights.update(&as_update(changes, block));
     }
 
-    fn score(&self, block: &Block<T>, scores: &mut [T]) {
+    fn score(&self, block: &RowBlock<T>, scores: &mut [T]) {
         self.weights.score(&block.values, scores);
     }
 
     fn update_and_score(
         &mut self,
         changes: &Changes<T>,
-        block: &Block<T>,
-        next: &Block<T>,
+        block: &RowBlock<T>,
+        next: &RowBlock<T>,
         scores: &mut [T],
     ) {
         self.weights.update_and_score(&as_update(changes, block), &next.values, scores);
@@ -295,26 +295,26 @@ impl<'a, R: Real, T: Element> Model for DenseModel<'a, R, T> {
 
 /// Sparse rows, one at a time: a row's features are few, and their inner products with other rows'
 /// would cost as much as the scores.
-pub(super) struct SparseModel<'a, R, T> {
+pub(super) struct SparseScorer<'a, R, T> {
     rows: Csr<'a, R>,
     bias: f64,
     weights: FeatureMajor<T>,
     n_classes: usize,
 }
 
-impl<'a, R: Real, T: Element> SparseModel<'a, R, T> {
+impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
     pub fn new(rows: Csr<'a, R>, bias: f64, n_classes: usize) -> Self {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
         Self { rows, bias, weights: FeatureMajor::new(n_features, n_classes), n_classes }
     }
 }
 
-impl<'a, R: Real, T: Element> Model for SparseModel<'a, R, T> {
+impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     type Value = T;
-    type Exact = SparseModel<'a, R, f64>;
+    type Exact = SparseScorer<'a, R, f64>;
 
     fn exact(&self) -> Option<Self::Exact> {
-        (!is_double::<T>()).then(|| SparseModel::new(self.rows, self.bias, self.n_classes))
+        (!is_double::<T>()).then(|| SparseScorer::new(self.rows, self.bias, self.n_classes))
     }
 
     const LARGEST_BLOCK: usize = 1;
@@ -332,7 +332,7 @@ impl<'a, R: Real, T: Element> Model for SparseModel<'a, R, T> {
         x.iter().map(|x| x.widen().powi(2)).sum::<f64>() + self.bias * self.bias
     }
 
-    fn gather(&self, block: &mut Block<T>) {
+    fn gather(&self, block: &mut RowBlock<T>) {
         debug_assert!(block.examples.len() <= 1);
         block.values.clear();
         block.columns.clear();
@@ -347,23 +347,23 @@ impl<'a, R: Real, T: Element> Model for SparseModel<'a, R, T> {
         }
     }
 
-    fn multiply_rows(&self, _: &mut Block<T>) {}
+    fn multiply_rows(&self, _: &mut RowBlock<T>) {}
 
-    fn update(&mut self, changes: &Changes<T>, block: &Block<T>) {
+    fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
         if !changes.changed.is_empty() {
             self.weights.update(&block.columns, &block.values, &changes.values);
         }
     }
 
-    fn score(&self, block: &Block<T>, scores: &mut [T]) {
+    fn score(&self, block: &RowBlock<T>, scores: &mut [T]) {
         self.weights.score(&block.columns, &block.values, scores);
     }
 
     fn update_and_score(
         &mut self,
         changes: &Changes<T>,
-        block: &Block<T>,
-        next: &Block<T>,
+        block: &RowBlock<T>,
+        next: &RowBlock<T>,
         scores: &mut [T],
     ) {
         self.update(changes, block);

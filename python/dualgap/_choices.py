@@ -1,0 +1,47 @@
+"""The names that parameters may take, for type checkers; a test compares them with the core's."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, get_args
+
+# Steps and orders of every solver that goes from vertex to vertex.
+Step: TypeAlias = Literal["frank-wolfe", "scheduled", "away", "pairwise"]
+Sampling: TypeAlias = Literal["permutation", "uniform", "gap"]
+
+# Linear and structured classifiers.
+LinearSolver: TypeAlias = Literal[
+    "auto",
+    "block-descent",
+    "block-frank-wolfe",
+    "frank-wolfe",
+    "away-frank-wolfe",
+    "subgradient",
+]
+LossName: TypeAlias = Literal["max-hinge", "crammer-singer", "weston-watkins"]
+StructuredSolver: TypeAlias = Literal[
+    "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient", "extragradient"
+]
+Projection: TypeAlias = Literal["euclidean", "entropic"]
+PartLoss: TypeAlias = Literal["hamming", "mean-hamming"]
+
+# Polynomial networks and recommenders.
+ClassifierLoss: TypeAlias = Literal[
+    "logistic", "smoothed-hinge", "squared-hinge", "binary-logistic"
+]
+Penalty: TypeAlias = Literal["l1/l2", "l1/linf", "l1"]
+Refit: TypeAlias = Literal["full", "output"]
+Linear: TypeAlias = Literal["explicit", "augment"]
+Selection: TypeAlias = Literal[
+    "refined", "initial", "random-refined", "random", "best-row", "exact"
+]
+Reduction: TypeAlias = Literal["mcrank", "regression"]
+MethodName: TypeAlias = Literal["variational", "conditional-gradient"]
+
+
+def check_choice(name: str, value: Any, *kinds: Any) -> None:
+    """Refuse what is not among the literals (and other values) of `kinds`."""
+    known = [choice for kind in kinds for choice in (get_args(kind) or (kind,))]
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in known):
+        options = ", ".join(map(repr, known))
+        msg = f"{name}: must be one of {options}, got {value!r}"
+        raise ValueError(msg)

@@ -1,0 +1,61 @@
+"""What the methods that fit a recommender's machine have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sklearn.base import BaseEstimator
+
+from dualgap._choices import Reduction
+from dualgap._estimator import Callback, History, RandomState
+from dualgap._validation import FloatArray
+from dualgap.recommend._factors import Blocks
+from dualgap.recommend._ratings import Indexed, Sides
+
+
+@dataclass(frozen=True)
+class Task:
+    """A machine of this size for ratings that are reduced like this."""
+
+    reduction: Reduction
+    levels: FloatArray
+    n_components: int
+    random_state: RandomState
+    n_jobs: int | None
+    verbose: int | bool
+    callback: Callback | None
+
+    @property
+    def ordinal(self) -> bool:
+        """Whether there is an output for each threshold between two levels."""
+        return self.reduction == "mcrank"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Models, and the record of their fits; what no bound is known for is None."""
+
+    models: list[Blocks]
+    history: History
+    objective: float
+    dual_objective: float | None = None
+    null_objective: float | None = None
+    converged: bool | None = None
+
+
+# Not an estimator, but its parameters are to be read, set, cloned and searched like one's.
+class Method(BaseEstimator):  # type: ignore[misc]
+    """The parameters of one method alone."""
+
+    name: ClassVar[str]
+    validates: ClassVar[bool]
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse parameters that cannot be used."""
+
+    @abstractmethod
+    def run(self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None) -> Fitted:
+        """Fit."""

@@ -1,0 +1,63 @@
+//! What is kept of each example's dual block, and the weights that belong to the blocks.
+
+use num_traits::Zero;
+
+use super::candidates::Candidates;
+use super::scorer::{Changes, RowBlock, Scorer};
+use crate::data::Real;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::multiclass::MarginProblem;
+
+/// What is kept of an example's dual block beside β_i.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DualBlock {
+    /// i.
+    pub example: u32,
+    /// C_i = p_i/λ.
+    pub weight: f64,
+    /// C_i A_i.
+    pub curvature: f64,
+    /// 1ᵀβ_i.
+    pub sum: f64,
+    /// The last multiplier of its projection.
+    pub multiplier: f64,
+    /// Whether its block is optimal whatever the weights.
+    pub settled: bool,
+}
+
+/// Adds w(β), the weights that belong to the dual blocks, to the model's.
+pub(super) fn add_images<M: Scorer, T: Real>(
+    problem: &MarginProblem<'_>,
+    duals: &[DualBlock],
+    betas: &Candidates<T>,
+    model: &mut M,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let padded = model.padded();
+    let mut block = RowBlock::default();
+    let mut changes = Changes::new(M::LARGEST_BLOCK, padded);
+    for first in (0..duals.len()).step_by(M::LARGEST_BLOCK) {
+        interrupt.check()?;
+        let duals = &duals[first..duals.len().min(first + M::LARGEST_BLOCK)];
+        block.examples.clear();
+        block.examples.extend(duals.iter().map(|dual| dual.example));
+        model.gather(&mut block);
+        changes.changed.clear();
+        let rows = changes.values.chunks_exact_mut(padded);
+        for (row, (dual, change)) in duals.iter().zip(rows).enumerate() {
+            if dual.sum == 0.0 {
+                continue;
+            }
+            change.fill(M::Value::zero());
+            let (classes, values) = betas.row(first + row);
+            for (class, beta) in classes.iter().zip(values) {
+                change[*class as usize] = Real::narrow(-dual.weight * beta.widen());
+            }
+            change[problem.label(dual.example as usize)] = Real::narrow(dual.weight * dual.sum);
+            changes.changed.push(row);
+        }
+        model.update(&changes, &block);
+    }
+    Ok(())
+}

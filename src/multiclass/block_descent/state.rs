@@ -1,0 +1,241 @@
+//! The descent itself: its state, and which kind of epoch comes next.
+
+use num_traits::{Float, Zero};
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+
+use super::candidates::Candidates;
+use super::dual_block::{DualBlock, add_images};
+use super::scorer::{Changes, Row, RowBlock, Scorer};
+use super::{face, few};
+use crate::data::Real;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::multiclass::MarginProblem;
+use crate::polytope::Scratch;
+use crate::run::{Certificate, Progress, Solver};
+
+/// How block descent goes about it; nothing of this changes what it converges to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// Of the order of the examples.
+    pub seed: u64,
+    /// Whether epochs may leave out examples and classes that the last certificate found at rest.
+    pub shrink: bool,
+    /// Examples whose scores are computed together; by default what suits the data.
+    pub block_size: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 0, shrink: true, block_size: None }
+    }
+}
+
+/// Neighbouring duals that are visited one after the other. They are neighbours by chance; reading
+/// memory in order is faster than in a new random order each epoch.
+pub(super) const GROUP: usize = 8;
+
+/// Share of all (example, class) pairs above which an epoch looks at all of them: the blocked products
+/// of a full pass cost a fraction of as many single ones.
+const FULL_SHARE: f64 = 0.2;
+
+/// Rows, weights and dual blocks of a run.
+pub(super) struct State<'p, M: Scorer> {
+    pub problem: &'p MarginProblem<'p>,
+    pub model: M,
+    /// The weights in double precision as of the last certificate, where `model` is less precise.
+    pub exact: Option<M::Exact>,
+    /// w₀, class after class; empty where it is 0.
+    pub origin: Vec<f64>,
+    pub options: Options,
+    pub random: Pcg64Mcg,
+    /// The dual blocks, in a random order.
+    pub duals: Vec<DualBlock>,
+    /// β_i for each of them.
+    pub betas: Candidates<M::Value>,
+    /// The dual blocks that the last certificate found not to be optimal; all before the first.
+    pub due: Option<Vec<u32>>,
+    /// Steps of the conjugate gradient method that are worth trying at once.
+    pub gradient_steps: usize,
+    pub work: Work<M::Value>,
+}
+
+/// Buffers of an epoch.
+pub(super) struct Work<T> {
+    pub block_size: usize,
+    pub previous: RowBlock<T>,
+    pub next: RowBlock<T>,
+    pub scores: Vec<T>,
+    pub changes: Changes<T>,
+    pub corrections: Vec<(T, usize)>,
+    pub current: Vec<T>,
+    /// A dense row of β.
+    pub beta: Vec<T>,
+    pub target: Vec<f64>,
+    pub projection: Vec<f64>,
+    pub row: Row<T>,
+    pub few: few::Buffers<T>,
+    pub scratch: Scratch,
+}
+
+impl<'p, M: Scorer> State<'p, M> {
+    pub fn new(problem: &'p MarginProblem<'p>, model: M, options: Options) -> Self {
+        let (n, m) = (problem.n_examples(), problem.n_classes());
+        let block_size = options.block_size.unwrap_or_else(|| model.block_size());
+        let block_size = block_size.clamp(1, M::LARGEST_BLOCK);
+        let padded = model.padded();
+        let work = Work {
+            block_size,
+            previous: RowBlock::default(),
+            next: RowBlock::default(),
+            scores: vec![M::Value::zero(); block_size * padded],
+            changes: Changes::new(block_size, padded),
+            corrections: Vec::new(),
+            current: vec![M::Value::zero(); padded],
+            beta: vec![M::Value::zero(); m],
+            target: vec![0.0; m],
+            projection: vec![0.0; m],
+            row: model.new_row(),
+            few: few::Buffers::default(),
+            scratch: Scratch::default(),
+        };
+        let mut random = Pcg64Mcg::new(u128::from(options.seed));
+        let mut examples: Vec<u32> = (0..n as u32).collect();
+        examples.shuffle(&mut random);
+        let dual = |&example: &u32| DualBlock { example, ..DualBlock::default() };
+        let mut state = Self {
+            random,
+            duals: examples.iter().map(dual).collect(),
+            betas: Candidates::new(n),
+            due: None,
+            gradient_steps: face::FIRST_STEPS,
+            problem,
+            model,
+            exact: None,
+            origin: Vec::new(),
+            options,
+            work,
+        };
+        (0..n).for_each(|at| state.settle(at));
+        state
+    }
+
+    /// Examples without weight never count; those whose row is 0 have their optimal vertex at once.
+    fn settle(&mut self, at: usize) {
+        let dual = &mut self.duals[at];
+        let example = dual.example as usize;
+        let squared_norm = self.model.squared_norm(example);
+        dual.weight = self.problem.shares().of(example) / self.problem.shares().lambda();
+        dual.curvature = dual.weight * squared_norm;
+        dual.settled = self.problem.shares().of(example) == 0.0;
+        if dual.settled || squared_norm > 0.0 || self.problem.shares().smoothing() > 0.0 {
+            return;
+        }
+        dual.settled = true;
+        let target = &mut self.work.target;
+        target.fill(0.0);
+        self.problem.margins(example, target);
+        let (mut vertex, label) = (Vec::new(), self.problem.label(example));
+        self.problem.polytope().vertex(target, label, &mut self.work.scratch, &mut vertex);
+        let (classes, weights): (Vec<u32>, Vec<f64>) = vertex.into_iter().unzip();
+        dual.sum = weights.iter().sum();
+        let values: Vec<_> = weights.iter().map(|weight| Real::narrow(*weight)).collect();
+        self.betas.append(at, &[classes.len() as u32], &classes, &values);
+    }
+
+    /// h = C_i A_i + γ.
+    pub fn steepness(&self, at: usize) -> f64 {
+        self.duals[at].curvature + self.problem.shares().smoothing()
+    }
+
+    /// Whether a sum of β is the largest possible.
+    pub fn is_tight(&self, sum: f64) -> bool {
+        self.problem.is_tight(sum, M::Value::epsilon().widen())
+    }
+
+    /// Whether the next epoch had better look at all classes of all examples.
+    fn is_broad(&self) -> bool {
+        let n_pairs = self.duals.len() * self.problem.n_classes();
+        let wide = |due: &Vec<u32>| {
+            let candidates = due.iter().map(|at| self.betas.row(*at as usize).0.len());
+            candidates.sum::<usize>() as f64 > FULL_SHARE * n_pairs as f64
+        };
+        let restricts = self.options.shrink && self.problem.polytope().capped_box().is_some();
+        !restricts || self.due.as_ref().is_none_or(wide)
+    }
+}
+
+impl<M: Scorer> Solver for State<'_, M> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        self.exact = None;
+        // What candidates alone do not move, all classes may.
+        let moved = !self.is_broad() && self.descend_on_candidates(interrupt)?
+            || self.descend_fully(interrupt)?;
+        let certificate = self.certify(interrupt)?;
+        // Where nothing changes any more, the working precision is used up.
+        let exhausted = !moved || self.due.as_ref().is_some_and(Vec::is_empty);
+        Ok(if exhausted { Progress::Exhausted(certificate) } else { Progress::Epoch(certificate) })
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        self.certificate(interrupt)
+    }
+}
+
+impl<M: Scorer> State<'_, M> {
+    /// Moves to a dual point, around an origin where one is given.
+    pub fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
+        let (m, d) = (self.problem.n_classes(), self.model.n_features());
+        let mut started = Candidates::new(self.duals.len());
+        for (at, dual) in self.duals.iter_mut().enumerate() {
+            if dual.settled {
+                started.copy(at, &self.betas);
+                continue;
+            }
+            let start = &betas[dual.example as usize * m..][..m];
+            let dense = &mut self.work.beta;
+            dense.iter_mut().zip(start).for_each(|(beta, start)| *beta = Real::narrow(*start));
+            dual.sum = dense.iter().map(|beta| beta.widen()).sum();
+            started.gather(at, dense);
+        }
+        self.betas = started;
+        self.work.beta.fill(M::Value::zero());
+        (self.exact, self.due) = (None, None);
+        self.origin = origin;
+        let origin = &self.origin;
+        self.model.load(|feature, class| origin.get(class * d + feature).copied().unwrap_or(0.0));
+        add_images(self.problem, &self.duals, &self.betas, &mut self.model, interrupt)
+    }
+
+    /// The weights, class after class, the constant feature's last.
+    pub fn coefficients(&self) -> Vec<f64> {
+        let (m, d) = (self.problem.n_classes(), self.model.n_features());
+        let weight = |feature: usize, class: usize| match &self.exact {
+            Some(exact) => exact.weight(feature, class),
+            None => self.model.weight(feature, class),
+        };
+        let mut coefficients = vec![0.0; m * d];
+        // Feature by feature, as the models keep their weights.
+        for feature in 0..d {
+            for class in 0..m {
+                coefficients[class * d + feature] = weight(feature, class);
+            }
+        }
+        coefficients
+    }
+
+    /// β_i after β_i (examples × classes).
+    pub fn betas(&self) -> Vec<f64> {
+        let m = self.problem.n_classes();
+        let mut betas = vec![0.0; self.duals.len() * m];
+        for (at, dual) in self.duals.iter().enumerate() {
+            let row = &mut betas[dual.example as usize * m..][..m];
+            let (classes, values) = self.betas.row(at);
+            for (class, value) in classes.iter().zip(values) {
+                row[*class as usize] = value.widen();
+            }
+        }
+        betas
+    }
+}

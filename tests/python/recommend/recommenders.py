@@ -1,0 +1,43 @@
+"""Small recommenders, and what their tests share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dualgap.recommend import ConditionalGradient, OrdinalRecommender, Variational
+
+N_USERS, N_ITEMS = 120, 60
+UNKNOWN = 10**6
+PENALTIES = ["l1", "l1/l2", "l1/linf"]
+
+
+def quick(**parameters: Any) -> OrdinalRecommender:
+    """A variational fit."""
+    return make(Variational(n_models=2, n_sweeps=8), parameters)
+
+
+def greedy(**parameters: Any) -> OrdinalRecommender:
+    """A fit by conditional gradient."""
+    return make(ConditionalGradient(refit="output", radius=100.0), parameters)
+
+
+def make(method: Any, parameters: dict[str, Any]) -> OrdinalRecommender:
+    """Give the method the parameters that are its own."""
+    own = {name: parameters.pop(name) for name in set(parameters) & set(method.get_params())}
+    settings = {"n_components": 3, "method": method.set_params(**own), "random_state": 0}
+    return OrdinalRecommender(**{**settings, "n_jobs": 1, **parameters})
+
+
+def all_pairs() -> tuple[np.ndarray, np.ndarray]:
+    users, items = np.divmod(np.arange(N_USERS * N_ITEMS), N_ITEMS)
+    return users, items
+
+
+def assert_same(a: OrdinalRecommender, b: OrdinalRecommender) -> None:
+    """Bit for bit, in every block."""
+    assert len(a._models) == len(b._models)
+    for mine, other in zip(a._models, b._models, strict=True):
+        for name, value in vars(mine).items():
+            np.testing.assert_array_equal(value, getattr(other, name), err_msg=name)

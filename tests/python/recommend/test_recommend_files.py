@@ -1,0 +1,166 @@
+"""Recommenders in files."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from recommenders import (
+    N_ITEMS,
+    N_USERS,
+    assert_same,
+    greedy,
+    quick,
+)
+
+from dualgap import OrdinalRecommender
+
+# --- Files ---
+
+# Models of few bases stay above the tolerance.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def make_file(kind: str, small: pd.DataFrame) -> OrdinalRecommender:
+    named = small.assign(user="u" + small["user"].astype(str), item=small["item"] - 30)
+    users = pd.DataFrame({"x": np.arange(3.0)}, index=["u1", "u2", "new"])
+    if kind == "regression":
+        return quick(reduction="regression", history_features=True).fit(named, user_features=users)
+    if kind == "conditional-gradient":
+        return greedy(n_components=np.int64(2)).fit(named, user_features=users)
+    return quick(levels=np.arange(0.5, 5.5, 0.5), tempering=np.float64(0.9)).fit(
+        named, user_features=users
+    )
+
+
+@pytest.mark.parametrize("how", ["save", "pickle"])
+@pytest.mark.parametrize("kind", ["mcrank", "regression", "conditional-gradient"])
+def test_a_loaded_model_is_the_same(
+    tmp_path: Path, small: pd.DataFrame, kind: str, how: str
+) -> None:
+    fitted = make_file(kind, small)
+    if how == "save":
+        fitted.save(tmp_path / "model")
+        loaded = OrdinalRecommender.load(tmp_path / "model")
+    else:
+        loaded = pickle.loads(pickle.dumps(fitted))
+    assert_same(loaded, fitted)
+    users = [*fitted.user_ids_, "unknown"]
+    for item in (-30, 0, 10, "unknown"):
+        np.testing.assert_array_equal(loaded.predict(users, item), fitted.predict(users, item))
+    pd.testing.assert_frame_equal(loaded.recommend(users, 7), fitted.recommend(users, 7))
+    pd.testing.assert_frame_equal(loaded.similar_items([-3, 4]), fitted.similar_items([-3, 4]))
+    if kind != "regression":
+        np.testing.assert_array_equal(
+            loaded.predict_proba(users, 1), fitted.predict_proba(users, 1)
+        )
+    np.testing.assert_array_equal(loaded.levels_, fitted.levels_)
+    assert loaded.objective_ == fitted.objective_
+    assert loaded.duality_gap_ == fitted.duality_gap_
+    assert loaded.n_components_ == fitted.n_components_
+    assert loaded.history_.keys() == fitted.history_.keys()
+    for name, column in fitted.history_.items():
+        np.testing.assert_array_equal(loaded.history_[name], column)
+    for name, value in fitted.get_params().items():
+        if name == "method":
+            assert loaded.method == value
+        elif name != "random_state" or how == "pickle":
+            np.testing.assert_array_equal(loaded.get_params()[name], value)
+
+
+class Bomb:
+    """Leaves a mark when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.mark,)
+
+
+def repack(raw: bytes, **changes: Any) -> bytes:
+    with np.load(io.BytesIO(raw)) as file:
+        arrays = dict(file)
+    meta = changes.pop("meta", None)
+    if isinstance(meta, dict):
+        meta = json.loads(arrays["meta"].tobytes()) | meta
+        changes["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
+    elif meta is not None:
+        changes["meta"] = np.frombuffer(meta, dtype=np.uint8)
+    arrays |= changes
+    out = io.BytesIO()
+    np.savez(out, **{name: array for name, array in arrays.items() if array is not None})
+    return out.getvalue()
+
+
+def test_repacked_without_change_loads(tmp_path: Path, small: pd.DataFrame) -> None:
+    fitted = quick().fit(small)
+    fitted.save(tmp_path / "model")
+    (tmp_path / "model").write_bytes(repack((tmp_path / "model").read_bytes(), meta={}))
+    assert_same(OrdinalRecommender.load(tmp_path / "model"), fitted)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda raw, mark: b"",
+        lambda raw, mark: b"not a model" * 100,
+        lambda raw, mark: pickle.dumps(Bomb(mark)),
+        lambda raw, mark: repack(raw, user_ids=np.array([Bomb(mark)], dtype=object)),
+        lambda raw, mark: repack(raw, meta=pickle.dumps(Bomb(mark))),
+        lambda raw, mark: raw[:1000],
+        lambda raw, mark: raw[:-20],
+        lambda raw, mark: raw[:3000] + bytes([raw[3000] ^ 255]) + raw[3001:],
+        lambda raw, mark: repack(raw, levels=None),
+        lambda raw, mark: repack(raw, levels=np.zeros(5)),
+        lambda raw, mark: repack(raw, levels=np.array(["1", "2", "3", "4", "5"])),
+        lambda raw, mark: repack(raw, meta={"record": {}}),
+        lambda raw, mark: repack(raw, meta={"parameters": {"method": {"name": "x"}}}),
+        lambda raw, mark: repack(raw, meta=b"[1]"),
+        lambda raw, mark: repack(raw, meta=b"\xff\xfe"),
+        lambda raw, mark: repack(raw, meta={"format": 99}),
+        lambda raw, mark: repack(raw, meta={"n_models": 5}),
+        lambda raw, mark: repack(raw, meta={"n_models": 0}),
+        lambda raw, mark: repack(raw, meta={"parameters": {"strange": 1}}),
+        lambda raw, mark: repack(raw, meta={"parameters": {"method": "strange"}}),
+        lambda raw, mark: repack(raw, item_ids=np.zeros(N_ITEMS, dtype=np.int64)),
+        lambda raw, mark: repack(raw, seen_items=np.full(800, 10**6, dtype=np.int32)),
+        lambda raw, mark: repack(raw, seen_offsets=np.arange(N_USERS + 1)[::-1].copy()),
+        lambda raw, mark: repack(raw, **{"model0.users": np.zeros((3, 3))}),
+        lambda raw, mark: repack(raw, **{"model1.output": np.zeros((1, 4))}),
+    ],
+)
+def test_a_file_that_is_no_model(tmp_path: Path, small: pd.DataFrame, spoil: Any) -> None:
+    path, mark = tmp_path / "model", tmp_path / "executed"
+    quick(n_sweeps=1).fit(small).save(path)
+    path.write_bytes(spoil(path.read_bytes(), mark))
+    with pytest.raises(ValueError, match="model: not a saved OrdinalRecommender") as caught:
+        OrdinalRecommender.load(path)
+    assert "allow_pickle=`" not in str(caught.value)
+    assert not mark.exists()
+
+
+def test_other_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        OrdinalRecommender.load(tmp_path / "missing")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("readme", "hello")
+    with pytest.raises(ValueError, match="not a saved OrdinalRecommender"):
+        OrdinalRecommender.load(tmp_path / "other.zip")
+
+
+@pytest.mark.parametrize("ids", [["a", 1], [(1, 2), (3, 4)], ["a", "a\0"], [1, 2**70]])
+def test_ids_that_only_pickle_keeps(tmp_path: Path, ids: list[Any]) -> None:
+    items = np.arange(40) % 10
+    fitted = quick().fit(([ids[n % 2] for n in range(40)], items, 1.0 + np.arange(40) % 3))
+    with pytest.raises(TypeError, match=r"save: the user ids .*pickle"):
+        fitted.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    assert_same(pickle.loads(pickle.dumps(fitted)), fitted)

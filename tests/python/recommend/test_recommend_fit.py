@@ -1,0 +1,235 @@
+"""How a recommender is fitted: certificates, seeds, threads, callbacks, interruption."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from recommenders import (
+    PENALTIES,
+    UNKNOWN,
+    all_pairs,
+    assert_same,
+    greedy,
+    quick,
+)
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from dualgap.recommend import ConditionalGradient, OrdinalRecommender, Variational
+from dualgap.recommend.comparison import split_ratings
+
+# --- Conditional gradient ---
+
+# Models of few bases stay above the tolerance.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("reduction", ["mcrank", "regression"])
+def test_certificate(small: pd.DataFrame, penalty: str, reduction: str) -> None:
+    settings = {"penalty": penalty, "reduction": reduction, "radius": 20.0}
+    brief = greedy(n_components=2, **settings).fit(small)
+    longer = greedy(n_components=8, **settings).fit(small)
+    for fitted in (brief, longer):
+        history = fitted.history_
+        assert (history["gap"] >= 0.0).all()
+        np.testing.assert_allclose(
+            history["gap"], history["objective"] - history["dual_objective"], rtol=1e-9
+        )
+        assert (np.diff(history["objective"]) <= 1e-6 * history["objective"][0]).all()
+        assert fitted.duality_gap_ == fitted.objective_ - fitted.dual_objective_ >= 0.0
+        assert fitted.converged_ == (fitted.duality_gap_ <= 1e-4 * fitted.null_objective_)
+        assert fitted.n_iter_ == len(history["epoch"])
+        assert fitted.n_components_ <= fitted.n_components
+    assert longer.objective_ < brief.objective_
+    # A lower bound holds for whatever anyone finds.
+    assert brief.history_["dual_objective"].max() <= longer.objective_
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_validation_picks_the_number_of_bases(ratings: pd.DataFrame, penalty: str) -> None:
+    train, validation, _ = split_ratings(ratings, 0)
+    fitted = greedy(n_components=8, penalty=penalty, radius=3000.0).fit(
+        train, validation=validation
+    )
+    history = fitted.history_
+    best = int(np.argmin(history["validation_loss"]))
+    assert fitted.n_components_ == history["n_components"][best]
+    assert fitted.n_components_ < 8
+    # The stored loss is that of the model that was kept.
+    (blocks,) = fitted._models
+    users = fitted.user_ids_.get_indexer(validation["user"])
+    items = fitted.item_ids_.get_indexer(validation["item"])
+    outputs = blocks.pairs(
+        np.where(users < 0, len(fitted.user_ids_), users),
+        np.where(items < 0, len(fitted.item_ids_), items),
+    )
+    signs = np.where(validation["rating"].to_numpy()[:, np.newaxis] <= fitted.levels_[:-1], 1, -1)
+    loss = np.logaddexp(0.0, -signs * outputs).sum(axis=1).mean()
+    assert history["validation_loss"][best] == pytest.approx(loss, rel=1e-9)
+
+
+def test_without_a_bound_there_is_none(small: pd.DataFrame) -> None:
+    fitted = quick().fit(small)
+    for name in ("dual_objective_", "duality_gap_", "null_objective_", "converged_"):
+        assert getattr(fitted, name) is None
+    assert set(fitted.history_) == {
+        "epoch",
+        "seconds",
+        "objective",
+        "dual_objective",
+        "gap",
+        "model",
+    }
+    assert {len(column) for column in fitted.history_.values()} == {fitted.n_iter_} == {16}
+    assert np.isnan(fitted.history_["gap"]).all()
+    assert fitted.objective_ == fitted.history_["objective"][-1]
+
+
+def test_an_unconverged_certificate_warns(small: pd.DataFrame) -> None:
+    with pytest.warns(ConvergenceWarning, match=r"gap of .*raise n_components or tol"):
+        greedy().fit(small)
+
+
+# --- Methods and their options ---
+
+
+@pytest.mark.parametrize("kind", [Variational, ConditionalGradient])
+def test_options_are_parameters(small: pd.DataFrame, kind: Any) -> None:
+    default = OrdinalRecommender(2, method=kind.name, random_state=0).fit(small)
+    assert_same(OrdinalRecommender(2, method=kind(), random_state=0).fit(small), default)
+    model = OrdinalRecommender(method=kind(radius=7.0))
+    assert model.get_params()["method__radius"] == 7.0
+    copy = clone(model)
+    assert copy.method == model.method
+    assert copy.method is not model.method
+    assert copy.set_params(method__radius=8.0).method != model.method
+    with pytest.raises(ValueError, match="Invalid parameter 'strange'"):
+        model.set_params(method__strange=1)
+
+
+def test_options_that_would_be_idle_are_refused(small: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match=r"^penalty: radius=None does not use it, got 'l1'"):
+        quick(penalty="l1").fit(small)
+    with pytest.raises(ValueError, match=r'^tempering: reduction="regression" does not use it'):
+        quick(tempering=0.9, reduction="regression").fit(small)
+
+
+def test_the_radius_is_that_of_unit_basis_vectors(small: pd.DataFrame) -> None:
+    free = quick(n_models=1).fit(small)
+    (blocks,) = free._models
+    scale = len(free.user_ids_) + len(free.item_ids_)
+    norm = scale * np.linalg.norm(blocks.output, axis=1).sum()
+    bound = quick(n_models=1, radius=norm / 10).fit(small)._models[0]
+    assert scale * np.linalg.norm(bound.output, axis=1).sum() <= norm / 10 * (1 + 1e-9)
+    assert_same(quick(n_models=1, radius=norm * 1e3).fit(small), free)
+
+
+# --- Reproducibility, progress, interruption ---
+
+
+@pytest.mark.parametrize("make", [quick, greedy])
+@pytest.mark.parametrize("extra", [{}, {"history_features": True}, {"reduction": "regression"}])
+def test_the_model_does_not_depend_on_the_threads(
+    ratings: pd.DataFrame, small: pd.DataFrame, make: Any, extra: dict[str, Any]
+) -> None:
+    few = small if make is greedy else ratings
+    one, two = (make(n_jobs=n, **extra).fit(few) for n in (1, 2))
+    assert_same(one, two)
+    assert one.objective_ == two.objective_
+
+
+def test_random_state(small: pd.DataFrame) -> None:
+    pairs = all_pairs()
+    first = quick(random_state=3).fit(small)
+    assert_same(quick(random_state=3).fit(small), first)
+    assert_same(quick(random_state=np.random.RandomState(3)).fit(small), first)
+    other = quick(random_state=4).fit(small)
+    assert np.abs(first.predict(*pairs) - other.predict(*pairs)).max() > 1e-6
+    assert np.abs(first._models[0].users - first._models[1].users).max() > 1e-6
+
+
+def test_averaging_models(small: pd.DataFrame) -> None:
+    both = quick().fit(small)
+    pairs = all_pairs()
+    parts = []
+    for blocks in both._models:
+        alone = quick().fit(small)
+        alone._models = [blocks]
+        parts.append(alone.predict(*pairs))
+    np.testing.assert_allclose(both.predict(*pairs), np.mean(parts, axis=0), rtol=1e-12)
+    assert both.history_["model"].tolist() == [0] * 8 + [1] * 8
+    assert both.history_["epoch"].tolist() == list(range(1, 17))
+    assert (np.diff(both.history_["seconds"]) > 0.0).all()
+
+
+@pytest.mark.parametrize("make", [quick, greedy])
+def test_the_callback_stops_the_fit(small: pd.DataFrame, make: Any) -> None:
+    calls: list[tuple[int, float, float, float]] = []
+
+    def stop(*arguments: Any) -> bool:
+        calls.append(arguments)
+        return len(calls) == 2
+
+    fitted = make(callback=stop).fit(small)
+    assert len(calls) == 2
+    assert [call[0] for call in calls] == [1, 2]
+    assert fitted.history_["epoch"].tolist() == [1, 2]
+    assert [call[2] for call in calls] == fitted.history_["objective"].tolist()
+    assert np.isfinite(fitted.predict([0, UNKNOWN], 1)).all()
+
+
+@pytest.mark.parametrize("make", [quick, greedy])
+def test_exceptions_of_the_callback_come_out(small: pd.DataFrame, make: Any) -> None:
+    error = LookupError("mine")
+
+    def fail(*_: Any) -> bool:
+        raise error
+
+    with pytest.raises(LookupError) as caught:
+        make(callback=fail).fit(small)
+    assert caught.value is error
+
+
+def test_verbose(small: pd.DataFrame, capfd: pytest.CaptureFixture[str]) -> None:
+    quick(verbose=1).fit(small)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("epoch     1 ")
+
+
+INTERRUPTED = """
+import sys
+from dualgap.datasets import synthetic_ratings
+from dualgap.recommend import OrdinalRecommender, Variational
+
+ratings = synthetic_ratings(300_000, 6000, 3000)
+started = lambda epoch, *_: epoch == 1 and print("started", flush=True)
+model = OrdinalRecommender(method=Variational(n_sweeps=10_000), callback=started, random_state=0)
+try:
+    model.fit(ratings)
+except KeyboardInterrupt:
+    sys.exit(42)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to a process")
+def test_keyboard_interrupt() -> None:
+    command = [sys.executable, "-c", INTERRUPTED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "started\n"
+            time.sleep(0.1)
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=3.0) == 42
+        finally:
+            process.kill()

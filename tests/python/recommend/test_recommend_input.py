@@ -1,0 +1,349 @@
+"""What a recommender takes: ratings, ids, parameters, levels, features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from recommenders import (
+    N_ITEMS,
+    N_USERS,
+    UNKNOWN,
+    all_pairs,
+    assert_same,
+    greedy,
+    quick,
+)
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from dualgap import OrdinalRecommender, _core
+from dualgap.recommend import ConditionalGradient
+from dualgap.recommend._factors import from_machine
+
+# --- Input ---
+
+# Models of few bases stay above the tolerance.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def test_forms_of_input_give_the_same_model(
+    ratings: pd.DataFrame, model: OrdinalRecommender
+) -> None:
+    u, i, r = (ratings[name].to_numpy() for name in ("user", "item", "rating"))
+    columns = {"user": "who", "item": 7, "rating": "stars"}
+    renamed = ratings.rename(columns=columns).assign(rating=-1.0)[["stars", "rating", 7, "who"]]
+    parameters = {f"{name}_column": column for name, column in columns.items()}
+    assert_same(quick(**parameters).fit(renamed), model)
+    assert_same(quick().fit((u, i, r)), model)
+    assert_same(quick().fit((u.tolist(), pd.Series(i), r.astype(np.float32))), model)
+    assert_same(quick().fit(sp.coo_array((r, (u, i)), (N_USERS, N_ITEMS))), model)
+    # The rows of other sparse formats come in another order.
+    pairs = all_pairs()
+    sparse = quick().fit(sp.csr_matrix((r, (u, i)), (N_USERS, N_ITEMS)))
+    np.testing.assert_allclose(sparse.predict(*pairs), model.predict(*pairs), atol=1e-6)
+    assert np.ptp(model.predict(*pairs)) > 1.0
+
+
+MIXED = ["7", 7, -3, (1,), (1, 2), ("x", None), b"x", frozenset([1])]
+
+
+def test_ids_of_mixed_types(ratings: pd.DataFrame) -> None:
+    few = ratings[(ratings["user"] < 8) & (ratings["item"] < 8)]
+    users = [MIXED[u] for u in few["user"]]
+    items = [MIXED[7 - i] for i in few["item"]]
+    mixed = quick().fit((users, items, few["rating"]))
+    # Ids that cannot be sorted keep the order in which they come.
+    codes = [pd.factorize(few[side])[0] for side in ("user", "item")]
+    plain = quick().fit((*codes, few["rating"]))
+    assert_same(mixed, plain)
+    for side, names, column in zip(("user", "item"), (users, items), codes, strict=True):
+        table = getattr(mixed, f"{side}_ids_")
+        assert [table[code] for code in column] == names
+    np.testing.assert_array_equal(mixed.predict(users, items), plain.predict(*codes))
+    known = few["user"].unique()
+    assert set(mixed.user_ids_) == {MIXED[u] for u in known}
+    alone = [mixed.predict([MIXED[u]], [MIXED[0]])[0] for u in known]
+    together = mixed.predict([MIXED[u] for u in known], MIXED[0])
+    np.testing.assert_allclose(together, alone, atol=1e-12)
+    table = mixed.recommend(list(mixed.user_ids_), 8, exclude_seen=False)
+    assert set(table["item"]) == set(items)
+
+
+def test_tuples_of_different_lengths_stay_apart() -> None:
+    rng = np.random.default_rng(0)
+    users = [[(1,), (1, 2), (2,)][n % 3] for n in range(90)]
+    items = [("i", n // 3 % 10) for n in range(90)]
+    values = [5.0 if user == (1,) else float(rng.integers(1, 4)) for user in users]
+    fitted = quick().fit((users, items, values))
+    assert set(fitted.user_ids_) == {(1,), (1, 2), (2,)}
+    assert fitted.predict([(1,)], [("i", 0)]) > fitted.predict([(1, 2)], [("i", 0)]) + 0.5
+    assert fitted.recommend((1,), 20).empty
+    assert len(fitted.recommend((1, 2, 3), 20)) == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda d: d.drop(columns="item"), ValueError, r"ratings: no column 'item'; it has user"),
+        (lambda d: d.iloc[:0], ValueError, "ratings: there must be at least one"),
+        (lambda d: sp.csr_array((3, 3)), ValueError, "ratings: there must be at least one"),
+        (lambda d: d.assign(rating=np.nan), ValueError, "ratings: .*NaN"),
+        (lambda d: d.assign(rating=np.inf), ValueError, "ratings: .*infinity"),
+        (lambda d: d.assign(rating="good"), ValueError, "ratings: .*numbers"),
+        (lambda d: d.assign(rating=3.0), ValueError, "ratings: all ratings are 3.0; one level"),
+        (lambda d: d.assign(rating=np.arange(len(d))), ValueError, "ratings: .*too many levels"),
+        (lambda d: d.assign(user=[None, *d["user"][1:]]), ValueError, "users: .*missing"),
+        (lambda d: d.assign(item=[np.nan, *d["item"][1:]]), ValueError, "items: .*missing"),
+        (lambda d: (d["user"], d["item"][1:], d["rating"]), ValueError, "ratings: .*equally long"),
+        (lambda d: (d["user"], d["item"], d["rating"][1:]), ValueError, "ratings: .*equally long"),
+        (lambda d: (d[["user"]].to_numpy(), d["item"], d["rating"]), ValueError, "users: .*one-d"),
+        (lambda d: ([[u] for u in d["user"]], d["item"], d["rating"]), TypeError, "users: .*hash"),
+        (lambda d: (d["user"], d["item"]), TypeError, "ratings: must be a DataFrame"),
+        (lambda d: d.to_numpy(), TypeError, "ratings: must be a DataFrame.*got ndarray"),
+    ],
+)
+def test_ratings_that_cannot_be_used(
+    small: pd.DataFrame, change: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        quick().fit(change(small))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_components", 0),
+        ("n_components", 2.5),
+        ("n_models", True),
+        ("n_sweeps", -1),
+        ("tempering", 0.0),
+        ("tempering", "high"),
+        ("feature_ridge", 0),
+        ("alpha", np.nan),
+        ("radius", 0),
+        ("radius", np.inf),
+        ("tol", -1e-3),
+        ("method", "exact"),
+        ("reduction", "ordinal"),
+        ("refit", "none"),
+        ("penalty", "l2"),
+        ("history_features", "items"),
+        ("n_jobs", 0),
+        ("levels", ["a", "b"]),
+        ("levels", []),
+        ("levels", [1, 2, 3, 4, 5, np.nan]),
+        ("levels", [1, 2, 3, 4, 5, np.inf]),
+    ],
+)
+def test_bad_parameters_are_named(small: pd.DataFrame, name: str, value: Any) -> None:
+    build = greedy if name in ConditionalGradient().get_params() else quick
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        build(**{name: value}).fit(small)
+
+
+def test_a_misspelt_parameter() -> None:
+    with pytest.raises(TypeError, match="n_component"):
+        OrdinalRecommender(n_component=3)
+    with pytest.raises(ValueError, match="n_component"):
+        quick().set_params(n_component=3)
+
+
+def test_validation_is_for_the_conditional_gradient(small: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match=r"^validation: only method"):
+        quick().fit(small, validation=small)
+    with pytest.raises(ValueError, match=r"^validation: .*at least one"):
+        greedy().fit(small, validation=small.iloc[:0])
+
+
+def test_not_fitted(tmp_path: Path, small: pd.DataFrame) -> None:
+    new = quick()
+    for use in (
+        lambda: new.predict(1, 1),
+        lambda: new.predict_proba(1, 1),
+        lambda: new.recommend(1),
+        lambda: new.similar_items(1),
+        lambda: new.evaluate(small),
+        lambda: new.save(tmp_path / "model"),
+    ):
+        with pytest.raises(NotFittedError):
+            use()
+
+
+def test_parameters_are_not_touched(small: pd.DataFrame) -> None:
+    new = quick(levels=[5, 4, 3, 2, 1])
+    before = new.get_params()
+    new.fit(small)
+    assert new.get_params() == before
+    assert_same(clone(new).fit(small), new)
+
+
+# --- Levels ---
+
+
+def test_half_stars(ratings: pd.DataFrame) -> None:
+    halves = ratings.assign(rating=ratings["rating"] / 2.0)
+    fitted = quick().fit(halves)
+    np.testing.assert_array_equal(fitted.levels_, [0.5, 1.0, 1.5, 2.0, 2.5])
+    predicted = fitted.predict(*all_pairs())
+    # The same thresholds: the model is that of whole stars, its expectation half as large.
+    np.testing.assert_allclose(predicted, quick().fit(ratings).predict(*all_pairs()) / 2.0)
+    assert 0.5 <= predicted.min() < predicted.max() <= 2.5
+
+
+@pytest.mark.parametrize("make", [quick, greedy])
+def test_explicit_levels_with_unused_ones(small: pd.DataFrame, make: Any) -> None:
+    fitted = make(levels=[4.5, 0, 1, 2, 3, 4, 5, 6]).fit(small)
+    np.testing.assert_array_equal(fitted.levels_, [0.0, 1.0, 2.0, 3.0, 4.0, 4.5, 5.0, 6.0])
+    chances = fitted.predict_proba(small["user"], small["item"])
+    assert chances.shape == (len(small), 8)
+    mean = dict(zip(fitted.levels_, chances.mean(axis=0), strict=True))
+    shares = small["rating"].value_counts(normalize=True)
+    assert max(mean[0.0], mean[4.5], mean[6.0]) < 0.02
+    assert abs(mean[4.0] - shares[4.0]) < 0.1
+    predicted = fitted.predict(small["user"], small["item"])
+    assert abs(predicted.mean() - small["rating"].mean()) < 0.2
+
+
+def test_a_rating_that_is_no_level(small: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match=r"ratings: the rating 5\.0 is not one of the levels"):
+        quick(levels=[1, 2, 3, 4]).fit(small)
+
+
+def test_two_levels(small: pd.DataFrame) -> None:
+    likes = small.assign(rating=(small["rating"] > 3.0).astype(float))
+    fitted = quick().fit(likes)
+    predicted = fitted.predict(small["user"], small["item"])
+    np.testing.assert_allclose(
+        fitted.predict_proba(small["user"], small["item"])[:, 1], predicted, atol=1e-12
+    )
+    liked = likes["rating"] == 1.0
+    assert predicted[liked].mean() > predicted[~liked].mean() + 0.1
+
+
+def test_regression_on_a_single_value(small: pd.DataFrame) -> None:
+    fitted = quick(reduction="regression").fit(small.assign(rating=3.0))
+    np.testing.assert_allclose(fitted.predict([0, UNKNOWN], [0, 0]), 3.0)
+
+
+# --- Features ---
+
+
+def test_history_of_users_or_of_both(ratings: pd.DataFrame, model: OrdinalRecommender) -> None:
+    pairs = all_pairs()
+    plain = model.predict(*pairs)
+    users = quick(history_features="users").fit(ratings).predict(*pairs)
+    both = quick(history_features=True).fit(ratings).predict(*pairs)
+    assert np.abs(users - plain).max() > 0.01
+    assert np.abs(both - users).max() > 0.01
+    u, i, r = (ratings[name].to_numpy() for name in ("user", "item", "rating"))
+    seen = sp.csr_array((np.ones(len(r)), (u, i)), (N_USERS, N_ITEMS))
+    explicit = quick().fit(ratings, user_features=seen).predict(*pairs)
+    np.testing.assert_allclose(users, explicit, atol=1e-10)
+
+
+def test_features_as_numbers_and_as_categories(
+    ratings: pd.DataFrame, user_table: pd.DataFrame
+) -> None:
+    # The same inputs, encoded by hand; shuffled rows belong to the same ids.
+    age = user_table["age"].to_numpy()
+    jobs = (user_table["job"].to_numpy()[:, np.newaxis] == ["a", "b", "c"]).astype(float)
+    encoded = sp.csr_array(np.column_stack([(age - age.mean()) / age.std(), jobs]))
+    shuffled = user_table.sample(frac=1.0, random_state=0)
+    by_table = quick().fit(ratings, user_features=shuffled)
+    pairs = all_pairs()
+    by_hand = quick().fit(ratings, user_features=encoded).predict(*pairs)
+    np.testing.assert_allclose(by_table.predict(*pairs), by_hand, atol=1e-9)
+    assert np.abs(by_table.predict(*pairs) - quick().fit(ratings).predict(*pairs)).max() > 0.005
+
+
+@pytest.mark.parametrize(
+    ("features", "error", "message"),
+    [
+        (pd.DataFrame({"x": [1.0, np.nan]}), ValueError, "NaN"),
+        (pd.DataFrame({"x": [1.0, 2.0]}, index=[3, 3]), ValueError, "more than one row"),
+        (sp.csr_array([[1.0], [np.inf]]), ValueError, "infinity"),
+        (np.ones((3, 2)), TypeError, "must be a DataFrame or a sparse matrix, got ndarray"),
+    ],
+)
+@pytest.mark.parametrize("name", ["user_features", "item_features"])
+def test_bad_features_are_named(
+    small: pd.DataFrame, name: str, features: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=f"^{name}: .*{message}"):
+        quick().fit(small, **{name: features})
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0.0, lengths, 1.0)
+
+
+@pytest.mark.parametrize("with_users", [False, True])
+@pytest.mark.parametrize("with_items", [False, True])
+def test_blocks_are_the_machine_on_one_hot_rows(with_users: bool, with_items: bool) -> None:
+    rng = np.random.default_rng(0)
+    n_users, n_items, k, m = 9, 7, 3, 4
+    mine = sp.random_array((n_users, 5), density=0.6, rng=1, format="csr") if with_users else None
+    others = sp.random_array((n_items, 4), density=0.6, rng=2, format="csr") if with_items else None
+    users, items = np.divmod(np.arange(n_users * n_items), n_items)
+    blocks = [
+        sp.eye_array(n_users, format="csr")[users],
+        sp.eye_array(n_items, format="csr")[items],
+    ]
+    blocks += [table[ids] for table, ids in ((mine, users), (others, items)) if table is not None]
+    rows = sp.csr_array(sp.hstack(blocks, format="csr"))
+    machine = {
+        "basis": rng.normal(size=(k, rows.shape[1])),
+        "output": rng.normal(size=(k, m)),
+        "linear": rng.normal(size=(rows.shape[1] + 1, m)),
+    }
+    x = rows.toarray()
+    products = x @ machine["basis"].T
+    pairs = 0.5 * (products**2 - (x**2) @ machine["basis"].T ** 2)
+    expected = pairs @ machine["output"] + x @ machine["linear"][:-1] + machine["linear"][-1]
+    blocks_ = from_machine(machine, mine, others, n_users, n_items)
+    np.testing.assert_allclose(blocks_.pairs(users, items), expected, atol=1e-10)
+    everything = blocks_.all_items(np.arange(n_users)).reshape(-1, m)
+    np.testing.assert_allclose(everything, expected, atol=1e-10)
+
+
+def test_fitted_blocks_are_the_core_s_machine(
+    small: pd.DataFrame,
+    user_table: pd.DataFrame,
+    item_table: sp.csr_array,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    results: list[Any] = []
+    fit_polynomial = _core.fit_polynomial
+
+    def spy(*arguments: Any, **options: Any) -> Any:
+        results.append(fit_polynomial(*arguments, **options))
+        return results[-1]
+
+    monkeypatch.setattr(_core, "fit_polynomial", spy)
+    fitted = greedy(history_features=True, refit="full", n_components=2)
+    fitted.fit(small, user_features=user_table, item_features=item_table)
+
+    n_users, n_items = len(user_table), item_table.shape[0]
+    age = user_table["age"].to_numpy()
+    jobs = (user_table["job"].to_numpy()[:, np.newaxis] == ["a", "b", "c"]).astype(float)
+    table = np.column_stack([(age - age.mean()) / age.std(), jobs])
+    seen = np.zeros((n_users, n_items))
+    seen[small["user"], small["item"]] = 1.0
+    of_users = np.hstack([unit(table), unit(seen)])
+    of_items = np.hstack([unit(item_table.toarray()), unit(seen.T)])
+    users, items = np.divmod(np.arange(n_users * n_items), n_items)
+    one_hot = [np.eye(n_users)[users], np.eye(n_items)[items]]
+    rows = np.hstack([*one_hot, of_users[users], of_items[items]])
+    (machine,) = results
+    expected = _core.predict_polynomial(rows, machine, kernel="anova", augmented=False, n_threads=1)
+    assert np.ptp(expected) > 1.0
+    assert fitted.n_components_ == 2
+    np.testing.assert_allclose(
+        fitted._models[0].pairs(users, items), expected.reshape(len(rows), -1), atol=1e-10
+    )
