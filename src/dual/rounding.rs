@@ -6,6 +6,7 @@
 
 use std::ops::{Add, Mul, Sub};
 
+use crate::data::Real;
 use crate::linalg::vectors::{PIECE, squared_norm};
 
 /// The smallest positive number: twice what underflow takes from a product.
@@ -139,14 +140,14 @@ impl FromIterator<Bounded> for Sum {
 }
 
 /// ‖w‖².
-pub fn bounded_squared_norm(weights: &[f64]) -> Bounded {
+pub fn bounded_squared_norm<T: Real>(weights: &[T]) -> Bounded {
     let value = squared_norm(weights);
     let depth = weights.len().min(PIECE) + weights.len() / PIECE + 2;
     Bounded::new(value, gamma(depth) * value + weights.len() as f64 * TINY)
 }
 
 /// A bound on ‖w‖.
-pub fn norm_above(weights: &[f64]) -> f64 {
+pub fn norm_above<T: Real>(weights: &[T]) -> f64 {
     root_above(bounded_squared_norm(weights).upper())
 }
 
@@ -187,6 +188,6 @@ mod tests {
     fn norms_are_bounds_even_where_squares_underflow() {
         assert!(norm_above(&[3.0, 4.0]) >= 5.0 && norm_above(&[3.0, 4.0]) < 5.0 + 1e-12);
         assert!(norm_above(&[1e-170]) >= 1e-170);
-        assert_eq!(norm_above(&[]), 0.0);
+        assert_eq!(norm_above::<f64>(&[]), 0.0);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma, norm_above, root_above};
 use super::{BlockDual, Image, Points, Shares};
+use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, sparse};
@@ -51,7 +52,7 @@ impl DualValue {
 }
 
 /// λ/2 ‖w‖² + the loss, rounded up.
-pub fn objective(lambda: f64, weights: &[f64], loss: Bounded) -> f64 {
+pub fn objective<T: Real>(lambda: f64, weights: &[T], loss: Bounded) -> f64 {
     (Bounded::exact(0.5 * lambda) * bounded_squared_norm(weights) + loss).upper()
 }
 
@@ -118,10 +119,14 @@ impl Totals {
         self.n_entries = self.n_entries.max(other.n_entries);
     }
 
+    /// The maximum number of roundings of an entry of the image.
+    pub fn depth(&self) -> usize {
+        self.n_blocks + self.n_entries + 8
+    }
+
     /// A bound on what separates w(μ) from its image as summed up in any order.
     pub fn distance(&self) -> f64 {
-        let depth = gamma(self.n_blocks + self.n_entries + 8);
-        (depth * self.reach + self.repair) * (1.0 + gamma(self.n_blocks + 8))
+        (gamma(self.depth()) * self.reach + self.repair) * (1.0 + gamma(self.n_blocks + 8))
     }
 
     /// The value, for a bound on ‖w(μ)‖.

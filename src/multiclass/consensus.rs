@@ -88,7 +88,7 @@ pub fn answer(
     problem.shares_mut().set_lambda(lambda)?;
     let centre = |(consensus, multiplier): (&f64, &f64)| rho * consensus - multiplier;
     let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / lambda);
-    let options = Options { seed, certify_below: stopping.floor, ..Options::default() };
+    let options = Options { seed, ..Options::default() };
     let mut solver = BlockDescent::new(&problem, options);
     let zeros = if betas.is_empty() {
         vec![0.0; problem.n_examples() * problem.n_classes()]

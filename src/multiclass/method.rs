@@ -131,12 +131,7 @@ fn descend(
 ) -> Result<MulticlassFit> {
     let null_objective = problem.null_objective();
     let stopping = target.stopping(null_objective);
-    // Without a tolerance somebody wants to see every epoch.
-    let certify_below = match stopping.allowed(null_objective) {
-        0.0 => f64::INFINITY,
-        allowed => allowed,
-    };
-    let options = Options { seed, certify_below, ..Options::default() };
+    let options = Options { seed, ..Options::default() };
     let mut solver = BlockDescent::new(problem, options);
     if let Some(start) = start {
         solver.start_at(&start.beta, interrupt)?;

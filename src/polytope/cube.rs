@@ -1,6 +1,6 @@
 use super::capped::{Capped, positive_sum};
 use super::distance::{overshoot, parts};
-use super::{Polytope, Scratch, walrus};
+use super::{CappedBox, Polytope, Scratch, walrus};
 use crate::error::Result;
 use crate::linalg::Sparse;
 
@@ -40,6 +40,10 @@ impl Polytope for Cube {
 
     fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
         overshoot(beta, 1.0) + parts(beta).1
+    }
+
+    fn capped_box(&self) -> Option<CappedBox> {
+        Some(CappedBox { upper: 1.0, cap: f64::INFINITY })
     }
 
     fn radius(&self, n_classes: usize) -> f64 {

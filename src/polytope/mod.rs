@@ -64,6 +64,15 @@ impl Scratch {
     }
 }
 
+/// The set {0 <= β_j <= upper, 1ᵀβ <= cap}.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CappedBox {
+    /// Largest β_j.
+    pub upper: f64,
+    /// Largest sum; infinite where the box alone bounds it.
+    pub cap: f64,
+}
+
 /// A polytope B in R^m, one coordinate per class; the label's own coordinate never counts, since
 /// v\[label\] = 0.
 pub trait Polytope: Send + Sync + fmt::Debug {
@@ -94,6 +103,11 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// [`Polytope::vertex`] and [`Polytope::project`] return. The point is (class, value) pairs without the
     /// label's, for `n_classes` classes. A certificate counts with it (docs/mathematics/duality.md#rounding).
     fn distance(&self, beta: &[(u32, f64)], n_classes: usize) -> f64;
+
+    /// The set as a box cut by a bound on the sum, where it has that form.
+    fn capped_box(&self) -> Option<CappedBox> {
+        None
+    }
 
     /// max over β in B of 1ᵀβ for `n_classes` classes: the loss of the null model under unit costs.
     fn radius(&self, n_classes: usize) -> f64;

@@ -139,11 +139,7 @@ fn without_penalty_a_partition_is_the_plain_problem() {
             };
             let found = part.answer(&shared, &question).unwrap();
             let problem = part.problem(&shared);
-            let options = BlockDescentOptions {
-                seed: 7,
-                certify_below: 1e-9,
-                ..BlockDescentOptions::default()
-            };
+            let options = BlockDescentOptions { seed: 7, ..BlockDescentOptions::default() };
             let mut plain = BlockDescent::new(&problem, options);
             run(&mut plain, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(()))
                 .unwrap();
