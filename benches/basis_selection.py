@@ -45,10 +45,10 @@ def factors(X: Any, y: Any, seed: int) -> dict[str, list[float]]:
         weights = np.eye(outputs.shape[1])[y] - softmax(outputs, axis=1)
 
         def reach(method: str, weights: Any = weights, step: int = step) -> float:
-            _, gradient, _ = _core.select_basis(
-                X, weights, kernel="square", penalty="l1/linf", selection=method,
-                tol=1e-2, seed=1000 * seed + step, n_threads=1,
-            )  # fmt: skip
+            _, gradient, _ = _core.select_basis(X, weights, {
+                "kernel": "square", "penalty": "l1/linf", "selection": method,
+                "tol": 1e-2, "seed": 1000 * seed + step, "n_threads": 1,
+            })  # fmt: skip
             return float(np.abs(gradient).sum())
 
         best = reach("exact")

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any, Final, NotRequired, TypeAlias, TypedDict, Unpack, final
+from typing import Any, Final, TypeAlias, TypedDict, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class _Fit(_Model):
 
 _Targets = NDArray[np.uint32] | NDArray[np.float64]
 
-class _PolynomialOptions(TypedDict):
+class _PolynomialSettings(TypedDict):
     n_outputs: int
     kernel: str
     augmented: bool
@@ -71,22 +71,21 @@ class _PolynomialOptions(TypedDict):
     radius: float
     n_components: int
     refit: str
-    selection: NotRequired[str]
+    selection: str
     selection_tol: float
     tol: float
     max_iter: int
     seed: int
     n_threads: int
-    sample_weight: NotRequired[NDArray[np.float64] | None]
-    init: NotRequired[_Model | None]
-    validation: NotRequired[tuple[_Rows, _Targets] | None]
+    sample_weight: NDArray[np.float64] | None
+    init: _Model | None
+    validation: tuple[_Rows, _Targets] | None
+    callback: Callable[[int, float, float, float], object] | None
 
 def fit_polynomial(
     chunks: list[_Rows],
     targets: _Targets,
-    *,
-    callback: Callable[[int, float, float, float], object] | None = None,
-    **options: Unpack[_PolynomialOptions],
+    settings: _PolynomialSettings,
 ) -> _Fit: ...
 def predict_polynomial(
     rows: _Rows,
@@ -97,7 +96,7 @@ def predict_polynomial(
     n_threads: int,
 ) -> NDArray[np.float64]: ...
 
-class _SelectionOptions(TypedDict):
+class _SelectionSettings(TypedDict):
     kernel: str
     penalty: str
     selection: str
@@ -106,7 +105,7 @@ class _SelectionOptions(TypedDict):
     n_threads: int
 
 def select_basis(
-    rows: _Rows, weights: NDArray[np.float64], **options: Unpack[_SelectionOptions]
+    rows: _Rows, weights: NDArray[np.float64], settings: _SelectionSettings
 ) -> tuple[list[float], list[float], float]: ...
 
 class _State(TypedDict):
@@ -153,31 +152,11 @@ class _Blocks(TypedDict):
     output: NDArray[np.float64]
     intercept: NDArray[np.float64]
 
-class _VariationalOptions(TypedDict):
-    n_users: int
-    n_items: int
-    tempering: list[float] | None
-    n_components: int
-    penalty: str
-    radius: float
-    output_ridge: float
-    hold: int
-    feature_ridge: float
-    relaxation: float
-    popularity: bool
-    n_sweeps: int
-    seed: int
-    n_threads: int
-    user_features: NotRequired[_Rows | None]
-    item_features: NotRequired[_Rows | None]
-
 def fit_variational(
     users: NDArray[np.uint32],
     items: NDArray[np.uint32],
     values: NDArray[np.float64],
-    *,
-    callback: Callable[[int, float, float, float], object] | None = None,
-    **options: Unpack[_VariationalOptions],
+    settings: dict[str, Any],
 ) -> _Blocks: ...
 
 @final

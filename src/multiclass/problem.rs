@@ -8,7 +8,6 @@ use rayon::prelude::*;
 
 use super::linear::RowSize;
 use super::{Costs, Linear};
-use crate::data::Real;
 use crate::dual::rounding::{Sum, TINY, gamma, norm_above};
 use crate::dual::{Bounded, Scales, Shares};
 use crate::error::{Error, Result};
@@ -199,20 +198,6 @@ impl<'a> MarginProblem<'a> {
         let (row, label) = (self.cost_row(example), self.labels[example]);
         let cost = |class: u32| row.map_or(f64::from(class != label), |row| row[class as usize]);
         beta.iter().map(|&(class, weight)| weight * cost(class)).sum()
-    }
-
-    /// ⟨Δ_i, β⟩ − γ/2 ‖α‖², what a dual point adds to the dual objective beside the regulariser; β one
-    /// number per class, `sum` being 1ᵀβ.
-    pub(super) fn dual_term<T: Real>(&self, example: usize, beta: &[T], sum: f64) -> f64 {
-        let linear = match self.cost_row(example) {
-            None => sum,
-            Some(costs) => beta.iter().zip(costs).map(|(beta, cost)| beta.widen() * cost).sum(),
-        };
-        if self.shares.smoothing() == 0.0 {
-            return linear;
-        }
-        let squares: f64 = beta.iter().map(|beta| beta.widen().powi(2)).sum();
-        linear - 0.5 * self.shares.smoothing() * lifted::squared_norm(squares, sum)
     }
 
     /// Σ_i p_i Φ(A_i w; y_i).

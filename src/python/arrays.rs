@@ -2,7 +2,6 @@
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::data::{Csr, Data, Dense};
 use crate::error::Result;
@@ -47,15 +46,4 @@ pub(super) fn slice<'a, T: numpy::Element>(array: &'a PyReadonlyArray1<'_, T>) -
     array
         .as_slice()
         .map_err(|_| crate::error::Error::argument("X", "the arrays must be contiguous"))
-}
-
-/// The keyword arguments of a call as a record.
-pub(super) fn record<'py, T>(py: Python<'py>, options: Option<&Bound<'py, PyDict>>) -> PyResult<T>
-where
-    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
-{
-    match options {
-        Some(options) => options.extract(),
-        None => PyDict::new(py).extract(),
-    }
 }

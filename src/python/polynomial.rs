@@ -4,7 +4,7 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArra
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arrays::{Matrix, record, slice};
+use super::arrays::{Matrix, slice};
 use super::session::{Session, run_session};
 use super::trace::trace_dict;
 use crate::data::{Chunked, Rows};
@@ -66,7 +66,7 @@ impl ModelArrays<'_> {
 /// What `fit_polynomial` is told; see `dualgap.polynomial` for the parameters.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(super) struct PolynomialOptions<'py> {
+pub(super) struct PolynomialRecord<'py> {
     n_outputs: usize,
     kernel: String,
     augmented: bool,
@@ -76,30 +76,24 @@ pub(super) struct PolynomialOptions<'py> {
     radius: f64,
     n_components: usize,
     refit: String,
-    #[pyo3(default)]
-    selection: Option<String>,
+    selection: String,
     selection_tol: f64,
     tol: f64,
     max_iter: usize,
     seed: u64,
     n_threads: usize,
-    #[pyo3(default)]
     sample_weight: Option<PyReadonlyArray1<'py, f64>>,
-    #[pyo3(default)]
     init: Option<ModelArrays<'py>>,
-    #[pyo3(default)]
     validation: Option<(Matrix<'py>, TargetArray<'py>)>,
+    callback: Option<Py<PyAny>>,
 }
 
-impl PolynomialOptions<'_> {
-    fn settings(&self) -> Result<ConditionalGradientSettings> {
+impl PolynomialRecord<'_> {
+    fn method(&self) -> Result<ConditionalGradientSettings> {
         Ok(ConditionalGradientSettings {
             n_components: self.n_components,
             refit: Refit::parse(&self.refit)?,
-            selection: match &self.selection {
-                Some(name) => SelectionMethod::parse(name)?,
-                None => SelectionMethod::Refined,
-            },
+            selection: SelectionMethod::parse(&self.selection)?,
             selection_tol: self.selection_tol,
             tol: self.tol,
             seed: self.seed,
@@ -116,47 +110,45 @@ struct Fitted {
 
 /// Fits by conditional gradient. `chunks` of rows count as one matrix.
 #[pyfunction]
-#[pyo3(signature = (chunks, targets, *, callback=None, **options))]
 pub(super) fn fit_polynomial<'py>(
     py: Python<'py>,
     chunks: Vec<Matrix<'py>>,
     targets: TargetArray<'py>,
-    callback: Option<Py<PyAny>>,
-    options: Option<&Bound<'py, PyDict>>,
+    settings: PolynomialRecord<'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let options: PolynomialOptions<'py> = record(py, options)?;
-    let (loss, penalty) = (loss::parse(&options.loss)?, penalty::parse(&options.penalty)?);
+    let (loss, penalty) = (loss::parse(&settings.loss)?, penalty::parse(&settings.penalty)?);
     let chunks = chunks.iter().map(Matrix::rows).collect::<Result<Vec<_>>>()?;
     let rows = Chunked::new(&chunks)?;
-    let (n_features, n_outputs) = (rows.n_cols(), options.n_outputs);
+    let (n_features, n_outputs) = (rows.n_cols(), settings.n_outputs);
     require_memory(rows.n_rows(), n_outputs, n_features)?;
     let objective = Objective {
         n_outputs,
-        kernel: Kernel::parse(&options.kernel)?,
-        augmented: options.augmented,
-        ridge: options.alpha,
+        kernel: Kernel::parse(&settings.kernel)?,
+        augmented: settings.augmented,
+        ridge: settings.alpha,
         loss: &*loss,
         penalty: &*penalty,
-        radius: options.radius,
+        radius: settings.radius,
     };
-    let settings = options.settings()?;
-    let init = options.init.as_ref();
+    let method = settings.method()?;
+    let init = settings.init.as_ref();
     let init = init.map(|init| init.model(objective.kernel, objective.augmented, n_features));
     let init = init.transpose()?;
-    let weights = options.sample_weight.as_ref().map(slice).transpose()?;
+    let weights = settings.sample_weight.as_ref().map(slice).transpose()?;
     let targets = targets.targets()?;
-    let held_out = options.validation.as_ref();
+    let held_out = settings.validation.as_ref();
     let held_out = held_out.map(|(rows, y)| Ok::<_, Error>((rows.rows()?, y.targets()?)));
     let validation = match held_out.transpose()? {
         Some((data, y)) => Some(Validation::new(data, y, &*loss, n_features, n_outputs)?),
         None => None,
     };
-    let (n_threads, max_epochs) = (options.n_threads, options.max_iter);
-    let fitted = run_session(py, n_threads, callback.as_ref(), |session: &Session<'_>| {
-        let problem = PolynomialProblem::new(rows, targets, weights, objective)?;
-        let init = init.unwrap_or_else(|| problem.null_model());
-        fit(problem, settings, init, validation.as_ref(), max_epochs, session)
-    })?;
+    let (n_threads, max_epochs) = (settings.n_threads, settings.max_iter);
+    let fitted =
+        run_session(py, n_threads, settings.callback.as_ref(), |session: &Session<'_>| {
+            let problem = PolynomialProblem::new(rows, targets, weights, objective)?;
+            let init = init.unwrap_or_else(|| problem.null_model());
+            fit(problem, method, init, validation.as_ref(), max_epochs, session)
+        })?;
     fitted.into_dict(py)
 }
 
@@ -240,7 +232,7 @@ pub(super) fn predict_polynomial<'py>(
 /// How `select_basis` selects.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(super) struct SelectionOptions {
+pub(super) struct SelectionRecord {
     kernel: String,
     penalty: String,
     selection: String,
@@ -251,18 +243,16 @@ pub(super) struct SelectionOptions {
 
 /// One basis vector for given gradients −∂F/∂o (n × m): its vector, g_h and the bound on ω*(g).
 #[pyfunction]
-#[pyo3(signature = (rows, weights, **options))]
 pub(super) fn select_basis<'py>(
     py: Python<'py>,
     rows: Matrix<'py>,
     weights: PyReadonlyArray2<'py, f64>,
-    options: Option<&Bound<'py, PyDict>>,
+    settings: SelectionRecord,
 ) -> PyResult<(Vec<f64>, Vec<f64>, f64)> {
-    let options: SelectionOptions = record(py, options)?;
-    let kernel = Kernel::parse(&options.kernel)?;
-    let penalty = penalty::parse(&options.penalty)?;
-    let method = SelectionMethod::parse(&options.selection)?;
-    let SelectionOptions { tol, seed, n_threads, .. } = options;
+    let kernel = Kernel::parse(&settings.kernel)?;
+    let penalty = penalty::parse(&settings.penalty)?;
+    let method = SelectionMethod::parse(&settings.selection)?;
+    let SelectionRecord { tol, seed, n_threads, .. } = settings;
     let data = rows.rows()?;
     let m = weights.as_array().ncols();
     let contiguous = |_| Error::argument("weights", "must be contiguous (C order)");

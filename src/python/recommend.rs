@@ -4,7 +4,7 @@ use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arrays::{Matrix, record, slice};
+use super::arrays::{Matrix, slice};
 use super::session::{Session, run_session};
 use super::trace::trace_dict;
 use crate::data::{Csr, Data};
@@ -16,7 +16,7 @@ use crate::run::{Stopping, run};
 /// What `fit_variational` is told; see `dualgap.recommend` for the parameters.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(super) struct VariationalOptions<'py> {
+pub(super) struct VariationalRecord<'py> {
     n_users: usize,
     n_items: usize,
     /// A weight per threshold; None for a Gaussian likelihood.
@@ -32,52 +32,47 @@ pub(super) struct VariationalOptions<'py> {
     n_sweeps: usize,
     seed: u64,
     n_threads: usize,
-    #[pyo3(default)]
     user_features: Option<Matrix<'py>>,
-    #[pyo3(default)]
     item_features: Option<Matrix<'py>>,
+    callback: Option<Py<PyAny>>,
 }
 
 /// Fits blocks to ratings.
 #[pyfunction]
-#[pyo3(signature = (users, items, values, *, callback=None, **options))]
 pub(super) fn fit_variational<'py>(
     py: Python<'py>,
     users: PyReadonlyArray1<'py, u32>,
     items: PyReadonlyArray1<'py, u32>,
     values: PyReadonlyArray1<'py, f64>,
-    callback: Option<Py<PyAny>>,
-    options: Option<&Bound<'py, PyDict>>,
+    settings: VariationalRecord<'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let options: VariationalOptions<'py> = record(py, options)?;
-    let penalty = penalty::parse(&options.penalty)?;
-    let settings = VariationalSettings {
-        n_components: options.n_components,
-        likelihood: options.tempering.map_or(Likelihood::Gaussian, Likelihood::Ordinal),
+    let penalty = penalty::parse(&settings.penalty)?;
+    let method = VariationalSettings {
+        n_components: settings.n_components,
+        likelihood: settings.tempering.map_or(Likelihood::Gaussian, Likelihood::Ordinal),
         penalty: &*penalty,
-        radius: options.radius,
-        output_ridge: options.output_ridge,
-        hold: options.hold,
-        feature_ridge: options.feature_ridge,
-        relaxation: options.relaxation,
-        popularity: options.popularity,
-        seed: options.seed,
+        radius: settings.radius,
+        output_ridge: settings.output_ridge,
+        hold: settings.hold,
+        feature_ridge: settings.feature_ridge,
+        relaxation: settings.relaxation,
+        popularity: settings.popularity,
+        seed: settings.seed,
     };
     let ratings = Ratings {
         users: slice(&users)?,
         items: slice(&items)?,
         values: slice(&values)?,
-        n_users: options.n_users,
-        n_items: options.n_items,
+        n_users: settings.n_users,
+        n_items: settings.n_items,
     };
-    let n_threads = options.n_threads;
-    let user_features = options.user_features.as_ref().map(features).transpose()?;
-    let item_features = options.item_features.as_ref().map(features).transpose()?;
-    let stopping = Stopping { max_epochs: options.n_sweeps, relative: 0.0, floor: 0.0 };
+    let n_threads = settings.n_threads;
+    let user_features = settings.user_features.as_ref().map(features).transpose()?;
+    let item_features = settings.item_features.as_ref().map(features).transpose()?;
+    let stopping = Stopping { max_epochs: settings.n_sweeps, relative: 0.0, floor: 0.0 };
     let (trace, factors) =
-        run_session(py, n_threads, callback.as_ref(), |session: &Session<'_>| {
-            let mut solver =
-                VariationalRefit::new(ratings, user_features, item_features, settings)?;
+        run_session(py, n_threads, settings.callback.as_ref(), |session: &Session<'_>| {
+            let mut solver = VariationalRefit::new(ratings, user_features, item_features, method)?;
             let trace =
                 run(&mut solver, stopping, session.interrupt, &mut |epoch| session.observe(epoch))?;
             Ok((trace, solver.factors()))

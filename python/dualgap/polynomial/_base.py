@@ -292,29 +292,29 @@ class FittedPolynomial(PolynomialModel):
         if data.validation is not None:
             validation = (core_rows(data.validation[0]), data.validation[1])
         X = data.X
-        result = _core.fit_polynomial(
-            [core_rows(rows) for rows in (X.chunks if isinstance(X, Chunks) else [X])],
-            data.targets,
-            n_outputs=data.n_outputs,
-            kernel=self._kernel,
-            augmented=self.linear == "augment",
-            alpha=float(self.alpha) if self.linear == "explicit" else None,
-            loss=data.loss,
-            penalty=self.penalty,
-            radius=float(self.radius),
-            n_components=int(self.n_components),
-            refit=self.refit,
-            selection=self.selection,
-            selection_tol=float(self.selection_tol),
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
-            seed=seed,
-            n_threads=resolve_threads(self.n_jobs),
-            sample_weight=data.weights,
-            init=self._previous(X.shape[1], data.n_outputs),
-            validation=validation,
-            callback=progress(self.verbose, self.callback),
-        )
+        settings: _core._PolynomialSettings = {
+            "n_outputs": data.n_outputs,
+            "kernel": self._kernel,
+            "augmented": self.linear == "augment",
+            "alpha": float(self.alpha) if self.linear == "explicit" else None,
+            "loss": data.loss,
+            "penalty": self.penalty,
+            "radius": float(self.radius),
+            "n_components": int(self.n_components),
+            "refit": self.refit,
+            "selection": self.selection,
+            "selection_tol": float(self.selection_tol),
+            "tol": float(self.tol),
+            "max_iter": int(self.max_iter),
+            "seed": seed,
+            "n_threads": resolve_threads(self.n_jobs),
+            "sample_weight": data.weights,
+            "init": self._previous(X.shape[1], data.n_outputs),
+            "validation": validation,
+            "callback": progress(self.verbose, self.callback),
+        }
+        chunks = [core_rows(rows) for rows in (X.chunks if isinstance(X, Chunks) else [X])]
+        result = _core.fit_polynomial(chunks, data.targets, settings)
         self._store(result, X.shape[1], data.n_outputs)
 
     def _previous(self, n_features: int, n_outputs: int) -> Any:

@@ -81,9 +81,11 @@ class Variational(Method):
                 ratings.users.astype(np.uint32),
                 ratings.items.astype(np.uint32),
                 targets,
-                **settings,
-                seed=int(generator.integers(2**63)),
-                callback=_going_on(report, *done),
+                {
+                    **settings,
+                    "seed": int(generator.integers(2**63)),
+                    "callback": _going_on(report, *done),
+                },
             )
             models.append(from_variational(result))
             histories.append(_numbered(result["history"], number, *done))
