@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
 use crate::polytope::moreau::envelope;
-use crate::polytope::{Polytope, Scratch, lifted};
+use crate::polytope::{Polytope, Scratch};
 
 /// Examples whose scores are computed together.
 pub(super) const BLOCK: usize = 64;

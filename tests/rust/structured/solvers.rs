@@ -157,7 +157,7 @@ fn all_solvers_agree_on_the_optimum_and_never_claim_more() {
             let mut problem = dual_of(&*model, 0.1);
             let loss = problem.survey(&weights, &|_| &[], &Interrupt::default()).unwrap().loss;
             let again = 0.05 * weights.iter().map(|w| w * w).sum::<f64>() + loss.value();
-            assert!((primal - again).abs() < 1e-12, "{name} {method:?}: {primal} is {again}");
+            assert!((primal - again).abs() < 1e-11, "{name} {method:?}: {primal} is {again}");
         }
     }
 }
