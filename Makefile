@@ -70,8 +70,9 @@ lint: build ## Check format, lints, types, stubs, structure and tables
 	$(BIN)/basedpyright --warnings
 	$(BIN)/python scripts/choices.py --check
 	$(BIN)/python -m mypy.stubtest dualgap._core
-	$(say) "Imports and sizes; tables of benches/RESULTS.md"
+	$(say) "Imports and sizes; licences; tables of benches/RESULTS.md"
 	$(BIN)/python scripts/check_structure.py
+	$(BIN)/python scripts/check_licences.py
 	$(BIN)/python scripts/results.py --check
 
 structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions

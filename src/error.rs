@@ -19,7 +19,7 @@ pub enum Error {
     /// The run was interrupted from outside (a signal, or an error in a callback).
     #[error("the run was interrupted")]
     Interrupted,
-    /// The computation left the finite numbers.
+    /// The computation reached NaN or infinity.
     #[error("{0}")]
     Numerical(String),
 }

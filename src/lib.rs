@@ -2,9 +2,9 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`data`] | rows as solvers read them: dense or CSR, borrowed |
+//! | [`data`] | rows as solvers read them: dense, CSR or in chunks, borrowed |
 //! | [`dual`] | the dual over a product of polytopes, as solvers see it |
-//! | [`linalg`] | the dense kernels: rows times packed weights, weighted sums of rows |
+//! | [`linalg`] | kernels on dense and sparse vectors and matrices: products, sums, norms, factorisations |
 //! | [`parallel`] | row loops whose results do not depend on the number of threads |
 //! | [`polynomial`] | multi-output polynomial networks and factorization machines |
 //! | [`polytope`] | the sets whose support function is a loss |

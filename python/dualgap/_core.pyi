@@ -44,7 +44,7 @@ SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]
 STRUCTURED_SOLVERS: Final[list[str]]
 THREADS_PER_CORE: Final[int]
-"""The most threads of a call for each core."""
+"""Maximum number of threads of a call for each core."""
 
 class _Model(TypedDict):
     basis: NDArray[np.float64]

@@ -122,6 +122,6 @@ def check_positive(name: str, value: Any, *, integer: bool = False, zero: bool =
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
     if not (is_number and np.isfinite(value) and (value > 0 or (zero and value == 0))):
         noun = "integer" if integer else "number"
-        least = "non-negative" if zero else "positive"
-        msg = f"{name}: must be a {least} finite {noun}, got {value!r}"
+        kind = "non-negative" if zero else "positive"
+        msg = f"{name}: must be a {kind} finite {noun}, got {value!r}"
         raise ValueError(msg)

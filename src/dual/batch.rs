@@ -15,7 +15,7 @@ pub trait BatchDual: BlockDual {
     /// `image`. The loss may be left out unless it is wanted.
     ///
     /// # Errors
-    /// As of [`BlockDual::survey`].
+    /// As for [`BlockDual::survey`].
     fn batch_vertex(
         &mut self,
         weights: &[f64],

@@ -60,7 +60,7 @@ pub trait BlockDual {
         point: &[(u32, f64)],
     ) -> Self::Gradient<'s>;
 
-    /// The gradient's slopes along directions of a few parts; its vertex is of no meaning.
+    /// The gradient's slopes along directions of a few parts; its vertex has no meaning.
     fn slopes_at<'s>(
         &'s mut self,
         block: usize,
@@ -76,7 +76,7 @@ pub trait BlockDual {
     /// is, is attained at the weights `scale` · `weights`; returns the slope at the start along it.
     ///
     /// # Errors
-    /// As of [`Gradient::vertex`].
+    /// As for [`Gradient::vertex`].
     fn subgradient(
         &mut self,
         block: usize,
@@ -89,7 +89,7 @@ pub trait BlockDual {
     /// be. Without smoothing only.
     ///
     /// # Errors
-    /// As of [`BlockDual::survey`].
+    /// As for [`BlockDual::survey`].
     fn vertices(
         &mut self,
         blocks: &[u32],
@@ -118,10 +118,10 @@ pub trait BlockDual {
         drift()
     }
 
-    /// P(0), the objective of the model that knows nothing.
+    /// P(0), the objective of the model of w = 0.
     ///
     /// # Errors
-    /// As of [`BlockDual::survey`].
+    /// As for [`BlockDual::survey`].
     fn null_objective(&mut self, interrupt: &Interrupt) -> Result<f64> {
         let zero = vec![0.0; self.n_weights()];
         Ok(self.survey(&zero, &|_| &[], interrupt)?.loss.value())
@@ -142,7 +142,7 @@ pub trait Gradient {
 
 /// What moving a block by a unit step along a direction does to D and to w.
 pub trait Image {
-    /// −(1/p_i) d²D/dγ² along the direction.
+    /// −(1/p_i) d²D/dt² for a step t along the direction.
     fn curvature(&self) -> f64;
 
     /// The part of the curvature that smoothing adds, γ ‖direction‖²; the rest is λ/p_i ‖w(direction)‖².

@@ -1,6 +1,7 @@
-//! The dense kernels of the crate: rows times packed weights, and weighted sums of rows.
+//! The kernels of the crate on vectors and matrices, dense and sparse: products of rows with packed weights,
+//! weighted sums of rows, norms, factorisations, extreme eigenvectors.
 //!
-//! One register tile serves both, written once over `pulp`'s vectors and dispatched at run time to
+//! Register tiles for products and sums are written once over `pulp`'s vectors and dispatched at run time to
 //! what the processor has (AVX-512, AVX2, NEON). Each score is the sum over the inputs in their order,
 //! whatever the block it is computed in, so results depend neither on blocks nor on threads.
 

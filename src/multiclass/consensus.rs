@@ -42,7 +42,7 @@ pub struct Question<'a> {
     /// When the sub-problem is solved well enough.
     pub stopping: Stopping,
     /// What is added to that gap, as a share of the loss at the consensus: for the first round, when
-    /// nobody knows the size of the losses.
+    /// the size of the losses is not known.
     pub relative_gap: f64,
 }
 

@@ -31,7 +31,7 @@ impl MulticlassMethod {
     /// The solver of the chosen name.
     ///
     /// # Errors
-    /// As of [`Method::parse`].
+    /// As for [`Method::parse`].
     pub fn parse(choices: &Choices<'_>) -> Result<Self> {
         if Self::BLOCK_DESCENT.contains(&choices.solver) {
             choices.refuse_all_but(&[])?;

@@ -19,7 +19,7 @@ use crate::polytope::{Polytope, Scratch};
 /// Examples whose scores are computed together.
 pub(super) const BLOCK: usize = 64;
 
-/// A training problem: what is to be minimised, and nothing of how.
+/// A training problem: what is to be minimised, not how.
 pub struct MarginProblem<'a> {
     map: Linear<'a>,
     shares: Shares,
@@ -264,7 +264,7 @@ impl<'a> MarginProblem<'a> {
         Ok(results)
     }
 
-    /// P(0), the objective of the model that knows nothing: the unit of relative tolerances.
+    /// P(0), the objective of w = 0: the unit of relative tolerances.
     pub fn null_objective(&self) -> f64 {
         let mut work = Workspace::default();
         let mut scores = vec![0.0; self.n_classes()];

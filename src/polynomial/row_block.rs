@@ -157,7 +157,7 @@ impl<'a> OuterSum<'a> {
 impl Drop for OuterSum<'_> {
     /// Moves the sum of the dense rows to its place: once, when no block can follow, since the panels in
     /// which they are summed fast are not in the order of `total`. Here and not in a method, since a sum
-    /// that somebody forgot to move would be lost without a sound.
+    /// that somebody forgot to move would be lost silently.
     fn drop(&mut self) {
         if let Some((panels, _)) = &self.dense {
             for (input, sums) in self.total.chunks_exact_mut(self.width).enumerate() {

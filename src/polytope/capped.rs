@@ -83,7 +83,7 @@ impl Capped {
             let near = tau * (1.0 - 8.0 * f64::EPSILON);
             let open = |b: f64, v: f64| v >= near && b < self.upper;
             let count = b.iter().zip(v).filter(|(b, v)| open(**b, **v)).count();
-            for (b, v) in b.iter_mut().zip(v).filter(|(b, v)| open(**b, **v)) {
+            for (b, _) in b.iter_mut().zip(v).filter(|(b, v)| open(**b, **v)) {
                 *b = (*b + missing / count as f64).min(self.upper);
             }
         }

@@ -130,12 +130,13 @@ fn insert(v: &[f64], order: &mut [usize], count: usize) {
 fn by_selection(v: &[f64], count: usize, values: &mut Vec<f64>, order: &mut Vec<usize>) {
     values.clear();
     values.extend_from_slice(v);
-    let (above, &mut least, _) = values.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
-    let mut ties = count - above.iter().filter(|value| **value > least).count();
+    let (above, &mut threshold, _) =
+        values.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
+    let mut ties = count - above.iter().filter(|value| **value > threshold).count();
     for (index, &value) in v.iter().enumerate() {
-        if value > least {
+        if value > threshold {
             order.push(index);
-        } else if value == least && ties > 0 {
+        } else if value == threshold && ties > 0 {
             ties -= 1;
             order.push(index);
         }

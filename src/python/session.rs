@@ -24,8 +24,9 @@ impl From<Error> for PyErr {
     }
 }
 
-/// The most threads of a call for each core this process may use. More cannot help, a few more make it easy
-/// to check that results do not depend on their number, and hundreds exhaust the system.
+/// Maximum number of threads of a call for each core that this process may use. More threads than cores
+/// cannot help, a few more make it easy to check that results do not depend on their number, and hundreds
+/// exhaust the system.
 pub(super) const THREADS_PER_CORE: usize = 4;
 
 /// What a kernel sees of its session.
@@ -44,8 +45,9 @@ impl Session<'_> {
 
 /// Runs `kernel` on a pool of `n_threads` threads while this thread polls signals and callbacks.
 ///
-/// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the kernel waits, with NaN
-/// for what was not evaluated; a true value stops the run. What it raises, and `KeyboardInterrupt`, end the kernel and come out unchanged.
+/// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the kernel
+/// waits, with NaN for what was not evaluated; a true value stops the run. What it raises, and
+/// `KeyboardInterrupt`, end the kernel and come out unchanged.
 pub(super) fn run_session<T: Send>(
     py: Python<'_>,
     n_threads: usize,

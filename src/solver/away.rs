@@ -149,7 +149,7 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         self.settle();
     }
 
-    /// Drops what has no weight and forms w anew, so that rounding does not gather.
+    /// Drops what has no weight and forms w anew, so that rounding does not accumulate.
     fn settle(&mut self) {
         self.atoms.retain(|atom| atom.weight > 0.0);
         let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();

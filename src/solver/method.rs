@@ -69,8 +69,8 @@ impl<'a> Choices<'a> {
         Self { solver, step: None, sampling, cache, averaging, subsample, seed }
     }
 
-    /// Refuses names of nothing, and what differs from its default although the solver uses only the
-    /// parameters named.
+    /// Refuses unknown steps and samplings, and each parameter that differs from its default although it
+    /// is not among those that the solver uses.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the parameter.

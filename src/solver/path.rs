@@ -66,7 +66,7 @@ const SHORTEST: f64 = 1.0001;
 /// whose observer stops it ends early.
 ///
 /// # Errors
-/// What [`run`] returns; [`Error::InvalidArgument`] for an interval that is none.
+/// What [`run`] returns; [`Error::InvalidArgument`] for an interval that is empty or not positive.
 pub fn path<D: BlockDual>(
     dual: &mut D,
     settings: PathSettings,

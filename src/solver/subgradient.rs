@@ -16,7 +16,7 @@ use crate::run::{Certificate, Progress, Solver};
 ///
 /// With the step 1/(λt) every subgradient seen has the same weight, and the ball only shrinks them towards
 /// the start vertices, where w = 0; so after whole epochs w = w(μ) for a feasible μ, and the dual objective
-/// comes along for nothing. With averaging the model is the average of the iterates, the t-th weighted by t
+/// costs nothing extra. With averaging the model is the average of the iterates, the t-th weighted by t
 /// (Lacoste-Julien, Schmidt and Bach 2012); the dual remains that of w.
 pub struct Subgradient<'d, D> {
     dual: &'d mut D,

@@ -166,7 +166,7 @@ impl<'a> Extragradient<'a> {
         })?;
         self.truth = truth;
         let n_weights = self.weights.len();
-        // Nothing is special about these weights but that they are not orthogonal to much.
+        // Any start serves that is not orthogonal to the leading eigenvector.
         let mut x: Vec<f64> = (0..n_weights).map(|j| 1.0 + (j % 7) as f64 / 7.0).collect();
         let mut y = vec![0.0; n_weights];
         let mut largest = 0.0;
@@ -313,7 +313,7 @@ impl Solver for Extragradient<'_> {
         }
     }
 
-    /// The restricted gap: the mean loss of the averaged w against the least of the averaged z on the ball.
+    /// The restricted gap: the mean loss at the averaged w minus the minimum over the ball at the averaged z.
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let mut unused = vec![0.0; self.weights.len()];
         let primal = self.pass(&mut unused, interrupt, |method, example, group| {

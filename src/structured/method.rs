@@ -46,7 +46,7 @@ impl StructuredMethod {
     /// The method of the chosen name.
     ///
     /// # Errors
-    /// As of [`Method::parse`], for unknown projections and for a radius that is not positive.
+    /// As for [`Method::parse`], for unknown projections and for a radius that is not positive.
     pub fn parse(choices: &StructuredChoices<'_>) -> Result<Self> {
         let StructuredChoices { common, projection, radius } = *choices;
         if common.solver == Self::EXTRAGRADIENT {
@@ -100,10 +100,10 @@ impl StructuredMethod {
     }
 }
 
-/// Minimises the problem of a built-in model; `start` as of [`minimize`].
+/// Minimises the problem of a built-in model; `start` as for [`minimize`].
 ///
 /// # Errors
-/// As of [`minimize`] and [`Extragradient::new`].
+/// As for [`minimize`] and [`Extragradient::new`].
 pub fn fit(
     model: &dyn Marginals,
     shares: Shares,

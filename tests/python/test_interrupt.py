@@ -153,7 +153,7 @@ def test_other_threads_run_during_a_fit() -> None:
     finally:
         done.set()
         thread.join()
-    assert ticks >= 5, "the interpreter was held during the fit"
+    assert ticks >= 5, "the GIL was held during the fit"
 
 
 def test_two_fits_at_a_time_are_the_same_as_one_after_the_other() -> None:

@@ -206,3 +206,20 @@ def test_the_graphs_of_this_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "crate.error" in rust["crate.solver.path"]
     assert len(python) > 20
     assert "dualgap._core" in python["dualgap.multiclass"]
+
+
+@pytest.mark.parametrize(
+    ("licence", "good"),
+    [
+        ("MIT", True),
+        ("MIT/Apache-2.0", True),
+        ("Apache-2.0 WITH LLVM-exception OR MIT", True),
+        ("(MIT OR GPL-3.0) AND Unicode-3.0", True),
+        ("MIT AND GPL-3.0", False),
+        ("GPL-3.0-only", False),
+        ("", False),
+    ],
+)
+def test_licences_are_read(licence: str, good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    assert importlib.import_module("check_licences").allowed(licence) is good

@@ -2,182 +2,282 @@
 
 from __future__ import annotations
 
-import zipfile
-from dataclasses import dataclass
+import bz2
+import gzip
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
+from dualgap._npz import UNREADABLE, check_header, checked_csr, read_npz
+from dualgap.cli._frames import RefusedError, read_frame, tidy
+from dualgap.cli._linear_file import Training
+
 FORMATS = ("libsvm", "npy", "npz", "csv", "parquet")
-_LABEL_NAMES = ("label", "target", "class", "y")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Rows whose values are looked at together.
+_PIECE = 1 << 12
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows and, where the file has them, labels."""
-
-    X: Any
-    y: NDArray[Any] | None
-    # Index of the first feature in a LIBSVM file.
-    first_index: int = 1
-
-
-def format_of(path: Path) -> str:
-    """Guess a file's format from its name: LIBSVM unless it says otherwise."""
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".bz2")]
-    last = suffixes[-1] if suffixes else ""
-    return {".npy": "npy", ".npz": "npz", ".csv": "csv", ".parquet": "parquet"}.get(last, "libsvm")
-
-
-def read_table(
-    path: Path,
-    *,
-    form: str | None = None,
-    label: str | None = None,
-    labels: Path | None = None,
-    like: tuple[int, int] | None = None,
-    need_labels: bool = True,
-) -> Table:
-    """Read rows and labels.
+class Source:
+    """A file of rows, and how it is read.
 
     Parameters
     ----------
     path : Path
-        The file.
+        The file; ``-`` is standard input.
     form : str, optional
         One of `FORMATS`; by default what the name says.
+    separator : str, optional
+        Between the fields of CSV files; by default a comma, or a tab in files named ``.tsv``.
     label : str, optional
-        Name of the labels' column (CSV, Parquet); by default label, target, class or y.
+        Name of the labels' column (CSV, Parquet); by default the training file's, else the first of
+        label, target, class and y that the file has.
     labels : Path, optional
         A file with the labels alone: npy, or text with one a line.
-    like : tuple of int, optional
-        For LIBSVM files: number of features and index of the first one in the training file.
+    """
+
+    path: Path
+    form: str | None = None
+    separator: str | None = None
+    label: str | None = None
+    labels: Path | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows and, where there are any, labels; notes are what the user should know of them."""
+
+    X: Any
+    y: NDArray[Any] | None
+    training: Training
+    notes: tuple[str, ...] = ()
+
+
+def suffixes(path: Path) -> list[str]:
+    """The endings of a file's name that say something about its format."""
+    return [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".bz2")]
+
+
+def format_of(path: Path) -> str:
+    """Guess a file's format from its name: LIBSVM unless it says otherwise."""
+    names = {".npy": "npy", ".npz": "npz", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+    return names.get("".join(suffixes(path)[-1:]), "libsvm")
+
+
+@contextmanager
+def open_rows(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, compressed or not, behind its byte order mark; ``-`` is standard input."""
+    ending = path.suffix.lower()
+    with ExitStack() as closing:
+        file: Any
+        if str(path) == "-":
+            file = io.BytesIO(sys.stdin.buffer.read())
+        elif ending == ".gz":
+            file = closing.enter_context(gzip.open(path, "rb"))
+        elif ending == ".bz2":
+            file = closing.enter_context(bz2.open(path, "rb"))
+        else:
+            file = closing.enter_context(open(path, "rb"))
+        if file.read(len(_BYTE_ORDER_MARK)) != _BYTE_ORDER_MARK:
+            file.seek(0)
+        yield file
+
+
+def read_table(source: Source, like: Training | None = None, *, need_labels: bool = True) -> Table:
+    """Read rows and labels.
+
+    Parameters
+    ----------
+    source : Source
+        The file.
+    like : Training, optional
+        What the training file was like, where there is one: columns with names are put into its
+        order, and its labels' column is no feature.
     need_labels : bool, default=True
         Whether a file without labels is refused.
+
+    Raises
+    ------
+    ValueError
+        For a file that cannot be used; the message names it, and row and column where it can.
     """
-    kind = form or format_of(path)
-    if kind == "libsvm":
-        table = _libsvm(path, like)
-    elif kind in ("npy", "npz"):
-        table = _arrays(path)
-    else:
-        table = _frame(path, kind, label, need=need_labels and labels is None)
-    if labels is not None:
-        table = Table(table.X, _labels(labels), table.first_index)
+    path, kind = source.path, source.form or format_of(source.path)
+    try:
+        if kind == "libsvm":
+            table = _libsvm(path, like)
+        elif kind in ("npy", "npz"):
+            table = _arrays(path)
+        else:
+            table = _frame(source, kind, like, need=need_labels and source.labels is None)
+    except UNREADABLE as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        if isinstance(error, RefusedError):
+            raise
+        names = {"libsvm": "in LIBSVM format, 'label index:value ...'"}
+        names |= {"npy": "a readable NumPy file", "npz": "a readable NumPy file"}
+        what = names.get(kind, f"a readable {kind} file")
+        msg = f"{path}: not {what} ({str(error) or repr(error)})"
+        raise ValueError(msg) from error
+    if source.labels is not None:
+        table = replace(table, y=_labels(source.labels))
     if table.y is None and need_labels:
         msg = f"{path}: has no labels; give a file of labels with --labels"
         raise ValueError(msg)
     if table.y is not None and len(table.y) != table.X.shape[0]:
         msg = f"{path}: {table.X.shape[0]} rows, but {len(table.y)} labels"
         raise ValueError(msg)
+    _check_values(path, table)
     return table
 
 
-def _libsvm(path: Path, like: tuple[int, int] | None) -> Table:
-    try:
-        X, y = load_svmlight_file(str(path), zero_based=True)
-    except (ValueError, OverflowError, EOFError, UnicodeError) as error:
-        msg = f"{path}: not in LIBSVM format, 'label index:value ...' ({error})"
-        raise ValueError(msg) from error
+def _libsvm(path: Path, like: Training | None) -> Table:
+    with open_rows(path) as file:
+        X, y = load_svmlight_file(file, zero_based=True)
     if X.shape[0] == 0:
-        msg = f"{path}: has no rows"
-        raise ValueError(msg)
+        raise RefusedError(f"{path}: has no rows")
     from_zero = X.shape[1] > 0 and X.indices.size > 0 and X.indices.min() == 0
-    n_features, first = (X.shape[1] - (not from_zero), int(not from_zero)) if like is None else like
+    if like is None:
+        like = Training(X.shape[1] - (not from_zero), int(not from_zero))
+    first, n_features = like.first_index, like.n_features
     if from_zero and first == 1:
-        msg = f"{path}: has features with index 0, the training file began at 1"
-        raise ValueError(msg)
+        raise RefusedError(f"{path}: has features with index 0, the training file began at 1")
     # Features that training did not see have no weight.
     width = max(X.shape[1], n_features + first)
     X = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
-    return Table(X[:, first : first + n_features], _tidy(y), first)
+    return Table(X[:, first : first + n_features], tidy(y), Training(n_features, first))
 
 
 def _arrays(path: Path) -> Table:
-    try:
-        if not zipfile.is_zipfile(path):
-            return Table(_matrix(np.load(path, allow_pickle=False, mmap_mode="r"), path), None)
-        with np.load(path, allow_pickle=False) as members:
-            arrays = dict(members)
-        if {"format", "shape", "data"} <= set(arrays):
-            return Table(sp.csr_array(sp.load_npz(path)), None)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        msg = f"{path}: not a readable NumPy file ({error})"
-        raise ValueError(msg) from error
+    if str(path) != "-" and not (path.suffix in (".gz", ".bz2") or _is_zip(path)):
+        # Not read, but mapped: it may be larger than memory.
+        with open(path, "rb") as file:
+            check_header(file, path.stat().st_size)
+        return _table(path, np.load(path, allow_pickle=False, mmap_mode="r"), None)
+    with open_rows(path) as file:
+        # Seeking in compressed files is slow.
+        content = io.BytesIO(file.read())
+    if not content.getvalue().startswith(b"PK"):
+        check_header(content, len(content.getvalue()))
+        content.seek(0)
+        return _table(path, np.load(content, allow_pickle=False), None)
+    arrays = read_npz(content, compressed=True)
+    if {"format", "shape", "data"} <= set(arrays):
+        return _table(path, _sparse(arrays), None)
     if "X" not in arrays:
-        msg = f"{path}: has no array X (and y), nor is it from scipy.sparse.save_npz"
-        raise ValueError(msg)
-    return Table(_matrix(arrays["X"], path), arrays.get("y"))
+        raise RefusedError(f"{path}: has no array X (and y), nor is it from scipy.sparse.save_npz")
+    return _table(path, arrays["X"], arrays.get("y"))
 
 
-def _matrix(X: Any, path: Path) -> Any:
+def _is_zip(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) == b"PK"
+
+
+def _sparse(arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
+    """What scipy.sparse.save_npz wrote, checked before SciPy's compiled routines read it."""
+    form, (n_rows, n_columns) = arrays["format"].item().decode(), arrays["shape"].tolist()
+    data = arrays["data"]
+    if form == "csr":
+        return checked_csr(data, arrays["indices"], arrays["indptr"], (n_rows, n_columns))
+    if form == "csc":
+        turned = checked_csr(data, arrays["indices"], arrays["indptr"], (n_columns, n_rows))
+        return sp.csr_array(turned.T)
+    if form == "coo":
+        # Its constructor looks at every index.
+        matrix = sp.coo_array((data, (arrays["row"], arrays["col"])), (n_rows, n_columns))
+        return sp.csr_array(matrix)
+    msg = f"a sparse matrix in {form!r} format; save it as CSR"
+    raise ValueError(msg)
+
+
+def _table(path: Path, X: Any, y: NDArray[Any] | None) -> Table:
     if X.ndim != 2 or X.dtype.kind not in "iufb":
         msg = f"{path}: must hold a matrix of numbers, got shape {X.shape} of {X.dtype}"
-        raise ValueError(msg)
-    return X
+        raise RefusedError(msg)
+    if y is not None and y.ndim != 1:
+        raise RefusedError(f"{path}: y must hold one label for each row, got shape {y.shape}")
+    return Table(X, y, Training(X.shape[1]))
 
 
-def _frame(path: Path, kind: str, label: str | None, *, need: bool) -> Table:
-    try:
-        frame = pd.read_csv(path) if kind == "csv" else pd.read_parquet(path)
-    except ImportError as error:
-        msg = f"{path}: reading Parquet needs pyarrow: pip install pyarrow"
-        raise ValueError(msg) from error
-    except (ValueError, UnicodeError) as error:
-        msg = f"{path}: not a readable {kind} file ({error})"
-        raise ValueError(msg) from error
-    frame.columns = frame.columns.astype(str)
-    name = label or next((name for name in _LABEL_NAMES if name in frame.columns), None)
-    if name is not None and name not in frame.columns and need:
-        msg = f"{path}: has no column {name!r}, only {', '.join(frame.columns)}"
-        raise ValueError(msg)
-    if name is None and need:
-        msg = f"{path}: name the labels' column with --label (columns: {', '.join(frame.columns)})"
-        raise ValueError(msg)
-    y = None
-    if name is not None and name in frame.columns:
-        y = frame.pop(name).to_numpy()
-        if pd.isna(y).any():
-            msg = f"{path}: column {name!r} has missing labels"
-            raise ValueError(msg)
-    words = [column for column in frame.columns if frame[column].dtype.kind not in "iufb"]
-    if words:
-        msg = f"{path}: not a number in column {words[0]!r}; encode it or leave it out"
-        raise ValueError(msg)
-    return Table(frame.to_numpy(dtype=np.float64), None if y is None else _tidy(y))
+def _frame(source: Source, kind: str, like: Training | None, *, need: bool) -> Table:
+    path = source.path
+    separator = source.separator or ("\t" if suffixes(path)[-1:] == [".tsv"] else ",")
+    label = source.label
+    known = None if like is None else like.columns
+    with open_rows(path) as file:
+        frame = read_frame(file, path, kind, separator)
+    label = frame.labels_column(label, None if like is None else like.label, known, need=need)
+    y = None if label is None else frame.take_labels(label)
+    notes = frame.arrange(known)
+    training = Training(len(frame.names), columns=frame.names, label=label)
+    return Table(frame.numbers(), y, training, notes)
 
 
 def _labels(path: Path) -> NDArray[Any]:
     if format_of(path) == "npy":
         try:
+            with open(path, "rb") as file:
+                check_header(file, path.stat().st_size)
             y = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as error:
+        except UNREADABLE as error:
             msg = f"{path}: not a readable NumPy file ({error})"
             raise ValueError(msg) from error
         if y.ndim != 1:
             msg = f"{path}: must hold one label for each row, got shape {y.shape}"
             raise ValueError(msg)
-        return _tidy(y)
+        return tidy(y)
     try:
-        lines = path.read_text("utf-8").split()
-    except UnicodeError as error:
+        with open_rows(path) as file:
+            text = file.read().decode()
+    except (EOFError, UnicodeError) as error:
         msg = f"{path}: not a text file with one label a line"
         raise ValueError(msg) from error
+    # Lines end where a text editor says: a label may have blanks, and stranger characters.
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    empty = next((number for number, line in enumerate(lines, 1) if not line.strip()), None)
+    if empty is not None:
+        msg = f"{path}: line {empty} has no label"
+        raise ValueError(msg)
     try:
-        return _tidy(np.array(lines, dtype=np.float64))
+        return tidy(np.array(lines, dtype=np.float64))
     except ValueError:
         return np.array(lines)
 
 
-def _tidy(y: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers as integers, anything but numbers as text."""
-    if y.dtype.kind == "f" and np.array_equal(y, np.trunc(y)) and np.abs(y).max(initial=0) < 2**53:
-        return y.astype(np.int64)
-    return y if y.dtype.kind in "iufb" else y.astype(np.str_)
+def _check_values(path: Path, table: Table) -> None:
+    """Refuse values and labels that are not finite, and say where they are."""
+    if table.y is not None and table.y.dtype.kind == "f" and not np.isfinite(table.y).all():
+        row = int(np.flatnonzero(~np.isfinite(table.y))[0])
+        msg = f"{path}: row {row + 1}: the label {table.y[row]} is not a finite number"
+        raise ValueError(msg)
+    X, names = table.X, table.training.columns
+    if sp.issparse(X):
+        if np.isfinite(X.data).all():
+            return
+        at = int(np.flatnonzero(~np.isfinite(X.data))[0])
+        row = int(np.searchsorted(X.indptr, at, side="right")) - 1
+        column, value = int(X.indices[at]), X.data[at]
+    else:
+        pieces = (X[start : start + _PIECE] for start in range(0, len(X), _PIECE))
+        start = next(
+            (n * _PIECE for n, piece in enumerate(pieces) if not np.isfinite(piece).all()), None
+        )
+        if start is None:
+            return
+        row, column = (int(n[0]) for n in np.nonzero(~np.isfinite(X[start : start + _PIECE])))
+        row += start
+        value = X[row, column]
+    place = repr(names[column]) if names else str(column + table.training.first_index)
+    msg = f"{path}: row {row + 1}, column {place}: {value} (NaN or infinite) is not a finite number"
+    raise ValueError(msg)

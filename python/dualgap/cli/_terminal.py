@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +15,20 @@ errors = Console(stderr=True, highlight=False)
 
 @contextmanager
 def exit_codes() -> Iterator[None]:
-    """Turn what can go wrong outside our control into one line and an exit status."""
+    """Turn what can go wrong outside our control into one line and an exit status.
+
+    That nobody reads standard output any more (``| head``) is no error.
+    """
     try:
         yield
-    except (OSError, ValueError, TypeError) as error:
-        errors.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more when it ends; that must not fail again.
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        sys.exit(0)
+    except (ArithmeticError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
+        errors.print(f"[red]error:[/] {escape(str(error) or repr(error))}", soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         errors.print("interrupted")

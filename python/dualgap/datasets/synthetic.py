@@ -38,14 +38,14 @@ def synthetic_ratings(
     pandas.DataFrame
         Columns ``user``, ``item``, ``rating`` and ``timestamp``, in random order.
     """
-    for argument, value, least in (
+    for argument, value, minimum in (
         ("n_users", n_users, 1),
         ("n_items", n_items, 1),
         ("n_ratings", n_ratings, 1),
         ("rank", rank, 0),
     ):
-        if value < least:
-            raise ValueError(f"{argument} must be at least {least}, got {value!r}")
+        if value < minimum:
+            raise ValueError(f"{argument} must be at least {minimum}, got {value!r}")
     if n_ratings > n_users * n_items:
         raise ValueError(
             f"n_ratings must be at most n_users * n_items = {n_users * n_items}, got {n_ratings}"

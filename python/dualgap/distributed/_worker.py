@@ -232,7 +232,7 @@ def _up_to_date(
 
 
 def _packed(beta: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Without the zeros, where most are."""
+    """Stored sparse where most entries are zero."""
     places = np.flatnonzero(beta)
     if 3 * len(places) > len(beta):
         return {"beta": beta}

@@ -114,8 +114,8 @@ class ConsensusSVC(LinearClassifier):
     ----------
     coef_, intercept_, classes_, n_iter_, objective_, dual_objective_, duality_gap_, \
             relative_gap_, null_objective_, converged_, certificate_, n_features_in_, feature_names_in_
-        As in `MulticlassSVC`, for the whole problem. The model is the consensus with the least
-        objective, the dual value the largest that was found.
+        As in `MulticlassSVC`, for the whole problem. The model is the consensus with the minimum
+        objective, the dual value the maximum that was found.
     history_ : dict of ndarray
         Per round: epoch, seconds, objective (at the consensus the round began with), dual_objective
         (NaN in a round in which a lost partition began anew), gap (of the best values so far),

@@ -103,7 +103,7 @@ class _Machine(FittedPolynomial):
 
 
 def _targets(task: Task, values: FloatArray) -> FloatArray:
-    """+1 where the rating is at most the threshold (SPEC 8), or the values themselves."""
+    """+1 where the rating is at most the threshold, or the values themselves."""
     if not task.ordinal:
         return values.reshape(-1, 1)
     return np.where(values[:, np.newaxis] <= task.levels[:-1], 1.0, -1.0)

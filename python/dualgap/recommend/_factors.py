@@ -102,7 +102,7 @@ def from_machine(
 
 
 def expected_level(outputs: FloatArray, levels: FloatArray) -> FloatArray:
-    """E[y] = L - sum_c (gap between levels c and c + 1) P(y <= level c) (SPEC 8)."""
+    """E[y] = L - sum_c (gap between levels c and c + 1) P(y <= level c)."""
     return np.asarray(levels[-1] - expit(outputs) @ np.diff(levels))
 
 
@@ -125,7 +125,7 @@ def top_columns(scores: FloatArray, n: int) -> NDArray[np.intp]:
         return np.argsort(-scores, axis=1, kind="stable")[:, :n]
     threshold = -np.partition(-scores, n - 1, axis=1)[:, n - 1]
     top = np.empty((len(scores), n), dtype=np.intp)
-    for row, (values, least) in enumerate(zip(scores, threshold, strict=True)):
-        candidates = np.flatnonzero(values >= least)
+    for row, (values, limit) in enumerate(zip(scores, threshold, strict=True)):
+        candidates = np.flatnonzero(values >= limit)
         top[row] = candidates[np.argsort(-values[candidates], kind="stable")[:n]]
     return top

@@ -72,7 +72,7 @@ def stack(X: Any) -> Stacked:
         msg = f"X: all examples must have the same number of features, got {widths}"
         raise ValueError(msg)
     offsets = np.cumsum([0, *(block.shape[0] for block in blocks)], dtype=np.int64)
-    # One look over all entries is much faster than a look over each of thousands of short examples.
+    # One check of all entries is much faster than one for each of thousands of short examples.
     if any(sp.issparse(block) for block in blocks):
         rows: Any = _stack_sparse(blocks, offsets[-1], widths[0])
         bad = np.flatnonzero(~np.isfinite(rows.data))

@@ -118,7 +118,7 @@ class StructuredSVM(CertifiedEstimator):
 
     Notes
     -----
-    Memory: a fit has its own copy of the examples, without zeros if these are the most. Beside it
+    Memory: a fit has its own copy of the examples, without zeros if most values are 0. Beside it
     "block-frank-wolfe" keeps for each example a sparse vector over its parts (for a chain at most
     the letters and transitions of the labellings that have weight), and the labellings themselves
     with `cache` or away and pairwise steps, besides two weight vectors (four with `averaging`);

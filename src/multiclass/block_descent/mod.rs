@@ -1,4 +1,4 @@
-//! Exact block coordinate descent on the dual: Walrus for the cube (Wang and Scott 2022), Crammer and Singer's
+//! Exact block coordinate descent on the dual: Walrus for the cube (Wang and Scott 2021), Crammer and Singer's
 //! step for the simplex, and the like for every set that can be projected onto
 //! (`docs/mathematics/block-descent.md`).
 

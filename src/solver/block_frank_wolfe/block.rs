@@ -8,7 +8,7 @@ use crate::solver::active_set::{Kind, largest};
 /// Vertices that a block remembers; the unused ones go first.
 const MAX_ATOMS: usize = 100;
 
-/// Visits after which the point is summed anew from its vertices, so that rounding does not gather.
+/// Visits after which the point is summed anew from its vertices, so that rounding does not accumulate.
 const REBUILT: u32 = 64;
 
 /// A vertex and its weight in the block's convex combination.
@@ -178,7 +178,7 @@ impl Block {
         }
     }
 
-    /// Sums the point anew, the weights scaled to the sum 1, so that rounding does not gather.
+    /// Sums the point anew, the weights scaled to the sum 1, so that rounding does not accumulate.
     fn rebuild(&mut self, spare: &mut Sparse) {
         let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();
         self.point.clear();

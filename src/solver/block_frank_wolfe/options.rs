@@ -1,4 +1,4 @@
-//! What block Frank-Wolfe can be told.
+//! Options of block Frank-Wolfe.
 
 /// Where a step with an active set goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Sampling {
         &[("permutation", Self::Permutation), ("uniform", Self::Uniform), ("gap", Self::Gap)];
 }
 
-/// How block Frank-Wolfe goes about it.
+/// Options of block Frank-Wolfe.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BlockOptions {
     /// Of the order of the blocks.

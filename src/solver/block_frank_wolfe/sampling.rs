@@ -31,7 +31,7 @@ impl SumTree {
         self.sums[node] = value;
         while node > 1 {
             node /= 2;
-            // Sums are formed anew, so that errors do not gather.
+            // Sums are formed anew, so that errors do not accumulate.
             self.sums[node] = self.sums[2 * node] + self.sums[2 * node + 1];
         }
     }

@@ -33,7 +33,7 @@ trait Law {
     fn slope(z: f64) -> f64;
     /// What scaling a row of z by `factor` loses: the divergence of factor · z from z.
     fn lost(factor: f64, sum: f64, squares: f64) -> f64;
-    /// The least price >= 0 at which the values of x − price sum to 1 at most.
+    /// The minimum price >= 0 at which the values of x − price sum to 1 at most.
     fn price(x: &mut [f64], guess: f64) -> f64;
 }
 
@@ -218,7 +218,7 @@ impl<L: Law> WithSimd for Descent<'_, L> {
             }
             self.newton(dual);
             let pairs = self.prices.iter().zip(&*self.before);
-            if pairs.fold(0.0, |most: f64, (a, b)| most.max((a - b).abs() / (1.0 + b))) <= STALLED {
+            if pairs.fold(0.0, |max: f64, (a, b)| max.max((a - b).abs() / (1.0 + b))) <= STALLED {
                 break;
             }
         }
@@ -295,9 +295,9 @@ impl<L: Law> Descent<'_, L> {
     #[inline(always)]
     fn shrink(&mut self) {
         let (row_sums, column_sums) = self.sums.split_at(self.n_rows);
-        let most = column_sums.iter().fold(1.0, |most: f64, sum| most.max(*sum));
+        let largest = column_sums.iter().fold(1.0, |largest: f64, sum| largest.max(*sum));
         for (z, sum) in self.z.chunks_exact_mut(self.n_columns).zip(row_sums) {
-            let factor = 1.0 / (most * sum.max(1.0));
+            let factor = 1.0 / (largest * sum.max(1.0));
             z.iter_mut().for_each(|z| *z *= factor);
         }
     }

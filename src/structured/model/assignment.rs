@@ -9,7 +9,7 @@ pub(in crate::structured) const NONE: u32 = u32::MAX;
 /// where everything may stay alone: only pairs of positive weight are matched.
 ///
 /// `weights` holds `n_columns` numbers for each row. Rows enter one by one; each may displace others
-/// along the path of least cost to a free column or to a row that then stays alone. O(rows² columns)
+/// along the path of minimum cost to a free column or to a row that then stays alone. O(rows² columns)
 /// at worst, and hardly more than reading the weights if few rows compete.
 pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut Vec<u32>) {
     matched.clear();
@@ -74,7 +74,7 @@ struct Search<'a> {
     n_columns: usize,
     row_prices: &'a mut [f64],
     prices: &'a mut [f64],
-    /// Least cost of a path from the entering row to each column.
+    /// Minimum cost of a path from the entering row to each column.
     distances: &'a mut [f64],
     /// The column of each row, and the row of each column.
     matched: &'a mut [u32],
@@ -102,11 +102,11 @@ impl Search<'_> {
         let (mut n_open, mut n_closed) = (n_columns, 0);
         // The cheapest end so far: a row that stays alone pays its price.
         let (mut row, mut reached) = (first, 0.0);
-        let (mut loser, mut least) = (first, price);
+        let (mut loser, mut minimum) = (first, price);
         let free = loop {
             let weights = &self.weights[row * n_columns..][..n_columns];
             let base = reached + self.row_prices[row];
-            let (mut next, mut best) = (n_open, least);
+            let (mut next, mut best) = (n_open, minimum);
             for (at, &column) in self.open[..n_open].iter().enumerate() {
                 let column = column as usize;
                 let distance = base + self.prices[column] - weights[column];
@@ -123,7 +123,7 @@ impl Search<'_> {
             }
             let column = self.open[next] as usize;
             if self.owners[column] == NONE {
-                least = best;
+                minimum = best;
                 break Some(column);
             }
             self.closed[n_closed] = column as u32;
@@ -131,12 +131,12 @@ impl Search<'_> {
             n_open -= 1;
             self.open.swap(next, n_open);
             (row, reached) = (self.owners[column] as usize, best);
-            if reached + self.row_prices[row] < least {
-                (loser, least) = (row, reached + self.row_prices[row]);
+            if reached + self.row_prices[row] < minimum {
+                (loser, minimum) = (row, reached + self.row_prices[row]);
             }
         };
-        self.row_prices[first] -= least;
-        self.pay(least, n_closed);
+        self.row_prices[first] -= minimum;
+        self.pay(minimum, n_closed);
         let end = match free {
             Some(column) => column as u32,
             None => std::mem::replace(&mut self.matched[loser], NONE),
@@ -145,9 +145,9 @@ impl Search<'_> {
     }
 
     /// Changes the prices of the columns reached and of their rows, so that no reduced cost is negative.
-    fn pay(&mut self, least: f64, n_closed: usize) {
+    fn pay(&mut self, minimum: f64, n_closed: usize) {
         for &column in &self.closed[..n_closed] {
-            let change = (least - self.distances[column as usize]).max(0.0);
+            let change = (minimum - self.distances[column as usize]).max(0.0);
             self.prices[column as usize] += change;
             self.row_prices[self.owners[column as usize] as usize] -= change;
         }

@@ -22,7 +22,7 @@ pub struct Multilabel {
 }
 
 impl Multilabel {
-    /// The most labels of a graph with cycles: all their sets are enumerated.
+    /// Maximum number of labels of a graph with cycles: all their sets are enumerated.
     pub const MAX_ENUMERATED: usize = 16;
 
     /// Takes rows, in training with their 0/1 label matrix, row by row.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from pathlib import Path
@@ -87,10 +88,10 @@ def test_options_are_the_estimators() -> None:
     ).fit(S, Y)
     assert f"objective {model.objective_:.6g}" in result.stdout
     result = good("predict", "iris", "deep/model", "--top", 2, "--scores", "-q")
-    lines = [line.split() for line in result.stdout.splitlines()]
-    assert lines[0] == ["labels", "0", "1", "2"]
-    assert [line[:2] for line in lines[1:]] == model.predict_top_k(X, 2).astype(str).tolist()
-    scores = np.array([line[2:] for line in lines[1:]], dtype=float)
+    table = pd.read_csv(io.StringIO(result.stdout))
+    assert list(table) == ["label_1", "label_2", "score_0", "score_1", "score_2"]
+    assert table[["label_1", "label_2"]].to_numpy().tolist() == model.predict_top_k(X, 2).tolist()
+    scores = table.iloc[:, 2:].to_numpy()
     assert np.allclose(scores, model.decision_function(X), rtol=1e-7)
 
 
@@ -223,7 +224,7 @@ def test_bad_calls_are_refused() -> None:
     assert "--bias" in bad("fit", "-B", 0, "iris", code=2)
     bad("fit", "nowhere", code=2)
     good("fit", "-q", "iris")
-    assert "k: 4 is more than the 3 classes" in bad("predict", "iris", "iris.model", "--top", 4)
+    assert "--top: 4 is more than the 3 classes" in bad("predict", "iris", "iris.model", "--top", 4)
     assert "features" in bad("predict", "rows.csv", "iris.model", "--label", "0")
 
 

@@ -1,5 +1,4 @@
 //! Slow references that the tests of several files share.
-#![allow(dead_code)]
 
 pub mod margin;
 pub mod structured;

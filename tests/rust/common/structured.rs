@@ -1,5 +1,4 @@
 //! What holds for every structured model, checked against an explicit φ, loss and list of labels.
-#![allow(dead_code)]
 
 use dualgap::linalg::{Sparse, TouchedVector};
 use dualgap::structured::{Model, Work};

@@ -1,0 +1,77 @@
+"""Predictions as lines of labels, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualgap._files import replacing
+
+FORMATS = ("text", "csv", "json")
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Labels for each row, best first, and the scores of all classes if they are wanted."""
+
+    best: NDArray[Any]
+    classes: NDArray[Any]
+    scores: NDArray[np.float64] | None
+
+    def write(self, path: Path, form: str | None) -> None:
+        """Write to a file, or to standard output where the path is ``-``.
+
+        Plain lines are for one label each; everything else is CSV unless it is JSON.
+        """
+        simple = self.scores is None and self.best.shape[1] == 1
+        lines = {"text": self._text, "csv": self._csv, "json": self._json}
+        pieces = lines[form or ("text" if simple else "csv")]()
+        if str(path) != "-":
+            with replacing(path) as file:
+                file.writelines(piece.encode() for piece in pieces)
+            return
+        sys.stdout.buffer.writelines(piece.encode() for piece in pieces)
+        sys.stdout.buffer.flush()
+
+    def _text(self) -> Iterator[str]:
+        labels = [str(label) for label in self.classes]
+        broken = next((label for label in labels if len(label.splitlines()) > 1), None)
+        if broken is not None:
+            msg = f"the label {broken!r} has more than one line; use --format csv or json"
+            raise ValueError(msg)
+        yield from (f"{label}\n" for label in self.best[:, 0])
+
+    def _csv(self) -> Iterator[str]:
+        n_best = self.best.shape[1]
+        header = ["label"] if n_best == 1 else [f"label_{n}" for n in range(1, n_best + 1)]
+        if self.scores is not None:
+            header += [f"score_{label}" for label in self.classes]
+        yield _line(header)
+        for row, labels in enumerate(self.best):
+            scores = [] if self.scores is None else [f"{score:.9g}" for score in self.scores[row]]
+            yield _line([*map(str, labels), *scores])
+
+    def _json(self) -> Iterator[str]:
+        names = [str(label) for label in self.classes]
+        yield "["
+        for row, labels in enumerate(self.best):
+            record: dict[str, Any] = {"labels": labels.tolist()}
+            if self.scores is not None:
+                record["scores"] = dict(zip(names, self.scores[row].tolist(), strict=True))
+            yield f"{',' if row else ''}\n{json.dumps(record, ensure_ascii=False)}"
+        yield "\n]\n"
+
+
+def _line(fields: list[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(fields)
+    return text.getvalue()

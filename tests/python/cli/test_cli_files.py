@@ -1,0 +1,424 @@
+"""What `dualgap fit` and `dualgap predict` read and write: names, places, pipes, damaged files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from click.testing import CliRunner, Result
+from sklearn.datasets import dump_svmlight_file, load_iris
+
+from dualgap.cli import main
+
+X, Y = load_iris(return_X_y=True)
+NAMES = np.array(["New York", 'the "Hague"', "Rio, Brazil"])
+COMMAND = [sys.executable, "-m", "dualgap.cli"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: object, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, [*map(str, arguments)], input=stdin)
+
+
+def good(*arguments: object, stdin: bytes | None = None) -> Result:
+    result = run(*arguments, stdin=stdin)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def bad(*arguments: object, code: int = 1, stdin: bytes | None = None) -> str:
+    result = run(*arguments, stdin=stdin)
+    assert result.exit_code == code, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert result.stdout == ""
+    return " ".join(result.stderr.split())
+
+
+def table(names: str = "abcd") -> pd.DataFrame:
+    return pd.DataFrame(X, columns=list(names))
+
+
+# --- Names of columns ---
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_columns_are_found_by_their_names(form: str) -> None:
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+
+    def write(frame: pd.DataFrame, name: str) -> str:
+        path = f"{name}.{form}"
+        frame.to_csv(path, index=False) if form == "csv" else frame.to_parquet(path)
+        return path
+
+    train = table().assign(kind=Y)
+    path = write(train, "train")
+    good("fit", "-q", path, "m", "--label", "kind")
+    expected = good("predict", "-q", path, "m").stdout
+    result = good("predict", write(train[["c", "kind", "a", "d", "b"]], "turned"), "m")
+    assert result.stdout == expected
+    assert "accuracy = 9" in result.stderr
+    # The labels' column is left out without being asked for, and need not be there.
+    result = good("predict", write(train[["d", "c", "b", "a"]], "alone"), "m")
+    assert result.stdout == expected
+    assert result.stderr == ""
+    missing = bad("predict", write(train.drop(columns="c"), "missing"), "m")
+    assert "has no column 'c', which the model was fitted with" in missing
+    result = good("predict", write(train.assign(other=1), "more"), "m")
+    assert result.stdout == expected
+    assert "left out, since the model was fitted without: 'other'" in result.stderr
+    # Another column may hold the labels.
+    result = good(
+        "predict", write(train.rename(columns={"kind": "truth"}), "x"), "m", "--label=truth"
+    )
+    assert "accuracy = 9" in result.stderr
+
+
+def test_a_feature_may_have_a_usual_name_of_labels() -> None:
+    train = table("yabc").assign(kind=Y)
+    train.to_csv("train.csv", index=False)
+    good("fit", "-q", "train.csv", "m", "--label", "kind")
+    expected = good("predict", "-q", "train.csv", "m").stdout
+    train.drop(columns="kind").to_csv("alone.csv", index=False)
+    assert good("predict", "-q", "alone.csv", "m").stdout == expected
+
+
+# --- Standard input and output ---
+
+
+def test_a_dash_is_standard_input_and_output() -> None:
+    content = table().assign(label=Y).to_csv(index=False).encode()
+    Path("train.csv").write_bytes(content)
+    good("fit", "-q", "train.csv", "m")
+    options = ["-q", "--input-format", "csv"]
+    written = good("fit", *options, "-", "-", stdin=content)
+    assert written.stdout_bytes == Path("m").read_bytes()
+    assert "training accuracy" in written.stderr
+    expected = good("predict", "-q", "train.csv", "m").stdout
+    assert good("predict", *options, "-", "m", "-", stdin=content).stdout == expected
+    assert good("predict", "-q", "train.csv", "-", stdin=written.stdout_bytes).stdout == expected
+    assert sorted(os.listdir()) == ["m", "train.csv"]
+    assert "MODEL_FILE" in bad("fit", "-", code=2, stdin=content)
+    assert "only one file" in bad("predict", "-", "-", code=2)
+    assert "standard input" in bad("fit", "-", "--labels", "-", "x", code=2)
+    assert "not a model file" in bad("predict", "train.csv", "-", stdin=b"PK nothing")
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    np.savez("rows.npz", X=np.tile(X, (2000, 1)), y=np.tile(Y, 2000))
+    np.savez("few.npz", X=X, y=Y)
+    good("fit", "-q", "few.npz", "m")
+    command = [*COMMAND, "predict", "-q", "rows.npz", "m", "--scores"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"label,")
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+
+
+# --- Labels and predictions ---
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_labels_and_predictions_that_have_blanks_and_quotes(end: str) -> None:
+    np.save("rows.npy", X)
+    Path("labels").write_bytes((end.join(NAMES[Y]) + end).encode("utf-8-sig"))
+    good("fit", "-q", "rows.npy", "m", "--labels", "labels")
+    assert set(good("predict", "-q", "rows.npy", "m").stdout.splitlines()) == set(NAMES)
+    options = ["predict", "-q", "rows.npy", "m", "--top", "2", "--scores"]
+    lines = list(csv.reader(io.StringIO(good(*options).stdout)))
+    scores = [f"score_{name}" for name in sorted(NAMES)]
+    assert lines[0] == ["label_1", "label_2", *scores]
+    assert len(lines) == 151
+    assert {label for line in lines[1:] for label in line[:2]} == set(NAMES)
+    records = json.loads(good(*options, "--format", "json").stdout)
+    assert [record["labels"] for record in records] == [line[:2] for line in lines[1:]]
+    for record, line in zip(records, lines[1:], strict=True):
+        assert list(record["scores"]) == sorted(NAMES)
+        assert np.allclose(list(record["scores"].values()), np.array(line[2:], float), rtol=1e-8)
+    assert "use csv or json" in bad(*options, "--format", "text", code=2)
+    good(*options[:4], "out", "--format", "csv")
+    assert next(csv.reader(io.StringIO(Path("out").read_text()))) == ["label"]
+
+
+def test_labels_of_numbers_are_numbers_in_json() -> None:
+    np.savez("rows.npz", X=X, y=Y)
+    good("fit", "-q", "rows.npz", "m")
+    records = json.loads(good("predict", "-q", "rows.npz", "m", "--format", "json").stdout)
+    assert {record["labels"][0] for record in records} == {0, 1, 2}
+
+
+def test_labels_with_line_ends_are_not_printed_as_lines() -> None:
+    np.savez("rows.npz", X=X, y=np.array(["a", "b\nc", "d"])[Y])
+    good("fit", "-q", "rows.npz", "m")
+    assert "more than one line" in bad("predict", "-q", "rows.npz", "m")
+    lines = list(
+        csv.reader(io.StringIO(good("predict", "-q", "rows.npz", "m", "--format=csv").stdout))
+    )
+    assert {line[0] for line in lines[1:]} == {"a", "b\nc", "d"}
+
+
+def test_empty_lines_of_labels_are_refused() -> None:
+    np.save("rows.npy", X)
+    Path("labels").write_text("\n".join(["a", "", *NAMES[Y[2:]]]))
+    assert "labels: line 2 has no label" in bad("fit", "rows.npy", "--labels", "labels")
+
+
+# --- Forms of tables ---
+
+
+@pytest.mark.parametrize(
+    ("name", "separator", "options"),
+    [
+        ("rows.tsv", "\t", []),
+        ("rows.tsv.gz", "\t", []),
+        ("rows.csv", ";", ["--separator", ";"]),
+        ("rows.csv", "\t", ["--separator", "tab"]),
+        ("rows.txt", "|", ["--separator", "|", "--input-format", "csv"]),
+    ],
+)
+def test_separators_and_byte_order_marks(name: str, separator: str, options: list[str]) -> None:
+    table().assign(label=Y).to_csv("plain.csv", index=False)
+    good("fit", "-q", "plain.csv", "m")
+    content = table().assign(label=Y).to_csv(index=False, sep=separator).encode("utf-8-sig")
+    Path(name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    good("fit", "-q", name, "n", *options)
+    assert Path("m").read_bytes() == Path("n").read_bytes()
+    assert "one character" in bad("fit", name, "n", "--separator", "::", code=2)
+
+
+def test_a_libsvm_file_may_have_a_byte_order_mark() -> None:
+    dump_svmlight_file(X, Y, "plain", zero_based=False)
+    Path("marked").write_bytes(b"\xef\xbb\xbf" + Path("plain").read_bytes())
+    good("fit", "-q", "plain", "m")
+    good("fit", "-q", "marked", "n")
+    assert Path("m").read_bytes() == Path("n").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "a,y\n", "a.csv: has no rows"),
+        ("a.csv", "a,b,a,y\n1,2,3,4\n", "a.csv: has two columns 'a'"),
+        ("a.csv", "a,y\n1,2,3\n1,2,3\n", "a.csv: a row has more fields than the 2"),
+        ("a.csv", "a,b,y\n1,2,1\n3,,2\n", "a.csv: row 2, column 'b': nan (NaN"),
+        ("a.csv", "a,b,y\n1,2,1\n3,inf,2\n", "a.csv: row 2, column 'b': inf"),
+        ("a.csv", "a,b,y\n1,2,1\n3,red,2\n", "a.csv: not a number in column 'b', row 2"),
+        ("a.csv", "a,y\n1,1\n2,\n", "column 'y' has missing labels, the first in row 2"),
+        ("a", "1 1:1 5:nan\n2 1:2\n", "a: row 1, column 5: nan (NaN"),
+        ("a", "1 1:1\nnan 1:2\n", "a: row 2: the label nan"),
+        ("a", "1 99999999999:1\n2 1:1\n", "not in LIBSVM format"),
+        ("a", "1 -1:1\n2 1:1\n", "not in LIBSVM format"),
+    ],
+)
+def test_bad_values_are_named_by_file_row_and_column(name: str, text: str, message: str) -> None:
+    Path(name).write_text(text)
+    assert message in bad("fit", "-q", name)
+
+
+def test_nan_in_arrays_is_named_by_row_and_column() -> None:
+    rows = np.vstack([X] * 40)
+    rows[5000, 2] = np.nan
+    np.savez("rows.npz", X=rows, y=np.tile(Y, 40))
+    assert "rows.npz: row 5001, column 3: nan" in bad("fit", "rows.npz")
+    np.savez("labels.npz", X=X, y=np.where(Y == 1, np.inf, Y))
+    assert "labels.npz: row 51: the label inf" in bad("fit", "labels.npz")
+
+
+# --- Usage errors, found before anything is read ---
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-c", "nan"],
+        ["-c", "inf"],
+        ["-c", "-1"],
+        ["-e", "nan"],
+        ["-e", "inf"],
+        ["-B", "nan"],
+        ["-B", "inf"],
+        ["--smoothing", "nan"],
+        ["--max-iter", str(2**64)],
+        ["-k", str(2**64)],
+        ["-v", str(2**64)],
+        ["--seed", str(2**64)],
+        ["--seed", "-1"],
+        ["-n", "0"],
+        ["-n", str(2**64)],
+    ],
+)
+def test_numbers_out_of_range_are_usage_errors(options: list[str]) -> None:
+    Path("empty").write_text("")
+    assert f"'{options[0]}'" in bad("fit", "empty", *options, code=2)
+
+
+def test_too_large_a_top_is_a_usage_error() -> None:
+    assert "--top" in bad("predict", "-", "-", "--top", 2**64, code=2)
+
+
+def test_a_model_that_cannot_be_written_is_found_before_the_fit() -> None:
+    # These rows would be refused if they were read.
+    Path("empty").write_text("")
+    Path("folder").mkdir()
+    assert "/proc/model" in bad("fit", "empty", "/proc/model")
+    assert "empty" in bad("fit", "empty", "empty/model")
+    assert "directory" in bad("fit", "empty", "folder", code=2)
+    assert "MODEL_FILE is TRAINING_FILE" in bad("fit", "empty", "./empty", code=2)
+    assert Path("empty").read_text() == ""
+    assert sorted(os.listdir()) == ["empty", "folder"]
+
+
+# --- Damaged files ---
+
+
+def csr(**changes: Any) -> dict[str, Any]:
+    matrix = sp.csr_array(X)
+    parts = {"format": np.array(b"csr"), "shape": np.array(X.shape), "data": matrix.data}
+    return {**parts, "indices": matrix.indices, "indptr": matrix.indptr, **changes}
+
+
+SPOILT = {
+    "large index": {"indices": np.full(600, 10**8)},
+    "slightly large index": {"indices": np.tile([0, 1, 2, 4], 150)},
+    "negative index": {"indices": np.full(600, -1)},
+    "offset behind the end": {"indptr": np.append(np.arange(150) * 4, 10**9)},
+    "offsets that fall": {"indptr": np.append(0, np.arange(600, 0, -4))},
+    "offset far away inside": {"indptr": np.where(np.arange(151) == 7, 10**12, np.arange(151) * 4)},
+    "negative offset": {"indptr": np.where(np.arange(151) == 7, -(10**9), np.arange(151) * 4)},
+    "empty with offsets": {"indptr": np.where(np.arange(151) == 7, 10**6, 0)},
+    "too few offsets": {"indptr": np.arange(3)},
+    "another shape": {"shape": np.array([150, 2])},
+    "a shape of three": {"shape": np.array([150, 2, 2])},
+    "a negative shape": {"shape": np.array([-150, 4])},
+    "text": {"data": np.full(600, "a")},
+    "diagonals": {"format": np.array(b"dia")},
+    "indices of csc": {"format": np.array(b"csc")},
+    "a format of pickles": {"format": np.array({}, dtype=object)},
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damaged_sparse_matrices_are_refused(name: str, save: Any) -> None:
+    np.savez("iris.npz", X=X, y=Y)
+    good("fit", "-q", "iris.npz", "m")
+    save("bad.npz", **csr(**SPOILT[name]))
+    np.save("labels.npy", Y)
+    assert "bad.npz: not a readable NumPy" in bad("fit", "bad.npz", "x", "--labels", "labels.npy")
+    assert "bad.npz: not a readable NumPy" in bad("predict", "bad.npz", "m")
+    assert not Path("x").exists()
+
+
+def test_a_damaged_matrix_ends_in_one_line_and_a_status() -> None:
+    np.savez("bad.npz", **csr(**SPOILT["large index"]))
+    command = [*COMMAND, "fit", "bad.npz", "x"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("error: bad.npz: not a readable NumPy file"), ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_true_sparse_matrices_are_read(form: str) -> None:
+    np.savez("dense.npz", X=X, y=Y)
+    good("fit", "-q", "dense.npz", "m")
+    sp.save_npz("rows.npz", sp.csr_array(X).asformat(form))
+    assert good("predict", "rows.npz", "m").stdout == good("predict", "-q", "dense.npz", "m").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.npy", b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f8', "),
+        (
+            "a.npy",
+            b"\x93NUMPY\x01\x00\x40\x00{'descr': '<f8', 'fortran_order': False, 'shape': (9, 9)}  ",
+        ),
+        ("a.npz", b"PK\x05\x06" + bytes(17)),
+        ("a.csv.gz", b"\x1f\x8bnothing"),
+        ("a.gz", gzip.compress(b"1 1:1\n2 2:1\n")[:-9]),
+        ("a.bz2", b"BZhnothing"),
+        ("a.parquet", b"PAR1 nothing PAR1"),
+    ],
+)
+def test_damaged_files_are_refused(name: str, content: bytes) -> None:
+    Path(name).write_bytes(content)
+    assert f"{name}: not " in bad("fit", name, "m")
+
+
+def test_damaged_metadata_of_parquet_are_refused() -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    rows = pa.table({"a": [1.0, 2.0], "y": [0, 1]})
+    metadata = {"pandas": json.dumps({"index_columns": ["nowhere"], "columns": [{"name": "a"}]})}
+    pq.write_table(rows.replace_schema_metadata(metadata), "a.parquet")
+    assert "a.parquet: not a readable parquet file" in bad("fit", "a.parquet", "m")
+
+
+def test_models_that_do_not_fit_together_are_refused() -> None:
+    table().assign(label=Y).to_csv("iris.csv", index=False)
+    good("fit", "-q", "iris.csv", "m")
+    with np.load("m") as file:
+        arrays = dict(file)
+    meta = json.loads(arrays["meta"].tobytes())
+
+    def described(**changes: Any) -> dict[str, Any]:
+        text = json.dumps({**meta, **changes}).encode()
+        return {"meta": np.frombuffer(text, dtype=np.uint8)}
+
+    spoilt: list[dict[str, Any]] = [
+        {"coef": np.where(arrays["coef"] > 0, np.nan, arrays["coef"])},
+        {"intercept": np.full(3, np.inf)},
+        {"coef": arrays["coef"].astype(np.float32)},
+        {"classes": np.arange(6).reshape(3, 2)},
+        {"classes": np.array([0, 1, 1])},
+        {"classes": np.array([0.0, 1.0, np.nan])},
+        {"classes": np.array([2, 1, 0])},
+        {"certificate": np.zeros(2)},
+        {"certificate": np.full(3, np.nan)},
+        described(columns=["a", "b", "c"]),
+        described(columns=["a", "b", "c", "a"]),
+        described(columns=["a", "b", "c", 4]),
+        described(columns="abcd"),
+        described(label=3),
+        described(first_index=-(10**9)),
+        described(first_index=2**64),
+        described(parameters={**meta["parameters"], "C": -1}),
+        described(parameters={}),
+        described(loss={"name": "nothing"}),
+        described(loss=[]),
+        described(format=1),
+    ]
+    for changes in spoilt:
+        np.savez("bad.npz", **{**arrays, **changes})
+        assert "bad.npz: not a model file" in bad("predict", "iris.csv", "bad.npz"), changes
+    np.savez_compressed("bad.npz", **arrays)
+    assert "compressed" in bad("predict", "iris.csv", "bad.npz")
+
+
+def test_predictions_without_finite_scores_are_refused() -> None:
+    np.savez("iris.npz", X=X, y=Y)
+    good("fit", "-q", "iris.npz", "m")
+    np.save("large.npy", np.full((2, 4), 1.7e308))
+    assert "large.npy: row 1: its values are so large" in bad("predict", "large.npy", "m")

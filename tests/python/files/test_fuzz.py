@@ -1,0 +1,242 @@
+"""Files of any content: each is read, or refused with one error, quickly and in little memory.
+
+A short run is part of the tests. DUALGAP_FUZZ=1000 draws a thousand times as many examples, and
+`--hypothesis-profile=default` others in each run.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dualgap import MulticlassSVC
+from dualgap.cli._linear_file import Training, read_linear, write_linear
+from dualgap.cli._tables import FORMATS, Source, Table, read_table
+from dualgap.losses import Loss
+from dualgap.recommend import OrdinalRecommender
+
+TRIES = int(os.environ.get("DUALGAP_FUZZ", "1"))
+fuzz = settings(
+    max_examples=60 * TRIES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+ROWS = np.array([[1.0, 0.0, -2.0], [0.0, 3.0, 0.5], [4.0, 0.0, 0.0], [0.0, 0.0, 7.5]])
+LABELS = np.array([0, 1, 1, 0])
+
+
+def _saved(save: Callable[..., None], *args: Any, **named: Any) -> bytes:
+    file = io.BytesIO()
+    save(file, *args, **named)
+    return file.getvalue()
+
+
+def _table(form: str) -> bytes:
+    """A good file of each form, which examples damage."""
+    frame = pd.DataFrame(ROWS, columns=["a", "b", "c"]).assign(label=LABELS)
+    if form == "libsvm":
+        return b"0 1:1 3:-2\n1 2:3 3:0.5 # comment\n1 1:4\n0 3:7.5\n"
+    if form == "npy":
+        return _saved(np.save, ROWS)
+    if form == "npz":
+        return _saved(np.savez, X=ROWS, y=LABELS)
+    if form == "parquet":
+        return _saved(lambda file: frame.to_parquet(file))
+    return frame.to_csv(index=False).encode()
+
+
+@st.composite
+def damaged(draw: st.DrawFn, good: bytes) -> bytes:
+    """A file with some bytes changed, cut out or put in, or none of it left."""
+    content = bytearray(good)
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(content)))
+        kind = draw(st.sampled_from(["change", "cut", "insert", "end", "digits"]))
+        if kind == "change" and at < len(content):
+            content[at] = draw(st.integers(0, 255))
+        elif kind == "cut":
+            del content[at : at + draw(st.integers(1, 40))]
+        elif kind == "insert":
+            content[at:at] = draw(st.binary(max_size=20))
+        elif kind == "digits":
+            content[at:at] = draw(
+                st.sampled_from([b"9999999", b"1e999", b"nan", b"-", b",", b"\n"])
+            )
+        else:
+            del content[at:]
+    return bytes(content)
+
+
+T = TypeVar("T")
+
+
+def refused_or_read(read: Callable[[], T], message: str) -> T | None:
+    """What is read, or nothing if there is an error that begins with `message`."""
+    try:
+        return read()
+    except ValueError as error:
+        refused = str(error)
+    assert refused.startswith(message), refused
+    return None
+
+
+def check(table: Table | None) -> None:
+    """What is read can be used."""
+    if table is None:
+        return
+    assert table.y is None or len(table.y) == table.X.shape[0]
+    X = table.X
+    if sp.issparse(X):
+        X.check_format(full_check=True)
+        assert np.isfinite(X.data).all()
+    else:
+        assert np.isfinite(X).all()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_tables(form: str, tmp_path: Path) -> None:
+    if form == "parquet":
+        # A parser in C++ that is not ours: what it makes of damaged files is its own affair.
+        pytest.importorskip("pyarrow")
+        return
+    path = tmp_path / "rows"
+    good = _table(form)
+
+    @fuzz
+    @given(content=damaged(good) | st.binary(max_size=60))
+    def look(content: bytes) -> None:
+        path.write_bytes(content)
+        table = refused_or_read(
+            lambda: read_table(Source(path, form), need_labels=False), f"{path}: "
+        )
+        check(table)
+
+    look()
+
+
+def _member(draw: st.DrawFn, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array with some entries, or its type or shape, changed."""
+    array = array.copy()
+    wild = st.sampled_from([0, 1, -1, 7, 2**31 - 1, -(2**31), 2**40])
+    for _ in range(draw(st.integers(0, 3))):
+        if array.size and array.dtype.kind == "i":
+            at = draw(st.integers(0, array.size - 1))
+            array.flat[at] = np.array(draw(wild)).astype(array.dtype)
+    kind = draw(st.sampled_from(["same"] * 5 + ["int64", "uint32", "float64", "U3"]))
+    shape = draw(st.sampled_from(["same"] * 5 + ["cut", "turn", "empty"]))
+    array = array if kind == "same" else array.astype(kind)
+    if shape == "cut":
+        array = array.reshape(-1)[: draw(st.integers(0, array.size))]
+    elif shape == "turn":
+        array = array.reshape(1, -1)
+    elif shape == "empty":
+        array = array.reshape(-1)[:0]
+    return array
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_sparse_matrices(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.npz"
+    matrix = sp.csr_array(ROWS).asformat(form)
+    parts = {"indices": matrix.indices, "indptr": matrix.indptr, "data": matrix.data}
+    parts["shape"] = np.array(matrix.shape)
+
+    @fuzz
+    @given(data=st.data())
+    def look(data: st.DataObject) -> None:
+        drawn = {
+            name: data.draw(st.composite(lambda draw, a=array: _member(draw, a))())
+            for name, array in parts.items()
+        }
+        np.savez(path, format=np.array(form.encode()), **drawn)
+        table = refused_or_read(lambda: read_table(Source(path), need_labels=False), f"{path}: ")
+        check(table)
+        if table is not None and table.X.shape[0] * table.X.shape[1] < 10**6:
+            table.X.toarray()
+
+    look()
+
+
+def _linear(path: Path) -> None:
+    loss = Loss("crammer-singer")
+    model = MulticlassSVC(loss, random_state=0, n_jobs=1).fit(ROWS, LABELS)
+    write_linear(path, model, Training(3, columns=["a", "b", "c"], label="label"))
+
+
+def _recommender(path: Path) -> None:
+    users, items = np.repeat(np.arange(6), 4), np.tile(np.arange(4), 6)
+    ratings = (users, items, 1.0 + (users + items) % 3)
+    OrdinalRecommender(random_state=0, n_jobs=1).fit(ratings).save(path)
+
+
+def _predict(path: Path) -> None:
+    model, _ = read_linear(path)
+    assert np.isfinite(model.decision_function(np.zeros((2, model.n_features_in_)))).all()
+
+
+def _recommend(path: Path) -> None:
+    model = OrdinalRecommender.load(path)
+    model.recommend(list(model.user_ids_[:1]), 1)
+
+
+@pytest.mark.parametrize(
+    ("write", "use"),
+    [(_linear, _predict), (_recommender, _recommend)],
+    ids=["linear", "recommender"],
+)
+def test_model_files(
+    write: Callable[[Path], None], use: Callable[[Path], None], tmp_path: Path
+) -> None:
+    write(tmp_path / "good")
+    good = (tmp_path / "good").read_bytes()
+    path = tmp_path / "model"
+
+    @fuzz
+    @given(content=damaged(good))
+    def look(content: bytes) -> None:
+        path.write_bytes(content)
+        refused_or_read(lambda: use(path), f"{path}: not ")
+
+    look()
+
+
+@pytest.mark.parametrize(
+    ("write", "use"),
+    [(_linear, _predict), (_recommender, _recommend)],
+    ids=["linear", "recommender"],
+)
+def test_descriptions_of_models(
+    write: Callable[[Path], None], use: Callable[[Path], None], tmp_path: Path
+) -> None:
+    write(tmp_path / "good")
+    with np.load(tmp_path / "good") as file:
+        arrays = dict(file)
+    meta = json.loads(arrays["meta"].tobytes())
+    path = tmp_path / "model"
+    values = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+        max_leaves=5,
+    )
+
+    @fuzz
+    @given(name=st.sampled_from(sorted(meta)), value=values)
+    def look(name: str, value: Any) -> None:
+        text = json.dumps({**meta, name: value}).encode()
+        with open(path, "wb") as file:
+            np.savez(file, **{**arrays, "meta": np.frombuffer(text, dtype=np.uint8)})
+        refused_or_read(lambda: use(path), f"{path}: not ")
+
+    look()

@@ -1,0 +1,112 @@
+"""What a fit may take of the machine: memory is refused before the fit, threads are capped."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualgap import FactorizationMachineRegressor, MulticlassSVC
+from dualgap._core import THREADS_PER_CORE
+from dualgap._validation import resolve_threads
+from dualgap.distributed import ConsensusSVC
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+LINUX = pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="the memory is not known")
+
+
+@LINUX
+@pytest.mark.parametrize("solver", ["block-descent", "frank-wolfe"])
+def test_dual_variables_beyond_memory_are_refused(solver: str) -> None:
+    # 1.3 TB of dual variables; the rows themselves are small.
+    n = 800_000
+    X, y = np.ones((n, 1)), np.arange(n) // 4
+    message = r"dual variables .* n = 800000 rows, m = 200000 classes and d = 2 features need 1.*GB"
+    with pytest.raises(MemoryError, match=message) as caught:
+        MulticlassSVC(solver=solver, smoothing=0.1).fit(X, y)
+    assert 'solver="block-frank-wolfe" keeps only' in str(caught.value)
+    assert re.search(r"and [0-9.]+ GB are available", str(caught.value))
+
+
+@LINUX
+def test_weights_beyond_memory_are_refused() -> None:
+    entries = np.array([1.0, 1.0, 1.0]), (np.array([0, 1, 2]), np.array([0, 1, 2 * 10**9]))
+    X, y = sp.csr_array(entries, shape=(3, 2 * 10**9 + 1)), np.arange(3)
+    message = "n = 3 rows, m = 3 classes and d = 2000000002 features need"
+    for model in (MulticlassSVC(), MulticlassSVC(solver="block-frank-wolfe")):
+        with pytest.raises(MemoryError, match=message):
+            model.fit(X, y)
+    with pytest.raises(MemoryError, match="m = 1 outputs and d = 2000000001 features need"):
+        FactorizationMachineRegressor(1).fit(X, [0.0, 1.0, 2.0])
+
+
+def test_a_limit_on_the_process_is_met_before_it_is_hit(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    (tmp_path / "rows").write_text("1 1:1\n2 2:1\n3 100000000:1\n")
+    script = """
+    import numpy as np
+    from click.testing import CliRunner
+    from dualgap import MulticlassSVC
+    from dualgap.cli import main
+
+    result = CliRunner().invoke(main, ["fit", "-n", "1", "rows", "model"])
+    assert result.exit_code == 1, result
+    print(result.stderr)
+    try:
+        MulticlassSVC(n_jobs=1).fit(np.ones((80_000, 1)), np.arange(80_000) // 2)
+    except MemoryError as error:
+        print(error)
+    """
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (4 * 10**9, 4 * 10**9))
+
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=tmp_path,
+        preexec_fn=limit,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended
+    assert "n = 3 rows, m = 3 classes and d = 100000001 features need" in ended.stdout
+    assert "n = 80000 rows, m = 40000 classes and d = 2 features need" in ended.stdout
+    assert os.listdir(tmp_path) == ["rows"]
+
+
+def test_threads_are_capped() -> None:
+    cap = THREADS_PER_CORE * CORES
+    assert THREADS_PER_CORE == 4
+    assert resolve_threads(10**6) == resolve_threads(2**70) == cap
+    assert resolve_threads(cap) == cap
+    assert resolve_threads(None) == resolve_threads(-1) == CORES
+    assert resolve_threads(-(10**6)) == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize("model", [MulticlassSVC, ConsensusSVC])
+def test_a_million_jobs_start_few_threads(model: type) -> None:
+    def count() -> int:
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("Threads:")[1].split()[0])
+
+    before, during = count(), []
+
+    def look(*_: float) -> bool:
+        during.append(count())
+        return False
+
+    X, y = np.eye(60), np.arange(60) % 3
+    model(n_jobs=10**6, callback=look, tol=1e-2).fit(X, y)
+    assert during
+    # Each thread of consensus waits for one of the core's.
+    assert max(during) <= before + 2 * THREADS_PER_CORE * CORES + 4
