@@ -116,6 +116,9 @@ pub trait Polytope: Send + Sync + fmt::Debug {
 /// Margins this much larger than what bounds the sum of a point leave too few digits for it.
 const STEEP: f64 = 1e6;
 
+/// Margins so large that a vertex is as good as the projection.
+const VERTICAL: f64 = 1e9;
+
 /// Replaces a point that is noticeably outside of the set by the vertex of the largest margins.
 fn settle_on_vertex(
     set: &dyn Polytope,

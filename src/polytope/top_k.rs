@@ -2,7 +2,7 @@ use super::capped::Capped;
 use super::distance::{excess, overshoot, parts};
 use super::root::{Piece, root};
 use super::select::largest;
-use super::{Polytope, STEEP, Scratch, settle_on_vertex};
+use super::{Polytope, Scratch, VERTICAL, settle_on_vertex};
 use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
 use crate::linalg::Sparse;
@@ -39,7 +39,7 @@ impl TopK {
     /// Puts a point that rounding has taken out of the set on the vertex of the largest margins: where these
     /// are so large, the projection is as good as there.
     fn settle(&self, v: &[f64], label: usize, tau: f64, scratch: &mut Scratch, beta: &mut [f64]) {
-        if tau.abs() > STEEP {
+        if tau.abs() > VERTICAL {
             settle_on_vertex(self, v, label, scratch, beta);
         }
     }

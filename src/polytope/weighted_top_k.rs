@@ -2,7 +2,7 @@ use super::distance::between;
 use super::root::root;
 use super::select::largest;
 use super::sorted::Sorted;
-use super::{Polytope, STEEP, Scratch, Weights, settle_on_vertex};
+use super::{Polytope, Scratch, VERTICAL, Weights, settle_on_vertex};
 use crate::error::Result;
 use crate::linalg::Sparse;
 
@@ -29,7 +29,7 @@ impl WeightedTopK {
         scratch: &mut Scratch,
         beta: &mut [f64],
     ) {
-        if largest > STEEP * self.weights.sum() {
+        if largest > VERTICAL * self.weights.sum() {
             settle_on_vertex(self, v, label, scratch, beta);
         }
     }
