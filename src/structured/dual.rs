@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::model::PartSize;
 use super::{Model, Work};
-use crate::dual::rounding::{Sum, TINY, gamma, norm_above};
+use crate::dual::rounding::{Sum, norm_above};
 use crate::dual::{
     BatchDual, BlockDual, Bounded, Gradient, Image, Points, Scales, Shares, Sizes, Sums, Survey,
 };
@@ -115,15 +115,9 @@ impl Local {
         Scales { cost, feature, n_features }
     }
 
-    /// A bound on the rounding error of a loss at weights of norm at most `norm`: of the scores of a label's
-    /// parts, of their sum and of the search for the largest.
+    /// A bound on the rounding error of a loss at weights of norm at most `norm`, its costs being loaded.
     fn error(&self, model: &dyn Model, example: usize, norm: f64) -> f64 {
-        let PartSize { n_features, n_parts, depth, .. } = model.size(example);
-        let scales = self.scales(model, example);
-        let (score, n_parts) = (scales.feature * norm, n_parts as f64);
-        let scores = gamma(n_features + 8) * score + 4.0 * n_features as f64 * TINY;
-        let sums = gamma(2 * depth + 8) * n_parts * (scales.cost + score);
-        2.0 * n_parts * scores + 2.0 * sums
+        model.size(example).loss_error(self.scales(model, example).cost, norm)
     }
 }
 

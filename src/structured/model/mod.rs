@@ -18,6 +18,7 @@ pub use matching::{Matching, Pairs};
 pub use multiclass::Multiclass;
 pub use multilabel::Multilabel;
 
+use crate::dual::rounding::{TINY, gamma};
 use crate::linalg::{Sparse, TouchedVector};
 
 /// Buffers for decoding one example at a time, allocated once per thread and fit.
@@ -40,6 +41,17 @@ pub struct PartSize {
     pub n_parts: usize,
     /// At least the number of roundings in a row of a label's value in [`Model::decode`].
     pub depth: usize,
+}
+
+impl PartSize {
+    /// A bound on the rounding error of a loss at weights of norm at most `norm` and costs of at most `cost`: of
+    /// the scores of a label's parts, of their sum and of the search for the largest.
+    pub fn loss_error(&self, cost: f64, norm: f64) -> f64 {
+        let (score, n_parts) = (self.norm * norm, self.n_parts as f64);
+        let scores = gamma(self.n_features + 8) * score + 4.0 * self.n_features as f64 * TINY;
+        let sums = gamma(2 * self.depth + 8) * n_parts * (cost + score);
+        2.0 * n_parts * scores + 2.0 * sums
+    }
 }
 
 /// What a structured model is to a solver. Examples are those of one data set, with their labels.

@@ -81,14 +81,14 @@ def test_single_precision_at_ordinary_scale() -> None:
 
 def test_consensus_with_a_penalty_that_wants_to_grow() -> None:
     random = np.random.default_rng(0)
-    X = random.normal(size=(1200, 20))
-    y = (X @ random.normal(size=(20, 12)) + 3 * random.normal(size=(1200, 12))).argmax(axis=1)
+    X = random.normal(size=(2000, 60))
+    y = (X @ random.normal(size=(60, 12)) + 30 * random.normal(size=(2000, 12))).argmax(axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = ConsensusSVC(
             C=0.3, tol=3e-5, n_partitions=4, random_state=0, max_iter=150
         ).fit(X, y)
-        optimum = MulticlassSVC(C=0.3, tol=1e-6, random_state=0).fit(X, y)
+        optimum = MulticlassSVC(C=0.3, tol=1e-4, random_state=0).fit(X, y)
     assert model.dual_objective_ <= optimum.objective_
     assert optimum.dual_objective_ <= model.objective_
     rho = model.history_["rho"]
