@@ -11,6 +11,7 @@ use num_traits::Zero;
 use super::scorer::{Row, Scorer};
 use super::state::State;
 use crate::data::Real;
+use crate::interrupt::Interrupt;
 use crate::linalg::Aligned;
 use crate::polytope::CappedBox;
 
@@ -44,27 +45,27 @@ struct Face {
     classes: Vec<u32>,
 }
 
-/// The numbers of the method, one for each free candidate.
-struct Vectors {
-    residual: Vec<f64>,
-    direction: Vec<f64>,
-    /// The steps so far.
-    total: Vec<f64>,
-}
-
 impl<M: Scorer> State<'_, M> {
     /// Tries conjugate gradients on the face of the given examples; returns whether the dual rose.
-    pub(super) fn accelerate(&mut self, due: &[u32], weights: &mut Aligned<M::Value>) -> bool {
+    pub(super) fn accelerate(
+        &mut self,
+        due: &[u32],
+        weights: &mut Aligned<M::Value>,
+        interrupt: &Interrupt,
+    ) -> bool {
         let Some(set) = self.problem.polytope().capped_box() else { return false };
         let (face, n_numbers) = self.face(due, set);
         if face.places.is_empty() || weights.len() > WEIGHTS_PER_NUMBER * n_numbers {
             return false;
         }
         let mut image = Aligned::zeros(weights.len());
-        let vectors = self.conjugate_gradients(&face, weights, &mut image);
+        let total = self.conjugate_gradients(&face, weights, &mut image, interrupt);
         let mut share = 1.0;
         for trial in 0..TRIALS {
-            let candidate = self.move_along(&face, &vectors.total, share, set);
+            if interrupt.is_raised() {
+                return false;
+            }
+            let candidate = self.move_along(&face, &total, share, set);
             if let Some(new_weights) = self.improved(&face, &candidate, weights) {
                 self.accept(&face, &candidate);
                 *weights = new_weights;
@@ -118,24 +119,27 @@ impl<M: Scorer> State<'_, M> {
         face: &Face,
         weights: &[M::Value],
         image: &mut Aligned<M::Value>,
-    ) -> Vectors {
+        interrupt: &Interrupt,
+    ) -> Vec<f64> {
         let n = face.places.len();
         let mut residual = self.slopes(face, weights);
         let mut scaled = vec![0.0; n];
         self.precondition(face, &residual, &mut scaled);
-        let mut vectors =
-            Vectors { residual: Vec::new(), direction: scaled.clone(), total: vec![0.0; n] };
+        let (mut direction, mut total) = (scaled.clone(), vec![0.0; n]);
         let (mut product, mut gained) = (inner(&residual, &scaled), 0.0);
         for step in 0..self.gradient_steps {
+            if interrupt.is_raised() {
+                break;
+            }
             image.fill(M::Value::zero());
-            self.add_image(face, &vectors.direction, image);
-            let bend = self.bend(face, &vectors.direction);
-            let curvature = squared(image) + inner(&bend, &vectors.direction);
+            self.add_image(face, &direction, image);
+            let bend = self.bend(face, &direction);
+            let curvature = squared(image) + inner(&bend, &direction);
             if curvature <= 0.0 || product <= 0.0 {
                 break;
             }
             let length = product / curvature;
-            add(&mut vectors.total, length, &vectors.direction);
+            add(&mut total, length, &direction);
             let gain = 0.5 * product * length;
             gained += gain;
             if step > 1 && gain < SPENT * gained {
@@ -147,12 +151,11 @@ impl<M: Scorer> State<'_, M> {
             let next = inner(&residual, &scaled);
             let ratio = next / product;
             product = next;
-            for (direction, scaled) in vectors.direction.iter_mut().zip(&scaled) {
+            for (direction, scaled) in direction.iter_mut().zip(&scaled) {
                 *direction = scaled + ratio * *direction;
             }
         }
-        vectors.residual = residual;
-        vectors
+        total
     }
 
     /// C_i (v_j − γ(β_j + 1ᵀβ)) for the free candidates, within the face.

@@ -19,9 +19,12 @@ use crate::multiclass::MarginProblem;
 /// Passes over the examples that are due between two certificates.
 const PASSES: usize = 30;
 /// They end early once a pass gains less than this share of what the first one gained.
-const SPENT: f64 = 0.03;
-/// Passes between two attempts at the conjugate gradient method.
+const SPENT: f64 = 0.1;
+/// Passes between two attempts at the conjugate gradient method...
 const PASSES_PER_GRADIENT: usize = 3;
+/// ...which is worth its passes only where visits creep: where a pass still gains this share of what the
+/// pass that many before it gained.
+const CREEPING: f64 = 0.3;
 /// Visits between two looks at the interrupt.
 const PATIENCE: usize = 4096;
 
@@ -51,7 +54,8 @@ impl<M: Scorer> State<'_, M> {
     pub(super) fn descend_on_candidates(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let mut due = self.due.clone().unwrap_or_default();
         let mut weights = self.model.take_weights();
-        let (mut n_active, mut first, mut moved) = (due.len(), 0.0, false);
+        let (mut n_active, mut moved) = (due.len(), false);
+        let (mut first, mut earlier) = (0.0, 0.0);
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
             let gain = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
@@ -62,12 +66,15 @@ impl<M: Scorer> State<'_, M> {
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
             // needs that more than the dual.
             if pass == 1 {
-                first = gain;
+                (first, earlier) = (gain, gain);
             } else if gain <= SPENT * first {
                 break;
             }
             if pass % PASSES_PER_GRADIENT == 0 && pass < PASSES {
-                moved |= self.accelerate(&due[..n_active], &mut weights);
+                if gain > CREEPING * earlier {
+                    moved |= self.accelerate(&due[..n_active], &mut weights, interrupt);
+                }
+                earlier = gain;
             }
         }
         // Also when interrupted: weights and duals belong together.
