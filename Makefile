@@ -60,9 +60,10 @@ venv: $(DEPENDENCIES) ## Create the virtual environment with all development dep
 build: $(EXTENSION) ## Build the extension (release) into the virtual environment
 
 lint: build ## Check format, lints, types, stubs, structure and tables
-	$(say) "cargo fmt, clippy"
+	$(say) "cargo fmt, clippy, doc"
 	cargo fmt --check
 	cargo clippy --quiet --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --document-private-items
 	$(say) "ruff, mypy, pyright, stubtest"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -171,8 +171,8 @@ class MulticlassSVC(LinearClassifier):
         What the bound is worth: "convex optimum", that it holds for every model.
     history_ : dict of ndarray
         Per iteration: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated.
-        "block-descent" does so once it expects to have converged, or always if `tol` is 0;
-        "frank-wolfe" with smoothing every few iterations.
+        "block-frank-wolfe" and "away-frank-wolfe" do so every ten iterations and at the end, the
+        former also once it expects to have converged; "frank-wolfe" with smoothing every few iterations.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -125,7 +125,7 @@ fn mean_row<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>, model: &Polynomi
     norm / model.n_bases.max(1) as f64
 }
 
-/// The layers as one point: [H,] U, W, each times its scale.
+/// The layers as one point: \[H,\] U, W, each times its scale.
 struct LayerVariables<'a, R> {
     problem: &'a PolynomialProblem<'a, R>,
     model: PolynomialModel,

@@ -23,6 +23,7 @@ struct Round<'py> {
     beta: Option<PyReadonlyArray1<'py, f64>>,
     gap: f64,
     relative_gap: f64,
+    tol: f64,
     max_iter: usize,
     seed: u64,
     n_threads: usize,
@@ -37,7 +38,7 @@ impl Round<'_> {
             rho: self.rho,
             betas: self.beta.as_ref().map(slice).transpose()?.unwrap_or_default(),
             seed: self.seed,
-            stopping: Stopping { max_epochs: self.max_iter, relative: 0.0, floor: self.gap },
+            stopping: Stopping { max_epochs: self.max_iter, relative: self.tol, floor: self.gap },
             relative_gap: self.relative_gap,
         })
     }

@@ -18,6 +18,7 @@ from urllib.request import urlopen
 
 import pandas as pd
 
+from dualgap._files import replacing
 from dualgap.datasets._movielens_files import read_movielens
 
 __all__ = ["Ratings", "fetch_movielens"]
@@ -267,6 +268,5 @@ def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
 def _write(path: Path, data: bytes) -> None:
     """Write all or nothing: an interrupted run leaves no half file in the cache."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+    with replacing(path) as file:
         file.write(data)
-    os.replace(file.name, path)

@@ -185,19 +185,17 @@ def _allowed(run: Run, tol: float) -> float:
     return max(tol * abs(run.primal), floor)
 
 
-def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float]:
+def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, float]:
     """How well the sub-problems are to be solved: better than the whole is known.
 
-    A gap, and in the first round a share of the loss.
+    A gap, in the first round a share of the loss, and for a single partition the tolerance.
     """
-    alone = n_partitions == 1
+    if n_partitions == 1:
+        return (0.0, 0.0, tol) if run.round == 1 else (_allowed(run, tol), 0.0, 0.0)
     if run.round == 1:
-        return 0.0, tol if alone else _INNER
-    allowed = _allowed(run, tol)
-    if alone:
-        return allowed, 0.0
+        return 0.0, _INNER, 0.0
     known = run.gap if np.isfinite(run.gap) else run.null_objective
-    return _INNER * max(known, allowed), 0.0
+    return _INNER * max(known, _allowed(run, tol)), 0.0, 0.0
 
 
 def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:

@@ -61,6 +61,7 @@ class Order:
     rho: float
     gap: float
     relative_gap: float
+    tol: float
     save: bool
 
 
@@ -164,6 +165,7 @@ def answer(
         "beta": _unpacked(arrays),
         "gap": order.gap,
         "relative_gap": order.relative_gap,
+        "tol": order.tol,
         "max_iter": plan.max_passes,
         "seed": (plan.seed + order.round) % 2**63,
         "n_threads": 1,

@@ -117,17 +117,17 @@ class ConsensusSVC(LinearClassifier):
         As in `MulticlassSVC`, for the whole problem. The model is the consensus with the minimum
         objective, the dual value the maximum that was found.
     history_ : dict of ndarray
-        Per round: epoch, seconds, objective (at the consensus the round began with), dual_objective
-        (NaN in a round in which a lost partition began anew), gap (of the best values so far),
+        Per round: epoch, seconds, objective (at the consensus the round began with), dual_objective,
+        gap (of the best values so far),
         primal_residual, dual_residual, rho, passes and solve_seconds (of the slowest partition).
     n_partitions_ : int
         Number of partitions with rows that count.
 
     Notes
     -----
-    The certificate costs one pass over the rows a round, for the primal value, and nothing for the
-    dual: the sum that the method forms anyway gives the weights that belong to all partitions' dual
-    variables together.
+    The certificate costs two passes over the rows a round, one for the primal value and one for the
+    weights that belong to all partitions' dual variables together; these travel beside the vector
+    that the method needs.
 
     Examples
     --------

@@ -42,7 +42,7 @@ pub trait Penalty: Send + Sync + fmt::Debug {
     /// The vertices of {ω ≤ 1}, one of each pair ±u: where exact basis selection looks.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where they are infinite in number, or too many.
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) where they are infinite in number, or too many.
     fn half_of_vertices(&self, n_outputs: usize) -> Result<Vec<Vec<f64>>>;
 
     /// Ω(U).

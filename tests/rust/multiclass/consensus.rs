@@ -232,7 +232,7 @@ fn the_dual_point_is_feasible_for_every_loss() {
                 plain.advance(&Interrupt::default()).unwrap();
             }
             let optimum = plain.certify(&Interrupt::default()).unwrap();
-            assert!(optimum.gap() < 1e-8, "{kind} {}", optimum.gap());
+            assert!(optimum.gap() < 1e-6, "{kind} {}", optimum.gap());
             let parts = [whole.rows(0..1), whole.rows(1..20), whole.rows(20..60)];
             let (_, values) = train(&parts, &shared, 0.1, 150);
             for (primal, dual) in &values {

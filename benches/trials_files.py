@@ -1,0 +1,193 @@
+"""Trials of files and threads: what was tried, and how often it failed.
+
+Usage: python benches/trials_files.py
+
+A kill fails if the file is neither the old one nor the new one, or a draft is left. A damaged file
+fails unless it is read or refused with the one error that names it; each kind is tried in a process
+of its own, whose end by a signal fails all of its trials. Threads are counted during a fit.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from _record import Table
+
+from dualgap import MulticlassSVC
+from dualgap._core import THREADS_PER_CORE
+from dualgap._npz import read_npz, write_npz
+from dualgap.cli._linear_file import Training, read_linear, write_linear
+from dualgap.cli._tables import Source, read_table
+from dualgap.losses import Loss
+from dualgap.recommend import OrdinalRecommender
+
+WRITER = """
+import sys
+import numpy as np
+from dualgap._npz import write_npz
+number = 0
+while True:
+    write_npz(sys.argv[1], {}, {"a": np.full(1_000_000, number)})
+    number += 1
+    print(number, flush=True)
+"""
+KILLS = 48
+DAMAGED = 5000
+ROWS = np.random.default_rng(0).normal(size=(20, 4)).round(2)
+LABELS = np.arange(20) % 3
+
+
+def kills(folder: Path) -> int:
+    """Kill writers at random moments; how often the file or the folder was not in order."""
+    path, generator, failed = folder / "model", random.Random(0), 0
+    write_npz(path, {}, {"a": np.full(1_000_000, -1)})
+    for _ in range(KILLS):
+        command = [sys.executable, "-c", WRITER, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            time.sleep(generator.uniform(0, 0.2))
+            writer.kill()
+        try:
+            content = read_npz(path)["a"]
+            failed += int((content != content[0]).any() or os.listdir(folder) != ["model"])
+        except (OSError, ValueError):
+            failed += 1
+    return failed
+
+
+def damage(good: bytes, generator: random.Random) -> bytes:
+    """Change, cut out or put in some bytes."""
+    content = bytearray(good)
+    for _ in range(generator.randint(1, 4)):
+        at = generator.randrange(len(content) + 1)
+        kind = generator.randrange(4)
+        if kind == 0:
+            content[at : at + 1] = generator.randbytes(1)
+        elif kind == 1:
+            del content[at : at + generator.randint(1, 40)]
+        elif kind == 2:
+            content[at:at] = generator.choice([b"9999999", b"1e999", b"nan", b"-", b",", b"\n"])
+        else:
+            content[at : at + 8] = generator.randbytes(8)
+    return bytes(content)
+
+
+def linear(path: Path) -> None:
+    """Write a linear model."""
+    model = MulticlassSVC(Loss("crammer-singer"), random_state=0, n_jobs=1).fit(ROWS, LABELS)
+    write_linear(path, model, Training(4, columns=list("abcd"), label="label"))
+
+
+def recommender(path: Path) -> None:
+    """Write a recommender."""
+    users, items = np.repeat(np.arange(6), 4), np.tile(np.arange(4), 6)
+    model = OrdinalRecommender(random_state=0, n_jobs=1)
+    model.fit((users, items, 1.0 + (users + items) % 3)).save(path)
+
+
+def rows(form: str) -> Callable[[Path], object]:
+    """Read a table of rows."""
+    return lambda path: read_table(Source(path, form), need_labels=False)
+
+
+def libsvm(path: Path) -> None:
+    """Write rows in LIBSVM format."""
+    lines = [
+        " ".join([str(label), *(f"{column + 1}:{value}" for column, value in enumerate(row))])
+        for row, label in zip(ROWS, LABELS, strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def table(path: Path) -> None:
+    """Write rows as CSV."""
+    lines = [",".join(map(str, [*row, label])) for row, label in zip(ROWS, LABELS, strict=True)]
+    path.write_text("\n".join(["a,b,c,d,label", *lines]) + "\n")
+
+
+def arrays(path: Path) -> None:
+    """Write rows as arrays."""
+    with open(path, "wb") as file:
+        np.savez(file, X=ROWS, y=LABELS)
+
+
+def sparse(path: Path) -> None:
+    """Write sparse rows without compression."""
+    with open(path, "wb") as file:
+        sp.save_npz(file, sp.csr_array(ROWS), compressed=False)
+
+
+DOORS: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
+    "linear model": (linear, read_linear),
+    "recommender": (recommender, OrdinalRecommender.load),
+    "rows, LIBSVM": (libsvm, rows("libsvm")),
+    "rows, CSV": (table, rows("csv")),
+    "rows, npz": (arrays, rows("npz")),
+    "rows, sparse npz": (sparse, rows("npz")),
+}
+
+
+def try_door(name: str, folder: Path) -> int:
+    """Read damaged files of one kind; how many ended in anything but the one error."""
+    write, read = DOORS[name]
+    write(folder / "good")
+    good, path = (folder / "good").read_bytes(), folder / "bad"
+    generator, failed = random.Random(0), 0
+    for _ in range(DAMAGED):
+        path.write_bytes(damage(good, generator))
+        try:
+            read(path)
+        except ValueError as error:
+            failed += not str(error).startswith(f"{path}: ")
+        except Exception as error:
+            print(f"{name}: {error!r}", file=sys.stderr)
+            failed += 1
+    return failed
+
+
+def door(name: str) -> int:
+    """`try_door` in a process of its own."""
+    command = [sys.executable, __file__, name]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return int(ended.stdout) if ended.returncode == 0 else DAMAGED
+
+
+def threads() -> int:
+    """Whether a million jobs start more threads than are allowed."""
+    cores, seen = len(os.sched_getaffinity(0)), []
+
+    def count(*_: float) -> bool:
+        text = Path("/proc/self/status").read_text()
+        seen.append(int(text.split("Threads:")[1].split()[0]))
+        return False
+
+    before = int(Path("/proc/self/status").read_text().split("Threads:")[1].split()[0])
+    MulticlassSVC(n_jobs=10**6, callback=count).fit(ROWS, LABELS)
+    return int(max(seen) > before + THREADS_PER_CORE * cores)
+
+
+def main() -> None:
+    """Run all trials, or those of one door."""
+    with tempfile.TemporaryDirectory() as folder:
+        if len(sys.argv) > 1:
+            print(try_door(sys.argv[1], Path(folder)))
+            return
+        results = Table("trials-files", "trial")
+        results.add(trial="kill while a model is written", tried=KILLS, failed=kills(Path(folder)))
+    for name in DOORS:
+        results.add(trial=f"damaged file: {name}", tried=DAMAGED, failed=door(name))
+    results.add(trial="a million jobs", tried=1, failed=threads())
+
+
+if __name__ == "__main__":
+    main()
