@@ -9,6 +9,7 @@ __all__ = [
     "OUTPUT_LOSSES",
     "PENALTIES",
     "SAMPLINGS",
+    "SIMD",
     "SOLVERS",
     "STEPS",
     "STRUCTURED_SOLVERS",
@@ -40,6 +41,9 @@ OUTPUT_LOSSES: Final[dict[str, str]]
 
 PENALTIES: Final[list[str]]
 SAMPLINGS: Final[list[str]]
+SIMD: Final[str]
+"""The instructions of this process's kernels: see the environment variable DUALGAP_SIMD."""
+
 SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]
 STRUCTURED_SOLVERS: Final[list[str]]
@@ -56,6 +60,7 @@ class _Fit(_Model):
     objective: float
     dual_objective: float
     scale: float
+    certain: bool
     history: dict[str, NDArray[Any]]
     path: dict[str, NDArray[Any]]
 

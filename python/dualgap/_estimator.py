@@ -179,13 +179,16 @@ def warn_of_gap(
     reason: str = "",
 ) -> None:
     """Warn, where the user called us, of a fit that did not converge: its gap, and that relative."""
-    warnings.warn(
+    warn_user(
         f"{what}stopped after {n_iter} iterations{_REASONS.get(reason, '')} at a duality gap of "
         f"{gap[0]:.3g}, {gap[1]:.2g} of the objective (tol={tol:.2g}); raise {remedy}, or scale "
-        "the data",
-        ConvergenceWarning,
-        stacklevel=_depth(),
+        "the data"
     )
+
+
+def warn_user(text: str) -> None:
+    """Warn, where the user called us, of a certificate that is not what was asked for."""
+    warnings.warn(text, ConvergenceWarning, stacklevel=_depth())
 
 
 def _depth() -> int:

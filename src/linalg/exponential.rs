@@ -1,6 +1,8 @@
 //! The exponential function in a form that loops vectorise.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
+
+use super::simd::arch;
 
 /// exp(−x) for x ≥ 0, branch-free so that loops over it vectorise; relative error below 1e-14.
 /// NaN stays NaN.
@@ -58,7 +60,7 @@ pub(crate) fn exp_shifted(values: &mut [f64], shift: f64) -> f64 {
             sums.into_iter().sum()
         }
     }
-    Arch::new().dispatch(Shifted(values, shift))
+    arch().dispatch(Shifted(values, shift))
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ fn lanczos(
 }
 
 /// Takes the parts along the orthonormal `space` out of a vector.
-fn orthogonalise(vector: &mut [f64], space: &[Vec<f64>]) {
+pub(super) fn orthogonalise(vector: &mut [f64], space: &[Vec<f64>]) {
     // Twice is enough for orthogonality to rounding.
     for _ in 0..2 {
         for basis in space {

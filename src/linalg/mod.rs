@@ -18,6 +18,7 @@ mod scatter;
 mod simd;
 pub(crate) mod sparse;
 mod sparse_rows;
+pub(crate) mod spectrum;
 mod touched;
 pub(crate) mod vectors;
 
@@ -27,7 +28,8 @@ pub(crate) use feature_major::FeatureMajor;
 pub(crate) use panel_weights::{PanelWeights, Update};
 pub use panels::Panels;
 pub(crate) use scatter::{TILE, Widened, scatter};
-pub use simd::{Element, Kernel, Lane};
+pub(crate) use simd::arch;
+pub use simd::{Element, Kernel, Lane, instruction_set};
 pub use sparse::Sparse;
 pub use sparse_rows::SparseRows;
 pub use touched::TouchedVector;

@@ -1,8 +1,68 @@
 //! The vectors that kernels are written over, and the choice of their width at run time.
 
+use std::sync::OnceLock;
+
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::data::Real;
+use crate::error::{Error, Result};
+
+/// The environment variable that names the instructions of all kernels.
+const VARIABLE: &str = "DUALGAP_SIMD";
+
+/// What it may be; the first is the default.
+const NAMES: [&str; 4] = ["auto", "avx512", "avx2", "scalar"];
+
+/// The instructions that every kernel of this process is dispatched to: those that `DUALGAP_SIMD` names,
+/// and otherwise the widest of this machine.
+///
+/// Sums are added up in vectors, so that models differ in their last digits between instructions. The
+/// choice is made once, and here alone: one fit cannot mix two.
+pub(crate) fn arch() -> Arch {
+    static CHOSEN: OnceLock<Arch> = OnceLock::new();
+    // Whoever starts the process asks `instruction_set` whether the name is known.
+    *CHOSEN.get_or_init(|| chosen().unwrap_or_else(|_| Arch::new()))
+}
+
+/// The name of the instructions that the kernels of this process use: `avx512`, `avx2`, `neon`, `scalar`.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] naming `DUALGAP_SIMD` if it is none of `auto`, `avx512`, `avx2` and
+/// `scalar`, or one that this machine does not have.
+pub fn instruction_set() -> Result<&'static str> {
+    chosen().map(|_| match arch() {
+        Arch::Scalar => "scalar",
+        #[cfg(target_arch = "x86_64")]
+        Arch::V3(_) => "avx2",
+        #[cfg(target_arch = "x86_64")]
+        Arch::V4(_) => "avx512",
+        #[cfg(target_arch = "aarch64")]
+        Arch::Neon(_) => "neon",
+        _ => "other",
+    })
+}
+
+fn chosen() -> Result<Arch> {
+    let name = std::env::var_os(VARIABLE).unwrap_or_default();
+    parse(&name.to_string_lossy())
+}
+
+fn parse(name: &str) -> Result<Arch> {
+    let here = match name {
+        "" | "auto" => Some(Arch::new()),
+        "scalar" => Some(Arch::Scalar),
+        #[cfg(target_arch = "x86_64")]
+        "avx2" => pulp::x86::V3::try_new().map(Arch::V3),
+        #[cfg(target_arch = "x86_64")]
+        "avx512" => pulp::x86::V4::try_new().map(Arch::V4),
+        _ => None,
+    };
+    here.ok_or_else(|| {
+        let what = if NAMES.contains(&name) { "this machine does not have" } else { "unknown:" };
+        let message = format!("{what} {name:?}; use one of {}", NAMES.join(", "));
+        Error::argument(VARIABLE, message)
+    })
+}
 
 /// A stored value that the kernels know vectors of.
 pub trait Element: Real {
@@ -85,7 +145,7 @@ macro_rules! element {
                         self.0.compute(simd)
                     }
                 }
-                Arch::new().dispatch(Dispatched(kernel))
+                arch().dispatch(Dispatched(kernel))
             }
             fn lanes() -> usize {
                 struct Lanes;
@@ -123,3 +183,16 @@ element!(
     as_simd_f64s,
     as_mut_simd_f64s
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_chosen_by_name_and_others_are_refused() {
+        assert!(matches!(parse("scalar"), Ok(Arch::Scalar)));
+        assert_eq!(format!("{:?}", parse("auto").unwrap()), format!("{:?}", Arch::new()));
+        let message = parse("sse9").unwrap_err().to_string();
+        assert!(message.contains("DUALGAP_SIMD") && message.contains("avx2"), "{message}");
+    }
+}

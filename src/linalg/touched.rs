@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
+
+use super::simd::arch;
 
 /// Weights that are cleared and read together: a mark for each then takes little memory, and a piece is
 /// some whole vectors.
@@ -58,12 +60,12 @@ impl TouchedVector {
 
     /// ‖image‖².
     pub fn squared_norm(&self) -> f64 {
-        Arch::new().dispatch(SquaredNorm(self))
+        arch().dispatch(SquaredNorm(self))
     }
 
     /// target += scale image.
     pub fn add_to(&self, scale: f64, target: &mut [f64]) {
-        Arch::new().dispatch(AddTo { image: self, scale, target });
+        arch().dispatch(AddTo { image: self, scale, target });
     }
 
     /// The bounds of the pieces that were written.

@@ -206,7 +206,7 @@ fn in_pairs([a, b, c, d, e, f, g, h]: [f64; LANES]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use pulp::{Arch, WithSimd};
+    use pulp::WithSimd;
 
     use super::*;
 
@@ -230,7 +230,7 @@ mod tests {
     fn every_order_sums_the_same_terms() {
         for n in [0, 1, 7, 8, 24, 53, 131] {
             let (a, b, expected) = vectors(n);
-            let [fused, fused_in_two] = Arch::new().dispatch(Fused(&a, &b));
+            let [fused, fused_in_two] = crate::linalg::arch().dispatch(Fused(&a, &b));
             for sum in [dot(&a, &b), dot_in_order(&a, &b), fused, fused_in_two] {
                 assert!((sum - expected).abs() < 1e-12, "{n}: {sum} {expected}");
             }

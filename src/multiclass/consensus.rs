@@ -15,6 +15,7 @@
 //! D(β) = Σ_k S_k dual_term_k − λ/2 ‖w(β)‖². As u_k = (λ+ρ) w_k − ρ w̄ + a_k and Σ_k S_k a_k = 0, the sum of
 //! the w_k would give w(β), too, but a large ρ takes its digits: the images are summed up anew from β.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use super::MarginProblem;
@@ -23,7 +24,7 @@ use super::bounds::Bounds;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
-use crate::polytope::lifted;
+use crate::polytope::{Scratch, lifted};
 use crate::run::{Epoch, Stopping, run};
 
 /// What a partition is told in a round; vectors are class after class, the constant feature last.
@@ -37,6 +38,8 @@ pub struct Question<'a> {
     pub rho: f64,
     /// β of the last round (examples × classes), each in the loss's set; empty for 0.
     pub betas: &'a [f64],
+    /// Whether β may be anything: each is then compared with its projection onto the loss's set.
+    pub check_betas: bool,
     /// Seed of the order of the examples.
     pub seed: u64,
     /// When the sub-problem is solved well enough.
@@ -78,8 +81,7 @@ pub fn answer(
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Answer> {
-    let Question { consensus, multiplier, rho, betas, seed, mut stopping, relative_gap } =
-        *question;
+    let Question { consensus, multiplier, rho, seed, mut stopping, relative_gap, .. } = *question;
     check(&problem, question)?;
     let weights = problem.map().layout().arrange(consensus.iter().copied());
     let loss = problem.mean_loss(&weights, interrupt)?;
@@ -90,13 +92,12 @@ pub fn answer(
     let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / lambda);
     let options = Options { seed, ..Options::default() };
     let mut solver = BlockDescent::new(&problem, options);
-    let zeros = if betas.is_empty() {
-        vec![0.0; problem.n_examples() * problem.n_classes()]
-    } else {
-        vec![]
+    let start = match question.betas {
+        [] => Cow::Owned(vec![0.0; problem.n_examples() * problem.n_classes()]),
+        betas if question.check_betas => Cow::Owned(feasible(&problem, betas)?),
+        betas => Cow::Borrowed(betas),
     };
-    let start = if betas.is_empty() { &zeros } else { betas };
-    solver.start_around(origin.collect(), start, interrupt)?;
+    solver.start_around(origin.collect(), &start, interrupt)?;
     let trace = run(&mut solver, stopping, interrupt, observe)?;
     let (betas, weights) = (solver.betas(), solver.coefficients());
     drop(solver);
@@ -129,6 +130,35 @@ fn check(problem: &MarginProblem<'_>, question: &Question<'_>) -> Result<()> {
         return Err(Error::argument("betas", format!("must be {n_betas} numbers, none negative")));
     }
     Ok(())
+}
+
+/// How far β may be from its set: what it lost where it was kept in single precision.
+const KEPT: f64 = 1e-6;
+
+/// The projections of all β onto the loss's set.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] naming `betas` if one of them is no such point.
+fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
+    let (mut found, mut scratch) = (vec![0.0; betas.len()], Scratch::default());
+    let n_classes = problem.n_classes();
+    let rows = betas.chunks_exact(n_classes).zip(found.chunks_exact_mut(n_classes));
+    for (example, (beta, found)) in rows.enumerate() {
+        let label = problem.label(example);
+        problem.polytope().project(beta, label, 0.0, &mut scratch, found);
+        let farther =
+            |limit| beta.iter().zip(&*found).any(|(beta, found)| (beta - found).abs() > limit);
+        let (far, moved) = (farther(KEPT), farther(8.0 * f64::EPSILON));
+        if far || beta[label] != 0.0 {
+            let message = format!("those of example {example} are not of this loss");
+            return Err(Error::argument("betas", message));
+        }
+        // What this loss's own descent left is continued bit for bit.
+        if !moved {
+            found.copy_from_slice(beta);
+        }
+    }
+    Ok(found)
 }
 
 /// What a partition's β add to the dual.

@@ -50,6 +50,12 @@ impl<'a> MarginProblem<'a> {
         polytope: Box<dyn Polytope>,
         shares: Shares,
     ) -> Result<Self> {
+        if map.layout().n_features == 0 {
+            return Err(Error::argument("X", "must have at least one column, or an intercept"));
+        }
+        if map.n_classes() == 0 {
+            return Err(Error::argument("n_classes", "must be at least 1"));
+        }
         if labels.len() != map.n_examples() || labels.len() != shares.n_blocks() {
             return Err(Error::argument("y", "must have one label for each row of X"));
         }

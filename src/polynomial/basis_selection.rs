@@ -10,6 +10,8 @@ use super::penalty::{Penalty, Refinement};
 use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::linalg::lanczos::{Extreme, extreme_eigenpair};
+use crate::linalg::products::matrix_vector;
+use crate::linalg::spectrum::{Chance, gamma as roundings, norm_bound};
 use crate::linalg::vectors::{axpy, dot, normalise};
 use crate::names::find;
 
@@ -20,8 +22,18 @@ pub struct Selection {
     pub vector: Vec<f64>,
     /// g_ĥ = (ĥᵀ Γ_c ĥ)_c = −∂F/∂(row of ĥ).
     pub gradient: Vec<f64>,
-    /// An upper bound on max_h ω*(g_h), up to the tolerance of the eigenvalue solver.
+    /// An upper bound on max_h ω*(g_h): certain up to [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED)
+    /// features, and as probable as [`Bounding`] says for more.
     pub bound: f64,
+}
+
+/// How the bound of a selection is found where there are too many features for a factorisation.
+#[derive(Clone, Copy)]
+pub struct Bounding<'a> {
+    /// The relative looseness that is good enough, of a bound that is about this large.
+    pub accuracy: &'a (dyn Fn(f64) -> f64 + Sync),
+    /// Probability with which the bound may be too small.
+    pub failure: f64,
 }
 
 /// How a basis vector is selected. All but [`SelectionMethod::Refined`] are there to be compared with it
@@ -88,8 +100,8 @@ pub fn select<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
     method: SelectionMethod,
-    tol: f64,
-    seed: u64,
+    (tol, seed): (f64, u64),
+    bounding: Bounding<'_>,
 ) -> Result<Selection> {
     if method == SelectionMethod::Exact {
         return exact(gamma, penalty, tol.min(EXACT_TOL), seed);
@@ -98,8 +110,8 @@ pub fn select<R: Rows>(
         .into_par_iter()
         .map(|c| extreme_eigenpair(gamma.size(), tol, mixed(seed, c), |v| gamma.product(c, v)))
         .collect::<Result<Vec<_>>>()?;
-    // The Ritz value may fall short of the eigenvalue by its residual.
-    let largest: Vec<f64> = extremes.iter().map(|e| e.value.abs() + e.residual).collect();
+    // *Some* eigenvalue lies as close to the Ritz value as its residual: where to look for a bound.
+    let guesses: Vec<f64> = extremes.iter().map(|e| e.value.abs() + e.residual).collect();
     let (vector, gradient) = match method {
         SelectionMethod::Refined if gamma.is_formed() => {
             let each = extremes.into_par_iter().map(|start| refine(gamma, penalty, start.vector));
@@ -116,8 +128,18 @@ pub fn select<R: Rows>(
             evaluated(gamma, dominant(extremes).vector)?
         }
     };
-    let bound = penalty.dual_row_norm(&largest).max(penalty.dual_row_norm(&gradient));
+    let accuracy = (bounding.accuracy)(penalty.dual_row_norm(&guesses));
+    let seed = mixed(seed, usize::MAX / 2);
+    let chance = Chance { accuracy, failure: bounding.failure, seed };
+    let largest = gamma.norm_bounds(&guesses, chance)?;
+    let bound = rounded_up(penalty.dual_row_norm(&largest), largest.len());
+    let bound = bound.max(rounded_up(penalty.dual_row_norm(&gradient), largest.len()));
     Ok(Selection { vector, gradient, bound })
+}
+
+/// More than a norm of `n` values may have lost in rounding; NaN stays.
+fn rounded_up(norm: f64, n: usize) -> f64 {
+    norm * (1.0 + 2.0 * roundings(n + 8))
 }
 
 /// max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c), whose maximum lies at a vertex u
@@ -145,25 +167,38 @@ fn exact<R: Rows>(
             (0..d).map(|j| gamma.product(c, &unit(j))).collect::<Result<Vec<_>>>()
         })
         .collect::<Result<Vec<_>>>()?;
+    let sum_at = |u: &[f64]| {
+        let mut sum = vec![0.0; d * d];
+        for (u, matrix) in u.iter().zip(&matrices) {
+            for (sum, row) in sum.chunks_exact_mut(d).zip(matrix) {
+                axpy(sum, *u, row);
+            }
+        }
+        sum
+    };
     let extremes = vertices
-        .into_par_iter()
+        .par_iter()
         .enumerate()
         .map(|(index, u)| {
             gamma.interrupt().check()?;
-            let mut sum = vec![vec![0.0; d]; d];
-            for (u, matrix) in u.iter().zip(&matrices) {
-                for (sum, row) in sum.iter_mut().zip(matrix) {
-                    axpy(sum, *u, row);
-                }
-            }
-            let product = |v: &[f64]| Ok(sum.iter().map(|row| dot(row, v)).collect());
+            let sum = sum_at(u);
+            let product = |v: &[f64]| Ok(matrix_vector(&sum, v));
             extreme_eigenpair(d, tol, mixed(seed, index), product)
         })
         .collect::<Result<Vec<_>>>()?;
-    let largest = extremes.iter().map(|e| e.value.abs() + e.residual).fold(0.0, f64::max);
+    let guess = extremes.iter().map(|e| e.value.abs() + e.residual).fold(0.0, f64::max);
     let (vector, gradient) = evaluated(gamma, dominant(extremes).vector)?;
-    let bound = largest.max(penalty.dual_row_norm(&gradient));
+    let bounds = vertices.par_iter().map(|u| norm_bound(&sum_at(u), d, guess, gamma.interrupt()));
+    let largest = bounds.collect::<Result<Vec<_>>>()?.into_iter().fold(0.0, larger_or_nan);
+    let errors: Vec<f64> = gamma.rounding_errors()?.iter().map(|error| 2.0 * error).collect();
+    let bound = rounded_up(largest + penalty.dual_row_norm(&errors), m + d);
+    let bound = bound.max(rounded_up(penalty.dual_row_norm(&gradient), m));
     Ok(Selection { vector, gradient, bound })
+}
+
+/// The larger of two numbers; NaN if one of them is.
+fn larger_or_nan(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a > b { a } else { b }
 }
 
 /// A seed for each of several eigenvalue problems.

@@ -1,7 +1,8 @@
 //! Conditional gradient with corrective refitting (Blondel et al. 2017, Algorithm 1;
 //! docs/mathematics/polynomial-networks.md#conditional-gradient).
 
-use super::basis_selection::{Selection, SelectionMethod, select};
+use super::basis_selection::{Bounding, Selection, SelectionMethod, select};
+use super::certificate::Rounding;
 use super::evaluation::{evaluate, residuals};
 use super::gradient_matrices::GradientMatrices;
 use super::model::{PolynomialModel, largest_overlap};
@@ -11,7 +12,7 @@ use super::validation::{Score, Validation};
 use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::vectors::dot;
+use crate::linalg::vectors::{dot, norm};
 use crate::run::{Certificate, Progress, Solver};
 
 /// Settings of the solver.
@@ -39,6 +40,15 @@ const LAST_STEPS: usize = 300;
 
 /// Epochs without a gain after which nothing more is expected: each has tried another start vector.
 const PATIENCE: usize = 5;
+
+/// Probability with which any lower bound of a fit with more features than
+/// [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) may be too large.
+pub const FAILURE: f64 = 1e-9;
+
+/// The share of [`FAILURE`] of one epoch: Σ_t 1 / (t (t + 1)) = 1.
+fn failure(epoch: u64) -> f64 {
+    FAILURE / ((epoch + 1) as f64 * (epoch + 2) as f64)
+}
 
 /// One epoch's model, seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,7 +91,11 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         if settings.n_components == 0 {
             return Err(Error::argument("n_components", "must be at least 1"));
         }
-        let scale = evaluate(&problem, &problem.null_model(), false, interrupt)?.objective;
+        let null = problem.null_model();
+        if model.n_outputs != null.n_outputs || model.linear.is_some() != null.linear.is_some() {
+            return Err(Error::argument("warm_start", "the model has other outputs or layers"));
+        }
+        let scale = evaluate(&problem, &null, false, interrupt)?.objective;
         let objective = evaluate(&problem, &model, false, interrupt)?.objective;
         Ok(Self {
             problem,
@@ -123,24 +137,34 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let model = &self.model;
         let gradient = evaluate(problem, model, false, interrupt)?;
         let mut negative = residuals(problem, model, interrupt)?;
-        negative.iter_mut().for_each(|r| *r = -*r);
+        negative.values.iter_mut().for_each(|r| *r = -*r);
         let rows = problem.basis_rows();
         let Objective { kernel, n_outputs, penalty, radius, ridge, .. } = problem.objective;
-        let gamma = GradientMatrices::new(&rows, kernel, &negative, n_outputs, interrupt)?;
+        let gamma = GradientMatrices::new(&rows, kernel, &negative.values, n_outputs, interrupt)?;
         let seed = self.settings.seed.wrapping_add(self.iteration.wrapping_mul(0x5851_F42D));
         let ConditionalGradientSettings { selection, selection_tol, .. } = self.settings;
-        let selection = select(&gamma, penalty, selection, selection_tol, seed)?;
-        let inner = dot(&model.output, &gradient.output);
+        let primal = gradient.objective;
+        let rounding = Rounding::new(problem, model, primal, &negative, interrupt)?;
+        let inner = dot(&model.output, &gradient.output) + rounding.inner;
         let linear_gap = match ridge {
-            Some(ridge) => dot(&gradient.linear, &gradient.linear) / (2.0 * ridge),
+            Some(ridge) => (norm(&gradient.linear) + 2.0 * rounding.linear).powi(2) / (2.0 * ridge),
             None => 0.0,
         };
-        let gap = inner + radius * selection.bound + linear_gap;
+        // A looser bound costs fewer products; a tenth of the gap is not worth more of them.
+        let accuracy = |about: f64| {
+            let gap = inner + radius * about + linear_gap;
+            selection_tol.max(0.1 * gap / (radius * about)).min(0.5)
+        };
+        let bounding = Bounding { accuracy: &accuracy, failure: failure(self.iteration) };
+        let selection = select(&gamma, penalty, selection, (selection_tol, seed), bounding)?;
+        let lost = penalty.dual_row_norm(&vec![rounding.matrices; n_outputs]);
+        let gap = inner + radius * (selection.bound + lost) + linear_gap;
         self.selection = Some(selection);
-        let primal = gradient.objective;
-        // Rounding can leave a gap of −1e-16 at the optimum; a NaN must stay one (`max` would drop it).
+        // A NaN must stay one (`max` would drop it).
         let gap = if gap < 0.0 { 0.0 } else { gap };
-        Ok(Certificate { primal, dual: primal - gap })
+        let terms = primal.abs() + inner.abs() + gap;
+        let dual = primal - gap - rounding.objective - 8.0 * f64::EPSILON * terms;
+        Ok(Certificate { primal: primal + rounding.objective, dual })
     }
 
     fn refit(&mut self, interrupt: &Interrupt) -> Result<()> {

@@ -21,20 +21,43 @@ use super::model::PolynomialModel;
 use super::problem::PolynomialProblem;
 use super::row_block::{BLOCK, OuterSum, RowBlock, row_blocks};
 use crate::data::{Data, Rows};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::for_data;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::axpy;
 use crate::linalg::{Element, Panels};
 use crate::parallel::{fill_blocks, sum_rows};
 
-/// o(x) of every row, n × m, with products in the precision of the rows.
+/// o(x) of every row, n × m, with products in the precision of the rows, or in double precision where
+/// the model or its outputs need it.
+///
+/// # Errors
+/// [`Error::Numerical`] if an output is not finite.
 pub fn predict(model: &PolynomialModel, data: Data<'_>, interrupt: &Interrupt) -> Result<Vec<f64>> {
-    match data {
-        Data::Dense32(rows) => outputs::<f32>(model, &rows, interrupt),
-        Data::Csr32(rows) => outputs::<f32>(model, &rows, interrupt),
-        Data::Dense64(rows) => outputs::<f64>(model, &rows, interrupt),
-        Data::Csr64(rows) => outputs::<f64>(model, &rows, interrupt),
+    let finite = |outputs: &Vec<f64>| outputs.iter().all(|output| output.is_finite());
+    if fits_single(model) {
+        let outputs = match data {
+            Data::Dense32(rows) => Some(outputs::<f32>(model, &rows, interrupt)?),
+            Data::Csr32(rows) => Some(outputs::<f32>(model, &rows, interrupt)?),
+            Data::Dense64(_) | Data::Csr64(_) => None,
+        };
+        if let Some(outputs) = outputs.filter(finite) {
+            return Ok(outputs);
+        }
     }
+    let outputs = for_data!(data, rows => outputs::<f64>(model, &rows, interrupt)?);
+    if finite(&outputs) {
+        return Ok(outputs);
+    }
+    let message = "an output is beyond the largest double-precision number; scale the rows";
+    Err(Error::Numerical(message.into()))
+}
+
+/// Whether the weights keep their digits in single precision, with room for products.
+fn fits_single(model: &PolynomialModel) -> bool {
+    let layers = [Some(&model.output), model.linear.as_ref()];
+    let largest = |layer: &Vec<f64>| layer.iter().map(|w| w.abs()).fold(0.0, f64::max);
+    layers.into_iter().flatten().map(largest).all(|w| w == 0.0 || (1e-25..1e25).contains(&w))
 }
 
 /// o(x) of every row, n × m, with products in the precision of `T`.
@@ -56,14 +79,25 @@ pub fn outputs<T: Element>(
     Ok(outputs)
 }
 
-/// ∂F/∂O, n × m.
+/// ∂F/∂O, n × m, and max_c |o_ic| of each row.
+#[derive(Debug)]
+pub struct Residuals {
+    /// ∂F/∂O, n × m.
+    pub values: Vec<f64>,
+    /// max_c |o_ic|.
+    pub output_sizes: Vec<f64>,
+}
+
+/// The residuals of a model.
 pub fn residuals<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
     interrupt: &Interrupt,
-) -> Result<Vec<f64>> {
+) -> Result<Residuals> {
     let mut outputs = outputs::<f64>(model, &problem.rows, interrupt)?;
     let m = model.n_outputs;
+    let largest = |row: &[f64]| row.iter().map(|o| o.abs()).fold(0.0, f64::max);
+    let output_sizes = outputs.chunks_exact(m).map(largest).collect();
     fill_blocks(&mut outputs, m, interrupt, |range, outputs| {
         let mut residual = vec![0.0; m];
         for (row, outputs) in range.zip(outputs.chunks_exact_mut(m)) {
@@ -71,7 +105,7 @@ pub fn residuals<R: Rows + Copy>(
             outputs.copy_from_slice(&residual);
         }
     })?;
-    Ok(outputs)
+    Ok(Residuals { values: outputs, output_sizes })
 }
 
 /// The objective of a model, and its gradient.

@@ -43,6 +43,9 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         n_outputs: usize,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
+        if rows.n_cols() == 0 {
+            return Err(Error::argument("X", "there must be at least one column"));
+        }
         if rows.n_rows() == 0 || n_outputs == 0 || weights.len() != rows.n_rows() * n_outputs {
             return Err(Error::argument("weights", "a row of weights per row of X is needed"));
         }
@@ -120,6 +123,49 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     /// Number of matrices.
     pub fn n_outputs(&self) -> usize {
         self.n_outputs
+    }
+
+    /// Γ_c, where it is formed.
+    pub(super) fn formed_matrix(&self, c: usize) -> Option<&[f64]> {
+        let size = self.size() * self.size();
+        self.formed.as_ref().map(|formed| &formed[c * size..][..size])
+    }
+
+    /// The kernel.
+    pub(super) fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// Number of stored values of X.
+    pub(super) fn n_stored(&self) -> usize {
+        self.rows.n_stored()
+    }
+
+    /// Calls `visit(column, value)` for the entries of a row.
+    #[inline(always)]
+    pub(super) fn visit_row(&self, row: usize, visit: impl FnMut(usize, f64)) {
+        self.rows.visit_row(row, visit);
+    }
+
+    /// Entry `row` of the diagonal of D_c.
+    #[inline(always)]
+    pub(super) fn weight(&self, row: usize, c: usize) -> f64 {
+        self.weights[row * self.n_outputs + c]
+    }
+
+    /// Σ_i |D_c,ii| ‖x_i‖² for every c.
+    pub(super) fn weighted_squares(&self) -> Result<Vec<f64>> {
+        let m = self.n_outputs;
+        sum_rows(self.rows.n_rows(), m, self.interrupt, |range, sums| {
+            for row in range {
+                let mut square = 0.0;
+                self.rows.visit_row(row, |_, value| square += value * value);
+                for (sum, weight) in sums.iter_mut().zip(&self.weights[row * m..][..m]) {
+                    // An overflow of a row without weight is none of the sum.
+                    *sum += if *weight == 0.0 { 0.0 } else { weight.abs() * square };
+                }
+            }
+        })
     }
 
     /// What ends a product early.

@@ -2,6 +2,7 @@
 //! docs/mathematics/polynomial-networks.md).
 
 pub mod basis_selection;
+mod certificate;
 pub mod conditional_gradient;
 pub mod evaluation;
 pub mod gradient_matrices;
@@ -13,4 +14,5 @@ pub mod problem;
 mod quasi_newton;
 pub mod refit;
 mod row_block;
+pub mod spectral_bounds;
 pub mod validation;

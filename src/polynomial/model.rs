@@ -65,8 +65,12 @@ impl PolynomialModel {
         let fits = basis.ncols() == n_features + usize::from(augmented)
             && basis.nrows() == output.nrows()
             && linear.is_none_or(|linear| linear.dim() == (n_features + 1, output.ncols()));
-        if !fits {
+        if !fits || output.ncols() == 0 {
             return Err(Error::argument("X", "the model was fitted with other features"));
+        }
+        let layers = [Some(basis), Some(output), linear];
+        if layers.into_iter().flatten().flatten().any(|value| !value.is_finite()) {
+            return Err(Error::argument("X", "the model has weights that are not finite"));
         }
         Ok(Self {
             kernel,

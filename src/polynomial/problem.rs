@@ -109,6 +109,9 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         if rows.n_rows() == 0 || objective.n_outputs == 0 {
             return Err(Error::argument("X", "there must be at least one row and one output"));
         }
+        if rows.n_cols() == 0 {
+            return Err(Error::argument("X", "there must be at least one column"));
+        }
         targets.check(objective.loss, rows.n_rows(), objective.n_outputs)?;
         if !(objective.radius.is_finite() && objective.radius > 0.0) {
             return Err(Error::argument("radius", "must be a positive finite number"));

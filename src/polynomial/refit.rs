@@ -5,7 +5,8 @@ use ndarray::ArrayViewMut2;
 
 use super::evaluation::{Evaluation, evaluate};
 use super::model::PolynomialModel;
-use super::problem::PolynomialProblem;
+use super::penalty::pull_inside;
+use super::problem::{Objective, PolynomialProblem};
 use super::quasi_newton::{Constrained, minimise};
 use crate::data::Rows;
 use crate::error::Result;
@@ -56,8 +57,28 @@ pub fn refit<R: Rows + Copy>(
         improve(problem, model, true, tol, max_steps, interrupt)?;
         spread_to_sphere(model);
     }
-    improve(problem, model, false, tol, max_steps, interrupt)
+    let objective = improve(problem, model, false, tol, max_steps, interrupt)?;
+    // The model is feasible in exact arithmetic, the lengths of its basis vectors taken into account.
+    pull_in(problem, model, 0.0);
+    Ok(objective)
 }
+
+/// Brings U back into its ball if it is outside by more than `tolerance`.
+fn pull_in<R: Rows + Copy>(
+    problem: &PolynomialProblem<'_, R>,
+    model: &mut PolynomialModel,
+    tolerance: f64,
+) {
+    let (shape, n_roundings) = ((model.n_bases, model.n_outputs), 4 * model.basis_length() + 16);
+    if let Ok(output) = ArrayViewMut2::from_shape(shape, &mut model.output) {
+        let Objective { penalty, radius, .. } = problem.objective;
+        pull_inside(penalty, output, radius, (n_roundings, tolerance));
+    }
+}
+
+/// How far outside its ball U may be between steps, relative to the radius: far below any tolerance,
+/// and far above the rounding of a projection from nearby.
+const OUTSIDE: f64 = 1e-12;
 
 /// Minimises over U and W, and over H if `basis`.
 fn improve<R: Rows + Copy>(
@@ -68,6 +89,8 @@ fn improve<R: Rows + Copy>(
     max_steps: usize,
     interrupt: &Interrupt,
 ) -> Result<f64> {
+    // Steps from outside would stay there.
+    pull_in(problem, model, OUTSIDE);
     let scales = Scales::new(problem, model, interrupt)?;
     let mut layers = LayerVariables { problem, model: model.clone(), basis, scales, interrupt };
     let mut x = layers.point();
@@ -188,10 +211,12 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
             scale_basis(basis, &factors);
         }
         if let Ok(output) = ArrayViewMut2::from_shape((k, m), &mut rest[..k * m]) {
-            self.problem
-                .objective
-                .penalty
-                .project(output, self.problem.objective.radius * self.scales.output);
+            let Objective { penalty, radius, .. } = self.problem.objective;
+            let radius = radius * self.scales.output;
+            let mut output = output;
+            penalty.project(output.view_mut(), radius);
+            // From far away, differences of large numbers leave few digits of a small radius.
+            pull_inside(penalty, output, radius, (0, OUTSIDE));
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! Projection onto a box cut by bounds on the sum: the common form of the unweighted sets.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::STEEP;
 use super::root::{Piece, root};
+use crate::linalg::arch;
 
 /// The set {0 <= b_j <= upper, floor <= 1ᵀb <= cap} and the rank-one bias of the quadratic form.
 ///
@@ -20,7 +21,7 @@ pub(crate) struct Capped {
 
 /// Σ_j max(0, v_j).
 pub(super) fn positive_sum(v: &[f64]) -> f64 {
-    Arch::new().dispatch(Sum { v, tau: 0.0, upper: f64::INFINITY }).0
+    arch().dispatch(Sum { v, tau: 0.0, upper: f64::INFINITY }).0
 }
 
 impl Capped {
@@ -29,7 +30,7 @@ impl Capped {
     /// Margins of −∞ stand for coordinates that the set does not have.
     pub fn multiplier(&self, v: &[f64], guess: f64) -> f64 {
         // One dispatch for the whole search: every pass over v is inlined below it.
-        Arch::new().dispatch(Search { set: self, v, guess })
+        arch().dispatch(Search { set: self, v, guess })
     }
 
     /// What the coordinates strictly between 0 and `upper` at τ say about the root.
@@ -55,7 +56,7 @@ impl Capped {
 
     /// 1ᵀb and the number of coordinates strictly between their bounds, at the multiplier τ.
     pub fn sum(&self, v: &[f64], tau: f64) -> (f64, f64) {
-        Arch::new().dispatch(Sum { v, tau, upper: self.upper })
+        arch().dispatch(Sum { v, tau, upper: self.upper })
     }
 
     /// Σ_j max(0, v_j − τ − upper) and the number of its positive terms: the pull on the upper bounds.
@@ -65,7 +66,7 @@ impl Capped {
 
     /// b = clip(v − τ, 0, upper).
     pub fn write(&self, v: &[f64], tau: f64, b: &mut [f64]) {
-        Arch::new().dispatch(Write { v, tau, upper: self.upper, b });
+        arch().dispatch(Write { v, tau, upper: self.upper, b });
         if tau > STEEP * self.cap {
             self.settle(v, tau, b);
         }

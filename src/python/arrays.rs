@@ -1,19 +1,58 @@
 //! NumPy and SciPy memory seen as [`Data`], without a copy.
 
-use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use std::ops::Deref;
+
+use ndarray::{Dimension, Ix1, Ix2};
+use numpy::{Element, PyArray, PyArrayMethods, PyReadonlyArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::data::{Csr, Data, Dense};
 use crate::error::Result;
+
+/// A NumPy array whose values may be read in place.
+///
+/// Views of raw bytes, of fields of a record or of a mapped file may stand at addresses that their type
+/// does not allow: reading these is undefined, and they are copied.
+pub(super) struct Array<'py, T: Element, D: Dimension>(PyReadonlyArray<'py, T, D>);
+
+/// An array with one axis.
+pub(super) type Vector<'py, T> = Array<'py, T, Ix1>;
+
+/// An array with two axes.
+pub(super) type Table<'py, T> = Array<'py, T, Ix2>;
+
+impl<'py, T: Element, D: Dimension> Deref for Array<'py, T, D> {
+    type Target = PyReadonlyArray<'py, T, D>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<'py, T: Element, D: Dimension + 'static> FromPyObject<'_, 'py> for Array<'py, T, D> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let array = object.cast::<PyArray<T, D>>()?;
+        let bytes = align_of::<T>();
+        let aligned = array.data().addr().is_multiple_of(bytes)
+            && array.strides().iter().all(|stride| stride.unsigned_abs().is_multiple_of(bytes));
+        if aligned {
+            return Ok(Self(array.try_readonly()?));
+        }
+        let copy = array.call_method0("copy")?;
+        Ok(Self(copy.cast::<PyArray<T, D>>()?.try_readonly()?))
+    }
+}
 
 /// A matrix handed over by the Python side, which has normalised it: C order, sorted unique int32
 /// columns, int64 offsets.
 #[derive(FromPyObject)]
 pub(super) enum Matrix<'py> {
     #[pyo3(transparent)]
-    Dense32(PyReadonlyArray2<'py, f32>),
+    Dense32(Table<'py, f32>),
     #[pyo3(transparent)]
-    Dense64(PyReadonlyArray2<'py, f64>),
+    Dense64(Table<'py, f64>),
     /// `(offsets, columns, values, n_cols)`.
     #[pyo3(transparent)]
     Csr32(CsrArrays<'py, f32>),
@@ -21,13 +60,12 @@ pub(super) enum Matrix<'py> {
     Csr64(CsrArrays<'py, f64>),
 }
 
-type CsrArrays<'py, T> =
-    (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, T>, usize);
+type CsrArrays<'py, T> = (Vector<'py, i64>, Vector<'py, i32>, Vector<'py, T>, usize);
 
 impl Matrix<'_> {
     /// The rows, borrowed and checked.
     pub fn rows(&self) -> Result<Data<'_>> {
-        fn csr<'a, T: crate::data::Real + numpy::Element>(
+        fn csr<'a, T: crate::data::Real + Element>(
             (offsets, columns, values, n_cols): &'a CsrArrays<'_, T>,
         ) -> Result<Csr<'a, T>> {
             Csr::new(slice(offsets)?, slice(columns)?, slice(values)?, *n_cols)
@@ -42,7 +80,7 @@ impl Matrix<'_> {
 }
 
 /// A contiguous vector as a slice.
-pub(super) fn slice<'a, T: numpy::Element>(array: &'a PyReadonlyArray1<'_, T>) -> Result<&'a [T]> {
+pub(super) fn slice<'a, T: Element>(array: &'a Vector<'_, T>) -> Result<&'a [T]> {
     array
         .as_slice()
         .map_err(|_| crate::error::Error::argument("X", "the arrays must be contiguous"))

@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arrays::{Matrix, slice};
+use super::arrays::{Matrix, Vector, slice};
 use super::records::{MarginRecord, SharesRecord};
-use super::session::run_session;
+use super::session::{guarded, run_session};
 use crate::error::Result;
 use crate::multiclass::{MulticlassMethod, Order, Question, answer};
 use crate::run::Stopping;
@@ -17,10 +17,11 @@ use crate::run::Stopping;
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Round<'py> {
-    consensus: PyReadonlyArray1<'py, f64>,
-    multiplier: PyReadonlyArray1<'py, f64>,
+    consensus: Vector<'py, f64>,
+    multiplier: Vector<'py, f64>,
     rho: f64,
-    beta: Option<PyReadonlyArray1<'py, f64>>,
+    beta: Option<Vector<'py, f64>>,
+    check_beta: bool,
     gap: f64,
     relative_gap: f64,
     tol: f64,
@@ -37,6 +38,7 @@ impl Round<'_> {
             multiplier: slice(&self.multiplier)?,
             rho: self.rho,
             betas: self.beta.as_ref().map(slice).transpose()?.unwrap_or_default(),
+            check_betas: self.check_beta,
             seed: self.seed,
             stopping: Stopping { max_epochs: self.max_iter, relative: self.tol, floor: self.gap },
             relative_gap: self.relative_gap,
@@ -53,29 +55,31 @@ impl Round<'_> {
 pub(super) fn consensus_round<'py>(
     py: Python<'py>,
     rows: Matrix<'py>,
-    labels: PyReadonlyArray1<'py, u32>,
+    labels: Vector<'py, u32>,
     settings: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let record: MarginRecord<'py> = settings.extract()?;
-    let shares: SharesRecord<'py> = settings.extract()?;
-    let round: Round<'py> = settings.extract()?;
-    let data = rows.rows()?;
-    // A round is one of block descent, whose dual point comes out.
-    record.require_memory(data, MulticlassMethod::BlockDescent(round.seed), true)?;
-    let problem = record.problem(data, slice(&labels)?, &shares, Order::Batches)?;
-    let question = round.question()?;
-    let ended = run_session(py, round.n_threads, round.callback.as_ref(), |session| {
-        let observe = &mut |epoch: &_| -> ControlFlow<()> { session.observe(epoch) };
-        answer(problem, &question, session.interrupt, observe)
-    })?;
-    let result = PyDict::new(py);
-    result.set_item("loss", ended.loss)?;
-    result.set_item("dual_term", ended.dual_term)?;
-    result.set_item("image", PyArray1::from_vec(py, ended.image))?;
-    result.set_item("image_error", ended.image_error)?;
-    result.set_item("gap", ended.gap)?;
-    result.set_item("n_epochs", ended.n_epochs)?;
-    result.set_item("weights", PyArray1::from_vec(py, ended.weights))?;
-    result.set_item("beta", PyArray1::from_vec(py, ended.betas))?;
-    Ok(result)
+    guarded(|| {
+        let record: MarginRecord<'py> = settings.extract()?;
+        let shares: SharesRecord<'py> = settings.extract()?;
+        let round: Round<'py> = settings.extract()?;
+        let data = rows.rows()?;
+        // A round is one of block descent, whose dual point comes out.
+        record.require_memory(data, MulticlassMethod::BlockDescent(round.seed), true)?;
+        let problem = record.problem(data, slice(&labels)?, &shares, Order::Batches)?;
+        let question = round.question()?;
+        let ended = run_session(py, round.n_threads, round.callback.as_ref(), |session| {
+            let observe = &mut |epoch: &_| -> ControlFlow<()> { session.observe(epoch) };
+            answer(problem, &question, session.interrupt, observe)
+        })?;
+        let result = PyDict::new(py);
+        result.set_item("loss", ended.loss)?;
+        result.set_item("dual_term", ended.dual_term)?;
+        result.set_item("image", PyArray1::from_vec(py, ended.image))?;
+        result.set_item("image_error", ended.image_error)?;
+        result.set_item("gap", ended.gap)?;
+        result.set_item("n_epochs", ended.n_epochs)?;
+        result.set_item("weights", PyArray1::from_vec(py, ended.weights))?;
+        result.set_item("beta", PyArray1::from_vec(py, ended.betas))?;
+        Ok(result)
+    })
 }

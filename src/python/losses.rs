@@ -3,6 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
+use super::session::guarded;
+
 use crate::polynomial::loss;
 use crate::polytope::{self, Parameters};
 
@@ -22,6 +24,8 @@ pub(super) fn output_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Raises ValueError unless there is a margin loss of that name which takes these parameters.
 #[pyfunction]
 pub(super) fn check_loss(loss: &str, k: Option<usize>, weights: Option<Vec<f64>>) -> PyResult<()> {
-    polytope::parse(loss, Parameters { k, weights })?;
-    Ok(())
+    guarded(|| {
+        polytope::parse(loss, Parameters { k, weights })?;
+        Ok(())
+    })
 }

@@ -20,6 +20,7 @@ mod trace;
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("SIMD", crate::linalg::instruction_set()?)?;
     module.add("OUTPUT_LOSSES", losses::output_losses(module.py())?)?;
     module.add("PENALTIES", names(crate::polynomial::penalty::REGISTRY))?;
     module.add("LOSSES", losses::margin_losses(module.py())?)?;

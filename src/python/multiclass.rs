@@ -1,12 +1,12 @@
 //! Fits of linear multi-category models.
 
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arrays::{Matrix, slice};
+use super::arrays::{Matrix, Table, Vector, slice};
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
-use super::session::{Session, run_session};
+use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
 use crate::multiclass::{Layout, MarginPoint, MulticlassFit, MulticlassMethod, fit};
@@ -16,11 +16,11 @@ use crate::solver::{Drift, Start};
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct State<'py> {
-    weights: PyReadonlyArray2<'py, f64>,
+    weights: Table<'py, f64>,
     linear: f64,
     square: f64,
     drift: [f64; 7],
-    beta: PyReadonlyArray2<'py, f64>,
+    beta: Table<'py, f64>,
 }
 
 /// Where a fit starts, and whether a later one is to start where it ends.
@@ -36,27 +36,29 @@ struct WarmStart<'py> {
 pub(super) fn fit_multiclass<'py>(
     py: Python<'py>,
     rows: Matrix<'py>,
-    labels: PyReadonlyArray1<'py, u32>,
+    labels: Vector<'py, u32>,
     settings: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let record: MarginRecord<'py> = settings.extract()?;
-    let shares: SharesRecord<'py> = settings.extract()?;
-    let method: MethodRecord = settings.extract()?;
-    let run: RunRecord = settings.extract()?;
-    let WarmStart { keep_dual, start } = settings.extract()?;
-    let method = MulticlassMethod::parse(&method.choices())?;
-    let data = rows.rows()?;
-    record.require_memory(data, method, keep_dual)?;
-    let mut problem = record.problem(data, slice(&labels)?, &shares, method.order())?;
-    let layout = problem.map().layout();
-    let start = start.map(|start| start.read(layout)).transpose()?;
-    let target = run.target();
-    let kernel = |session: &Session<'_>| {
-        let observe = &mut |epoch: &_| session.observe(epoch);
-        fit(&mut problem, method, target, keep_dual, start, session.interrupt, observe)
-    };
-    let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel)?;
-    fit_dict(py, fitted, layout)
+    guarded(|| {
+        let record: MarginRecord<'py> = settings.extract()?;
+        let shares: SharesRecord<'py> = settings.extract()?;
+        let method: MethodRecord = settings.extract()?;
+        let run: RunRecord = settings.extract()?;
+        let WarmStart { keep_dual, start } = settings.extract()?;
+        let method = MulticlassMethod::parse(&method.choices())?;
+        let data = rows.rows()?;
+        record.require_memory(data, method, keep_dual)?;
+        let mut problem = record.problem(data, slice(&labels)?, &shares, method.order())?;
+        let layout = problem.map().layout();
+        let start = start.map(|start| start.read(layout)).transpose()?;
+        let target = run.target();
+        let kernel = |session: &Session<'_>| {
+            let observe = &mut |epoch: &_| session.observe(epoch);
+            fit(&mut problem, method, target, keep_dual, start, session.interrupt, observe)
+        };
+        let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel)?;
+        fit_dict(py, fitted, layout)
+    })
 }
 
 impl State<'_> {

@@ -2,10 +2,10 @@
 
 use std::sync::Mutex;
 
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 
-use super::arrays::slice;
+use super::arrays::{Vector, slice};
 use crate::error::{Error, Result};
 use crate::structured::Oracle;
 
@@ -40,7 +40,7 @@ impl Oracle for PythonOracle {
         let answer = Python::attach(|py| -> PyResult<()> {
             let weights = PyArray1::from_slice(py, weights);
             let vertices = self.oracle.call_method1(py, "vertices", (blocks.to_vec(), weights))?;
-            let vertices: Vec<(PyReadonlyArray1<'_, f64>, f64)> = vertices.extract(py)?;
+            let vertices: Vec<(Vector<'_, f64>, f64)> = vertices.extract(py)?;
             for (features, loss) in &vertices {
                 found(slice(features)?, *loss);
             }

@@ -1,20 +1,20 @@
 //! Fits and predictions of polynomial networks and factorization machines.
 
-use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arrays::{Matrix, slice};
-use super::session::{Session, run_session};
+use super::arrays::{Matrix, Table, Vector, slice};
+use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
 use crate::data::{Chunked, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
 use crate::memory::require;
-use crate::polynomial::basis_selection::{SelectionMethod, select};
+use crate::polynomial::basis_selection::{Bounding, SelectionMethod, select};
 use crate::polynomial::conditional_gradient::{
-    ConditionalGradient, ConditionalGradientSettings, PathPoint,
+    ConditionalGradient, ConditionalGradientSettings, FAILURE, PathPoint,
 };
 use crate::polynomial::evaluation::predict;
 use crate::polynomial::gradient_matrices::GradientMatrices;
@@ -22,6 +22,7 @@ use crate::polynomial::kernel::Kernel;
 use crate::polynomial::model::PolynomialModel;
 use crate::polynomial::problem::{Objective, PolynomialProblem, Targets};
 use crate::polynomial::refit::Refit;
+use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 use crate::polynomial::validation::Validation;
 use crate::polynomial::{loss, penalty};
 use crate::run::{Trace, run};
@@ -31,9 +32,9 @@ use crate::solver::Target;
 #[derive(FromPyObject)]
 pub(super) enum TargetArray<'py> {
     #[pyo3(transparent)]
-    Classes(PyReadonlyArray1<'py, u32>),
+    Classes(Vector<'py, u32>),
     #[pyo3(transparent)]
-    Values(PyReadonlyArray2<'py, f64>),
+    Values(Table<'py, f64>),
 }
 
 impl TargetArray<'_> {
@@ -50,9 +51,9 @@ impl TargetArray<'_> {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct ModelArrays<'py> {
-    basis: PyReadonlyArray2<'py, f64>,
-    output: PyReadonlyArray2<'py, f64>,
-    linear: Option<PyReadonlyArray2<'py, f64>>,
+    basis: Table<'py, f64>,
+    output: Table<'py, f64>,
+    linear: Option<Table<'py, f64>>,
 }
 
 impl ModelArrays<'_> {
@@ -82,7 +83,7 @@ pub(super) struct PolynomialRecord<'py> {
     max_iter: usize,
     seed: u64,
     n_threads: usize,
-    sample_weight: Option<PyReadonlyArray1<'py, f64>>,
+    sample_weight: Option<Vector<'py, f64>>,
     init: Option<ModelArrays<'py>>,
     validation: Option<(Matrix<'py>, TargetArray<'py>)>,
     callback: Option<Py<PyAny>>,
@@ -116,40 +117,42 @@ pub(super) fn fit_polynomial<'py>(
     targets: TargetArray<'py>,
     settings: PolynomialRecord<'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (loss, penalty) = (loss::parse(&settings.loss)?, penalty::parse(&settings.penalty)?);
-    let chunks = chunks.iter().map(Matrix::rows).collect::<Result<Vec<_>>>()?;
-    let rows = Chunked::new(&chunks)?;
-    let (n_features, n_outputs) = (rows.n_cols(), settings.n_outputs);
-    require_memory(rows.n_rows(), n_outputs, n_features)?;
-    let objective = Objective {
-        n_outputs,
-        kernel: Kernel::parse(&settings.kernel)?,
-        augmented: settings.augmented,
-        ridge: settings.alpha,
-        loss: &*loss,
-        penalty: &*penalty,
-        radius: settings.radius,
-    };
-    let method = settings.method()?;
-    let init = settings.init.as_ref();
-    let init = init.map(|init| init.model(objective.kernel, objective.augmented, n_features));
-    let init = init.transpose()?;
-    let weights = settings.sample_weight.as_ref().map(slice).transpose()?;
-    let targets = targets.targets()?;
-    let held_out = settings.validation.as_ref();
-    let held_out = held_out.map(|(rows, y)| Ok::<_, Error>((rows.rows()?, y.targets()?)));
-    let validation = match held_out.transpose()? {
-        Some((data, y)) => Some(Validation::new(data, y, &*loss, n_features, n_outputs)?),
-        None => None,
-    };
-    let (n_threads, max_epochs) = (settings.n_threads, settings.max_iter);
-    let fitted =
-        run_session(py, n_threads, settings.callback.as_ref(), |session: &Session<'_>| {
-            let problem = PolynomialProblem::new(rows, targets, weights, objective)?;
-            let init = init.unwrap_or_else(|| problem.null_model());
-            fit(problem, method, init, validation.as_ref(), max_epochs, session)
-        })?;
-    fitted.into_dict(py)
+    guarded(|| {
+        let (loss, penalty) = (loss::parse(&settings.loss)?, penalty::parse(&settings.penalty)?);
+        let chunks = chunks.iter().map(Matrix::rows).collect::<Result<Vec<_>>>()?;
+        let rows = Chunked::new(&chunks)?;
+        let (n_features, n_outputs) = (rows.n_cols(), settings.n_outputs);
+        require_memory(rows.n_rows(), n_outputs, n_features)?;
+        let objective = Objective {
+            n_outputs,
+            kernel: Kernel::parse(&settings.kernel)?,
+            augmented: settings.augmented,
+            ridge: settings.alpha,
+            loss: &*loss,
+            penalty: &*penalty,
+            radius: settings.radius,
+        };
+        let method = settings.method()?;
+        let init = settings.init.as_ref();
+        let init = init.map(|init| init.model(objective.kernel, objective.augmented, n_features));
+        let init = init.transpose()?;
+        let weights = settings.sample_weight.as_ref().map(slice).transpose()?;
+        let targets = targets.targets()?;
+        let held_out = settings.validation.as_ref();
+        let held_out = held_out.map(|(rows, y)| Ok::<_, Error>((rows.rows()?, y.targets()?)));
+        let validation = match held_out.transpose()? {
+            Some((data, y)) => Some(Validation::new(data, y, &*loss, n_features, n_outputs)?),
+            None => None,
+        };
+        let (n_threads, max_epochs) = (settings.n_threads, settings.max_iter);
+        let fitted =
+            run_session(py, n_threads, settings.callback.as_ref(), |session: &Session<'_>| {
+                let problem = PolynomialProblem::new(rows, targets, weights, objective)?;
+                let init = init.unwrap_or_else(|| problem.null_model());
+                fit(problem, method, init, validation.as_ref(), max_epochs, session)
+            })?;
+        fitted.into_dict(py)
+    })
 }
 
 /// Refuses a fit whose outputs or first layers do not fit into memory: the outputs of all rows and their
@@ -184,6 +187,7 @@ impl Fitted {
     fn into_dict(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let result = trace_dict(py, &self.trace)?;
         result.set_item("scale", self.scale)?;
+        result.set_item("certain", self.model.basis_length() <= MAX_FACTORISED)?;
         let column = |values: Vec<f64>| PyArray1::from_vec(py, values);
         let history = PyDict::new(py);
         let n_bases: Vec<i64> = self.path.iter().map(|point| point.n_bases as i64).collect();
@@ -219,14 +223,16 @@ pub(super) fn predict_polynomial<'py>(
     augmented: bool,
     n_threads: usize,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let data = rows.rows()?;
-    let model = model.model(Kernel::parse(kernel)?, augmented, data.n_cols())?;
-    let shape = [data.n_rows(), model.n_outputs];
-    let outputs = run_session(py, n_threads, None, |session: &Session<'_>| {
-        let interrupt: &Interrupt = session.interrupt;
-        predict(&model, data, interrupt)
-    })?;
-    PyArray1::from_vec(py, outputs).reshape(shape)
+    guarded(|| {
+        let data = rows.rows()?;
+        let model = model.model(Kernel::parse(kernel)?, augmented, data.n_cols())?;
+        let shape = [data.n_rows(), model.n_outputs];
+        let outputs = run_session(py, n_threads, None, |session: &Session<'_>| {
+            let interrupt: &Interrupt = session.interrupt;
+            predict(&model, data, interrupt)
+        })?;
+        PyArray1::from_vec(py, outputs).reshape(shape)
+    })
 }
 
 /// How `select_basis` selects.
@@ -246,22 +252,25 @@ pub(super) struct SelectionRecord {
 pub(super) fn select_basis<'py>(
     py: Python<'py>,
     rows: Matrix<'py>,
-    weights: PyReadonlyArray2<'py, f64>,
+    weights: Table<'py, f64>,
     settings: SelectionRecord,
 ) -> PyResult<(Vec<f64>, Vec<f64>, f64)> {
-    let kernel = Kernel::parse(&settings.kernel)?;
-    let penalty = penalty::parse(&settings.penalty)?;
-    let method = SelectionMethod::parse(&settings.selection)?;
-    let SelectionRecord { tol, seed, n_threads, .. } = settings;
-    let data = rows.rows()?;
-    let m = weights.as_array().ncols();
-    let contiguous = |_| Error::argument("weights", "must be contiguous (C order)");
-    let weights = weights.as_slice().map_err(contiguous)?;
-    let selected = run_session(py, n_threads, None, |session: &Session<'_>| {
-        for_data!(data, rows => {
-            let gamma = GradientMatrices::new(&rows, kernel, weights, m, session.interrupt)?;
-            select(&gamma, &*penalty, method, tol, seed)
-        })
-    })?;
-    Ok((selected.vector, selected.gradient, selected.bound))
+    guarded(|| {
+        let kernel = Kernel::parse(&settings.kernel)?;
+        let penalty = penalty::parse(&settings.penalty)?;
+        let method = SelectionMethod::parse(&settings.selection)?;
+        let SelectionRecord { tol, seed, n_threads, .. } = settings;
+        let data = rows.rows()?;
+        let m = weights.as_array().ncols();
+        let contiguous = |_| Error::argument("weights", "must be contiguous (C order)");
+        let weights = weights.as_slice().map_err(contiguous)?;
+        let selected = run_session(py, n_threads, None, |session: &Session<'_>| {
+            for_data!(data, rows => {
+                let gamma = GradientMatrices::new(&rows, kernel, weights, m, session.interrupt)?;
+                let bounding = Bounding { accuracy: &|_| tol, failure: FAILURE };
+                select(&gamma, &*penalty, method, (tol, seed), bounding)
+            })
+        })?;
+        Ok((selected.vector, selected.gradient, selected.bound))
+    })
 }

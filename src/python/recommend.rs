@@ -1,11 +1,11 @@
 //! Variational fits of two-sided factorization machines.
 
-use numpy::{IntoPyArray, PyReadonlyArray1};
+use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arrays::{Matrix, slice};
-use super::session::{Session, run_session};
+use super::arrays::{Matrix, Vector, slice};
+use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
 use crate::data::{Csr, Data};
 use crate::error::{Error, Result};
@@ -41,48 +41,55 @@ pub(super) struct VariationalRecord<'py> {
 #[pyfunction]
 pub(super) fn fit_variational<'py>(
     py: Python<'py>,
-    users: PyReadonlyArray1<'py, u32>,
-    items: PyReadonlyArray1<'py, u32>,
-    values: PyReadonlyArray1<'py, f64>,
+    users: Vector<'py, u32>,
+    items: Vector<'py, u32>,
+    values: Vector<'py, f64>,
     settings: VariationalRecord<'py>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let penalty = penalty::parse(&settings.penalty)?;
-    let method = VariationalSettings {
-        n_components: settings.n_components,
-        likelihood: settings.tempering.map_or(Likelihood::Gaussian, Likelihood::Ordinal),
-        penalty: &*penalty,
-        radius: settings.radius,
-        output_ridge: settings.output_ridge,
-        hold: settings.hold,
-        feature_ridge: settings.feature_ridge,
-        relaxation: settings.relaxation,
-        popularity: settings.popularity,
-        seed: settings.seed,
-    };
-    let ratings = Ratings {
-        users: slice(&users)?,
-        items: slice(&items)?,
-        values: slice(&values)?,
-        n_users: settings.n_users,
-        n_items: settings.n_items,
-    };
-    let n_threads = settings.n_threads;
-    let user_features = settings.user_features.as_ref().map(features).transpose()?;
-    let item_features = settings.item_features.as_ref().map(features).transpose()?;
-    let stopping = Stopping { max_epochs: settings.n_sweeps, relative: 0.0, floor: 0.0 };
-    let (trace, factors) =
-        run_session(py, n_threads, settings.callback.as_ref(), |session: &Session<'_>| {
-            let mut solver = VariationalRefit::new(ratings, user_features, item_features, method)?;
-            let trace =
-                run(&mut solver, stopping, session.interrupt, &mut |epoch| session.observe(epoch))?;
-            Ok((trace, solver.factors()))
-        })?;
-    let result = trace_dict(py, &trace)?;
-    result.set_item("users", factors.users.into_pyarray(py))?;
-    result.set_item("items", factors.items.into_pyarray(py))?;
-    result.set_item("output", factors.output.as_standard_layout().into_owned().into_pyarray(py))?;
-    result.set_item("intercept", factors.intercept.into_pyarray(py))?;
-    Ok(result)
+    guarded(|| {
+        let penalty = penalty::parse(&settings.penalty)?;
+        let method = VariationalSettings {
+            n_components: settings.n_components,
+            likelihood: settings.tempering.map_or(Likelihood::Gaussian, Likelihood::Ordinal),
+            penalty: &*penalty,
+            radius: settings.radius,
+            output_ridge: settings.output_ridge,
+            hold: settings.hold,
+            feature_ridge: settings.feature_ridge,
+            relaxation: settings.relaxation,
+            popularity: settings.popularity,
+            seed: settings.seed,
+        };
+        let ratings = Ratings {
+            users: slice(&users)?,
+            items: slice(&items)?,
+            values: slice(&values)?,
+            n_users: settings.n_users,
+            n_items: settings.n_items,
+        };
+        let n_threads = settings.n_threads;
+        let user_features = settings.user_features.as_ref().map(features).transpose()?;
+        let item_features = settings.item_features.as_ref().map(features).transpose()?;
+        let stopping = Stopping { max_epochs: settings.n_sweeps, relative: 0.0, floor: 0.0 };
+        let (trace, factors) =
+            run_session(py, n_threads, settings.callback.as_ref(), |session: &Session<'_>| {
+                let mut solver =
+                    VariationalRefit::new(ratings, user_features, item_features, method)?;
+                let trace = run(&mut solver, stopping, session.interrupt, &mut |epoch| {
+                    session.observe(epoch)
+                })?;
+                Ok((trace, solver.factors()))
+            })?;
+        let result = trace_dict(py, &trace)?;
+        result.set_item("users", factors.users.into_pyarray(py))?;
+        result.set_item("items", factors.items.into_pyarray(py))?;
+        result.set_item(
+            "output",
+            factors.output.as_standard_layout().into_owned().into_pyarray(py),
+        )?;
+        result.set_item("intercept", factors.intercept.into_pyarray(py))?;
+        Ok(result)
+    })
 }
 
 fn features<'a>(matrix: &'a Matrix<'_>) -> Result<Csr<'a, f64>> {

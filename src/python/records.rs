@@ -1,9 +1,8 @@
 //! The options of the fits as records, read from the items of a dictionary.
 
-use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
-use super::arrays::slice;
+use super::arrays::{Table, Vector, slice};
 use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
@@ -19,7 +18,7 @@ pub(super) struct MarginRecord<'py> {
     loss: String,
     k: Option<usize>,
     weights: Option<Vec<f64>>,
-    costs: Option<PyReadonlyArray2<'py, f64>>,
+    costs: Option<Table<'py, f64>>,
     costs_per_row: bool,
     smoothing: f64,
     bias: f64,
@@ -65,7 +64,7 @@ impl MarginRecord<'_> {
 #[pyo3(from_item_all)]
 pub(super) struct SharesRecord<'py> {
     pub regularization: f64,
-    sample_weight: Option<PyReadonlyArray1<'py, f64>>,
+    sample_weight: Option<Vector<'py, f64>>,
 }
 
 impl SharesRecord<'_> {

@@ -1,6 +1,7 @@
 //! One call from Python into a kernel: a thread pool of its own, the GIL released, signals polled.
 
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -22,6 +23,17 @@ impl From<Error> for PyErr {
             Error::Interrupted | Error::Numerical(_) => PyRuntimeError::new_err(error.to_string()),
         }
     }
+}
+
+/// Calls `body` and raises RuntimeError where it panics: a bug of this crate, which must not pass as the
+/// `BaseException` that PyO3 makes of a panic, past every `except Exception`.
+pub(super) fn guarded<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        let text = text.unwrap_or("no message");
+        Err(PyRuntimeError::new_err(format!("a bug in dualgap, please report it: {text}")))
+    })
 }
 
 /// Maximum number of threads of a call for each core that this process may use. More threads than cores

@@ -1,13 +1,13 @@
 //! Fits of structured models: built-in ones, and models written in Python.
 
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use super::arrays::slice;
+use super::arrays::{Vector, slice};
 use super::oracle::PythonOracle;
 use super::records::{MethodRecord, RunRecord, SharesRecord};
-use super::session::{Session, run_session};
+use super::session::{Session, guarded, run_session};
 use super::structured_models::StructuredModel;
 use super::trace::trace_dict;
 use crate::dual::BlockDual;
@@ -47,12 +47,12 @@ struct WarmStart<'py> {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Start<'py> {
-    weights: PyReadonlyArray1<'py, f64>,
-    atoms: PyReadonlyArray1<'py, i64>,
-    shares: PyReadonlyArray1<'py, f64>,
-    lengths: PyReadonlyArray1<'py, i64>,
-    parts: PyReadonlyArray1<'py, u32>,
-    values: PyReadonlyArray1<'py, f64>,
+    weights: Vector<'py, f64>,
+    atoms: Vector<'py, i64>,
+    shares: Vector<'py, f64>,
+    lengths: Vector<'py, i64>,
+    parts: Vector<'py, u32>,
+    values: Vector<'py, f64>,
 }
 
 impl<'py> Settings<'py> {
@@ -74,11 +74,11 @@ impl<'py> Settings<'py> {
         })
     }
 
-    fn start(&self, method: StructuredMethod) -> Result<Option<DualPoint>> {
+    fn start(&self, method: StructuredMethod, shape: &Shape<'_>) -> Result<Option<DualPoint>> {
         let Some(start) = &self.warm_start.start else { return Ok(None) };
         match method {
             StructuredMethod::Vertices(Method::BlockFrankWolfe(options)) => {
-                start.read(&options).map(Some)
+                start.read(&options, shape).map(Some)
             }
             _ => {
                 let message = "only \"block-frank-wolfe\" can be continued";
@@ -97,8 +97,19 @@ impl<'py> Settings<'py> {
     }
 }
 
+/// Sizes of a problem: its examples, its weights, and the parts of an example.
+struct Shape<'m> {
+    n_blocks: usize,
+    n_weights: usize,
+    n_parts: &'m dyn Fn(usize) -> usize,
+}
+
 impl Start<'_> {
-    fn read(&self, options: &BlockOptions) -> Result<DualPoint> {
+    fn read(&self, options: &BlockOptions, shape: &Shape<'_>) -> Result<DualPoint> {
+        if !self.fits(shape)? {
+            let message = "the dual point is not one of this problem";
+            return Err(Error::argument("warm_start", message));
+        }
         let mut entries =
             slice(&self.parts)?.iter().copied().zip(slice(&self.values)?.iter().copied());
         let mut atoms = slice(&self.shares)?.iter().zip(slice(&self.lengths)?);
@@ -111,6 +122,42 @@ impl Start<'_> {
         };
         let blocks = slice(&self.atoms)?.iter().map(&mut block).collect();
         Ok(DualPoint::Blocks { weights: slice(&self.weights)?.to_vec(), blocks })
+    }
+
+    /// Whether there is a convex combination of points with existing parts for each example.
+    fn fits(&self, shape: &Shape<'_>) -> Result<bool> {
+        let (atoms, shares) = (slice(&self.atoms)?, slice(&self.shares)?);
+        let (lengths, parts) = (slice(&self.lengths)?, slice(&self.parts)?);
+        let (weights, values) = (slice(&self.weights)?, slice(&self.values)?);
+        let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());
+        let sums_to = |counts: &[i64], total: usize| {
+            let sum = counts
+                .iter()
+                .try_fold(0usize, |sum, count| sum.checked_add(usize::try_from(*count).ok()?));
+            sum == Some(total)
+        };
+        if atoms.len() != shape.n_blocks
+            || weights.len() != shape.n_weights
+            || shares.len() != lengths.len()
+            || parts.len() != values.len()
+            || !sums_to(atoms, lengths.len())
+            || !sums_to(lengths, parts.len())
+            || ![weights, values, shares].into_iter().all(finite)
+        {
+            return Ok(false);
+        }
+        let (mut shares, mut lengths, mut parts) = (shares, lengths.iter(), parts);
+        Ok(atoms.iter().enumerate().all(|(block, n_atoms)| {
+            let own = shares.split_off(..*n_atoms as usize).unwrap_or_default();
+            let sum: f64 = own.iter().sum();
+            let n_parts = (shape.n_parts)(block);
+            let inside = lengths.by_ref().take(own.len()).all(|length| {
+                let atom = parts.split_off(..*length as usize).unwrap_or_default();
+                atom.is_sorted_by(|a, b| a < b)
+                    && atom.last().is_none_or(|part| (*part as usize) < n_parts)
+            });
+            inside && own.iter().all(|share| *share >= 0.0) && (sum - 1.0).abs() < 1e-6
+        }))
     }
 }
 
@@ -132,30 +179,37 @@ pub(super) fn fit_structured<'py>(
     source: Source<'py>,
     settings: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let settings = Settings::read(settings)?;
-    let method = settings.method()?;
-    let (start, target) = (settings.start(method)?, settings.run.target());
-    let ended = match source {
-        Source::Builtin(model) => {
-            let model = model.get().model();
-            let shares = settings.shares.shares(model.n_examples())?;
-            settings.session(py, |session| {
-                let observe = &mut |epoch: &_| session.observe(epoch);
-                fit(model, shares, method, target, start, session.interrupt, observe)
-            })?
-        }
-        Source::Oracle((oracle, n_examples, n_weights)) => {
-            let (oracle, method) = (PythonOracle::new(oracle), method.vertices()?);
-            let mut dual =
-                CallbackDual::new(&oracle, n_weights, settings.shares.shares(n_examples)?);
-            let result = settings.session(py, |session| {
-                let observe = &mut |epoch: &_| session.observe(epoch);
-                minimize(&mut dual, method, target, start, session.interrupt, observe)
-            });
-            oracle.raise(result)?
-        }
-    };
-    fit_dict(py, &ended, settings.warm_start.keep_dual)
+    guarded(|| {
+        let settings = Settings::read(settings)?;
+        let method = settings.method()?;
+        let target = settings.run.target();
+        let ended = match source {
+            Source::Builtin(model) => {
+                let model = model.get().model();
+                let shares = settings.shares.shares(model.n_examples())?;
+                let (n_blocks, n_weights) = (model.n_examples(), model.n_weights());
+                let n_parts = &|block| model.n_parts(block);
+                let start = settings.start(method, &Shape { n_blocks, n_weights, n_parts })?;
+                settings.session(py, |session| {
+                    let observe = &mut |epoch: &_| session.observe(epoch);
+                    fit(model, shares, method, target, start, session.interrupt, observe)
+                })?
+            }
+            Source::Oracle((oracle, n_examples, n_weights)) => {
+                let shape = Shape { n_blocks: n_examples, n_weights, n_parts: &|_| n_weights + 1 };
+                let start = settings.start(method, &shape)?;
+                let (oracle, method) = (PythonOracle::new(oracle), method.vertices()?);
+                let mut dual =
+                    CallbackDual::new(&oracle, n_weights, settings.shares.shares(n_examples)?);
+                let result = settings.session(py, |session| {
+                    let observe = &mut |epoch: &_| session.observe(epoch);
+                    minimize(&mut dual, method, target, start, session.interrupt, observe)
+                });
+                oracle.raise(result)?
+            }
+        };
+        fit_dict(py, &ended, settings.warm_start.keep_dual)
+    })
 }
 
 /// A certified regularisation path from `settings.regularization` down to `until`: a list of (lambda, until, weights, gap, relative gap, epochs).
@@ -166,26 +220,29 @@ pub(super) fn structured_path<'py>(
     settings: &Bound<'py, PyDict>,
     until: f64,
 ) -> PyResult<Bound<'py, PyList>> {
-    let settings = Settings::read(settings)?;
-    let pieces = match source {
-        Source::Builtin(model) => {
-            let model = model.get().model();
-            let shares = settings.shares.shares(model.n_examples())?;
-            follow(py, StructuredDual::new(model, shares)?, &settings, until)?
-        }
-        Source::Oracle((oracle, n_examples, n_weights)) => {
-            let oracle = PythonOracle::new(oracle);
-            let dual = CallbackDual::new(&oracle, n_weights, settings.shares.shares(n_examples)?);
-            let result = follow(py, dual, &settings, until);
-            oracle.raise(result)?
-        }
-    };
-    let pieces = pieces.into_iter().map(|piece| {
-        let (gap, relative_gap) = (piece.gap(), piece.relative_gap());
-        let Piece { lambda, until, weights, epochs, .. } = piece;
-        (lambda, until, PyArray1::from_vec(py, weights), gap, relative_gap, epochs)
-    });
-    PyList::new(py, pieces.collect::<Vec<_>>())
+    guarded(|| {
+        let settings = Settings::read(settings)?;
+        let pieces = match source {
+            Source::Builtin(model) => {
+                let model = model.get().model();
+                let shares = settings.shares.shares(model.n_examples())?;
+                follow(py, StructuredDual::new(model, shares)?, &settings, until)?
+            }
+            Source::Oracle((oracle, n_examples, n_weights)) => {
+                let oracle = PythonOracle::new(oracle);
+                let dual =
+                    CallbackDual::new(&oracle, n_weights, settings.shares.shares(n_examples)?);
+                let result = follow(py, dual, &settings, until);
+                oracle.raise(result)?
+            }
+        };
+        let pieces = pieces.into_iter().map(|piece| {
+            let (gap, relative_gap) = (piece.gap(), piece.relative_gap());
+            let Piece { lambda, until, weights, epochs, .. } = piece;
+            (lambda, until, PyArray1::from_vec(py, weights), gap, relative_gap, epochs)
+        });
+        PyList::new(py, pieces.collect::<Vec<_>>())
+    })
 }
 
 fn follow<D: BlockDual + Send>(

@@ -1,12 +1,12 @@
 //! The built-in structured models with their examples, as Python holds them.
 
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
-use super::arrays::{Matrix, slice};
-use super::session::run_session;
-use crate::error::Result;
+use super::arrays::{Matrix, Vector, slice};
+use super::session::{guarded, run_session};
+use crate::error::{Error, Result};
 use crate::names::find;
 use crate::structured::{
     Chain, Graph, Hamming, Marginals, Matching, Multiclass, Multilabel, Pairs, Work,
@@ -29,14 +29,14 @@ impl StructuredModel {
     fn decoded<R: Default + Clone + Send>(
         &self,
         py: Python<'_>,
-        weights: &PyReadonlyArray1<'_, f64>,
+        weights: &Vector<'_, f64>,
         n_threads: usize,
         look: impl Fn(usize, Vec<u32>) -> R + Sync,
     ) -> PyResult<Vec<R>> {
         let (model, weights) = (self.model(), slice(weights)?);
         if weights.len() != model.n_weights() {
             let message = format!("must have {} weights", model.n_weights());
-            return Err(crate::Error::argument("coef", message).into());
+            return Err(Error::argument("coef", message).into());
         }
         run_session(py, n_threads, None, |session| {
             let decode = |(scores, work): &mut (Vec<f64>, Work), example: usize| {
@@ -61,6 +61,9 @@ impl StructuredModel {
 /// (offsets, values after one another).
 type Ragged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 
+/// Maximum number of labels of a graph: a tree is chosen among all pairs of them.
+const MAX_LABELS: usize = 1 << 13;
+
 /// How a multi-label model's graph is given.
 #[derive(FromPyObject)]
 enum Edges {
@@ -72,6 +75,13 @@ enum Edges {
 
 impl Edges {
     fn graph(&self, labels: &[u8], n_labels: usize) -> Result<Graph> {
+        if n_labels == 0 || n_labels > MAX_LABELS {
+            let message = format!("must be between 1 and {MAX_LABELS} (is {n_labels})");
+            return Err(Error::argument("n_labels", message));
+        }
+        if !labels.len().is_multiple_of(n_labels) {
+            return Err(Error::argument("Y", format!("must have rows of {n_labels} labels")));
+        }
         match self {
             Self::Pairs(pairs) => Graph::new(n_labels, pairs),
             Self::Name(name) => Ok(find("edges", name, Graph::REGISTRY)?(labels, n_labels)),
@@ -79,7 +89,7 @@ impl Edges {
     }
 }
 
-fn read(offsets: &PyReadonlyArray1<'_, i64>) -> Result<Vec<usize>> {
+fn read(offsets: &Vector<'_, i64>) -> Result<Vec<usize>> {
     Ok(slice(offsets)?.iter().map(|offset| *offset as usize).collect())
 }
 
@@ -90,15 +100,17 @@ impl StructuredModel {
     #[pyo3(signature = (rows, offsets, labels, *, n_states, boundaries, loss))]
     fn chain(
         rows: Matrix<'_>,
-        offsets: PyReadonlyArray1<'_, i64>,
-        labels: Option<PyReadonlyArray1<'_, u32>>,
+        offsets: Vector<'_, i64>,
+        labels: Option<Vector<'_, u32>>,
         n_states: usize,
         boundaries: bool,
         loss: &str,
     ) -> PyResult<Self> {
-        let labels = labels.as_ref().map(slice).transpose()?;
-        let (offsets, loss) = (read(&offsets)?, Hamming::parse(loss)?);
-        Ok(Self::new(Chain::new(rows.rows()?, &offsets, labels, n_states, boundaries, loss)?))
+        guarded(|| {
+            let labels = labels.as_ref().map(slice).transpose()?;
+            let (offsets, loss) = (read(&offsets)?, Hamming::parse(loss)?);
+            Ok(Self::new(Chain::new(rows.rows()?, &offsets, labels, n_states, boundaries, loss)?))
+        })
     }
 
     /// One of several classes for each row.
@@ -106,13 +118,15 @@ impl StructuredModel {
     #[pyo3(signature = (rows, labels, *, n_classes, costs))]
     fn multiclass(
         rows: Matrix<'_>,
-        labels: Option<PyReadonlyArray1<'_, u32>>,
+        labels: Option<Vector<'_, u32>>,
         n_classes: usize,
-        costs: Option<PyReadonlyArray1<'_, f64>>,
+        costs: Option<Vector<'_, f64>>,
     ) -> PyResult<Self> {
-        let labels = labels.as_ref().map(slice).transpose()?;
-        let costs = costs.as_ref().map(slice).transpose()?;
-        Ok(Self::new(Multiclass::new(rows.rows()?, labels, n_classes, costs)?))
+        guarded(|| {
+            let labels = labels.as_ref().map(slice).transpose()?;
+            let costs = costs.as_ref().map(slice).transpose()?;
+            Ok(Self::new(Multiclass::new(rows.rows()?, labels, n_classes, costs)?))
+        })
     }
 
     /// A set of labels for each row; `edges` are pairs of labels, or "full", or "tree" (chosen by the
@@ -121,15 +135,17 @@ impl StructuredModel {
     #[pyo3(signature = (rows, labels, *, n_labels, edges, loss))]
     fn multilabel(
         rows: Matrix<'_>,
-        labels: Option<PyReadonlyArray1<'_, u8>>,
+        labels: Option<Vector<'_, u8>>,
         n_labels: usize,
         edges: Edges,
         loss: &str,
     ) -> PyResult<Self> {
-        let labels = labels.as_ref().map(slice).transpose()?;
-        let graph = edges.graph(labels.unwrap_or(&[]), n_labels)?;
-        let loss = Hamming::parse(loss)?;
-        Ok(Self::new(Multilabel::new(rows.rows()?, labels, n_labels, graph, loss)?))
+        guarded(|| {
+            let labels = labels.as_ref().map(slice).transpose()?;
+            let graph = edges.graph(labels.unwrap_or(&[]), n_labels)?;
+            let loss = Hamming::parse(loss)?;
+            Ok(Self::new(Multilabel::new(rows.rows()?, labels, n_labels, graph, loss)?))
+        })
     }
 
     /// A matching for each example: its size, the features of its pairs after one another, and its right
@@ -139,27 +155,29 @@ impl StructuredModel {
     fn matching(
         rows: Matrix<'_>,
         sizes: Vec<[u32; 2]>,
-        truth: Option<(Vec<[u32; 2]>, PyReadonlyArray1<'_, i64>)>,
+        truth: Option<(Vec<[u32; 2]>, Vector<'_, i64>)>,
         false_positive_cost: f64,
         false_negative_cost: f64,
     ) -> PyResult<Self> {
-        let (positive, negative) = (false_positive_cost, false_negative_cost);
-        let truth = match &truth {
-            Some((pairs, offsets)) => Some((pairs, read(offsets)?)),
-            None => None,
-        };
-        let truth = truth.as_ref().map(|(pairs, offsets)| Pairs { pairs, offsets });
-        Ok(Self::new(Matching::new(rows.rows()?, &sizes, truth, positive, negative)?))
+        guarded(|| {
+            let (positive, negative) = (false_positive_cost, false_negative_cost);
+            let truth = match &truth {
+                Some((pairs, offsets)) => Some((pairs, read(offsets)?)),
+                None => None,
+            };
+            let truth = truth.as_ref().map(|(pairs, offsets)| Pairs { pairs, offsets });
+            Ok(Self::new(Matching::new(rows.rows()?, &sizes, truth, positive, negative)?))
+        })
     }
 
     /// The pairs of labels that interact, for a multi-label model.
     #[staticmethod]
     fn label_edges(
-        labels: PyReadonlyArray1<'_, u8>,
+        labels: Vector<'_, u8>,
         n_labels: usize,
         edges: Edges,
     ) -> PyResult<Vec<[u32; 2]>> {
-        Ok(edges.graph(slice(&labels)?, n_labels)?.edges().to_vec())
+        guarded(|| Ok(edges.graph(slice(&labels)?, n_labels)?.edges().to_vec()))
     }
 
     #[getter]
@@ -171,33 +189,40 @@ impl StructuredModel {
     fn decode<'py>(
         &self,
         py: Python<'py>,
-        weights: PyReadonlyArray1<'py, f64>,
+        weights: Vector<'py, f64>,
         n_threads: usize,
     ) -> PyResult<Ragged<'py>> {
-        let labels = self.decoded(py, &weights, n_threads, |_, label| label)?;
-        let mut offsets = vec![0];
-        for label in &labels {
-            offsets.push(offsets[offsets.len() - 1] + label.len() as i64);
-        }
-        Ok((PyArray1::from_vec(py, offsets), PyArray1::from_vec(py, labels.concat())))
+        guarded(|| {
+            let labels = self.decoded(py, &weights, n_threads, |_, label| label)?;
+            let mut offsets = vec![0];
+            for label in &labels {
+                offsets.push(offsets[offsets.len() - 1] + label.len() as i64);
+            }
+            Ok((PyArray1::from_vec(py, offsets), PyArray1::from_vec(py, labels.concat())))
+        })
     }
 
     /// The loss of the best label of each example.
     fn losses<'py>(
         &self,
         py: Python<'py>,
-        weights: PyReadonlyArray1<'py, f64>,
+        weights: Vector<'py, f64>,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let model = self.model();
-        let losses = self.decoded(py, &weights, n_threads, |example, label| {
-            let mut costs = vec![0.0; model.n_parts(example)];
-            let constant = model.add_costs(example, &mut costs);
-            let mut parts = Vec::new();
-            model.parts(example, &label, &mut parts);
-            let costs = parts.iter().map(|(part, count)| count * costs[*part as usize]);
-            constant + costs.sum::<f64>()
-        })?;
-        Ok(PyArray1::from_vec(py, losses))
+        guarded(|| {
+            let model = self.model();
+            if !model.is_labelled() {
+                return Err(Error::argument("Y", "the examples have no labels").into());
+            }
+            let losses = self.decoded(py, &weights, n_threads, |example, label| {
+                let mut costs = vec![0.0; model.n_parts(example)];
+                let constant = model.add_costs(example, &mut costs);
+                let mut parts = Vec::new();
+                model.parts(example, &label, &mut parts);
+                let costs = parts.iter().map(|(part, count)| count * costs[*part as usize]);
+                constant + costs.sum::<f64>()
+            })?;
+            Ok(PyArray1::from_vec(py, losses))
+        })
     }
 }

@@ -20,14 +20,14 @@
 //! | g | `pull` | κ − ω (b + l') |
 //! | `wide`, `long` | ranges | output c's k (padded) and pairs (padded) values |
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::block::{BlockLayout, pairs};
 use super::output::OutputLayer;
 use super::problem::Likelihood;
 use super::sums::SweepSums;
-use crate::linalg::exp_minus;
 use crate::linalg::vectors::{padded_axpy, padded_dot, padded_triple_dot};
+use crate::linalg::{arch, exp_minus};
 
 /// Ratings whose moments are taken together: their curvatures are a loop over contiguous values that
 /// vectorises, and one logarithm serves them all.
@@ -119,7 +119,7 @@ impl RowSums {
 
     /// Sums over the ratings of `row`; `totals` gets their share of the bound.
     pub fn gather(&mut self, output: &PackedOutput<'_>, row: RatedRow<'_>, totals: &mut SweepSums) {
-        Arch::new().dispatch(Gather { sums: self, output, row, totals });
+        arch().dispatch(Gather { sums: self, output, row, totals });
     }
 }
 

@@ -49,11 +49,24 @@ impl<'o> CallbackDual<'o> {
     }
 
     fn ask(&self, blocks: &[u32], weights: &[f64], found: &mut Vec<Sparse>) -> Result<()> {
+        let (before, mut sound) = (found.len(), true);
         self.oracle.vertices(blocks, weights, &mut |features, loss| {
+            sound &= features.len() == self.n_weights
+                && features.iter().all(|value| value.is_finite())
+                && loss.is_finite();
             let entries = (0..).zip(features.iter().chain([&loss]));
             let entries = entries.filter(|(_, value)| **value != 0.0);
             found.push(entries.map(|(index, value)| (index, *value)).collect());
-        })
+        })?;
+        if sound && found.len() - before == blocks.len() {
+            return Ok(());
+        }
+        let message = format!(
+            "the oracle must return {} finite numbers and a finite loss for each example it is asked \
+             for",
+            self.n_weights
+        );
+        Err(Error::argument("model", message))
     }
 
     /// The vertices of some blocks, a batch at a time.

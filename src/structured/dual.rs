@@ -56,17 +56,26 @@ impl<'a> StructuredDual<'a> {
     /// The dual of a model's examples.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for shares of another number of examples.
+    /// [`Error::InvalidArgument`] for shares of another number of examples, and examples without labels.
     pub fn new(model: &'a dyn Model, shares: Shares) -> Result<Self> {
         if shares.n_blocks() != model.n_examples() {
             return Err(Error::argument("X", "must have an example for each share"));
         }
+        check_labelled(model)?;
         if shares.smoothing() > 0.0 {
             return Err(Error::argument("smoothing", "a structured loss has none"));
         }
         let (local, image) = (Local::default(), TouchedVector::new(model.n_weights()));
         Ok(Self { model, shares, local, image, groups: Vec::new() })
     }
+}
+
+/// Refuses examples without labels.
+pub(super) fn check_labelled(model: &dyn Model) -> Result<()> {
+    if model.is_labelled() {
+        return Ok(());
+    }
+    Err(Error::argument("Y", "the examples have no labels"))
 }
 
 impl Local {

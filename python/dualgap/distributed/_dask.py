@@ -61,7 +61,7 @@ class Cluster:
         self._open: list[Any] = []
         self._attempt = 0
 
-    def describe(self) -> list[Summary]:
+    def describe(self, fingerprints: bool) -> list[Summary]:
         """Read all partitions, each on a worker."""
         lost = _lost()
         last: BaseException | None = None
@@ -69,7 +69,9 @@ class Cluster:
             try:
                 self._check_versions()
                 self._parts = [load() for load in self._load]
-                summaries = self._client.map(summarize, self._parts, pure=False)
+                summaries = self._client.map(
+                    summarize, self._parts, fingerprint=fingerprints, pure=False
+                )
                 self._open = [*self._parts, *summaries]
                 result: list[Summary] = self._client.gather(summaries)
             except lost as error:

@@ -19,8 +19,8 @@ Source = Callable[[], Part]
 class Engine(Protocol):
     """What the coordinator asks of a place that holds partitions."""
 
-    def describe(self) -> list[Summary]:
-        """Read all partitions."""
+    def describe(self, fingerprints: bool) -> list[Summary]:
+        """Read all partitions; their fingerprints cost a pass over the bytes of the rows."""
 
     def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
         """One round: the answers of these partitions, added up in a fixed order."""

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from dualgap import _core
 from dualgap._estimator import Callback
-from dualgap._npz import read_meta, read_npz, refused_as
+from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Engine
-from dualgap.distributed._worker import Answer, Order, Plan, inner, replace
+from dualgap.distributed._worker import Answer, Order, Plan, inner
 
 COLUMNS = (
     "epoch",
@@ -111,6 +112,10 @@ class Run:
     """The penalty of the first round."""
     mark: tuple[int, float] = (0, np.inf)
     """When the gap was last seen to become smaller, and how large it was then."""
+    resumed: bool = False
+    """Whether the next round is the first after a kept copy was read."""
+    expected: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
+    """The best values with those of a kept copy: how well sub-problems are solved, no more."""
     rows: list[list[float]] = field(default_factory=list)
 
     @property
@@ -119,8 +124,8 @@ class Run:
         return self.primal - self.dual
 
 
-_VALUES = ("rho", "first_rho", "round", "primal", "dual", "null_objective", "seconds")
-"""Numbers of a run that are kept."""
+_VALUES = ("rho", "first_rho", "round", "seconds")
+"""Numbers of a run that are kept: none of those that a certificate is made of."""
 
 
 @dataclass(frozen=True)
@@ -139,14 +144,19 @@ class Settings:
 def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, run: Run) -> None:
     """Do rounds until the certificate is good enough."""
     started, saved = time.monotonic() - run.seconds, -np.inf
-    while run.round < settings.max_rounds:
+    # What was kept is evaluated anew, if need be after the last round: the model, then a bound.
+    last = max(settings.max_rounds, run.round + 2 if run.resumed else 0)
+    while run.round < last:
         run.round += 1
         now = time.monotonic()
-        save = plan.folder is not None and now - saved >= settings.interval
+        # The first round after a kept copy was read may still refuse a partition's.
+        due = not run.resumed and now - saved >= settings.interval
+        save = plan.folder is not None and due
         accuracy = _inner_gap(run, settings.tol, len(numbers))
         order = Order(run.round, run.rho, *accuracy, save)
         answer = engine.ask(numbers, plan, order, run.consensus)
         _digest(run, answer, plan, settings)
+        run.resumed = False
         run.seconds = time.monotonic() - started
         run.rows[-1][1] = run.seconds
         if save and plan.folder is not None:
@@ -194,8 +204,10 @@ def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, f
         return (0.0, 0.0, tol) if run.round == 1 else (_allowed(run, tol), 0.0, 0.0)
     if run.round == 1:
         return 0.0, _INNER, 0.0
-    known = run.gap if np.isfinite(run.gap) else run.null_objective
-    return _INNER * max(known, _allowed(run, tol)), 0.0, 0.0
+    allowed = max(tol * abs(run.expected[0]), 1e-15 * run.null_objective)
+    known = run.expected[0] - run.expected[1]
+    known = min(known, run.null_objective) if np.isfinite(known) else run.null_objective
+    return _INNER * max(known, min(allowed, run.null_objective)), 0.0, 0.0
 
 
 def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
@@ -215,6 +227,7 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         raise RuntimeError(msg)
     if run.round == 1:
         run.null_objective = primal
+    run.expected[0] = min(run.expected[0], primal)
     if primal < run.primal:
         run.primal, run.best = primal, old
     new = vector + (1.0 - relaxation) * old
@@ -222,6 +235,7 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
     run.dual = max(run.dual, dual)
     primal_residual = np.nan
     # Where a partition began anew the multipliers do not add up to 0 until the next round.
+    # Nor need they as a file has them, until this round's consensus has made them.
     if not answer.restarted:
         mean = vector / relaxation
         spread = square - 2.0 * inner(new, mean) + inner(new, new)
@@ -231,7 +245,8 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
     run.consensus = new
     if run.absent is not None:
         run.absent.update(old, new, lam, rho, relaxation)
-    row = [run.round, 0.0, primal, dual, run.gap, primal_residual, dual_residual, rho]
+    gap = run.gap if np.isfinite(run.gap) else np.nan
+    row = [run.round, 0.0, primal, dual, gap, primal_residual, dual_residual, rho]
     run.rows.append([*row, answer.passes, answer.seconds])
     if settings.adapt and run.round <= _BALANCE_ROUNDS and rho > 0 and not answer.restarted:
         # Residuals relative to what their tolerances are relative to (3.3.1), balanced as in 3.4.1.
@@ -266,14 +281,19 @@ def _keep(run: Run, plan: Plan, settings: Settings) -> None:
     # JSON has no infinity.
     values = {name: repr(float(getattr(run, name))) for name in _VALUES}
     meta = {"run": plan.run, "identity": settings.identity, "values": values}
-    arrays = {"consensus": run.consensus, "best": run.best, "rows": np.array(run.rows)}
+    meta["expected"] = list(map(repr, map(float, run.expected)))
+    arrays = {"consensus": run.consensus, "rows": np.array(run.rows)}
     if run.absent is not None:
         arrays["absent"] = run.absent.multiplier
-    replace(Path(plan.folder) / "consensus.npz", meta, arrays)
+    write_npz(Path(plan.folder) / "consensus.npz", meta, arrays)
 
 
 def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
-    """Continue from a kept copy of a run on the same data and parameters; its name."""
+    """Continue from a kept copy of a run on the same data and parameters; its name.
+
+    No objective and no bound is read: the next round evaluates its own consensus, and the round
+    after it the first dual value, of multipliers that this process has made.
+    """
     path = Path(folder) / "consensus.npz"
     if not path.exists():
         msg = f"resume: there is no checkpoint in {os.fspath(folder)}"
@@ -281,17 +301,55 @@ def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
     with refused_as(path, "a checkpoint of this fit"):
         arrays = read_npz(path)
         meta = read_meta(arrays, identity=identity)
-        names = ["consensus", "best"]
+        run.consensus = _like(arrays["consensus"], run.consensus)
         if run.absent is not None:
-            names.append("absent")
-        if any(arrays[name].shape != run.consensus.shape for name in names):
-            msg = "the weights have another shape"
+            run.absent.multiplier = _like(arrays["absent"], run.consensus)
+        values = {name: float(meta["values"][name]) for name in _VALUES}
+        sound = all(np.isfinite(value) and value >= 0.0 for value in values.values())
+        rows = np.asarray(arrays["rows"], dtype=np.float64)
+        if not sound or rows.shape != (int(values["round"]), len(COLUMNS)):
+            msg = "the rounds are not those of a run"
             raise ValueError(msg)
-        run.consensus, run.best, *others = (arrays[name] for name in names)
-        if run.absent is not None:
-            (run.absent.multiplier,) = others
-        run.rows = arrays["rows"].tolist()
-        for name in _VALUES:
-            setattr(run, name, float(meta["values"][name]))
-        run.round = int(run.round)
+        # A penalty of 0 is that of a single partition.
+        if (values["rho"] > 0.0) != (run.rho > 0.0):
+            msg = "the penalty is that of another number of partitions"
+            raise ValueError(msg)
+        run.rows, run.round, run.resumed = rows.tolist(), int(values["round"]), True
+        run.rho, run.seconds = values["rho"], values["seconds"]
+        run.expected = [float(value) for value in meta["expected"]]
+        if len(run.expected) != 2:
+            msg = "there must be two expected values"
+            raise ValueError(msg)
         return str(meta["run"])
+
+
+def _like(found: FloatArray, known: FloatArray) -> FloatArray:
+    """Return weights that were read, checked against those that they are to replace."""
+    if found.dtype != known.dtype or found.shape != known.shape or not np.isfinite(found).all():
+        msg = "the weights are not those of this problem"
+        raise ValueError(msg)
+    return found
+
+
+def null_objective(problem: dict[str, Any]) -> float:
+    """Return the objective of weights 0: the same loss for every row, so that one row is enough."""
+    settings = {
+        **problem,
+        "regularization": 1.0,
+        "sample_weight": None,
+        "consensus": np.zeros(problem["n_classes"]),
+        "multiplier": np.zeros(problem["n_classes"]),
+        "bias": 0.0,
+        "rho": 0.0,
+        "beta": None,
+        "check_beta": False,
+        "gap": np.inf,
+        "relative_gap": 0.0,
+        "tol": 0.0,
+        "max_iter": 1,
+        "seed": 0,
+        "n_threads": 1,
+        "callback": None,
+    }
+    answer = _core.consensus_round(np.zeros((1, 1)), np.zeros(1, np.uint32), settings)
+    return float(answer["loss"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from itertools import repeat
 
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Source, tree
@@ -19,10 +20,10 @@ class Threads:
         self._parts: list[Part] = []
         self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix="dualgap-consensus")
 
-    def describe(self) -> list[Summary]:
+    def describe(self, fingerprints: bool) -> list[Summary]:
         """Read all partitions."""
         self._parts = list(self._pool.map(lambda source: source(), self._sources))
-        return [summarize(part) for part in self._parts]
+        return list(self._pool.map(summarize, self._parts, repeat(fingerprints)))
 
     def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
         """One round."""

@@ -5,7 +5,6 @@ Everything here runs where the partition lives: on a worker of a cluster, or on 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -99,6 +98,8 @@ class _State:
     rho: float = 0.0
     attempt: int = 0
     file: Path | None = None
+    restored: bool = False
+    """Whether the dual variables are those of a file, of which nothing is believed."""
 
 
 _STATES: dict[tuple[str, int], _State] = {}
@@ -163,6 +164,7 @@ def answer(
         "multiplier": multiplier,
         "rho": order.rho,
         "beta": _unpacked(arrays),
+        "check_beta": state.restored,
         "gap": order.gap,
         "relative_gap": order.relative_gap,
         "tol": order.tol,
@@ -172,6 +174,7 @@ def answer(
         "callback": lambda *_: plan.run in _CANCELLED,
     }
     result = _core.consensus_round(_aligned_rows(core_rows(part.X)), state.labels, settings)
+    state.restored = False
     weights, relaxation = result["weights"], plan.relaxation if order.rho > 0 else 1.0
     vector = relaxation * weights
     arrays = {"multiplier": multiplier, "relaxed": vector + (1.0 - relaxation) * consensus}
@@ -337,15 +340,8 @@ def _path(folder: str, number: int) -> Path:
 
 
 def _save(path: Path, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
-    """Keep a copy; a reader sees the old one or the new one, never a part."""
-    replace(path, {"run": plan.run, "round": state.round, "rho": state.rho}, arrays)
-
-
-def replace(path: Path, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Write a file of arrays in one go."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    write_npz(draft, meta, arrays)
-    os.replace(draft, path)
+    """Keep a copy."""
+    write_npz(path, {"run": plan.run, "round": state.round, "rho": state.rho}, arrays)
 
 
 def _restore(state: _State, path: Path, plan: Plan) -> None:
@@ -360,5 +356,15 @@ def _restore(state: _State, path: Path, plan: Plan) -> None:
         if not fits or beta is None or beta.shape != (n_betas,):
             msg = "the arrays do not fit the partition"
             raise ValueError(msg)
+        kinds = {"multiplier": np.float64, "relaxed": np.float64, "beta": beta.dtype}
+        if any(arrays[name].dtype != kind for name, kind in kinds.items()):
+            msg = "the arrays have other types"
+            raise ValueError(msg)
+        if not all(np.isfinite(arrays[name]).all() for name in kinds) or (beta < 0.0).any():
+            msg = "the arrays have values that no run leaves"
+            raise ValueError(msg)
         state.round, state.rho = int(meta["round"]), float(meta["rho"])
-        state.arrays = arrays
+        if not (np.isfinite(state.rho) and state.rho >= 0.0):
+            msg = "the penalty is not finite"
+            raise ValueError(msg)
+        state.arrays, state.restored = arrays, True

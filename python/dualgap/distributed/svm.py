@@ -34,7 +34,15 @@ from dualgap._validation import (
 from dualgap.distributed._dask import Cluster
 from dualgap.distributed._engine import Engine
 from dualgap.distributed._partition import Summary
-from dualgap.distributed._rounds import COLUMNS, Absent, Run, Settings, resume, train
+from dualgap.distributed._rounds import (
+    COLUMNS,
+    Absent,
+    Run,
+    Settings,
+    null_objective,
+    resume,
+    train,
+)
 from dualgap.distributed._sources import (
     as_paths,
     dask_blocks,
@@ -194,7 +202,7 @@ class ConsensusSVC(LinearClassifier):
         return self
 
     def _fit(self, engine: Engine, run_id: str, seed: int) -> str:
-        summaries = engine.describe()
+        summaries = engine.describe(self.checkpoint is not None or self.resume is not None)
         self._merge(summaries)
         counts, factors = self._count(summaries)
         total = float(counts.sum())
@@ -208,12 +216,13 @@ class ConsensusSVC(LinearClassifier):
         rho = 0.0 if len(numbers) == 1 else _PENALTY * lam if self.rho is None else float(self.rho)
         problem = self._problem()
         n_weights = len(self.classes_) * (self.n_features_in_ + bool(problem["bias"]))
-        identity = self._identity(problem, lam, [summary.n_rows for summary in summaries])
+        identity = self._identity(problem, lam, summaries, factors)
         run = Run(np.zeros(n_weights), rho)
         if rho > 0.0:
             run.absent = self._absent([summaries[n] for n in numbers], counts[numbers] / total)
         if self.resume is not None:
             run_id = resume(os.fspath(self.resume), identity, run)
+            run.null_objective = null_objective(problem)
         folder = self.resume if self.checkpoint is None else self.checkpoint
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
@@ -383,10 +392,18 @@ class ConsensusSVC(LinearClassifier):
         zero = np.zeros(len(self.classes_) * len(missing))
         return Absent(missing, zero) if missing.any() else None
 
-    def _identity(self, problem: dict[str, Any], lam: float, n_rows: list[int]) -> dict[str, Any]:
+    def _identity(
+        self,
+        problem: dict[str, Any],
+        lam: float,
+        summaries: list[Summary],
+        factors: FloatArray | None,
+    ) -> dict[str, Any]:
         """What must be the same for a fit to be continued, as JSON gives it back."""
-        entries = {**problem, "lambda": lam, "n_rows": n_rows, "classes": self.classes_}
+        entries = {**problem, "lambda": lam, "classes": self.classes_, "class_weight": factors}
+        entries["n_rows"] = [summary.n_rows for summary in summaries]
         entries["n_features"] = self.n_features_in_
+        entries["rows, labels and weights"] = [summary.fingerprint for summary in summaries]
         result: dict[str, Any] = json.loads(json.dumps(entries, default=np.ndarray.tolist))
         return result
 

@@ -335,6 +335,13 @@ class FittedPolynomial(PolynomialModel):
         self.coef_ = np.ascontiguousarray(linear[:-1].T)
         self.intercept_ = linear[-1].copy()
         self._store_run(certified(result, float(self.tol)))
+        self.certificate_ = certificate(result)
+
+
+def certificate(result: Any) -> str:
+    """What the dual value of a fit is a lower bound of, and how certain that is."""
+    bound = "optimum over all bases and output layers within the radius"
+    return bound if result["certain"] else f"{bound}, with probability 1 - 1e-9"
 
 
 def certified(result: Any, tol: float) -> dict[str, Any]:

@@ -48,26 +48,45 @@ class PythonOracle:
         weights.setflags(write=False)
         return [self._vertex(index, weights) for index in indices]
 
-    def verify(self, weights: FloatArray) -> None:
-        """Refuse an oracle that missed a label which plain decoding finds (first examples)."""
+    def doubt(self, weights: FloatArray) -> str | None:
+        """Return why the oracle's certificate is not to be believed, if there is a reason.
+
+        On the first examples, loss-augmented decoding is compared with plain decoding, and whatever
+        either raises is such a reason: the fit is done, and not lost with it.
+        """
+        try:
+            return self._missed(weights)
+        except Exception as error:
+            return f"the model failed when its decodings were compared ({error!r})"
+
+    def _missed(self, weights: FloatArray) -> str | None:
+        """Describe a label that plain decoding finds and loss-augmented decoding missed."""
         frozen = weights.copy()
         frozen.setflags(write=False)
         for index in range(min(len(self.X), VERIFIED)):
             best, loss = self._vertex(index, frozen)
             margin = loss + float(best @ frozen)
             y = self.model.decode(self.X[index], frozen)
+            self._check_decoded("decode", index, y)
             features = self._features(index, y) - self.right[index]
             other = self._loss(index, y) + float(features @ frozen)
             if other > margin + 1e-6 * (1.0 + abs(margin) + abs(other)):
-                msg = (
-                    f"model: loss_augmented_decode missed the label of example {index} that decode "
+                return (
+                    f"loss_augmented_decode missed the label of example {index} that decode "
                     f"returns, which scores {other - margin:.3g} more; it must return a maximiser"
                 )
-                raise ValueError(msg)
+        return None
+
+    def _check_decoded(self, name: str, index: int, y: Any) -> None:
+        """Refuse None, unless it is a label: a method without a return statement gives it."""
+        if y is None and not any(label is None for label in self.Y):
+            msg = f"model: {name} returned None for example {index}; it must return a label"
+            raise ValueError(msg)
 
     def _vertex(self, index: int, weights: FloatArray) -> tuple[FloatArray, float]:
         x, right = self.X[index], self.Y[index]
         y = self.model.loss_augmented_decode(x, right, weights)
+        self._check_decoded("loss_augmented_decode", index, y)
         check_label(self.model, x, y)
         loss = self._loss(index, y)
         features = self._features(index, y) - self.right[index]
@@ -83,6 +102,9 @@ class PythonOracle:
 
     def _features(self, index: int, y: Any) -> FloatArray:
         returned = self.model.joint_features(self.X[index], y)
+        if np.iscomplexobj(returned):
+            msg = f"model: joint_features returned complex numbers for example {index}"
+            raise ValueError(msg)
         try:
             features = np.ascontiguousarray(returned, dtype=np.float64)
         except (TypeError, ValueError):

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Projection, Sampling, Step, StructuredSolver
-from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn_of_gap
+from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn_of_gap, warn_user
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import PythonOracle, predict_with
@@ -188,17 +188,29 @@ class StructuredSVM(CertifiedEstimator):
             "start": self._previous(identity, regularization),
         }
         result = _core.fit_structured(source, settings)
-        if coding is None:
-            source[0].verify(result["weights"])
+        doubt = None if coding is not None else source[0].doubt(result["weights"])
         self.coef_ = result["weights"]
         self.oracle_calls_ = result["oracle_calls"]
         self._coding = coding
         self.parameters_ = {} if coding is None else coding.parameters(self.coef_)
         self._end = (identity, regularization, result["dual_point"]) if self.warm_start else None
-        self._store_run(result)
-        if coding is None:
-            self.certificate_ = "exact if the decoder is"
+        if doubt is None:
+            self._store_run(result)
+            if coding is None:
+                self.certificate_ = "exact if the decoder is"
+        else:
+            self._store_uncertified(result, doubt)
         return self
+
+    def _store_uncertified(self, result: Any, doubt: str) -> None:
+        """Keep a fit whose oracle was found wrong, without what it certifies."""
+        self._store_run({**result, "outcome": "stopped"})
+        self.dual_objective_ = self.duality_gap_ = None  # type: ignore[assignment]
+        self.certificate_ = f"none: {doubt}"
+        warn_user(
+            f"the model is kept without a certificate, and its objective may be larger than "
+            f"objective_: {doubt}",
+        )
 
     def path(
         self,
@@ -312,6 +324,10 @@ class StructuredSVM(CertifiedEstimator):
 
     def _source(self, X: Examples, Y: Examples) -> tuple[Any, int, Coding | None]:
         """Return what the core trains on, the number of examples, and a built-in model's coding."""
+        if isinstance(self.model, type):
+            name = self.model.__name__
+            msg = f"model: must be an object, got the class {name}; write {name}(...)"
+            raise ValueError(msg)
         n_examples = count_examples(X, Y)
         if isinstance(self.model, BuiltinModel):
             examples = self.model.stack(X)

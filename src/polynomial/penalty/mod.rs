@@ -17,6 +17,7 @@ use std::fmt;
 use ndarray::{ArrayView2, ArrayViewMut2};
 
 use crate::error::Result;
+use crate::linalg::spectrum::gamma;
 use crate::names::find;
 
 /// A row-separable norm Ω(U) = Σ_r ω(u_r).
@@ -75,6 +76,31 @@ pub const REGISTRY: &[(&str, Build)] =
 /// [`InvalidArgument`](crate::Error::InvalidArgument) with the known names.
 pub fn parse(name: &str) -> Result<Box<dyn Penalty>> {
     Ok(find("penalty", name, REGISTRY)?())
+}
+
+/// Scales U by as little as it takes for Ω(U) ≤ radius to hold in exact arithmetic, after
+/// `n_roundings` of its own or of what multiplies it; `tolerance` is how far outside, relative to the
+/// radius, U may be left alone.
+pub(super) fn pull_inside(
+    penalty: &dyn Penalty,
+    mut output: ArrayViewMut2<'_, f64>,
+    radius: f64,
+    (n_roundings, tolerance): (usize, f64),
+) {
+    let lost = 1.0 + 2.0 * gamma(output.len() + n_roundings + 8);
+    for _ in 0..4 {
+        let value = penalty.value(output.view()) * lost;
+        if value <= radius * (1.0 + tolerance) || value.is_nan() {
+            return;
+        }
+        // Where the norm has overflowed, a smaller one comes first.
+        let scale = if value.is_finite() {
+            radius / value * (1.0 - 4.0 * f64::EPSILON)
+        } else {
+            f64::EPSILON * f64::EPSILON
+        };
+        output.mapv_inplace(|u| u * scale);
+    }
 }
 
 /// The level θ ≥ 0 at which Σ max(a_i − θ, 0) = radius, for a ≥ 0 with Σ a_i > radius.
@@ -166,6 +192,19 @@ mod tests {
                 let largest = vertices.iter().map(product).fold(0.0, f64::max);
                 prop_assert!((largest - penalty.dual_row_norm(&g)).abs() < 1e-12);
                 prop_assert!(vertices.iter().all(|u| penalty.row_norm(u) == 1.0));
+            }
+        }
+
+        /// However far outside, and however little the projection's digits are worth.
+        #[test]
+        fn what_is_pulled_inside_is_inside(v in matrix(), radius in 0.1..12.0f64, exponent in 0..20) {
+            for (name, build) in REGISTRY {
+                let penalty = build();
+                let mut p = &v * 10f64.powi(exponent);
+                penalty.project(p.view_mut(), radius);
+                pull_inside(&*penalty, p.view_mut(), radius, (0, 0.0));
+                let exact: f64 = penalty.value(p.view()) * (1.0 + 1e-15);
+                prop_assert!(exact <= radius, "{name} {exact} {radius}");
             }
         }
 

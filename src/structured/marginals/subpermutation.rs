@@ -7,12 +7,12 @@
 
 use std::marker::PhantomData;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::Marginals;
 use crate::error::Result;
 use crate::linalg::cholesky::solve_semidefinite;
-use crate::linalg::exp_minus;
+use crate::linalg::{arch, exp_minus};
 use crate::polytope::Capped;
 use crate::structured::model::assignment::{buffers, solve};
 use crate::structured::model::{Matching, Model, Work};
@@ -161,7 +161,7 @@ fn project<L: Law>(
         schur,
         z,
     };
-    Arch::new().dispatch(descent)
+    arch().dispatch(descent)
 }
 
 /// The prices of the linear problem, which those of a problem on a large scale are near to: the mean of

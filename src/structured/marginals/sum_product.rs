@@ -1,11 +1,11 @@
 //! Marginals of a chain by the forward-backward recursions, in logarithms.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::{Marginals, Projection};
 use crate::error::Result;
-use crate::linalg::exp_minus;
 use crate::linalg::fold::{Max, fold};
+use crate::linalg::{arch, exp_minus};
 use crate::structured::model::{Chain, Work};
 
 /// Marginals that are lost in the sum of their row.
@@ -49,7 +49,7 @@ impl Marginals for Chain {
             largest,
             sums,
         };
-        Arch::new().dispatch(SumProduct { messages, marginals });
+        arch().dispatch(SumProduct { messages, marginals });
         Ok(0.0)
     }
 }

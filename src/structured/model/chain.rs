@@ -1,11 +1,11 @@
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::rows::Rows;
 use super::{Hamming, Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::fold::{Max, fold};
-use crate::linalg::{Sparse, TouchedVector};
+use crate::linalg::{Sparse, TouchedVector, arch};
 
 /// Sequences whose neighbouring labels interact: y_t in 0..K for each row x_t (Taskar, Guestrin and Koller 2003).
 ///
@@ -103,6 +103,10 @@ impl Model for Chain {
         self.offsets.len() - 1
     }
 
+    fn is_labelled(&self) -> bool {
+        self.labels.is_some()
+    }
+
     fn n_weights(&self) -> usize {
         let boundaries = if self.boundaries { 2 * self.n_states } else { 0 };
         self.transitions() + self.n_states * self.n_states + boundaries
@@ -170,7 +174,7 @@ impl Model for Chain {
         let n_nodes = nodes.len();
         work.values.resize(2 * n_nodes, 0.0);
         let (best, incoming) = work.values.split_at_mut(n_nodes);
-        Arch::new().dispatch(Forward { nodes, edges, n_states, best, incoming });
+        arch().dispatch(Forward { nodes, edges, n_states, best, incoming });
         let (Some(last), Some(best_last)) = (label.last_mut(), best.chunks_exact(n_states).last())
         else {
             return;

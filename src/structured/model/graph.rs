@@ -55,8 +55,7 @@ impl Graph {
 
     /// All pairs of labels.
     pub fn full(n_labels: usize) -> Self {
-        let n = n_labels as u32;
-        let edges: Vec<_> = (0..n).flat_map(|a| (a + 1..n).map(move |b| [a, b])).collect();
+        let edges = pairs(n_labels);
         let forest = forest(n_labels, &edges);
         Self { n_labels, edges, forest }
     }
@@ -64,7 +63,7 @@ impl Graph {
     /// The tree of the pairs with the largest mutual information in the rows of a 0/1 matrix (Chow and
     /// Liu 1968): the best tree to describe how the labels occur together.
     pub fn chow_liu(labels: &[u8], n_labels: usize) -> Self {
-        let pairs = Self::full(n_labels).edges;
+        let pairs = pairs(n_labels);
         let n_rows = labels.len() / n_labels.max(1);
         let information = |&[a, b]: &[u32; 2]| {
             let mut counts = [[0usize; 2]; 2];
@@ -79,7 +78,9 @@ impl Graph {
         let mut component: Vec<usize> = (0..n_labels).collect();
         best.retain(|(_, pair)| {
             let [a, b] = pair.map(|label| component[label as usize]);
-            component.iter_mut().filter(|of| **of == b).for_each(|of| *of = a);
+            if a != b {
+                component.iter_mut().filter(|of| **of == b).for_each(|of| *of = a);
+            }
             a != b
         });
         let mut edges: Vec<_> = best.into_iter().map(|(_, pair)| pair).collect();
@@ -102,6 +103,12 @@ impl Graph {
     pub(super) fn forest(&self) -> Option<&[Visit]> {
         self.forest.as_deref()
     }
+}
+
+/// All pairs of labels.
+fn pairs(n_labels: usize) -> Vec<[u32; 2]> {
+    let n = n_labels as u32;
+    (0..n).flat_map(|a| (a + 1..n).map(move |b| [a, b])).collect()
 }
 
 /// Σ p(s, t) ln p(s, t) / (p(s) p(t)) of the counts of two binary variables.

@@ -19,6 +19,8 @@ pub struct Matching {
     rows: Rows,
     examples: Vec<Example>,
     labels: Vec<u32>,
+    /// Whether there are labels, which may all be empty.
+    labelled: bool,
     /// The right pairs as parts, by increasing part.
     right: Vec<u32>,
     false_positive: f64,
@@ -84,6 +86,7 @@ impl Matching {
             rows,
             examples: Vec::with_capacity(sizes.len() + 1),
             labels: Vec::new(),
+            labelled: truth.is_some(),
             right: Vec::new(),
             false_positive,
             false_negative,
@@ -150,6 +153,10 @@ fn check_cost(name: &'static str, cost: f64) -> Result<()> {
 impl Model for Matching {
     fn n_examples(&self) -> usize {
         self.examples.len() - 1
+    }
+
+    fn is_labelled(&self) -> bool {
+        self.labelled
     }
 
     fn n_weights(&self) -> usize {

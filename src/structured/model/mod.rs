@@ -59,6 +59,9 @@ pub trait Model: Send + Sync {
     /// Number of examples.
     fn n_examples(&self) -> usize;
 
+    /// Whether the examples came with their labels: what a fit and a loss need.
+    fn is_labelled(&self) -> bool;
+
     /// Length of w.
     fn n_weights(&self) -> usize;
 

@@ -64,6 +64,10 @@ impl Model for Multiclass {
         self.rows.len()
     }
 
+    fn is_labelled(&self) -> bool {
+        self.labels.is_some()
+    }
+
     fn n_weights(&self) -> usize {
         self.rows.n_features() * self.n_classes
     }

@@ -145,6 +145,10 @@ impl Model for Multilabel {
         self.rows.len()
     }
 
+    fn is_labelled(&self) -> bool {
+        self.labels.is_some()
+    }
+
     fn n_weights(&self) -> usize {
         self.pairwise() + 4 * self.edges().len()
     }

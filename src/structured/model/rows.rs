@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use crate::data::{Data, Rows as _};
 use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
 use crate::for_data;
-use crate::linalg::TouchedVector;
 use crate::linalg::fold::{Sum, fold};
 use crate::linalg::vectors::fused_dot_in_two;
+use crate::linalg::{TouchedVector, arch};
 
 /// Rows of features, kept as they are or, if most values are zeros, without these.
 ///
@@ -102,7 +102,7 @@ impl Rows {
         scores: &mut [f64],
     ) {
         if n_classes > 0 {
-            Arch::new().dispatch(Scores { rows: self, range: rows, n_classes, weights, scores });
+            arch().dispatch(Scores { rows: self, range: rows, n_classes, weights, scores });
         }
     }
 

@@ -69,7 +69,8 @@ def check(model, plain):
     assert model.dual_objective_ <= plain.objective_ + 1e-12
     assert plain.dual_objective_ <= model.objective_ + 1e-12
     gaps = model.history_["gap"]
-    assert (np.diff(gaps) <= 0).all()
+    # The first round after a checkpoint has none.
+    assert (np.diff(gaps[np.isfinite(gaps)]) <= 0).all()
     assert model.null_objective_ == pytest.approx(plain.null_objective_)
 
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use dualgap::data::{Dense, Rows};
 use dualgap::interrupt::Interrupt;
-use dualgap::polynomial::basis_selection::{SelectionMethod, select};
+use dualgap::polynomial::basis_selection::{Bounding, SelectionMethod, select};
 use dualgap::polynomial::conditional_gradient::{ConditionalGradient, ConditionalGradientSettings};
 use dualgap::polynomial::evaluation::outputs;
 use dualgap::polynomial::gradient_matrices::GradientMatrices;
@@ -17,6 +17,8 @@ use dualgap::polynomial::refit::Refit;
 use dualgap::run::{Stopping, Trace, run};
 use ndarray::{Array2, ArrayViewMut2};
 use serde_json::Value;
+
+const TIGHT: Bounding<'_> = Bounding { accuracy: &|_| 1e-10, failure: 1e-9 };
 
 fn fixture() -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/polynomial.json");
@@ -143,7 +145,8 @@ fn outputs_gradients_and_dual_norms_match_the_reference() {
 fn check_selections(gamma: &GradientMatrices<'_, Dense<'_, f64>>, entry: &Value) {
     for name in ["l1", "l12", "l1inf"] {
         let penalty = penalty::parse(penalty_name(name)).unwrap();
-        let selection = select(gamma, &*penalty, SelectionMethod::Refined, 1e-10, 0).unwrap();
+        let selection =
+            select(gamma, &*penalty, SelectionMethod::Refined, (1e-10, 0), TIGHT).unwrap();
         let best = entry[format!("dual_norm_{name}")].as_f64().unwrap();
         let reached = penalty.dual_row_norm(&selection.gradient);
         let start = entry[format!("value_at_init_{name}")].as_f64().unwrap();
@@ -153,7 +156,8 @@ fn check_selections(gamma: &GradientMatrices<'_, Dense<'_, f64>>, entry: &Value)
             assert!((reached - best).abs() < 1e-8 * best);
         }
         if name != "l12" {
-            let exact = select(gamma, &*penalty, SelectionMethod::Exact, 1e-10, 0).unwrap();
+            let exact =
+                select(gamma, &*penalty, SelectionMethod::Exact, (1e-10, 0), TIGHT).unwrap();
             let reached = penalty.dual_row_norm(&exact.gradient);
             assert!((reached - best).abs() < 1e-7 * best && exact.bound >= reached);
             assert!((exact.bound - best).abs() < 1e-7 * best, "{} {best}", exact.bound);
@@ -298,7 +302,7 @@ fn exact_selection_is_the_best_of_all_directions() {
                 .map(|angle| norm_at(&[angle.cos(), angle.sin()]))
                 .fold(0.0, f64::max);
             let reach = |method| {
-                let selection = select(&gamma, &*penalty, method, 1e-8, seed).unwrap();
+                let selection = select(&gamma, &*penalty, method, (1e-8, seed), TIGHT).unwrap();
                 let reached = penalty.dual_row_norm(&selection.gradient);
                 assert!((norm_at(&selection.vector) - reached).abs() < 1e-9 * best);
                 assert!(selection.bound >= best * (1.0 - 1e-7), "{method:?}");

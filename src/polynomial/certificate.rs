@@ -1,0 +1,98 @@
+//! What a network's objective and its lower bound are worth after rounding
+//! (docs/mathematics/polynomial-networks.md#rounding).
+
+use super::evaluation::Residuals;
+use super::loss::TargetKind;
+use super::model::PolynomialModel;
+use super::problem::PolynomialProblem;
+use crate::data::Rows;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::spectrum::gamma;
+use crate::linalg::vectors::{norm, squared_norm_in_order};
+use crate::parallel::sum_rows;
+
+/// Bounds on the rounding errors of an objective and of its gradient.
+#[derive(Debug)]
+pub(super) struct Rounding {
+    /// Of the objective at the model.
+    pub objective: f64,
+    /// Of ⟨O, R⟩, O being the outputs.
+    pub inner: f64,
+    /// Of ‖∂F/∂W‖.
+    pub linear: f64,
+    /// Σ_i a_i ‖x_i‖², times the rounding of R: what ‖Γ_c‖₂ may miss by errors of R alone.
+    pub matrices: f64,
+}
+
+impl Rounding {
+    /// Sums the sizes of all terms in one pass: |x_ij h_j| ≤ ‖x_i‖ and |K(h, x_i)| ≤ ‖x_i‖² for unit
+    /// vectors h bound what the model computes with.
+    pub fn new<R: Rows + Copy>(
+        problem: &PolynomialProblem<'_, R>,
+        model: &PolynomialModel,
+        objective: f64,
+        Residuals { values, output_sizes }: &Residuals,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let (m, n) = (model.n_outputs, problem.rows.n_rows());
+        let (basis_sizes, linear_sizes) = sizes(model);
+        // A difference of targets and outputs is exact up to its own rounding; losses of classes
+        // round at the size of the outputs.
+        let of_classes = problem.objective.loss.target_kind() != TargetKind::Values;
+        let extra = if problem.objective.augmented { 1.0 } else { 0.0 };
+        let sums = sum_rows(n, 2 * m + 2, interrupt, |range, sums| {
+            for row in range {
+                let mut square = 0.0;
+                problem.rows.visit_row(row, |_, value| square += value * value);
+                let (in_basis, in_linear) = (square + extra, (square + 1.0).sqrt());
+                let size = 1.0 + output_sizes[row];
+                let own = if of_classes { problem.weight(row) * size } else { 0.0 };
+                for (c, residual) in values[row * m..][..m].iter().enumerate() {
+                    let size = residual.abs() + own;
+                    sums[c] += times(size, in_basis);
+                    sums[m + c] += times(size, in_linear);
+                }
+                sums[2 * m] += own;
+                sums[2 * m + 1] += times(own, in_basis);
+            }
+        })?;
+        let of_outputs = gamma(2 * (2 * model.basis_length() + model.n_bases + m + 32));
+        let of_sums = gamma(2 * (n + 64)) + of_outputs;
+        let ridge = problem.objective.ridge.unwrap_or(0.0);
+        let product = |sizes: &[f64], sums: &[f64]| -> f64 {
+            sizes.iter().zip(sums).map(|(size, sum)| times(*size, *sum)).sum()
+        };
+        let inner = product(&basis_sizes, &sums[..m]) + product(&linear_sizes, &sums[m..2 * m]);
+        let weights = squared_norm_in_order(&linear_sizes);
+        let linear = norm(&sums[m..2 * m]) + ridge * weights.sqrt();
+        Ok(Self {
+            objective: gamma(2 * (n + 64)) * objective
+                + of_outputs * (sums[2 * m] + inner)
+                + gamma(model.basis_length() * m + 64) * ridge * weights,
+            inner: of_sums * inner,
+            linear: of_sums * linear,
+            matrices: of_outputs * sums[2 * m + 1],
+        })
+    }
+}
+
+/// Σ_r |u_rc| and ‖W_c‖ of each output.
+fn sizes(model: &PolynomialModel) -> (Vec<f64>, Vec<f64>) {
+    let m = model.n_outputs;
+    let mut basis = vec![0.0; m];
+    for row in model.output.chunks_exact(m) {
+        basis.iter_mut().zip(row).for_each(|(sum, u)| *sum += u.abs());
+    }
+    let mut linear = vec![0.0; m];
+    for row in model.linear.iter().flat_map(|linear| linear.chunks_exact(m)) {
+        linear.iter_mut().zip(row).for_each(|(sum, w)| *sum += w * w);
+    }
+    linear.iter_mut().for_each(|sum: &mut f64| *sum = sum.sqrt());
+    (basis, linear)
+}
+
+/// a b, and 0 where one of them is, even if the other has overflowed.
+fn times(a: f64, b: f64) -> f64 {
+    if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
+}

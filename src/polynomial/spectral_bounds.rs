@@ -1,0 +1,169 @@
+//! Upper bounds on |hᵀ Γ_c h| over the unit sphere: what makes a dual value a bound
+//! (docs/mathematics/polynomial-networks.md#bounds-on-eigenvalues).
+
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, s};
+use rayon::prelude::*;
+
+use super::gradient_matrices::GradientMatrices;
+use super::kernel::Kernel;
+use crate::data::Rows;
+use crate::error::Result;
+use crate::linalg::spectrum::{Chance, gamma, norm_bound, probable_norm_bound};
+
+/// Maximum number of features for which the bound is certain: a factorisation of each matrix. It holds
+/// with probability 1 − 1e-9 for more.
+pub const MAX_FACTORISED: usize = 1024;
+
+/// Rows that are multiplied at a time, and rows of a matrix that are formed together.
+const PIECE: usize = 128;
+
+/// Share of non-zero values from which rows are multiplied as dense ones.
+const DENSE: usize = 10;
+
+impl<R: Rows> GradientMatrices<'_, R> {
+    /// Upper bounds on ‖Γ_c‖₂ for every c, `guesses` being what they probably are; certain up to
+    /// [`MAX_FACTORISED`] features, and all of them together as `chance` says for more.
+    pub(super) fn norm_bounds(&self, guesses: &[f64], chance: Chance) -> Result<Vec<f64>> {
+        let errors = self.rounding_errors()?;
+        let indexed = guesses.par_iter().zip(errors).enumerate();
+        let bounds = indexed.map(|(c, (guess, error))| {
+            let bound = if self.size() <= MAX_FACTORISED {
+                let matrix = self.matrix(c)?;
+                norm_bound(&matrix, self.size(), *guess, self.interrupt())?
+            } else {
+                let failure = chance.failure / guesses.len() as f64;
+                let seed = chance.seed.wrapping_add(c as u64);
+                let chance = Chance { failure, seed, ..chance };
+                probable_norm_bound(self.size(), chance, |v| self.product(c, v))?
+            };
+            Ok((bound + error) * (1.0 + 4.0 * f64::EPSILON))
+        });
+        bounds.collect()
+    }
+
+    /// How far rounding may have moved ‖Γ_c‖₂ in forming the matrix or its products: γ Σ_i |D_ii| ‖x_i‖²,
+    /// since ‖|X|ᵀ |D| |X|‖₂ is at most that sum.
+    pub(super) fn rounding_errors(&self) -> Result<Vec<f64>> {
+        let sums = self.weighted_squares()?;
+        let roundings = self.n_rows() + 2 * self.size() + 64;
+        // What underflows is smaller than the smallest normal number each time.
+        let lost = f64::MIN_POSITIVE * (self.n_rows() as f64 + 1.0) * self.size() as f64;
+        Ok(sums.into_iter().map(|sum| 2.0 * gamma(roundings) * sum + lost).collect())
+    }
+
+    /// Γ_c, row after row; rounding may make the two triangles differ.
+    pub(super) fn matrix(&self, c: usize) -> Result<Vec<f64>> {
+        let d = self.size();
+        if let Some(formed) = self.formed_matrix(c) {
+            return Ok(formed.to_vec());
+        }
+        let mut matrix = vec![0.0; d * d];
+        let pieces = matrix.par_chunks_mut(PIECE * d).enumerate();
+        let dense = self.n_stored() * DENSE >= self.n_rows() * d;
+        pieces.for_each(|(piece, out)| {
+            let first = piece * PIECE;
+            if dense {
+                self.form_dense(c, first, out);
+            } else {
+                self.form_sparse(c, first, out);
+            }
+            if self.kernel() == Kernel::Anova {
+                out.iter_mut().for_each(|entry| *entry *= 0.5);
+                for (j, row) in out.chunks_exact_mut(d).enumerate() {
+                    row[first + j] = 0.0;
+                }
+            }
+        });
+        self.interrupt().check()?;
+        Ok(matrix)
+    }
+
+    /// The rows of Xᵀ D_c X from `first` on, by products of dense pieces of X.
+    fn form_dense(&self, c: usize, first: usize, out: &mut [f64]) {
+        let d = self.size();
+        let width = out.len() / d;
+        let mut sum = Array2::zeros((width, d));
+        for start in (0..self.n_rows()).step_by(PIECE) {
+            if self.interrupt().is_raised() {
+                return;
+            }
+            let n = PIECE.min(self.n_rows() - start);
+            let mut x = Array2::zeros((n, d));
+            for (row, mut x) in x.rows_mut().into_iter().enumerate() {
+                self.visit_row(start + row, |column, value| x[column] = value);
+            }
+            let mut scaled = x.slice(s![.., first..first + width]).to_owned();
+            for (row, mut scaled) in scaled.rows_mut().into_iter().enumerate() {
+                scaled *= self.weight(start + row, c);
+            }
+            general_mat_mul(1.0, &scaled.t(), &x, 1.0, &mut sum);
+        }
+        out.iter_mut().zip(&sum).for_each(|(out, sum)| *out = *sum);
+    }
+
+    /// The same by products of each row's non-zero values.
+    fn form_sparse(&self, c: usize, first: usize, out: &mut [f64]) {
+        let d = self.size();
+        let last = first + out.len() / d;
+        let mut entries = Vec::new();
+        for row in 0..self.n_rows() {
+            if row.is_multiple_of(PIECE) && self.interrupt().is_raised() {
+                return;
+            }
+            entries.clear();
+            self.visit_row(row, |column, value| entries.push((column, value)));
+            let weight = self.weight(row, c);
+            for (j, value) in entries.iter().filter(|(j, _)| (first..last).contains(j)) {
+                let scale = weight * value;
+                let out = &mut out[(j - first) * d..][..d];
+                entries.iter().for_each(|(i, value)| out[*i] += scale * value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+    use crate::data::{Csr, Dense};
+    use crate::interrupt::Interrupt;
+
+    #[test]
+    fn matrices_of_many_features_have_the_products_of_the_rows() {
+        let (n, d, m) = (150, 200, 2);
+        let weights: Vec<f64> = (0..n * m).map(|i| ((i * 5) % 13) as f64 - 6.0).collect();
+        let x = Array2::from_shape_fn((n, d), |(i, j)| ((i * 7 + j * 3) % 11) as f64 - 5.0);
+        let (columns, values): (Vec<i32>, Vec<f64>) =
+            (0..3 * n).map(|at| ((at % 3 * 60 + at / 3) as i32 % 190, at as f64 % 7.0)).unzip();
+        let mut sorted = columns.clone();
+        sorted.chunks_exact_mut(3).for_each(<[i32]>::sort_unstable);
+        let offsets: Vec<i64> = (0..=n as i64).map(|row| 3 * row).collect();
+        let interrupt = Interrupt::default();
+        let v: Vec<f64> = (0..d).map(|j| (j % 9) as f64 - 4.0).collect();
+        let check = |gamma: GradientMatrices<'_, _>| {
+            let wanted = gamma.product(1, &v).unwrap();
+            let matrix = gamma.matrix(1).unwrap();
+            for (row, wanted) in matrix.chunks_exact(d).zip(&wanted) {
+                let found: f64 = row.iter().zip(&v).map(|(a, b)| a * b).sum();
+                assert!((found - wanted).abs() < 1e-6 * (1.0 + wanted.abs()), "{found} {wanted}");
+            }
+        };
+        for kernel in [Kernel::Square, Kernel::Anova] {
+            let rows = Dense::new(x.view()).unwrap();
+            check(GradientMatrices::new(&rows, kernel, &weights, m, &interrupt).unwrap());
+        }
+        let rows = Csr::new(&offsets, &sorted, &values, d).unwrap();
+        for kernel in [Kernel::Square, Kernel::Anova] {
+            let gamma = GradientMatrices::new(&rows, kernel, &weights, m, &interrupt).unwrap();
+            let wanted = gamma.product(0, &v).unwrap();
+            let matrix = gamma.matrix(0).unwrap();
+            for (row, wanted) in matrix.chunks_exact(d).zip(&wanted) {
+                let found: f64 = row.iter().zip(&v).map(|(a, b)| a * b).sum();
+                assert!((found - wanted).abs() < 1e-6 * (1.0 + wanted.abs()), "{found} {wanted}");
+            }
+        }
+    }
+}

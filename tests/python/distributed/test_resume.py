@@ -1,0 +1,190 @@
+"""Checkpoints: what may be continued, and that nothing in one is believed."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits
+
+from dualgap._npz import read_npz, write_npz
+from dualgap.distributed import ConsensusSVC
+
+pytest.importorskip("distributed", reason="the extra 'distributed' is not installed")
+
+PROBLEM = {"C": 0.05, "tol": 5e-3, "random_state": 0, "n_partitions": 3}
+SETTINGS = {**PROBLEM, "checkpoint_interval": 0.0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = load_digits(return_X_y=True)
+    return X[:300] / 16.0, y[:300], np.random.default_rng(0).uniform(0.5, 2.0, 300)
+
+
+@pytest.fixture
+def folder(data, tmp_path):
+    """A checkpoint of four rounds."""
+    X, y, weights = data
+    model = ConsensusSVC(checkpoint=tmp_path, callback=lambda n, *_: n == 4, **SETTINGS)
+    model.fit(X, y, sample_weight=weights)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def whole(data):
+    X, y, weights = data
+    return ConsensusSVC(**PROBLEM).fit(X, y, sample_weight=weights)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def objective(model, X, y, weights):
+    """The objective of the model, from its definition."""
+    scores = X @ model.coef_.T + model.intercept_
+    margins = 1.0 + scores - scores[np.arange(len(y)), y][:, None]
+    margins[np.arange(len(y)), y] = 0.0
+    square = (model.coef_**2).sum() + (model.intercept_**2).sum()
+    losses = margins.max(axis=1)
+    total = weights.sum()
+    return square / (2.0 * model.C * total) + (weights * losses).sum() / total
+
+
+def change(path, meta=None, **arrays):
+    """Write a checkpoint's file again with other values."""
+    found = read_npz(path)
+    about = json.loads(found.pop("meta").tobytes())
+    values = about.get("values", about)
+    values.update(meta or {})
+    write_npz(path, about, {**found, **arrays})
+
+
+OTHERS = {
+    "labels": lambda X, y, w: (X, (y + 1) % 10, w),
+    "two labels": lambda X, y, w: (X, np.r_[y[1], y[0], y[2:]], w),
+    "rows": lambda X, y, w: (3.0 * X, y, w),
+    "one value": lambda X, y, w: (np.where(np.arange(X.size).reshape(X.shape) == 70, 9, X), y, w),
+    "precision": lambda X, y, w: (X.astype(np.float32), y, w),
+    "weights of the same total": lambda X, y, w: (X, y, w[::-1].copy()),
+    "no weights": lambda X, y, w: (X, y, None),
+    "sparse": lambda X, y, w: (sp.csr_matrix(X), y, w),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_other_data_are_refused_and_the_folder_stays(data, folder, other):
+    X, y, weights = OTHERS[other](*data)
+    before = contents(folder)
+    with pytest.raises(ValueError, match="not a checkpoint of this fit"):
+        ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert contents(folder) == before
+
+
+def test_other_class_weights_are_refused(data, folder):
+    X, y, weights = data
+    with pytest.raises(ValueError, match="not a checkpoint of this fit"):
+        ConsensusSVC(resume=folder, class_weight="balanced", **SETTINGS).fit(X, y, weights)
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"dual": "1e9"},
+        {"primal": "-1e9"},
+        {"dual": "nan", "primal": "nan"},
+        {"null_objective": "1e12"},
+    ],
+    ids=str,
+)
+def test_no_certificate_is_read_from_a_file(data, folder, whole, meta):
+    X, y, weights = data
+    change(folder / "consensus.npz", meta)
+    model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert model.converged_
+    assert model.dual_objective_ <= whole.objective_
+    assert model.null_objective_ == pytest.approx(whole.null_objective_)
+    reached = objective(model, *data)
+    assert model.objective_ == pytest.approx(reached, rel=1e-9)
+    assert model.dual_objective_ <= reached
+    # The first round after it has no dual value: its multipliers are those of the file.
+    assert np.isnan(model.history_["dual_objective"][4])
+    assert np.isfinite(model.history_["dual_objective"][5:]).all()
+
+
+def test_a_checkpoint_loses_nothing(data, folder, whole):
+    X, y, weights = data
+    model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert np.array_equal(model.coef_, whole.coef_)
+    assert model.n_iter_ == whole.n_iter_
+
+
+def test_weights_of_a_file_only_start_the_next_round(data, folder):
+    X, y, weights = data
+    kept = read_npz(folder / "consensus.npz")["consensus"]
+    change(folder / "consensus.npz", consensus=np.full_like(kept, 3.0))
+    first = read_npz(folder / "partition-1.npz")["multiplier"]
+    change(folder / "partition-1.npz", multiplier=np.full_like(first, -2.0))
+    settings = {**SETTINGS, "tol": 1e-3, "max_iter": 300}
+    model = ConsensusSVC(resume=folder, **settings).fit(X, y, sample_weight=weights)
+    reached = objective(model, *data)
+    assert model.objective_ == pytest.approx(reached, rel=1e-9)
+    exact = ConsensusSVC(**{**PROBLEM, "tol": 1e-5, "max_iter": 300}).fit(
+        X, y, sample_weight=weights
+    )
+    assert model.history_["dual_objective"][5:].max() <= exact.objective_
+
+
+REFUSED = {
+    "negative": lambda arrays: {"beta": -arrays["beta"]},
+    "outside the set": lambda arrays: {"beta": 2.0 * arrays["beta"] + 1.0},
+    "not finite": lambda arrays: {"multiplier": np.full_like(arrays["multiplier"], np.nan)},
+    "another shape": lambda arrays: {"relaxed": arrays["relaxed"][:-1]},
+    "another type": lambda arrays: {"multiplier": arrays["multiplier"].astype(complex)},
+}
+
+
+@pytest.mark.parametrize("how", REFUSED)
+def test_dual_variables_that_no_run_leaves_are_refused(data, folder, how):
+    X, y, weights = data
+    path = folder / "partition-0.npz"
+    change(path, **REFUSED[how](read_npz(path)))
+    before = contents(folder)
+    with pytest.raises(ValueError, match=r"partition-0\.npz: not a kept copy|betas: "):
+        ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("meta", [{"rho": "nan"}, {"rho": "-1"}, {"round": "3"}, {"round": "inf"}])
+def test_impossible_rounds_are_refused(data, folder, meta):
+    X, y, weights = data
+    change(folder / "consensus.npz", meta)
+    with pytest.raises(ValueError, match="not a checkpoint of this fit"):
+        ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+
+
+def test_a_resumed_run_without_rounds_left_evaluates_its_model(data, folder):
+    X, y, weights = data
+    model = ConsensusSVC(resume=folder, **{**SETTINGS, "max_iter": 4, "tol": 1e-9})
+    with pytest.warns(UserWarning, match="stopped after"):
+        model.fit(X, y, sample_weight=weights)
+    assert model.objective_ == pytest.approx(objective(model, *data), rel=1e-9)
+    assert not model.converged_
+    assert np.isfinite(model.duality_gap_)
+
+
+def test_failed_writes_leave_the_old_checkpoint(data, folder, monkeypatch):
+    X, y, weights = data
+    before = contents(folder)
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        with pytest.raises(OSError, match="No space left"):
+            ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert contents(folder) == before
+    ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
