@@ -178,7 +178,7 @@ def warn_of_gap(
     what: str = "",
     reason: str = "",
 ) -> None:
-    """Warn, where the user called us, of a fit that did not converge: its gap, and that relative."""
+    """Warn, where the user called us, of a fit that did not converge."""
     warn_user(
         f"{what}stopped after {n_iter} iterations{_REASONS.get(reason, '')} at a duality gap of "
         f"{gap[0]:.3g}, {gap[1]:.2g} of the objective (tol={tol:.2g}); raise {remedy}, or scale "

@@ -172,7 +172,8 @@ class MulticlassSVC(LinearClassifier):
     history_ : dict of ndarray
         Per iteration: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated.
         "block-frank-wolfe" and "away-frank-wolfe" do so every ten iterations and at the end, the
-        former also once it expects to have converged; "frank-wolfe" with smoothing every few iterations.
+        former also once it expects to have converged; "frank-wolfe" with smoothing every few
+        iterations.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -269,4 +270,5 @@ class MulticlassSVC(LinearClassifier):
         if known != identity:
             return None
         # W(alpha) is proportional to 1/lambda.
-        return {**kept, "weights": kept["weights"] * (before / regularization)}
+        weights: Any = kept["weights"]
+        return {**kept, "weights": weights * (before / regularization)}

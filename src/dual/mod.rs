@@ -7,13 +7,15 @@
 
 mod batch;
 pub mod rounding;
+mod scales;
 mod shares;
 mod value;
 
 pub use batch::{BatchDual, Sizes, Sums};
 pub use rounding::Bounded;
+pub use scales::Scales;
 pub use shares::Shares;
-pub use value::{BlockTerms, DualValue, Scales, Totals, dual_value, objective};
+pub use value::{BlockTerms, DualValue, Totals, dual_value, objective};
 
 use crate::error::Result;
 use crate::interrupt::Interrupt;

@@ -1,23 +1,11 @@
 //! The dual value at a point, as a bound that holds in exact arithmetic.
 
 use super::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma, norm_above, root_above};
-use super::{BlockDual, Image, Points, Shares};
+use super::{BlockDual, Image, Points, Scales, Shares};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, sparse};
-
-/// The size of a block's functions, for bounds on their rounding errors. Points and directions are measured
-/// by ‖δ‖₁, the sum of the sizes of their entries.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Scales {
-    /// |l_i(δ)| is at most this times ‖δ‖₁.
-    pub cost: f64,
-    /// The norm of A_iᵀ δ, each of its terms taken as positive, is at most this times ‖δ‖₁.
-    pub feature: f64,
-    /// Number of features of a part.
-    pub n_features: usize,
-}
 
 /// What the dual value at a point is made of, each part with its rounding taken against us. The point is
 /// feasible in exact arithmetic: where the stored one is not, one as near to it as its defects say.

@@ -48,7 +48,7 @@ _BALANCED = (0.05, 0.5)
 
 
 _SPAN = 2.0**13
-"""The penalty stays within this factor of the first one: beyond it sub-problems lose their digits."""
+"""The penalty stays within this factor of the first one: beyond it, digits are lost."""
 
 
 _STALLED = 100
@@ -232,7 +232,7 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         run.primal, run.best = primal, old
     new = vector + (1.0 - relaxation) * old
     dual = _dual_value(answer, lam, settings.n_partitions)
-    run.dual = max(run.dual, dual)
+    run.dual, run.expected[1] = max(run.dual, dual), max(run.expected[1], dual)
     primal_residual = np.nan
     # Where a partition began anew the multipliers do not add up to 0 until the next round.
     # Nor need they as a file has them, until this round's consensus has made them.
@@ -291,8 +291,7 @@ def _keep(run: Run, plan: Plan, settings: Settings) -> None:
 def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
     """Continue from a kept copy of a run on the same data and parameters; its name.
 
-    No objective and no bound is read: the next round evaluates its own consensus, and the round
-    after it the first dual value, of multipliers that this process has made.
+    No objective and no bound is read: the next round evaluates its own consensus and dual point.
     """
     path = Path(folder) / "consensus.npz"
     if not path.exists():

@@ -68,7 +68,8 @@ class Order:
 class Answer:
     """What a partition, or several added up, answers; the sums weighted by shares.
 
-    The vector and the image (classes x columns), lambda times w of the dual point, are over all columns of the whole, or over those given.
+    The vector and the image (lambda times w of the dual point; both classes x columns) are over all
+    columns of the whole, or over those given.
     """
 
     vector: FloatArray

@@ -94,9 +94,9 @@ class ConsensusSVC(LinearClassifier):
         Client of a cluster, or the address of its scheduler. None is the current client for Dask
         collections, and threads of this process for anything else.
     tol : float, default=1e-3
-        Duality gap of the whole problem at which the fit has converged, in units of the objective: the model's is then
-        at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
-        rounding are 0 to any positive `tol`.
+        Duality gap of the whole problem at which the fit has converged, in units of the objective:
+        the model's is then at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of
+        the size of rounding are 0 to any positive `tol`.
     max_iter : int, default=1000
         Maximum number of rounds.
     max_passes : int, default=20
@@ -121,12 +121,13 @@ class ConsensusSVC(LinearClassifier):
     Attributes
     ----------
     coef_, intercept_, classes_, n_iter_, objective_, dual_objective_, duality_gap_, \
-            relative_gap_, null_objective_, converged_, certificate_, n_features_in_, feature_names_in_
+            relative_gap_, null_objective_, converged_, certificate_, n_features_in_, \
+            feature_names_in_
         As in `MulticlassSVC`, for the whole problem. The model is the consensus with the minimum
         objective, the dual value the maximum that was found.
     history_ : dict of ndarray
-        Per round: epoch, seconds, objective (at the consensus the round began with), dual_objective,
-        gap (of the best values so far),
+        Per round: epoch, seconds, objective (at the consensus the round began with),
+        dual_objective, gap (of the best values so far),
         primal_residual, dual_residual, rho, passes and solve_seconds (of the slowest partition).
     n_partitions_ : int
         Number of partitions with rows that count.

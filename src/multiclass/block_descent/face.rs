@@ -15,8 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::linalg::Aligned;
 use crate::polytope::CappedBox;
 
-/// Steps of the first attempt; attempts that end inside the domain may make more, others fewer.
-pub(super) const FIRST_STEPS: usize = 10;
+/// Bounds on the steps of an attempt; those that end inside the domain may make more, others fewer.
 const FEWEST_STEPS: usize = 3;
 const MAX_STEPS: usize = 60;
 /// A step that gains less than this share of all so far is the last.
@@ -165,11 +164,11 @@ impl<M: Scorer> State<'_, M> {
         for member in &face.members {
             let dual = &self.duals[member.at];
             let costs = self.problem.cost_row(dual.example as usize);
-            for free in member.first..member.end {
-                let place = face.places[free];
-                let cost = costs.map_or(1.0, |costs| costs[self.betas.class(place) as usize]);
-                let bend = smoothing * (self.betas.value(place).widen() + dual.sum);
-                slopes[free] = dual.weight * (cost + slopes[free] - bend);
+            let own = member.first..member.end;
+            for (slope, place) in slopes[own.clone()].iter_mut().zip(&face.places[own]) {
+                let cost = costs.map_or(1.0, |costs| costs[self.betas.class(*place) as usize]);
+                let bend = smoothing * (self.betas.value(*place).widen() + dual.sum);
+                *slope = dual.weight * (cost + *slope - bend);
             }
         }
         face.centre(&mut slopes);
@@ -181,8 +180,9 @@ impl<M: Scorer> State<'_, M> {
         let mut slopes = self.scores(face, image);
         for member in &face.members {
             let weight = self.duals[member.at].weight;
-            for free in member.first..member.end {
-                slopes[free] = weight * slopes[free] - bend[free];
+            let own = member.first..member.end;
+            for (slope, bend) in slopes[own.clone()].iter_mut().zip(&bend[own]) {
+                *slope = weight * *slope - bend;
             }
         }
         face.centre(&mut slopes);

@@ -11,6 +11,7 @@ mod full;
 mod kernels;
 mod scorer;
 mod state;
+mod visit;
 
 pub use self::state::Options;
 

@@ -7,7 +7,7 @@ use rand_pcg::Pcg64Mcg;
 use super::candidates::Candidates;
 use super::dual_block::{DualBlock, add_images};
 use super::scorer::{Changes, Row, RowBlock, Scorer};
-use super::{face, few};
+use super::visit;
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -42,6 +42,9 @@ const FULL_SHARE: f64 = 0.2;
 
 /// Curvature below which a block is linear: its step, the slope divided by this, would overflow.
 const VANISHING: f64 = 1e-250;
+
+/// Steps of the first attempt at the conjugate gradient method.
+const FIRST_STEPS: usize = 10;
 
 /// Rows, weights and dual blocks of a run.
 pub(super) struct State<'p, M: Scorer> {
@@ -78,7 +81,7 @@ pub(super) struct Work<T> {
     pub target: Vec<f64>,
     pub projection: Vec<f64>,
     pub row: Row<T>,
-    pub few: few::Buffers<T>,
+    pub few: visit::Buffers<T>,
     pub scratch: Scratch,
 }
 
@@ -100,7 +103,7 @@ impl<'p, M: Scorer> State<'p, M> {
             target: vec![0.0; m],
             projection: vec![0.0; m],
             row: model.new_row(),
-            few: few::Buffers::default(),
+            few: visit::Buffers::default(),
             scratch: Scratch::default(),
         };
         let mut random = Pcg64Mcg::new(u128::from(options.seed));
@@ -112,7 +115,7 @@ impl<'p, M: Scorer> State<'p, M> {
             duals: examples.iter().map(dual).collect(),
             betas: Candidates::new(n),
             due: None,
-            gradient_steps: face::FIRST_STEPS,
+            gradient_steps: FIRST_STEPS,
             problem,
             model,
             exact: None,

@@ -45,7 +45,7 @@ def plain_loss(loss: Loss, margins: Vector) -> Fraction:
 
 
 def box_of(loss: Loss) -> tuple[Fraction, Fraction | None] | None:
-    """Return the largest coordinate and the largest sum where the loss's set is a box with such a cap."""
+    """Return the largest coordinate and sum where the loss's set is a box with such a cap."""
     if loss.name == "weston-watkins":
         return Fraction(1), None
     if loss.name in ("max-hinge", "crammer-singer"):
@@ -68,7 +68,7 @@ def smoothed_loss(loss: Loss, margins: Vector, label: int, smoothing: Fraction) 
         return size * value - smoothing / 2 * size * size * square
     upper, cap = box
     best = Fraction(0)
-    # The maximiser is clip(v/γ − τ, 0, upper): try each set of free and of capped coordinates.
+    # The maximiser is clip(v / smoothing - tau, 0, upper): try all free and all capped parts.
     order = sorted(range(len(others)), key=lambda j: -others[j])
     for first in range(len(order) + 1):
         for end in range(first, len(order) + 1):
@@ -99,7 +99,7 @@ def _stationary(
         beta[j] = upper
     fixed = upper * len(high)
     if free:
-        # Free coordinates are v/γ less a shift that is the sum of all, or puts this on the cap.
+        # Free coordinates are v / smoothing less a shift: the sum of all, or what fits the cap.
         pull = sum((v[j] for j in free), Fraction(0)) / smoothing
         total = (pull + fixed) / (1 + len(free)) if cap is None else cap
         shift = (pull + fixed - total) / len(free)
@@ -145,7 +145,7 @@ def objective(
 
 
 def gauge(loss: Loss, beta: Vector) -> Fraction:
-    """Return the factor by which the loss's set has to grow to hold the point (boxes, Usunier's sets)."""
+    """Return by which factor the loss's set has to grow to hold the point (no top-k sets)."""
     box = box_of(loss)
     if box is not None:
         upper, cap = box
@@ -180,4 +180,3 @@ def dual_value(
             for feature, value in enumerate(x):
                 image[class_][feature] += a * value / (lam * n)
     return total / n - lam / 2 * sum((dot(w, w) for w in image), Fraction(0))
-

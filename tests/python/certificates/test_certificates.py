@@ -1,4 +1,4 @@
-"""Certificates hold in rational arithmetic, over all ranges; and each number that once broke one."""
+"""Certificates hold in rational arithmetic over all ranges, and where one once broke."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 sys.path.insert(0, str(Path(__file__).parent))
 
 from exact import fractions, objective
-from trials import LOSSES, SOLVERS, Trial, check, draw
+from trials import LOSSES, SOLVERS, Trial, check, draw, refused
 
 from dualgap import MulticlassSVC
 from dualgap.distributed import ConsensusSVC
@@ -29,7 +29,9 @@ def _digits(scale: float) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: "-".join(filter(None, solver)))
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name + "*" * (loss.costs is not None))
+@pytest.mark.parametrize(
+    "loss", LOSSES, ids=lambda loss: loss.name + "*" * (loss.costs is not None)
+)
 def test_certificates_hold_for_every_loss_and_solver(loss: Any, solver: Any) -> None:
     for smoothing in (0.0, 1e-12, 0.1):
         if smoothing > 0.0 and solver[0] == "away-frank-wolfe":
@@ -85,9 +87,9 @@ def test_consensus_with_a_penalty_that_wants_to_grow() -> None:
     y = (X @ random.normal(size=(60, 12)) + 30 * random.normal(size=(2000, 12))).argmax(axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = ConsensusSVC(
-            C=0.3, tol=3e-5, n_partitions=4, random_state=0, max_iter=150
-        ).fit(X, y)
+        model = ConsensusSVC(C=0.3, tol=3e-5, n_partitions=4, random_state=0, max_iter=150).fit(
+            X, y
+        )
         optimum = MulticlassSVC(C=0.3, tol=1e-4, random_state=0).fit(X, y)
     assert model.dual_objective_ <= optimum.objective_
     assert optimum.dual_objective_ <= model.objective_
@@ -106,7 +108,7 @@ def test_consensus_over_all_ranges(scale: float, C: float) -> None:
             warnings.simplefilter("ignore")
             model.fit(X, y)
     except RuntimeError as error:
-        assert "scale the data" in str(error)
+        refused(error)
         return
     exact = objective(LOSSES[0], fractions(X), y.tolist(), fractions(model.coef_), C, 0.0)
     assert Fraction(model.dual_objective_) <= exact <= Fraction(model.objective_)
@@ -126,7 +128,7 @@ def test_structured_certificates_hold(solver: str, scale: float) -> None:
                 warnings.simplefilter("ignore")
                 model.fit(X, y)
         except RuntimeError as error:
-            assert "scale the data" in str(error)
+            refused(error)
             continue
         W = fractions(model.coef_.reshape(3, 4).T)
         exact = objective(LOSSES[0], fractions(X), y.tolist(), W, C, 0.0)

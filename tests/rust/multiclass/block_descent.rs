@@ -294,17 +294,18 @@ fn storage_changes_only_rounding() {
     for kind in kinds() {
         let mut case = Case { bias: 1.0, ..Case::random(6, kind, 90, 8, 11) };
         case.x.iter_mut().enumerate().filter(|(at, _)| at % 3 == 0).for_each(|(_, x)| *x = 0.0);
-        let at = |storage| {
-            case.fit_as(
-                storage,
-                Options::default(),
-                Stopping { max_epochs: 4, relative: 0.0, floor: 0.0 },
-            )
+        // How many passes an epoch makes depends on what they gain, and so on rounding: what storage does not
+        // change is where they lead.
+        let at = |storage, floor| {
+            let stopping = Stopping { max_epochs: 2000, relative: 0.0, floor };
+            case.fit_as(storage, Options::default(), stopping)
         };
-        let dense = at(Storage::Dense);
-        let sparse = distance(&dense.coefficients, &at(Storage::Sparse).coefficients);
-        assert!(sparse < 1e-11, "{kind}: {sparse}");
-        assert!(distance(&dense.coefficients, &at(Storage::Single).coefficients) < 1e-3);
+        let dense = at(Storage::Dense, 1e-9);
+        let bound = |floor: f64| 2.0 * (2.0 * floor / case.lambda).sqrt();
+        let sparse = distance(&dense.coefficients, &at(Storage::Sparse, 1e-9).coefficients);
+        assert!(sparse < bound(1e-9), "{kind}: {sparse}");
+        let single = distance(&dense.coefficients, &at(Storage::Single, 1e-5).coefficients);
+        assert!(single < bound(1e-5), "{kind}: {single}");
         let single = case.fit_as(
             Storage::Single,
             Options::default(),
