@@ -98,20 +98,20 @@ pub(super) trait Scorer: Send + Sync {
     /// Number of stored values of a row.
     fn n_stored(&self, example: usize) -> usize;
 
-    /// A buffer for [`Model::take_row`].
+    /// A buffer for [`Scorer::take_row`].
     fn new_row(&self) -> Row<Self::Value>;
 
     /// Copies the row of an example.
     fn take_row(&self, example: usize, row: &mut Row<Self::Value>);
 
     /// Hands out the weights in the order in which few classes of a row are scored fastest. Until they
-    /// are given back with [`Model::give_weights`], nothing else may read them.
+    /// are given back with [`Scorer::give_weights`], nothing else may read them.
     fn take_weights(&mut self) -> Aligned<Self::Value>;
 
-    /// Takes back the weights of [`Model::take_weights`].
+    /// Takes back the weights of [`Scorer::take_weights`].
     fn give_weights(&mut self, weights: Aligned<Self::Value>);
 
-    /// Scores of a row for some classes, by weights in the order of [`Model::take_weights`].
+    /// Scores of a row for some classes, by weights in the order of [`Scorer::take_weights`].
     fn score_few(
         &self,
         weights: &[Self::Value],
