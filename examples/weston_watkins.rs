@@ -58,11 +58,8 @@ fn main() {
     let map = Linear::new(data, m, 0.0, Order::Examples);
     let shares = Shares::new(n, 1.0 / n as f64).expect("a positive lambda");
     let problem = MarginProblem::new(map, &labels, set, shares).expect("a problem");
-    let options = BlockDescentOptions {
-        block_size: argument(3, "").parse().ok(),
-        certify_below: 0.0,
-        ..Default::default()
-    };
+    let options =
+        BlockDescentOptions { block_size: argument(3, "").parse().ok(), ..Default::default() };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(number(2, 1)).build().expect("threads");
     pool.install(|| {
         let interrupt = Interrupt::default();

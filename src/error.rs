@@ -29,6 +29,11 @@ impl Error {
     pub fn argument(argument: &'static str, message: impl Into<String>) -> Self {
         Self::InvalidArgument { argument, message: message.into() }
     }
+
+    /// An [`Error::Numerical`] with its remedy.
+    pub fn numerical(problem: impl std::fmt::Display) -> Self {
+        Self::Numerical(format!("{problem}; scale the data or regularise more"))
+    }
 }
 
 /// The crate's result type.

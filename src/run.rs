@@ -22,6 +22,11 @@ impl Certificate {
     pub fn gap(&self) -> f64 {
         self.primal - self.dual
     }
+
+    /// The gap in units of the objective: the model is at most this share above the best possible one.
+    pub fn relative_gap(&self) -> f64 {
+        if self.gap() == 0.0 { 0.0 } else { self.gap() / self.primal.abs() }
+    }
 }
 
 /// What one call of [`Solver::advance`] did.
@@ -52,16 +57,34 @@ impl Progress {
         }
     }
 
-    /// Refuses an objective or a gap that is no longer a number: a NaN gap would compare false with
-    /// every tolerance and run on.
+    /// Refuses an objective or a gap that is no longer a number, since a NaN gap would compare false with
+    /// every tolerance and run on, and a bound above the objective, which would look like convergence.
     fn check(self) -> Result<()> {
-        let finite = self.objective().is_none_or(f64::is_finite);
-        if finite && self.certificate().is_none_or(|certificate| !certificate.gap().is_nan()) {
-            return Ok(());
+        if !self.objective().is_none_or(f64::is_finite) {
+            return Err(Error::numerical(format!("the objective is no longer finite ({self:?})")));
         }
-        Err(Error::Numerical(format!(
-            "the objective is no longer finite ({self:?}); scale the data or regularise more"
-        )))
+        match self.certificate() {
+            Some(certificate) => certificate.check(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Certificate {
+    /// Refuses what cannot be a certificate: values that are no numbers, and a dual value above the primal
+    /// one, which only lost digits can bring about.
+    fn check(&self) -> Result<()> {
+        let Self { primal, dual } = *self;
+        if !primal.is_finite() || dual.is_nan() {
+            return Err(Error::numerical(format!("the objective is no longer finite ({self:?})")));
+        }
+        if dual > primal {
+            return Err(Error::numerical(format!(
+                "the lower bound {dual:e} is above the objective {primal:e}: the numbers have lost their \
+                 precision"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -82,8 +105,22 @@ pub trait Solver {
 pub struct Stopping {
     /// Largest number of epochs.
     pub max_epochs: usize,
-    /// Duality gap at which the run has converged, in units of the objective.
-    pub gap: f64,
+    /// Duality gap at which the run has converged, in units of the objective (the primal value).
+    pub relative: f64,
+    /// Duality gap at which it has converged whatever the objective: rounding.
+    pub floor: f64,
+}
+
+impl Stopping {
+    /// The largest duality gap at which a model of this objective has converged.
+    pub fn allowed(&self, primal: f64) -> f64 {
+        (self.relative * primal.abs()).max(self.floor)
+    }
+
+    /// Whether a certificate says that the run has converged.
+    pub fn is_met(&self, certificate: &Certificate) -> bool {
+        certificate.gap() <= self.allowed(certificate.primal)
+    }
 }
 
 /// One epoch as the trace keeps it.
@@ -126,9 +163,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// How far from the optimum the final model can be: arbitrarily far (∞) where no bound is known.
-    pub fn gap(&self) -> f64 {
-        self.certificate.map_or(f64::INFINITY, |certificate| certificate.gap())
+    /// How far from the optimum the final model can be, where a bound is known.
+    pub fn gap(&self) -> Option<f64> {
+        self.certificate.map(|certificate| certificate.gap())
     }
 }
 
@@ -136,7 +173,7 @@ impl Trace {
 ///
 /// # Errors
 /// What the solver returns, [`Error::Interrupted`] among it, and [`Error::Numerical`] when the
-/// objective is no longer finite.
+/// objective is no longer finite or the bound is above it.
 pub fn run(
     solver: &mut dyn Solver,
     stopping: Stopping,
@@ -161,7 +198,7 @@ pub fn run(
         };
         epochs.push(epoch);
         let stop = observe(&epoch).is_break();
-        if certificate.is_some_and(|c| c.gap() <= stopping.gap) {
+        if certificate.is_some_and(|certificate| stopping.is_met(&certificate)) {
             break Outcome::Converged;
         }
         if matches!(progress, Progress::Exhausted(_)) {
@@ -176,10 +213,11 @@ pub fn run(
         Some(evaluated) => evaluated,
         None => {
             let certificate = solver.certify(interrupt)?;
+            certificate.check()?;
             (certificate.primal, Some(certificate))
         }
     };
-    let converged = certificate.is_some_and(|certificate| certificate.gap() <= stopping.gap);
+    let converged = certificate.is_some_and(|certificate| stopping.is_met(&certificate));
     let outcome = if converged { Outcome::Converged } else { outcome };
     Ok(Trace { epochs, outcome, objective, certificate })
 }
@@ -202,9 +240,12 @@ mod tests {
     }
 
     fn go(gap: f64, max_epochs: usize) -> Trace {
-        run(&mut Halving(1.0), Stopping { max_epochs, gap }, &Interrupt::default(), &mut |_| {
-            ControlFlow::Continue(())
-        })
+        run(
+            &mut Halving(1.0),
+            Stopping { max_epochs, relative: 0.0, floor: gap },
+            &Interrupt::default(),
+            &mut |_| ControlFlow::Continue(()),
+        )
         .unwrap()
     }
 
@@ -219,7 +260,7 @@ mod tests {
 
     #[test]
     fn an_observer_or_an_interrupt_ends_the_run() {
-        let stopping = Stopping { max_epochs: 100, gap: 0.0 };
+        let stopping = Stopping { max_epochs: 100, relative: 0.0, floor: 0.0 };
         let interrupt = Interrupt::default();
         let trace = run(&mut Halving(1.0), stopping, &interrupt, &mut |epoch| {
             if epoch.epoch == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -230,6 +271,41 @@ mod tests {
             ControlFlow::Continue(())
         });
         assert_eq!(result, Err(Error::Interrupted));
+    }
+
+    /// Claims a bound above its objective.
+    struct Liar;
+
+    impl Solver for Liar {
+        fn advance(&mut self, _: &Interrupt) -> Result<Progress> {
+            self.certify(&Interrupt::default()).map(Progress::Exhausted)
+        }
+        fn certify(&mut self, _: &Interrupt) -> Result<Certificate> {
+            Ok(Certificate { primal: 1.0, dual: 1.0 + f64::EPSILON })
+        }
+    }
+
+    #[test]
+    fn a_bound_above_the_objective_is_an_error_that_names_the_remedy() {
+        for max_epochs in [0, 1] {
+            let stopping = Stopping { max_epochs, relative: 1.0, floor: 1.0 };
+            let result =
+                run(&mut Liar, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(()));
+            let message = result.unwrap_err().to_string();
+            assert!(message.contains("above the objective"), "{message}");
+            assert!(message.contains("scale the data or regularise more"), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_tolerance_is_relative_to_the_objective_with_a_floor() {
+        let stopping = Stopping { max_epochs: 1, relative: 0.1, floor: 1e-3 };
+        let met = |primal, dual| stopping.is_met(&Certificate { primal, dual });
+        assert!(met(1.0, 0.9) && !met(1.0, 0.89) && met(100.0, 90.0) && !met(100.0, 89.0));
+        assert!(met(1e-4, -5e-4) && !met(1e-4, -1e-2));
+        let certificate = Certificate { primal: 2.0, dual: 1.5 };
+        assert_eq!((certificate.gap(), certificate.relative_gap()), (0.5, 0.25));
+        assert_eq!(Certificate { primal: 0.0, dual: 0.0 }.relative_gap(), 0.0);
     }
 
     /// Has an objective but no bound.
@@ -247,7 +323,7 @@ mod tests {
     #[test]
     fn without_a_bound_the_epochs_are_used_up_and_nothing_is_certified() {
         let run = |max_epochs| {
-            let stopping = Stopping { max_epochs, gap: f64::INFINITY };
+            let stopping = Stopping { max_epochs, relative: 0.0, floor: f64::INFINITY };
             run(&mut Unbounded, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(()))
         };
         let trace = run(2).unwrap();

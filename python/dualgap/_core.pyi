@@ -117,6 +117,7 @@ class _State(TypedDict):
     weights: NDArray[np.float64]
     linear: float
     square: float
+    drift: list[float]
     beta: NDArray[np.float64]
 
 def check_loss(loss: str, k: int | None, weights: list[float] | None) -> None: ...
@@ -135,6 +136,8 @@ def fit_multiclass(
 class _Answer(TypedDict):
     loss: float
     dual_term: float
+    image: NDArray[np.float64]
+    image_error: float
     gap: float
     n_epochs: int
     weights: NDArray[np.float64]
@@ -225,4 +228,4 @@ class _StructuredFit(TypedDict):
 def fit_structured(source: _Source, settings: dict[str, Any]) -> _StructuredFit: ...
 def structured_path(
     source: _Source, settings: dict[str, Any], until: float
-) -> tuple[float, list[tuple[float, float, NDArray[np.float64], float, int]]]: ...
+) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...

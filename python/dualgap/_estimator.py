@@ -55,8 +55,13 @@ class CertifiedEstimator(Estimator):
 
     dual_objective_: float = field(init=False)
     duality_gap_: float = field(init=False)
+    relative_gap_: float = field(init=False)
     null_objective_: float = field(init=False)
     converged_: bool = field(init=False)
+    certificate_: str = field(init=False)
+
+    # What `certificate_` says.
+    _certificate: ClassVar[str] = "convex optimum"
 
     # What to raise where the fit did not converge.
     _remedy: ClassVar[str] = "max_iter or tol"
@@ -68,12 +73,13 @@ class CertifiedEstimator(Estimator):
         self.objective_ = result["objective"]
         self.dual_objective_ = result["dual_objective"]
         self.duality_gap_ = self.objective_ - self.dual_objective_
+        self.relative_gap_ = relative_gap(self.duality_gap_, self.objective_)
+        self.certificate_ = self._certificate
         self.null_objective_ = result["null_objective"]
         self.converged_ = result["outcome"] == "converged"
         if not self.converged_ and result["outcome"] != "stopped":
-            warn_of_gap(
-                self.n_iter_, self.duality_gap_, self.null_objective_, self.tol, self._remedy
-            )
+            gap = (self.duality_gap_, self.relative_gap_)
+            warn_of_gap(self.n_iter_, gap, self.tol, self._remedy, reason=result["outcome"])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -150,14 +156,33 @@ def refuse_unused(estimator: Any, names: Sequence[str], choice: str) -> None:
             raise ValueError(msg)
 
 
+def relative_gap(gap: float, objective: float) -> float:
+    """The gap in units of the objective."""
+    if gap == 0.0:
+        return 0.0
+    return gap / abs(objective) if objective != 0.0 else np.inf
+
+
+_REASONS = {
+    "exhausted": ", where the solver finds nothing to improve in double precision,",
+    "stalled": ", where rounds have long gained nothing,",
+}
+"""What is said of fits that ended before their iterations were used up."""
+
+
 def warn_of_gap(
-    n_iter: int, gap: float, null_objective: float, tol: float, remedy: str, what: str = ""
+    n_iter: int,
+    gap: tuple[float, float],
+    tol: float,
+    remedy: str,
+    what: str = "",
+    reason: str = "",
 ) -> None:
     """Warn, where the user called us, of a fit that did not converge."""
-    relative = gap / null_objective if null_objective > 0.0 else np.inf
     warn_user(
-        f"{what}stopped after {n_iter} iterations at a duality gap of {gap:.3g}, {relative:.2g} of "
-        f"the null model's objective (tol={tol:.2g}); raise {remedy}, or scale the data"
+        f"{what}stopped after {n_iter} iterations{_REASONS.get(reason, '')} at a duality gap of "
+        f"{gap[0]:.3g}, {gap[1]:.2g} of the objective (tol={tol:.2g}); raise {remedy}, or scale "
+        "the data"
     )
 
 
@@ -189,7 +214,8 @@ def progress(verbose: int | bool, callback: Callback | None) -> Callback | None:
             if not np.isnan(objective):
                 line += f"  objective {objective:.6g}"
             if not np.isnan(dual_objective):
-                line += f"  gap {objective - dual_objective:.3g}"
+                gap = objective - dual_objective
+                line += f"  gap {gap:.3g} ({relative_gap(gap, objective):.2g})"
             print(line, file=sys.stderr)
         return callback(epoch, seconds, objective, dual_objective) if callback else False
 

@@ -129,7 +129,9 @@ class MulticlassSVC(LinearClassifier):
     class_weight : dict or "balanced", optional
         Factors on the weights of the rows of each class.
     tol : float, default=1e-3
-        Duality gap at which the fit has converged, relative to the objective of ``W = 0``.
+        Duality gap at which the fit has converged, in units of the objective: the model's is then
+        at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
+        rounding are 0 to any positive `tol`.
     max_iter : int, default=1000
         Maximum number of passes over the rows.
     warm_start : bool, default=False
@@ -157,15 +159,21 @@ class MulticlassSVC(LinearClassifier):
     n_iter_ : int
         Number of iterations.
     objective_, dual_objective_, duality_gap_ : float
-        The objective P of the model, a lower bound on that of any model, and their difference.
+        The objective P of the model, a lower bound on that of any model, and their difference. Both
+        hold in exact arithmetic: they are rounded against us.
+    relative_gap_ : float
+        ``duality_gap_ / objective_``, what `tol` is compared with.
     null_objective_ : float
-        The objective of ``W = 0``, the unit of `tol`.
+        The objective of ``W = 0``.
     converged_ : bool
         Whether the gap reached `tol`.
+    certificate_ : str
+        What the bound is worth: "convex optimum", that it holds for every model.
     history_ : dict of ndarray
         Per iteration: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated.
-        "block-descent" does so once it expects to have converged, or always if `tol` is 0;
-        "frank-wolfe" with smoothing every few iterations.
+        "block-frank-wolfe" and "away-frank-wolfe" do so every ten iterations and at the end, the
+        former also once it expects to have converged; "frank-wolfe" with smoothing every few
+        iterations.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -236,7 +244,7 @@ class MulticlassSVC(LinearClassifier):
         self._store_weights(result["weights"])
         self._store_run(result)
         if self.warm_start:
-            kept = {name: result[name] for name in ("weights", "linear", "square", "beta")}
+            kept = {name: result[name] for name in ("weights", "linear", "square", "drift", "beta")}
             self._end = (identity, regularization, kept)
         return self
 
@@ -262,4 +270,5 @@ class MulticlassSVC(LinearClassifier):
         if known != identity:
             return None
         # W(alpha) is proportional to 1/lambda.
-        return {**kept, "weights": kept["weights"] * (before / regularization)}
+        weights: Any = kept["weights"]
+        return {**kept, "weights": weights * (before / regularization)}

@@ -1,6 +1,6 @@
 //! Linear maximisation over the whole dual domain, with its image in weight space.
 
-use super::BlockDual;
+use super::{BlockDual, Bounded, Scales};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
@@ -26,17 +26,51 @@ pub trait BatchDual: BlockDual {
     ) -> Result<Sums>;
 }
 
-/// Sums over the blocks that one pass gives beside w(U).
+/// Sums over the blocks that one pass gives beside w(U), with what bounds their rounding errors.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sums {
     /// Σ p_i Φ_i(w): the loss, smoothed where the problem is.
-    pub loss: Option<f64>,
+    pub loss: Option<Bounded>,
     /// Σ p_i l_i at the vertex.
     pub linear: f64,
     /// Σ p_i ⟨α_i, u_i⟩ (smoothing only).
     pub cross: f64,
     /// Σ p_i ‖u_i‖² (smoothing only).
     pub square: f64,
+    /// The sizes that the sums' rounding errors are relative to.
+    pub sizes: Sizes,
+}
+
+/// What bounds the size of a vertex of the whole domain, and so the rounding of its sums.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sizes {
+    /// Σ p_i cost_i ‖u_i‖₁: at least |linear|.
+    pub cost: f64,
+    /// Σ p_i feature_i ‖u_i‖₁: at least λ ‖w(U)‖.
+    pub feature: f64,
+    /// Σ p_i 2 ‖u_i‖₁²: at least the square.
+    pub square: f64,
+    /// The maximum number of terms of an entry of w(U).
+    pub n_terms: usize,
+}
+
+impl Sizes {
+    /// Adds a block's vertex, its share of the problem and its scales.
+    pub fn add(&mut self, share: f64, scales: Scales, vertex: &[(u32, f64)]) {
+        let length: f64 = vertex.iter().map(|(_, value)| value.abs()).sum();
+        self.cost += share * scales.cost * length;
+        self.feature += share * scales.feature * length;
+        self.square += 2.0 * share * length * length;
+        self.n_terms += vertex.len();
+    }
+
+    /// Adds the sizes of other blocks.
+    fn join(&mut self, other: &Self) {
+        self.cost += other.cost;
+        self.feature += other.feature;
+        self.square += other.square;
+        self.n_terms += other.n_terms;
+    }
 }
 
 impl Sums {
@@ -46,5 +80,6 @@ impl Sums {
         self.linear += other.linear;
         self.cross += other.cross;
         self.square += other.square;
+        self.sizes.join(&other.sizes);
     }
 }

@@ -6,10 +6,16 @@
 //! are made of, labels, costs and rows, is the dual's own affair.
 
 mod batch;
+pub mod rounding;
+mod scales;
 mod shares;
+mod value;
 
-pub use batch::{BatchDual, Sums};
+pub use batch::{BatchDual, Sizes, Sums};
+pub use rounding::Bounded;
+pub use scales::Scales;
 pub use shares::Shares;
+pub use value::{BlockTerms, DualValue, Totals, dual_value, objective};
 
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -104,13 +110,23 @@ pub trait BlockDual {
         interrupt: &Interrupt,
     ) -> Result<Survey>;
 
-    /// P(0), the objective of w = 0: the unit of relative tolerances.
+    /// The size of a block's functions, for bounds on their rounding errors.
+    fn scales(&self, block: usize) -> Scales;
+
+    /// A bound on how far, in ‖·‖₁, a stored point is from its block's polytope, where `drift` bounds how far
+    /// it is from the convex combination of vertices that it stands for: itself, unless the polytope says
+    /// better.
+    fn defect(&self, _block: usize, _point: &[(u32, f64)], drift: &dyn Fn() -> f64) -> f64 {
+        drift()
+    }
+
+    /// P(0), the objective of the model of w = 0.
     ///
     /// # Errors
     /// As for [`BlockDual::survey`].
     fn null_objective(&mut self, interrupt: &Interrupt) -> Result<f64> {
         let zero = vec![0.0; self.n_weights()];
-        Ok(self.survey(&zero, &|_| &[], interrupt)?.loss)
+        Ok(self.survey(&zero, &|_| &[], interrupt)?.loss.value())
     }
 }
 
@@ -150,22 +166,15 @@ pub type Points<'a> = dyn Fn(usize) -> &'a [(u32, f64)] + Sync + 'a;
 #[derive(Debug, Clone, Default)]
 pub struct Survey {
     /// Σ p_i Φ_i(w).
-    pub loss: f64,
-    /// Σ p_i l_i(μ_i).
-    pub linear: f64,
+    pub loss: Bounded,
     /// p_i times the block's duality gap; they sum to the duality gap if w = w(μ).
     pub gaps: Vec<f64>,
 }
 
 impl Survey {
-    /// Sums up what each block found: (p_i Φ_i, p_i l_i, p_i gap_i) in the order of the blocks.
-    pub fn of(terms: Vec<(f64, f64, f64)>) -> Self {
-        let mut survey = Self { gaps: Vec::with_capacity(terms.len()), ..Self::default() };
-        for (loss, linear, gap) in terms {
-            survey.loss += loss;
-            survey.linear += linear;
-            survey.gaps.push(gap);
-        }
-        survey
+    /// Sums up what each block found: (p_i Φ_i, p_i gap_i) in the order of the blocks.
+    pub fn of(terms: Vec<(Bounded, f64)>) -> Self {
+        let loss = terms.iter().map(|(loss, _)| *loss).collect::<rounding::Sum>().total();
+        Self { loss, gaps: terms.into_iter().map(|(_, gap)| gap).collect() }
     }
 }

@@ -36,6 +36,16 @@ impl<T: Element> FeatureMajor<T> {
         }
     }
 
+    /// Takes the weights out, feature after feature; they must come back with [`FeatureMajor::give`].
+    pub fn take(&mut self) -> Aligned<T> {
+        std::mem::replace(&mut self.values, Aligned::zeros(0))
+    }
+
+    /// Puts the weights back.
+    pub fn give(&mut self, values: Aligned<T>) {
+        self.values = values;
+    }
+
     /// All weights in some order.
     pub fn values(&self) -> &[T] {
         &self.values

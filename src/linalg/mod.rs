@@ -27,7 +27,7 @@ pub(crate) use exponential::{exp_minus, exp_shifted};
 pub(crate) use feature_major::FeatureMajor;
 pub(crate) use panel_weights::{PanelWeights, Update};
 pub use panels::Panels;
-pub(crate) use scatter::{Summable, scatter, tile};
+pub(crate) use scatter::{TILE, Widened, scatter};
 pub(crate) use simd::arch;
 pub use simd::{Element, Kernel, Lane, instruction_set};
 pub use sparse::Sparse;

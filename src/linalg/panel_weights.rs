@@ -63,6 +63,31 @@ impl<T: Element> PanelWeights<T> {
         }
     }
 
+    /// Copies the weights of a class, feature after feature.
+    pub fn copy_class(&self, class: usize, out: &mut [T]) {
+        let (start, width) = self.place(class);
+        for (out, value) in
+            out.iter_mut().zip(self.values[start..].iter().step_by(width)).take(self.n_features)
+        {
+            *out = *value;
+        }
+    }
+
+    /// Sets the weights of a class, feature after feature.
+    pub fn set_class(&mut self, class: usize, weights: &[T]) {
+        let (start, width) = self.place(class);
+        let values = self.values[start..].iter_mut().step_by(width).take(self.n_features);
+        for (value, weight) in values.zip(weights) {
+            *value = *weight;
+        }
+    }
+
+    /// Where a class's first weight is, and how far apart its weights are.
+    fn place(&self, class: usize) -> (usize, usize) {
+        let first = class / self.width * self.width;
+        (self.n_features * first + class - first, self.width.min(self.padded - first))
+    }
+
     /// All weights in some order.
     pub fn values(&self) -> &[T] {
         &self.values

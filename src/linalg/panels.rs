@@ -31,6 +31,11 @@ impl<T: Element> Panels<T> {
         Self { values: Aligned::zeros(n_inputs * padded), n_inputs, n_outputs }
     }
 
+    /// Whether there are no weights.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
     /// Copies the weights in, in parallel: those of an input are `stride` apart from `start(input)` on.
     pub fn pack(&mut self, weights: &[f64], start: impl Fn(usize) -> usize + Sync, stride: usize) {
         let (n_inputs, n_outputs) = (self.n_inputs, self.n_outputs);

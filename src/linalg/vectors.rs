@@ -20,7 +20,7 @@ use super::Lane;
 use crate::data::Real;
 
 /// Values of one piece of a reduction over weights.
-const PIECE: usize = 1 << 14;
+pub(crate) const PIECE: usize = 1 << 14;
 
 /// Doubles handled together: one AVX-512 register, two of AVX2.
 const LANES: usize = 8;

@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use super::problem::BLOCK;
 use super::{MarginProblem, Workspace};
-use crate::dual::Sums;
+use crate::dual::rounding::{Sum, norm_above};
+use crate::dual::{Bounded, Sums};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::SparseRows;
@@ -17,9 +18,6 @@ use crate::polytope::lifted;
 const CHUNK_VALUES: usize = 1 << 17;
 /// Maximum number of blocks of such rows.
 const MAX_BLOCKS: usize = 64;
-
-/// Blocks whose images are summed in the precision of the rows before they go to double precision.
-const SPAN_BLOCKS: usize = 64;
 
 /// What passes over the whole domain need and keep.
 pub(super) struct Batch {
@@ -93,30 +91,28 @@ impl Batch {
         image.fill(0.0);
         // Without smoothing the loss is the vertex's own value.
         let with_loss = want_loss || problem.shares().smoothing() == 0.0;
-        let mut sums = Sums { loss: with_loss.then_some(0.0), ..Sums::default() };
+        let norm = norm_above(weights);
+        let mut sums = Sums { loss: with_loss.then_some(Bounded::default()), ..Sums::default() };
         let mut first = 0;
-        for span in duals.chunks_mut(SPAN_BLOCKS) {
-            for duals in span.chunks_mut(chunk.len()) {
-                let blocks = &mut chunk[..duals.len()];
-                let shared: &MarginProblem<'_> = problem;
-                blocks.par_iter_mut().zip(duals).enumerate().for_each(|(index, (block, dual))| {
-                    let start = first + index * BLOCK;
-                    let end = (start + BLOCK).min(shared.n_examples());
-                    if !interrupt.is_raised() {
-                        dual.follow(step, shared.n_classes());
-                        block.visit(shared, start..end, dual, with_loss);
-                    }
-                });
-                interrupt.check()?;
-                images.restart(first);
-                for block in blocks.iter() {
-                    images.append(&block.images);
-                    sums.add(&block.sums);
+        for duals in duals.chunks_mut(chunk.len()) {
+            let blocks = &mut chunk[..duals.len()];
+            let shared: &MarginProblem<'_> = problem;
+            blocks.par_iter_mut().zip(duals).enumerate().for_each(|(index, (block, dual))| {
+                let start = first + index * BLOCK;
+                let end = (start + BLOCK).min(shared.n_examples());
+                if !interrupt.is_raised() {
+                    dual.follow(step, shared.n_classes());
+                    block.visit(shared, start..end, dual, with_loss.then_some(norm));
                 }
-                first += images.len();
-                problem.map_mut().add_images(images, image);
+            });
+            interrupt.check()?;
+            images.restart(first);
+            for block in blocks.iter() {
+                images.append(&block.images);
+                sums.add(&block.sums);
             }
-            problem.map_mut().end_span(image);
+            first += images.len();
+            problem.map_mut().add_images(images, image);
         }
         Ok(sums)
     }
@@ -129,11 +125,11 @@ impl RowBlock {
         problem: &MarginProblem<'_>,
         examples: Range<usize>,
         dual: &mut DualBlock,
-        with_loss: bool,
+        norm: Option<f64>,
     ) {
         let (m, smoothing) = (problem.n_classes(), problem.shares().smoothing());
         let lambda = problem.shares().lambda();
-        let mut loss = 0.0;
+        let mut loss = Sum::default();
         self.sums = Sums::default();
         self.images.restart(examples.start);
         dual.vertices.restart(examples.start);
@@ -148,11 +144,17 @@ impl RowBlock {
             }
             let margins = &mut self.scores[offset * m..][..m];
             problem.margins(example, margins);
+            let (size, epsilon) = (problem.map().row_size(example), problem.map().epsilon());
+            let mut add = |value: f64, norm: f64| {
+                let error = problem.loss_error(example, size, norm, epsilon);
+                loss.add(Bounded::new(value, error) * Bounded::exact(share));
+            };
             if smoothing == 0.0 {
-                loss += share * problem.vertex(example, margins, &mut self.work);
+                let value = problem.vertex(example, margins, &mut self.work);
+                norm.iter().for_each(|norm| add(value, *norm));
             } else {
-                if with_loss {
-                    loss += share * problem.loss(example, margins, &mut self.work);
+                if let Some(norm) = norm {
+                    add(problem.loss(example, margins, &mut self.work), norm);
                 }
                 let beta = &dual.beta[offset * m..][..m];
                 let sum = lifted::shift(margins, beta, problem.label(example), smoothing);
@@ -163,11 +165,12 @@ impl RowBlock {
                 dual.vertices.push(self.work.vertex.iter().copied());
             }
             let vertex = &self.work.vertex;
+            self.sums.sizes.add(share, problem.scales(example, size), vertex);
             self.sums.linear += share * problem.linear_term(example, vertex);
             let label = problem.label(example);
             self.images.push(lifted::scaled_entries(vertex, label, share / lambda));
         }
-        self.sums.loss = with_loss.then_some(loss);
+        self.sums.loss = norm.map(|_| loss.total());
     }
 }
 

@@ -10,19 +10,21 @@
 //! which up to a constant is the plain problem with the regulariser (λ+ρ)/2 ‖w − w₀‖² around
 //! w₀ = (ρ w̄ − a)/(λ+ρ) = −C t, C = 1/(λ+ρ), t = a − ρ w̄: block descent started from shifted weights.
 //!
-//! The partitions' β together are a feasible dual point of the whole problem: λ w(β) = Σ_k S_k u_k with
-//! u_k = (λ+ρ)(w_k − w₀) = (λ+ρ) w_k − ρ w̄ + a_k. As Σ_k S_k a_k = 0, the sum Σ_k S_k w_k that the method
-//! needs anyway gives w(β) = ((λ+ρ) Σ_k S_k w_k − ρ w̄)/λ, and with the scalars
-//! [`Answer::dual_term`] the dual D(β) = Σ_k S_k dual_term_k − λ/2 ‖w(β)‖².
+//! The partitions' β together are a feasible dual point of the whole problem: λ w(β) = Σ_k S_k u_k with the
+//! partitions' [images](Answer::image) u_k, and with the scalars [`Answer::dual_term`] the dual is
+//! D(β) = Σ_k S_k dual_term_k − λ/2 ‖w(β)‖². As u_k = (λ+ρ) w_k − ρ w̄ + a_k and Σ_k S_k a_k = 0, the sum of
+//! the w_k would give w(β), too, but a large ρ takes its digits: the images are summed up anew from β.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use super::MarginProblem;
 use super::block_descent::{BlockDescent, Options};
+use super::bounds::Bounds;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::polytope::Scratch;
+use crate::linalg::Sparse;
+use crate::polytope::{Scratch, lifted};
 use crate::run::{Epoch, Stopping, run};
 
 /// What a partition is told in a round; vectors are class after class, the constant feature last.
@@ -50,10 +52,14 @@ pub struct Question<'a> {
 /// What a partition answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// Σ_i (p_i/S) Φ_i(w̄), the loss at the consensus.
+    /// Σ_i (p_i/S) Φ_i(w̄), the loss at the consensus, rounded up.
     pub loss: f64,
-    /// Σ_i (p_i/S) (⟨Δ_i, β_i⟩ − γ/2 (‖β_i‖² + (1ᵀβ_i)²)).
+    /// Σ_i (p_i/S) (⟨Δ_i, β_i⟩ − γ/2 (‖β_i‖² + (1ᵀβ_i)²)), rounded down.
     pub dual_term: f64,
+    /// u = Σ_i (p_i/S) A_iᵀ α_i, λ times this partition's part of w(β).
+    pub image: Vec<f64>,
+    /// How far rounding may have taken u, in ‖·‖.
+    pub image_error: f64,
     /// The duality gap of the sub-problem.
     pub gap: f64,
     /// Passes over the examples.
@@ -79,12 +85,12 @@ pub fn answer(
     check(&problem, question)?;
     let weights = problem.map().layout().arrange(consensus.iter().copied());
     let loss = problem.mean_loss(&weights, interrupt)?;
-    stopping.gap += relative_gap * loss;
+    stopping.floor += relative_gap * loss.value();
     let lambda = problem.shares().lambda() + rho;
     problem.shares_mut().set_lambda(lambda)?;
     let centre = |(consensus, multiplier): (&f64, &f64)| rho * consensus - multiplier;
     let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / lambda);
-    let options = Options { seed, certify_below: stopping.gap, ..Options::default() };
+    let options = Options { seed, ..Options::default() };
     let mut solver = BlockDescent::new(&problem, options);
     let start = match question.betas {
         [] => Cow::Owned(vec![0.0; problem.n_examples() * problem.n_classes()]),
@@ -93,13 +99,17 @@ pub fn answer(
     };
     solver.start_around(origin.collect(), &start, interrupt)?;
     let trace = run(&mut solver, stopping, interrupt, observe)?;
-    let betas = solver.betas();
+    let (betas, weights) = (solver.betas(), solver.coefficients());
+    drop(solver);
+    let Image { image, image_error, dual_term } = image(&mut problem, &betas, interrupt)?;
     Ok(Answer {
-        loss,
-        dual_term: dual_term(&problem, &betas),
-        gap: trace.gap(),
+        loss: loss.upper(),
+        dual_term,
+        image,
+        image_error,
+        gap: trace.gap().unwrap_or(f64::INFINITY),
         n_epochs: trace.epochs.len(),
-        weights: solver.coefficients(),
+        weights,
         betas,
     })
 }
@@ -151,11 +161,30 @@ fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
     Ok(found)
 }
 
-/// What the examples' β add to the dual beside the regulariser.
-fn dual_term(problem: &MarginProblem<'_>, betas: &[f64]) -> f64 {
-    let rows = betas.chunks_exact(problem.n_classes()).enumerate();
-    rows.map(|(example, beta)| {
-        problem.shares().of(example) * problem.dual_term(example, beta, beta.iter().sum())
-    })
-    .sum()
+/// What a partition's β add to the dual.
+struct Image {
+    image: Vec<f64>,
+    image_error: f64,
+    dual_term: f64,
+}
+
+/// Sums up the images of the examples' β, and what these add to the dual beside the regulariser.
+fn image(problem: &mut MarginProblem<'_>, betas: &[f64], interrupt: &Interrupt) -> Result<Image> {
+    // λ w(β) is w(β) at λ = 1.
+    problem.shares_mut().set_lambda(1.0)?;
+    let layout = problem.map().layout();
+    let (mut weights, mut bounds) = (vec![0.0; layout.len()], Bounds::default());
+    let (mut sparse, mut alpha) = (Sparse::new(), Sparse::new());
+    for (example, beta) in betas.chunks_exact(problem.n_classes()).enumerate() {
+        interrupt.check()?;
+        let entries = (0..).zip(beta).filter(|(_, value)| **value != 0.0);
+        sparse.clear();
+        sparse.extend(entries.map(|(class, value)| (class, *value)));
+        bounds.add_dual(problem, example, &sparse);
+        let share = problem.shares().of(example);
+        lifted::scaled(&sparse, problem.label(example), share, &mut alpha);
+        problem.map().add_image(example, &alpha, &mut weights);
+    }
+    let image = layout.by_class(&weights).collect();
+    Ok(Image { image, image_error: bounds.distance(), dual_term: bounds.dual_terms() })
 }

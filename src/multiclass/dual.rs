@@ -2,7 +2,10 @@
 
 use super::batch::Batch;
 use super::{MarginProblem, Workspace};
-use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
+use crate::dual::rounding::norm_above;
+use crate::dual::{
+    BatchDual, BlockDual, Bounded, Gradient, Image, Points, Scales, Shares, Sums, Survey,
+};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
@@ -204,16 +207,25 @@ impl BlockDual for MarginDual<'_, '_> {
         points: &Points<'_>,
         interrupt: &Interrupt,
     ) -> Result<Survey> {
+        let norm = norm_above(weights);
         let look =
             |example: usize, margins: &[f64], work: &mut Workspace, problem: &MarginProblem<'_>| {
                 let (share, beta) = (problem.shares().of(example), points(example));
-                let loss = problem.loss(example, margins, work);
+                let loss = problem.bounded_loss(example, margins, norm, work);
                 // Fenchel and Young: the two terms of the gap that the smoothed loss and its conjugate make.
                 let bend = 0.5 * problem.shares().smoothing() * lifted::squared_norm_of(beta);
-                let linear = problem.linear_term(example, beta) - bend;
-                (share * loss, share * linear, share * (loss - dot(margins, beta) + bend))
+                let gap = loss.value() - dot(margins, beta) + bend;
+                (loss * Bounded::exact(share), share * gap)
             };
         Ok(Survey::of(self.problem.for_margins(weights, interrupt, look)?))
+    }
+
+    fn scales(&self, block: usize) -> Scales {
+        self.problem.scales(block, self.problem.map().row_size(block))
+    }
+
+    fn defect(&self, _: usize, point: &[(u32, f64)], _: &dyn Fn() -> f64) -> f64 {
+        self.problem.polytope().distance(point, self.problem.n_classes())
     }
 
     fn null_objective(&mut self, _: &Interrupt) -> Result<f64> {

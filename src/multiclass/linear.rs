@@ -6,8 +6,9 @@ use rayon::prelude::*;
 
 use super::{Layout, Order};
 use crate::data::{Csr, Data, Dense, Rows};
+use crate::dual::rounding::gamma;
 use crate::for_data;
-use crate::linalg::{Aligned, Element, Panels, SparseRows, Summable, scatter, tile};
+use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter};
 
 /// The map A_i w = (⟨w_j, x̃_i⟩)_j over the classes, x̃ being x with the constant feature `bias` appended
 /// unless that is 0, and its adjoint. Weights are a flat vector in the order of [`Linear::layout`].
@@ -18,6 +19,8 @@ pub struct Linear<'a> {
     /// The scores of the constant feature at the loaded weights.
     offsets: Vec<f64>,
     kind: Kind<'a>,
+    /// The loaded weights in double precision, for rows in single precision.
+    exact: Panels<f64>,
 }
 
 /// The rows as their kernels take them, with the scratch memory of those.
@@ -31,7 +34,7 @@ enum Kind<'a> {
 struct Map<R, T> {
     rows: R,
     panels: Panels<T>,
-    scratch: Scratch<T>,
+    scratch: Scratch,
 }
 
 /// Evaluates `$body` with `$map` bound to the [`Map`] inside a [`Kind`].
@@ -46,9 +49,6 @@ macro_rules! for_kind {
     };
 }
 
-/// Weights that a thread adds up at a time.
-const SPAN: usize = 1 << 14;
-
 /// What [`Linear`] needs of rows beyond [`Rows`].
 trait Kernels<T>: Rows + Send {
     fn add_scores(&self, weights: &Panels<T>, rows: Range<usize>, scores: &mut [f64]);
@@ -56,23 +56,27 @@ trait Kernels<T>: Rows + Send {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut Scratch<T>,
+        scratch: &mut Scratch,
         image: &mut [f64],
     );
 }
 
 /// What sums of images need.
-struct Scratch<T> {
+#[derive(Default)]
+struct Scratch {
     /// Bounds of the stretches of features that threads add to on their own (sparse rows).
     cuts: Vec<usize>,
-    /// A span's sum in single precision (dense rows in single precision).
-    partial: Aligned<T>,
+    /// Rows in double precision (dense rows in single precision).
+    rows: Vec<f64>,
 }
 
-impl<T: Element> Default for Scratch<T> {
-    fn default() -> Self {
-        Self { cuts: Vec::new(), partial: Aligned::zeros(0) }
-    }
+/// The size of a row with its constant feature.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowSize {
+    /// At least its norm.
+    pub norm: f64,
+    /// Number of its values.
+    pub n_values: usize,
 }
 
 impl<R: Rows, T: Element> Map<R, T> {
@@ -93,12 +97,12 @@ impl<'a> Linear<'a> {
         };
         let n_features = data.n_cols() + usize::from(bias != 0.0);
         let tile = match (order, &data) {
-            (Order::Batches, Data::Dense32(_)) => tile::<f32>().min(n_features).max(1),
-            (Order::Batches, Data::Dense64(_)) => tile::<f64>().min(n_features).max(1),
+            (Order::Batches, Data::Dense32(_) | Data::Dense64(_)) => TILE.min(n_features).max(1),
             _ => 1,
         };
         let layout = Layout { n_classes, n_features, tile };
-        Self { data, bias, layout, offsets: vec![0.0; n_classes], kind }
+        let exact = Panels::new(0, 0);
+        Self { data, bias, layout, offsets: vec![0.0; n_classes], kind, exact }
     }
 
     /// The rows, without the constant feature.
@@ -136,6 +140,24 @@ impl<'a> Linear<'a> {
         let layout = self.layout;
         let start = |feature| layout.index(feature, 0);
         for_kind!(&mut self.kind, map => map.panels.pack(weights, start, layout.tile));
+        self.load_offsets(weights);
+    }
+
+    /// The same for [`Linear::exact_scores`].
+    pub fn load_exact(&mut self, weights: &[f64]) {
+        if matches!(self.kind, Kind::Dense64(_) | Kind::Csr64(_)) {
+            return self.load(weights);
+        }
+        let layout = self.layout;
+        if self.exact.is_empty() {
+            self.exact = Panels::new(self.data.n_cols(), layout.n_classes);
+        }
+        self.exact.pack(weights, |feature| layout.index(feature, 0), layout.tile);
+        self.load_offsets(weights);
+    }
+
+    fn load_offsets(&mut self, weights: &[f64]) {
+        let layout = self.layout;
         if self.bias != 0.0 {
             let constant = self.data.n_cols();
             for (class, offset) in self.offsets.iter_mut().enumerate() {
@@ -152,8 +174,54 @@ impl<'a> Linear<'a> {
         for_kind!(&self.kind, map => map.rows.add_scores(&map.panels, examples, scores));
     }
 
-    /// image += Σ_i A_iᵀ δ_i over a run of examples, in parallel over the weights. The sum is complete
-    /// after [`Linear::end_span`].
+    /// The same in double precision whatever that of the rows, of weights loaded for this; `buffer` is work
+    /// space.
+    pub fn exact_scores(&self, examples: Range<usize>, buffer: &mut Vec<f64>, scores: &mut [f64]) {
+        if let Kind::Dense64(_) | Kind::Csr64(_) = &self.kind {
+            return self.scores(examples, scores);
+        }
+        let n_classes = self.layout.n_classes;
+        for scores in scores.chunks_exact_mut(n_classes) {
+            scores.copy_from_slice(&self.offsets);
+        }
+        match self.data {
+            Data::Dense32(rows) => {
+                let rows = Widened::in_double(rows.block(examples.start, examples.end), buffer);
+                self.exact.add_scores(rows, scores);
+            }
+            Data::Csr32(rows) => {
+                for (row, scores) in examples.zip(scores.chunks_exact_mut(n_classes)) {
+                    let (columns, values) = rows.row(row);
+                    let values = Widened::in_double(values, buffer);
+                    self.exact.add_sparse_scores(columns, values, scores);
+                }
+            }
+            Data::Dense64(_) | Data::Csr64(_) => {}
+        }
+    }
+
+    /// Twice the rounding unit of [`Linear::scores`].
+    pub fn epsilon(&self) -> f64 {
+        match self.kind {
+            Kind::Dense32(_) | Kind::Csr32(_) => f64::from(f32::EPSILON),
+            Kind::Dense64(_) | Kind::Csr64(_) => f64::EPSILON,
+        }
+    }
+
+    /// The size of an example's row.
+    pub(super) fn row_size(&self, example: usize) -> RowSize {
+        let (mut square, mut largest, mut n_values) = (0.0, 0.0_f64, 0);
+        self.visit(example, |_, value| {
+            square += value * value;
+            largest = largest.max(value.abs());
+            n_values += 1;
+        });
+        // Squares of small values underflow.
+        let norm = if square > 1e-280 { square.sqrt() } else { largest * (n_values as f64).sqrt() };
+        RowSize { norm: norm * (1.0 + gamma(n_values + 4)), n_values }
+    }
+
+    /// image += Σ_i A_iᵀ δ_i over a run of examples, in parallel over the weights.
     pub fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]) {
         let layout = self.layout;
         for_kind!(&mut self.kind, map => {
@@ -165,11 +233,6 @@ impl<'a> Linear<'a> {
                 image[layout.index(constant, class as usize)] += self.bias * value;
             }
         }
-    }
-
-    /// Ends a span of examples whose images may have been summed in single precision.
-    pub fn end_span(&mut self, image: &mut [f64]) {
-        for_kind!(&mut self.kind, map => map.scratch.flush(image));
     }
 
     /// A_i w of one example for the given weights.
@@ -227,22 +290,7 @@ impl<'a> Linear<'a> {
     }
 }
 
-impl<T: Element> Scratch<T> {
-    /// Adds the sum in single precision to the image, and starts a new one.
-    fn flush(&mut self, image: &mut [f64]) {
-        let partial = &mut self.partial;
-        image.par_chunks_mut(SPAN).zip(partial.par_chunks_mut(SPAN)).for_each(
-            |(image, partial)| {
-                for (image, partial) in image.iter_mut().zip(partial) {
-                    *image += partial.widen();
-                    *partial = T::zero();
-                }
-            },
-        );
-    }
-}
-
-impl<T: Summable> Kernels<T> for Dense<'_, T> {
+impl<T: Widened> Kernels<T> for Dense<'_, T> {
     fn add_scores(&self, weights: &Panels<T>, rows: Range<usize>, scores: &mut [f64]) {
         weights.add_scores(self.block(rows.start, rows.end), scores);
     }
@@ -251,17 +299,13 @@ impl<T: Summable> Kernels<T> for Dense<'_, T> {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut Scratch<T>,
+        scratch: &mut Scratch,
         image: &mut [f64],
     ) {
         let (n_cols, tile) = (self.n_cols(), layout.tile);
+        // A bound on what single precision loses here would be too large to certify much.
         let rows = self.block(duals.first, duals.first + duals.len());
-        let image = T::in_place(image).unwrap_or_else(|| {
-            if scratch.partial.is_empty() {
-                scratch.partial = Aligned::zeros(layout.len());
-            }
-            &mut scratch.partial
-        });
+        let rows = T::in_double(rows, &mut scratch.rows);
         image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {
             scatter(rows, n_cols, index * tile, duals, image, tile);
         });
@@ -281,7 +325,7 @@ impl<T: Element> Kernels<T> for Csr<'_, T> {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut Scratch<T>,
+        scratch: &mut Scratch,
         image: &mut [f64],
     ) {
         let cuts = &mut scratch.cuts;

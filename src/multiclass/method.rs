@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::names::{check, names};
 use crate::run::{Epoch, Trace, run};
-use crate::solver::{Block, Choices, DualPoint, Method, Start, Target, minimize};
+use crate::solver::{Block, Choices, Drift, DualPoint, Method, Start, Target, minimize};
 
 /// The solvers for multi-category losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -131,9 +131,7 @@ fn descend(
 ) -> Result<MulticlassFit> {
     let null_objective = problem.null_objective();
     let stopping = target.stopping(null_objective);
-    // A tolerance of 0 asks for the certificate of every epoch.
-    let certify_below = if stopping.gap > 0.0 { stopping.gap } else { f64::INFINITY };
-    let options = Options { seed, certify_below, ..Options::default() };
+    let options = Options { seed, ..Options::default() };
     let mut solver = BlockDescent::new(problem, options);
     if let Some(start) = start {
         solver.start_at(&start.beta, interrupt)?;
@@ -141,7 +139,7 @@ fn descend(
     let trace = run(&mut solver, stopping, interrupt, observe)?;
     let beta = if keep_dual { solver.betas() } else { Vec::new() };
     let weights = problem.map().layout().arrange(solver.coefficients());
-    let at = Start { weights, linear: 0.0, square: 0.0 };
+    let at = Start { weights, ..Start::default() };
     Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta } })
 }
 
@@ -174,7 +172,7 @@ impl MarginDual<'_, '_> {
     fn write(self, point: DualPoint, keep_dual: bool) -> MarginPoint {
         match point {
             DualPoint::Weights(weights) => {
-                let at = Start { weights, linear: 0.0, square: 0.0 };
+                let at = Start { weights, ..Start::default() };
                 MarginPoint { at, beta: Vec::new() }
             }
             DualPoint::Sums(at) => {
@@ -187,7 +185,8 @@ impl MarginDual<'_, '_> {
                 for (row, block) in beta.chunks_exact_mut(m).zip(&blocks) {
                     block.point.iter().for_each(|&(class, weight)| row[class as usize] = weight);
                 }
-                MarginPoint { at: Start { weights, linear, square }, beta }
+                let drift = Drift::default();
+                MarginPoint { at: Start { weights, linear, square, drift }, beta }
             }
         }
     }

@@ -3,6 +3,7 @@
 
 mod batch;
 mod block_descent;
+mod bounds;
 mod consensus;
 mod costs;
 mod dual;

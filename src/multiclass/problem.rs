@@ -6,14 +6,15 @@
 
 use rayon::prelude::*;
 
+use super::linear::RowSize;
 use super::{Costs, Linear};
-use crate::data::Real;
-use crate::dual::Shares;
+use crate::dual::rounding::{Sum, TINY, gamma, norm_above};
+use crate::dual::{Bounded, Scales, Shares};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
 use crate::polytope::moreau::envelope;
-use crate::polytope::{Polytope, Scratch, lifted};
+use crate::polytope::{Polytope, Scratch};
 
 /// Examples whose scores are computed together.
 pub(super) const BLOCK: usize = 64;
@@ -120,6 +121,11 @@ impl<'a> MarginProblem<'a> {
         &*self.polytope
     }
 
+    /// Whether the sum of a β whose values have that precision cannot rise further.
+    pub(crate) fn is_tight(&self, sum: f64, epsilon: f64) -> bool {
+        sum >= self.polytope.radius(self.n_classes()) * (1.0 - 64.0 * epsilon)
+    }
+
     /// Turns scores s into margins v_j = Δ_j + s_j − s_y.
     pub fn margins(&self, example: usize, scores: &mut [f64]) {
         let label = self.label(example);
@@ -169,6 +175,30 @@ impl<'a> MarginProblem<'a> {
         work.vertex.extend(positive);
     }
 
+    /// The size of an example's functions, given that of its row: A_iᵀ β has the entries of β and their sum.
+    pub(super) fn scales(&self, example: usize, size: RowSize) -> Scales {
+        let feature = std::f64::consts::SQRT_2 * size.norm * (1.0 + gamma(2));
+        Scales { cost: self.largest_cost(example), feature, n_features: size.n_values }
+    }
+
+    /// max_j Δ_ij.
+    fn largest_cost(&self, example: usize) -> f64 {
+        let costs = self.cost_row(example);
+        costs.map_or(1.0, |row| row.iter().copied().fold(0.0, f64::max))
+    }
+
+    /// A bound on the rounding error of [`MarginProblem::loss`] at scores of weights of norm at most `norm`,
+    /// computed with the rounding unit `epsilon`/2: Φ changes by at most 1ᵀβ times the largest change of a
+    /// margin.
+    pub(super) fn loss_error(&self, example: usize, size: RowSize, norm: f64, epsilon: f64) -> f64 {
+        let (radius, m) = (self.polytope.radius(self.n_classes()), self.n_classes());
+        let scales = self.scales(example, size);
+        let score = scales.feature * norm;
+        let margin = scales.cost + score + 4.0 * self.shares.smoothing() * radius;
+        let rounded = (size.n_values + 8) as f64 * epsilon * score + gamma(2 * m + 16) * margin;
+        radius * (rounded + 4.0 * (size.n_values + m) as f64 * TINY) * (1.0 + gamma(16))
+    }
+
     /// ⟨Δ_i, β⟩, what a dual point adds to the dual objective's linear term.
     pub fn linear_term(&self, example: usize, beta: &[(u32, f64)]) -> f64 {
         let (row, label) = (self.cost_row(example), self.labels[example]);
@@ -176,35 +206,35 @@ impl<'a> MarginProblem<'a> {
         beta.iter().map(|&(class, weight)| weight * cost(class)).sum()
     }
 
-    /// ⟨Δ_i, β⟩ − γ/2 ‖α‖², what a dual point adds to the dual objective beside the regulariser; β one
-    /// number per class, `sum` being 1ᵀβ.
-    pub(super) fn dual_term<T: Real>(&self, example: usize, beta: &[T], sum: f64) -> f64 {
-        let linear = match self.cost_row(example) {
-            None => sum,
-            Some(costs) => beta.iter().zip(costs).map(|(beta, cost)| beta.widen() * cost).sum(),
-        };
-        if self.shares.smoothing() == 0.0 {
-            return linear;
-        }
-        let squares: f64 = beta.iter().map(|beta| beta.widen().powi(2)).sum();
-        linear - 0.5 * self.shares.smoothing() * lifted::squared_norm(squares, sum)
-    }
-
     /// Σ_i p_i Φ(A_i w; y_i).
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`].
-    pub fn mean_loss(&mut self, weights: &[f64], interrupt: &Interrupt) -> Result<f64> {
+    pub fn mean_loss(&mut self, weights: &[f64], interrupt: &Interrupt) -> Result<Bounded> {
+        let norm = norm_above(weights);
         let share = |example: usize, margins: &[f64], work: &mut Workspace, problem: &Self| {
-            problem.shares.of(example) * problem.loss(example, margins, work)
+            problem.bounded_loss(example, margins, norm, work)
+                * Bounded::exact(problem.shares.of(example))
         };
         let shares = self.for_margins(weights, interrupt, share)?;
-        // Blocks are summed first: the sum is the same however the caller splits the examples.
-        Ok(shares.chunks(BLOCK).map(|block| block.iter().sum::<f64>()).sum())
+        Ok(shares.into_iter().collect::<Sum>().total())
     }
 
-    /// What `look` makes of the margins of each example that has a share; in parallel, the scores of a
-    /// block of examples at a time. The others get the default.
+    /// Φ at margins of exact scores of weights of norm at most `norm`, with a bound on its rounding error.
+    pub(super) fn bounded_loss(
+        &self,
+        example: usize,
+        margins: &[f64],
+        norm: f64,
+        work: &mut Workspace,
+    ) -> Bounded {
+        let size = self.map.row_size(example);
+        let error = self.loss_error(example, size, norm, f64::EPSILON);
+        Bounded::new(self.loss(example, margins, work), error)
+    }
+
+    /// What `look` makes of the margins of each example that has a share, in double precision whatever that
+    /// of the rows; in parallel, the scores of a block of examples at a time. The others get the default.
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`].
@@ -214,19 +244,19 @@ impl<'a> MarginProblem<'a> {
         interrupt: &Interrupt,
         look: impl Fn(usize, &[f64], &mut Workspace, &Self) -> R + Sync,
     ) -> Result<Vec<R>> {
-        self.map.load(weights);
+        self.map.load_exact(weights);
         let problem: &Self = self;
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let mut results = vec![R::default(); n];
         results.par_chunks_mut(BLOCK).enumerate().for_each_init(
-            || (vec![0.0; BLOCK * m], Workspace::default()),
-            |(scores, work), (block, results)| {
+            || (vec![0.0; BLOCK * m], Vec::new(), Workspace::default()),
+            |(scores, buffer, work), (block, results)| {
                 if interrupt.is_raised() {
                     return;
                 }
                 let first = block * BLOCK;
                 let scores = &mut scores[..results.len() * m];
-                problem.map.scores(first..first + results.len(), scores);
+                problem.map.exact_scores(first..first + results.len(), buffer, scores);
                 for (offset, result) in results.iter_mut().enumerate() {
                     let (example, margins) = (first + offset, &mut scores[offset * m..][..m]);
                     if problem.shares.of(example) > 0.0 {

@@ -1,5 +1,6 @@
 use super::capped::{Capped, positive_sum};
-use super::{Polytope, Scratch, walrus};
+use super::distance::{overshoot, parts};
+use super::{CappedBox, Polytope, Scratch, walrus};
 use crate::error::Result;
 use crate::linalg::Sparse;
 
@@ -35,6 +36,14 @@ impl Polytope for Cube {
         let set = Capped { upper: 1.0, floor: 0.0, cap: f64::INFINITY, bias };
         set.write(v, tau, beta);
         beta[label] = 0.0;
+    }
+
+    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+        overshoot(beta, 1.0) + parts(beta).1
+    }
+
+    fn capped_box(&self) -> Option<CappedBox> {
+        Some(CappedBox { upper: 1.0, cap: f64::INFINITY })
     }
 
     fn radius(&self, n_classes: usize) -> f64 {

@@ -1,6 +1,7 @@
 use super::capped::Capped;
+use super::distance::{excess, parts};
 use super::select::maximum;
-use super::{Polytope, Scratch};
+use super::{CappedBox, Polytope, Scratch};
 use crate::error::Result;
 use crate::linalg::Sparse;
 
@@ -33,6 +34,15 @@ impl Polytope for MaxHinge {
         scratch.multiplier = tau;
         set.write(v, tau, beta);
         beta[label] = 0.0;
+    }
+
+    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+        let (sum, negative) = parts(beta);
+        excess(sum, 1.0) + negative
+    }
+
+    fn capped_box(&self) -> Option<CappedBox> {
+        Some(CappedBox { upper: 1.0, cap: 1.0 })
     }
 
     fn radius(&self, _: usize) -> f64 {

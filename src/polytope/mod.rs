@@ -15,6 +15,7 @@ use crate::names::find;
 
 mod capped;
 mod cube;
+mod distance;
 mod max_hinge;
 mod root;
 mod select;
@@ -63,6 +64,15 @@ impl Scratch {
     }
 }
 
+/// The set {0 <= β_j <= upper, 1ᵀβ <= cap}.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CappedBox {
+    /// Largest β_j.
+    pub upper: f64,
+    /// Largest sum; infinite where the box alone bounds it.
+    pub cap: f64,
+}
+
 /// A polytope B in R^m, one coordinate per class; the label's own coordinate never counts, since
 /// v\[label\] = 0.
 pub trait Polytope: Send + Sync + fmt::Debug {
@@ -89,8 +99,43 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// envelope (docs/mathematics/polytopes.md#projection-with-a-rank-one-term).
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]);
 
+    /// A bound on the distance ‖·‖₁ of a point from B, its own rounding included: 0 or near it for what
+    /// [`Polytope::vertex`] and [`Polytope::project`] return. The point is (class, value) pairs without the
+    /// label's, for `n_classes` classes. A certificate counts with it (docs/mathematics/duality.md#rounding).
+    fn distance(&self, beta: &[(u32, f64)], n_classes: usize) -> f64;
+
+    /// The set as a box cut by a bound on the sum, where it has that form.
+    fn capped_box(&self) -> Option<CappedBox> {
+        None
+    }
+
     /// max over β in B of 1ᵀβ for `n_classes` classes: the loss of the null model under unit costs.
     fn radius(&self, n_classes: usize) -> f64;
+}
+
+/// Margins this much larger than what bounds the sum of a point leave too few digits for it.
+const STEEP: f64 = 1e6;
+
+/// Margins so large that a vertex is as good as the projection.
+const VERTICAL: f64 = 1e9;
+
+/// Replaces a point that is noticeably outside of the set by the vertex of the largest margins.
+fn settle_on_vertex(
+    set: &dyn Polytope,
+    v: &[f64],
+    label: usize,
+    scratch: &mut Scratch,
+    beta: &mut [f64],
+) {
+    let mut point: Sparse = (0..).zip(beta.iter().copied()).filter(|(_, b)| *b != 0.0).collect();
+    if set.distance(&point, v.len()) <= 1e-9 * set.radius(v.len()) {
+        return;
+    }
+    set.vertex(v, label, scratch, &mut point);
+    beta.fill(0.0);
+    for (class, value) in point {
+        beta[class as usize] = value;
+    }
 }
 
 /// What a loss may be built from; each takes the ones it declares and refuses the others.

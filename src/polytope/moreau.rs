@@ -20,12 +20,12 @@ pub fn envelope(
     scaled.clear();
     scaled.extend(v.iter().map(|v| v / gamma));
     set.project(&scaled, label, 1.0, scratch, beta);
+    // By concavity, Φ_m(s) ≤ Φ(v − γ(b + 1ᵀb)) + γ/2 (‖b‖² + (1ᵀb)²) for every b, with equality at the
+    // maximiser: an error in b, which is large where γ is tiny, can only raise the value.
+    scaled.copy_from_slice(v);
+    let sum = lifted::shift(&mut scaled, beta, label, gamma);
+    let squares: f64 = beta.iter().map(|b| b * b).sum();
+    let value = set.support(&scaled, label, scratch);
     scratch.margins = scaled;
-    let (mut linear, mut squares, mut sum) = (0.0, 0.0, 0.0);
-    for (&b, &v) in beta.iter().zip(v) {
-        linear += b * v;
-        squares += b * b;
-        sum += b;
-    }
-    linear - 0.5 * gamma * lifted::squared_norm(squares, sum)
+    value + 0.5 * gamma * lifted::squared_norm(squares, sum)
 }

@@ -103,7 +103,7 @@ impl<'a> Sorted<'a> {
     /// b at the multiplier τ, written to the classes in `order`.
     pub fn write(&self, tau: f64, order: &[usize], beta: &mut [f64]) {
         for ((&z, (&low, &high)), &class) in self.entries().zip(order) {
-            beta[class] = z - tau.max(low).min(high);
+            beta[class] = (z - tau.max(low).min(high)).max(0.0);
         }
     }
 

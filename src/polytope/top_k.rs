@@ -1,7 +1,9 @@
 use super::capped::Capped;
+use super::distance::{excess, overshoot, parts};
 use super::root::{Piece, root};
 use super::select::largest;
-use super::{Polytope, Scratch};
+use super::{Polytope, Scratch, VERTICAL, settle_on_vertex};
+use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
 use crate::linalg::Sparse;
 
@@ -32,6 +34,14 @@ impl TopK {
         let upper = size / self.k as f64;
         let floor = if self.k == 1 { 0.0 } else { size - upper };
         Capped { upper, floor, cap: size, bias }
+    }
+
+    /// Puts a point that rounding has taken out of the set on the vertex of the largest margins: where these
+    /// are so large, the projection is as good as there.
+    fn settle(&self, v: &[f64], label: usize, tau: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        if tau.abs() > VERTICAL {
+            settle_on_vertex(self, v, label, scratch, beta);
+        }
     }
 
     /// −d/dζ of the minimum over the coordinates off the label, as a piece of a function of ζ.
@@ -115,8 +125,21 @@ impl Polytope for TopK {
         });
         let set = self.scaled(size, bias);
         tau = set.multiplier(others, tau);
-        scratch.multiplier = tau;
         set.write(others, tau, beta);
+        scratch.multiplier = tau;
+        self.settle(v, label, tau, scratch, beta);
+    }
+
+    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+        let (sum, negative) = parts(beta);
+        let (largest, k) =
+            (beta.iter().map(|(_, value)| *value).fold(0.0, f64::max), self.k as f64);
+        let size = sum.upper().max(k * largest).min(1.0);
+        let rounding = gamma(8) * size;
+        let above = overshoot(beta, size / k) + rounding * beta.len() as f64;
+        let missing = (size * (1.0 - 1.0 / k) - sum.lower()).max(0.0) + rounding;
+        // What is cut from above may be missing then.
+        2.0 * above + excess(sum, size) + missing + negative
     }
 
     fn radius(&self, _: usize) -> f64 {

@@ -1,7 +1,8 @@
 use super::capped::Capped;
+use super::distance::{excess, overshoot, parts};
 use super::select::largest;
 use super::top_k::check_k;
-use super::{Polytope, Scratch};
+use super::{CappedBox, Polytope, Scratch};
 use crate::error::{Error, Result};
 use crate::linalg::Sparse;
 
@@ -47,6 +48,16 @@ impl Polytope for Usunier {
         scratch.multiplier = tau;
         set.write(v, tau, beta);
         beta[label] = 0.0;
+    }
+
+    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+        let (sum, negative) = parts(beta);
+        // 1/k itself is rounded.
+        overshoot(beta, (1.0 / self.k as f64).next_down()) + excess(sum, 1.0) + negative
+    }
+
+    fn capped_box(&self) -> Option<CappedBox> {
+        Some(CappedBox { upper: 1.0 / self.k as f64, cap: 1.0 })
     }
 
     fn radius(&self, _: usize) -> f64 {

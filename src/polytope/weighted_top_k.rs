@@ -1,7 +1,8 @@
+use super::distance::between;
 use super::root::root;
 use super::select::largest;
 use super::sorted::Sorted;
-use super::{Polytope, Scratch, Weights};
+use super::{Polytope, Scratch, VERTICAL, Weights, settle_on_vertex};
 use crate::error::Result;
 use crate::linalg::Sparse;
 
@@ -16,6 +17,21 @@ impl WeightedTopK {
     /// The set of the weights ρ.
     pub fn new(weights: Weights) -> Self {
         Self { weights }
+    }
+
+    /// Puts a point that rounding has taken out of the set on the vertex of the largest margins: where these
+    /// are so large, the projection is as good as there.
+    fn settle(
+        &self,
+        v: &[f64],
+        label: usize,
+        largest: f64,
+        scratch: &mut Scratch,
+        beta: &mut [f64],
+    ) {
+        if largest > VERTICAL * self.weights.sum() {
+            settle_on_vertex(self, v, label, scratch, beta);
+        }
     }
 }
 
@@ -61,8 +77,14 @@ impl Polytope for WeightedTopK {
         });
         sorted.fit_between(rho, size);
         tau = sorted.multiplier(bias, size * cap, tau);
+        let largest = sorted.margins.first().map_or(0.0, |margin| margin.abs());
         sorted.write(tau, &scratch.order, beta);
         scratch.multiplier = tau;
+        self.settle(v, label, largest, scratch, beta);
+    }
+
+    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+        between(beta, self.weights.values())
     }
 
     fn radius(&self, _: usize) -> f64 {

@@ -1,6 +1,7 @@
+use super::distance::{below, partial_sums};
 use super::select::largest;
 use super::sorted::Sorted;
-use super::{Polytope, Scratch, Weights};
+use super::{Polytope, STEEP, Scratch, Weights};
 use crate::error::Result;
 use crate::linalg::Sparse;
 
@@ -16,6 +17,16 @@ impl WeightedUsunier {
     /// The set of the weights ρ.
     pub fn new(weights: Weights) -> Self {
         Self { weights }
+    }
+
+    /// Shrinks a point that rounding has taken out of the set.
+    fn settle(&self, beta: &mut [f64]) {
+        let sparse: Sparse = (0..).zip(beta.iter().copied()).filter(|(_, b)| *b > 0.0).collect();
+        let ratios = partial_sums(&sparse, self.weights.values(), sparse.len());
+        let size = ratios.map(|(sum, bound)| sum / bound).fold(0.0, f64::max);
+        if size > 1.0 {
+            beta.iter_mut().for_each(|beta| *beta /= size);
+        }
     }
 
     /// (class, weight) of the positive margins in falling order.
@@ -50,10 +61,19 @@ impl Polytope for WeightedUsunier {
         let guess = scratch.take_guess();
         let mut sorted = Sorted::new(v, label, &mut scratch.order, &mut scratch.work);
         sorted.fit_below(self.weights.values());
-        let tau = sorted.multiplier(bias, self.weights.sum(), guess);
+        let cap = self.weights.sum();
+        let tau = sorted.multiplier(bias, cap, guess);
+        let steep = sorted.margins.first().is_some_and(|largest| *largest > STEEP * cap);
         sorted.write(tau, &scratch.order, beta);
         scratch.multiplier = tau;
         beta[label] = 0.0;
+        if steep {
+            self.settle(beta);
+        }
+    }
+
+    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+        below(beta, self.weights.values())
     }
 
     fn radius(&self, _: usize) -> f64 {

@@ -24,6 +24,7 @@ struct Round<'py> {
     check_beta: bool,
     gap: f64,
     relative_gap: f64,
+    tol: f64,
     max_iter: usize,
     seed: u64,
     n_threads: usize,
@@ -39,7 +40,7 @@ impl Round<'_> {
             betas: self.beta.as_ref().map(slice).transpose()?.unwrap_or_default(),
             check_betas: self.check_beta,
             seed: self.seed,
-            stopping: Stopping { max_epochs: self.max_iter, gap: self.gap },
+            stopping: Stopping { max_epochs: self.max_iter, relative: self.tol, floor: self.gap },
             relative_gap: self.relative_gap,
         })
     }
@@ -73,6 +74,8 @@ pub(super) fn consensus_round<'py>(
         let result = PyDict::new(py);
         result.set_item("loss", ended.loss)?;
         result.set_item("dual_term", ended.dual_term)?;
+        result.set_item("image", PyArray1::from_vec(py, ended.image))?;
+        result.set_item("image_error", ended.image_error)?;
         result.set_item("gap", ended.gap)?;
         result.set_item("n_epochs", ended.n_epochs)?;
         result.set_item("weights", PyArray1::from_vec(py, ended.weights))?;

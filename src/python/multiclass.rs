@@ -10,7 +10,7 @@ use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
 use crate::multiclass::{Layout, MarginPoint, MulticlassFit, MulticlassMethod, fit};
-use crate::solver::Start;
+use crate::solver::{Drift, Start};
 
 /// A fit's end as a later fit starts from it; weights in classes × features (the constant one last).
 #[derive(FromPyObject)]
@@ -19,6 +19,7 @@ struct State<'py> {
     weights: Table<'py, f64>,
     linear: f64,
     square: f64,
+    drift: [f64; 7],
     beta: Table<'py, f64>,
 }
 
@@ -67,7 +68,9 @@ impl State<'_> {
             return Err(Error::argument("start", "the weights have another shape"));
         }
         let weights = layout.arrange(given.iter().copied());
-        let at = Start { weights, linear: self.linear, square: self.square };
+        let [force, linear, square, sizes @ .., n_steps] = self.drift;
+        let drift = Drift { force, linear, square, sizes, n_steps: n_steps as usize };
+        let at = Start { weights, linear: self.linear, square: self.square, drift };
         Ok(MarginPoint { at, beta: self.beta.as_array().iter().copied().collect() })
     }
 }
@@ -85,6 +88,8 @@ fn fit_dict<'py>(
     result.set_item("weights", weights.reshape([layout.n_classes, layout.n_features])?)?;
     result.set_item("linear", at.linear)?;
     result.set_item("square", at.square)?;
+    let Drift { force, linear, square, sizes: [a, b, c], n_steps } = at.drift;
+    result.set_item("drift", [force, linear, square, a, b, c, n_steps as f64])?;
     let beta = PyArray1::from_vec(py, beta);
     result.set_item("beta", beta.reshape([n_rows, layout.n_classes])?)?;
     Ok(result)

@@ -25,7 +25,8 @@ use crate::polynomial::refit::Refit;
 use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 use crate::polynomial::validation::Validation;
 use crate::polynomial::{loss, penalty};
-use crate::run::{Stopping, Trace, run};
+use crate::run::{Trace, run};
+use crate::solver::Target;
 
 /// Targets as NumPy hands them over: class numbers or rows of values.
 #[derive(FromPyObject)]
@@ -176,7 +177,7 @@ fn fit(
     let interrupt = session.interrupt;
     let mut solver = ConditionalGradient::new(problem, settings, model, validation, interrupt)?;
     let scale = solver.scale();
-    let stopping = Stopping { max_epochs, gap: settings.tol * scale };
+    let stopping = Target { tol: settings.tol, max_epochs }.stopping(scale);
     let trace = run(&mut solver, stopping, interrupt, &mut |epoch| session.observe(epoch))?;
     let (model, path) = solver.into_result();
     Ok(Fitted { trace, path, model, scale })

@@ -70,7 +70,7 @@ pub(super) fn fit_variational<'py>(
         let n_threads = settings.n_threads;
         let user_features = settings.user_features.as_ref().map(features).transpose()?;
         let item_features = settings.item_features.as_ref().map(features).transpose()?;
-        let stopping = Stopping { max_epochs: settings.n_sweeps, gap: 0.0 };
+        let stopping = Stopping { max_epochs: settings.n_sweeps, relative: 0.0, floor: 0.0 };
         let (trace, factors) =
             run_session(py, n_threads, settings.callback.as_ref(), |session: &Session<'_>| {
                 let mut solver =

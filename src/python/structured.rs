@@ -212,18 +212,17 @@ pub(super) fn fit_structured<'py>(
     })
 }
 
-/// A certified regularisation path from `settings.regularization` down to `until`: the objective of
-/// w = 0 and a list of (lambda, until, weights, gap, epochs).
+/// A certified regularisation path from `settings.regularization` down to `until`: a list of (lambda, until, weights, gap, relative gap, epochs).
 #[pyfunction]
 pub(super) fn structured_path<'py>(
     py: Python<'py>,
     source: Source<'py>,
     settings: &Bound<'py, PyDict>,
     until: f64,
-) -> PyResult<(f64, Bound<'py, PyList>)> {
+) -> PyResult<Bound<'py, PyList>> {
     guarded(|| {
         let settings = Settings::read(settings)?;
-        let (null_objective, pieces) = match source {
+        let pieces = match source {
             Source::Builtin(model) => {
                 let model = model.get().model();
                 let shares = settings.shares.shares(model.n_examples())?;
@@ -238,10 +237,11 @@ pub(super) fn structured_path<'py>(
             }
         };
         let pieces = pieces.into_iter().map(|piece| {
-            let Piece { lambda, until, weights, gap, epochs } = piece;
-            (lambda, until, PyArray1::from_vec(py, weights), gap, epochs)
+            let (gap, relative_gap) = (piece.gap(), piece.relative_gap());
+            let Piece { lambda, until, weights, epochs, .. } = piece;
+            (lambda, until, PyArray1::from_vec(py, weights), gap, relative_gap, epochs)
         });
-        Ok((null_objective, PyList::new(py, pieces.collect::<Vec<_>>())?))
+        PyList::new(py, pieces.collect::<Vec<_>>())
     })
 }
 
@@ -250,16 +250,15 @@ fn follow<D: BlockDual + Send>(
     mut dual: D,
     settings: &Settings<'_>,
     until: f64,
-) -> PyResult<(f64, Vec<Piece>)> {
+) -> PyResult<Vec<Piece>> {
     let options = settings.method()?.path_options()?;
     let (from, target) = (settings.shares.regularization, settings.run.target());
     run_session(py, settings.run.n_threads, settings.run.callback.as_ref(), |session| {
         let null_objective = dual.null_objective(session.interrupt)?;
         let stopping = target.stopping(null_objective);
-        let (gap, max_epochs) = (stopping.gap, stopping.max_epochs);
-        let settings = PathSettings { from, until, gap, max_epochs, options };
+        let settings = PathSettings { from, until, stopping, options };
         let observe = &mut |epoch: &_| session.observe(epoch);
-        Ok((null_objective, path(&mut dual, settings, session.interrupt, observe)?))
+        path(&mut dual, settings, session.interrupt, observe)
     })
 }
 

@@ -8,7 +8,8 @@ use rand_pcg::Pcg64Mcg;
 
 use super::Step;
 use super::active_set::{Kind, largest};
-use crate::dual::{BlockDual, Image};
+use crate::dual::rounding::{TINY, gamma, norm_above};
+use crate::dual::{BlockDual, Bounded, DualValue, Image, objective};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::{axpy, dot_in_order, squared_norm};
@@ -23,6 +24,8 @@ struct Atom {
     /// Σ p_i l_i of the vertex.
     linear: f64,
     weight: f64,
+    /// Bounds on the rounding errors of the image and of the linear term.
+    drift: [f64; 2],
 }
 
 /// Frank-Wolfe with an explicit active set of vertices of the whole domain, all blocks at once.
@@ -57,7 +60,7 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
             random: Pcg64Mcg::new(u128::from(seed)),
             weights: image.clone(),
             linear: 0.0,
-            atoms: vec![Atom { vertices, image, linear: 0.0, weight: 1.0 }],
+            atoms: vec![Atom { vertices, image, linear: 0.0, weight: 1.0, drift: [0.0; 2] }],
             epochs: 0,
             dual,
             step,
@@ -89,6 +92,9 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         let base = &self.atoms[from];
         let (mut vertices, mut image) = (base.vertices.clone(), base.image.clone());
         let (mut linear, mut direction) = (base.linear, Sparse::new());
+        // The sizes of all that is added up, and the number of terms.
+        let mut sizes = [norm_above(&image), linear.abs()];
+        let (mut drift, mut n_terms) = (base.drift, 8);
         for (block, vertex) in blocks.iter().zip(found) {
             let index = *block as usize;
             sparse::subtract(&vertex, &vertices[index], &mut direction);
@@ -96,12 +102,19 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
                 continue;
             }
             let share = self.dual.shares().of(index);
+            let (scales, length) = (self.dual.scales(index), 2.0 * length(&direction));
+            sizes[0] += share / self.dual.shares().lambda() * scales.feature * length;
+            sizes[1] += share * scales.cost * length;
+            n_terms += direction.len() + 4;
             let mut moved = self.dual.image(index, &direction);
             moved.add_to(1.0, &mut image);
             linear += share * moved.linear();
             vertices[index] = Rc::new(vertex);
         }
-        Atom { vertices, image, linear, weight: 0.0 }
+        for (drift, size) in drift.iter_mut().zip(sizes) {
+            *drift += gamma(n_terms) * size;
+        }
+        Atom { vertices, image, linear, weight: 0.0, drift }
     }
 
     /// Moves to the vertex `to`, away from the worst active one, or both.
@@ -178,8 +191,22 @@ impl<D: BlockDual> Solver for AwayFrankWolfe<'_, D> {
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        let regularizer = 0.5 * self.dual.shares().lambda() * squared_norm(&self.weights);
+        let lambda = self.dual.shares().lambda();
         let loss = self.dual.survey(&self.weights, &|_| &[], interrupt)?.loss;
-        Ok(Certificate { primal: regularizer + loss, dual: self.linear - regularizer })
+        // The point is the combination of the atoms by their weights over the sum of these.
+        let depth = gamma(4 * self.atoms.len() + 16);
+        let (mut norm, mut linear) = (norm_above(&self.weights) + TINY.sqrt(), 0.0);
+        for Atom { image, linear: value, weight, drift, .. } in &self.atoms {
+            norm += weight * (drift[0] + depth * norm_above(image));
+            linear += weight * (drift[1] + depth * value.abs());
+        }
+        let linear = Bounded::new(self.linear, linear);
+        let dual = DualValue::of(lambda, linear, norm * (1.0 + depth), 0.0).bound();
+        Ok(Certificate { primal: objective(lambda, &self.weights, loss), dual })
     }
+}
+
+/// ‖δ‖₁.
+fn length(direction: &[(u32, f64)]) -> f64 {
+    direction.iter().map(|(_, value)| value.abs()).sum()
 }

@@ -1,11 +1,12 @@
 //! Batch Frank-Wolfe on the dual (Tajima et al. 2020, Algorithm 1, with the errata of
 //! `docs/mathematics/errata.md`; `docs/mathematics/frank-wolfe.md`).
 
-use crate::dual::{BatchDual, Sums};
+use crate::dual::rounding::{gamma, norm_above};
+use crate::dual::{BatchDual, Bounded, DualValue, Sums, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::vectors::{along_difference, blend, squared_norm};
-use crate::run::{Certificate, Progress, Solver};
+use crate::linalg::vectors::{along_difference, blend};
+use crate::run::{Certificate, Progress, Solver, Stopping};
 
 /// How far batch Frank-Wolfe goes to the vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +24,7 @@ impl StepRule {
 }
 
 /// The dual point that a run starts from, as far as Frank-Wolfe keeps it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Start {
     /// w(α).
     pub weights: Vec<f64>,
@@ -31,6 +32,45 @@ pub struct Start {
     pub linear: f64,
     /// Σ p_i ‖α_i‖² (0 without smoothing).
     pub square: f64,
+    /// How far rounding may have taken these.
+    pub drift: Drift,
+}
+
+/// Bounds on what separates the numbers of a [`Start`] from those of the dual point that they stand for: the
+/// combination of vertices whose weights the steps make, in exact arithmetic.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Drift {
+    /// λ times the distance of w.
+    pub force: f64,
+    /// The error of Σ p_i l_i.
+    pub linear: f64,
+    /// The error of Σ p_i ‖α_i‖².
+    pub square: f64,
+    /// At least λ ‖w‖, |Σ p_i l_i| and Σ p_i ‖α_i‖².
+    pub sizes: [f64; 3],
+    /// Steps so far.
+    pub n_steps: usize,
+}
+
+impl Drift {
+    /// Follows a step towards a vertex of the whole domain.
+    fn step(&mut self, step: f64, vertex: &Sums) {
+        let stay = 1.0 - step;
+        let sizes = [vertex.sizes.feature, vertex.sizes.cost, vertex.sizes.square];
+        for (size, new) in self.sizes.iter_mut().zip(sizes) {
+            *size = (stay * *size + step * new) * (1.0 + gamma(8));
+        }
+        self.n_steps += 1;
+        // A vertex's sums are rounded, and so is what its steps make of them.
+        let depth = gamma(vertex.sizes.n_terms + 16);
+        let [force, linear, square] = self.sizes;
+        self.force = stay * self.force + step * depth * sizes[0] + gamma(8) * force;
+        self.linear = stay * self.linear + step * depth * sizes[1] + gamma(8) * linear;
+        // The cross term is that of a point that has drifted in all steps before.
+        let followed = gamma(8 * self.n_steps + vertex.sizes.n_terms + 16);
+        let crossed = step * followed * (sizes[2] + square);
+        self.square = stay * self.square + crossed + gamma(8) * square;
+    }
 }
 
 /// The exact loss of a smoothed problem, which costs a projection per example, is evaluated in the first
@@ -51,15 +91,24 @@ pub struct FrankWolfe<'d, D> {
     vertex: Option<Sums>,
     /// The step that the dual has not yet been told of.
     pending: f64,
+    stopping: Stopping,
 }
 
 impl<'d, D: BatchDual> FrankWolfe<'d, D> {
     /// Starts at the start vertices unless told otherwise.
     pub fn new(dual: &'d mut D, rule: StepRule, start: Option<Start>) -> Self {
         let n_weights = dual.n_weights();
-        let zero = || Start { weights: vec![0.0; n_weights], linear: 0.0, square: 0.0 };
+        let zero = || Start { weights: vec![0.0; n_weights], ..Start::default() };
         let at = start.unwrap_or_else(zero);
-        Self { dual, rule, steps: 0, at, image: vec![0.0; n_weights], vertex: None, pending: 0.0 }
+        let stopping = Stopping { max_epochs: 0, relative: 0.0, floor: 0.0 };
+        let (image, vertex, pending) = (vec![0.0; n_weights], None, 0.0);
+        Self { dual, rule, steps: 0, at, image, vertex, pending, stopping }
+    }
+
+    /// Says when the run is to end: a loss in single precision that could be small enough for that is
+    /// evaluated in double precision.
+    pub fn stopping_at(self, stopping: Stopping) -> Self {
+        Self { stopping, ..self }
     }
 
     /// Where the run stands.
@@ -81,11 +130,29 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         Ok(vertex)
     }
 
-    fn certificate(&self, vertex: &Sums) -> Option<Certificate> {
+    /// The certificate at the point whose next vertex is known, if its loss is.
+    fn certificate(&mut self, vertex: &Sums, interrupt: &Interrupt) -> Result<Option<Certificate>> {
+        let Some(loss) = vertex.loss else { return Ok(None) };
+        let dual = self.bound();
+        let lambda = self.dual.shares().lambda();
+        let primal = |loss| objective(lambda, &self.at.weights, loss);
+        let certificate = Certificate { primal: primal(loss), dual };
+        let hoped = Certificate { primal: primal(Bounded::exact(loss.value())), dual };
+        if self.stopping.is_met(&certificate) || !self.stopping.is_met(&hoped) {
+            return Ok(Some(certificate));
+        }
+        let loss = self.dual.survey(&self.at.weights, &|_| &[], interrupt)?.loss;
+        Ok(Some(Certificate { primal: objective(lambda, &self.at.weights, loss), dual }))
+    }
+
+    /// D at the dual point, rounded down.
+    fn bound(&self) -> f64 {
         let (lambda, smoothing) = (self.dual.shares().lambda(), self.dual.shares().smoothing());
-        let regularizer = 0.5 * lambda * squared_norm(&self.at.weights);
-        let dual = self.at.linear - regularizer - 0.5 * smoothing * self.at.square;
-        vertex.loss.map(|loss| Certificate { primal: regularizer + loss, dual })
+        let Start { weights, linear, square, drift } = &self.at;
+        let norm = norm_above(weights) + drift.force / lambda * (1.0 + gamma(4));
+        let linear = Bounded::new(*linear, drift.linear);
+        let bend = smoothing * (square + drift.square) * (1.0 + gamma(4));
+        DualValue::of(lambda, linear, norm * (1.0 + gamma(2)), bend).bound()
     }
 
     /// argmax over the segment of D: slope / curvature, clipped.
@@ -108,6 +175,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         self.at.square = stay * stay * self.at.square
             + 2.0 * stay * step * vertex.cross
             + step * step * vertex.square;
+        self.at.drift.step(step, vertex);
         self.pending = step;
         self.vertex = None;
     }
@@ -130,18 +198,16 @@ impl<D: BatchDual> Solver for FrankWolfe<'_, D> {
         self.steps += 1;
         let want_loss = self.steps < OFTEN || self.steps.is_multiple_of(OFTEN);
         let vertex = self.look(want_loss, interrupt)?;
-        Ok(self.certificate(&vertex).map_or(Progress::Uncertified, Progress::Epoch))
+        let certificate = self.certificate(&vertex, interrupt)?;
+        Ok(certificate.map_or(Progress::Uncertified, Progress::Epoch))
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        let known = self.vertex.and_then(|vertex| self.certificate(&vertex));
-        match known {
-            Some(certificate) => Ok(certificate),
-            None => {
-                let vertex = self.look(true, interrupt)?;
-                let missing = || Error::Numerical("the dual gave no loss".into());
-                self.certificate(&vertex).ok_or_else(missing)
-            }
-        }
+        let vertex = match self.vertex {
+            Some(vertex) if vertex.loss.is_some() => vertex,
+            _ => self.look(true, interrupt)?,
+        };
+        let missing = || Error::Numerical("the dual gave no loss".into());
+        self.certificate(&vertex, interrupt)?.ok_or_else(missing)
     }
 }

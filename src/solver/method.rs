@@ -133,8 +133,8 @@ impl Method {
         choices.refuse_all_but(&["step", "sampling", "cache", "averaging"])?;
         let Choices { cache, averaging, seed, .. } = *choices;
         let sampling = find("sampling", choices.sampling, Sampling::NAMES)?;
-        let (step, certify_below) = (choices.find_step(Step::NAMES)?, f64::INFINITY);
-        let options = BlockOptions { seed, step, sampling, cache, averaging, certify_below };
+        let (step, default) = (choices.find_step(Step::NAMES)?, BlockOptions::default());
+        let options = BlockOptions { seed, step, sampling, cache, averaging, ..default };
         Ok(Self::BlockFrankWolfe(options))
     }
 
@@ -171,19 +171,24 @@ impl Method {
     }
 }
 
+/// A gap of this share of P(0) is rounding, whatever the objective.
+const ROUNDING: f64 = 1e-15;
+
 /// When a fit is done.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
-    /// Duality gap at which it has converged, relative to P(0).
+    /// Duality gap at which it has converged, relative to the objective.
     pub tol: f64,
     /// Maximum number of epochs.
     pub max_epochs: usize,
 }
 
 impl Target {
-    /// The same for a problem whose P(0) is known.
+    /// The same for a problem whose P(0) is known: a gap that is rounding there is none. Without a tolerance
+    /// nothing is small enough.
     pub fn stopping(self, null_objective: f64) -> Stopping {
-        Stopping { max_epochs: self.max_epochs, gap: self.tol * null_objective }
+        let floor = if self.tol > 0.0 { ROUNDING * null_objective } else { 0.0 };
+        Stopping { max_epochs: self.max_epochs, relative: self.tol, floor }
     }
 }
 
@@ -291,13 +296,14 @@ pub fn minimize<D: BatchDual>(
     match method {
         Method::FrankWolfe(rule) => {
             let start = start.map(DualPoint::into_sums).transpose()?;
-            let mut solver = FrankWolfe::new(dual, rule, start);
+            let mut solver = FrankWolfe::new(dual, rule, start).stopping_at(stopping);
             let trace = run(&mut solver, stopping, interrupt, observe)?;
             Ok(end(trace, DualPoint::Sums(solver.into_current())))
         }
         Method::BlockFrankWolfe(options) => {
-            let certify_below = options.certify_below.max(stopping.gap);
-            let options = BlockOptions { certify_below, ..options };
+            let certify_below = options.certify_below.max(stopping.floor);
+            let certify_relative = options.certify_relative.max(stopping.relative);
+            let options = BlockOptions { certify_below, certify_relative, ..options };
             let start = start.map(DualPoint::into_blocks).transpose()?;
             let mut solver = BlockFrankWolfe::new(dual, options, start);
             let trace = run(&mut solver, stopping, interrupt, observe)?;

@@ -11,7 +11,7 @@ mod subgradient;
 
 pub use away::AwayFrankWolfe;
 pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling, Step};
-pub use frank_wolfe::{FrankWolfe, Start, StepRule};
+pub use frank_wolfe::{Drift, FrankWolfe, Start, StepRule};
 pub use method::{Choices, DualPoint, Fit, Method, STEPS, Target, minimize};
 pub use path::{PathSettings, Piece, path};
 pub use subgradient::Subgradient;

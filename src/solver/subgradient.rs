@@ -4,7 +4,8 @@
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
-use crate::dual::{BlockDual, Image};
+use crate::dual::rounding::{gamma, norm_above};
+use crate::dual::{BlockDual, Bounded, DualValue, Image, objective};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, squared_norm};
@@ -29,6 +30,9 @@ pub struct Subgradient<'d, D> {
     linear: f64,
     /// An upper bound on γ Σ p_i ‖μ_i‖² (Jensen), since μ is not kept.
     bend: f64,
+    /// Bounds on the rounding errors of w and of the linear term, and on the sizes of these.
+    drift: [f64; 2],
+    sizes: [f64; 2],
     best_dual: f64,
     direction: Sparse,
 }
@@ -72,6 +76,8 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
             steps: 0.0,
             linear: 0.0,
             bend: 0.0,
+            drift: [0.0; 2],
+            sizes: [0.0; 2],
             best_dual: 0.0,
             direction: Sparse::new(),
             dual,
@@ -109,8 +115,10 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
         model.squared_norm += 2.0 * push * (1.0 - rate) * inner + push * push * square;
         image.add_to(push / model.scale, &mut model.weights);
         drop(image);
+        self.follow(block, rate, push * share);
         self.linear = (1.0 - rate) * self.linear + push * share * linear;
         self.bend = (1.0 - rate) * self.bend + push * share * bend;
+        let model = &mut self.model;
         if model.squared_norm > self.largest_squared_norm {
             let factor = (self.largest_squared_norm / model.squared_norm).sqrt();
             model.shrink(factor);
@@ -125,6 +133,24 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
             }
         }
         Ok(())
+    }
+}
+
+impl<D: BlockDual> Subgradient<'_, D> {
+    /// Follows what rounding may do to w and the linear term in a step towards the subgradient just found, of
+    /// which a share of `pushed` enters the sums.
+    fn follow(&mut self, block: usize, rate: f64, pushed: f64) {
+        let direction = &self.direction;
+        let (scales, lambda) = (self.dual.scales(block), self.dual.shares().lambda());
+        let length: f64 = direction.iter().map(|(_, value)| value.abs()).sum();
+        // What is not quite inside the block's set counts as rounding.
+        let outside = self.dual.defect(block, direction, &|| gamma(4) * 2.0 * length);
+        let depth = gamma(direction.len() + 16);
+        let units = [pushed / lambda * scales.feature, pushed * scales.cost];
+        for ((drift, size), unit) in self.drift.iter_mut().zip(&mut self.sizes).zip(units) {
+            *size = (1.0 - rate) * *size + unit * length;
+            *drift = (1.0 - rate) * *drift + gamma(8) * *size + unit * (depth * length + outside);
+        }
     }
 }
 
@@ -143,11 +169,15 @@ impl<D: BlockDual> Solver for Subgradient<'_, D> {
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         self.model.flatten();
         self.model.squared_norm = squared_norm(&self.model.weights);
-        let half = 0.5 * self.dual.shares().lambda();
-        let dual = self.linear - half * self.model.squared_norm - 0.5 * self.bend;
+        let lambda = self.dual.shares().lambda();
+        let grown = 1.0 + gamma(16 * self.steps as usize + 16);
+        let [weights, linear] = self.drift;
+        let norm = (norm_above(&self.model.weights) + weights) * grown;
+        let linear = Bounded::new(self.linear, linear * grown);
+        let dual = DualValue::of(lambda, linear, norm, self.bend * grown).bound();
         self.best_dual = self.best_dual.max(dual);
         let model = self.average.as_ref().unwrap_or(&self.model.weights);
         let loss = self.dual.survey(model, &|_| &[], interrupt)?.loss;
-        Ok(Certificate { primal: half * squared_norm(model) + loss, dual: self.best_dual })
+        Ok(Certificate { primal: objective(lambda, model, loss), dual: self.best_dual })
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
+use crate::dual::rounding::{TINY, gamma};
+use crate::dual::{
+    BatchDual, BlockDual, Bounded, Gradient, Image, Points, Scales, Shares, Sizes, Sums, Survey,
+};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, sparse};
@@ -97,6 +100,12 @@ impl<'o> CallbackDual<'o> {
         scores.sum::<f64>() + loss
     }
 
+    /// A bound on the rounding error of a margin.
+    fn error(&self, weights: &[f64], point: &[(u32, f64)]) -> f64 {
+        let n_terms = point.len() + 4;
+        gamma(n_terms) * self.scale(weights, point) + n_terms as f64 * TINY
+    }
+
     /// The sum of the sizes of a margin's terms.
     fn scale(&self, weights: &[f64], point: &[(u32, f64)]) -> f64 {
         let (features, loss) = split(point, self.n_weights);
@@ -189,6 +198,10 @@ impl BlockDual for CallbackDual<'_> {
         0.0
     }
 
+    fn scales(&self, _: usize) -> Scales {
+        Scales { cost: 1.0, feature: 1.0, n_features: 1 }
+    }
+
     fn gradient<'s>(
         &'s mut self,
         block: usize,
@@ -256,7 +269,8 @@ impl BlockDual for CallbackDual<'_> {
                 );
                 return Err(Error::argument("model", message));
             }
-            Ok((share * loss, share * split(point, self.n_weights).1, share * gap))
+            let loss = Bounded::new(loss, self.error(weights, vertex));
+            Ok((loss * Bounded::exact(share), share * gap))
         });
         Ok(Survey::of(terms.collect::<Result<_>>()?))
     }
@@ -273,14 +287,17 @@ impl BatchDual for CallbackDual<'_> {
     ) -> Result<Sums> {
         let found = self.ask_all(&self.all(), weights, interrupt)?;
         image.fill(0.0);
-        let mut sums = Sums { loss: Some(0.0), ..Sums::default() };
+        let mut sums = Sums { loss: Some(Bounded::default()), ..Sums::default() };
         for (block, vertex) in found.iter().enumerate() {
             let share = self.shares.of(block);
-            let loss = Some(share * self.slope(weights, vertex));
+            let loss = Bounded::new(self.slope(weights, vertex), self.error(weights, vertex));
+            let loss = Some(loss * Bounded::exact(share));
+            let mut sizes = Sizes::default();
+            sizes.add(share, self.scales(block), vertex);
             let mut moved = self.image(block, vertex);
             moved.add_to(1.0, image);
             let linear = share * moved.linear();
-            sums.add(&Sums { loss, linear, ..Sums::default() });
+            sums.add(&Sums { loss, linear, sizes, ..Sums::default() });
         }
         Ok(sums)
     }

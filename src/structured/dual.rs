@@ -4,8 +4,12 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::model::PartSize;
 use super::{Model, Work};
-use crate::dual::{BatchDual, BlockDual, Gradient, Image, Points, Shares, Sums, Survey};
+use crate::dual::rounding::{Sum, norm_above};
+use crate::dual::{
+    BatchDual, BlockDual, Bounded, Gradient, Image, Points, Scales, Shares, Sizes, Sums, Survey,
+};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::sparse::{self, dot};
@@ -112,6 +116,18 @@ impl Local {
         }
         (best.max(right) - right, best.max(right))
     }
+
+    /// The size of an example's functions, its costs being loaded.
+    fn scales(&self, model: &dyn Model, example: usize) -> Scales {
+        let PartSize { norm: feature, n_features, .. } = model.size(example);
+        let cost = self.costs.iter().fold(0.0, |largest: f64, cost| largest.max(cost.abs()));
+        Scales { cost, feature, n_features }
+    }
+
+    /// A bound on the rounding error of a loss at weights of norm at most `norm`, its costs being loaded.
+    fn error(&self, model: &dyn Model, example: usize, norm: f64) -> f64 {
+        model.size(example).loss_error(self.scales(model, example).cost, norm)
+    }
 }
 
 /// θ + c, whose slopes are those of the dual up to a constant.
@@ -186,6 +202,12 @@ impl BlockDual for StructuredDual<'_> {
         let mut truth = Sparse::new();
         self.model.parts(block, self.model.truth(block), &mut truth);
         truth
+    }
+
+    fn scales(&self, block: usize) -> Scales {
+        let mut costs = vec![0.0; self.model.n_parts(block)];
+        self.model.add_costs(block, &mut costs);
+        Local { costs, ..Local::default() }.scales(self.model, block)
     }
 
     fn gradient<'s>(
@@ -271,16 +293,17 @@ impl BlockDual for StructuredDual<'_> {
         interrupt: &Interrupt,
     ) -> Result<Survey> {
         let problem: &Self = self;
+        let norm = norm_above(weights);
         let look = |local: &mut Local, example: usize| {
             let share = problem.shares.of(example);
             if share == 0.0 || interrupt.is_raised() {
-                return (0.0, 0.0, 0.0);
+                return (Bounded::default(), 0.0);
             }
-            let point = points(example);
-            let constant = local.load(problem.model, example, weights, 1.0);
+            local.load(problem.model, example, weights, 1.0);
             let (loss, best) = local.find(problem.model, example);
-            let linear = constant + dot(&local.costs, point);
-            (share * loss, share * linear, share * (best - dot(&local.margins, point)))
+            let loss = Bounded::new(loss, local.error(problem.model, example, norm));
+            let gap = best - dot(&local.margins, points(example));
+            (loss * Bounded::exact(share), share * gap)
         };
         let examples = (0..problem.model.n_examples()).into_par_iter().with_min_len(8);
         let terms = examples.map_init(Local::default, look).collect();
@@ -309,7 +332,7 @@ impl BatchDual for StructuredDual<'_> {
         });
         interrupt.check()?;
         image.fill(0.0);
-        let mut sums = Sums { loss: Some(0.0), ..Sums::default() };
+        let mut sums = Sums { loss: Some(Bounded::default()), ..Sums::default() };
         for group in &groups {
             group.image.add_to(1.0, image);
             sums.add(&group.sums);
@@ -329,7 +352,8 @@ impl Group {
         interrupt: &Interrupt,
     ) {
         let (model, local) = (problem.model, &mut self.local);
-        let (mut total, mut linear) = (0.0, 0.0);
+        let (mut total, mut linear, norm) = (Sum::default(), 0.0, norm_above(weights));
+        let mut sizes = Sizes::default();
         self.image.clear();
         for example in examples {
             let share = problem.shares.of(example);
@@ -338,12 +362,16 @@ impl Group {
             }
             let constant = local.load(model, example, weights, 1.0);
             let (loss, _) = local.find(model, example);
-            total += share * loss;
+            let loss = Bounded::new(loss, local.error(model, example, norm));
+            total.add(loss * Bounded::exact(share));
+            for point in [&local.vertex, &local.truth] {
+                sizes.add(share, local.scales(model, example), point);
+            }
             linear += share * (constant + dot(&local.costs, &local.vertex));
             sparse::subtract(&local.truth, &local.vertex, &mut local.direction);
             let scale = share / problem.shares.lambda();
             model.add_image(example, &local.direction, scale, &mut self.image);
         }
-        self.sums = Sums { loss: Some(total), linear, ..Sums::default() };
+        self.sums = Sums { loss: Some(total.total()), linear, sizes, ..Sums::default() };
     }
 }

@@ -5,7 +5,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{Marginals, Projection, Work};
-use crate::dual::Shares;
+use crate::dual::rounding::{gamma, norm_above};
+use crate::dual::{Bounded, Shares};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, TouchedVector, sparse, squared_norm};
@@ -328,11 +329,42 @@ impl Solver for Extragradient<'_> {
             group.linear += method.shares.of(example) * (constant + best - right);
             Ok(())
         })?;
+        let errors = self.errors();
+        let summed = gamma(self.shares.n_blocks() + GROUPS) * primal.abs();
+        let primal = Bounded::new(primal, errors.primal + summed).upper();
         if self.iterations == 0 {
             return Ok(Certificate { primal, dual: f64::NEG_INFINITY });
         }
         let differences = self.image.iter().zip(&self.truth).map(|(image, truth)| image - truth);
-        let slope = squared_norm(&differences.collect::<Vec<f64>>()).sqrt();
-        Ok(Certificate { primal, dual: self.linear - self.radius * slope })
+        let slope = self.radius * norm_above(&differences.collect::<Vec<f64>>());
+        let dual = Bounded::exact(self.linear) - Bounded::new(slope, errors.dual);
+        Ok(Certificate { primal, dual: dual.lower() })
+    }
+}
+
+/// What rounding, and projections that are not exact, may do to a certificate.
+#[derive(Default)]
+struct Errors {
+    primal: f64,
+    dual: f64,
+}
+
+impl Extragradient<'_> {
+    fn errors(&self) -> Errors {
+        let (norm, n) = (norm_above(&self.weights), self.shares.n_blocks());
+        let (mut errors, mut costs) = (Errors::default(), Vec::new());
+        for example in 0..n {
+            costs.clear();
+            costs.resize(self.model.n_parts(example), 0.0);
+            self.model.add_costs(example, &mut costs);
+            let cost = costs.iter().fold(0.0, |largest: f64, cost| largest.max(cost.abs()));
+            let (share, size) = (self.shares.of(example), self.model.size(example));
+            errors.primal += share * size.loss_error(cost, norm);
+            // A part's marginal is known to the accuracy of projections and the rounding of the averages.
+            let defect = ACCURACY + gamma(4 * n + 8 * self.iterations + 64);
+            let scale = cost + self.radius * size.norm;
+            errors.dual += share * 2.0 * size.n_parts as f64 * defect * scale;
+        }
+        errors
     }
 }

@@ -11,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualgap._estimator import relative_gap
 from dualgap._npz import dump_npz, read_meta, read_npz, refused_as, write_npz
 from dualgap.losses import Loss
 from dualgap.multiclass import MulticlassSVC
@@ -124,3 +125,4 @@ def _restore(model: MulticlassSVC, arrays: dict[str, NDArray[Any]]) -> None:
     model.n_features_in_ = coef.shape[1]
     model.objective_, model.dual_objective_, model.null_objective_ = map(float, certificate)
     model.duality_gap_ = model.objective_ - model.dual_objective_
+    model.relative_gap_ = relative_gap(model.duality_gap_, model.objective_)

@@ -133,10 +133,9 @@ def _cross_validate(model: MulticlassSVC, table: Table, n_folds: int, seed: int)
 
 
 def _report(model: MulticlassSVC, table: Table, *, to_stderr: bool) -> None:
-    relative = model.duality_gap_ / model.null_objective_
     click.echo(
         f"objective {model.objective_:.6g}  gap {model.duality_gap_:.3g} "
-        f"({relative:.2g} of the null model's objective)  epochs {model.n_iter_}",
+        f"({model.relative_gap_:.2g} of the objective)  epochs {model.n_iter_}",
         err=to_stderr,
     )
     assert table.y is not None

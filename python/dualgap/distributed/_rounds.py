@@ -47,6 +47,20 @@ _BALANCED = (0.05, 0.5)
 """Ratios of the relative residuals between which the penalty stays."""
 
 
+_SPAN = 2.0**13
+"""The penalty stays within this factor of the first one: beyond it, digits are lost."""
+
+
+_STALLED = 100
+"""Rounds after which a gap that has not become smaller by `_GAIN` of itself will not."""
+
+
+_GAIN = 0.01
+
+
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
 @dataclass
 class Absent:
     """What partitions answer for columns in which they have no entries, all of them at once.
@@ -94,6 +108,10 @@ class Run:
     null_objective: float = np.nan
     seconds: float = 0.0
     outcome: str = "epoch_limit"
+    first_rho: float = 0.0
+    """The penalty of the first round."""
+    mark: tuple[int, float] = (0, np.inf)
+    """When the gap was last seen to become smaller, and how large it was then."""
     resumed: bool = False
     """Whether the next round is the first after a kept copy was read."""
     expected: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
@@ -106,7 +124,7 @@ class Run:
         return self.primal - self.dual
 
 
-_VALUES = ("rho", "round", "seconds")
+_VALUES = ("rho", "first_rho", "round", "seconds")
 """Numbers of a run that are kept: none of those that a certificate is made of."""
 
 
@@ -115,6 +133,7 @@ class Settings:
     """What the rounds obey."""
 
     tol: float
+    n_partitions: int
     max_rounds: int
     adapt: bool
     interval: float
@@ -147,27 +166,48 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
         stop = False
         if settings.callback is not None:
             stop = bool(settings.callback(run.round, run.seconds, row[2], row[3]))
-        if run.gap <= settings.tol * run.null_objective:
-            run.outcome = "converged"
-            return
-        if stop:
-            run.outcome = "stopped"
+        outcome = _outcome(run, settings, stop)
+        if outcome is not None:
+            run.outcome = outcome
             return
 
 
-def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float]:
+def _outcome(run: Run, settings: Settings, stop: bool) -> str | None:
+    """Why the run ends with this round, if it does."""
+    if run.dual > run.primal:
+        msg = (
+            f"the lower bound {run.dual!r} is above the objective {run.primal!r}: the numbers have "
+            "lost their precision; scale the data or lower C"
+        )
+        raise RuntimeError(msg)
+    if run.gap <= _allowed(run, settings.tol):
+        return "converged"
+    if stop:
+        return "stopped"
+    if run.gap < (1.0 - _GAIN) * run.mark[1]:
+        run.mark = (run.round, run.gap)
+    return "stalled" if run.round - run.mark[0] >= _STALLED else None
+
+
+def _allowed(run: Run, tol: float) -> float:
+    """The gap at which the run has converged."""
+    floor = 1e-15 * run.null_objective if tol > 0.0 else 0.0
+    return max(tol * abs(run.primal), floor)
+
+
+def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, float]:
     """How well the sub-problems are to be solved: better than the whole is known.
 
-    A gap, and in the first round a share of the loss.
+    A gap, in the first round a share of the loss, and for a single partition the tolerance.
     """
-    alone = n_partitions == 1
+    if n_partitions == 1:
+        return (0.0, 0.0, tol) if run.round == 1 else (_allowed(run, tol), 0.0, 0.0)
     if run.round == 1:
-        return 0.0, tol if alone else _INNER
-    if alone:
-        return tol * run.null_objective, 0.0
+        return 0.0, _INNER, 0.0
+    allowed = max(tol * abs(run.expected[0]), 1e-15 * run.null_objective)
     known = run.expected[0] - run.expected[1]
     known = min(known, run.null_objective) if np.isfinite(known) else run.null_objective
-    return _INNER * max(known, tol * run.null_objective), 0.0
+    return _INNER * max(known, min(allowed, run.null_objective)), 0.0, 0.0
 
 
 def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
@@ -180,6 +220,8 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         terms = run.absent.add(vector, old, lam, rho, relaxation)
         square, multiplier_square = square + terms[0], multiplier_square + terms[1]
     primal = 0.5 * lam * inner(old, old) + answer.loss
+    # Rounded up: sums of that many numbers, none of them negative.
+    primal *= 1.0 + _EPSILON * (len(old) + settings.n_partitions + 16)
     if not np.isfinite(primal):
         msg = "the objective is no longer finite; scale the data or lower C"
         raise RuntimeError(msg)
@@ -189,16 +231,13 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
     if primal < run.primal:
         run.primal, run.best = primal, old
     new = vector + (1.0 - relaxation) * old
-    dual = primal_residual = np.nan
+    dual = _dual_value(answer, lam, settings.n_partitions)
+    run.dual, run.expected[1] = max(run.dual, dual), max(run.expected[1], dual)
+    primal_residual = np.nan
     # Where a partition began anew the multipliers do not add up to 0 until the next round.
     # Nor need they as a file has them, until this round's consensus has made them.
     if not answer.restarted:
         mean = vector / relaxation
-        image = ((lam + rho) * mean - rho * old) / lam
-        dual = answer.dual_term - 0.5 * lam * inner(image, image)
-        run.expected[1] = max(run.expected[1], dual)
-        dual = np.nan if run.resumed else dual
-        run.dual = np.fmax(run.dual, dual)
         spread = square - 2.0 * inner(new, mean) + inner(new, new)
         primal_residual = np.sqrt(max(0.0, spread))
     change = new - old
@@ -214,7 +253,20 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         size = np.sqrt(max(square, inner(new, new)))
         force = np.sqrt(multiplier_square)
         if size > 0 and force > 0:
-            run.rho = rho * _correction((primal_residual / size) / (dual_residual / force))
+            run.first_rho = run.first_rho or rho
+            wanted = rho * _correction((primal_residual / size) / (dual_residual / force))
+            run.rho = min(max(wanted, run.first_rho / _SPAN), run.first_rho * _SPAN)
+
+
+def _dual_value(answer: Answer, lam: float, n_partitions: int) -> float:
+    """Dual value of all partitions' points together, rounded down."""
+    image = answer.image.ravel()
+    rounding = _EPSILON * (n_partitions + 16)
+    norm = np.sqrt(inner(image, image)) * (1.0 + _EPSILON * (len(image) + 16))
+    norm += answer.image_error + rounding * answer.image_norm + np.sqrt(5e-324)
+    force = 0.5 * norm * norm / lam
+    dual = answer.dual_term - force - rounding * (abs(answer.dual_term) + force)
+    return float(np.nextafter(dual, -np.inf))
 
 
 def _correction(ratio: float) -> float:
@@ -239,8 +291,7 @@ def _keep(run: Run, plan: Plan, settings: Settings) -> None:
 def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
     """Continue from a kept copy of a run on the same data and parameters; its name.
 
-    No objective and no bound is read: the next round evaluates its own consensus, and the round
-    after it the first dual value, of multipliers that this process has made.
+    No objective and no bound is read: the next round evaluates its own consensus and dual point.
     """
     path = Path(folder) / "consensus.npz"
     if not path.exists():
@@ -293,6 +344,7 @@ def null_objective(problem: dict[str, Any]) -> float:
         "check_beta": False,
         "gap": np.inf,
         "relative_gap": 0.0,
+        "tol": 0.0,
         "max_iter": 1,
         "seed": 0,
         "n_threads": 1,

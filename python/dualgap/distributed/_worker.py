@@ -60,6 +60,7 @@ class Order:
     rho: float
     gap: float
     relative_gap: float
+    tol: float
     save: bool
 
 
@@ -67,13 +68,17 @@ class Order:
 class Answer:
     """What a partition, or several added up, answers; the sums weighted by shares.
 
-    The vector (classes x columns) is over all columns of the whole, or over those given.
+    The vector and the image (lambda times w of the dual point; both classes x columns) are over all
+    columns of the whole, or over those given.
     """
 
     vector: FloatArray
+    image: FloatArray
     columns: NDArray[Any] | None
     loss: float
     dual_term: float
+    image_error: float
+    image_norm: float
     square: float
     multiplier_square: float
     passes: int
@@ -163,6 +168,7 @@ def answer(
         "check_beta": state.restored,
         "gap": order.gap,
         "relative_gap": order.relative_gap,
+        "tol": order.tol,
         "max_iter": plan.max_passes,
         "seed": (plan.seed + order.round) % 2**63,
         "n_threads": 1,
@@ -186,9 +192,12 @@ def answer(
     vector *= share
     return Answer(
         vector=vector.reshape(len(plan.classes), -1),
+        image=(share * result["image"]).reshape(len(plan.classes), -1),
         columns=state.columns,
         loss=share * result["loss"],
         dual_term=share * result["dual_term"],
+        image_error=share * result["image_error"],
+        image_norm=share * np.sqrt(inner(result["image"], result["image"])),
         square=share * inner(weights, weights),
         multiplier_square=share * inner(multiplier, multiplier),
         passes=result["n_epochs"],
@@ -278,15 +287,29 @@ def _worker() -> Any:
         return None
 
 
+_ADDED = (
+    "loss",
+    "dual_term",
+    "image_error",
+    "image_norm",
+    "square",
+    "multiplier_square",
+    "restarted",
+)
+"""Numbers of answers that are added up."""
+
+
 def add(n_columns: int, *answers: Answer) -> Answer:
     """Add answers up, in their order."""
     first, *rest = answers
-    vector = np.zeros((len(first.vector), n_columns))
-    total = Answer(**{**vars(first), "vector": vector, "columns": None})
+    sums = {name: np.zeros((len(first.vector), n_columns)) for name in ("vector", "image")}
+    total = Answer(**{**vars(first), **sums, "columns": None})
     for answer in answers:
-        vector[:, slice(None) if answer.columns is None else answer.columns] += answer.vector
+        columns = slice(None) if answer.columns is None else answer.columns
+        for name, values in sums.items():
+            values[:, columns] += getattr(answer, name)
     for other in rest:
-        for name in ("loss", "dual_term", "square", "multiplier_square", "restarted"):
+        for name in _ADDED:
             setattr(total, name, getattr(total, name) + getattr(other, name))
         total.passes = max(total.passes, other.passes)
         total.seconds = max(total.seconds, other.seconds)

@@ -94,8 +94,9 @@ class ConsensusSVC(LinearClassifier):
         Client of a cluster, or the address of its scheduler. None is the current client for Dask
         collections, and threads of this process for anything else.
     tol : float, default=1e-3
-        Duality gap of the whole problem at which the fit has converged, relative to the objective
-        of ``W = 0``.
+        Duality gap of the whole problem at which the fit has converged, in units of the objective:
+        the model's is then at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of
+        the size of rounding are 0 to any positive `tol`.
     max_iter : int, default=1000
         Maximum number of rounds.
     max_passes : int, default=20
@@ -120,21 +121,22 @@ class ConsensusSVC(LinearClassifier):
     Attributes
     ----------
     coef_, intercept_, classes_, n_iter_, objective_, dual_objective_, duality_gap_, \
-            null_objective_, converged_, n_features_in_, feature_names_in_
+            relative_gap_, null_objective_, converged_, certificate_, n_features_in_, \
+            feature_names_in_
         As in `MulticlassSVC`, for the whole problem. The model is the consensus with the minimum
         objective, the dual value the maximum that was found.
     history_ : dict of ndarray
-        Per round: epoch, seconds, objective (at the consensus the round began with), dual_objective
-        (NaN in a round in which a lost partition began anew), gap (of the best values so far),
+        Per round: epoch, seconds, objective (at the consensus the round began with),
+        dual_objective, gap (of the best values so far),
         primal_residual, dual_residual, rho, passes and solve_seconds (of the slowest partition).
     n_partitions_ : int
         Number of partitions with rows that count.
 
     Notes
     -----
-    The certificate costs one pass over the rows a round, for the primal value, and nothing for the
-    dual: the sum that the method forms anyway gives the weights that belong to all partitions' dual
-    variables together.
+    The certificate costs two passes over the rows a round, one for the primal value and one for the
+    weights that belong to all partitions' dual variables together; these travel beside the vector
+    that the method needs.
 
     Examples
     --------
@@ -241,6 +243,7 @@ class ConsensusSVC(LinearClassifier):
         )
         settings = Settings(
             tol=float(self.tol),
+            n_partitions=len(numbers),
             max_rounds=int(self.max_iter),
             adapt=bool(self.adapt_rho),
             interval=float(self.checkpoint_interval),

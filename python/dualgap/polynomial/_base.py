@@ -50,7 +50,9 @@ _PARAMETERS = """
         Ridge on the explicit linear weights and intercepts: alpha/2 times their squared norm is
         added to the sum of the losses.
     tol : float, default=1e-3
-        Duality gap at which the fit has converged, relative to the objective of the null model.
+        Duality gap at which the fit has converged, in units of the objective: the model's is then
+        at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
+        rounding are 0 to any positive `tol`.
     max_iter : int, default=200
         Maximum number of iterations (each adds at most one basis vector).
     selection : {"refined", "initial", "random-refined", "random", "best-row", "exact"}, \
@@ -91,8 +93,10 @@ default="refined"
         Objective of the model, a lower bound on that of any model within ``radius``, and their
         difference. For "l1" the bound is tight up to the eigenvalue solver; for the group penalties
         the gap exceeds the distance from the optimum by what basis selection may have missed.
+    relative_gap_ : float
+        ``duality_gap_ / objective_``, what ``tol`` is compared with.
     null_objective_ : float
-        Objective of the model without basis vectors and linear terms, the unit of ``tol``.
+        Objective of the model without basis vectors and linear terms.
     converged_ : bool
         Whether the gap reached ``tol``; there is a ``ConvergenceWarning`` if not, unless the
         callback or the validation rows ended the fit earlier.
@@ -351,7 +355,7 @@ def certified(result: Any, tol: float) -> dict[str, Any]:
         for name in ("objective", "dual_objective"):
             run[name] = float(history[name][best])
         gap = float(history["gap"][best])
-        converged = gap <= tol * result["scale"]
+        converged = gap <= tol * run["objective"]
         kept = "stopped" if result["outcome"] in ("converged", "exhausted") else result["outcome"]
         run["outcome"] = "converged" if converged else kept
     return run

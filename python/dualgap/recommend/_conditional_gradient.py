@@ -35,7 +35,9 @@ class ConditionalGradient(Method):
     alpha : float, default=3.0
         Ridge on the linear weights.
     tol : float, default=1e-4
-        Duality gap at which the fit has converged, relative to the objective of the null model.
+        Duality gap at which the fit has converged, in units of the objective: the model's is then
+        at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
+        rounding are 0 to any positive `tol`.
     """
 
     name = "conditional-gradient"
@@ -89,6 +91,7 @@ class ConditionalGradient(Method):
             dual_objective=machine.dual_objective_,
             null_objective=machine.null_objective_,
             converged=machine.converged_,
+            certificate=machine.certificate_,
         )
 
 

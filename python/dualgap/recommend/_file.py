@@ -58,7 +58,7 @@ class State:
             raise ValueError(msg)
 
 
-_RECORD = ("objective", "dual_objective", "null_objective", "converged")
+_RECORD = ("objective", "dual_objective", "null_objective", "converged", "certificate")
 
 
 def write_state(path: str | os.PathLike[str], state: State) -> None:

@@ -43,6 +43,7 @@ class Fitted:
     dual_objective: float | None = None
     null_objective: float | None = None
     converged: bool | None = None
+    certificate: str = "none"
 
 
 # Not an estimator, but its parameters are to be read, set, cloned and searched like one's.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import MethodName, Reduction, check_choice
-from dualgap._estimator import Estimator
+from dualgap._estimator import Estimator, relative_gap
 from dualgap._npz import refused_as
 from dualgap._validation import FloatArray, check_positive
 from dualgap.metrics import ndcg_at_k, rmse
@@ -102,6 +102,11 @@ class OrdinalRecommender(Estimator):
         A lower bound on the objective of any machine within the radius, its distance from
         ``objective_``, and the objective of the null model; None for `Variational`, which knows no
         bound.
+    relative_gap_ : float or None
+        ``duality_gap_ / objective_``, what ``tol`` is compared with; None for `Variational`.
+    certificate_ : str
+        What the bound is worth: for `Variational` "none", for `ConditionalGradient` as in the
+        polynomial models.
     converged_ : bool or None
         Whether the gap reached ``tol``; None for `Variational`.
     n_iter_ : int
@@ -132,7 +137,9 @@ class OrdinalRecommender(Estimator):
     n_components_: int = field(init=False)
     dual_objective_: float | None = field(init=False)
     duality_gap_: float | None = field(init=False)
+    relative_gap_: float | None = field(init=False)
     null_objective_: float | None = field(init=False)
+    certificate_: str = field(init=False)
     converged_: bool | None = field(init=False)
 
     def fit(
@@ -197,9 +204,11 @@ class OrdinalRecommender(Estimator):
     def _store(self, fitted: Fitted) -> None:
         self._models = fitted.models
         self.objective_, self.dual_objective_ = fitted.objective, fitted.dual_objective
-        self.duality_gap_ = None
+        self.duality_gap_ = self.relative_gap_ = None
         if fitted.dual_objective is not None:
             self.duality_gap_ = fitted.objective - fitted.dual_objective
+            self.relative_gap_ = relative_gap(self.duality_gap_, self.objective_)
+        self.certificate_ = fitted.certificate
         self.null_objective_, self.converged_ = fitted.null_objective, fitted.converged
         self.history_ = fitted.history
         self.n_iter_ = len(fitted.history["epoch"])
@@ -391,6 +400,7 @@ class OrdinalRecommender(Estimator):
                 dual_objective=self.dual_objective_,
                 null_objective=self.null_objective_,
                 converged=self.converged_,
+                certificate=self.certificate_,
             ),
         )
         write_state(path, state)

@@ -24,6 +24,8 @@ class PathPiece:
     duality_gap : float
         No model of the interval is farther from its optimum, in units of `StructuredSVM`'s
         objective.
+    relative_gap : float
+        The same in units of the model's own objective.
     n_iter : int
         Passes that it took.
     """
@@ -32,6 +34,7 @@ class PathPiece:
     C_max: float
     coef: FloatArray
     duality_gap: float
+    relative_gap: float
     n_iter: int
 
     def coef_at(self, C: float) -> FloatArray:
@@ -54,10 +57,10 @@ def path_pieces(
     """Return the core's pieces, given in lambda from `largest` down, as intervals of C."""
     found = []
     start = float(C_min)
-    for _, until, coef, gap, n_iter in pieces:
+    for _, until, coef, gap, relative, n_iter in pieces:
         # Rounding must not leave a crack between two pieces, or at the end.
         end = min(float(C_max), C_min * largest / until)
         end = float(C_max) if end > C_max * (1 - 1e-12) else end
-        found.append(PathPiece(start, end, coef, gap, n_iter))
+        found.append(PathPiece(start, end, coef, gap, relative, n_iter))
         start = end
     return found

@@ -74,7 +74,9 @@ class StructuredSVM(CertifiedEstimator):
         Bound on ``||w||`` for "extragradient", whose objective is the mean loss alone; by default
         ``sqrt(P(0) / lambda)``, which the optimum of the regularised problem does not exceed.
     tol : float, default=1e-2
-        Duality gap at which the fit has converged, relative to the objective of ``w = 0``.
+        Duality gap at which the fit has converged, in units of the objective: the model's is then
+        at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
+        rounding are 0 to any positive `tol`.
     max_iter : int, default=1000
         Maximum number of passes over the examples.
     warm_start : bool, default=False
@@ -102,9 +104,14 @@ class StructuredSVM(CertifiedEstimator):
         Number of decodings by steps and certificates ("block-frank-wolfe").
     objective_, dual_objective_, duality_gap_, null_objective_ : float
         The objective P of the model, a lower bound on that of any model, their difference, and the
-        objective of ``w = 0``.
+        objective of ``w = 0``. The first two hold in exact arithmetic: they are rounded against us.
+    relative_gap_ : float
+        ``duality_gap_ / objective_``, what `tol` is compared with.
     converged_ : bool
         Whether the gap reached `tol`.
+    certificate_ : str
+        What the bound is worth: "convex optimum", that it holds for every model, or for a `Model`
+        of your own "exact if the decoder is".
     history_ : dict of ndarray
         Per pass: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated, since
         that costs a pass of its own.
@@ -189,6 +196,8 @@ class StructuredSVM(CertifiedEstimator):
         self._end = (identity, regularization, result["dual_point"]) if self.warm_start else None
         if doubt is None:
             self._store_run(result)
+            if coding is None:
+                self.certificate_ = "exact if the decoder is"
         else:
             self._store_uncertified(result, doubt)
         return self
@@ -197,6 +206,7 @@ class StructuredSVM(CertifiedEstimator):
         """Keep a fit whose oracle was found wrong, without what it certifies."""
         self._store_run({**result, "outcome": "stopped"})
         self.dual_objective_ = self.duality_gap_ = None  # type: ignore[assignment]
+        self.relative_gap_ = None  # type: ignore[assignment]
         self.certificate_ = f"none: {doubt}"
         warn_user(
             f"the model is kept without a certificate, and its objective may be larger than "
@@ -248,12 +258,12 @@ class StructuredSVM(CertifiedEstimator):
         largest = _regularization("C_min", C_min, weights, n_examples)
         smallest = _regularization("C_max", C_max, weights, n_examples)
         settings = {**self._settings(largest, weights), "keep_dual": False, "start": None}
-        null_objective, pieces = _core.structured_path(source, settings, smallest)
+        pieces = _core.structured_path(source, settings, smallest)
         found = path_pieces(pieces, C_min, C_max, largest)
-        worst = max(found, key=lambda piece: piece.duality_gap)
-        if worst.duality_gap > self.tol * null_objective:
-            n_iter, gap = worst.n_iter, worst.duality_gap
-            warn_of_gap(n_iter, gap, null_objective, self.tol, self._remedy, "a piece of the path ")
+        worst = max(found, key=lambda piece: piece.relative_gap)
+        if worst.relative_gap > self.tol:
+            gap = (worst.duality_gap, worst.relative_gap)
+            warn_of_gap(worst.n_iter, gap, self.tol, self._remedy, "a piece of the path ")
         return found
 
     def predict(self, X: Examples) -> list[Any]:

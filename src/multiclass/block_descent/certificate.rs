@@ -3,81 +3,112 @@
 use num_traits::{Float, Zero};
 use rayon::prelude::*;
 
-use super::dual_block::add_images;
+use super::candidates::Candidates;
+use super::dual_block::{DualBlock, add_images};
 use super::scorer::{RowBlock, Scorer};
 use super::state::State;
 use crate::data::Real;
+use crate::dual::rounding::norm_above;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::squared_norm;
+use crate::linalg::Sparse;
 use crate::multiclass::Workspace;
+use crate::multiclass::bounds::Bounds;
 use crate::polytope::lifted;
 use crate::run::Certificate;
 
 /// Duals of a piece of the pass.
 const PIECE: usize = 64;
 
-/// What a run of examples adds to a certificate.
-#[derive(Default)]
-struct Terms {
-    loss: f64,
-    dual: f64,
-    /// Duals that rest although they could still gain.
-    roused: Vec<usize>,
+/// What a run of examples adds to a certificate, and their candidates for the next epoch.
+struct Terms<T> {
+    bounds: Bounds,
+    /// Duals that could still gain.
+    due: Vec<u32>,
+    counts: Vec<u32>,
+    classes: Vec<u32>,
+    values: Vec<T>,
+}
+
+impl<T> Default for Terms<T> {
+    fn default() -> Self {
+        let (due, counts, classes, values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { bounds: Bounds::default(), due, counts, classes, values }
+    }
 }
 
 impl<M: Scorer> State<'_, M> {
-    /// P and D at w(β), resting examples included; those that could gain rest no longer.
+    /// P and D at w(β), all classes of all examples included, whatever the last epoch left out; the
+    /// examples that are not optimal and the classes that could gain are the next epoch's.
     ///
     /// Around an origin w₀ they are λ/2 ‖v‖² + loss of w₀ + v and Σ_i p_i ⟨Δ_i, β_i⟩ − λ ⟨w₀, v⟩ −
     /// λ/2 ‖v‖², with v = w(β), since λ v is the sum of the examples' images.
     ///
-    /// Always in double precision: weights in single precision are replaced by what β gives, since
-    /// they have gathered the rounding of all their changes.
+    /// Always in double precision, and with weights replaced by what β gives, since they have gathered the
+    /// rounding of all their changes. Both values are rounded against us.
     pub(super) fn certificate(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        let d = self.model.n_features();
-        if let Some(mut exact) = self.model.exact() {
-            if !self.origin.is_empty() {
-                exact.load(|feature, class| self.origin[class * d + feature]);
-            }
-            add_images(self.problem, &self.duals, &self.betas, &mut exact, interrupt)?;
-            self.model.load(|feature, class| exact.weight(feature, class));
-            self.exact = Some(exact);
-        }
-        let (terms, squared_norm) = match &self.exact {
-            Some(exact) => (self.all_terms(exact, interrupt)?, squared_norm(exact.weights())),
-            None => (self.all_terms(&self.model, interrupt)?, squared_norm(self.model.weights())),
+        self.renew(interrupt)?;
+        let terms = match &self.exact {
+            Some(exact) => self.all_terms(exact, norm_above(exact.weights()), interrupt)?,
+            None => self.all_terms(&self.model, norm_above(self.model.weights()), interrupt)?,
         };
-        for at in terms.iter().flat_map(|terms| &terms.roused) {
-            let dual = &mut self.duals[*at];
-            (dual.rest, dual.idle) = (0, 0);
+        let mut bounds = Bounds::default();
+        terms.iter().for_each(|terms| bounds.join(&terms.bounds));
+        let mut betas = Candidates::new(self.duals.len());
+        for (piece, terms) in terms.iter().enumerate() {
+            betas.append(piece * PIECE, &terms.counts, &terms.classes, &terms.values);
         }
-        let (mut squared_norm, mut inner) = (squared_norm, 0.0);
-        if !self.origin.is_empty() {
-            let weights = self.coefficients();
-            squared_norm = 0.0;
-            for (weight, origin) in weights.iter().zip(&self.origin) {
-                let image = weight - origin;
-                squared_norm += image * image;
-                inner += image * origin;
+        self.betas = betas;
+        self.due = Some(terms.iter().flat_map(|terms| &terms.due).copied().collect());
+        let lambda = self.problem.shares().lambda();
+        Ok(match &self.exact {
+            _ if !self.origin.is_empty() => {
+                bounds.certificate_around(lambda, &self.coefficients(), &self.origin)
             }
-        }
-        let regularizer = 0.5 * self.problem.shares().lambda() * squared_norm;
-        let loss: f64 = terms.iter().map(|terms| terms.loss).sum();
-        let dual: f64 = terms.iter().map(|terms| terms.dual).sum();
-        Ok(Certificate {
-            primal: loss + regularizer,
-            dual: dual - regularizer - self.problem.shares().lambda() * inner,
+            Some(exact) => bounds.certificate(lambda, exact.weights()),
+            None => bounds.certificate(lambda, self.model.weights()),
         })
     }
 
+    /// Sums up the weights and the sums of the blocks anew from β.
+    fn renew(&mut self, interrupt: &Interrupt) -> Result<()> {
+        for (at, dual) in self.duals.iter_mut().enumerate() {
+            dual.sum = self.betas.row(at).1.iter().map(|beta| beta.widen()).sum();
+        }
+        let (d, origin) = (self.model.n_features(), &self.origin);
+        let origin =
+            |feature: usize, class: usize| origin.get(class * d + feature).copied().unwrap_or(0.0);
+        let (problem, duals, betas) = (self.problem, &self.duals, &self.betas);
+        match self.model.exact() {
+            Some(mut exact) => {
+                exact.load(origin);
+                add_images(problem, duals, betas, &mut exact, interrupt)?;
+                self.model.load(|feature, class| exact.weight(feature, class));
+                self.exact = Some(exact);
+            }
+            None => {
+                self.model.load(origin);
+                add_images(problem, duals, betas, &mut self.model, interrupt)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The terms of all duals at the weights of `model`, piece by piece.
-    fn all_terms<N: Scorer>(&self, model: &N, interrupt: &Interrupt) -> Result<Vec<Terms>> {
+    fn all_terms<N: Scorer>(
+        &self,
+        model: &N,
+        norm: f64,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Terms<M::Value>>> {
         let (n, m) = (self.problem.n_examples(), self.problem.n_classes());
         let buffers = || Buffers {
             block: RowBlock::default(),
             scores: Vec::new(),
             margins: vec![0.0; m],
+            beta: vec![M::Value::zero(); m],
+            point: Sparse::new(),
+            norm,
             work: Workspace::default(),
         };
         let terms = (0..n.div_ceil(PIECE))
@@ -99,10 +130,9 @@ impl<M: Scorer> State<'_, M> {
         model: &N,
         first: usize,
         end: usize,
-        buffers: &mut Buffers<N::Value>,
-    ) -> Terms {
-        let Buffers { block, scores, margins, work } = buffers;
-        let m = self.problem.n_classes();
+        buffers: &mut Buffers<N::Value, M::Value>,
+    ) -> Terms<M::Value> {
+        let Buffers { block, scores, margins, beta, point, norm, work } = buffers;
         let (padded, width) = (model.padded(), model.panel_width());
         let mut terms = Terms::default();
         for start in (first..end).step_by(N::LARGEST_BLOCK) {
@@ -118,6 +148,7 @@ impl<M: Scorer> State<'_, M> {
                 let example = dual.example as usize;
                 let share = self.problem.shares().of(example);
                 if share == 0.0 {
+                    terms.counts.push(0);
                     continue;
                 }
                 for (panel, margins) in margins.chunks_mut(width).enumerate() {
@@ -128,16 +159,55 @@ impl<M: Scorer> State<'_, M> {
                     }
                 }
                 self.problem.margins(example, margins);
-                let loss = self.problem.loss(example, margins, work);
-                let beta = &self.betas[at * m..][..m];
-                terms.loss += share * loss;
-                terms.dual += share * self.problem.dual_term(example, beta, dual.sum);
-                if dual.rest > 0 && self.could_gain(margins, beta, dual.sum, loss) {
-                    terms.roused.push(at);
+                let loss = terms.bounds.add_loss(self.problem, example, margins, *norm, work);
+                self.betas.scatter(at, beta);
+                let (classes, values) = self.betas.row(at);
+                point.clear();
+                let entries = classes.iter().zip(values.iter().map(|value| value.widen()));
+                point.extend(entries.map(|(class, value)| (*class, value)));
+                point.retain(|(_, value)| *value != 0.0);
+                terms.bounds.add_dual(self.problem, example, point);
+                if !dual.settled && self.could_gain(margins, beta, dual.sum, loss) {
+                    terms.due.push(at as u32);
+                    self.choose(&mut terms, margins, beta, dual);
+                } else {
+                    terms.keep(self.betas.row(at));
+                }
+                for class in self.betas.row(at).0 {
+                    beta[*class as usize] = M::Value::zero();
                 }
             }
         }
         terms
+    }
+
+    /// Notes as candidates the classes whose β is not 0, and those whose margin says that raising β
+    /// gains: those above some class with β > 0, and above 0 where the sum of β may rise.
+    fn choose(
+        &self,
+        terms: &mut Terms<M::Value>,
+        margins: &[f64],
+        beta: &[M::Value],
+        dual: &DualBlock,
+    ) {
+        let (smoothing, sum) = (self.problem.shares().smoothing(), dual.sum);
+        let slope = |margin: f64, beta: f64| margin - smoothing * (beta + sum);
+        let mut low = if self.is_tight(sum) { f64::INFINITY } else { 0.0 };
+        for (margin, beta) in margins.iter().zip(beta) {
+            if *beta > M::Value::zero() {
+                low = low.min(slope(*margin, beta.widen()));
+            }
+        }
+        let label = self.problem.label(dual.example as usize);
+        let start = terms.classes.len();
+        for (class, (margin, beta)) in margins.iter().zip(beta).enumerate() {
+            let gains = slope(*margin, 0.0) > low.max(0.0) && class != label;
+            if *beta > M::Value::zero() || gains {
+                terms.classes.push(class as u32);
+                terms.values.push(*beta);
+            }
+        }
+        terms.counts.push((terms.classes.len() - start) as u32);
     }
 
     /// Whether the example's share of the gap, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), is more than rounding.
@@ -155,10 +225,27 @@ impl<M: Scorer> State<'_, M> {
     }
 }
 
-/// What a thread needs to evaluate terms.
-struct Buffers<T> {
+/// What a thread needs to evaluate terms in the precision T of β's in another.
+struct Buffers<T, B> {
     block: RowBlock<T>,
     scores: Vec<T>,
     margins: Vec<f64>,
+    beta: Vec<B>,
+    /// β, sparse.
+    point: Sparse,
+    /// At least ‖w‖.
+    norm: f64,
     work: Workspace,
+}
+
+impl<T: Real> Terms<T> {
+    /// Notes the β of an example that is optimal.
+    fn keep(&mut self, (classes, values): (&[u32], &[T])) {
+        let start = self.classes.len();
+        for (class, value) in classes.iter().zip(values).filter(|(_, value)| **value != T::zero()) {
+            self.classes.push(*class);
+            self.values.push(*value);
+        }
+        self.counts.push((self.classes.len() - start) as u32);
+    }
 }

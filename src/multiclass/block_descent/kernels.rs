@@ -187,3 +187,185 @@ impl<T: Element> Kernel<T> for Move<'_, T> {
         (n_changed as usize, sum)
     }
 }
+
+/// Scores of a dense row for some classes, whose weights are stored class after class.
+pub(super) struct ScoreFew<'a, T> {
+    pub weights: &'a [T],
+    /// Padded to whole vectors, as are the classes' weights.
+    pub row: &'a [T],
+    pub classes: &'a [u32],
+    pub scores: &'a mut [T],
+}
+
+impl<T: Element> Kernel<T> for ScoreFew<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let stride = self.row.len();
+        for (score, class) in self.scores.iter_mut().zip(self.classes) {
+            let weights = &self.weights[*class as usize * stride..][..stride];
+            *score = fused_dot(simd, weights, self.row);
+        }
+    }
+}
+
+/// Adds multiples of a dense row to the weights of some classes.
+pub(super) struct AddFew<'a, T> {
+    pub weights: &'a mut [T],
+    pub row: &'a [T],
+    pub classes: &'a [u32],
+    pub change: &'a [T],
+}
+
+impl<T: Element> Kernel<T> for AddFew<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let stride = self.row.len();
+        let row = T::vectors(self.row).0;
+        for (change, class) in self.change.iter().zip(self.classes) {
+            let change = T::splat(simd, *change);
+            let weights = &mut self.weights[*class as usize * stride..][..stride];
+            for (weight, x) in T::vectors_mut(weights).0.iter_mut().zip(row) {
+                *weight = T::fused(simd, change, *x, *weight);
+            }
+        }
+    }
+}
+
+/// Scores of a sparse row for some classes, the weights being stored feature after feature.
+pub(super) struct ScoreFewSparse<'a, T> {
+    pub weights: &'a [T],
+    /// Classes with the padding.
+    pub padded: usize,
+    pub columns: &'a [i32],
+    pub x: &'a [T],
+    pub classes: &'a [u32],
+    pub scores: &'a mut [T],
+}
+
+/// Vectors of classes up to which a sparse row is scored for all of them: reading neighbours in whole
+/// vectors is then faster than picking single weights.
+const WHOLE: usize = 4;
+
+impl<T: Element> Kernel<T> for ScoreFewSparse<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        match self.padded / <T as Lane<S>>::LANES {
+            1 => self.whole::<S, 1>(simd),
+            2 => self.whole::<S, 2>(simd),
+            3 => self.whole::<S, 3>(simd),
+            WHOLE => self.whole::<S, WHOLE>(simd),
+            _ => self.single(),
+        }
+    }
+}
+
+impl<T: Element> ScoreFewSparse<'_, T> {
+    #[inline(always)]
+    fn whole<S: Simd, const V: usize>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let weights = T::vectors(self.weights).0.as_chunks::<V>().0;
+        let mut sums = [T::splat(simd, T::zero()); V];
+        for (&column, &x) in self.columns.iter().zip(self.x) {
+            let x = T::splat(simd, x);
+            for (sum, weight) in sums.iter_mut().zip(&weights[column as usize]) {
+                *sum = T::fused(simd, x, *weight, *sum);
+            }
+        }
+        let mut all = [T::zero(); 64];
+        let stored = T::vectors_mut(&mut all).0;
+        stored[..V].copy_from_slice(&sums);
+        for (score, class) in self.scores.iter_mut().zip(self.classes) {
+            *score = all[*class as usize];
+        }
+    }
+
+    #[inline(always)]
+    fn single(self) {
+        self.scores.fill(T::zero());
+        for (&column, &x) in self.columns.iter().zip(self.x) {
+            let weights = &self.weights[column as usize * self.padded..][..self.padded];
+            for (score, class) in self.scores.iter_mut().zip(self.classes) {
+                *score = x.mul_add(weights[*class as usize], *score);
+            }
+        }
+    }
+}
+
+/// Adds multiples of a sparse row to the weights of some classes, stored feature after feature.
+pub(super) struct AddFewSparse<'a, T> {
+    pub weights: &'a mut [T],
+    /// Classes with the padding.
+    pub padded: usize,
+    pub columns: &'a [i32],
+    pub x: &'a [T],
+    pub classes: &'a [u32],
+    pub change: &'a [T],
+}
+
+impl<T: Element> Kernel<T> for AddFewSparse<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        match self.padded / <T as Lane<S>>::LANES {
+            1 => self.whole::<S, 1>(simd),
+            2 => self.whole::<S, 2>(simd),
+            3 => self.whole::<S, 3>(simd),
+            WHOLE => self.whole::<S, WHOLE>(simd),
+            _ => self.single(),
+        }
+    }
+}
+
+impl<T: Element> AddFewSparse<'_, T> {
+    #[inline(always)]
+    fn whole<S: Simd, const V: usize>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let mut all = [T::zero(); 64];
+        for (class, change) in self.classes.iter().zip(self.change) {
+            all[*class as usize] = *change;
+        }
+        let mut changes = [T::splat(simd, T::zero()); V];
+        changes.copy_from_slice(&T::vectors(&all).0[..V]);
+        let weights = T::vectors_mut(self.weights).0.as_chunks_mut::<V>().0;
+        for (&column, &x) in self.columns.iter().zip(self.x) {
+            let x = T::splat(simd, x);
+            for (weight, change) in weights[column as usize].iter_mut().zip(&changes) {
+                *weight = T::fused(simd, x, *change, *weight);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn single(self) {
+        for (&column, &x) in self.columns.iter().zip(self.x) {
+            let weights = &mut self.weights[column as usize * self.padded..][..self.padded];
+            for (class, change) in self.classes.iter().zip(self.change) {
+                let weight = &mut weights[*class as usize];
+                *weight = change.mul_add(x, *weight);
+            }
+        }
+    }
+}

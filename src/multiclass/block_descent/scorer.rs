@@ -35,6 +35,17 @@ impl<T: Real> Changes<T> {
     }
 }
 
+/// One example's row, as visits to few classes read it.
+#[derive(Debug)]
+pub(super) struct Row<T> {
+    /// Dense: the features, padded with zeros to whole vectors. Sparse: the stored values.
+    pub values: Aligned<T>,
+    /// How many of them count.
+    pub len: usize,
+    /// Sparse: the columns of the values.
+    pub columns: Vec<i32>,
+}
+
 /// Rows and the weights that score them.
 pub(super) trait Scorer: Send + Sync {
     type Value: Element;
@@ -83,6 +94,40 @@ pub(super) trait Scorer: Send + Sync {
 
     /// Classes of a panel of scores; the last one's may be fewer.
     fn panel_width(&self) -> usize;
+
+    /// Number of stored values of a row.
+    fn n_stored(&self, example: usize) -> usize;
+
+    /// A buffer for [`Scorer::take_row`].
+    fn new_row(&self) -> Row<Self::Value>;
+
+    /// Copies the row of an example.
+    fn take_row(&self, example: usize, row: &mut Row<Self::Value>);
+
+    /// Hands out the weights in the order in which few classes of a row are scored fastest. Until they
+    /// are given back with [`Scorer::give_weights`], nothing else may read them.
+    fn take_weights(&mut self) -> Aligned<Self::Value>;
+
+    /// Takes back the weights of [`Scorer::take_weights`].
+    fn give_weights(&mut self, weights: Aligned<Self::Value>);
+
+    /// Scores of a row for some classes, by weights in the order of [`Scorer::take_weights`].
+    fn score_few(
+        &self,
+        weights: &[Self::Value],
+        row: &Row<Self::Value>,
+        classes: &[u32],
+        scores: &mut [Self::Value],
+    );
+
+    /// Adds `change` times the row to the weights of some classes.
+    fn add_few(
+        &self,
+        weights: &mut [Self::Value],
+        row: &Row<Self::Value>,
+        classes: &[u32],
+        change: &[Self::Value],
+    );
 
     /// The weight of a feature for a class.
     fn weight(&self, feature: usize, class: usize) -> f64;
@@ -191,6 +236,50 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         self.weights.width()
     }
 
+    fn n_stored(&self, _: usize) -> usize {
+        self.n_features()
+    }
+
+    fn new_row(&self) -> Row<T> {
+        let padded = self.n_features().next_multiple_of(T::lanes());
+        Row { values: Aligned::zeros(padded), len: padded, columns: Vec::new() }
+    }
+
+    fn take_row(&self, example: usize, row: &mut Row<T>) {
+        let x = self.rows.row(example);
+        for (value, x) in row.values.iter_mut().zip(x) {
+            *value = T::narrow(x.widen());
+        }
+        if self.bias != 0.0 {
+            row.values[x.len()] = T::narrow(self.bias);
+        }
+    }
+
+    fn take_weights(&mut self) -> Aligned<T> {
+        // Class after class, each as long as a padded row.
+        let stride = self.n_features().next_multiple_of(T::lanes());
+        let mut weights = Aligned::zeros(self.n_classes * stride);
+        for (class, row) in weights.chunks_exact_mut(stride).enumerate() {
+            self.weights.copy_class(class, row);
+        }
+        weights
+    }
+
+    fn give_weights(&mut self, weights: Aligned<T>) {
+        let stride = self.n_features().next_multiple_of(T::lanes());
+        for (class, row) in weights.chunks_exact(stride).enumerate() {
+            self.weights.set_class(class, row);
+        }
+    }
+
+    fn score_few(&self, weights: &[T], row: &Row<T>, classes: &[u32], scores: &mut [T]) {
+        T::dispatch(super::kernels::ScoreFew { weights, row: &row.values, classes, scores });
+    }
+
+    fn add_few(&self, weights: &mut [T], row: &Row<T>, classes: &[u32], change: &[T]) {
+        T::dispatch(super::kernels::AddFew { weights, row: &row.values, classes, change });
+    }
+
     fn weight(&self, feature: usize, class: usize) -> f64 {
         self.weights.get(feature, class)
     }
@@ -287,6 +376,58 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn panel_width(&self) -> usize {
         self.weights.padded()
+    }
+
+    fn n_stored(&self, example: usize) -> usize {
+        self.rows.row(example).0.len() + usize::from(self.bias != 0.0)
+    }
+
+    fn new_row(&self) -> Row<T> {
+        let longest = (0..self.rows.n_rows()).map(|row| self.rows.row(row).0.len()).max();
+        let len = longest.unwrap_or(0) + 1;
+        Row { values: Aligned::zeros(len), len, columns: Vec::with_capacity(len) }
+    }
+
+    fn take_row(&self, example: usize, row: &mut Row<T>) {
+        let (columns, x) = self.rows.row(example);
+        row.columns.clear();
+        row.columns.extend_from_slice(columns);
+        for (value, x) in row.values.iter_mut().zip(x) {
+            *value = T::narrow(x.widen());
+        }
+        row.len = x.len();
+        if self.bias != 0.0 {
+            row.columns.push(self.rows.n_cols() as i32);
+            row.values[row.len] = T::narrow(self.bias);
+            row.len += 1;
+        }
+    }
+
+    fn take_weights(&mut self) -> Aligned<T> {
+        self.weights.take()
+    }
+
+    fn give_weights(&mut self, weights: Aligned<T>) {
+        self.weights.give(weights);
+    }
+
+    fn score_few(&self, weights: &[T], row: &Row<T>, classes: &[u32], scores: &mut [T]) {
+        let (columns, x) = (&row.columns[..], &row.values[..row.len]);
+        let padded = self.weights.padded();
+        T::dispatch(super::kernels::ScoreFewSparse {
+            weights,
+            padded,
+            columns,
+            x,
+            classes,
+            scores,
+        });
+    }
+
+    fn add_few(&self, weights: &mut [T], row: &Row<T>, classes: &[u32], change: &[T]) {
+        let (columns, x) = (&row.columns[..], &row.values[..row.len]);
+        let padded = self.weights.padded();
+        T::dispatch(super::kernels::AddFewSparse { weights, padded, columns, x, classes, change });
     }
 
     fn weight(&self, feature: usize, class: usize) -> f64 {

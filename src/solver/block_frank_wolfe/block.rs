@@ -1,6 +1,7 @@
 //! One block's point and the vertices that it is made of.
 
 use super::BlockOptions;
+use crate::dual::rounding::gamma;
 use crate::linalg::{Sparse, sparse};
 use crate::solver::active_set::{Kind, largest};
 
@@ -33,6 +34,8 @@ pub struct Block {
     /// Whether vertices of weight 0 are remembered.
     cached: bool,
     visits: u32,
+    /// Without an active set: a bound on ‖·‖₁ of what rounding has done to the point.
+    drift: f64,
 }
 
 impl Block {
@@ -58,6 +61,8 @@ impl Block {
         }
         block.rebuild(&mut Sparse::new());
         if !options.keeps_atoms() {
+            let size: f64 = block.atoms.iter().map(|atom| atom.weight * length(&atom.vertex)).sum();
+            block.drift = gamma(block.atoms.len() + 8) * size;
             block.atoms.clear();
         }
         block
@@ -68,6 +73,35 @@ impl Block {
         let point = self.atoms.is_empty().then_some((&self.point, 1.0));
         let active = self.atoms.iter().filter(|atom| atom.weight > 0.0);
         active.map(|atom| (&atom.vertex, atom.weight)).chain(point)
+    }
+
+    /// Moves to a vertex, leaving the old point in its place (no active set).
+    pub fn jump(&mut self, vertex: &mut Sparse) {
+        std::mem::swap(&mut self.point, vertex);
+        self.drift = 0.0;
+    }
+
+    /// Moves part of the way to a vertex (no active set); `direction` is all of the way.
+    pub fn approach(&mut self, step: f64, direction: &Sparse, rounding: f64, spare: &mut Sparse) {
+        sparse::add(&mut self.point, step, direction, rounding, spare);
+        // The direction, its product with the step and the sum are rounded, and dust is dropped.
+        let n_entries = (self.point.len() + direction.len()) as f64;
+        let size = length(&self.point) + length(direction);
+        self.drift = (1.0 - step) * self.drift + gamma(4) * size + n_entries * rounding;
+    }
+
+    /// A bound on ‖·‖₁ of what separates the point from a convex combination of vertices.
+    pub fn drift(&self) -> f64 {
+        if self.atoms.is_empty() {
+            return self.drift;
+        }
+        let mut exact = self.clone();
+        let (mut spare, mut difference) = (Sparse::new(), Sparse::new());
+        exact.rebuild(&mut spare);
+        sparse::subtract(&exact.point, &self.point, &mut difference);
+        let active = exact.atoms.iter().filter(|atom| atom.weight > 0.0);
+        let size: f64 = active.map(|atom| atom.weight * length(&atom.vertex)).sum();
+        length(&difference) * (1.0 + gamma(4)) + gamma(exact.atoms.len() + 8) * size
     }
 
     /// Notes that an atom is the best one.
@@ -153,4 +187,9 @@ impl Block {
             sparse::add(&mut self.point, atom.weight, &atom.vertex, 0.0, spare);
         }
     }
+}
+
+/// ‖v‖₁.
+fn length(vector: &[(u32, f64)]) -> f64 {
+    vector.iter().map(|(_, value)| value.abs()).sum()
 }

@@ -15,10 +15,10 @@ pub use options::{BlockOptions, Sampling, Step};
 
 use self::sampling::SumTree;
 use super::active_set::Kind;
-use crate::dual::{BlockDual, Gradient, Image, Survey};
+use crate::dual::{BlockDual, DualValue, Gradient, Image, Survey, dual_value, objective};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::{Sparse, sparse, squared_norm};
+use crate::linalg::{Sparse, sparse};
 use crate::run::{Certificate, Progress, Solver};
 
 /// A remembered vertex is taken if its gap is at least this share of the block's last known one...
@@ -40,6 +40,8 @@ pub struct BlockFrankWolfe<'d, D> {
     /// p_i times the last known gap of each block.
     gaps: SumTree,
     order: Vec<u32>,
+    /// As of the last certificate; there is one after the first epoch.
+    objective: f64,
     epochs: usize,
     oracle_calls: usize,
     vertex: Sparse,
@@ -130,6 +132,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
             average,
             gaps: SumTree::new(n),
             order: (0..n as u32).collect(),
+            objective: 0.0,
             epochs: 0,
             oracle_calls: 0,
             vertex: Sparse::new(),
@@ -191,9 +194,9 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         if !block.atoms.is_empty() {
             block.step(kind, step, &self.direction, rounding, &mut self.spare);
         } else if step == 1.0 {
-            std::mem::swap(&mut block.point, &mut self.vertex);
+            block.jump(&mut self.vertex);
         } else {
-            sparse::add(&mut block.point, step, &self.direction, rounding, &mut self.spare);
+            block.approach(step, &self.direction, rounding, &mut self.spare);
         }
         Ok(())
     }
@@ -243,6 +246,13 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         Ok(survey)
     }
 
+    /// D at the dual point.
+    pub fn dual_value(&mut self, interrupt: &Interrupt) -> Result<DualValue> {
+        let blocks = &self.blocks;
+        let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };
+        dual_value(&mut *self.dual, &points, &|index| blocks[index].drift(), interrupt)
+    }
+
     fn draw(&mut self, visit: usize) -> usize {
         match self.options.sampling {
             Sampling::Permutation => self.order[visit] as usize,
@@ -257,7 +267,8 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
     /// Whether this epoch ends with a certificate.
     fn is_certified(&self) -> bool {
         let plotted = self.epochs.is_multiple_of(10) || matches!(self.epochs, 1 | 2 | 4 | 8);
-        plotted || self.gaps.total() <= self.options.certify_below
+        let BlockOptions { certify_below, certify_relative, .. } = self.options;
+        plotted || self.gaps.total() <= certify_below.max(certify_relative * self.objective)
     }
 }
 
@@ -285,23 +296,25 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let lambda = self.dual.shares().lambda();
         let survey = self.survey(interrupt)?;
-        let regularizer = 0.5 * lambda * squared_norm(&self.weights);
         // Steps never lower the dual value, so that the average point's would be behind.
-        let dual = survey.linear - regularizer;
-        let Some(average) = &mut self.average else {
-            return Ok(Certificate { primal: regularizer + survey.loss, dual });
+        let dual = self.dual_value(interrupt)?.bound();
+        let primal = match &mut self.average {
+            None => objective(lambda, &self.weights, survey.loss),
+            Some(average) => {
+                let mass = average.mass().max(1.0);
+                for (target, (weight, drift)) in
+                    average.weights.iter_mut().zip(self.weights.iter().zip(&average.drift))
+                {
+                    *target = weight - drift / mass;
+                }
+                let blocks = &self.blocks;
+                let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };
+                let loss = self.dual.survey(&average.weights, &points, interrupt)?.loss;
+                self.oracle_calls += self.blocks.len();
+                objective(lambda, &average.weights, loss)
+            }
         };
-        let mass = average.mass().max(1.0);
-        for (target, (weight, drift)) in
-            average.weights.iter_mut().zip(self.weights.iter().zip(&average.drift))
-        {
-            *target = weight - drift / mass;
-        }
-        let regularizer = 0.5 * lambda * squared_norm(&average.weights);
-        let blocks = &self.blocks;
-        let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };
-        let loss = self.dual.survey(&average.weights, &points, interrupt)?.loss;
-        self.oracle_calls += blocks.len();
-        Ok(Certificate { primal: regularizer + loss, dual })
+        self.objective = primal;
+        Ok(Certificate { primal, dual })
     }
 }

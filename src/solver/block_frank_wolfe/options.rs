@@ -52,6 +52,8 @@ pub struct BlockOptions {
     /// otherwise after 1, 2, 4, 8, 10, 20, 30, ... epochs. [`minimize`](crate::solver::minimize) raises it
     /// to the gap at which it stops.
     pub certify_below: f64,
+    /// The same in units of the last known objective.
+    pub certify_relative: f64,
 }
 
 impl BlockOptions {
@@ -70,6 +72,7 @@ impl Default for BlockOptions {
             cache: false,
             averaging: false,
             certify_below: f64::INFINITY,
+            certify_relative: 0.0,
         }
     }
 }

@@ -1,7 +1,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::rows::Rows;
-use super::{Hamming, Model, Work};
+use super::{Hamming, Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::fold::{Max, fold};
@@ -114,6 +114,14 @@ impl Model for Chain {
 
     fn n_parts(&self, example: usize) -> usize {
         (self.sequence_len(example) + self.n_states) * self.n_states
+    }
+
+    fn size(&self, example: usize) -> PartSize {
+        let (norm, n_features) = self.rows.largest();
+        // A node may have the two boundary features, a transition has one of its own.
+        let n_parts = 2 * self.sequence_len(example);
+        let norm = (norm * norm + 2.0).sqrt() * (1.0 + f64::EPSILON);
+        PartSize { norm, n_features: n_features + 2, n_parts, depth: n_parts }
     }
 
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {

@@ -1,6 +1,6 @@
 use super::assignment::{NONE, assign};
 use super::rows::Rows;
-use super::{Model, Work};
+use super::{Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
@@ -166,6 +166,13 @@ impl Model for Matching {
     fn n_parts(&self, example: usize) -> usize {
         let (n_rows, n_columns) = self.size(example);
         n_rows * n_columns
+    }
+
+    fn size(&self, example: usize) -> PartSize {
+        let (norm, n_features) = self.rows.largest();
+        let n_parts = self.n_parts(example).isqrt().max(self.truth(example).len());
+        // Shortest paths add up as many prices for each of the pairs.
+        PartSize { norm, n_features, n_parts, depth: 4 * n_parts * n_parts }
     }
 
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {

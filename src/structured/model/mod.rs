@@ -18,6 +18,7 @@ pub use matching::{Matching, Pairs};
 pub use multiclass::Multiclass;
 pub use multilabel::Multilabel;
 
+use crate::dual::rounding::{TINY, gamma};
 use crate::linalg::{Sparse, TouchedVector};
 
 /// Buffers for decoding one example at a time, allocated once per thread and fit.
@@ -27,6 +28,30 @@ pub struct Work {
     pub values: Vec<f64>,
     /// Integer work space (back pointers, assignments).
     pub indices: Vec<u32>,
+}
+
+/// The size of an example's parts, for bounds on rounding errors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PartSize {
+    /// At least the norm of the features of a part.
+    pub norm: f64,
+    /// At least the number of features of a part.
+    pub n_features: usize,
+    /// At least the number of parts of a label.
+    pub n_parts: usize,
+    /// At least the number of roundings in a row of a label's value in [`Model::decode`].
+    pub depth: usize,
+}
+
+impl PartSize {
+    /// A bound on the rounding error of a loss at weights of norm at most `norm` and costs of at most `cost`: of
+    /// the scores of a label's parts, of their sum and of the search for the largest.
+    pub fn loss_error(&self, cost: f64, norm: f64) -> f64 {
+        let (score, n_parts) = (self.norm * norm, self.n_parts as f64);
+        let scores = gamma(self.n_features + 8) * score + 4.0 * self.n_features as f64 * TINY;
+        let sums = gamma(2 * self.depth + 8) * n_parts * (cost + score);
+        2.0 * n_parts * scores + 2.0 * sums
+    }
 }
 
 /// What a structured model is to a solver. Examples are those of one data set, with their labels.
@@ -42,6 +67,9 @@ pub trait Model: Send + Sync {
 
     /// Number of parts of an example.
     fn n_parts(&self, example: usize) -> usize;
+
+    /// The size of an example's parts.
+    fn size(&self, example: usize) -> PartSize;
 
     /// θ = A w for all parts of an example.
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);

@@ -1,6 +1,6 @@
 use super::chain::{check_labels, first_maximum};
 use super::rows::Rows;
-use super::{Model, Work};
+use super::{Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
@@ -74,6 +74,11 @@ impl Model for Multiclass {
 
     fn n_parts(&self, _: usize) -> usize {
         self.n_classes
+    }
+
+    fn size(&self, _: usize) -> PartSize {
+        let (norm, n_features) = self.rows.largest();
+        PartSize { norm, n_features, n_parts: 1, depth: 1 }
     }
 
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {

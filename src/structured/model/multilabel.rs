@@ -1,7 +1,7 @@
 use super::chain::first_maximum;
 use super::graph::{Graph, Link, Visit};
 use super::rows::Rows;
-use super::{Hamming, Model, Work};
+use super::{Hamming, Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
@@ -155,6 +155,12 @@ impl Model for Multilabel {
 
     fn n_parts(&self, _: usize) -> usize {
         self.n_labels + 4 * self.edges().len()
+    }
+
+    fn size(&self, example: usize) -> PartSize {
+        let (norm, n_features) = self.rows.largest();
+        let n_parts = self.n_parts(example);
+        PartSize { norm: norm.max(1.0), n_features, n_parts, depth: n_parts }
     }
 
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {

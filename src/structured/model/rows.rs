@@ -5,6 +5,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use crate::data::{Data, Rows as _};
+use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::linalg::fold::{Sum, fold};
@@ -22,6 +23,8 @@ pub(super) struct Rows {
     /// Ends of the rows and the features of their values, if zeros are left out.
     sparse: Option<(Vec<usize>, Vec<u32>)>,
     values: Vec<f64>,
+    /// At least the largest norm of a row, and the maximum number of its values.
+    largest: (f64, usize),
 }
 
 impl Rows {
@@ -35,11 +38,19 @@ impl Rows {
             return Err(Error::argument("X", "there may be at most 2³² − 1 features"));
         }
         let (mut n_nonzero, mut finite) = (0, true);
+        let mut largest = (0.0_f64, 0);
         for_data!(data, rows => for row in 0..n_rows {
+            let (mut n_values, mut square, mut extreme) = (0, 0.0, 0.0_f64);
             rows.visit_row(row, |_, value| {
-                n_nonzero += usize::from(value != 0.0);
+                n_values += usize::from(value != 0.0);
                 finite &= value.is_finite();
+                (square, extreme) = (square + value * value, extreme.max(value.abs()));
             });
+            n_nonzero += n_values;
+            // Squares of small values underflow.
+            let norm = if square > 1e-280 { square.sqrt() } else { extreme * (n_values as f64).sqrt() };
+            let norm = norm * (1.0 + gamma(n_values + 4));
+            largest = (largest.0.max(norm), largest.1.max(n_values));
         });
         if !finite {
             return Err(Error::argument("X", "all values must be finite"));
@@ -51,7 +62,7 @@ impl Rows {
                 let values = &mut values[row * n_features..][..n_features];
                 rows.visit_row(row, |feature, value| values[feature] = value);
             });
-            return Ok(Self { n_rows, n_features, sparse: None, values });
+            return Ok(Self { n_rows, n_features, sparse: None, values, largest });
         }
         let (mut ends, mut features) =
             (Vec::with_capacity(n_rows + 1), Vec::with_capacity(n_nonzero));
@@ -64,12 +75,17 @@ impl Rows {
             });
             ends.push(values.len());
         });
-        Ok(Self { n_rows, n_features, sparse: Some((ends, features)), values })
+        Ok(Self { n_rows, n_features, sparse: Some((ends, features)), values, largest })
     }
 
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.n_rows
+    }
+
+    /// At least the largest norm of a row, and the maximum number of its values.
+    pub fn largest(&self) -> (f64, usize) {
+        self.largest
     }
 
     /// Number of features.

@@ -132,7 +132,7 @@ def test_zero_rows_cost_what_they_cost_the_null_model() -> None:
         without = svm("weston-watkins", fit_intercept=False, tol=1e-6).fit(form(X)[3:], y[3:])
         assert np.allclose(model.coef_, without.coef_, atol=5e-3)
         nothing = svm("weston-watkins", fit_intercept=False).fit(form(0 * X), y)
-        assert nothing.duality_gap_ == pytest.approx(0.0, abs=1e-15)
+        assert nothing.duality_gap_ == pytest.approx(0.0, abs=1e-12)
         assert not nothing.coef_.any()
 
 
@@ -151,7 +151,7 @@ def test_a_warm_start_is_where_the_last_fit_ended(dtype: Any, loss: Any) -> None
     assert model.objective_ == pytest.approx(fresh.objective_, rel=1e-4)
 
 
-def test_only_a_fit_without_tolerance_evaluates_every_epoch() -> None:
+def test_every_epoch_is_certified() -> None:
     X, y = problem()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -159,7 +159,7 @@ def test_only_a_fit_without_tolerance_evaluates_every_epoch() -> None:
     assert np.isfinite(every["gap"]).all()
     assert (np.diff(every["dual_objective"]) >= -1e-14).all()
     model = svm(tol=1e-4).fit(X, y)
-    assert np.isnan(model.history_["gap"][0])
+    assert np.isfinite(model.history_["gap"]).all()
     assert model.history_["gap"][-1] == model.duality_gap_
 
 

@@ -144,7 +144,7 @@ def test_the_record_is_that_of_every_estimator(estimator: Any) -> None:
         # Somebody else's choice of an earlier model is not a failure to converge.
         make(estimator, n_components=2).fit(X, y, validation_data=(X, y))
         make(estimator, n_components=2, callback=lambda *_: True).fit(X, y)
-        assert make(estimator, tol=0.5).fit(X, y).converged_
+        assert make(estimator, tol=0.5, radius=0.1).fit(X, y).converged_
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -72,9 +72,9 @@ def problems():
 @pytest.mark.parametrize("name", problems())
 def test_every_solver_learns_and_certifies(name):
     model, X, Y = problems()[name]
-    best = StructuredSVM(model, step="pairwise", tol=1e-4, random_state=0).fit(X, Y)
+    best = StructuredSVM(model, step="pairwise", tol=1e-3, random_state=0).fit(X, Y)
     assert best.converged_
-    assert best.duality_gap_ <= 1e-4 * best.null_objective_
+    assert best.duality_gap_ <= 1e-3 * best.objective_
     for solver in SOLVERS:
         svm = StructuredSVM(model, solver=solver, tol=0.03, max_iter=3000, random_state=0)
         svm.fit(X, Y)
@@ -105,10 +105,10 @@ def by_hand(svm, X, Y):
 def test_extragradient_closes_its_restricted_gap(name):
     model, X, Y = problems()[name]
     svm = StructuredSVM(
-        model, solver="extragradient", projection="entropic", radius=3.0, tol=0.05, max_iter=4000
+        model, solver="extragradient", projection="entropic", radius=1.0, tol=0.05, max_iter=4000
     ).fit(X, Y)
     assert svm.converged_
-    assert np.linalg.norm(svm.coef_) <= 3.0 + 1e-9
+    assert np.linalg.norm(svm.coef_) <= 1.0 + 1e-9
     with pytest.raises(ValueError, match="projection"):
         StructuredSVM(model, solver="extragradient", projection="round").fit(X, Y)
 
@@ -463,7 +463,7 @@ def test_classes_unseen_in_training_are_wrong_predictions():
         shares = [1 / len(y) for y in Y] if loss == "mean-hamming" else len(Y) / sum(map(len, Y))
         assert svm.score(X, Y_new) == pytest.approx(1 - np.mean(shares))
     rows, labels = load_digits(n_class=3, return_X_y=True)
-    svm = StructuredSVM(MulticlassModel(), random_state=0).fit(rows[:90], labels[:90])
+    svm = StructuredSVM(MulticlassModel(), C=1e-5, random_state=0).fit(rows[:90], labels[:90])
     found = np.array(svm.predict(rows))
     assert svm.score(rows, np.where(labels == 0, 7, found)) == np.mean(labels != 0)
     svm.set_params(model=MulticlassModel(costs=1 - np.eye(3))).fit(rows[:90], labels[:90])

@@ -107,7 +107,7 @@ impl Case {
         };
         let mut problem = self.problem(data, order);
         let layout = problem.map().layout();
-        let stopping = Stopping { max_epochs, gap };
+        let stopping = Stopping { max_epochs, relative: 0.0, floor: gap };
         let go = |solver: &mut dyn Solver| {
             run(solver, stopping, &Interrupt::default(), &mut |_| {
                 std::ops::ControlFlow::Continue(())

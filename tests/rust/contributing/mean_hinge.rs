@@ -37,6 +37,16 @@ impl Polytope for MeanHinge {
         beta[label] = 0.0;
     }
 
+    fn distance(&self, beta: &[(u32, f64)], n_classes: usize) -> f64 {
+        // From the point whose coordinates are all the mean one, or the largest that there may be.
+        let others = (n_classes - 1) as f64;
+        let sum: f64 = beta.iter().map(|(_, value)| value).sum();
+        let share = (sum / others).clamp(0.0, 1.0 / others);
+        let missing = (others - beta.len() as f64) * share;
+        let distance: f64 = beta.iter().map(|(_, value)| (value - share).abs()).sum();
+        (distance + missing) + 2.0 * others * f64::EPSILON * sum
+    }
+
     fn radius(&self, _: usize) -> f64 {
         1.0
     }

@@ -107,11 +107,15 @@ impl Case {
     }
 
     fn fit(&self, options: Options, gap: f64) -> Fitted {
-        self.fit_as(Storage::Dense, options, Stopping { max_epochs: 20_000, gap })
+        self.fit_as(
+            Storage::Dense,
+            options,
+            Stopping { max_epochs: 20_000, relative: 0.0, floor: gap },
+        )
     }
 
     fn epochs(&self, options: Options, max_epochs: usize) -> Fitted {
-        self.fit_as(Storage::Dense, options, Stopping { max_epochs, gap: 0.0 })
+        self.fit_as(Storage::Dense, options, Stopping { max_epochs, relative: 0.0, floor: 0.0 })
     }
 }
 
@@ -138,7 +142,7 @@ fn weston_watkins_reaches_the_reference_optimum() {
     let scale = c * n as f64;
     let weights: Vec<f64> = record["W"].as_array().unwrap().iter().flat_map(numbers).collect();
     for storage in [Storage::Dense, Storage::Sparse] {
-        let stopping = Stopping { max_epochs: 20_000, gap: 1e-13 };
+        let stopping = Stopping { max_epochs: 20_000, relative: 0.0, floor: 1e-13 };
         let fitted = case.fit_as(storage, Options::default(), stopping);
         let Certificate { primal, dual } = fitted.trace.certificate.unwrap();
         let optimum = record["optimum_solver"].as_f64().unwrap();
@@ -200,7 +204,7 @@ fn every_loss_converges_with_and_without_smoothing_costs_weights_and_intercept()
             let fitted = case.fit(Options::default(), 1e-10);
             let what = format!("{kind} {variant}: {:?}", fitted.trace.certificate.unwrap());
             assert_eq!(fitted.trace.outcome, Outcome::Converged, "{what}");
-            assert!(fitted.trace.gap() > -1e-13, "{what}");
+            assert!(fitted.trace.gap().unwrap() > -1e-13, "{what}");
             assert!(fitted.trace.certificate.unwrap().primal > 0.01, "{what}");
         }
     }
@@ -213,7 +217,10 @@ fn blocks_do_not_change_the_iterates() {
         for kind in kinds() {
             let case = Case { bias: 0.5, ..Case::random(3, kind, 130, d, m) };
             let at = |block_size| {
-                case.epochs(Options { block_size: Some(block_size), ..Options::default() }, 3)
+                case.epochs(
+                    Options { block_size: Some(block_size), shrink: false, ..Options::default() },
+                    3,
+                )
             };
             let sequential = at(1);
             for block_size in [2, 8, 48] {
@@ -271,7 +278,7 @@ fn threads_change_not_a_bit() {
     let case = Case::random(5, "weston-watkins", 400, 70, 210);
     let on = |n_threads, storage| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
-        let stopping = Stopping { max_epochs: 3, gap: 0.0 };
+        let stopping = Stopping { max_epochs: 3, relative: 0.0, floor: 0.0 };
         pool.install(|| case.fit_as(storage, Options::default(), stopping))
     };
     for storage in [Storage::Dense, Storage::Single, Storage::Sparse] {
@@ -287,16 +294,22 @@ fn storage_changes_only_rounding() {
     for kind in kinds() {
         let mut case = Case { bias: 1.0, ..Case::random(6, kind, 90, 8, 11) };
         case.x.iter_mut().enumerate().filter(|(at, _)| at % 3 == 0).for_each(|(_, x)| *x = 0.0);
-        let at = |storage| {
-            case.fit_as(storage, Options::default(), Stopping { max_epochs: 4, gap: 0.0 })
+        // How many passes an epoch makes depends on what they gain, and so on rounding: what storage does not
+        // change is where they lead.
+        let at = |storage, floor| {
+            let stopping = Stopping { max_epochs: 2000, relative: 0.0, floor };
+            case.fit_as(storage, Options::default(), stopping)
         };
-        let dense = at(Storage::Dense);
-        assert!(distance(&dense.coefficients, &at(Storage::Sparse).coefficients) < 1e-11);
-        assert!(distance(&dense.coefficients, &at(Storage::Single).coefficients) < 1e-3);
+        let dense = at(Storage::Dense, 1e-9);
+        let bound = |floor: f64| 2.0 * (2.0 * floor / case.lambda).sqrt();
+        let sparse = distance(&dense.coefficients, &at(Storage::Sparse, 1e-9).coefficients);
+        assert!(sparse < bound(1e-9), "{kind}: {sparse}");
+        let single = distance(&dense.coefficients, &at(Storage::Single, 1e-5).coefficients);
+        assert!(single < bound(1e-5), "{kind}: {single}");
         let single = case.fit_as(
             Storage::Single,
             Options::default(),
-            Stopping { max_epochs: 500, gap: 1e-5 },
+            Stopping { max_epochs: 500, relative: 0.0, floor: 1e-5 },
         );
         assert_eq!(single.trace.outcome, Outcome::Converged, "{kind}");
     }
@@ -310,7 +323,7 @@ fn zero_rows_and_zero_weights_leave_the_gap_alone() {
             case.x.row_mut(3).fill(0.0);
             case.x.row_mut(17).fill(0.0);
             case.weights = Some((0..30).map(|i| f64::from(i != 5 && i != 3)).collect());
-            let stopping = Stopping { max_epochs: 20_000, gap: 1e-11 };
+            let stopping = Stopping { max_epochs: 20_000, relative: 0.0, floor: 1e-11 };
             let fitted = case.fit_as(storage, Options::default(), stopping);
             assert_eq!(fitted.trace.outcome, Outcome::Converged, "{kind} {storage:?}");
             // The zero row costs its loss of the null model for good.
@@ -343,25 +356,11 @@ fn equal_sample_weights_and_repeated_rows_are_the_same() {
 }
 
 #[test]
-fn epochs_are_certified_once_the_estimate_is_low() {
-    let case = Case { lambda: 0.01, ..Case::random(4, "weston-watkins", 300, 6, 5) };
-    let gap = 1e-6;
-    let options = Options { certify_below: gap, ..Options::default() };
-    let fitted = case.fit(options, gap);
-    assert_eq!(fitted.trace.outcome, Outcome::Converged);
-    assert!(fitted.trace.epochs[0].certificate.is_none());
-    let certified = fitted.trace.epochs.iter().filter(|e| e.certificate.is_some()).count();
-    assert!(certified <= 1 + fitted.trace.epochs.len() / 3, "{certified} certificates");
-    let every = case.fit(Options::default(), gap).trace.epochs.len();
-    assert!(fitted.trace.epochs.len() <= every + every / 4 + 2, "stops late");
-}
-
-#[test]
 fn a_solver_at_the_end_of_its_precision_says_so() {
     let case = Case { lambda: 1.0, ..Case::random(1, "max-hinge", 12, 3, 3) };
     let fitted = case.epochs(Options::default(), 100_000);
     assert!(matches!(fitted.trace.outcome, Outcome::Exhausted | Outcome::Converged));
-    assert!(fitted.trace.gap().abs() < 1e-14);
+    assert!(fitted.trace.gap().unwrap().abs() < 1e-12);
 }
 
 #[test]
@@ -369,7 +368,7 @@ fn a_run_goes_on_where_another_ended() {
     for storage in [Storage::Dense, Storage::Sparse] {
         let case =
             Case { bias: 0.3, smoothing: 0.05, ..Case::random(7, "weighted-usunier", 90, 6, 7) };
-        let stopping = Stopping { max_epochs: 4, gap: 0.0 };
+        let stopping = Stopping { max_epochs: 4, relative: 0.0, floor: 0.0 };
         let fitted = case.fit_as(storage, Options::default(), stopping);
         case.with(storage, |problem| {
             let options = Options { seed: 5, ..Options::default() };

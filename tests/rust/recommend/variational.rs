@@ -98,7 +98,7 @@ fn ordinal() -> Likelihood {
 fn fit(table: &Table, settings: Settings<'_>, sweeps: usize) -> (Trace, Factors) {
     let interrupt = Interrupt::default();
     let mut solver = VariationalRefit::new(table.ratings(), None, None, settings).unwrap();
-    let stopping = Stopping { max_epochs: sweeps, gap: 0.0 };
+    let stopping = Stopping { max_epochs: sweeps, relative: 0.0, floor: 0.0 };
     let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
     (trace, solver.factors())
 }
@@ -260,7 +260,7 @@ fn a_raised_interrupt_ends_a_sweep() {
         VariationalRefit::new(table.ratings(), None, None, settings(ordinal(), &*penalty)).unwrap();
     let interrupt = Interrupt::default();
     interrupt.raise();
-    let stopping = Stopping { max_epochs: 5, gap: 0.0 };
+    let stopping = Stopping { max_epochs: 5, relative: 0.0, floor: 0.0 };
     let result = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(()));
     assert_eq!(result, Err(Error::Interrupted));
 }

@@ -1,0 +1,193 @@
+//! Numbers with bounds on their rounding errors: what makes a certificate hold in exact arithmetic.
+//!
+//! A certificate is computed in double precision, so each of its sums comes with a bound on how far the
+//! exact sum may be, and is reported rounded against us: the objective up, the lower bound down
+//! (`docs/mathematics/duality.md#rounding`; Higham 2002, sections 3.1 and 4.3).
+
+use std::ops::{Add, Mul, Sub};
+
+use crate::data::Real;
+use crate::linalg::vectors::{PIECE, squared_norm};
+
+/// The smallest positive number: twice what underflow takes from a product.
+pub const TINY: f64 = f64::from_bits(1);
+
+/// A bound on the relative error of n operations in a row, twice what Higham's γ_n needs: bounds are
+/// themselves computed with rounding.
+pub fn gamma(n: usize) -> f64 {
+    n as f64 * f64::EPSILON
+}
+
+/// A number known up to an error: the exact value is within `error` of `value`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Bounded {
+    value: f64,
+    error: f64,
+}
+
+impl Bounded {
+    /// A number with a bound on its error.
+    pub fn new(value: f64, error: f64) -> Self {
+        Self { value, error: up(error) }
+    }
+
+    /// A number that is exact.
+    pub fn exact(value: f64) -> Self {
+        Self { value, error: 0.0 }
+    }
+
+    /// The number as computed.
+    pub fn value(self) -> f64 {
+        self.value
+    }
+
+    /// Nothing below this is possible.
+    pub fn lower(self) -> f64 {
+        if self.error == 0.0 { self.value } else { (self.value - self.error).next_down() }
+    }
+
+    /// Nothing above this is possible.
+    pub fn upper(self) -> f64 {
+        if self.error == 0.0 { self.value } else { (self.value + self.error).next_up() }
+    }
+}
+
+/// A bound that may itself have been rounded down by a few operations.
+fn up(bound: f64) -> f64 {
+    if bound > 0.0 { (bound * (1.0 + gamma(8))).next_up() } else { bound }
+}
+
+impl Add for Bounded {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let value = self.value + other.value;
+        Self::new(value, self.error + other.error + gamma(1) * value.abs())
+    }
+}
+
+impl Sub for Bounded {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self + Self { value: -other.value, error: other.error }
+    }
+}
+
+impl Mul for Bounded {
+    type Output = Self;
+
+    fn mul(self, other: Self) -> Self {
+        let value = self.value * other.value;
+        let carried =
+            self.value.abs() * other.error + self.error * (other.value.abs() + other.error);
+        Self::new(value, carried + gamma(1) * value.abs() + TINY)
+    }
+}
+
+/// A sum of bounded numbers, compensated (Neumaier 1974), so that its own error is that of a few
+/// operations whatever the number of terms.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sum {
+    sum: f64,
+    compensation: f64,
+    size: f64,
+    error: f64,
+    n_terms: usize,
+}
+
+impl Sum {
+    /// Adds a term.
+    pub fn add(&mut self, term: Bounded) {
+        let Bounded { value, error } = term;
+        let sum = self.sum + value;
+        let lost = if self.sum.abs() >= value.abs() {
+            (self.sum - sum) + value
+        } else {
+            (value - sum) + self.sum
+        };
+        (self.sum, self.compensation) = (sum, self.compensation + lost);
+        self.size += value.abs();
+        self.error += error;
+        self.n_terms += 1;
+    }
+
+    /// Adds the terms of another sum.
+    pub fn join(&mut self, other: &Self) {
+        let Self { compensation, size, error, n_terms, .. } = *other;
+        self.add(Bounded::exact(other.sum));
+        self.compensation += compensation;
+        self.size += size;
+        self.error += error;
+        self.n_terms += n_terms;
+    }
+
+    /// The sum.
+    pub fn total(&self) -> Bounded {
+        let (value, grown) = (self.sum + self.compensation, gamma(self.n_terms + 2));
+        // Sums of numbers that are not negative, computed one after the other, are known to γ_n.
+        let (size, error) = (self.size * (1.0 + grown), self.error * (1.0 + grown));
+        Bounded::new(value, gamma(2) * value.abs() + grown * grown * size + error)
+    }
+}
+
+impl FromIterator<Bounded> for Sum {
+    fn from_iter<I: IntoIterator<Item = Bounded>>(terms: I) -> Self {
+        let mut sum = Self::default();
+        terms.into_iter().for_each(|term| sum.add(term));
+        sum
+    }
+}
+
+/// ‖w‖².
+pub fn bounded_squared_norm<T: Real>(weights: &[T]) -> Bounded {
+    let value = squared_norm(weights);
+    let depth = weights.len().min(PIECE) + weights.len() / PIECE + 2;
+    Bounded::new(value, gamma(depth) * value + weights.len() as f64 * TINY)
+}
+
+/// A bound on ‖w‖.
+pub fn norm_above<T: Real>(weights: &[T]) -> f64 {
+    root_above(bounded_squared_norm(weights).upper())
+}
+
+/// A bound on the root of a number that is not negative.
+pub fn root_above(square: f64) -> f64 {
+    up(square.sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_enclose_the_exact_results() {
+        let (third, tenth) = (Bounded::exact(1.0 / 3.0), Bounded::exact(0.1));
+        // 1/3 · 1/10 of the numbers as stored, exactly, is within one unit in the last place.
+        let product = third * tenth;
+        assert!(product.lower() < product.value() && product.value() < product.upper());
+        assert!(product.upper() - product.lower() < 1e-16);
+        let sum = Bounded::exact(1.0) + Bounded::exact(1e-30);
+        assert!(sum.upper() > 1.0 && sum.lower() < 1.0);
+        assert_eq!(Bounded::exact(2.0).lower(), 2.0);
+        let difference = sum - Bounded::exact(1.0);
+        assert!(difference.lower() < 1e-30 && difference.upper() > 1e-30);
+    }
+
+    #[test]
+    fn a_compensated_sum_knows_what_a_plain_one_loses() {
+        let terms = [1.0, 1e16, 1.0, -1e16].map(Bounded::exact);
+        let total = Sum::from_iter(terms).total();
+        assert!(total.lower() <= 2.0 && 2.0 <= total.upper());
+        assert!(total.upper() - total.lower() < 1.0, "{total:?}");
+        let wide = Sum::from_iter([Bounded::new(1.0, 0.25), Bounded::new(2.0, 0.5)]).total();
+        assert!(wide.lower() <= 2.25 && wide.upper() >= 3.75);
+    }
+
+    #[test]
+    fn norms_are_bounds_even_where_squares_underflow() {
+        assert!(norm_above(&[3.0, 4.0]) >= 5.0 && norm_above(&[3.0, 4.0]) < 5.0 + 1e-12);
+        assert!(norm_above(&[1e-170]) >= 1e-170);
+        assert_eq!(norm_above::<f64>(&[]), 0.0);
+    }
+}

@@ -1,0 +1,170 @@
+//! The dual value at a point, as a bound that holds in exact arithmetic.
+
+use super::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma, norm_above, root_above};
+use super::{BlockDual, Image, Points, Scales, Shares};
+use crate::data::Real;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::{Sparse, sparse};
+
+/// What the dual value at a point is made of, each part with its rounding taken against us. The point is
+/// feasible in exact arithmetic: where the stored one is not, one as near to it as its defects say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DualValue {
+    lambda: f64,
+    /// Σ p_i l_i(μ_i).
+    linear: Bounded,
+    /// At least ‖w(μ)‖.
+    norm: f64,
+    /// At least γ Σ p_i ‖μ_i‖².
+    bend: f64,
+}
+
+impl DualValue {
+    /// The value at sums that come with bounds on their errors.
+    pub fn of(lambda: f64, linear: Bounded, norm: f64, bend: f64) -> Self {
+        Self { lambda, linear, norm, bend }
+    }
+
+    /// D(μ), rounded down.
+    pub fn bound(&self) -> f64 {
+        self.bound_at(1.0)
+    }
+
+    /// The same for λ divided by `factor`, where w(μ) is as much longer.
+    pub fn bound_at(&self, factor: f64) -> f64 {
+        let norm = Bounded::exact(self.norm);
+        let regularizer = Bounded::exact(0.5 * self.lambda) * norm * norm * Bounded::exact(factor);
+        (self.linear - regularizer - Bounded::exact(0.5 * self.bend)).lower()
+    }
+}
+
+/// λ/2 ‖w‖² + the loss, rounded up.
+pub fn objective<T: Real>(lambda: f64, weights: &[T], loss: Bounded) -> f64 {
+    (Bounded::exact(0.5 * lambda) * bounded_squared_norm(weights) + loss).upper()
+}
+
+/// What a block adds to the dual beside its image.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockTerms {
+    /// l_i along the direction from the block's start.
+    pub linear: f64,
+    /// γ ‖direction‖².
+    pub bend: f64,
+    /// ‖direction‖₁.
+    pub length: f64,
+    /// Number of entries of the direction.
+    pub n_entries: usize,
+    /// How far, in ‖·‖₁, the point is from its polytope.
+    pub defect: f64,
+    /// The size of the block's functions.
+    pub scales: Scales,
+}
+
+/// What the blocks seen so far add to a [`DualValue`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Totals {
+    linear: Sum,
+    bend: f64,
+    /// Σ p_i/λ ‖A_iᵀ‖ ‖δ_i‖₁, the sum of all terms' sizes.
+    reach: f64,
+    /// What the repair of points that are outside of their sets may add to ‖w‖, and underflow.
+    repair: f64,
+    n_blocks: usize,
+    n_entries: usize,
+}
+
+impl Totals {
+    /// Adds a block of the given share.
+    pub fn add(&mut self, shares: &Shares, block: usize, terms: &BlockTerms) {
+        let BlockTerms { linear, bend, length, n_entries, defect, scales } = *terms;
+        let (share, lambda) = (shares.of(block), shares.lambda());
+        self.n_blocks += 1;
+        if share == 0.0 || length == 0.0 && defect == 0.0 {
+            return;
+        }
+        let error =
+            scales.cost * (gamma(n_entries + 4) * length + defect) + n_entries as f64 * TINY;
+        self.linear.add(Bounded::new(linear, error) * Bounded::exact(share));
+        // ‖α + δ‖ ≤ ‖α‖ + √2 ‖δ‖₁.
+        let longest = root_above(bend) * (1.0 + gamma(n_entries + 4))
+            + 1.5 * root_above(shares.smoothing()) * defect;
+        self.bend += share * longest * longest;
+        let unit = share / lambda * scales.feature;
+        let n_products = (n_entries * scales.n_features) as f64;
+        self.reach += unit * length;
+        self.repair += unit * defect + n_products * TINY * (1.0 + scales.feature);
+        self.n_entries = self.n_entries.max(n_entries);
+    }
+
+    /// Adds what other blocks add.
+    pub fn join(&mut self, other: &Self) {
+        self.linear.join(&other.linear);
+        self.bend += other.bend;
+        self.reach += other.reach;
+        self.repair += other.repair;
+        self.n_blocks += other.n_blocks;
+        self.n_entries = self.n_entries.max(other.n_entries);
+    }
+
+    /// The maximum number of roundings of an entry of the image.
+    pub fn depth(&self) -> usize {
+        self.n_blocks + self.n_entries + 8
+    }
+
+    /// A bound on what separates w(μ) from its image as summed up in any order.
+    pub fn distance(&self) -> f64 {
+        (gamma(self.depth()) * self.reach + self.repair) * (1.0 + gamma(self.n_blocks + 8))
+    }
+
+    /// The value, for a bound on ‖w(μ)‖.
+    pub fn value(&self, lambda: f64, norm: f64) -> DualValue {
+        let bend = self.bend * (1.0 + gamma(self.n_blocks + 8));
+        DualValue::of(lambda, self.linear.total(), norm * (1.0 + gamma(4)), bend)
+    }
+
+    /// Σ p_i l_i − γ/2 Σ p_i ‖μ_i‖², rounded down.
+    pub fn linear(&self) -> f64 {
+        self.value(0.0, 0.0).bound()
+    }
+}
+
+/// The dual value at a point, with w(μ) summed anew in one pass: rounding that the weights of a run have
+/// gathered does not count. `drift(i)` bounds ‖·‖₁ of what separates a block's point from the convex
+/// combination of vertices that it stands for.
+///
+/// # Errors
+/// [`crate::Error::Interrupted`].
+pub fn dual_value<D: BlockDual>(
+    dual: &mut D,
+    points: &Points<'_>,
+    drift: &dyn Fn(usize) -> f64,
+    interrupt: &Interrupt,
+) -> Result<DualValue> {
+    let mut weights = vec![0.0; dual.n_weights()];
+    let (mut totals, mut direction) = (Totals::default(), Sparse::new());
+    for block in 0..dual.shares().n_blocks() {
+        interrupt.check()?;
+        if dual.shares().of(block) == 0.0 {
+            continue;
+        }
+        let (point, start) = (points(block), dual.start(block));
+        sparse::subtract(point, &start, &mut direction);
+        let rounding = gamma(2) * (length(point) + length(&start));
+        let defect = dual.defect(block, point, &|| drift(block)) + rounding;
+        let (scales, length) = (dual.scales(block), length(&direction));
+        let mut image = dual.image(block, &direction);
+        image.add_to(1.0, &mut weights);
+        let (linear, bend, n_entries) = (image.linear(), image.bend(), direction.len());
+        drop(image);
+        let terms = BlockTerms { linear, bend, length, n_entries, defect, scales };
+        totals.add(dual.shares(), block, &terms);
+    }
+    Ok(totals.value(dual.shares().lambda(), norm_above(&weights) + totals.distance()))
+}
+
+/// ‖δ‖₁, up to rounding.
+fn length(direction: &[(u32, f64)]) -> f64 {
+    let size: f64 = direction.iter().map(|(_, value)| value.abs()).sum();
+    size * (1.0 + gamma(direction.len()))
+}

@@ -1,0 +1,97 @@
+//! The β_i of all examples, each kept over its candidate classes alone.
+
+use crate::data::Real;
+
+/// For each example the classes that a visit looks at, with their β: all that are not 0, and those that
+/// the last look at all classes found worth raising. Most examples have few of either.
+#[derive(Debug)]
+pub(super) struct Candidates<T> {
+    starts: Vec<usize>,
+    counts: Vec<u32>,
+    classes: Vec<u32>,
+    values: Vec<T>,
+}
+
+impl<T: Real> Candidates<T> {
+    /// β = 0 for `n_rows` examples, without candidates.
+    pub fn new(n_rows: usize) -> Self {
+        Self {
+            starts: vec![0; n_rows],
+            counts: vec![0; n_rows],
+            classes: Vec::new(),
+            values: Vec::new(),
+        }
+    }
+
+    /// The candidates of a row and their β.
+    pub fn row(&self, at: usize) -> (&[u32], &[T]) {
+        let (start, count) = (self.starts[at], self.counts[at] as usize);
+        (&self.classes[start..start + count], &self.values[start..start + count])
+    }
+
+    /// The candidates of a row, and their β to be changed.
+    pub fn row_mut(&mut self, at: usize) -> (&mut [u32], &mut [T]) {
+        let (start, count) = (self.starts[at], self.counts[at] as usize);
+        (&mut self.classes[start..start + count], &mut self.values[start..start + count])
+    }
+
+    /// Where a row starts in the storage; [`Candidates::value`] takes such places.
+    pub fn start(&self, at: usize) -> usize {
+        self.starts[at]
+    }
+
+    /// The β at a place of the storage.
+    pub fn value(&self, place: usize) -> T {
+        self.values[place]
+    }
+
+    /// The class at a place of the storage.
+    pub fn class(&self, place: usize) -> u32 {
+        self.classes[place]
+    }
+
+    /// Sets the β at a place of the storage.
+    pub fn set(&mut self, place: usize, value: T) {
+        self.values[place] = value;
+    }
+
+    /// Keeps the first candidates of a row.
+    pub fn truncate(&mut self, at: usize, count: usize) {
+        self.counts[at] = count as u32;
+    }
+
+    /// Adds a row's β to a dense row of zeros.
+    pub fn scatter(&self, at: usize, dense: &mut [T]) {
+        let (classes, values) = self.row(at);
+        for (class, value) in classes.iter().zip(values) {
+            dense[*class as usize] = *value;
+        }
+    }
+
+    /// Replaces a row, at the end of the storage, by the entries of a dense row that are not 0.
+    pub fn gather(&mut self, at: usize, dense: &[T]) {
+        self.starts[at] = self.classes.len();
+        for (class, value) in dense.iter().enumerate().filter(|(_, value)| **value != T::zero()) {
+            self.classes.push(class as u32);
+            self.values.push(*value);
+        }
+        self.counts[at] = (self.classes.len() - self.starts[at]) as u32;
+    }
+
+    /// Appends rows stored one after the other, for `first` and those after it.
+    pub fn append(&mut self, first: usize, counts: &[u32], classes: &[u32], values: &[T]) {
+        let mut start = self.classes.len();
+        for (at, count) in (first..).zip(counts) {
+            (self.starts[at], self.counts[at]) = (start, *count);
+            start += *count as usize;
+        }
+        self.classes.extend_from_slice(classes);
+        self.values.extend_from_slice(values);
+    }
+
+    /// Copies a row of another storage to the end of this one.
+    pub fn copy(&mut self, at: usize, other: &Self) {
+        let (classes, values) = other.row(at);
+        self.append(at, &[classes.len() as u32], classes, values);
+    }
+}

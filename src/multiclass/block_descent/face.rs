@@ -1,0 +1,369 @@
+//! Conjugate gradients on a face of the dual domain: the remedy for what single blocks solve slowly.
+//!
+//! Between their bounds the free β (0 < β < upper) make the dual a quadratic function without
+//! constraints, or with a fixed sum for each example whose bound on the sum holds. Visits find the right
+//! face quickly and then creep where the quadratic is badly conditioned; a few conjugate gradient steps
+//! on the face, brought back into the domain, do what takes hundreds of visits (the gradient projection
+//! method of Moré and Toraldo 1991, with block descent in the place of the projected gradients).
+
+use num_traits::Zero;
+
+use super::scorer::{Row, Scorer};
+use super::state::State;
+use crate::data::Real;
+use crate::interrupt::Interrupt;
+use crate::linalg::Aligned;
+use crate::polytope::CappedBox;
+
+/// Bounds on the steps of an attempt; those that end inside the domain may make more, others fewer.
+const FEWEST_STEPS: usize = 3;
+const MAX_STEPS: usize = 60;
+/// A step that gains less than this share of all so far is the last.
+const SPENT: f64 = 0.02;
+/// How often a combined step that gains nothing is shortened, and by what factor.
+const TRIALS: usize = 4;
+const SHORTER: f64 = 0.3;
+/// Weights for each number that a pass over the face reads, up to which whole vectors of weights are
+/// cheap beside it.
+const WEIGHTS_PER_NUMBER: usize = 2;
+
+/// An example with free candidates.
+struct Member {
+    at: usize,
+    /// Its places in the lists over the face.
+    first: usize,
+    end: usize,
+    /// Whether the sum of its β is fixed.
+    tight: bool,
+}
+
+/// The free candidates: places in the storage of β, and classes with each member's label at its end.
+struct Face {
+    members: Vec<Member>,
+    places: Vec<usize>,
+    classes: Vec<u32>,
+}
+
+impl<M: Scorer> State<'_, M> {
+    /// Tries conjugate gradients on the face of the given examples; returns whether the dual rose.
+    pub(super) fn accelerate(
+        &mut self,
+        due: &[u32],
+        weights: &mut Aligned<M::Value>,
+        interrupt: &Interrupt,
+    ) -> bool {
+        let Some(set) = self.problem.polytope().capped_box() else { return false };
+        let (face, n_numbers) = self.face(due, set);
+        if face.places.is_empty() || weights.len() > WEIGHTS_PER_NUMBER * n_numbers {
+            return false;
+        }
+        let mut image = Aligned::zeros(weights.len());
+        let total = self.conjugate_gradients(&face, weights, &mut image, interrupt);
+        let mut share = 1.0;
+        for trial in 0..TRIALS {
+            if interrupt.is_raised() {
+                return false;
+            }
+            let candidate = self.move_along(&face, &total, share, set);
+            if let Some(new_weights) = self.improved(&face, &candidate, weights) {
+                self.accept(&face, &candidate);
+                *weights = new_weights;
+                if trial == 0 {
+                    self.gradient_steps = (self.gradient_steps * 3 / 2).min(MAX_STEPS);
+                } else if trial > 1 {
+                    self.gradient_steps = (self.gradient_steps * 2 / 3).max(FEWEST_STEPS);
+                }
+                return true;
+            }
+            share *= SHORTER;
+        }
+        self.gradient_steps = (self.gradient_steps / 2).max(FEWEST_STEPS);
+        false
+    }
+
+    /// The free candidates of the examples, and how many numbers a pass over them reads.
+    fn face(&self, due: &[u32], set: CappedBox) -> (Face, usize) {
+        let mut face = Face { members: Vec::new(), places: Vec::new(), classes: Vec::new() };
+        let mut n_numbers = 0;
+        for &at in due {
+            let at = at as usize;
+            let (first, start) = (face.places.len(), self.betas.start(at));
+            for (offset, value) in self.betas.row(at).1.iter().enumerate() {
+                let value = value.widen();
+                if value > 0.0 && value < set.upper {
+                    face.places.push(start + offset);
+                }
+            }
+            let tight = self.is_tight(self.duals[at].sum);
+            let end = face.places.len();
+            if end - first < 1 + usize::from(tight) {
+                face.places.truncate(first);
+                continue;
+            }
+            let example = self.duals[at].example as usize;
+            n_numbers += (end - first + 1) * self.model.n_stored(example);
+            face.members.push(Member { at, first, end, tight });
+        }
+        for member in &face.members {
+            let classes = face.places[member.first..member.end].iter();
+            face.classes.extend(classes.map(|place| self.betas.class(*place)));
+            face.classes.push(self.problem.label(self.duals[member.at].example as usize) as u32);
+        }
+        (face, n_numbers)
+    }
+
+    /// Maximises the dual over the face approximately, preconditioned by each block's own curvature.
+    fn conjugate_gradients(
+        &mut self,
+        face: &Face,
+        weights: &[M::Value],
+        image: &mut Aligned<M::Value>,
+        interrupt: &Interrupt,
+    ) -> Vec<f64> {
+        let n = face.places.len();
+        let mut residual = self.slopes(face, weights);
+        let mut scaled = vec![0.0; n];
+        self.precondition(face, &residual, &mut scaled);
+        let (mut direction, mut total) = (scaled.clone(), vec![0.0; n]);
+        let (mut product, mut gained) = (inner(&residual, &scaled), 0.0);
+        for step in 0..self.gradient_steps {
+            if interrupt.is_raised() {
+                break;
+            }
+            image.fill(M::Value::zero());
+            self.add_image(face, &direction, image);
+            let bend = self.bend(face, &direction);
+            let curvature = squared(image) + inner(&bend, &direction);
+            if curvature <= 0.0 || product <= 0.0 {
+                break;
+            }
+            let length = product / curvature;
+            add(&mut total, length, &direction);
+            let gain = 0.5 * product * length;
+            gained += gain;
+            if step > 1 && gain < SPENT * gained {
+                break;
+            }
+            let change = self.slopes_of_image(face, image, &bend);
+            add(&mut residual, length, &change);
+            self.precondition(face, &residual, &mut scaled);
+            let next = inner(&residual, &scaled);
+            let ratio = next / product;
+            product = next;
+            for (direction, scaled) in direction.iter_mut().zip(&scaled) {
+                *direction = scaled + ratio * *direction;
+            }
+        }
+        total
+    }
+
+    /// C_i (v_j − γ(β_j + 1ᵀβ)) for the free candidates, within the face.
+    fn slopes(&mut self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
+        let mut slopes = self.scores(face, weights);
+        let smoothing = self.problem.shares().smoothing();
+        for member in &face.members {
+            let dual = &self.duals[member.at];
+            let costs = self.problem.cost_row(dual.example as usize);
+            let own = member.first..member.end;
+            for (slope, place) in slopes[own.clone()].iter_mut().zip(&face.places[own]) {
+                let cost = costs.map_or(1.0, |costs| costs[self.betas.class(*place) as usize]);
+                let bend = smoothing * (self.betas.value(*place).widen() + dual.sum);
+                *slope = dual.weight * (cost + *slope - bend);
+            }
+        }
+        face.centre(&mut slopes);
+        slopes
+    }
+
+    /// The change of the slopes that a direction makes, given its image and its own smoothing term.
+    fn slopes_of_image(&mut self, face: &Face, image: &[M::Value], bend: &[f64]) -> Vec<f64> {
+        let mut slopes = self.scores(face, image);
+        for member in &face.members {
+            let weight = self.duals[member.at].weight;
+            let own = member.first..member.end;
+            for (slope, bend) in slopes[own.clone()].iter_mut().zip(&bend[own]) {
+                *slope = weight * *slope - bend;
+            }
+        }
+        face.centre(&mut slopes);
+        slopes
+    }
+
+    /// C_i γ (p_j + 1ᵀp) of a direction p.
+    fn bend(&self, face: &Face, direction: &[f64]) -> Vec<f64> {
+        let mut bend = vec![0.0; direction.len()];
+        if self.problem.shares().smoothing() > 0.0 {
+            for member in &face.members {
+                let own = member.first..member.end;
+                let scale = self.duals[member.at].weight * self.problem.shares().smoothing();
+                let sum: f64 = direction[own.clone()].iter().sum();
+                for (bend, direction) in bend[own.clone()].iter_mut().zip(&direction[own]) {
+                    *bend = scale * (direction + sum);
+                }
+            }
+        }
+        bend
+    }
+
+    /// s_j − s_y for the free candidates.
+    fn scores(&mut self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
+        let mut all = vec![0.0; face.places.len()];
+        let (row, few) = (&mut self.work.row, &mut self.work.few);
+        for (member, classes) in face.members_with_classes() {
+            self.model.take_row(self.duals[member.at].example as usize, row);
+            few.scores.resize(classes.len(), M::Value::zero());
+            self.model.score_few(weights, row, classes, &mut few.scores);
+            let own = few.scores[classes.len() - 1].widen();
+            for (out, score) in all[member.first..member.end].iter_mut().zip(&few.scores) {
+                *out = score.widen() - own;
+            }
+        }
+        all
+    }
+
+    /// image += the weights that belong to a direction.
+    fn add_image(&mut self, face: &Face, direction: &[f64], image: &mut [M::Value]) {
+        let row: &mut Row<M::Value> = &mut self.work.row;
+        let change = &mut self.work.few.change;
+        for (member, classes) in face.members_with_classes() {
+            let dual = &self.duals[member.at];
+            let direction = &direction[member.first..member.end];
+            if direction.iter().all(|value| *value == 0.0) {
+                continue;
+            }
+            self.model.take_row(dual.example as usize, row);
+            change.clear();
+            change.extend(direction.iter().map(|value| M::Value::narrow(-dual.weight * value)));
+            change.push(M::Value::narrow(dual.weight * direction.iter().sum::<f64>()));
+            self.model.add_few(image, row, classes, change);
+        }
+    }
+
+    /// The inverse of each block's own curvature, C_i h_i (I + 11ᵀ), or C_i h_i I where the sum is fixed.
+    fn precondition(&self, face: &Face, residual: &[f64], scaled: &mut [f64]) {
+        for member in &face.members {
+            let own = member.first..member.end;
+            let dual = &self.duals[member.at];
+            let scale = dual.weight * (dual.curvature + self.problem.shares().smoothing());
+            let mean = match member.tight {
+                true => 0.0,
+                false => residual[own.clone()].iter().sum::<f64>() / (own.len() + 1) as f64,
+            };
+            for (scaled, residual) in scaled[own.clone()].iter_mut().zip(&residual[own]) {
+                *scaled = (residual - mean) / scale;
+            }
+        }
+    }
+
+    /// The β at a share of the way, brought back into the domain.
+    fn move_along(&self, face: &Face, total: &[f64], share: f64, set: CappedBox) -> Vec<M::Value> {
+        let mut candidate = Vec::with_capacity(face.places.len());
+        for member in &face.members {
+            let mut free_sum = 0.0;
+            let moved = (member.first..member.end).map(|free| {
+                let beta = self.betas.value(face.places[free]).widen() + share * total[free];
+                let beta = beta.clamp(0.0, set.upper);
+                free_sum += beta;
+                beta
+            });
+            let moved: Vec<f64> = moved.collect();
+            let fixed: f64 = self.duals[member.at].sum
+                - (member.first..member.end)
+                    .map(|free| self.betas.value(face.places[free]).widen())
+                    .sum::<f64>();
+            let room = set.cap - fixed;
+            let scale = if free_sum > room { (room / free_sum).max(0.0) } else { 1.0 };
+            candidate.extend(moved.into_iter().map(|beta| M::Value::narrow(scale * beta)));
+        }
+        candidate
+    }
+
+    /// The weights that belong to other β, if the dual rises with them.
+    fn improved(
+        &mut self,
+        face: &Face,
+        candidate: &[M::Value],
+        weights: &Aligned<M::Value>,
+    ) -> Option<Aligned<M::Value>> {
+        let change: Vec<f64> = candidate
+            .iter()
+            .zip(&face.places)
+            .map(|(new, place)| new.widen() - self.betas.value(*place).widen())
+            .collect();
+        let mut moved = Aligned::zeros(weights.len());
+        moved.copy_from_slice(weights);
+        self.add_image(face, &change, &mut moved);
+        // ‖w‖² − ‖w'‖², by differences so that little is lost to rounding.
+        let fall: f64 = weights
+            .iter()
+            .zip(&*moved)
+            .map(|(old, new)| (old.widen() - new.widen()) * (old.widen() + new.widen()))
+            .sum();
+        (self.linear_gain(face, &change) + 0.5 * fall > 0.0).then_some(moved)
+    }
+
+    /// What a change of β adds to the dual beside the regulariser, in units of λ.
+    fn linear_gain(&self, face: &Face, change: &[f64]) -> f64 {
+        let mut gain = 0.0;
+        for member in &face.members {
+            let dual = &self.duals[member.at];
+            let costs = self.problem.cost_row(dual.example as usize);
+            let (mut linear, mut along, mut squares, mut sum) = (0.0, 0.0, 0.0, 0.0);
+            for free in member.first..member.end {
+                let (place, change) = (face.places[free], change[free]);
+                let cost = costs.map_or(1.0, |costs| costs[self.betas.class(place) as usize]);
+                linear += cost * change;
+                along += self.betas.value(place).widen() * change;
+                squares += change * change;
+                sum += change;
+            }
+            let bend = along + dual.sum * sum + 0.5 * (squares + sum * sum);
+            gain += dual.weight * (linear - self.problem.shares().smoothing() * bend);
+        }
+        // Around an origin w₀ the dual has −⟨w₀, w(β)⟩ as well, which ‖w₀ + w(β)‖² holds already.
+        gain
+    }
+
+    fn accept(&mut self, face: &Face, candidate: &[M::Value]) {
+        for (place, beta) in face.places.iter().zip(candidate) {
+            self.betas.set(*place, *beta);
+        }
+        for member in &face.members {
+            let sum = self.betas.row(member.at).1.iter().map(|beta| beta.widen()).sum();
+            self.duals[member.at].sum = sum;
+        }
+    }
+}
+
+impl Face {
+    /// Each member with the classes of its free candidates and its label.
+    fn members_with_classes(&self) -> impl Iterator<Item = (&Member, &[u32])> {
+        self.members.iter().enumerate().map(|(index, member)| {
+            // One label stands behind each of the members before.
+            (member, &self.classes[member.first + index..member.end + index + 1])
+        })
+    }
+
+    /// Takes out what would change a fixed sum.
+    fn centre(&self, values: &mut [f64]) {
+        for member in self.members.iter().filter(|member| member.tight) {
+            let own = &mut values[member.first..member.end];
+            let mean = own.iter().sum::<f64>() / own.len() as f64;
+            own.iter_mut().for_each(|value| *value -= mean);
+        }
+    }
+}
+
+fn inner(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn squared<T: Real>(values: &[T]) -> f64 {
+    values.iter().map(|value| value.widen().powi(2)).sum()
+}
+
+fn add(target: &mut [f64], scale: f64, other: &[f64]) {
+    for (target, other) in target.iter_mut().zip(other) {
+        *target += scale * other;
+    }
+}

@@ -1,0 +1,138 @@
+"""Random problems over extreme ranges, and whether certificates hold in exact arithmetic."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from exact import box_of, dual_value, fractions, objective
+
+from dualgap import MulticlassSVC
+from dualgap.losses import Loss, StructuredHinge
+
+N_CLASSES = 4
+SCALES = (1e-150, 1e-75, 1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e75, 1e150)
+SINGLE = (1e-30, 1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e15)
+STRENGTHS = (1e-12, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e12)
+SMOOTHINGS = (0.0, 1e-12, 1e-6, 0.1, 1.0, 1e3)
+SOLVERS = (
+    ("block-descent", None),
+    ("block-frank-wolfe", "frank-wolfe"),
+    ("block-frank-wolfe", "pairwise"),
+    ("frank-wolfe", None),
+    ("away-frank-wolfe", None),
+    ("subgradient", None),
+)
+LOSSES = (
+    Loss("max-hinge"),
+    Loss("weston-watkins"),
+    Loss("top-k", k=2),
+    Loss("usunier", k=3),
+    Loss("weighted-top-k", weights=[0.5, 0.3, 0.2, 0.0]),
+    Loss("weighted-usunier", weights=[0.7, 0.2, 0.1, 0.0]),
+    StructuredHinge([[0, 1, 2, 3], [1, 0, 1, 2], [2, 1, 0, 1], [0.3, 2, 1, 0]]),
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A problem and how it is solved."""
+
+    loss: Loss
+    solver: str
+    step: str | None
+    smoothing: float
+    single: bool
+    sparse: bool
+    scale: float
+    C: float
+    seed: int
+
+    def rows(self) -> tuple[Any, Any]:
+        """Rows and labels."""
+        random = np.random.default_rng(self.seed)
+        X = random.normal(size=(10, 3)) * self.scale
+        X[random.random(X.shape) < 0.2] = 0.0
+        y = np.arange(10) % N_CLASSES
+        X = X.astype(np.float32 if self.single else np.float64)
+        return (sp.csr_matrix(X) if self.sparse else X), y
+
+
+def draw(random: np.random.Generator) -> Trial:
+    """Return a random trial."""
+
+    def choice(values: Any) -> Any:
+        return values[random.integers(len(values))]
+
+    solver, step = choice(SOLVERS)
+    smoothing = 0.0 if solver == "away-frank-wolfe" else choice(SMOOTHINGS)
+    single = bool(random.random() < 0.4)
+    return Trial(
+        loss=choice(LOSSES),
+        solver=solver,
+        step=step,
+        smoothing=smoothing,
+        single=single,
+        sparse=bool(random.random() < 0.3),
+        scale=choice(SINGLE if single else SCALES),
+        C=choice(STRENGTHS),
+        seed=int(random.integers(2**31)),
+    )
+
+
+def refused(error: RuntimeError) -> None:
+    """A fit may refuse what it cannot compute, if it names the remedy."""
+    if "scale the data" not in str(error):
+        raise error
+
+
+def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
+    """Fit and recompute; returns "holds", or "refused" where the fit said that it cannot."""
+    X, y = trial.rows()
+    model = MulticlassSVC(
+        trial.loss,
+        C=trial.C,
+        smoothing=trial.smoothing,
+        solver=trial.solver,
+        step=trial.step,
+        fit_intercept=False,
+        tol=tol,
+        max_iter=max_iter,
+        warm_start=True,
+        random_state=trial.seed,
+        n_jobs=1,
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, y)
+    except RuntimeError as error:
+        refused(error)
+        return "refused"
+    rows, labels = fractions(X), y.tolist()
+    primal = objective(trial.loss, rows, labels, fractions(model.coef_), trial.C, trial.smoothing)
+    assert primal <= Fraction(model.objective_), (trial, float(primal), model.objective_)
+    assert model.dual_objective_ <= model.objective_
+    if trial.smoothing == 0.0 or box_of(trial.loss) is not None:
+        # Otherwise the objective is known from below only.
+        assert Fraction(model.dual_objective_) <= primal, (trial, model.dual_objective_)
+    assert model.converged_ == (
+        model.duality_gap_ <= max(tol * abs(model.objective_), 1e-15 * model.null_objective_)
+    )
+    _check_dual_point(trial, model, rows, labels)
+    return "holds"
+
+
+def _check_dual_point(trial: Trial, model: Any, rows: Any, labels: list[int]) -> None:
+    """The value at the stored dual point, repaired in exact arithmetic, is what was reported."""
+    beta = np.asarray(model._end[2]["beta"])
+    gauged = box_of(trial.loss) is not None or trial.loss.name == "weighted-usunier"
+    if len(beta) == 0 or not gauged:
+        return
+    exact = dual_value(trial.loss, rows, labels, fractions(beta), trial.C, trial.smoothing)
+    slack = Fraction(1e-9) * max(Fraction(model.null_objective_), Fraction(model.objective_))
+    assert Fraction(model.dual_objective_) <= exact + slack, (trial, float(exact))
