@@ -40,6 +40,9 @@ impl Bounds {
 
     /// Adds an example's dual point.
     pub fn add_dual(&mut self, problem: &MarginProblem<'_>, example: usize, beta: &Sparse) {
+        if beta.is_empty() {
+            return self.dual.add_start();
+        }
         let length: f64 = beta.iter().map(|(_, value)| value.abs()).sum();
         let terms = BlockTerms {
             linear: problem.linear_term(example, beta),

@@ -2,6 +2,7 @@
 
 use pulp::Simd;
 
+use super::row::Row;
 use crate::linalg::vectors::fused_dot;
 use crate::linalg::{Element, Kernel, Lane};
 
@@ -188,11 +189,11 @@ impl<T: Element> Kernel<T> for Move<'_, T> {
     }
 }
 
-/// Scores of a dense row for some classes, whose weights are stored class after class.
+/// Scores of a dense row for some classes, whose weights are stored class after class, each padded to whole
+/// vectors.
 pub(super) struct ScoreFew<'a, T> {
     pub weights: &'a [T],
-    /// Padded to whole vectors, as are the classes' weights.
-    pub row: &'a [T],
+    pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub scores: &'a mut [T],
 }
@@ -205,18 +206,57 @@ impl<T: Element> Kernel<T> for ScoreFew<'_, T> {
     where
         T: Lane<S>,
     {
-        let stride = self.row.len();
-        for (score, class) in self.scores.iter_mut().zip(self.classes) {
-            let weights = &self.weights[*class as usize * stride..][..stride];
-            *score = fused_dot(simd, weights, self.row);
+        let Self { weights, row, classes, scores } = self;
+        let (whole, tail) = (T::vectors(row.values).0, T::vectors(row.tail).0);
+        let weights = T::vectors(weights).0;
+        let stride = whole.len() + tail.len();
+        let mut scores = scores.iter_mut();
+        // Classes side by side, so that their sums do not wait for each other.
+        let (pairs, rest) = classes.as_chunks::<2>();
+        for pair in pairs {
+            let own = pair.map(|class| &weights[class as usize * stride..][..stride]);
+            let sums = dots(simd, own, whole, tail);
+            for (sum, score) in sums.into_iter().zip(scores.by_ref()) {
+                *score = sum;
+            }
+        }
+        for (class, score) in rest.iter().zip(scores) {
+            let own = &weights[*class as usize * stride..][..stride];
+            [*score] = dots(simd, [own], whole, tail);
         }
     }
+}
+
+/// The inner products of some weights with a row, each in two vectors of sums.
+#[inline(always)]
+fn dots<S: Simd, T: Lane<S>, const N: usize>(
+    simd: S,
+    weights: [&[T::Vector]; N],
+    whole: &[T::Vector],
+    tail: &[T::Vector],
+) -> [T; N] {
+    let mut sums = [[T::splat(simd, T::zero()); 2]; N];
+    let (pairs, rest) = whole.as_chunks::<2>();
+    for (place, pair) in pairs.iter().enumerate() {
+        for (sums, weights) in sums.iter_mut().zip(&weights) {
+            let Some(own) = weights[2 * place..].first_chunk::<2>() else { break };
+            sums[0] = T::fused(simd, own[0], pair[0], sums[0]);
+            sums[1] = T::fused(simd, own[1], pair[1], sums[1]);
+        }
+    }
+    for (sums, weights) in sums.iter_mut().zip(&weights) {
+        let left = weights[2 * pairs.len()..].iter().zip(rest.iter().chain(tail));
+        for (sum, (weight, x)) in sums.iter_mut().zip(left) {
+            *sum = T::fused(simd, *weight, *x, *sum);
+        }
+    }
+    sums.map(|[a, b]| T::total(simd, T::plus(simd, a, b)))
 }
 
 /// Adds multiples of a dense row to the weights of some classes.
 pub(super) struct AddFew<'a, T> {
     pub weights: &'a mut [T],
-    pub row: &'a [T],
+    pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub change: &'a [T],
 }
@@ -229,12 +269,15 @@ impl<T: Element> Kernel<T> for AddFew<'_, T> {
     where
         T: Lane<S>,
     {
-        let stride = self.row.len();
-        let row = T::vectors(self.row).0;
-        for (change, class) in self.change.iter().zip(self.classes) {
+        let Self { weights, row, classes, change } = self;
+        let (whole, tail) = (T::vectors(row.values).0, T::vectors(row.tail).0);
+        let weights = T::vectors_mut(weights).0;
+        let stride = whole.len() + tail.len();
+        for (change, class) in change.iter().zip(classes) {
             let change = T::splat(simd, *change);
-            let weights = &mut self.weights[*class as usize * stride..][..stride];
-            for (weight, x) in T::vectors_mut(weights).0.iter_mut().zip(row) {
+            let weights = &mut weights[*class as usize * stride..][..stride];
+            let (own, last) = weights.split_at_mut(whole.len());
+            for (weight, x) in own.iter_mut().zip(whole).chain(last.iter_mut().zip(tail)) {
                 *weight = T::fused(simd, change, *x, *weight);
             }
         }
@@ -246,8 +289,7 @@ pub(super) struct ScoreFewSparse<'a, T> {
     pub weights: &'a [T],
     /// Classes with the padding.
     pub padded: usize,
-    pub columns: &'a [i32],
-    pub x: &'a [T],
+    pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub scores: &'a mut [T],
 }
@@ -282,9 +324,9 @@ impl<T: Element> ScoreFewSparse<'_, T> {
     {
         let weights = T::vectors(self.weights).0.as_chunks::<V>().0;
         let mut sums = [T::splat(simd, T::zero()); V];
-        for (&column, &x) in self.columns.iter().zip(self.x) {
+        for (feature, x) in self.row.entries(weights.len()) {
             let x = T::splat(simd, x);
-            for (sum, weight) in sums.iter_mut().zip(&weights[column as usize]) {
+            for (sum, weight) in sums.iter_mut().zip(&weights[feature]) {
                 *sum = T::fused(simd, x, *weight, *sum);
             }
         }
@@ -299,8 +341,8 @@ impl<T: Element> ScoreFewSparse<'_, T> {
     #[inline(always)]
     fn single(self) {
         self.scores.fill(T::zero());
-        for (&column, &x) in self.columns.iter().zip(self.x) {
-            let weights = &self.weights[column as usize * self.padded..][..self.padded];
+        for (feature, x) in self.row.entries(self.weights.len() / self.padded) {
+            let weights = &self.weights[feature * self.padded..][..self.padded];
             for (score, class) in self.scores.iter_mut().zip(self.classes) {
                 *score = x.mul_add(weights[*class as usize], *score);
             }
@@ -313,8 +355,7 @@ pub(super) struct AddFewSparse<'a, T> {
     pub weights: &'a mut [T],
     /// Classes with the padding.
     pub padded: usize,
-    pub columns: &'a [i32],
-    pub x: &'a [T],
+    pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub change: &'a [T],
 }
@@ -350,9 +391,9 @@ impl<T: Element> AddFewSparse<'_, T> {
         let mut changes = [T::splat(simd, T::zero()); V];
         changes.copy_from_slice(&T::vectors(&all).0[..V]);
         let weights = T::vectors_mut(self.weights).0.as_chunks_mut::<V>().0;
-        for (&column, &x) in self.columns.iter().zip(self.x) {
+        for (feature, x) in self.row.entries(weights.len()) {
             let x = T::splat(simd, x);
-            for (weight, change) in weights[column as usize].iter_mut().zip(&changes) {
+            for (weight, change) in weights[feature].iter_mut().zip(&changes) {
                 *weight = T::fused(simd, x, *change, *weight);
             }
         }
@@ -360,8 +401,8 @@ impl<T: Element> AddFewSparse<'_, T> {
 
     #[inline(always)]
     fn single(self) {
-        for (&column, &x) in self.columns.iter().zip(self.x) {
-            let weights = &mut self.weights[column as usize * self.padded..][..self.padded];
+        for (feature, x) in self.row.entries(self.weights.len() / self.padded) {
+            let weights = &mut self.weights[feature * self.padded..][..self.padded];
             for (class, change) in self.classes.iter().zip(self.change) {
                 let weight = &mut weights[*class as usize];
                 *weight = change.mul_add(x, *weight);

@@ -9,6 +9,7 @@ mod face;
 mod few;
 mod full;
 mod kernels;
+mod row;
 mod scorer;
 mod state;
 mod visit;

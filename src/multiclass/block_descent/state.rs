@@ -6,8 +6,9 @@ use rand_pcg::Pcg64Mcg;
 
 use super::candidates::Candidates;
 use super::dual_block::{DualBlock, add_images};
-use super::scorer::{Changes, Row, RowBlock, Scorer};
-use super::visit;
+use super::row::RowBuffer;
+use super::scorer::{Changes, RowBlock, Scorer};
+use super::{few, visit};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -64,6 +65,8 @@ pub(super) struct State<'p, M: Scorer> {
     pub due: Option<Vec<u32>>,
     /// Steps of the conjugate gradient method that are worth trying at once.
     pub gradient_steps: usize,
+    /// Passes before the next attempt at it.
+    pub wait: usize,
     pub work: Work<M::Value>,
 }
 
@@ -80,7 +83,7 @@ pub(super) struct Work<T> {
     pub beta: Vec<T>,
     pub target: Vec<f64>,
     pub projection: Vec<f64>,
-    pub row: Row<T>,
+    pub row: RowBuffer<T>,
     pub few: visit::Buffers<T>,
     pub scratch: Scratch,
 }
@@ -102,7 +105,7 @@ impl<'p, M: Scorer> State<'p, M> {
             beta: vec![M::Value::zero(); m],
             target: vec![0.0; m],
             projection: vec![0.0; m],
-            row: model.new_row(),
+            row: RowBuffer::new(),
             few: visit::Buffers::default(),
             scratch: Scratch::default(),
         };
@@ -116,6 +119,7 @@ impl<'p, M: Scorer> State<'p, M> {
             betas: Candidates::new(n),
             due: None,
             gradient_steps: FIRST_STEPS,
+            wait: few::SHORTEST_WAIT,
             problem,
             model,
             exact: None,

@@ -9,6 +9,8 @@ use crate::multiclass::MarginProblem;
 #[derive(Debug)]
 pub(super) struct Buffers<T> {
     pub classes: Vec<u32>,
+    /// The numbers that the visit reads.
+    pub n_numbers: usize,
     pub scores: Vec<T>,
     pub change: Vec<T>,
     pub margins: Vec<f64>,
@@ -20,6 +22,7 @@ impl<T> Default for Buffers<T> {
     fn default() -> Self {
         Self {
             classes: Vec::new(),
+            n_numbers: 0,
             scores: Vec::new(),
             change: Vec::new(),
             margins: Vec::new(),
