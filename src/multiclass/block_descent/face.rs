@@ -23,9 +23,11 @@ const SPENT: f64 = 0.02;
 /// How often a combined step that gains nothing is shortened, and by what factor.
 const TRIALS: usize = 4;
 const SHORTER: f64 = 0.3;
-/// Weights for each number that a pass over the face reads, up to which whole vectors of weights are
-/// cheap beside it.
-const WEIGHTS_PER_NUMBER: usize = 2;
+/// Numbers that a pass over the face reads for each weight, from which whole vectors of weights are cheap
+/// beside it.
+const NUMBERS_PER_WEIGHT: usize = 4;
+/// What a weight costs in a step, in numbers read: whole vectors are cleared, and come from far.
+const WEIGHT_WORK: usize = 8;
 
 /// What an example costs in a step beside the numbers read, in such numbers.
 const MEMBER_OVERHEAD: usize = 128;
@@ -67,10 +69,11 @@ impl<M: Scorer> State<'_, M> {
         let mut attempt = Attempt::default();
         let Some(set) = self.problem.polytope().capped_box() else { return attempt };
         let (face, n_numbers) = self.face(due, set);
-        if face.places.is_empty() || weights.len() > WEIGHTS_PER_NUMBER * n_numbers {
+        if face.places.is_empty() || NUMBERS_PER_WEIGHT * weights.len() > n_numbers {
             return attempt;
         }
-        let step_work = 2 * n_numbers + MEMBER_OVERHEAD * face.members.len() + weights.len();
+        let step_work =
+            2 * n_numbers + MEMBER_OVERHEAD * face.members.len() + WEIGHT_WORK * weights.len();
         let mut image = Aligned::zeros(weights.len());
         let (total, n_steps) = self.conjugate_gradients(&face, weights, &mut image, interrupt);
         attempt.work = n_steps * step_work;
@@ -110,7 +113,12 @@ impl<M: Scorer> State<'_, M> {
                     face.places.push(start + offset);
                 }
             }
-            let tight = self.is_tight(self.duals[at].sum);
+            let sum = self.duals[at].sum;
+            if set.floor > 0.0 && sum <= set.floor {
+                face.places.truncate(first);
+                continue;
+            }
+            let tight = self.is_tight(sum);
             let end = face.places.len();
             if end - first < 1 + usize::from(tight) {
                 face.places.truncate(first);
@@ -291,6 +299,11 @@ impl<M: Scorer> State<'_, M> {
                     .sum::<f64>();
             let room = set.cap - fixed;
             let scale = if free_sum > room { (room / free_sum).max(0.0) } else { 1.0 };
+            if fixed + scale * free_sum < set.floor {
+                let places = face.places[member.first..member.end].iter();
+                candidate.extend(places.map(|place| self.betas.value(*place)));
+                continue;
+            }
             candidate.extend(moved.into_iter().map(|beta| M::Value::narrow(scale * beta)));
         }
         candidate

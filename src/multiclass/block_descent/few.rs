@@ -15,6 +15,8 @@ use crate::linalg::Aligned;
 
 /// Passes over the examples that are due between two certificates.
 const PASSES: usize = 30;
+/// The same where only visits are made: a certificate's candidates are worth more than further passes.
+const PASSES_ALONE: usize = 15;
 /// They end early once a pass gains less than this share of what the first one gained.
 const SPENT: f64 = 0.1;
 /// The conjugate gradient method is worth its time only where visits creep: where a pass still gains this
@@ -23,7 +25,10 @@ const CREEPING: f64 = 0.3;
 const PASSES_COMPARED: usize = 3;
 /// Passes between two attempts: doubled, up to a limit, after one that gained less than passes would have.
 pub(super) const SHORTEST_WAIT: usize = 3;
-const LONGEST_WAIT: usize = 48;
+const LONGEST_WAIT: usize = 12;
+/// Share of what passes would gain in its time from which an attempt has paid: it also finds bounds at which
+/// the next visits stop to look.
+const WORTH: f64 = 0.3;
 /// What a visit costs beside the numbers that it reads, in such numbers.
 const VISIT_OVERHEAD: usize = 256;
 /// Visits between two looks at the interrupt.
@@ -45,7 +50,7 @@ impl<M: Scorer> State<'_, M> {
         let mut due = self.due.clone().unwrap_or_default();
         let mut weights = self.model.take_weights();
         let (mut n_active, mut moved) = (due.len(), false);
-        let (mut gains, mut attempted) = (Vec::new(), 0);
+        let (mut gains, mut attempted, mut most) = (Vec::new(), 0, PASSES);
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
             let (gain, work) = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
@@ -53,7 +58,7 @@ impl<M: Scorer> State<'_, M> {
             gains.push(gain);
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
             // needs that more than the dual.
-            if interrupt.is_raised() || pass == PASSES || pass > 1 && gain <= SPENT * gains[0] {
+            if interrupt.is_raised() || pass >= most || pass > 1 && gain <= SPENT * gains[0] {
                 break;
             }
             let earlier =
@@ -62,9 +67,12 @@ impl<M: Scorer> State<'_, M> {
                 attempted = pass;
                 let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
                 moved |= attempt.gain > 0.0;
+                if attempt.work == 0 {
+                    most = PASSES_ALONE;
+                }
                 let pace = (gain / earlier).powf((PASSES_COMPARED as f64).recip());
                 let rival = gain * geometric_sum(pace, attempt.work as f64 / work.max(1) as f64);
-                self.wait = match attempt.gain > rival {
+                self.wait = match attempt.gain > WORTH * rival {
                     true => SHORTEST_WAIT,
                     false => (2 * self.wait).min(LONGEST_WAIT),
                 };
@@ -109,7 +117,7 @@ impl<M: Scorer> State<'_, M> {
 
     /// Maximises over the candidates of one dual block.
     fn visit(&mut self, at: usize, weights: &mut Aligned<M::Value>) -> Visit {
-        let tight = self.is_tight(self.duals[at].sum);
+        let floor = self.lowest_slope(self.duals[at].sum);
         let dual = &mut self.duals[at];
         let example = dual.example as usize;
         let label = self.problem.label(example);
@@ -121,7 +129,7 @@ impl<M: Scorer> State<'_, M> {
         few.n_numbers = 2 * few.classes.len() * row.len();
         few.scores.resize(few.classes.len(), Real::narrow(0.0));
         self.model.score_few(weights, row, &few.classes, &mut few.scores);
-        if !few.shrink(self.problem, dual, &mut self.betas, at, tight) {
+        if !few.shrink(self.problem, dual, &mut self.betas, at, floor) {
             return Visit::Idle;
         }
         few.aim(self.problem, dual, self.betas.row(at).1);

@@ -210,47 +210,24 @@ impl<T: Element> Kernel<T> for ScoreFew<'_, T> {
         let (whole, tail) = (T::vectors(row.values).0, T::vectors(row.tail).0);
         let weights = T::vectors(weights).0;
         let stride = whole.len() + tail.len();
-        let mut scores = scores.iter_mut();
-        // Classes side by side, so that their sums do not wait for each other.
-        let (pairs, rest) = classes.as_chunks::<2>();
-        for pair in pairs {
-            let own = pair.map(|class| &weights[class as usize * stride..][..stride]);
-            let sums = dots(simd, own, whole, tail);
-            for (sum, score) in sums.into_iter().zip(scores.by_ref()) {
-                *score = sum;
-            }
-        }
-        for (class, score) in rest.iter().zip(scores) {
+        for (score, class) in scores.iter_mut().zip(classes) {
             let own = &weights[*class as usize * stride..][..stride];
-            [*score] = dots(simd, [own], whole, tail);
+            let (own, last) = own.split_at(whole.len());
+            let mut sums = [T::splat(simd, T::zero()); 2];
+            let (pairs, own_pairs) = (whole.as_chunks::<2>(), own.as_chunks::<2>());
+            for (weights, x) in own_pairs.0.iter().zip(pairs.0) {
+                sums[0] = T::fused(simd, weights[0], x[0], sums[0]);
+                sums[1] = T::fused(simd, weights[1], x[1], sums[1]);
+            }
+            for (weight, x) in own_pairs.1.iter().zip(pairs.1) {
+                sums[0] = T::fused(simd, *weight, *x, sums[0]);
+            }
+            for (weight, x) in last.iter().zip(tail) {
+                sums[1] = T::fused(simd, *weight, *x, sums[1]);
+            }
+            *score = T::total(simd, T::plus(simd, sums[0], sums[1]));
         }
     }
-}
-
-/// The inner products of some weights with a row, each in two vectors of sums.
-#[inline(always)]
-fn dots<S: Simd, T: Lane<S>, const N: usize>(
-    simd: S,
-    weights: [&[T::Vector]; N],
-    whole: &[T::Vector],
-    tail: &[T::Vector],
-) -> [T; N] {
-    let mut sums = [[T::splat(simd, T::zero()); 2]; N];
-    let (pairs, rest) = whole.as_chunks::<2>();
-    for (place, pair) in pairs.iter().enumerate() {
-        for (sums, weights) in sums.iter_mut().zip(&weights) {
-            let Some(own) = weights[2 * place..].first_chunk::<2>() else { break };
-            sums[0] = T::fused(simd, own[0], pair[0], sums[0]);
-            sums[1] = T::fused(simd, own[1], pair[1], sums[1]);
-        }
-    }
-    for (sums, weights) in sums.iter_mut().zip(&weights) {
-        let left = weights[2 * pairs.len()..].iter().zip(rest.iter().chain(tail));
-        for (sum, (weight, x)) in sums.iter_mut().zip(left) {
-            *sum = T::fused(simd, *weight, *x, *sum);
-        }
-    }
-    sums.map(|[a, b]| T::total(simd, T::plus(simd, a, b)))
 }
 
 /// Adds multiples of a dense row to the weights of some classes.
@@ -277,7 +254,10 @@ impl<T: Element> Kernel<T> for AddFew<'_, T> {
             let change = T::splat(simd, *change);
             let weights = &mut weights[*class as usize * stride..][..stride];
             let (own, last) = weights.split_at_mut(whole.len());
-            for (weight, x) in own.iter_mut().zip(whole).chain(last.iter_mut().zip(tail)) {
+            for (weight, x) in own.iter_mut().zip(whole) {
+                *weight = T::fused(simd, change, *x, *weight);
+            }
+            for (weight, x) in last.iter_mut().zip(tail) {
                 *weight = T::fused(simd, change, *x, *weight);
             }
         }

@@ -129,6 +129,18 @@ pub(super) trait Scorer: Send + Sync {
 
     /// Sets the weights by feature and class.
     fn load(&mut self, weight: impl Fn(usize, usize) -> f64);
+
+    /// Sets all weights to 0.
+    fn clear(&mut self);
+
+    /// Sets the weights to w₀, class after class; to 0 if that is empty.
+    fn begin_at(&mut self, origin: &[f64]) {
+        let d = self.n_features();
+        match origin {
+            [] => self.clear(),
+            _ => self.load(|feature, class| origin[class * d + feature]),
+        }
+    }
 }
 
 /// Whether values of this type are in double precision.
@@ -283,6 +295,10 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
     fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
         self.weights.load(self.n_classes, weight);
     }
+
+    fn clear(&mut self) {
+        self.weights.clear();
+    }
 }
 
 /// Sparse rows, one at a time: a row's features are few, and their inner products with other rows'
@@ -410,5 +426,9 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
         self.weights.load(self.n_classes, weight);
+    }
+
+    fn clear(&mut self) {
+        self.weights.clear();
     }
 }

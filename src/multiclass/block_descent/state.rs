@@ -165,6 +165,22 @@ impl<'p, M: Scorer> State<'p, M> {
         self.problem.is_tight(sum, M::Value::epsilon().widen())
     }
 
+    /// The slope below which β_j = 0 cannot rise, whatever those with β_j > 0 have: with a sum that is
+    /// fixed, classes compete with each other alone, and in a box with 0 as well. Other sets may need a
+    /// class for the sake of others.
+    pub fn lowest_slope(&self, sum: f64) -> f64 {
+        match self.is_tight(sum) {
+            true => f64::INFINITY,
+            false if self.is_box() => 0.0,
+            false => f64::NEG_INFINITY,
+        }
+    }
+
+    /// Whether the whole set is a box cut by a bound on the sum.
+    pub fn is_box(&self) -> bool {
+        self.problem.polytope().capped_box().is_some_and(|set| set.floor == 0.0)
+    }
+
     /// Whether the next epoch had better look at all classes of all examples.
     fn is_broad(&self) -> bool {
         let n_pairs = self.duals.len() * self.problem.n_classes();
@@ -172,8 +188,7 @@ impl<'p, M: Scorer> State<'p, M> {
             let candidates = due.iter().map(|at| self.betas.row(*at as usize).0.len());
             candidates.sum::<usize>() as f64 > FULL_SHARE * n_pairs as f64
         };
-        let restricts = self.options.shrink && self.problem.polytope().capped_box().is_some();
-        !restricts || self.due.as_ref().is_none_or(wide)
+        !self.options.shrink || self.due.as_ref().is_none_or(wide)
     }
 }
 
@@ -197,7 +212,7 @@ impl<M: Scorer> Solver for State<'_, M> {
 impl<M: Scorer> State<'_, M> {
     /// Moves to a dual point, around an origin where one is given.
     pub fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
-        let (m, d) = (self.problem.n_classes(), self.model.n_features());
+        let m = self.problem.n_classes();
         let mut started = Candidates::new(self.duals.len());
         for (at, dual) in self.duals.iter_mut().enumerate() {
             if dual.settled {
@@ -214,8 +229,7 @@ impl<M: Scorer> State<'_, M> {
         self.work.beta.fill(M::Value::zero());
         (self.exact, self.due) = (None, None);
         self.origin = origin;
-        let origin = &self.origin;
-        self.model.load(|feature, class| origin.get(class * d + feature).copied().unwrap_or(0.0));
+        self.model.begin_at(&self.origin);
         add_images(self.problem, &self.duals, &self.betas, &mut self.model, interrupt)
     }
 
