@@ -41,6 +41,10 @@ pub(super) const GROUP: usize = 8;
 /// of a full pass cost a fraction of as many single ones.
 const FULL_SHARE: f64 = 0.2;
 
+/// Epochs that may do so while it pays: where they are not enough, blocks creep, and conjugate gradients are
+/// needed.
+const FULL_EPOCHS: usize = 8;
+
 /// Curvature below which a block is linear: its step, the slope divided by this, would overflow.
 const VANISHING: f64 = 1e-250;
 
@@ -67,6 +71,8 @@ pub(super) struct State<'p, M: Scorer> {
     pub gradient_steps: usize,
     /// Passes before the next attempt at it.
     pub wait: usize,
+    /// Epochs so far that looked at all classes.
+    pub n_full: usize,
     pub work: Work<M::Value>,
 }
 
@@ -120,6 +126,7 @@ impl<'p, M: Scorer> State<'p, M> {
             due: None,
             gradient_steps: FIRST_STEPS,
             wait: few::SHORTEST_WAIT,
+            n_full: 0,
             problem,
             model,
             exact: None,
@@ -188,7 +195,7 @@ impl<'p, M: Scorer> State<'p, M> {
             let candidates = due.iter().map(|at| self.betas.row(*at as usize).0.len());
             candidates.sum::<usize>() as f64 > FULL_SHARE * n_pairs as f64
         };
-        !self.options.shrink || self.due.as_ref().is_none_or(wide)
+        !self.options.shrink || self.n_full < FULL_EPOCHS && self.due.as_ref().is_none_or(wide)
     }
 }
 
