@@ -242,7 +242,7 @@ impl<M: Scorer> State<'_, M> {
     /// β_i after β_i (examples × classes).
     pub fn betas(&self) -> Vec<f64> {
         let m = self.problem.n_classes();
-        let mut betas = vec![0.0; self.duals.len() * m];
+        let mut betas = vec![0.0; self.problem.n_examples() * m];
         for (at, dual) in self.duals.iter().enumerate() {
             let row = &mut betas[dual.example as usize * m..][..m];
             let (classes, values) = self.betas.row(at);

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use super::{Ball, Bracket, Candidate, Entry, Scoring, Search, radius};
+use super::measure::{Ball, Bracket, radius};
+use super::search::{Candidate, Entry, Scoring, Search};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::multiclass::MarginProblem;

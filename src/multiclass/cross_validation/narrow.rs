@@ -1,7 +1,7 @@
 //! Fits that go on until the bounds of their scores are narrow.
 
 use super::chain::Chain;
-use super::{Candidate, Search};
+use super::search::{Candidate, Search};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::parallel::run_tasks;
