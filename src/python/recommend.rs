@@ -10,7 +10,7 @@ use super::trace::trace_dict;
 use crate::data::{Csr, Data};
 use crate::error::{Error, Result};
 use crate::polynomial::penalty;
-use crate::recommend::{Likelihood, Ratings, VariationalRefit, VariationalSettings};
+use crate::recommend::{LearnedPrior, Likelihood, Ratings, VariationalRefit, VariationalSettings};
 use crate::run::{Stopping, run};
 
 /// What `fit_variational` is told; see `dualgap.recommend` for the parameters.
@@ -71,16 +71,29 @@ pub(super) fn fit_variational<'py>(
         let user_features = settings.user_features.as_ref().map(features).transpose()?;
         let item_features = settings.item_features.as_ref().map(features).transpose()?;
         let stopping = Stopping { max_epochs: settings.n_sweeps, relative: 0.0, floor: 0.0 };
-        let (trace, factors) =
+        let (trace, solver_state) =
             run_session(py, n_threads, settings.callback.as_ref(), |session: &Session<'_>| {
-                let mut solver =
-                    VariationalRefit::new(ratings, user_features, item_features, method)?;
+                let (users, items) = (user_features, item_features);
+                let interrupt = session.interrupt;
+                let mut solver = VariationalRefit::new(ratings, users, items, method, interrupt)?;
                 let trace = run(&mut solver, stopping, session.interrupt, &mut |epoch| {
                     session.observe(epoch)
                 })?;
-                Ok((trace, solver.factors()))
+                Ok((trace, (solver.factors(), solver.learned(interrupt)?, solver.precision())))
             })?;
+        let (factors, learned, precision) = solver_state;
         let result = trace_dict(py, &trace)?;
+        result.set_item("precision", precision)?;
+        for (side, (prior, spread)) in ["user", "item"].into_iter().zip(learned) {
+            let LearnedPrior { base, centre, features, covariance } = prior;
+            let record = PyDict::new(py);
+            record.set_item("base", base.into_pyarray(py))?;
+            record.set_item("centre", centre)?;
+            record.set_item("features", features.map(|weights| weights.into_pyarray(py)))?;
+            record.set_item("covariance", covariance.into_pyarray(py))?;
+            record.set_item("spread", spread.into_pyarray(py))?;
+            result.set_item(format!("{side}_prior"), record)?;
+        }
         result.set_item("users", factors.users.into_pyarray(py))?;
         result.set_item("items", factors.items.into_pyarray(py))?;
         result.set_item(

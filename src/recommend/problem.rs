@@ -85,11 +85,27 @@ pub struct Factors {
 /// # Errors
 /// [`Error::InvalidArgument`] naming the argument.
 pub(super) fn check(ratings: &Ratings<'_>, settings: &VariationalSettings<'_>) -> Result<()> {
+    if ratings.values.is_empty() {
+        return Err(Error::argument("ratings", "there must be at least one rating"));
+    }
+    if settings.n_components == 0 {
+        return Err(Error::argument("n_components", "must be at least 1"));
+    }
+    if settings.radius.is_nan() || settings.radius <= 0.0 {
+        return Err(Error::argument("radius", "must be positive (infinity for no bound)"));
+    }
+    if let Likelihood::Ordinal(weights) = &settings.likelihood
+        && (weights.is_empty() || weights.iter().any(|w| !(w.is_finite() && *w > 0.0)))
+    {
+        return Err(Error::argument("tempering", "needs a positive weight per threshold"));
+    }
+    check_ratings(ratings, &settings.likelihood)
+}
+
+/// Refuses ratings that cannot be used.
+pub(super) fn check_ratings(ratings: &Ratings<'_>, likelihood: &Likelihood) -> Result<()> {
     let fail = |message: &str| Err(Error::argument("ratings", message));
     let n = ratings.values.len();
-    if n == 0 {
-        return fail("there must be at least one rating");
-    }
     if ratings.users.len() != n || ratings.items.len() != n {
         return fail("users, items and values must be equally many");
     }
@@ -101,16 +117,7 @@ pub(super) fn check(ratings: &Ratings<'_>, settings: &VariationalSettings<'_>) -
     if ratings.values.iter().any(|value| !value.is_finite()) {
         return fail("must not contain NaN or infinity");
     }
-    if settings.n_components == 0 {
-        return Err(Error::argument("n_components", "must be at least 1"));
-    }
-    if settings.radius.is_nan() || settings.radius <= 0.0 {
-        return Err(Error::argument("radius", "must be positive (infinity for no bound)"));
-    }
-    if let Likelihood::Ordinal(weights) = &settings.likelihood {
-        if weights.is_empty() || weights.iter().any(|w| !(w.is_finite() && *w > 0.0)) {
-            return Err(Error::argument("tempering", "needs a positive weight per threshold"));
-        }
+    if let Likelihood::Ordinal(weights) = likelihood {
         let top = weights.len() as f64;
         if ratings.values.iter().any(|&y| y < 0.0 || y > top || y.fract() != 0.0) {
             return fail("a level is out of range");

@@ -97,7 +97,8 @@ fn ordinal() -> Likelihood {
 
 fn fit(table: &Table, settings: Settings<'_>, sweeps: usize) -> (Trace, Factors) {
     let interrupt = Interrupt::default();
-    let mut solver = VariationalRefit::new(table.ratings(), None, None, settings).unwrap();
+    let mut solver =
+        VariationalRefit::new(table.ratings(), None, None, settings, &interrupt).unwrap();
     let stopping = Stopping { max_epochs: sweeps, relative: 0.0, floor: 0.0 };
     let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
     (trace, solver.factors())
@@ -211,7 +212,7 @@ fn levels_that_nobody_used_and_users_without_ratings_are_harmless() {
 
 /// The argument that [`VariationalRefit::new`] names when it refuses `table`.
 fn refused(table: &Table, settings: Settings<'_>, features: Option<Csr<'_, f64>>) -> &'static str {
-    match VariationalRefit::new(table.ratings(), features, None, settings) {
+    match VariationalRefit::new(table.ratings(), features, None, settings, &Interrupt::default()) {
         Err(Error::InvalidArgument { argument, .. }) => argument,
         other => panic!("not refused: {:?}", other.map(|_| ())),
     }
@@ -256,9 +257,10 @@ fn bad_arguments_are_named() {
 fn a_raised_interrupt_ends_a_sweep() {
     let table = levels();
     let penalty = penalty::parse("l1").unwrap();
-    let mut solver =
-        VariationalRefit::new(table.ratings(), None, None, settings(ordinal(), &*penalty)).unwrap();
     let interrupt = Interrupt::default();
+    let settings = settings(ordinal(), &*penalty);
+    let mut solver =
+        VariationalRefit::new(table.ratings(), None, None, settings, &interrupt).unwrap();
     interrupt.raise();
     let stopping = Stopping { max_epochs: 5, relative: 0.0, floor: 0.0 };
     let result = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(()));
