@@ -131,6 +131,7 @@ pub(super) fn new_blocks<'py>(
             users: slice(&rows)?,
             items: slice(&partners)?,
             values: slice(&values)?,
+            weights: &[],
             n_users: prior.mean.nrows(),
             n_items: means.nrows(),
         };
@@ -188,6 +189,9 @@ pub(super) struct ExclusionRecord<'py> {
     n_threads: usize,
 }
 
+/// Items and scores, a row for each user.
+type Lists<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<f32>>);
+
 /// The best items of each user and their scores.
 #[pyfunction(name = "best_items")]
 pub(super) fn best<'py>(
@@ -195,7 +199,7 @@ pub(super) fn best<'py>(
     parts: Vec<PartRecord<'py>>,
     excluded: ExclusionRecord<'py>,
     n: usize,
-) -> PyResult<(Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<f32>>)> {
+) -> PyResult<Lists<'py>> {
     guarded(|| {
         let parts = parts.iter().map(PartRecord::part).collect::<PyResult<Vec<Part>>>()?;
         let lists = Excluded {

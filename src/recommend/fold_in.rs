@@ -9,7 +9,7 @@ use super::output::OutputLayer;
 use super::prior::{Prior, PriorSettings};
 use super::problem::{Likelihood, Ratings, check_ratings};
 use super::rows::update_rows;
-use super::side::Side;
+use super::side::{Side, SideRatings};
 use super::spread::{block_of, fits};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -90,7 +90,8 @@ pub fn fold_in(
         block_of(layout, mean, &other.spread, count as usize, block);
     }
     let partners: Vec<u32> = ratings.items.iter().map(|item| rated[item]).collect();
-    let sorted = (ratings.users, &partners[..], ratings.values);
+    let Ratings { users: rows, values, weights, .. } = ratings;
+    let sorted = SideRatings { rows, partners: &partners, values, weights };
     let known = PriorSettings { popularity: false, ridge: 1.0, relaxation: 1.0 };
     let mut side = Side::new(sorted, ratings.n_users, (k, m), None, (known, interrupt))?;
     side.start_from(Prior::known(prior.mean, prior.covariance));

@@ -1,6 +1,6 @@
 //! The prior of one side's blocks: a regression on features, and a full covariance; both learned.
 
-use ndarray::{Array1, Array2, Axis};
+use ndarray::{Array1, Array2, Axis, Zip};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -312,20 +312,28 @@ fn ridge_step(
     interrupt: &Interrupt,
 ) -> Result<Array2<f64>> {
     let inner = |x: &Array2<f64>, y: &Array2<f64>| (x * y).sum_axis(Axis(0));
-    let ratio = |x: &Array1<f64>, y: &Array1<f64>| x / &y.mapv(|y| y.max(1e-300));
+    // Columns that are solved to rounding stay as they are.
+    let ratio = |x: &Array1<f64>, y: &Array1<f64>, solved: &Array1<f64>| {
+        Zip::from(x).and(y).and(solved).map_collect(
+            |&x, &y, &solved| {
+                if x > solved && y > 0.0 { x / y } else { 0.0 }
+            },
+        )
+    };
     let mut a = Array2::zeros(b.dim());
     let mut residual = b;
     let mut residual_image = gram_product(f, &residual, interrupt)?;
     let (mut direction, mut image) = (residual.clone(), residual_image.clone());
     let mut squares = inner(&residual, &residual_image);
+    let solved = squares.mapv(|square| 1e-26 * square.abs() + f64::MIN_POSITIVE);
     for _ in 0..CG_STEPS {
         let applied = &image + &(&direction * ridge);
-        let step = ratio(&squares, &inner(&image, &applied));
+        let step = ratio(&squares, &inner(&image, &applied), &solved);
         a += &(&direction * &step);
         residual -= &(&applied * &step);
         residual_image = gram_product(f, &residual, interrupt)?;
         let next = inner(&residual, &residual_image);
-        let kept = ratio(&next, &squares);
+        let kept = ratio(&next, &squares, &solved);
         direction = &residual + &(&direction * &kept);
         image = &residual_image + &(&image * &kept);
         squares = next;

@@ -14,6 +14,8 @@ pub struct Ratings<'a> {
     pub items: &'a [u32],
     /// Value of each rating: a level 0..m for ordinal ratings, any number for regression.
     pub values: &'a [f64],
+    /// Weight of each rating; empty where all count alike.
+    pub weights: &'a [f64],
     /// Number of users.
     pub n_users: usize,
     /// Number of items.
@@ -106,8 +108,14 @@ pub(super) fn check(ratings: &Ratings<'_>, settings: &VariationalSettings<'_>) -
 pub(super) fn check_ratings(ratings: &Ratings<'_>, likelihood: &Likelihood) -> Result<()> {
     let fail = |message: &str| Err(Error::argument("ratings", message));
     let n = ratings.values.len();
+    let weights = ratings.weights;
     if ratings.users.len() != n || ratings.items.len() != n {
         return fail("users, items and values must be equally many");
+    }
+    if !weights.is_empty() && weights.len() != n
+        || weights.iter().any(|w| !(w.is_finite() && *w > 0.0))
+    {
+        return fail("there must be a positive weight for each");
     }
     if ratings.users.iter().any(|&user| user as usize >= ratings.n_users)
         || ratings.items.iter().any(|&item| item as usize >= ratings.n_items)

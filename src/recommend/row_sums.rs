@@ -92,6 +92,8 @@ pub(super) struct RatedRow<'a> {
     pub block: &'a [f64],
     pub partners: &'a [u32],
     pub values: &'a [f64],
+    /// The weight of each rating; empty where all count alike.
+    pub weights: &'a [f64],
     /// The blocks of all partners.
     pub others: &'a [f64],
 }
@@ -133,10 +135,13 @@ impl WithSimd for Gather<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         self.start();
-        let RatedRow { partners, values, .. } = self.row;
-        for (partners, values) in partners.chunks(GROUP).zip(values.chunks(GROUP)) {
+        let RatedRow { partners, values, weights, .. } = self.row;
+        for (group, (partners, values)) in
+            partners.chunks(GROUP).zip(values.chunks(GROUP)).enumerate()
+        {
             self.moments(simd, partners);
-            self.curvatures(values);
+            let from = (group * GROUP).min(weights.len());
+            self.curvatures(values, &weights[from..(from + GROUP).min(weights.len())]);
             self.add(simd, partners);
         }
     }
@@ -232,24 +237,38 @@ impl Gather<'_> {
 
     /// κ and ω of each output in place of its moments, for a group of ratings.
     #[inline(always)]
-    fn curvatures(&mut self, values: &[f64]) {
+    fn curvatures(&mut self, values: &[f64], weights: &[f64]) {
         let Self { sums, output, totals, .. } = self;
         for c in 0..output.layout.m {
             let range = c * GROUP..c * GROUP + values.len();
             let (means, variances) = (&mut sums.mean[range.clone()], &mut sums.variance[range]);
             match output.likelihood {
                 Likelihood::Ordinal(tempering) => {
-                    totals.bound +=
-                        logistic_curvatures(tempering[c], c as f64, values, means, variances);
+                    let (tempering, level) = (tempering[c], c as f64);
+                    if weights.is_empty() {
+                        totals.bound +=
+                            logistic_curvatures(tempering, level, values, means, variances);
+                        continue;
+                    }
+                    // One by one: a product of powers cannot share one logarithm.
+                    for (at, weight) in weights.iter().enumerate() {
+                        let one = at..at + 1;
+                        let (mean, variance) = (&mut means[one.clone()], &mut variances[one]);
+                        let y = &values[at..=at];
+                        totals.bound +=
+                            logistic_curvatures(tempering * weight, level, y, mean, variance);
+                    }
                 }
                 Likelihood::Gaussian => {
                     let precision = output.precision;
-                    for ((mean, variance), y) in means.iter_mut().zip(variances).zip(values) {
+                    let moments = means.iter_mut().zip(variances).zip(values);
+                    for (at, ((mean, variance), y)) in moments.enumerate() {
+                        let weight = weights.get(at).copied().unwrap_or(1.0);
                         let square = (y - *mean) * (y - *mean) + variance.max(0.0);
-                        totals.squares += square;
-                        totals.bound += 0.5 * (precision * square - precision.ln());
-                        *variance = precision;
-                        *mean = precision * y;
+                        totals.squares += weight * square;
+                        totals.bound += 0.5 * weight * (precision * square - precision.ln());
+                        *variance = weight * precision;
+                        *mean = weight * precision * y;
                     }
                 }
             }
@@ -265,10 +284,10 @@ impl Gather<'_> {
         for (slot, &partner) in partners.iter().enumerate() {
             let other = layout.block(row.others, partner);
             let (l2, x2) = (&other[layout.l()], &other[layout.x()]);
-            for c in 0..m {
+            for (c, l2) in l2.iter().enumerate() {
                 let (wide, at) = (c * k_pad..(c + 1) * k_pad, c * GROUP + slot);
                 let omega = sums.variance[at];
-                let pull = sums.mean[at] - omega * (output.intercept[c] + l2[c]);
+                let pull = sums.mean[at] - omega * (output.intercept[c] + l2);
                 sums.mean[at] = pull;
                 sums.omega[c] += omega;
                 sums.pull[c] += pull;

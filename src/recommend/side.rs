@@ -14,6 +14,15 @@ use crate::memory::require;
 /// Pieces of a sweep: fixed, so that sums do not depend on the number of threads, and enough for many.
 const PARTS: usize = 64;
 
+/// Ratings as one side sees them.
+#[derive(Clone, Copy)]
+pub(super) struct SideRatings<'r> {
+    pub rows: &'r [u32],
+    pub partners: &'r [u32],
+    pub values: &'r [f64],
+    pub weights: &'r [f64],
+}
+
 /// The blocks of one side.
 #[derive(Debug)]
 pub(super) struct Side<'a> {
@@ -26,6 +35,8 @@ pub(super) struct Side<'a> {
     pub partners: Vec<u32>,
     /// The value of each rating, in the same order.
     pub values: Vec<f64>,
+    /// Their weights, if any.
+    pub weights: Vec<f64>,
     /// The blocks, one after the other.
     pub blocks: Vec<f64>,
     /// Σ_a S_a over all rows, (k + m)².
@@ -40,12 +51,13 @@ pub(super) struct Side<'a> {
 impl<'a> Side<'a> {
     /// Sorts the ratings by this side's rows.
     pub fn new(
-        (rows, partners, values): (&[u32], &[u32], &[f64]),
+        ratings: SideRatings<'_>,
         n: usize,
         (k, m): (usize, usize),
         features: Option<Features<'a>>,
         (settings, interrupt): (PriorSettings, &Interrupt),
     ) -> Result<Self> {
+        let SideRatings { rows, partners, values, weights } = ratings;
         let layout = BlockLayout::new(k, m);
         let what = || format!("the posteriors of n = {n} users or items with d = {k} components");
         let bytes = 8 * n as u128 * layout.stride() as u128;
@@ -60,11 +72,15 @@ impl<'a> Side<'a> {
         }
         let mut next = offsets.clone();
         let (mut sorted_partners, mut sorted_values) = (vec![0; rows.len()], vec![0.0; rows.len()]);
-        for ((&row, &partner), &value) in rows.iter().zip(partners).zip(values) {
+        let mut sorted_weights = vec![0.0; weights.len()];
+        for (at, ((&row, &partner), &value)) in rows.iter().zip(partners).zip(values).enumerate() {
             let slot = next[row as usize];
             next[row as usize] += 1;
             sorted_partners[slot] = partner;
             sorted_values[slot] = value;
+            if let Some(weight) = weights.get(at) {
+                sorted_weights[slot] = *weight;
+            }
         }
         Ok(Self {
             layout,
@@ -73,6 +89,7 @@ impl<'a> Side<'a> {
             offsets,
             partners: sorted_partners,
             values: sorted_values,
+            weights: sorted_weights,
             blocks: vec![0.0; n * layout.stride()],
             covariance_sum: Array2::zeros((k + m, k + m)),
             log_det_sum: 0.0,
@@ -130,8 +147,12 @@ impl<'a> Side<'a> {
         spread(self.layout, &self.blocks, &counts)
     }
 
-    pub fn n_ratings(&self) -> usize {
-        self.values.len()
+    /// Number of ratings, each as often as its weight says.
+    pub fn total_weight(&self) -> f64 {
+        if self.weights.is_empty() {
+            return self.values.len() as f64;
+        }
+        self.weights.iter().sum()
     }
 
     pub fn has_features(&self) -> bool {

@@ -28,7 +28,7 @@ pub(super) fn fits(spread: ArrayView2<'_, f64>, layout: BlockLayout) -> bool {
     spread.nrows() > 0 && spread.ncols() == width(layout)
 }
 
-/// The means over the blocks of a side; a class without ids has that of the next smaller one.
+/// The means over the blocks of a side.
 pub(super) fn spread(layout: BlockLayout, blocks: &[f64], counts: &[usize]) -> Spread {
     let largest = counts.iter().copied().max().unwrap_or(1);
     let n_classes = largest.max(1).ilog2() as usize + 1;
@@ -41,19 +41,15 @@ pub(super) fn spread(layout: BlockLayout, blocks: &[f64], counts: &[usize]) -> S
             *sum += value;
         }
     }
-    for at in 0..n_classes {
-        if members[at] > 0 {
-            sums.row_mut(at).mapv_inplace(|sum| sum / members[at] as f64);
-        } else if at > 0 {
-            let smaller = sums.row(at - 1).to_owned();
-            sums.row_mut(at).assign(&smaller);
-        }
+    for (at, &members) in members.iter().enumerate().filter(|(_, members)| **members > 0) {
+        sums.row_mut(at).mapv_inplace(|sum| sum / members as f64);
     }
-    // The most certain classes may be followed, the least certain ones preceded, by empty ones.
-    for at in (0..n_classes - 1).rev() {
-        if sums.row(at).iter().all(|value| *value == 0.0) {
-            let larger = sums.row(at + 1).to_owned();
-            sums.row_mut(at).assign(&larger);
+    // Classes without ids: as the next larger one, or, after the last that has some, the next smaller.
+    let filled: Vec<usize> = (0..n_classes).filter(|&at| members[at] > 0).collect();
+    for at in (0..n_classes).filter(|&at| members[at] == 0) {
+        if let Some(&near) = filled.iter().find(|&&near| near > at).or(filled.last()) {
+            let row = sums.row(near).to_owned();
+            sums.row_mut(at).assign(&row);
         }
     }
     sums

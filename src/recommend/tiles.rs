@@ -18,20 +18,31 @@ pub(super) fn dots<S: Simd, const M: usize>(
     left: [&[f64]; M],
     right: [&[f64]; PARTNERS],
 ) -> [[f64; PARTNERS]; M] {
-    let left = left.map(|row| S::as_simd_f64s(row).0);
-    let right = right.map(|row| S::as_simd_f64s(row).0);
-    let length = right[0].len();
-    let (left, right) = (left.map(|row| &row[..length]), right.map(|row| &row[..length]));
+    // Plain loops throughout: a closure that is not inlined would be compiled without the vectors.
+    let length = S::as_simd_f64s(right[0]).0.len();
+    let (mut wide_left, mut wide_right) = ([&[][..]; M], [&[][..]; PARTNERS]);
+    for (wide, row) in wide_left.iter_mut().zip(left) {
+        *wide = &S::as_simd_f64s(row).0[..length];
+    }
+    for (wide, row) in wide_right.iter_mut().zip(right) {
+        *wide = &S::as_simd_f64s(row).0[..length];
+    }
     let mut sums = [[simd.splat_f64s(0.0); PARTNERS]; M];
     for at in 0..length {
-        let values = right.map(|row| row[at]);
-        for (sums, row) in sums.iter_mut().zip(&left) {
-            for (sum, value) in sums.iter_mut().zip(values) {
-                *sum = simd.mul_add_f64s(row[at], value, *sum);
+        for n in 0..PARTNERS {
+            let value = wide_right[n][at];
+            for c in 0..M {
+                sums[c][n] = simd.mul_add_f64s(wide_left[c][at], value, sums[c][n]);
             }
         }
     }
-    sums.map(|sums| sums.map(|sum| simd.reduce_sum_f64s(sum)))
+    let mut totals = [[0.0; PARTNERS]; M];
+    for c in 0..M {
+        for n in 0..PARTNERS {
+            totals[c][n] = simd.reduce_sum_f64s(sums[c][n]);
+        }
+    }
+    totals
 }
 
 /// sums_c += Σ_n weights_c[n] · right_n; all rows are padded and equally long.
@@ -42,32 +53,36 @@ pub(super) fn add_weighted<S: Simd, const M: usize>(
     weights: [&[f64]; M],
     right: &[&[f64]],
 ) {
-    let mut sums = sums.map(|row| S::as_mut_simd_f64s(row).0);
-    let weights = weights.map(|weights| &weights[..right.len()]);
-    let length = sums[0].len();
+    let length = S::as_simd_f64s(sums[0]).0.len();
     let mut at = 0;
     while at + 2 <= length {
         // Two vectors of each output: enough chains to hide the latency of a multiply-add.
-        let mut wide: [[S::f64s; 2]; M] = std::array::from_fn(|c| [sums[c][at], sums[c][at + 1]]);
+        let mut wide = [[simd.splat_f64s(0.0); 2]; M];
+        for c in 0..M {
+            let row = S::as_simd_f64s(sums[c]).0;
+            wide[c] = [row[at], row[at + 1]];
+        }
         for (n, row) in right.iter().enumerate() {
             let row = S::as_simd_f64s(row).0;
             let (first, second) = (row[at], row[at + 1]);
-            for (sum, weights) in wide.iter_mut().zip(&weights) {
-                let weight = simd.splat_f64s(weights[n]);
-                sum[0] = simd.mul_add_f64s(weight, first, sum[0]);
-                sum[1] = simd.mul_add_f64s(weight, second, sum[1]);
+            for c in 0..M {
+                let weight = simd.splat_f64s(weights[c][n]);
+                wide[c][0] = simd.mul_add_f64s(weight, first, wide[c][0]);
+                wide[c][1] = simd.mul_add_f64s(weight, second, wide[c][1]);
             }
         }
-        for (row, sum) in sums.iter_mut().zip(wide) {
-            [row[at], row[at + 1]] = sum;
+        for c in 0..M {
+            let row = S::as_mut_simd_f64s(sums[c]).0;
+            [row[at], row[at + 1]] = wide[c];
         }
         at += 2;
     }
     if at < length {
-        for (row, weights) in sums.iter_mut().zip(&weights) {
-            for (weight, right) in weights.iter().zip(right) {
-                let weight = simd.splat_f64s(*weight);
-                row[at] = simd.mul_add_f64s(weight, S::as_simd_f64s(right).0[at], row[at]);
+        for c in 0..M {
+            let row = &mut S::as_mut_simd_f64s(sums[c]).0[at];
+            for (n, right) in right.iter().enumerate() {
+                let weight = simd.splat_f64s(weights[c][n]);
+                *row = simd.mul_add_f64s(weight, S::as_simd_f64s(right).0[at], *row);
             }
         }
     }

@@ -8,7 +8,7 @@ use super::output::{OutputLayer, fit_output, rescale};
 use super::prior::{Features, LearnedPrior, PriorSettings};
 use super::problem::{Factors, Likelihood, Ratings, VariationalSettings, check};
 use super::rows::update_rows;
-use super::side::Side;
+use super::side::{Side, SideRatings};
 use super::spread::Spread;
 use super::sums::SweepSums;
 use crate::error::{Error, Result};
@@ -45,15 +45,16 @@ impl<'a> VariationalRefit<'a> {
         // A sum of uniforms stands in for a normal draw: only the scale matters.
         let mut draw =
             || -> f64 { 0.3 * ((0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0) };
+        let Ratings { values, weights, .. } = ratings;
         let mut users = Side::new(
-            (ratings.users, ratings.items, ratings.values),
+            SideRatings { rows: ratings.users, partners: ratings.items, values, weights },
             ratings.n_users,
             (k, m),
             user_features,
             prior,
         )?;
         let mut items = Side::new(
-            (ratings.items, ratings.users, ratings.values),
+            SideRatings { rows: ratings.items, partners: ratings.users, values, weights },
             ratings.n_items,
             (k, m),
             item_features,
@@ -111,7 +112,7 @@ impl Solver for VariationalRefit<'_> {
         let squares: f64 = self.output.weights.iter().map(|u| u * u).sum();
         let objective = sums.bound + divergence + 0.5 * self.settings.output_ridge * squares;
         if self.settings.likelihood == Likelihood::Gaussian {
-            self.output.precision = self.users.n_ratings() as f64 / sums.squares.max(1e-12);
+            self.output.precision = self.users.total_weight() / sums.squares.max(1e-12);
         }
         let learn = self.sweep >= self.settings.hold;
         let sweep = self.sweep;
