@@ -21,7 +21,7 @@ from dualgap.recommend._ratings import Indexed, Triples, codes, warn_input
 def new_ids(
     triples: Triples, table: pd.Index[Any], levels: FloatArray | None, *, of_users: bool
 ) -> tuple[pd.Index[Any], NDArray[np.intp], Triples]:
-    """New ids, positions of the known ones (of `table`) that they are combined with, the ratings."""
+    """New ids, positions of the known ones of `table` that they belong with, and the ratings."""
     what = "item" if of_users else "user"
     other = codes(table, triples.items if of_users else triples.users)
     known = np.flatnonzero(other < len(table))
