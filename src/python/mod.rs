@@ -11,6 +11,7 @@ mod losses;
 mod multiclass;
 mod oracle;
 mod polynomial;
+mod ranking;
 mod recommend;
 mod records;
 mod session;
@@ -41,5 +42,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::select_basis, module)?)?;
     module.add_function(wrap_pyfunction!(recommend::fit_variational, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::fit_interactions, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::new_interactions, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::new_blocks, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::best, module)?)?;
     Ok(())
 }
