@@ -19,6 +19,7 @@ __all__ = [
     "best_items",
     "check_loss",
     "consensus_round",
+    "cross_validate",
     "fit_interactions",
     "fit_multiclass",
     "fit_polynomial",
@@ -150,6 +151,21 @@ class _Answer(TypedDict):
 def consensus_round(
     rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _Answer: ...
+
+class _Search(TypedDict):
+    score: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    n_undecided: NDArray[np.float64]
+    objective: NDArray[np.float64]
+    dual_objective: NDArray[np.float64]
+    n_iter: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    outcome: list[str]
+
+def cross_validate(
+    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
+) -> _Search: ...
 
 class _Blocks(TypedDict):
     outcome: str

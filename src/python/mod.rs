@@ -6,6 +6,7 @@ use crate::names::names;
 
 mod arrays;
 mod consensus;
+mod cross_validation;
 mod losses;
 mod multiclass;
 mod oracle;
@@ -35,6 +36,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(structured::structured_path, module)?)?;
     module.add_function(wrap_pyfunction!(losses::check_loss, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
+    module.add_function(wrap_pyfunction!(cross_validation::cross_validate, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
