@@ -20,6 +20,7 @@ mod polytope {
     mod vertex;
 }
 mod recommend {
+    mod interactions;
     mod variational;
 }
 mod solver {
@@ -27,6 +28,7 @@ mod solver {
 }
 mod structured {
     mod callback;
+    mod links;
     mod marginals;
     mod models;
     mod solvers;

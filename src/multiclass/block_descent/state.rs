@@ -10,6 +10,7 @@ use super::row::RowBuffer;
 use super::scorer::{Changes, RowBlock, Scorer};
 use super::{few, visit};
 use crate::data::Real;
+use crate::dual::Shares;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::multiclass::MarginProblem;
@@ -49,7 +50,7 @@ const FULL_EPOCHS: usize = 8;
 const VANISHING: f64 = 1e-250;
 
 /// Steps of the first attempt at the conjugate gradient method.
-const FIRST_STEPS: usize = 10;
+pub(super) const FIRST_STEPS: usize = 10;
 
 /// Rows, weights and dual blocks of a run.
 pub(super) struct State<'p, M: Scorer> {
@@ -59,9 +60,11 @@ pub(super) struct State<'p, M: Scorer> {
     pub exact: Option<M::Exact>,
     /// w₀, class after class; empty where it is 0.
     pub origin: Vec<f64>,
+    /// Those of the problem, but for λ, which may be changed.
+    pub shares: Shares,
     pub options: Options,
     pub random: Pcg64Mcg,
-    /// The dual blocks, in a random order.
+    /// The dual blocks of the examples that have a share, in a random order.
     pub duals: Vec<DualBlock>,
     /// β_i for each of them.
     pub betas: Candidates<M::Value>,
@@ -73,6 +76,8 @@ pub(super) struct State<'p, M: Scorer> {
     pub wait: usize,
     /// Epochs so far that looked at all classes.
     pub n_full: usize,
+    /// What may separate the weights from w(β) in exact arithmetic, as of the last certificate.
+    pub distance: f64,
     pub work: Work<M::Value>,
 }
 
@@ -116,17 +121,21 @@ impl<'p, M: Scorer> State<'p, M> {
             scratch: Scratch::default(),
         };
         let mut random = Pcg64Mcg::new(u128::from(options.seed));
-        let mut examples: Vec<u32> = (0..n as u32).collect();
+        let has_share = |example: &u32| problem.shares().of(*example as usize) > 0.0;
+        let mut examples: Vec<u32> = (0..n as u32).filter(has_share).collect();
         examples.shuffle(&mut random);
+        let n_duals = examples.len();
         let dual = |&example: &u32| DualBlock { example, ..DualBlock::default() };
         let mut state = Self {
             random,
             duals: examples.iter().map(dual).collect(),
-            betas: Candidates::new(n),
+            betas: Candidates::new(n_duals),
             due: None,
             gradient_steps: FIRST_STEPS,
             wait: few::SHORTEST_WAIT,
             n_full: 0,
+            distance: 0.0,
+            shares: problem.shares().clone(),
             problem,
             model,
             exact: None,
@@ -134,20 +143,18 @@ impl<'p, M: Scorer> State<'p, M> {
             options,
             work,
         };
-        (0..n).for_each(|at| state.settle(at));
+        (0..n_duals).for_each(|at| state.settle(at));
         state
     }
 
-    /// Examples without weight never count; those whose row is 0, or as good as that, have their
-    /// optimal vertex at once.
+    /// Examples whose row is 0, or as good as that, have their optimal vertex at once.
     fn settle(&mut self, at: usize) {
         let dual = &mut self.duals[at];
         let example = dual.example as usize;
         let squared_norm = self.model.squared_norm(example);
-        dual.weight = self.problem.shares().of(example) / self.problem.shares().lambda();
+        dual.weight = self.shares.of(example) / self.shares.lambda();
         dual.curvature = dual.weight * squared_norm;
-        dual.settled = self.problem.shares().of(example) == 0.0;
-        if dual.settled || dual.curvature + self.problem.shares().smoothing() > VANISHING {
+        if dual.curvature + self.shares.smoothing() > VANISHING {
             return;
         }
         dual.settled = true;
@@ -260,7 +267,7 @@ impl<M: Scorer> State<'_, M> {
     /// β_i after β_i (examples × classes).
     pub fn betas(&self) -> Vec<f64> {
         let m = self.problem.n_classes();
-        let mut betas = vec![0.0; self.duals.len() * m];
+        let mut betas = vec![0.0; self.problem.n_examples() * m];
         for (at, dual) in self.duals.iter().enumerate() {
             let row = &mut betas[dual.example as usize * m..][..m];
             let (classes, values) = self.betas.row(at);

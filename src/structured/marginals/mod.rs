@@ -1,10 +1,11 @@
 //! Projections onto the hull of {μ(y)}: what the dual extragradient asks of a model.
 
+mod label_sets;
 mod simplex;
 mod subpermutation;
 mod sum_product;
 
-use super::model::{Model, Multilabel, Work};
+use super::model::{Model, Work};
 use crate::error::{Error, Result};
 use crate::names::find;
 
@@ -79,6 +80,3 @@ pub trait Marginals: Model {
         Err(Error::argument("projection", "this model has no Euclidean projection"))
     }
 }
-
-/// Has neither projection.
-impl Marginals for Multilabel {}
