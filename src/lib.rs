@@ -33,6 +33,7 @@ pub mod polytope;
 pub mod recommend;
 pub mod run;
 pub mod solver;
+pub mod sequence;
 pub mod structured;
 
 #[cfg(feature = "python")]

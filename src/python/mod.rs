@@ -12,6 +12,8 @@ mod oracle;
 mod polynomial;
 mod recommend;
 mod records;
+mod sentences;
+mod sequence;
 mod session;
 mod structured;
 mod structured_models;
@@ -39,5 +41,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::select_basis, module)?)?;
     module.add_function(wrap_pyfunction!(recommend::fit_variational, module)?)?;
+    module.add_class::<sentences::PyVocabulary>()?;
+    module.add_class::<sequence::PyTagger>()?;
+    module.add_class::<sequence::SequenceDual>()?;
+    module.add_function(wrap_pyfunction!(sentences::read_labels, module)?)?;
+    module.add_function(wrap_pyfunction!(sequence::fit_sequences, module)?)?;
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! L(y) = constant + ⟨c, μ(y)⟩. A [`Model`] knows A, c and how to decode; solvers see nothing else.
 
 mod callback;
+mod chain_descent;
 mod dual;
 mod extragradient;
 mod marginals;
@@ -13,10 +14,14 @@ mod method;
 mod model;
 
 pub use callback::{CallbackDual, Oracle};
+pub use chain_descent::{
+    BlockLoss, Descent, DescentOptions, Hinge, HingePoint, Log, LogPoint, Task, descend,
+};
 pub use dual::StructuredDual;
 pub use extragradient::Extragradient;
-pub use marginals::{Marginals, Projection};
+pub use marginals::{Marginals, Projection, log_marginals, marginals as chain_marginals};
 pub use method::{StructuredChoices, StructuredMethod, fit};
 pub use model::{
-    Chain, Graph, Hamming, Matching, Model, Multiclass, Multilabel, Pairs, Work, assign,
+    Chain, ChainScores, EmissionPairs, FORBIDDEN, Graph, Hamming, Link, Links, Matching, Model, Multiclass,
+    Multilabel, Pairs, Work, assign,
 };

@@ -1,8 +1,12 @@
 //! Projections onto the hull of {μ(y)}: what the dual extragradient asks of a model.
 
+mod forward_backward;
 mod simplex;
 mod subpermutation;
 mod sum_product;
+
+pub use forward_backward::marginals;
+pub use sum_product::log_marginals;
 
 use super::model::{Model, Multilabel, Work};
 use crate::error::{Error, Result};

@@ -10,7 +10,7 @@ mod multilabel;
 mod rows;
 
 pub use assignment::assign;
-pub use chain::Chain;
+pub use chain::{Chain, ChainScores, FORBIDDEN, Link, Links, Pairs as EmissionPairs};
 pub(super) use chain::first_maximum;
 pub use graph::Graph;
 pub use hamming::Hamming;
@@ -18,6 +18,7 @@ pub use matching::{Matching, Pairs};
 pub use multiclass::Multiclass;
 pub use multilabel::Multilabel;
 
+use crate::dual::Scales;
 use crate::dual::rounding::{TINY, gamma};
 use crate::linalg::{Sparse, TouchedVector};
 
@@ -51,6 +52,11 @@ impl PartSize {
         let scores = gamma(self.n_features + 8) * score + 4.0 * self.n_features as f64 * TINY;
         let sums = gamma(2 * self.depth + 8) * n_parts * (cost + score);
         2.0 * n_parts * scores + 2.0 * sums
+    }
+
+    /// The size of the example's functions, given its largest cost.
+    pub fn scales(&self, cost: f64) -> Scales {
+        Scales { cost, feature: self.norm, n_features: self.n_features }
     }
 }
 
