@@ -32,8 +32,8 @@ pub mod polynomial;
 pub mod polytope;
 pub mod recommend;
 pub mod run;
-pub mod solver;
 pub mod sequence;
+pub mod solver;
 pub mod structured;
 
 #[cfg(feature = "python")]

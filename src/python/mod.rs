@@ -43,7 +43,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recommend::fit_variational, module)?)?;
     module.add_class::<sentences::PyVocabulary>()?;
     module.add_class::<sequence::PyTagger>()?;
-    module.add_class::<sequence::SequenceDual>()?;
+    module.add_class::<sequence::SequencePoint>()?;
     module.add_function(wrap_pyfunction!(sentences::read_labels, module)?)?;
     module.add_function(wrap_pyfunction!(sequence::fit_sequences, module)?)?;
     Ok(())

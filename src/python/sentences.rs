@@ -52,11 +52,14 @@ impl<'v> Reader<'v> {
         };
         if let Ok(tokens) = sentence.cast::<PyList>() {
             for token in tokens.iter() {
-                self.token(&token).map_err(|error| self.located(sentence, place, before, &error))?;
+                self.token(&token)
+                    .map_err(|error| self.located(sentence, place, before, &error))?;
             }
         } else {
             if sentence.is_instance_of::<PyString>() || sentence.is_instance_of::<PyDict>() {
-                return Err(PyErr::from_value(wrong(sentence.py()).into_bound(sentence.py()).into_any()));
+                return Err(PyErr::from_value(
+                    wrong(sentence.py()).into_bound(sentence.py()).into_any(),
+                ));
             }
             for token in PyIterator::from_object(sentence)? {
                 let read = self.token(&token?);
@@ -67,10 +70,19 @@ impl<'v> Reader<'v> {
     }
 
     /// The error of a token with its place.
-    fn located(&self, sentence: &Bound<'_, PyAny>, place: usize, before: usize, error: &PyErr) -> PyErr {
+    fn located(
+        &self,
+        sentence: &Bound<'_, PyAny>,
+        place: usize,
+        before: usize,
+        error: &PyErr,
+    ) -> PyErr {
         let token = self.rows.n_rows() - before;
-        if error.is_instance_of::<PyTypeError>(sentence.py()) || error.is_instance_of::<PyValueError>(sentence.py()) {
-            let message = format!("X: sentence {place}, token {token}: {}", error.value(sentence.py()));
+        if error.is_instance_of::<PyTypeError>(sentence.py())
+            || error.is_instance_of::<PyValueError>(sentence.py())
+        {
+            let message =
+                format!("X: sentence {place}, token {token}: {}", error.value(sentence.py()));
             return PyValueError::new_err(message);
         }
         error.clone_ref(sentence.py())

@@ -11,31 +11,33 @@ use super::sentences::{PyVocabulary, Reader};
 use super::session::{Session, THREADS_PER_CORE, guarded, run_session};
 use super::trace::trace_dict;
 use crate::data::Data;
+use crate::dual::Shares;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::names::find;
+use crate::run::Trace;
 use crate::sequence::{Emissions, FeatureRows, Sequences, Tagger, Transitions};
 use crate::solver::{Sampling, Target};
 use crate::structured::{
-    Chain, Descent, DescentOptions, Hamming, Hinge, HingePoint, Links, Log, LogPoint, Model, Task,
-    descend,
+    Chain, ChainFit, ChainPoint, ConditionalFit, DescentOptions, Hamming, Links, Model, fit_chain,
+    fit_conditional,
 };
 
 /// Tokens that are tagged while the next ones are read.
 const CHUNK: usize = 4096;
 
-/// The dual point of a fit, for a later one of the same sentences.
+/// Where a fit ended, for a later one of the same sentences.
 #[pyclass(frozen)]
-#[derive(Clone)]
-pub(super) struct SequenceDual {
+pub(super) struct SequencePoint {
     point: Point,
     n_parts: Vec<usize>,
 }
 
+/// Where a later fit can start: the dual point of the hinge loss, the weights of the logistic one.
 #[derive(Clone)]
 enum Point {
-    Hinge(HingePoint),
-    Log(LogPoint),
+    Dual(ChainPoint),
+    Weights(Vec<f64>),
 }
 
 /// What to fit, beside the rows.
@@ -51,7 +53,7 @@ struct FitRecord<'py> {
     edges: Option<Matrix<'py>>,
     sampling: String,
     seed: u64,
-    start: Option<Py<SequenceDual>>,
+    start: Option<Py<SequencePoint>>,
 }
 
 impl FitRecord<'_> {
@@ -78,7 +80,7 @@ impl FitRecord<'_> {
         let Some(start) = &self.start else { return Ok(None) };
         let start = start.get();
         let log = self.loss == "log";
-        if start.n_parts == parts(chain) && log == matches!(start.point, Point::Log(_)) {
+        if start.n_parts == parts(chain) && log == matches!(start.point, Point::Weights(_)) {
             return Ok(Some(start.point.clone()));
         }
         Err(Error::argument("warm_start", "the dual point is not one of this problem"))
@@ -96,24 +98,41 @@ struct Plan {
     start: Option<Point>,
 }
 
+/// Where a fit ended, whatever the loss.
+struct Fitted {
+    trace: Trace,
+    null_objective: f64,
+    weights: Vec<f64>,
+    point: Point,
+}
+
 impl Plan {
-    fn fit(self, task: Task<'_>, target: Target, session: &Session<'_>) -> Result<Descent<Point>> {
-        let (chain, options) = (task.chain, self.options);
+    fn fit(
+        self,
+        chain: &Chain,
+        shares: Shares,
+        target: Target,
+        session: &Session<'_>,
+    ) -> Result<Fitted> {
         let (interrupt, observe) = (session.interrupt, &mut |epoch: &_| session.observe(epoch));
         if self.log {
             let start = match self.start {
-                Some(Point::Log(point)) => Some(point),
+                Some(Point::Weights(weights)) => Some(weights),
                 _ => None,
             };
-            let ended = descend(task, Log::new(chain, start), options, target, interrupt, observe)?;
-            Ok(ended.map(|loss| Point::Log(loss.into_point())))
+            let ended = fit_conditional(chain, shares, target, start, interrupt, observe)?;
+            let ConditionalFit { trace, null_objective, weights } = ended;
+            let point = Point::Weights(weights.clone());
+            Ok(Fitted { trace, null_objective, weights, point })
         } else {
             let start = match self.start {
-                Some(Point::Hinge(point)) => Some(point),
+                Some(Point::Dual(point)) => Some(point),
                 _ => None,
             };
-            let ended = descend(task, Hinge::new(chain, start), options, target, interrupt, observe)?;
-            Ok(ended.map(|loss| Point::Hinge(loss.into_points())))
+            let ended =
+                fit_chain((chain, shares), self.options, target, start, interrupt, observe)?;
+            let ChainFit { trace, null_objective, weights, point } = ended;
+            Ok(Fitted { trace, null_objective, weights, point: Point::Dual(point) })
         }
     }
 }
@@ -138,7 +157,7 @@ pub(super) fn fit_sequences<'py>(
         let plan = Plan { log: record.loss == "log", options, start: record.start(&chain)? };
         let target = run.target();
         let ended = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
-            plan.fit(Task { chain: &chain, shares }, target, session)
+            plan.fit(&chain, shares, target, session)
         })?;
         let result = trace_dict(py, &ended.trace)?;
         result.set_item("null_objective", ended.null_objective)?;
@@ -148,7 +167,7 @@ pub(super) fn fit_sequences<'py>(
             (PyArray1::from_iter(py, ends), PyArray1::from_slice(py, &pairs.labels))
         });
         result.set_item("pairs", pairs)?;
-        let dual = SequenceDual { point: ended.loss, n_parts: parts(&chain) };
+        let dual = SequencePoint { point: ended.point, n_parts: parts(&chain) };
         result.set_item("dual_point", Py::new(py, dual)?)?;
         Ok(result)
     })
@@ -240,7 +259,9 @@ impl PyTagger {
             let pool = rayon::ThreadPoolBuilder::new()
                 .num_threads(n_threads.saturating_sub(1).clamp(1, THREADS_PER_CORE * cores))
                 .build()
-                .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
+                .map_err(|error| {
+                    PyRuntimeError::new_err(format!("cannot start threads: {error}"))
+                })?;
             let (names, tagger) = (&vocabulary.0, &self.0);
             let (sender, found) = std::sync::mpsc::channel();
             let mut offsets = vec![0];
@@ -253,7 +274,9 @@ impl PyTagger {
                     for (place, sentence) in sentences.by_ref() {
                         read += reader.sentence(&sentence?, place)? as i64;
                         own.push(read);
-                        offsets.push(offsets[offsets.len() - 1] + own[own.len() - 1] - own[own.len() - 2]);
+                        offsets.push(
+                            offsets[offsets.len() - 1] + own[own.len() - 1] - own[own.len() - 2],
+                        );
                         if read >= CHUNK as i64 {
                             break;
                         }

@@ -88,7 +88,10 @@ impl Tagger {
             || n_states == 0
             || !transitions.features.len().is_multiple_of(n_edges)
         {
-            return Err(Error::argument("transitions", "must have a weight for each pair of labels"));
+            return Err(Error::argument(
+                "transitions",
+                "must have a weight for each pair of labels",
+            ));
         }
         let all = [values, weights, &transitions.features];
         if !all.iter().all(|values| values.iter().all(|value| value.is_finite())) {
@@ -126,7 +129,12 @@ impl Tagger {
     }
 
     /// The scores of one sequence's parts.
-    fn load<'s>(&'s self, sequences: &Sequences<'_>, sequence: usize, scratch: &'s mut Scratch) -> ChainScores<'s> {
+    fn load<'s>(
+        &'s self,
+        sequences: &Sequences<'_>,
+        sequence: usize,
+        scratch: &'s mut Scratch,
+    ) -> ChainScores<'s> {
         let n_states = self.n_states();
         let range = sequences.offsets[sequence] as usize..sequences.offsets[sequence + 1] as usize;
         let (len, Emissions { offsets, labels, values }) = (range.len(), &self.emissions);
@@ -190,7 +198,11 @@ impl Tagger {
     /// # Errors
     /// [`Error::InvalidArgument`] naming `X` for rows of another model, and for a sequence for which all labels
     /// are forbidden; [`Error::Interrupted`].
-    pub fn decode(&self, sequences: &Sequences<'_>, interrupt: &Interrupt) -> Result<Vec<Vec<u32>>> {
+    pub fn decode(
+        &self,
+        sequences: &Sequences<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Vec<u32>>> {
         self.look(sequences, interrupt, |scores, work, _| {
             let mut label = Vec::new();
             possible(scores.decode(work, &mut label))?;
@@ -227,7 +239,11 @@ impl Tagger {
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
-    pub fn marginals(&self, sequences: &Sequences<'_>, interrupt: &Interrupt) -> Result<Vec<Vec<f64>>> {
+    pub fn marginals(
+        &self,
+        sequences: &Sequences<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Vec<f64>>> {
         self.look(sequences, interrupt, |scores, work, marginals| {
             possible(scores.decode(work, &mut Vec::new()))?;
             marginals.resize(scores.nodes.len() + scores.edges.len(), 0.0);
@@ -251,7 +267,8 @@ impl Tagger {
             possible(best)?;
             let mut found = max_marginals(scores);
             for value in &mut found {
-                *value = if *value > IMPOSSIBLE { (*value - best).min(0.0) } else { f64::NEG_INFINITY };
+                *value =
+                    if *value > IMPOSSIBLE { (*value - best).min(0.0) } else { f64::NEG_INFINITY };
             }
             Ok(found)
         })
@@ -309,7 +326,8 @@ fn best(scores: ChainScores<'_>, k: usize) -> Vec<Ranked> {
     type Path = (f64, u32, u32);
     let descending = |a: &Path, b: &Path| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)));
     let first = &scores.nodes[..n_states];
-    let mut tables: Vec<Vec<Vec<Path>>> = vec![first.iter().map(|node| vec![(*node, 0, 0)]).collect()];
+    let mut tables: Vec<Vec<Vec<Path>>> =
+        vec![first.iter().map(|node| vec![(*node, 0, 0)]).collect()];
     for t in 1..len {
         let (edges, before) = (scores.edges_into(t), &tables[t - 1]);
         let into = |to: usize| {

@@ -159,7 +159,8 @@ mod tests {
     #[test]
     fn names_are_numbered_once() {
         let mut vocabulary = Vocabulary::new();
-        let names: Vec<String> = (0..5000).map(|index| format!("word[{}]={index}", index % 7)).collect();
+        let names: Vec<String> =
+            (0..5000).map(|index| format!("word[{}]={index}", index % 7)).collect();
         for _ in 0..2 {
             for (number, name) in names.iter().enumerate() {
                 assert_eq!(vocabulary.intern(name.as_bytes()), number as u32);

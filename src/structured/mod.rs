@@ -7,6 +7,7 @@
 
 mod callback;
 mod chain_descent;
+mod conditional;
 mod dual;
 mod extragradient;
 mod marginals;
@@ -14,14 +15,13 @@ mod method;
 mod model;
 
 pub use callback::{CallbackDual, Oracle};
-pub use chain_descent::{
-    BlockLoss, Descent, DescentOptions, Hinge, HingePoint, Log, LogPoint, Task, descend,
-};
+pub use chain_descent::{ChainFit, ChainPoint, DescentOptions, fit_chain};
+pub use conditional::{ConditionalFit, fit_conditional};
 pub use dual::StructuredDual;
 pub use extragradient::Extragradient;
 pub use marginals::{Marginals, Projection, log_marginals, marginals as chain_marginals};
 pub use method::{StructuredChoices, StructuredMethod, fit};
 pub use model::{
-    Chain, ChainScores, EmissionPairs, FORBIDDEN, Graph, Hamming, Link, Links, Matching, Model, Multiclass,
-    Multilabel, Pairs, Work, assign,
+    Chain, ChainScores, EmissionPairs, FORBIDDEN, Graph, Hamming, Link, Links, Matching, Model,
+    Multiclass, Multilabel, Pairs, Work, assign,
 };

@@ -103,20 +103,6 @@ impl Gatherer {
         self.links.resize(chain.n_states() * (chain.n_states() + 2), 0.0);
     }
 
-    /// Adds to the parts of position t: `values` for all labels.
-    pub fn add_node(&mut self, chain: &Chain, example: usize, t: usize, values: &[f64]) {
-        let rows = chain.rows_of(example);
-        for first in chain.links().at_ends(t, rows.len()) {
-            let links = self.links[first..].iter_mut().zip(values);
-            links.for_each(|(link, value)| *link += value);
-        }
-        let nodes = &mut self.nodes;
-        chain.emissions().rows().visit(rows.start + t, |feature, x| {
-            let target = nodes.of(feature).iter_mut().zip(values);
-            target.for_each(|(target, value)| *target += x * value);
-        });
-    }
-
     /// Adds to one part of position t.
     fn add_label(&mut self, chain: &Chain, example: usize, (t, label): (usize, usize), value: f64) {
         let rows = chain.rows_of(example);
@@ -129,21 +115,8 @@ impl Gatherer {
         });
     }
 
-    /// Adds to the transitions into position t + 1: `values` for all pairs of labels; where no transition has
-    /// features, t is 0 and stands for all positions.
-    pub fn add_edges(&mut self, chain: &Chain, example: usize, t: usize, values: &[f64]) {
-        self.links.iter_mut().zip(values).for_each(|(link, value)| *link += value);
-        if let Some(rows) = chain.edge_rows() {
-            let edges = &mut self.edges;
-            rows.visit(chain.rows_of(example).start + t + 1, |feature, x| {
-                let target = edges.of(feature).iter_mut().zip(values);
-                target.for_each(|(target, value)| *target += x * value);
-            });
-        }
-    }
-
     /// Adds a sparse vector of parts.
-    pub fn add_parts(&mut self, chain: &Chain, example: usize, delta: &Sparse) {
+    pub fn add(&mut self, chain: &Chain, example: usize, delta: &Sparse) {
         let (n_states, len) = (chain.n_states(), chain.sequence_len(example));
         let (n_nodes, n_edges) = (len * n_states, n_states * n_states);
         for (part, value) in delta {
@@ -172,9 +145,9 @@ impl Gatherer {
         match chain.pairs() {
             None => {
                 let starts = self.nodes.features.iter();
-                image.runs.extend(
-                    starts.map(|feature| (*feature as usize * n_states, n_states as u32)),
-                );
+                image
+                    .runs
+                    .extend(starts.map(|feature| (*feature as usize * n_states, n_states as u32)));
                 image.values.extend_from_slice(&self.nodes.values);
             }
             Some(pairs) => {
@@ -189,9 +162,12 @@ impl Gatherer {
         self.nodes.clear();
         let links = chain.links();
         image.runs.push((chain.transitions(), links.n_weights() as u32));
-        image.values.extend(self.links[..links.n_weights()].iter().enumerate().map(
-            |(index, value)| if links.of(index) == Link::Weighted { *value } else { 0.0 },
-        ));
+        image.values.extend(
+            self.links[..links.n_weights()]
+                .iter()
+                .enumerate()
+                .map(|(index, value)| if links.of(index) == Link::Weighted { *value } else { 0.0 }),
+        );
         self.links.fill(0.0);
         let n_edges = n_states * n_states;
         for (feature, values) in

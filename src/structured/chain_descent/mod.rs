@@ -1,14 +1,11 @@
-//! Ascent in the dual of a chain, one sequence after the other: structured hinge and logistic loss.
+//! Block Frank-Wolfe on chains (Lacoste-Julien et al. 2013), made for many sequences of many features.
 //!
-//! Each sequence's block of the dual is moved so that the dual rises, with the block's own step length
-//! (Lacoste-Julien et al. 2013 for the hinge; Collins et al. 2008 and Le Priol, Piché and Lacoste-Julien 2018
-//! for the logistic loss; `docs/mathematics/sequences.md`). The moves of a few sequences are proposed in
-//! parallel at the same weights, and then made in order at the current ones, so that the model does not
-//! depend on the number of threads.
+//! The steps of a few sequences are proposed in parallel at the same weights, and then made in order, each as
+//! long as is best at the current ones: the dual rises with each, and the model does not depend on the number
+//! of threads. Every sequence's image in weight space is gathered where it is small, and touches the weights
+//! once (`docs/mathematics/sequences.md`).
 
-mod hinge;
 mod image;
-mod log;
 
 use std::ops::ControlFlow;
 
@@ -17,20 +14,19 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-pub use hinge::{Hinge, HingePoint};
-pub use log::{Log, LogPoint};
-
 use self::image::{Gatherer, Image};
 use super::model::{Chain, Model, Work};
-use crate::dual::rounding::{Sum, norm_above};
-use crate::dual::{Bounded, Shares, Totals, objective};
+use crate::dual::rounding::{Sum, gamma, norm_above};
+use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::linalg::sparse::{self, dot};
 use crate::linalg::{Sparse, squared_norm};
+use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Trace, run};
-use crate::solver::{Sampling, SumTree, Target};
+use crate::solver::{Block, BlockOptions, Sampling, SumTree, Target};
 
-/// Most sequences whose moves are proposed at the same weights.
+/// Most sequences whose steps are proposed at the same weights.
 const MAX_BATCH: usize = 32;
 
 /// There are at least this many batches: the weights of a proposal must not be too old.
@@ -39,90 +35,11 @@ const MIN_BATCHES: usize = 64;
 /// Sequences of a pass without steps that are looked at together.
 const GROUP: usize = 256;
 
-/// Buffers for one sequence at a time.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    scores: Vec<f64>,
-    trial: Vec<f64>,
-    marginals: Vec<f64>,
-    work: Work,
-    label: Vec<u32>,
-    vertex: Sparse,
-    truth: Sparse,
-    gatherer: Gatherer,
-}
+/// Entries of a point at most this large are nothing but rounding.
+const DUST: f64 = 1e-15;
 
-/// A move of one block, and what it does to the weights.
-pub struct Proposal<C> {
-    example: usize,
-    image: Image,
-    /// p_i times the block's duality gap at the weights of the proposal.
-    gap: f64,
-    /// p_i Φ_i at these weights.
-    loss: f64,
-    /// What becomes of the block; none where it stays.
-    change: Option<C>,
-}
-
-/// What a block is to [`ChainDescent`]: a loss and its dual points.
-pub trait BlockLoss: Sync {
-    /// What a move does to the block.
-    type Change: Send;
-
-    /// Looks at a sequence at some weights and proposes a move.
-    fn propose(
-        &self,
-        task: &Task<'_>,
-        example: usize,
-        weights: &[f64],
-        scratch: &mut Scratch,
-    ) -> Proposal<Self::Change>;
-
-    /// How far to go, 0 to 1, given the slope ⟨w, Aᵀδ⟩ at the current weights and the curvature
-    /// p_i/λ ‖Aᵀδ‖².
-    fn step(&self, example: usize, change: &Self::Change, slope: f64, curvature: f64) -> f64;
-
-    /// Moves the block; a step of 0 says that the move was refused.
-    fn accept(&mut self, example: usize, change: Self::Change, step: f64);
-
-    /// Φ_i, rounded outwards, at weights of at most this norm.
-    fn loss(
-        &self,
-        task: &Task<'_>,
-        example: usize,
-        weights: (&[f64], f64),
-        scratch: &mut Scratch,
-    ) -> Bounded;
-
-    /// What the block adds to the dual value: its terms, and the image of its point less the truth.
-    fn terms(&self, task: &Task<'_>, example: usize, scratch: &mut Scratch) -> (Terms, Image);
-}
-
-/// See [`BlockLoss::terms`].
-pub type Terms = crate::dual::BlockTerms;
-
-/// A training problem.
-pub struct Task<'a> {
-    /// The sequences.
-    pub chain: &'a Chain,
-    /// λ and the weights of the sequences.
-    pub shares: Shares,
-}
-
-/// The solver.
-pub struct ChainDescent<'a, L> {
-    task: Task<'a>,
-    loss: L,
-    weights: Vec<f64>,
-    random: Pcg64Mcg,
-    sampling: Sampling,
-    gaps: SumTree,
-    /// p_i Φ_i when last visited.
-    losses: Vec<f64>,
-    order: Vec<u32>,
-    relative: f64,
-    epochs: usize,
-}
+/// The dual points by sequence: parts and their values.
+pub type ChainPoint = Vec<Sparse>;
 
 /// Options of a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -134,7 +51,7 @@ pub struct DescentOptions {
 }
 
 /// Where a fit ended.
-pub struct Descent<L> {
+pub struct ChainFit {
     /// The record of the run.
     pub trace: Trace,
     /// P(0).
@@ -142,35 +59,32 @@ pub struct Descent<L> {
     /// The model.
     pub weights: Vec<f64>,
     /// The dual point.
-    pub loss: L,
+    pub point: ChainPoint,
 }
 
-impl<L> Descent<L> {
-    /// The same with what `make` makes of the dual point.
-    pub fn map<R>(self, make: impl FnOnce(L) -> R) -> Descent<R> {
-        let Self { trace, null_objective, weights, loss } = self;
-        Descent { trace, null_objective, weights, loss: make(loss) }
-    }
-}
-
-/// Minimises λ/2 ‖w‖² + Σ p_i Φ_i(w) for sequences with their labels.
+/// Minimises λ/2 ‖w‖² + Σ p_i Φ_i(w), the structured hinge loss of sequences with their labels, from the right
+/// labels or from the dual point of an earlier fit to the same sequences.
 ///
 /// # Errors
-/// What [`run`] returns; [`Error::InvalidArgument`] for sequences without labels.
-pub fn descend<L: BlockLoss>(
-    task: Task<'_>,
-    loss: L,
+/// What [`run`] returns; [`Error::InvalidArgument`] for sequences without labels; [`Error::Memory`].
+pub fn fit_chain(
+    (chain, shares): (&Chain, Shares),
     options: DescentOptions,
     target: Target,
+    start: Option<ChainPoint>,
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
-) -> Result<Descent<L>> {
-    if !task.chain.is_labelled() {
+) -> Result<ChainFit> {
+    if !chain.is_labelled() {
         return Err(Error::argument("Y", "the examples have no labels"));
     }
-    let n = task.shares.n_blocks();
+    let (n, n_weights) = (shares.n_blocks(), chain.n_weights());
+    let what = || format!("d = {n_weights} weights");
+    require(16 * n_weights as u128, what, "use fewer features")?;
+    let is_new = start.is_none();
     let mut solver = ChainDescent {
-        weights: vec![0.0; task.chain.n_weights()],
+        blocks: blocks(chain, start),
+        weights: vec![0.0; n_weights],
         random: Pcg64Mcg::new(u128::from(options.seed)),
         sampling: options.sampling,
         gaps: SumTree::new(n),
@@ -178,18 +92,107 @@ pub fn descend<L: BlockLoss>(
         order: (0..n as u32).collect(),
         relative: target.tol,
         epochs: 0,
-        task,
-        loss,
+        spare: Sparse::new(),
+        chain,
+        shares,
     };
     let null_objective = solver.primal(interrupt)?;
-    let (_, weights) = solver.dual(interrupt)?;
-    solver.weights = weights;
-    let stopping = target.stopping(null_objective);
-    let trace = run(&mut solver, stopping, interrupt, observe)?;
-    Ok(Descent { trace, null_objective, weights: solver.weights, loss: solver.loss })
+    if !is_new {
+        solver.weights = solver.dual(interrupt)?.1;
+    }
+    let trace = run(&mut solver, target.stopping(null_objective), interrupt, observe)?;
+    let point = solver.blocks.into_iter().map(|block| block.point).collect();
+    Ok(ChainFit { trace, null_objective, weights: solver.weights, point })
 }
 
-impl<L: BlockLoss> ChainDescent<'_, L> {
+fn blocks(chain: &Chain, start: Option<ChainPoint>) -> Vec<Block> {
+    let options = BlockOptions::default();
+    if let Some(points) = start {
+        return points
+            .into_iter()
+            .map(|point| Block::combining([(point, 1.0)], &options))
+            .collect();
+    }
+    let mut truth = Sparse::new();
+    let mut block = |example| {
+        chain.parts(example, chain.truth(example), &mut truth);
+        Block::at(truth.clone(), &options)
+    };
+    (0..chain.n_examples()).map(&mut block).collect()
+}
+
+/// Buffers for one sequence at a time.
+#[derive(Default)]
+struct Scratch {
+    /// θ + c.
+    margins: Vec<f64>,
+    costs: Vec<f64>,
+    work: Work,
+    label: Vec<u32>,
+    vertex: Sparse,
+    truth: Sparse,
+    gatherer: Gatherer,
+}
+
+impl Scratch {
+    fn load_costs(&mut self, chain: &Chain, example: usize) {
+        self.costs.clear();
+        self.costs.resize(chain.n_parts(example), 0.0);
+        chain.add_costs(example, &mut self.costs);
+    }
+
+    /// Loads the margins at some weights, or at 0, and finds the best label and its margin over the right one.
+    fn find(&mut self, chain: &Chain, example: usize, weights: Option<&[f64]>) -> f64 {
+        self.load_costs(chain, example);
+        self.margins.resize(self.costs.len(), 0.0);
+        match weights {
+            Some(weights) => chain.scores(example, weights, &mut self.margins),
+            None => chain.scores_at_zero(example, &mut self.margins),
+        }
+        self.margins.iter_mut().zip(&self.costs).for_each(|(margin, cost)| *margin += cost);
+        chain.decode(example, &self.margins, &mut self.work, &mut self.label);
+        chain.parts(example, chain.truth(example), &mut self.truth);
+        chain.parts(example, &self.label, &mut self.vertex);
+        (dot(&self.margins, &self.vertex) - dot(&self.margins, &self.truth)).max(0.0)
+    }
+
+    /// The largest cost.
+    fn largest_cost(&self) -> f64 {
+        self.costs.iter().fold(0.0, |largest: f64, cost| largest.max(cost.abs()))
+    }
+}
+
+/// A step of one block towards a label.
+struct Proposal {
+    example: usize,
+    image: Image,
+    vertex: Sparse,
+    direction: Sparse,
+    /// ⟨c, direction⟩.
+    cost: f64,
+    /// p_i times the block's duality gap at the weights of the proposal.
+    gap: f64,
+    /// p_i Φ_i at these weights.
+    loss: f64,
+}
+
+struct ChainDescent<'a> {
+    chain: &'a Chain,
+    shares: Shares,
+    blocks: Vec<Block>,
+    weights: Vec<f64>,
+    random: Pcg64Mcg,
+    sampling: Sampling,
+    gaps: SumTree,
+    /// p_i Φ_i when last visited.
+    losses: Vec<f64>,
+    order: Vec<u32>,
+    relative: f64,
+    epochs: usize,
+    spare: Sparse,
+}
+
+impl ChainDescent<'_> {
     /// What `look` finds for some sequences, in parallel and in their order.
     fn look<R: Send>(
         &self,
@@ -198,90 +201,130 @@ impl<L: BlockLoss> ChainDescent<'_, L> {
     ) -> Vec<R> {
         let new = || {
             let mut scratch = Scratch::default();
-            scratch.gatherer.prepare(self.task.chain);
+            scratch.gatherer.prepare(self.chain);
             scratch
         };
         let examples = examples.par_iter().with_min_len(4);
         examples.map_init(new, |scratch, example| look(self, *example as usize, scratch)).collect()
     }
 
-    /// P(w), rounded up.
-    fn primal(&self, interrupt: &Interrupt) -> Result<f64> {
-        let (shares, norm) = (&self.task.shares, norm_above(&self.weights));
-        let mut sum = Sum::default();
-        let all: Vec<u32> = (0..shares.n_blocks() as u32).collect();
-        for group in all.chunks(GROUP) {
-            interrupt.check()?;
-            let losses = self.look(group, |solver, example, scratch| {
-                let weights = (&solver.weights[..], norm);
-                solver.loss.loss(&solver.task, example, weights, scratch)
-            });
-            for (example, loss) in group.iter().zip(losses) {
-                sum.add(loss * Bounded::exact(shares.of(*example as usize)));
+    fn propose(&self, example: usize, scratch: &mut Scratch) -> Proposal {
+        let (chain, share) = (self.chain, self.shares.of(example));
+        let loss = share * scratch.find(chain, example, Some(&self.weights));
+        let mut direction = Sparse::new();
+        sparse::subtract(&scratch.vertex, &self.blocks[example].point, &mut direction);
+        let gap = (share * dot(&scratch.margins, &direction)).max(0.0);
+        let image = if gap > 0.0 {
+            scratch.gatherer.add(chain, example, &direction);
+            scratch.gatherer.finish(chain)
+        } else {
+            Image::default()
+        };
+        let (cost, vertex) = (dot(&scratch.costs, &direction), scratch.vertex.clone());
+        Proposal { example, image, vertex, direction, cost, gap, loss }
+    }
+
+    /// Visits some sequences: their steps are proposed at the same weights and made one after the other.
+    fn visit(&mut self, batch: &[u32]) {
+        for proposal in self.look(batch, Self::propose) {
+            let Proposal { example, image, mut vertex, direction, cost, gap, loss } = proposal;
+            self.gaps.set(example, gap);
+            self.losses[example] = loss;
+            let slope = image.dot(&self.weights) + cost;
+            if gap <= 0.0 || slope <= 0.0 {
+                continue;
+            }
+            let scale = self.shares.of(example) / self.shares.lambda();
+            let curvature = scale * image.squared_norm();
+            let step = if curvature > 0.0 { (slope / curvature).min(1.0) } else { 1.0 };
+            image.add_to(-step * scale, &mut self.weights);
+            if step == 1.0 {
+                self.blocks[example].jump(&mut vertex);
+            } else {
+                self.blocks[example].approach(step, &direction, DUST, &mut self.spare);
             }
         }
-        Ok(objective(shares.lambda(), &self.weights, sum.total()))
+    }
+
+    /// Φ_i, rounded outwards, at the weights, which have at most this norm.
+    fn loss(&self, example: usize, norm: f64, scratch: &mut Scratch) -> Bounded {
+        let weights = (norm > 0.0).then_some(&self.weights[..]);
+        let loss = scratch.find(self.chain, example, weights);
+        let cost = scratch.largest_cost();
+        Bounded::new(loss, self.chain.size(example).loss_error(cost, norm))
+    }
+
+    /// What the block adds to the dual value: its terms, and the image of its point less the truth.
+    fn terms(&self, example: usize, scratch: &mut Scratch) -> (BlockTerms, Image) {
+        let (chain, block) = (self.chain, &self.blocks[example]);
+        chain.parts(example, chain.truth(example), &mut scratch.truth);
+        sparse::subtract(&block.point, &scratch.truth, &mut scratch.vertex);
+        scratch.load_costs(chain, example);
+        let rounding = gamma(2) * (length(&block.point) + length(&scratch.truth));
+        let terms = BlockTerms {
+            linear: dot(&scratch.costs, &scratch.vertex),
+            bend: 0.0,
+            length: length(&scratch.vertex),
+            n_entries: scratch.vertex.len(),
+            defect: block.drift() + rounding,
+            scales: chain.size(example).scales(scratch.largest_cost()),
+        };
+        scratch.gatherer.add(chain, example, &scratch.vertex);
+        (terms, scratch.gatherer.finish(chain))
+    }
+
+    /// P(w), rounded up.
+    fn primal(&self, interrupt: &Interrupt) -> Result<f64> {
+        let norm = norm_above(&self.weights);
+        let mut sum = Sum::default();
+        let all: Vec<u32> = (0..self.shares.n_blocks() as u32).collect();
+        for group in all.chunks(GROUP) {
+            interrupt.check()?;
+            let losses =
+                self.look(group, |solver, example, scratch| solver.loss(example, norm, scratch));
+            for (example, loss) in group.iter().zip(losses) {
+                sum.add(loss * Bounded::exact(self.shares.of(*example as usize)));
+            }
+        }
+        Ok(objective(self.shares.lambda(), &self.weights, sum.total()))
     }
 
     /// D at the dual point, rounded down, and its weights.
     fn dual(&self, interrupt: &Interrupt) -> Result<(f64, Vec<f64>)> {
-        let shares = &self.task.shares;
+        let lambda = self.shares.lambda();
         let mut weights = vec![0.0; self.weights.len()];
         let mut totals = Totals::default();
-        let all: Vec<u32> = (0..shares.n_blocks() as u32).collect();
+        let all: Vec<u32> = (0..self.shares.n_blocks() as u32).collect();
         for group in all.chunks(GROUP) {
             interrupt.check()?;
-            let found = self.look(group, |solver, example, scratch| {
-                solver.loss.terms(&solver.task, example, scratch)
-            });
+            let found = self.look(group, Self::terms);
             for (example, (terms, image)) in group.iter().zip(found) {
                 let example = *example as usize;
-                image.add_to(-shares.of(example) / shares.lambda(), &mut weights);
-                totals.add(shares, example, &terms);
+                image.add_to(-self.shares.of(example) / lambda, &mut weights);
+                totals.add(&self.shares, example, &terms);
             }
         }
         let norm = norm_above(&weights) + totals.distance();
-        Ok((totals.value(shares.lambda(), norm).bound(), weights))
-    }
-
-    /// Visits some sequences: their moves are proposed at the same weights and made one after the other.
-    fn visit(&mut self, batch: &[u32]) {
-        let found = self.look(batch, |solver, example, scratch| {
-            solver.loss.propose(&solver.task, example, &solver.weights, scratch)
-        });
-        for Proposal { example, image, gap, loss, change } in found {
-            self.gaps.set(example, gap.max(0.0));
-            self.losses[example] = loss;
-            let Some(change) = change else { continue };
-            let scale = self.task.shares.of(example) / self.task.shares.lambda();
-            let curvature = scale * image.squared_norm();
-            let step = self.loss.step(example, &change, image.dot(&self.weights), curvature);
-            if step > 0.0 {
-                image.add_to(-step * scale, &mut self.weights);
-            }
-            self.loss.accept(example, change, step);
-        }
+        Ok((totals.value(lambda, norm).bound(), weights))
     }
 
     /// The sequences of the next batch, each once.
     fn draw(&mut self, start: usize, size: usize) -> Vec<u32> {
         let n = self.order.len();
-        let end = (start + size).min(n);
-        let mut batch: Vec<u32> = match self.sampling {
-            Sampling::Permutation => self.order[start..end].to_vec(),
-            Sampling::Uniform => {
-                (start..end).map(|_| self.random.random_range(0..n) as u32).collect()
-            }
+        let visits = start..(start + size).min(n);
+        // No gap is known before the first pass.
+        let sampling = if self.epochs == 0 { Sampling::Permutation } else { self.sampling };
+        let (random, gaps) = (&mut self.random, &self.gaps);
+        let mut batch: Vec<u32> = match sampling {
+            Sampling::Permutation => self.order[visits].to_vec(),
+            Sampling::Uniform => visits.map(|_| random.random_range(0..n) as u32).collect(),
             Sampling::Gap => {
-                let mut find = |visit| {
-                    let share = self.random.random::<f64>();
-                    self.gaps.find(share).unwrap_or(visit) as u32
-                };
-                (start..end).map(&mut find).collect()
+                let find = |visit| gaps.find(random.random::<f64>()).unwrap_or(visit) as u32;
+                visits.map(find).collect()
             }
         };
-        batch.retain(|example| self.task.shares.of(*example as usize) > 0.0);
-        if self.sampling != Sampling::Permutation {
+        batch.retain(|example| self.shares.of(*example as usize) > 0.0);
+        if sampling != Sampling::Permutation {
             batch.sort_unstable();
             batch.dedup();
         }
@@ -290,28 +333,14 @@ impl<L: BlockLoss> ChainDescent<'_, L> {
 
     /// Whether the blocks' gaps when last visited promise the tolerance.
     fn is_promising(&self) -> bool {
-        let lambda = self.task.shares.lambda();
-        let objective =
-            0.5 * lambda * squared_norm(&self.weights) + self.losses.iter().sum::<f64>();
+        let regularizer = 0.5 * self.shares.lambda() * squared_norm(&self.weights);
+        let objective = regularizer + self.losses.iter().sum::<f64>();
         self.gaps.total() <= self.relative * objective
-    }
-
-    fn certificate(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        let (dual, weights) = self.dual(interrupt)?;
-        // Rounding that the weights have gathered ends here.
-        self.weights = weights;
-        let primal = self.primal(interrupt)?;
-        Ok(Certificate { primal, dual })
     }
 }
 
-impl<L: BlockLoss> Solver for ChainDescent<'_, L> {
+impl Solver for ChainDescent<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
-        // The first pass visits all, whatever the sampling: no gap is known before.
-        let sampling = self.sampling;
-        if self.epochs == 0 {
-            self.sampling = Sampling::Permutation;
-        }
         self.order.shuffle(&mut self.random);
         let size = (self.order.len() / MIN_BATCHES).clamp(1, MAX_BATCH);
         for start in (0..self.order.len()).step_by(size) {
@@ -319,16 +348,24 @@ impl<L: BlockLoss> Solver for ChainDescent<'_, L> {
             let batch = self.draw(start, size);
             self.visit(&batch);
         }
-        self.sampling = sampling;
         self.epochs += 1;
         if self.is_promising() {
-            Ok(Progress::Epoch(self.certificate(interrupt)?))
+            Ok(Progress::Epoch(self.certify(interrupt)?))
         } else {
             Ok(Progress::Uncertified)
         }
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        self.certificate(interrupt)
+        let (dual, weights) = self.dual(interrupt)?;
+        // Rounding that the weights have gathered ends here.
+        self.weights = weights;
+        Ok(Certificate { primal: self.primal(interrupt)?, dual })
     }
+}
+
+/// ‖δ‖₁, rounded up.
+fn length(delta: &[(u32, f64)]) -> f64 {
+    let size: f64 = delta.iter().map(|(_, value)| value.abs()).sum();
+    size * (1.0 + gamma(delta.len()))
 }

@@ -127,11 +127,13 @@ impl Passes<'_> {
         nodes[last..].copy_from_slice(&self.forward[last..]);
         self.ahead.copy_from_slice(&self.factors[last..]);
         for t in (1..scores.len()).rev() {
-            let (edges, at) = (&self.edges[(t - 1) * scores.stride..][..n_edges], (t - 1) * n_states);
+            let (edges, at) =
+                (&self.edges[(t - 1) * scores.stride..][..n_edges], (t - 1) * n_states);
             if scores.stride > 0 || t + 1 == scores.len() {
                 transpose(edges, self.transposed, n_states);
             }
-            let (forward, backward) = (&self.forward[at..at + n_states], &mut nodes[at..at + n_states]);
+            let (forward, backward) =
+                (&self.forward[at..at + n_states], &mut nodes[at..at + n_states]);
             let (ahead, transposed) = (&*self.ahead, &*self.transposed);
             fold::<Sum, S>(
                 simd,

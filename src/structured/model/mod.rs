@@ -10,8 +10,8 @@ mod multilabel;
 mod rows;
 
 pub use assignment::assign;
-pub use chain::{Chain, ChainScores, FORBIDDEN, Link, Links, Pairs as EmissionPairs};
 pub(super) use chain::first_maximum;
+pub use chain::{Chain, ChainScores, FORBIDDEN, Link, Links, Pairs as EmissionPairs};
 pub use graph::Graph;
 pub use hamming::Hamming;
 pub use matching::{Matching, Pairs};

@@ -128,4 +128,32 @@ impl Emissions {
             }
         });
     }
+
+    /// target += scale Σ_t x_t δ_tᵀ for a dense δ, a row of it for each row of a range; with the squares of the
+    /// features if `squared`.
+    pub fn add_rows(
+        &self,
+        range: Range<usize>,
+        (delta, scale, squared): (&[f64], f64, bool),
+        target: &mut [f64],
+    ) {
+        for (row, delta) in range.zip(delta.chunks_exact(self.n_states)) {
+            self.rows.visit(row, |feature, x| {
+                let scale = scale * if squared { x * x } else { x };
+                match &self.pairs {
+                    None => {
+                        let target = &mut target[feature * self.n_states..][..self.n_states];
+                        target.iter_mut().zip(delta).for_each(|(target, d)| *target += scale * d);
+                    }
+                    Some(pairs) => {
+                        let range = pairs.range(feature);
+                        let labels = pairs.labels[range.clone()].iter();
+                        for (target, label) in target[range].iter_mut().zip(labels) {
+                            *target += scale * delta[usize::from(*label)];
+                        }
+                    }
+                }
+            });
+        }
+    }
 }

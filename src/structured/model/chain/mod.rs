@@ -129,7 +129,10 @@ impl Chain {
     pub fn with_transition_features(mut self, data: Data<'_>) -> Result<Self> {
         let edges = Rows::new(data)?;
         if edges.len() != self.emissions.rows().len() {
-            return Err(Error::argument("X", "transitions must have a row of features for each row"));
+            return Err(Error::argument(
+                "X",
+                "transitions must have a row of features for each row",
+            ));
         }
         self.edges = Some(edges);
         self.check_parts()?;
@@ -140,7 +143,8 @@ impl Chain {
     fn check_parts(&self) -> Result<()> {
         let longest = self.offsets.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         let rows = if self.edges.is_some() { self.n_states() } else { 1 };
-        let n_parts = (longest.saturating_mul(rows) + self.n_states()).saturating_mul(self.n_states());
+        let n_parts =
+            (longest.saturating_mul(rows) + self.n_states()).saturating_mul(self.n_states());
         if u32::try_from(n_parts).is_err() {
             return Err(Error::argument("X", "a sequence has too many rows"));
         }
