@@ -6,6 +6,7 @@
 //! P − D = λ/2 ‖w − w(α)‖² = ‖∇P(w)‖² / (2 λ): each pass has its certificate
 //! (`docs/mathematics/sequences.md`).
 
+mod dual_point;
 mod rounding;
 mod solver;
 
@@ -15,16 +16,16 @@ use rayon::prelude::*;
 
 pub use solver::{ConditionalFit, fit_conditional};
 
-use self::rounding::{log_error, relative_error};
+use self::dual_point::DualPoint;
+use self::rounding::Reach;
 use super::marginals::marginals;
 use super::model::{Chain, Link, Model, Work};
 use crate::dual::rounding::{Sum, gamma, norm_above};
 use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::Sparse;
 use crate::linalg::sparse::dot;
-use crate::run::Certificate;
+use crate::linalg::{Sparse, vectors};
 
 /// Parts of the sequences that are summed up apart, unless sums take too much memory.
 const MAX_GROUPS: usize = 16;
@@ -33,14 +34,19 @@ const MAX_GROUPS: usize = 16;
 const SUM_SIZE: usize = 1 << 24;
 
 /// A training problem: sequences with their labels.
+#[derive(Clone)]
 struct Field<'a> {
     chain: &'a Chain,
     shares: Shares,
+    /// Each so-manyth sequence counts, and no other.
+    stride: usize,
 }
 
 /// What a pass finds at a model.
 struct Evaluation {
-    certificate: Certificate,
+    /// P, rounded up.
+    primal: f64,
+    dual: DualPoint,
     gradient: Vec<f64>,
     /// The diagonal of the Hessian as far as it comes from single parts, and λ.
     diagonal: Option<Vec<f64>>,
@@ -74,7 +80,12 @@ impl<'a> Field<'a> {
         if shares.n_blocks() != chain.n_examples() {
             return Err(Error::argument("X", "must have an example for each share"));
         }
-        Ok(Self { chain, shares })
+        Ok(Self { chain, shares, stride: 1 })
+    }
+
+    /// Number of sequences that count.
+    fn n_used(&self) -> usize {
+        self.shares.n_blocks().div_ceil(self.stride)
     }
 
     /// P(0).
@@ -86,14 +97,14 @@ impl<'a> Field<'a> {
             scratch.scores.resize(self.chain.n_parts(example), 0.0);
             self.chain.scores_at_zero(example, &mut scratch.scores);
             let share = Bounded::exact(self.shares.of(example));
-            sum.add(scratch.look(self.chain, example, 0.0) * share);
+            sum.add(scratch.look(self.chain, example, 0.0).0 * share);
         }
         Ok(sum.total().upper())
     }
 
     /// One pass over all sequences.
     fn evaluate(&self, weights: &[f64], curved: bool, interrupt: &Interrupt) -> Result<Evaluation> {
-        let (n, lambda) = (self.shares.n_blocks(), self.shares.lambda());
+        let (n, lambda) = (self.n_used(), self.shares.lambda());
         let n_groups = (SUM_SIZE / weights.len().max(1)).clamp(2, MAX_GROUPS);
         let norm = norm_above(weights);
         let group = |index: usize| {
@@ -109,10 +120,8 @@ impl<'a> Field<'a> {
         }
         let pull = total(&groups, |group| &group.pull);
         let own: Vec<f64> = pull.iter().map(|value| -value / lambda).collect();
-        let reach = norm_above(&own) + totals.distance();
         let primal = objective(lambda, weights, loss.total());
-        // Nothing is worse than the dual point where w(α) = 0 and no block has entropy.
-        let dual = totals.value(lambda, reach).bound().max(0.0).min(primal);
+        let dual = DualPoint { linear: totals.linear(), error: totals.distance(), weights: own };
         let mut gradient = pull;
         gradient.iter_mut().zip(weights).for_each(|(slope, weight)| *slope += lambda * weight);
         let diagonal = curved.then(|| {
@@ -120,7 +129,7 @@ impl<'a> Field<'a> {
             diagonal.iter_mut().for_each(|value| *value += lambda);
             diagonal
         });
-        Ok(Evaluation { certificate: Certificate { primal, dual }, gradient, diagonal })
+        Ok(Evaluation { primal, dual, gradient, diagonal })
     }
 
     fn sum(
@@ -135,7 +144,7 @@ impl<'a> Field<'a> {
             group.diagonal = vec![0.0; weights.len()];
         }
         let mut scratch = Scratch::default();
-        for example in range {
+        for example in range.map(|index| index * self.stride) {
             let share = self.shares.of(example);
             if share == 0.0 || interrupt.is_raised() {
                 continue;
@@ -146,9 +155,9 @@ impl<'a> Field<'a> {
             } else {
                 self.chain.scores_at_zero(example, &mut scratch.scores);
             }
-            let loss = scratch.look(self.chain, example, norm);
-            group.loss.add(loss * Bounded::exact(share));
-            group.totals.add(&self.shares, example, &scratch.terms(self.chain, example, loss));
+            let found = scratch.look(self.chain, example, norm);
+            group.loss.add(found.0 * Bounded::exact(share));
+            group.totals.add(&self.shares, example, &scratch.terms(self.chain, example, found));
             if curved {
                 scratch.variances.clear();
                 scratch
@@ -165,32 +174,31 @@ impl<'a> Field<'a> {
 }
 
 impl Scratch {
-    /// Φ_i at the scores, rounded outwards, for weights of at most this norm; its marginals are kept.
-    fn look(&mut self, chain: &Chain, example: usize, norm: f64) -> Bounded {
+    /// Φ_i at the scores, rounded outwards, for weights of at most this norm, and the size of its numbers; its
+    /// marginals are kept.
+    fn look(&mut self, chain: &Chain, example: usize, norm: f64) -> (Bounded, Reach) {
         self.marginals.resize(self.scores.len(), 0.0);
         let scores = chain.chain_scores(example, &self.scores);
         let log_sum = marginals(scores, &mut self.work, &mut self.marginals);
         chain.parts(example, chain.truth(example), &mut self.truth);
-        let error = chain.size(example).loss_error(0.0, norm) + log_error(scores);
-        Bounded::new(log_sum - dot(&self.scores, &self.truth), error)
+        let reach = Reach::of(scores);
+        let error = chain.size(example).loss_error(0.0, norm) + reach.log_error();
+        (Bounded::new(log_sum - dot(&self.scores, &self.truth), error), reach)
     }
 
     /// What the distribution of the scores adds to the dual value.
-    fn terms(&self, chain: &Chain, example: usize, loss: Bounded) -> BlockTerms {
-        let scores = chain.chain_scores(example, &self.scores);
+    fn terms(&self, chain: &Chain, example: usize, (loss, reach): (Bounded, Reach)) -> BlockTerms {
         // H = Φ − ⟨θ, μ − μ(y)⟩, for the θ as computed.
-        let linear: f64 = self.scores.iter().zip(&self.marginals).map(|(a, b)| a * b).sum();
+        let linear = vectors::dot(&self.scores, &self.marginals);
         let entropy = loss.value() + dot(&self.scores, &self.truth) - linear;
-        let n_parts = 2 * scores.len();
         // One part for each position, and one for each transition.
-        let defect = relative_error(scores) * n_parts as f64;
-        let size = rounding::largest(&self.scores);
-        let missing = 2.0 * log_error(scores) + (defect + gamma(self.scores.len())) * size;
-        let length: f64 = self.marginals.iter().sum::<f64>() + n_parts as f64;
+        let n_parts = 2 * chain.sequence_len(example);
+        let defect = reach.relative_error() * n_parts as f64;
+        let rounding = (defect + gamma(self.scores.len()) * n_parts as f64) * reach.largest;
         BlockTerms {
-            linear: entropy - missing,
+            linear: entropy - 2.0 * reach.log_error() - rounding,
             bend: 0.0,
-            length: length * (1.0 + gamma(self.scores.len())),
+            length: 2.0 * n_parts as f64 * (1.0 + gamma(8)) + defect,
             n_entries: self.scores.len(),
             defect,
             scales: chain.size(example).scales(0.0),

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
+use super::dual_point::DualPoint;
 use super::{Evaluation, Field};
 use crate::dual::Shares;
 use crate::error::{Error, Result};
@@ -19,6 +20,12 @@ const MEMORY: usize = 10;
 
 /// Most values in all pairs together, unless three pairs have more.
 const MEMORY_SIZE: usize = 1 << 24;
+
+/// Samples to begin with: of each so many sequences one, and the number of steps.
+const SAMPLES: [(usize, usize); 3] = [(16, 30), (5, 20), (2, 12)];
+
+/// Sequences that are enough for a sample.
+const MIN_SAMPLE: usize = 200;
 
 /// Armijo's constant.
 const SUFFICIENT_DECREASE: f64 = 1e-4;
@@ -59,8 +66,9 @@ pub fn fit_conditional(
         return Err(Error::argument("warm_start", "the weights are not those of this problem"));
     }
     let null_objective = field.null_objective(interrupt)?;
-    let now = field.evaluate(&weights, true, interrupt)?;
-    let mut solver = Lbfgs { field, weights, pairs: VecDeque::new(), now, epochs: 0 };
+    let is_zero = weights.iter().all(|weight| *weight == 0.0);
+    let mut solver = Lbfgs::new(field, weights, interrupt)?;
+    solver.is_begun = !is_zero;
     let trace = run(&mut solver, target.stopping(null_objective), interrupt, observe)?;
     Ok(ConditionalFit { trace, null_objective, weights: solver.weights })
 }
@@ -76,10 +84,49 @@ struct Lbfgs<'a> {
     pairs: VecDeque<(Vec<f64>, Vec<f64>, f64)>,
     /// At the weights; its diagonal may be that of earlier ones.
     now: Evaluation,
+    /// The best mixture of all dual points so far.
+    best: DualPoint,
     epochs: usize,
+    /// Whether some of the sequences have been tried.
+    is_begun: bool,
 }
 
-impl Lbfgs<'_> {
+impl<'a> Lbfgs<'a> {
+    fn new(field: Field<'a>, weights: Vec<f64>, interrupt: &Interrupt) -> Result<Self> {
+        let now = field.evaluate(&weights, true, interrupt)?;
+        let (best, pairs) = (now.dual.clone(), VecDeque::new());
+        Ok(Self { field, weights, pairs, now, best, epochs: 0, is_begun: true })
+    }
+
+    /// Goes where some of the sequences lead: much of the way, at a part of the cost.
+    fn begin(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let mut weights = self.weights.clone();
+        for (stride, n_steps) in SAMPLES {
+            let field = Field { stride, ..self.field.clone() };
+            if field.n_used() < MIN_SAMPLE {
+                continue;
+            }
+            let mut solver = Lbfgs::new(field, weights, interrupt)?;
+            for _ in 0..n_steps {
+                if let Progress::Exhausted(_) = solver.advance(interrupt)? {
+                    break;
+                }
+            }
+            weights = solver.weights;
+        }
+        let next = self.field.evaluate(&weights, true, interrupt)?;
+        if next.primal < self.now.primal {
+            self.best.improve(&next.dual, self.field.shares.lambda());
+            (self.weights, self.now) = (weights, next);
+        }
+        Ok(())
+    }
+
+    fn certificate(&self) -> Certificate {
+        let primal = self.now.primal;
+        Certificate { primal, dual: self.best.value(self.field.shares.lambda()) }
+    }
+
     /// −H ∇P by the two-loop recursion.
     fn direction(&self) -> Vec<f64> {
         let mut q: Vec<f64> = self.now.gradient.iter().map(|slope| -slope).collect();
@@ -109,7 +156,7 @@ impl Lbfgs<'_> {
         direction: &[f64],
         interrupt: &Interrupt,
     ) -> Result<Option<(Vec<f64>, Evaluation)>> {
-        let (slope, value) = (dot(direction, &self.now.gradient), self.now.certificate.primal);
+        let (slope, value) = (dot(direction, &self.now.gradient), self.now.primal);
         if slope >= 0.0 || slope.is_nan() {
             return Ok(None);
         }
@@ -119,8 +166,8 @@ impl Lbfgs<'_> {
             let moved = self.weights.iter().zip(direction).map(|(w, d)| w + step * d);
             let weights: Vec<f64> = moved.collect();
             let next = self.field.evaluate(&weights, curved, interrupt)?;
-            let risen = next.certificate.primal - value - step * slope;
-            if next.certificate.primal <= value + SUFFICIENT_DECREASE * step * slope {
+            let risen = next.primal - value - step * slope;
+            if next.primal <= value + SUFFICIENT_DECREASE * step * slope {
                 return Ok(Some((weights, next)));
             }
             // The minimiser of the parabola through both values and the slope.
@@ -143,6 +190,7 @@ impl Lbfgs<'_> {
             }
         }
         let diagonal = next.diagonal.or_else(|| self.now.diagonal.take());
+        self.best.improve(&next.dual, self.field.shares.lambda());
         self.now = Evaluation { diagonal, ..next };
         self.weights = weights;
     }
@@ -150,6 +198,10 @@ impl Lbfgs<'_> {
 
 impl Solver for Lbfgs<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        if !self.is_begun {
+            self.is_begun = true;
+            self.begin(interrupt)?;
+        }
         loop {
             if let Some((weights, next)) = self.search(&self.direction(), interrupt)? {
                 self.accept(weights, next);
@@ -157,15 +209,15 @@ impl Solver for Lbfgs<'_> {
             }
             // A model without memory may still find a way down.
             if self.pairs.is_empty() {
-                return Ok(Progress::Exhausted(self.now.certificate));
+                return Ok(Progress::Exhausted(self.certificate()));
             }
             self.pairs.clear();
         }
         self.epochs += 1;
-        Ok(Progress::Epoch(self.now.certificate))
+        Ok(Progress::Epoch(self.certificate()))
     }
 
     fn certify(&mut self, _: &Interrupt) -> Result<Certificate> {
-        Ok(self.now.certificate)
+        Ok(self.certificate())
     }
 }
