@@ -294,13 +294,16 @@ fn arrays(py: Python<'_>, offsets: Vec<i64>, rows: FeatureRows) -> ReadRows<'_> 
     )
 }
 
+/// Labels, their numbers one after the other, and the offsets of the sentences.
+type ReadLabels<'py> = (Vec<String>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>);
+
 /// The numbers of labels that are strings: the labels, in the order in which they turn up, their numbers
 /// one after the other, and the offsets of the sentences; none where a label is no string.
 #[pyfunction]
 pub(super) fn read_labels<'py>(
     py: Python<'py>,
     sentences: &Bound<'py, PyAny>,
-) -> PyResult<Option<(Vec<String>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>)>> {
+) -> PyResult<Option<ReadLabels<'py>>> {
     guarded(|| {
         let (mut names, mut codes, mut offsets) = (Vocabulary::new(), Vec::new(), vec![0]);
         for sentence in PyIterator::from_object(sentences)? {

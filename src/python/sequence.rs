@@ -75,15 +75,14 @@ impl FitRecord<'_> {
         Ok(chain)
     }
 
-    /// The dual point to start from, if it is one of these sentences and this loss.
-    fn start(&self, chain: &Chain) -> Result<Option<Point>> {
-        let Some(start) = &self.start else { return Ok(None) };
-        let start = start.get();
-        let log = self.loss == "log";
-        if start.n_parts == parts(chain) && log == matches!(start.point, Point::Weights(_)) {
-            return Ok(Some(start.point.clone()));
-        }
-        Err(Error::argument("warm_start", "the dual point is not one of this problem"))
+    /// Where to start, if it fits these sentences and this loss.
+    fn start(&self, chain: &Chain) -> Option<Point> {
+        let start = self.start.as_ref()?.get();
+        let fits = match &start.point {
+            Point::Weights(weights) => self.loss == "log" && weights.len() == chain.n_weights(),
+            Point::Dual(_) => self.loss != "log" && start.n_parts == parts(chain),
+        };
+        fits.then(|| start.point.clone())
     }
 }
 
@@ -154,7 +153,7 @@ pub(super) fn fit_sequences<'py>(
         let shares = shares.shares(chain.n_examples())?;
         let sampling = find("sampling", &record.sampling, Sampling::NAMES)?;
         let options = DescentOptions { sampling, seed: record.seed };
-        let plan = Plan { log: record.loss == "log", options, start: record.start(&chain)? };
+        let plan = Plan { log: record.loss == "log", options, start: record.start(&chain) };
         let target = run.target();
         let ended = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
             plan.fit(&chain, shares, target, session)
@@ -167,8 +166,8 @@ pub(super) fn fit_sequences<'py>(
             (PyArray1::from_iter(py, ends), PyArray1::from_slice(py, &pairs.labels))
         });
         result.set_item("pairs", pairs)?;
-        let dual = SequencePoint { point: ended.point, n_parts: parts(&chain) };
-        result.set_item("dual_point", Py::new(py, dual)?)?;
+        let point = SequencePoint { point: ended.point, n_parts: parts(&chain) };
+        result.set_item("point", Py::new(py, point)?)?;
         Ok(result)
     })
 }
@@ -193,6 +192,9 @@ pub(super) struct PyTagger(Tagger);
 
 /// Rows, offsets of the sentences, and rows of the transitions' features.
 type Input<'py> = (Matrix<'py>, Vector<'py, i64>, Option<Matrix<'py>>);
+
+/// Offsets of the sentences, and labels one after the other.
+type Tagged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 
 /// For each sentence its labels, best first, with their scores.
 type RankedLists = Vec<Vec<(Vec<u32>, f64)>>;
@@ -253,7 +255,7 @@ impl PyTagger {
         vocabulary: PyRef<'py, PyVocabulary>,
         sentences: &Bound<'py, PyAny>,
         n_threads: usize,
-    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>)> {
+    ) -> PyResult<Tagged<'py>> {
         guarded(|| {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             let pool = rayon::ThreadPoolBuilder::new()

@@ -19,7 +19,7 @@ pub use chain_descent::{ChainFit, ChainPoint, DescentOptions, fit_chain};
 pub use conditional::{ConditionalFit, fit_conditional};
 pub use dual::StructuredDual;
 pub use extragradient::Extragradient;
-pub use marginals::{Marginals, Projection, log_marginals, marginals as chain_marginals};
+pub use marginals::{Marginals, Projection, chain_marginals, log_marginals};
 pub use method::{StructuredChoices, StructuredMethod, fit};
 pub use model::{
     Chain, ChainScores, EmissionPairs, FORBIDDEN, Graph, Hamming, Link, Links, Matching, Model,

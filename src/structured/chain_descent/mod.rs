@@ -38,6 +38,9 @@ const GROUP: usize = 256;
 /// Entries of a point at most this large are nothing but rounding.
 const DUST: f64 = 1e-15;
 
+/// A gap of this size is rounding, whatever the objective.
+const ROUNDING: f64 = 1e-12;
+
 /// The dual points by sequence: parts and their values.
 pub type ChainPoint = Vec<Sparse>;
 
@@ -100,7 +103,10 @@ pub fn fit_chain(
     if !is_new {
         solver.weights = solver.dual(interrupt)?.1;
     }
-    let trace = run(&mut solver, target.stopping(null_objective), interrupt, observe)?;
+    let mut stopping = target.stopping(null_objective);
+    // Where transitions leave no choice P(0) is 0, and what is left is rounding of costs.
+    stopping.floor = stopping.floor.max(if target.tol > 0.0 { ROUNDING } else { 0.0 });
+    let trace = run(&mut solver, stopping, interrupt, observe)?;
     let point = solver.blocks.into_iter().map(|block| block.point).collect();
     Ok(ChainFit { trace, null_objective, weights: solver.weights, point })
 }

@@ -18,7 +18,7 @@ pub use solver::{ConditionalFit, fit_conditional};
 
 use self::dual_point::DualPoint;
 use self::rounding::Reach;
-use super::marginals::marginals;
+use super::marginals::chain_marginals;
 use super::model::{Chain, Link, Model, Work};
 use crate::dual::rounding::{Sum, gamma, norm_above};
 use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
@@ -179,7 +179,7 @@ impl Scratch {
     fn look(&mut self, chain: &Chain, example: usize, norm: f64) -> (Bounded, Reach) {
         self.marginals.resize(self.scores.len(), 0.0);
         let scores = chain.chain_scores(example, &self.scores);
-        let log_sum = marginals(scores, &mut self.work, &mut self.marginals);
+        let log_sum = chain_marginals(scores, &mut self.work, &mut self.marginals);
         chain.parts(example, chain.truth(example), &mut self.truth);
         let reach = Reach::of(scores);
         let error = chain.size(example).loss_error(0.0, norm) + reach.log_error();

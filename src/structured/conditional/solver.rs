@@ -27,6 +27,9 @@ const SAMPLES: [(usize, usize); 3] = [(16, 30), (5, 20), (2, 12)];
 /// Sequences that are enough for a sample.
 const MIN_SAMPLE: usize = 200;
 
+/// A gap of this size is rounding, whatever the objective.
+const ROUNDING: f64 = 1e-12;
+
 /// Armijo's constant.
 const SUFFICIENT_DECREASE: f64 = 1e-4;
 
@@ -69,7 +72,10 @@ pub fn fit_conditional(
     let is_zero = weights.iter().all(|weight| *weight == 0.0);
     let mut solver = Lbfgs::new(field, weights, interrupt)?;
     solver.is_begun = !is_zero;
-    let trace = run(&mut solver, target.stopping(null_objective), interrupt, observe)?;
+    let mut stopping = target.stopping(null_objective);
+    // Where transitions leave no choice P(0) is 0, and what is left is rounding.
+    stopping.floor = stopping.floor.max(if target.tol > 0.0 { ROUNDING } else { 0.0 });
+    let trace = run(&mut solver, stopping, interrupt, observe)?;
     Ok(ConditionalFit { trace, null_objective, weights: solver.weights })
 }
 

@@ -18,7 +18,7 @@ const SMALLEST: f64 = 1e-200;
 ///
 /// One exponential for each node and each table of transitions is all that it needs; where probabilities
 /// underflow it is done again [in logarithms](log_marginals).
-pub fn marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [f64]) -> f64 {
+pub fn chain_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [f64]) -> f64 {
     let (n_states, n_nodes) = (scores.n_states, scores.nodes.len());
     let (n_tables, n_edges) = (scores.edges.len(), n_states * n_states);
     if n_nodes == 0 {

@@ -5,7 +5,7 @@ mod simplex;
 mod subpermutation;
 mod sum_product;
 
-pub use forward_backward::marginals;
+pub use forward_backward::chain_marginals;
 pub use sum_product::log_marginals;
 
 use super::model::{Model, Multilabel, Work};
