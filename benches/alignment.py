@@ -1,11 +1,14 @@
 """Word alignment by maximum-weight matching, with features that need no outside resource.
 
-    python benches/alignment.py [--max-iter N] [--plot FILE]
+    python benches/alignment.py [--max-iter N] [--plot FILE] [--links]
 
 Reads hansards/enfr.src-tgt and hansards/enfr.gold from a folder: --data DIR, or the environment
 variable DUALGAP_DATA. Dice coefficients and frequent pairs come from the sentences of all pairs, as
 they would from any unlabelled text; gold links are used for training pairs alone. Sure links are
 the truth in training; the error rate counts possible ones as it is defined.
+
+--links compares numbers of links that a word may have, for the sure links and for all of them, of
+which most sentences have several to a word.
 """
 
 from __future__ import annotations
@@ -25,11 +28,13 @@ from scipy.optimize import linear_sum_assignment
 from structured import draw
 
 from dualgap.structured import MatchingModel, StructuredSVM
+from dualgap.structured._arrays import pair_features
 
 warnings.filterwarnings("ignore", message="stopped after")
 
 COSTS = (1.0, 2.0, 3.0, 5.0, 10.0, 30.0)
 CS = (0.01, 0.1, 1.0, 10.0, 100.0)
+LINKS = ((1, 1), (1, 2), (2, 1), (2, 2), (3, 3), (5, 5))
 
 
 def read(folder: Path) -> tuple[list[Any], list[Any], list[Any]]:
@@ -191,11 +196,68 @@ def compare(data: Any, train: Any, test: Any, max_iter: int) -> dict[str, Any]:
     return curves
 
 
+def ceiling(Y: Any, links: tuple[int, int]) -> float:
+    """Error rate of the largest part of the right links that keeps to the numbers."""
+    found = []
+    for pairs in Y:
+        shape = np.max(pairs, axis=0, initial=-1) + 1
+        right = np.zeros((*shape, 1))
+        right[pairs[:, 0], pairs[:, 1]] = 1.0
+        core = MatchingModel(max_links=links).learn(pair_features([right]), [pairs])
+        found += core.decode(core.stack([right]), np.ones(1), 1)
+    sets = [{(int(a), int(b)) for a, b in pairs} for pairs in Y]
+    return error_rate(found, sets, sets)
+
+
+def compare_links(data: Any, train: Any, test: Any) -> None:
+    """Record the error rates of numbers of links: sure links, then all of them, as the truth."""
+    table = Table("alignment-links", "truth", "links")
+    X, _, sure, possible = data
+    for truth, right, allowed in (("sure", sure, possible), ("all", possible, possible)):
+        Y = [np.array(sorted(links), dtype=np.int64).reshape(-1, 2) for links in right]
+
+        def rate(found: Any, chosen: Any, right: Any = right, allowed: Any = allowed) -> float:
+            return error_rate(found, [right[i] for i in chosen], [allowed[i] for i in chosen])
+
+        def trained(chosen: Any, parameters: Any, Y: Any = Y, **others: Any) -> StructuredSVM:
+            costs, C, links = parameters
+            model = MatchingModel(1.0, costs, max_links=links)
+            svm = StructuredSVM(model, C=C, random_state=0, **others)
+            return svm.fit([X[i] for i in chosen], [Y[i] for i in chosen])
+
+        def validated(parameters: Any) -> float:
+            found, chosen = [], []
+            for fold in range(4):
+                held = train[fold::4]
+                svm = trained(np.setdiff1d(train, held), parameters, tol=1e-2, max_iter=30)
+                found += svm.predict([X[i] for i in held])
+                chosen += list(held)
+            return rate(found, chosen)
+
+        for links in LINKS:
+            rates = {(costs, C): validated((costs, C, links)) for costs in COSTS for C in CS[1:4]}
+            costs, C = min(rates, key=rates.__getitem__)
+            start = time.perf_counter()
+            svm = trained(train, (costs, C, links), tol=1e-3, max_iter=1000)
+            table.add(
+                truth=truth,
+                links=f"{links[0]}, {links[1]}",
+                cost=costs,
+                C=C,
+                validated=rates[costs, C],
+                error_rate=rate(svm.predict([X[i] for i in test]), test),
+                ceiling=ceiling([Y[i] for i in test], links),
+                seconds=time.perf_counter() - start,
+                relative_gap=svm.relative_gap_,
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--max-iter", type=int, default=500)
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--links", action="store_true")
     arguments = parser.parse_args()
     if not arguments.data:
         print("alignment.py: --data or DUALGAP_DATA must name a folder of data sets; skipped")
@@ -206,6 +268,9 @@ def main() -> None:
     order = np.random.default_rng(0).permutation(len(Y))
     test, rest = order[:100], order[100:]
     print(f"{len(Y)} different pairs, {len(test)} of them for testing")
+    if arguments.links:
+        compare_links(data, rest, test)
+        return
     panels = {
         name: compare(data, train, test, arguments.max_iter)
         for name, train in (("100 pairs", rest[:100]), (f"{len(rest)} pairs", rest))

@@ -204,8 +204,8 @@ class StructuredModel:
         sizes: list[list[int]],
         truth: tuple[list[list[int]], NDArray[np.int64]] | None,
         *,
-        false_positive_cost: float,
-        false_negative_cost: float,
+        costs: tuple[float, float],
+        max_links: list[int],
     ) -> StructuredModel: ...
     @staticmethod
     def label_edges(

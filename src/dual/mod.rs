@@ -6,12 +6,14 @@
 //! are made of, labels, costs and rows, is the dual's own affair.
 
 mod batch;
+mod cone;
 pub mod rounding;
 mod scales;
 mod shares;
 mod value;
 
 pub use batch::{BatchDual, Sizes, Sums};
+pub use cone::SignCone;
 pub use rounding::Bounded;
 pub use scales::Scales;
 pub use shares::Shares;

@@ -1,9 +1,11 @@
-//! λ, γ and the weights p_i of the examples: what every dual has beside its polytopes.
+//! λ, γ, the weights p_i of the examples and the signs of the weights: what every dual has beside its
+//! polytopes.
 
+use super::SignCone;
 use crate::error::{Error, Result};
 
 /// The regularisation λ, the smoothing γ and each block's share p_i of the loss, Σ p_i = 1: the numbers of
-/// P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w), checked once (`docs/mathematics/duality.md`).
+/// P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w) over the w of a cone, checked once (`docs/mathematics/duality.md`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shares {
     lambda: f64,
@@ -11,6 +13,7 @@ pub struct Shares {
     n_blocks: usize,
     /// None where all are equal.
     weights: Option<Vec<f64>>,
+    cone: SignCone,
 }
 
 impl Shares {
@@ -23,7 +26,8 @@ impl Shares {
             return Err(Error::argument("X", "must have at least one example"));
         }
         check_lambda(lambda)?;
-        Ok(Self { lambda, smoothing: 0.0, n_blocks, weights: None })
+        let cone = SignCone::default();
+        Ok(Self { lambda, smoothing: 0.0, n_blocks, weights: None, cone })
     }
 
     /// Shares in proportion to sample weights.
@@ -59,6 +63,12 @@ impl Shares {
         Ok(self)
     }
 
+    /// Restricts w to a cone.
+    pub fn with_cone(mut self, cone: SignCone) -> Self {
+        self.cone = cone;
+        self
+    }
+
     /// Changes λ.
     ///
     /// # Errors
@@ -77,6 +87,11 @@ impl Shares {
     /// γ.
     pub fn smoothing(&self) -> f64 {
         self.smoothing
+    }
+
+    /// The w that there may be.
+    pub fn cone(&self) -> &SignCone {
+        &self.cone
     }
 
     /// Number of blocks n.

@@ -160,6 +160,8 @@ pub fn dual_value<D: BlockDual>(
         let terms = BlockTerms { linear, bend, length, n_entries, defect, scales };
         totals.add(dual.shares(), block, &terms);
     }
+    // Projections move two points no farther apart.
+    dual.shares().cone().project(&mut weights);
     Ok(totals.value(dual.shares().lambda(), norm_above(&weights) + totals.distance()))
 }
 

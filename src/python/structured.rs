@@ -10,7 +10,7 @@ use super::records::{MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, guarded, run_session};
 use super::structured_models::StructuredModel;
 use super::trace::trace_dict;
-use crate::dual::BlockDual;
+use crate::dual::{BlockDual, Shares, SignCone};
 use crate::error::{Error, Result};
 use crate::linalg::Sparse;
 use crate::solver::{
@@ -25,6 +25,15 @@ struct Settings<'py> {
     extragradient: ExtragradientRecord,
     run: RunRecord,
     warm_start: WarmStart<'py>,
+    constraints: ConstraintRecord<'py>,
+}
+
+/// Signs of the weights, and whether a decoder in Python is exact.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct ConstraintRecord<'py> {
+    signs: Option<Vector<'py, i8>>,
+    exact: bool,
 }
 
 /// Options of the extragradient method.
@@ -63,7 +72,27 @@ impl<'py> Settings<'py> {
             extragradient: settings.extract()?,
             run: settings.extract()?,
             warm_start: settings.extract()?,
+            constraints: settings.extract()?,
         })
+    }
+
+    fn shares(&self, n_examples: usize) -> Result<Shares> {
+        let shares = self.shares.shares(n_examples)?;
+        match &self.constraints.signs {
+            Some(signs) => Ok(shares.with_cone(SignCone::new(slice(signs)?)?)),
+            None => Ok(shares),
+        }
+    }
+
+    /// The dual of a model written in Python.
+    fn callback<'o>(
+        &self,
+        oracle: &'o PythonOracle,
+        n_examples: usize,
+        n_weights: usize,
+    ) -> Result<CallbackDual<'o>> {
+        let dual = CallbackDual::new(oracle, n_weights, self.shares(n_examples)?);
+        Ok(if self.constraints.exact { dual } else { dual.approximate() })
     }
 
     fn method(&self) -> Result<StructuredMethod> {
@@ -186,7 +215,7 @@ pub(super) fn fit_structured<'py>(
         let ended = match source {
             Source::Builtin(model) => {
                 let model = model.get().model();
-                let shares = settings.shares.shares(model.n_examples())?;
+                let shares = settings.shares(model.n_examples())?;
                 let (n_blocks, n_weights) = (model.n_examples(), model.n_weights());
                 let n_parts = &|block| model.n_parts(block);
                 let start = settings.start(method, &Shape { n_blocks, n_weights, n_parts })?;
@@ -199,8 +228,7 @@ pub(super) fn fit_structured<'py>(
                 let shape = Shape { n_blocks: n_examples, n_weights, n_parts: &|_| n_weights + 1 };
                 let start = settings.start(method, &shape)?;
                 let (oracle, method) = (PythonOracle::new(oracle), method.vertices()?);
-                let mut dual =
-                    CallbackDual::new(&oracle, n_weights, settings.shares.shares(n_examples)?);
+                let mut dual = settings.callback(&oracle, n_examples, n_weights)?;
                 let result = settings.session(py, |session| {
                     let observe = &mut |epoch: &_| session.observe(epoch);
                     minimize(&mut dual, method, target, start, session.interrupt, observe)
@@ -225,13 +253,12 @@ pub(super) fn structured_path<'py>(
         let pieces = match source {
             Source::Builtin(model) => {
                 let model = model.get().model();
-                let shares = settings.shares.shares(model.n_examples())?;
+                let shares = settings.shares(model.n_examples())?;
                 follow(py, StructuredDual::new(model, shares)?, &settings, until)?
             }
             Source::Oracle((oracle, n_examples, n_weights)) => {
                 let oracle = PythonOracle::new(oracle);
-                let dual =
-                    CallbackDual::new(&oracle, n_weights, settings.shares.shares(n_examples)?);
+                let dual = settings.callback(&oracle, n_examples, n_weights)?;
                 let result = follow(py, dual, &settings, until);
                 oracle.raise(result)?
             }

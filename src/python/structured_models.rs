@@ -151,22 +151,23 @@ impl StructuredModel {
     /// A matching for each example: its size, the features of its pairs after one another, and its right
     /// pairs between two offsets.
     #[staticmethod]
-    #[pyo3(signature = (rows, sizes, truth, *, false_positive_cost, false_negative_cost))]
+    #[pyo3(signature = (rows, sizes, truth, *, costs, max_links))]
     fn matching(
         rows: Matrix<'_>,
         sizes: Vec<[u32; 2]>,
         truth: Option<(Vec<[u32; 2]>, Vector<'_, i64>)>,
-        false_positive_cost: f64,
-        false_negative_cost: f64,
+        costs: (f64, f64),
+        max_links: [usize; 2],
     ) -> PyResult<Self> {
         guarded(|| {
-            let (positive, negative) = (false_positive_cost, false_negative_cost);
+            let (positive, negative) = costs;
             let truth = match &truth {
                 Some((pairs, offsets)) => Some((pairs, read(offsets)?)),
                 None => None,
             };
             let truth = truth.as_ref().map(|(pairs, offsets)| Pairs { pairs, offsets });
-            Ok(Self::new(Matching::new(rows.rows()?, &sizes, truth, positive, negative)?))
+            let model = Matching::new(rows.rows()?, &sizes, truth, positive, negative)?;
+            Ok(Self::new(model.with_max_links(max_links)?))
         })
     }
 

@@ -6,7 +6,7 @@ use crate::data::{Data, Rows as _};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
-use crate::structured::{ChainScores, FORBIDDEN, Link, Links, Work, chain_marginals};
+use crate::structured::{ChainLink, ChainScores, FORBIDDEN, Links, Work, chain_marginals};
 
 /// Sequences that a thread takes at a time.
 const GROUP: usize = 16;
@@ -275,7 +275,7 @@ impl Tagger {
     }
 
     /// Whether a transition, a first or a last label has a weight.
-    pub fn link(&self, index: usize) -> Link {
+    pub fn link(&self, index: usize) -> ChainLink {
         self.transitions.links.of(index)
     }
 }

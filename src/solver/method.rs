@@ -6,7 +6,7 @@ use super::{
     AwayFrankWolfe, Block, BlockFrankWolfe, BlockOptions, FrankWolfe, Sampling, Start, Step,
     StepRule, Subgradient,
 };
-use crate::dual::BatchDual;
+use crate::dual::{BatchDual, SignCone};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::memory::require;
@@ -171,6 +171,19 @@ impl Method {
     }
 }
 
+/// Refuses sign constraints where the method has none, and those for other weights.
+fn check_cone(method: Method, cone: &SignCone, n_weights: usize) -> Result<()> {
+    cone.check(n_weights)?;
+    match method {
+        Method::BlockFrankWolfe(options) if !options.averaging => Ok(()),
+        _ if cone.is_everything() => Ok(()),
+        _ => {
+            let message = "only \"block-frank-wolfe\" without averaging keeps to them";
+            Err(Error::argument("signs", message))
+        }
+    }
+}
+
 /// A gap of this share of P(0) is rounding, whatever the objective.
 const ROUNDING: f64 = 1e-15;
 
@@ -277,8 +290,8 @@ fn require_weights(n_weights: usize) -> Result<()> {
 /// same blocks ended at, with w scaled by the ratio of the old λ to the new; the certificate rests on it.
 ///
 /// # Errors
-/// What [`run`] returns; [`Error::InvalidArgument`] for a start where the method has none, and for smoothing
-/// where it has none.
+/// What [`run`] returns; [`Error::InvalidArgument`] for a start, for smoothing and for sign
+/// constraints where the method has none.
 pub fn minimize<D: BatchDual>(
     dual: &mut D,
     method: Method,
@@ -288,6 +301,7 @@ pub fn minimize<D: BatchDual>(
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Fit> {
     method.check_smoothing(dual.shares().smoothing())?;
+    check_cone(method, dual.shares().cone(), dual.n_weights())?;
     require_weights(dual.n_weights())?;
     let null_objective = dual.null_objective(interrupt)?;
     let stopping = target.stopping(null_objective);

@@ -80,6 +80,7 @@ pub fn path<D: BlockDual>(
             "must be positive and not above where the path starts",
         ));
     }
+    dual.shares().cone().check(dual.n_weights())?;
     let (mut pieces, mut start) = (Vec::new(), None);
     let mut lambda = settings.from;
     let Stopping { max_epochs, relative, floor } = settings.stopping;

@@ -40,12 +40,19 @@ pub struct CallbackDual<'o> {
     oracle: &'o dyn Oracle,
     n_weights: usize,
     shares: Shares,
+    exact: bool,
 }
 
 impl<'o> CallbackDual<'o> {
     /// The dual of an oracle's examples.
     pub fn new(oracle: &'o dyn Oracle, n_weights: usize, shares: Shares) -> Self {
-        Self { oracle, n_weights, shares }
+        Self { oracle, n_weights, shares, exact: true }
+    }
+
+    /// The same for an oracle whose answers need not be maximisers. Losses are then as large as it, or the
+    /// dual point, knows: bounds from below on the true ones, and so is the objective.
+    pub fn approximate(self) -> Self {
+        Self { exact: false, ..self }
     }
 
     fn ask(&self, blocks: &[u32], weights: &[f64], found: &mut Vec<Sparse>) -> Result<()> {
@@ -257,8 +264,13 @@ impl BlockDual for CallbackDual<'_> {
         let found = self.ask_all(&self.all(), weights, interrupt)?;
         let terms = found.iter().enumerate().map(|(block, vertex)| {
             let (share, point) = (self.shares.of(block), points(block));
-            let loss = self.slope(weights, vertex);
-            let gap = loss - self.slope(weights, point);
+            let (mut loss, mut error) = (self.slope(weights, vertex), self.error(weights, vertex));
+            let known = self.slope(weights, point);
+            if !self.exact && known > loss {
+                // H_i is at least as large as its labels' combination.
+                (loss, error) = (known, self.error(weights, point));
+            }
+            let gap = loss - known;
             let scale = self.scale(weights, vertex) + self.scale(weights, point);
             if gap < -ROUNDING * (1.0 + scale) {
                 // The point combines labels that the oracle has returned before.
@@ -269,7 +281,7 @@ impl BlockDual for CallbackDual<'_> {
                 );
                 return Err(Error::argument("model", message));
             }
-            let loss = Bounded::new(loss, self.error(weights, vertex));
+            let loss = Bounded::new(loss, error);
             Ok((loss * Bounded::exact(share), share * gap))
         });
         Ok(Survey::of(terms.collect::<Result<_>>()?))

@@ -120,6 +120,9 @@ pub fn fit(
         }
         StructuredMethod::Extragradient { projection, radius } => (projection, radius),
     };
+    if !dual.shares().cone().is_everything() {
+        return Err(Error::argument("signs", "\"extragradient\" has no sign constraints"));
+    }
     if start.is_some() {
         return Err(Error::argument("warm_start", "this solver has none"));
     }

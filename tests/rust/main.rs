@@ -27,6 +27,7 @@ mod solver {
 }
 mod structured {
     mod callback;
+    mod links;
     mod marginals;
     mod models;
     mod solvers;

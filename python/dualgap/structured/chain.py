@@ -17,7 +17,7 @@ from dualgap.structured.models import BuiltinModel, Coding
 __all__ = ["ChainModel"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ChainModel(BuiltinModel):
     """Sequences whose neighbouring labels interact (letters of a word, tags of a sentence).
 

@@ -9,32 +9,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
-from dualgap._validation import FloatArray, core_rows
+from dualgap._validation import FloatArray, check_positive, core_rows
 from dualgap.structured._arrays import Stacked, pair_features, right_pairs
 from dualgap.structured.models import BuiltinModel, Coding
 
 __all__ = ["MatchingModel"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class MatchingModel(BuiltinModel):
     """Matchings of rows to columns (words of a sentence to those of its translation).
 
     An example is an array of shape (n_rows, n_columns, n_features), the features of each pair;
     sizes may differ. Its label is an array of shape (n_pairs, 2) of (row, column) pairs; in
-    predictions no row and no column comes twice. The score of a matching is the sum of
-    ``<weight, x[a, b]>``
-    over its pairs; decoding solves an assignment problem exactly, and pairs that lower the score
-    are left out.
+    predictions no row and no column has more of them than `max_links`. The score of a matching is
+    the sum of ``<weight, x[a, b]>`` over its pairs; decoding solves an assignment problem, or with
+    several links a problem of flow, exactly, and pairs that lower the score are left out.
 
     Parameters
     ----------
     false_positive_cost, false_negative_cost : float, default=1.0
         Loss of a wrong pair and of a right one that is missing. 1 and 1 give the L1 distance.
+    max_links : int or (int, int), default=1
+        Maximum number of pairs of a row and of a column, in predictions and in what the right label
+        is compared with; two numbers are those of rows and of columns. Right labels may have more.
+        "extragradient" needs 1.
     """
 
     false_positive_cost: float = 1.0
     false_negative_cost: float = 1.0
+    max_links: int | tuple[int, int] = 1
 
     def stack(self, X: Any) -> Stacked:
         """Check examples and put their rows after one another."""
@@ -42,7 +46,17 @@ class MatchingModel(BuiltinModel):
 
     def learn(self, X: Stacked, Y: Any) -> Coding:
         """Read the number of features off the training data."""
-        return MatchingCoding(self, X.n_features)
+        return MatchingCoding(self, X.n_features, self._max_links())
+
+    def _max_links(self) -> list[int]:
+        given = self.max_links
+        links = list(given) if isinstance(given, (tuple, list)) else [given, given]
+        if len(links) != 2:
+            msg = f"max_links: must be a number or two, of rows and of columns, got {given!r}"
+            raise ValueError(msg)
+        for number in links:
+            check_positive("max_links", number, integer=True)
+        return [int(number) for number in links]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +65,7 @@ class MatchingCoding(Coding):
 
     model: MatchingModel
     n_features: int
+    max_links: list[int]
 
     def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
         """Hand the pairs' features to the core."""
@@ -63,17 +78,26 @@ class MatchingCoding(Coding):
             core_rows(X.rows),
             X.sizes or [],
             truth,
-            false_positive_cost=float(self.model.false_positive_cost),
-            false_negative_cost=float(self.model.false_negative_cost),
+            costs=(float(self.model.false_positive_cost), float(self.model.false_negative_cost)),
+            max_links=self.max_links,
         )
 
+    def decode(self, X: Stacked, coef: FloatArray, n_threads: int) -> list[Any]:
+        """Return an array of (row, column) pairs for each example, by rows."""
+        found = super().decode(X, coef, n_threads)
+        pairs = []
+        for label, (n_rows, n_columns) in zip(found, X.sizes or [], strict=True):
+            # The first column of each row, then other pairs as row * n_columns + column.
+            rows = np.flatnonzero(label[:n_rows] != np.iinfo(np.uint32).max)
+            first = np.column_stack([rows, label[rows]])
+            others = np.column_stack(np.divmod(label[n_rows:], max(n_columns, 1)))
+            together = np.concatenate([first, others])
+            pairs.append(together[np.lexsort(together.T[::-1])])
+        return pairs
+
     def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
-        """Return an array of (row, column) pairs for each example."""
-        found = []
-        for columns in np.split(flat, offsets[1:-1]):
-            rows = np.flatnonzero(columns != np.iinfo(np.uint32).max)
-            found.append(np.column_stack([rows, columns[rows].astype(np.int64)]))
-        return found
+        """Return each example's numbers."""
+        return np.split(flat.astype(np.int64), offsets[1:-1])
 
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
         """Return the weights of the features."""
@@ -84,5 +108,7 @@ class MatchingCoding(Coding):
         found = []
         for (n_rows, n_columns), y in zip(X.sizes or [], Y, strict=True):
             missed = len(y) * self.model.false_negative_cost
-            found.append(missed + min(n_rows, n_columns) * self.model.false_positive_cost)
+            of_rows, of_columns = self.max_links
+            most = min(n_rows * of_rows, n_columns * of_columns, n_rows * n_columns)
+            found.append(missed + most * self.model.false_positive_cost)
         return np.array(found, dtype=np.float64)

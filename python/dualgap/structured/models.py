@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
 from dualgap import _core
 from dualgap._validation import FloatArray
@@ -17,11 +18,16 @@ __all__ = ["BuiltinModel", "Coding", "Model"]
 
 @runtime_checkable
 class Model(Protocol):
-    """A structured model of your own: any object with these four methods.
+    """A structured model of your own: any object with these methods.
 
     Examples ``x`` and labels ``y`` may be anything. All methods must be deterministic. They are
     called with Python's global lock held; built-in models decode in parallel instead. Decodings
-    must be exact: what is not the maximum makes the certificate untrue.
+    must be exact, since what is not the maximum makes the certificate untrue, unless the fit is
+    told otherwise (``StructuredSVM(exact=False)``).
+
+    A method ``decode(x, w)``, which returns a ``y`` that maximises ``w @ joint_features(x, y)``,
+    is what `StructuredSVM.predict` calls and what ``verify`` compares the fit with. Only a model
+    that is trained with ``verify=False`` can do without.
 
     Weights ``w`` are read-only. An optional method ``max_loss(y)`` gives the largest loss for a
     right label ``y`` (default 1), which `StructuredSVM.score` divides by. An optional method
@@ -41,10 +47,6 @@ class Model(Protocol):
         """Return a ``y`` that maximises ``loss(y_true, y) + w @ joint_features(x, y)``."""
         ...
 
-    def decode(self, x: Any, w: FloatArray) -> Any:
-        """Return a ``y`` that maximises ``w @ joint_features(x, y)``."""
-        ...
-
 
 class Coding(ABC):
     """A built-in model that has seen training data: shapes and classes are known."""
@@ -59,6 +61,10 @@ class Coding(ABC):
     @abstractmethod
     def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
         """Hand examples to the core, with their labels unless ``Y`` is None."""
+
+    def decode(self, X: Stacked, coef: FloatArray, n_threads: int) -> list[Any]:
+        """Return the best label of each example."""
+        return self.labels(*self.core(X, None).decode(coef, n_threads))
 
     @abstractmethod
     def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
@@ -77,8 +83,8 @@ class Coding(ABC):
         """Return the largest possible loss of each example."""
 
 
-class BuiltinModel(ABC):
-    """A model that the core decodes."""
+class BuiltinModel(BaseEstimator, ABC):  # type: ignore[misc]
+    """A model that the core decodes; its parameters are scikit-learn's."""
 
     @abstractmethod
     def stack(self, X: Any) -> Stacked:

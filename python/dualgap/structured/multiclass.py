@@ -16,7 +16,7 @@ from dualgap.structured.models import BuiltinModel, Coding
 __all__ = ["MulticlassModel"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, repr=False)
 class MulticlassModel(BuiltinModel):
     """One of several classes for each example: the multi-class SVM as a structured one.
 

@@ -17,7 +17,7 @@ from dualgap.structured.models import BuiltinModel, Coding
 __all__ = ["MultilabelModel"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class MultilabelModel(BuiltinModel):
     """Sets of labels, with a weight for each joint state of two labels that interact.
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from dualgap._validation import FloatArray
+from dualgap.structured._arrays import Examples
+from dualgap.structured._predictor import Predictor
 
 __all__ = ["PathPiece"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PathPiece:
     """An interval of C on which one dual point is certified.
 
@@ -36,6 +40,21 @@ class PathPiece:
     duality_gap: float
     relative_gap: float
     n_iter: int
+    _predictor: Predictor = field(repr=False)
+
+    def predict(self, X: Examples) -> list[Any]:
+        """Label of the largest score for each example, the same for each C of the interval.
+
+        Returns
+        -------
+        list of length n_examples
+            As `StructuredSVM.predict`.
+        """
+        return self._predictor.predict(X, self.coef)
+
+    def score(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> float:
+        """One minus the share of the largest possible loss, as `StructuredSVM.score`."""
+        return self._predictor.score(X, Y, self.coef, sample_weight)
 
     def coef_at(self, C: float) -> FloatArray:
         """Weights of the certified model for a C of the interval.
@@ -52,15 +71,16 @@ class PathPiece:
 
 
 def path_pieces(
-    pieces: Iterable[Any], C_min: float, C_max: float, largest: float
+    pieces: Iterable[Any], interval: tuple[float, float], largest: float, predictor: Predictor
 ) -> list[PathPiece]:
     """Return the core's pieces, given in lambda from `largest` down, as intervals of C."""
     found = []
+    C_min, C_max = interval
     start = float(C_min)
     for _, until, coef, gap, relative, n_iter in pieces:
         # Rounding must not leave a crack between two pieces, or at the end.
         end = min(float(C_max), C_min * largest / until)
         end = float(C_max) if end > C_max * (1 - 1e-12) else end
-        found.append(PathPiece(start, end, coef, gap, relative, n_iter))
+        found.append(PathPiece(start, end, coef, gap, relative, n_iter, predictor))
         start = end
     return found

@@ -8,13 +8,13 @@ SVM (2019).
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import joblib
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.sparse import issparse
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
@@ -22,7 +22,8 @@ from dualgap._choices import Projection, Sampling, Step, StructuredSolver
 from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn_of_gap, warn_user
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
-from dualgap.structured._oracle import PythonOracle, predict_with
+from dualgap.structured._oracle import PythonOracle
+from dualgap.structured._predictor import Predictor, example_weights
 from dualgap.structured.models import BuiltinModel, Coding, Model
 from dualgap.structured.path import PathPiece, path_pieces
 
@@ -42,7 +43,8 @@ class StructuredSVM(CertifiedEstimator):
     ----------
     model : MulticlassModel, MultilabelModel, ChainModel, MatchingModel or Model
         What labels look like: joint features, loss and decoding. A `Model` of your own is any
-        object with the methods of that protocol.
+        object with the methods of that protocol. Parameters of a built-in model can be searched as
+        ``model__boundaries`` and the like.
     C : float, default=1.0
         Weight of the losses against the regulariser.
     solver : {"block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient", \
@@ -69,10 +71,20 @@ class StructuredSVM(CertifiedEstimator):
         randomized away-step method.
     projection : {"euclidean", "entropic"}, optional
         Distance in which "extragradient" projects: "euclidean" (their default) or "entropic" for
-        `MulticlassModel` and `MatchingModel`, "entropic" for `ChainModel`.
+        `MulticlassModel` and `MatchingModel`, "entropic" for `ChainModel` and `MultilabelModel`.
     radius : float, optional
         Bound on ``||w||`` for "extragradient", whose objective is the mean loss alone; by default
         ``sqrt(P(0) / lambda)``, which the optimum of the regularised problem does not exceed.
+    signs : array-like of shape (n_weights,), optional
+        Signs that the weights must have, in the order of `coef_`: 1 for weights that must not be
+        negative, -1 for those that must not be positive, 0 for all others. The bound then is one on
+        models that keep to them. For "block-frank-wolfe" without `averaging`.
+    verify : bool, default=True
+        Whether ``decode`` of a `Model` of your own is compared with its ``loss_augmented_decode``
+        after the fit. Say False where the two do not choose among the same labels, as in ranking.
+    exact : bool, default=True
+        Whether ``loss_augmented_decode`` of a `Model` of your own returns maximisers. If not (local
+        search, graph cuts), there is no certificate; for "block-frank-wolfe".
     tol : float, default=1e-2
         Duality gap at which the fit has converged, in units of the objective: the model's is then
         at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
@@ -98,6 +110,8 @@ class StructuredSVM(CertifiedEstimator):
         The weights, in the order of the model's joint features.
     parameters_ : dict of ndarray
         The same as named arrays, views of `coef_` (built-in models).
+    classes_ : ndarray of shape (n_classes,)
+        The classes in training, sorted (`MulticlassModel` and `ChainModel`).
     n_iter_ : int
         Number of passes.
     oracle_calls_ : int or None
@@ -110,8 +124,9 @@ class StructuredSVM(CertifiedEstimator):
     converged_ : bool
         Whether the gap reached `tol`.
     certificate_ : str
-        What the bound is worth: "convex optimum", that it holds for every model, or for a `Model`
-        of your own "exact if the decoder is".
+        What the bound is worth: "convex optimum", that it holds for every model; for a `Model` of
+        your own "exact if the decoder is" (with ", unverified" if it was not compared with
+        ``decode``); or "none: " and why.
     history_ : dict of ndarray
         Per pass: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated, since
         that costs a pass of its own.
@@ -128,7 +143,13 @@ class StructuredSVM(CertifiedEstimator):
     if most of its values are 0.
 
     The certificate of a `Model` of your own is as exact as its ``loss_augmented_decode``. Answers
-    that are worse than earlier ones, or than what ``decode`` finds at the end, are refused.
+    that are worse than earlier ones are refused. Where ``decode`` finds a better one at the end,
+    or fails, the fit is kept, with a warning and without a certificate. With ``exact=False``
+    `objective_` is what the decoder knows of the objective, and may be too small;
+    `dual_objective_` is still a lower bound, `duality_gap_` and `relative_gap_` are None, and the
+    fit ends (`converged_`) when the gap appears to be small.
+
+    Pickles hold the weights once, and nothing that ``warm_start`` would need.
 
     Examples
     --------
@@ -151,11 +172,14 @@ class StructuredSVM(CertifiedEstimator):
     subsample: float = 1.0
     projection: Projection | None = None
     radius: float | None = None
+    signs: ArrayLike | None = None
+    verify: bool = True
+    exact: bool = True
     tol: float = 1e-2
     warm_start: bool = False
 
     coef_: FloatArray = field(init=False)
-    parameters_: dict[str, FloatArray] = field(init=False)
+    classes_: NDArray[Any] = field(init=False)
     oracle_calls_: int | None = field(init=False)
 
     def fit(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> Self:
@@ -179,28 +203,51 @@ class StructuredSVM(CertifiedEstimator):
         """
         self._check_parameters()
         source, n_examples, coding = self._source(X, Y)
-        weights = _example_weights(sample_weight, n_examples)
+        weights = example_weights(sample_weight, n_examples)
         regularization = _regularization("C", self.C, weights, n_examples)
-        identity = joblib.hash((X, Y, weights, self.model)) if self.warm_start else ""
+        kind = (X, Y, weights, self.model, self.signs)
+        identity = joblib.hash(kind) if self.warm_start else ""
         settings = {
             **self._settings(regularization, weights),
             "keep_dual": bool(self.warm_start),
             "start": self._previous(identity, regularization),
         }
         result = _core.fit_structured(source, settings)
-        doubt = None if coding is not None else source[0].doubt(result["weights"])
+        compared = coding is None and self.verify and self.exact
+        doubt = source[0].doubt(result["weights"]) if compared else None
         self.coef_ = result["weights"]
         self.oracle_calls_ = result["oracle_calls"]
         self._coding = coding
-        self.parameters_ = {} if coding is None else coding.parameters(self.coef_)
+        self.__dict__.pop("classes_", None)
+        classes = getattr(coding, "classes", None)
+        if classes is not None:
+            self.classes_ = classes
         self._end = (identity, regularization, result["dual_point"]) if self.warm_start else None
         if doubt is None:
             self._store_run(result)
             if coding is None:
-                self.certificate_ = "exact if the decoder is"
+                self.certificate_ = (
+                    f"exact if the decoder is{'' if self.verify else ', unverified'}"
+                )
         else:
             self._store_uncertified(result, doubt)
+        if not self.exact:
+            self.certificate_ = "none: the decoder is approximate"
+            self.duality_gap_ = self.relative_gap_ = None  # type: ignore[assignment]
         return self
+
+    @property
+    def parameters_(self) -> dict[str, FloatArray]:
+        """The weights as named arrays, views of `coef_`; none for a `Model` of your own."""
+        check_is_fitted(self)
+        return {} if self._coding is None else self._coding.parameters(self.coef_)
+
+    def __getstate__(self) -> Any:
+        # The dual point of a warm start is many times larger than the model.
+        return {**super().__getstate__(), "_end": None}
+
+    def _predictor(self) -> Predictor:
+        return Predictor(self.model, self._coding, self.n_jobs)
 
     def _store_uncertified(self, result: Any, doubt: str) -> None:
         """Keep a fit whose oracle was found wrong, without what it certifies."""
@@ -253,13 +300,17 @@ class StructuredSVM(CertifiedEstimator):
         if C_min > C_max:
             msg = f"C_max: must not be less than C_min={C_min}, got {C_max}"
             raise ValueError(msg)
-        source, n_examples, _ = self._source(X, Y)
-        weights = _example_weights(sample_weight, n_examples)
+        if not self.exact:
+            msg = "exact: a path is made of certificates, and an approximate decoder has none"
+            raise ValueError(msg)
+        source, n_examples, coding = self._source(X, Y)
+        weights = example_weights(sample_weight, n_examples)
         largest = _regularization("C_min", C_min, weights, n_examples)
         smallest = _regularization("C_max", C_max, weights, n_examples)
         settings = {**self._settings(largest, weights), "keep_dual": False, "start": None}
         pieces = _core.structured_path(source, settings, smallest)
-        found = path_pieces(pieces, C_min, C_max, largest)
+        predictor = Predictor(copy.copy(self.model), coding, self.n_jobs)
+        found = path_pieces(pieces, (C_min, C_max), largest, predictor)
         worst = max(found, key=lambda piece: piece.relative_gap)
         if worst.relative_gap > self.tol:
             gap = (worst.duality_gap, worst.relative_gap)
@@ -275,13 +326,7 @@ class StructuredSVM(CertifiedEstimator):
             Labels of the kind that the model describes.
         """
         check_is_fitted(self)
-        if self._coding is None:
-            return predict_with(self.model, X, self.coef_)
-        if not issparse(X) and len(X) == 0:
-            return []
-        core = self._coding.core(self._coding.stack(X), None)
-        coef = np.ascontiguousarray(self.coef_)
-        return self._coding.labels(*core.decode(coef, resolve_threads(self.n_jobs)))
+        return self._predictor().predict(X, self.coef_)
 
     def score(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> float:
         """One minus the loss of the predictions, as a share of the largest possible loss.
@@ -297,20 +342,7 @@ class StructuredSVM(CertifiedEstimator):
             in training. Without costs, and in chains, such a class is a wrong prediction.
         """
         check_is_fitted(self)
-        weights = _example_weights(sample_weight, count_examples(X, Y))
-        if self._coding is not None:
-            coef = np.ascontiguousarray(self.coef_)
-            examples = self._coding.stack(X)
-            losses = self._coding.losses(examples, Y, coef, resolve_threads(self.n_jobs))
-            largest = self._coding.maximum_losses(examples, Y)
-        else:
-            own: Any = self.model
-            losses = np.array([own.loss(y, z) for y, z in zip(Y, self.predict(X), strict=True)])
-            max_loss = getattr(own, "max_loss", lambda _: 1.0)
-            largest = np.array([max_loss(y) for y in Y])
-        total = float(np.dot(largest, np.ones(len(largest)) if weights is None else weights))
-        lost = float(losses.sum() if weights is None else np.dot(losses, weights))
-        return 1.0 - lost / total if total > 0 else 1.0
+        return self._predictor().score(X, Y, self.coef_, sample_weight)
 
     def _check_parameters(self) -> None:
         check_positive("C", self.C)
@@ -321,7 +353,9 @@ class StructuredSVM(CertifiedEstimator):
             check_positive("radius", self.radius)
         # The core refuses what else the solver does not use.
         if self.solver != "block-frank-wolfe":
-            refuse_unused(self, ["warm_start"], f'solver="{self.solver}"')
+            refuse_unused(self, ["warm_start", "exact"], f'solver="{self.solver}"')
+        if isinstance(self.model, BuiltinModel):
+            refuse_unused(self, ["verify", "exact"], "a built-in model, whose decoder is exact,")
 
     def _source(self, X: Examples, Y: Examples) -> tuple[Any, int, Coding | None]:
         """Return what the core trains on, the number of examples, and a built-in model's coding."""
@@ -331,10 +365,12 @@ class StructuredSVM(CertifiedEstimator):
             raise ValueError(msg)
         n_examples = count_examples(X, Y)
         if isinstance(self.model, BuiltinModel):
-            examples = self.model.stack(X)
-            coding = self.model.learn(examples, Y)
+            # What is fitted keeps its parameters when those of the estimator change.
+            model = copy.copy(self.model)
+            examples = model.stack(X)
+            coding = model.learn(examples, Y)
             return coding.core(examples, Y), n_examples, coding
-        oracle = PythonOracle(self.model, X, Y)
+        oracle = PythonOracle(self.model, X, Y, verify=self.verify and self.exact, exact=self.exact)
         return (oracle, n_examples, oracle.n_weights), n_examples, None
 
     def _settings(self, regularization: float, weights: FloatArray | None) -> dict[str, Any]:
@@ -349,6 +385,8 @@ class StructuredSVM(CertifiedEstimator):
             "subsample": float(self.subsample),
             "projection": self.projection,
             "radius": None if self.radius is None else float(self.radius),
+            "signs": _signs(self.signs),
+            "exact": bool(self.exact),
             "tol": float(self.tol),
             "max_iter": int(self.max_iter),
             "seed": resolve_seed(self.random_state),
@@ -367,17 +405,14 @@ class StructuredSVM(CertifiedEstimator):
         return {**kept, "weights": kept["weights"] * (before / regularization)}
 
 
-def _example_weights(sample_weight: ArrayLike | None, n_examples: int) -> FloatArray | None:
-    if sample_weight is None:
+def _signs(signs: ArrayLike | None) -> NDArray[np.int8] | None:
+    if signs is None:
         return None
-    weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
-    if weights.shape != (n_examples,):
-        msg = f"sample_weight: must have shape ({n_examples},), got {weights.shape}"
+    found = np.asarray(signs)
+    if found.ndim != 1 or not np.isin(found, (-1, 0, 1)).all():
+        msg = "signs: must be one number for each weight, -1, 0 or 1"
         raise ValueError(msg)
-    if not (np.isfinite(weights.sum()) and weights.min() >= 0 and weights.max() > 0):
-        msg = "sample_weight: must be finite and not negative, and at least one positive"
-        raise ValueError(msg)
-    return weights
+    return np.ascontiguousarray(found, dtype=np.int8)
 
 
 def _regularization(name: str, C: float, weights: FloatArray | None, n_examples: int) -> float:

@@ -34,7 +34,10 @@ pub struct BlockFrankWolfe<'d, D> {
     dual: &'d mut D,
     options: BlockOptions,
     random: Pcg64Mcg,
+    /// w: Π_K of the image of the dual point.
     weights: Vec<f64>,
+    /// What Π_K takes away, for the constrained weights.
+    slack: Vec<f64>,
     average: Option<Average>,
     blocks: Vec<Block>,
     /// p_i times the last known gap of each block.
@@ -122,6 +125,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
             let block = |index| Block::at(dual.start(index), &options);
             (vec![0.0; dual.n_weights()], (0..n).map(block).collect())
         });
+        let (weights, slack) = split(dual, weights, &blocks);
         let average = options.averaging.then(|| Average {
             drift: vec![0.0; weights.len()],
             steps: 0.0,
@@ -141,6 +145,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
             dual,
             options,
             weights,
+            slack,
             blocks,
         }
     }
@@ -184,12 +189,14 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         let longest = if block.atoms.is_empty() { 1.0 } else { block.longest(kind) };
         let mut image = self.dual.image(index, &self.direction);
         let curvature = image.curvature();
+        // Where Π_K takes away some of the image the dual bends less: the step is then shorter than the best.
         let step = if curvature > 0.0 { (slope / curvature).min(longest) } else { longest };
         image.add_to(step, &mut self.weights);
         if let Some(average) = &mut self.average {
             image.add_to(step * before, &mut average.drift);
         }
         drop(image);
+        self.dual.shares().cone().split(&mut self.weights, &mut self.slack);
         let rounding = self.dual.rounding();
         if !block.atoms.is_empty() {
             block.step(kind, step, &self.direction, rounding, &mut self.spare);
@@ -270,6 +277,27 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         let BlockOptions { certify_below, certify_relative, .. } = self.options;
         plotted || self.gaps.total() <= certify_below.max(certify_relative * self.objective)
     }
+}
+
+/// Π_K of the image of a dual point, and what that takes away. What w at the start leaves out of the image is
+/// not known, so that it is summed anew where there is a cone.
+fn split<D: BlockDual>(
+    dual: &mut D,
+    mut weights: Vec<f64>,
+    blocks: &[Block],
+) -> (Vec<f64>, Vec<f64>) {
+    let mut slack = Vec::new();
+    if dual.shares().cone().is_everything() {
+        return (weights, slack);
+    }
+    weights.fill(0.0);
+    let mut direction = Sparse::new();
+    for (index, block) in blocks.iter().enumerate() {
+        sparse::subtract(&block.point, &dual.start(index), &mut direction);
+        dual.image(index, &direction).add_to(1.0, &mut weights);
+    }
+    dual.shares().cone().split(&mut weights, &mut slack);
+    (weights, slack)
 }
 
 impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {

@@ -1,7 +1,7 @@
 //! What a change of one sequence's parts does to the weights, gathered where it is small.
 
 use crate::linalg::Sparse;
-use crate::structured::model::{Chain, Link, Model};
+use crate::structured::model::{Chain, ChainLink, Model};
 
 /// Aᵀδ of one sequence: runs of consecutive weights and their values.
 #[derive(Debug, Clone, Default)]
@@ -162,12 +162,9 @@ impl Gatherer {
         self.nodes.clear();
         let links = chain.links();
         image.runs.push((chain.transitions(), links.n_weights() as u32));
-        image.values.extend(
-            self.links[..links.n_weights()]
-                .iter()
-                .enumerate()
-                .map(|(index, value)| if links.of(index) == Link::Weighted { *value } else { 0.0 }),
-        );
+        image.values.extend(self.links[..links.n_weights()].iter().enumerate().map(
+            |(index, value)| if links.of(index) == ChainLink::Weighted { *value } else { 0.0 },
+        ));
         self.links.fill(0.0);
         let n_edges = n_states * n_states;
         for (feature, values) in

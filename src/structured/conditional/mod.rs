@@ -19,7 +19,7 @@ pub use solver::{ConditionalFit, fit_conditional};
 use self::dual_point::DualPoint;
 use self::rounding::Reach;
 use super::marginals::chain_marginals;
-use super::model::{Chain, Link, Model, Work};
+use super::model::{Chain, ChainLink, Model, Work};
 use crate::dual::rounding::{Sum, gamma, norm_above};
 use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
 use crate::error::{Error, Result};
@@ -233,7 +233,7 @@ fn add_image(
     for t in [0, len.saturating_sub(1)].into_iter().take(len.min(2)) {
         for at in links.at_ends(t, len) {
             for (index, value) in (at..).zip(&nodes[t * n_states..][..n_states]) {
-                if links.of(index) == Link::Weighted {
+                if links.of(index) == ChainLink::Weighted {
                     target[first + index] += scale * value;
                 }
             }
@@ -242,7 +242,7 @@ fn add_image(
     let n_edges = n_states * n_states;
     for (t, values) in edges.chunks_exact(n_edges).enumerate() {
         for (index, value) in values.iter().enumerate() {
-            if links.of(index) == Link::Weighted {
+            if links.of(index) == ChainLink::Weighted {
                 target[first + index] += scale * value;
             }
         }

@@ -1,6 +1,7 @@
 //! Projections onto the hull of {μ(y)}: what the dual extragradient asks of a model.
 
 mod forward_backward;
+mod label_sets;
 mod simplex;
 mod subpermutation;
 mod sum_product;
@@ -8,7 +9,7 @@ mod sum_product;
 pub use forward_backward::chain_marginals;
 pub use sum_product::log_marginals;
 
-use super::model::{Model, Multilabel, Work};
+use super::model::{Model, Work};
 use crate::error::{Error, Result};
 use crate::names::find;
 
@@ -83,6 +84,3 @@ pub trait Marginals: Model {
         Err(Error::argument("projection", "this model has no Euclidean projection"))
     }
 }
-
-/// Has neither projection.
-impl Marginals for Multilabel {}

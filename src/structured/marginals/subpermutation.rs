@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use pulp::{Simd, WithSimd};
 
 use super::Marginals;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::linalg::cholesky::solve_semidefinite;
 use crate::linalg::{arch, exp_minus};
 use crate::polytope::Capped;
@@ -96,7 +96,7 @@ impl Law for Euclidean {
 impl Marginals for Matching {
     /// The truth may be any set of pairs.
     fn holds_truth(&self, example: usize) -> bool {
-        self.truth(example).len() == self.size(example).0
+        !self.is_one_to_one() || self.truth(example).len() == self.size(example).0
     }
 
     /// The entropy is Σ (z_ab − z_ab ln z_ab), and the result the point of the hull nearest to the matrix
@@ -110,6 +110,7 @@ impl Marginals for Matching {
         work: &mut Work,
         marginals: &mut [f64],
     ) -> Result<f64> {
+        check_one_to_one(self)?;
         Ok(project::<Entropic>(self.size(example), potentials, tolerance, work, marginals))
     }
 
@@ -121,8 +122,18 @@ impl Marginals for Matching {
         work: &mut Work,
         projection: &mut [f64],
     ) -> Result<f64> {
+        check_one_to_one(self)?;
         Ok(project::<Euclidean>(self.size(example), point, tolerance, work, projection))
     }
+}
+
+fn check_one_to_one(model: &Matching) -> Result<()> {
+    if model.is_one_to_one() {
+        return Ok(());
+    }
+    let message =
+        "\"extragradient\" projects on matchings of one link for each row and column alone";
+    Err(Error::argument("max_links", message))
 }
 
 fn project<L: Law>(

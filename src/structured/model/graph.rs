@@ -11,14 +11,14 @@ pub struct Graph {
 
 /// A label of a forest and the edge to its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Visit {
+pub(in crate::structured) struct Visit {
     pub label: u32,
     pub parent: Option<Link>,
 }
 
 /// The other end of an edge, and whether it is the edge's first end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Link {
+pub(in crate::structured) struct Link {
     pub label: u32,
     pub edge: u32,
     pub first: bool,

@@ -1,4 +1,5 @@
 use super::assignment::{NONE, assign};
+use super::links::link;
 use super::rows::Rows;
 use super::{Model, PartSize, Work};
 use crate::data::Data;
@@ -8,12 +9,13 @@ use crate::linalg::{Sparse, TouchedVector};
 /// Partial matchings between the rows and the columns of an example, such as the words of a sentence
 /// and of its translation (Taskar et al. 2006): ⟨w, φ(x, z)⟩ = Σ_ab z_ab ⟨w, F_ab⟩.
 ///
-/// Part a · columns + b is the pair (a, b). A label holds the column of each row, or `u32::MAX`. The
+/// Part a · columns + b is the pair (a, b). A label holds the column of each row, or `u32::MAX`, and then
+/// the other pairs as parts, where a row may have several links. The
 /// loss Σ_ab fn · gt_ab (1 − z_ab) + fp · (1 − gt_ab) z_ab counts the missed pairs of the truth and the
 /// wrong pairs, at a cost each.
 ///
-/// The truth gt may be any set of pairs. One that is no matching is a label too, with its other pairs
-/// as parts after the rows' columns; no decoding reaches it, nor its loss of 0.
+/// The truth gt may be any set of pairs. One that is no matching is a label too; no decoding reaches it, nor
+/// its loss of 0.
 #[derive(Debug, Clone)]
 pub struct Matching {
     rows: Rows,
@@ -25,6 +27,8 @@ pub struct Matching {
     right: Vec<u32>,
     false_positive: f64,
     false_negative: f64,
+    /// Maximum number of links of a row and of a column.
+    max_links: [usize; 2],
 }
 
 /// The size of an example and where its pairs, its label and its right pairs start.
@@ -90,6 +94,7 @@ impl Matching {
             right: Vec::new(),
             false_positive,
             false_negative,
+            max_links: [1, 1],
         };
         let mut first = 0;
         for (index, size) in sizes.iter().enumerate() {
@@ -104,6 +109,23 @@ impl Matching {
         let (label, right) = (model.labels.len(), model.right.len());
         model.examples.push(Example { n_rows: 0, n_columns: 0, first, label, right });
         Ok(model)
+    }
+
+    /// Lets a row and a column have up to so many links, 1 by default.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for 0.
+    pub fn with_max_links(mut self, max_links: [usize; 2]) -> Result<Self> {
+        if max_links.contains(&0) {
+            return Err(Error::argument("max_links", "must be at least 1"));
+        }
+        self.max_links = max_links;
+        Ok(self)
+    }
+
+    /// Whether no row and no column may have more than one link.
+    pub fn is_one_to_one(&self) -> bool {
+        self.max_links == [1, 1]
     }
 
     /// Appends the label of the right pairs.
@@ -170,9 +192,19 @@ impl Model for Matching {
 
     fn size(&self, example: usize) -> PartSize {
         let (norm, n_features) = self.rows.largest();
-        let n_parts = self.n_parts(example).isqrt().max(self.truth(example).len());
-        // Shortest paths add up as many prices for each of the pairs.
-        PartSize { norm, n_features, n_parts, depth: 4 * n_parts * n_parts }
+        let truth = self.truth(example).len();
+        if self.is_one_to_one() {
+            let n_parts = self.n_parts(example).isqrt().max(truth);
+            // Shortest paths add up as many prices for each of the pairs.
+            return PartSize { norm, n_features, n_parts, depth: 4 * n_parts * n_parts };
+        }
+        let (n_rows, n_columns) = self.size(example);
+        let [of_rows, of_columns] = self.max_links;
+        let (of_rows, of_columns) = (of_rows.min(n_columns), of_columns.min(n_rows));
+        let n_links = n_rows * of_rows;
+        let n_parts = n_links.min(n_columns * of_columns).max(truth);
+        // A path for each link of the rows, of at most all nodes.
+        PartSize { norm, n_features, n_parts, depth: 4 * n_links * (n_rows + n_columns) }
     }
 
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
@@ -204,9 +236,13 @@ impl Model for Matching {
         self.false_negative * right.len() as f64
     }
 
-    /// The matching of largest score, by shortest augmenting paths; pairs of score 0 or less stay out.
+    /// The matching, or set of links, of largest score, by shortest augmenting paths; pairs of score 0 or
+    /// less stay out.
     fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>) {
         let (n_rows, n_columns) = self.size(example);
+        if !self.is_one_to_one() {
+            return link(scores, n_columns, self.max_links, work, label);
+        }
         assign(scores, n_columns, work, label);
         label.resize(n_rows, NONE);
     }

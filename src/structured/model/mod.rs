@@ -4,6 +4,7 @@ pub(super) mod assignment;
 mod chain;
 mod graph;
 mod hamming;
+mod links;
 mod matching;
 mod multiclass;
 mod multilabel;
@@ -11,8 +12,9 @@ mod rows;
 
 pub use assignment::assign;
 pub(super) use chain::first_maximum;
-pub use chain::{Chain, ChainScores, FORBIDDEN, Link, Links, Pairs as EmissionPairs};
+pub use chain::{Chain, ChainLink, ChainScores, FORBIDDEN, Links, Pairs as EmissionPairs};
 pub use graph::Graph;
+pub(super) use graph::{Link, Visit};
 pub use hamming::Hamming;
 pub use matching::{Matching, Pairs};
 pub use multiclass::Multiclass;

@@ -71,14 +71,34 @@ impl Multilabel {
         self.graph.edges()
     }
 
+    /// Number of labels.
+    pub fn n_labels(&self) -> usize {
+        self.n_labels
+    }
+
+    /// The labels in an order in which parents come first, if there is no cycle.
+    pub(in crate::structured) fn forest(&self) -> Option<&[Visit]> {
+        self.graph.forest()
+    }
+
     /// Index of the first pairwise weight.
     fn pairwise(&self) -> usize {
         self.rows.n_features() * self.n_labels
     }
 
-    /// Decodes by the values of all label sets, S ↦ Σ_{l in S} u_l + Σ_{a, b in S} J_ab, each made from
-    /// that of S without its last label; among equal sets the first as a binary number.
+    /// Decodes by the values of all label sets; among equal ones the first as a binary number.
     fn enumerate(&self, scores: &[f64], work: &mut Work, label: &mut [u32]) {
+        let best = first_maximum(self.tabulate(scores, work));
+        label.iter_mut().enumerate().for_each(|(at, label)| *label = best >> at & 1);
+    }
+
+    /// The values of all label sets but for that of the empty one, S ↦ Σ_{l in S} u_l + Σ_{a, b in S} J_ab,
+    /// each made from that of S without its last label.
+    pub(in crate::structured) fn tabulate<'w>(
+        &self,
+        scores: &[f64],
+        work: &'w mut Work,
+    ) -> &'w mut [f64] {
         let q = self.n_labels;
         let (nodes, pairs) = scores.split_at(q);
         work.values.clear();
@@ -105,8 +125,7 @@ impl Multilabel {
                 *with = *without + sum;
             }
         }
-        let best = first_maximum(values);
-        label.iter_mut().enumerate().for_each(|(at, label)| *label = best >> at & 1);
+        values
     }
 }
 

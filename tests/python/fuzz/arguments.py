@@ -200,8 +200,8 @@ class Arguments:
             self.rows(n_pairs, d),
             sizes,
             None if self.rarely(0.3) else (right, offsets),
-            false_positive_cost=self.positive(),
-            false_negative_cost=self.positive(),
+            costs=(self.positive(), self.positive()),
+            max_links=self.choice([[1, 1], [1, 1], [2, 1], [1, 3], [0, 1], [2**40, 2]]),
         )
 
     def structured(self, n_blocks: int, n_weights: int) -> dict[str, Any]:
@@ -214,7 +214,12 @@ class Arguments:
             **self.run(),
             "keep_dual": self.rarely(0.4),
             "start": None,
+            "signs": None,
+            "exact": self.rarely(0.8),
         }
+        if self.rarely(0.2):
+            signs = [self.choice([-1, 0, 1]) for _ in range(self.near(n_weights))]
+            found["signs"] = np.array([*signs[1:], 7] if self.rarely() else signs, np.int8)
         if self.rarely(0.2):
             found.update(solver="block-frank-wolfe", step=self.choice([None, "pairwise"]))
             found["start"] = self.start(n_blocks, n_weights)

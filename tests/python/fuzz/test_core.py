@@ -48,6 +48,7 @@ def consensus_round(a):
         "check_beta": a.rarely(0.5),
         "gap": a.positive(),
         "relative_gap": a.positive(),
+        "tol": a.positive(),
         "max_iter": a.choice([0, 1, 5]),
         "seed": a.seed(),
         "n_threads": 1,
@@ -255,7 +256,7 @@ def test_an_oracle_of_another_size_is_refused(answer):
     given = {**a.structured(2, 3), "solver": "away-frank-wolfe", "step": None, "start": None}
     given |= {"cache": False, "averaging": False, "subsample": 1.0, "sampling": "permutation"}
     given |= {"projection": None, "radius": None, "regularization": 1.0, "sample_weight": None}
-    given |= {"tol": 0.1, "max_iter": 3}
+    given |= {"tol": 0.1, "max_iter": 3, "signs": None, "exact": True}
     with pytest.raises(ValueError, match="model: the oracle must return 3 finite numbers"):
         _core.fit_structured((Wrong(), 2, 3), given)
 

@@ -8,7 +8,7 @@ pub const FORBIDDEN: f64 = -1e30;
 
 /// What a transition between two labels, a first or a last label may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Link {
+pub enum ChainLink {
     /// Never part of a label.
     Forbidden,
     /// Has a weight.
@@ -21,15 +21,15 @@ pub enum Link {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Links {
     n_states: usize,
-    links: Vec<Link>,
+    links: Vec<ChainLink>,
     boundaries: bool,
 }
 
 impl Links {
     /// All transitions with weights; first and last labels with weights if `boundaries` says so.
     pub fn all(n_states: usize, boundaries: bool) -> Self {
-        let ends = if boundaries { Link::Weighted } else { Link::Free };
-        let mut links = vec![Link::Weighted; n_states * n_states];
+        let ends = if boundaries { ChainLink::Weighted } else { ChainLink::Free };
+        let mut links = vec![ChainLink::Weighted; n_states * n_states];
         links.resize(n_states * (n_states + 2), ends);
         Self { n_states, links, boundaries }
     }
@@ -46,9 +46,9 @@ impl Links {
         if codes.iter().any(|code| *code > 2) {
             return fail("codes must be 0, 1 or 2");
         }
-        let kinds = [Link::Forbidden, Link::Weighted, Link::Free];
-        let links: Vec<Link> = codes.iter().map(|code| kinds[usize::from(*code)]).collect();
-        let boundaries = links[n_states * n_states..].contains(&Link::Weighted);
+        let kinds = [ChainLink::Forbidden, ChainLink::Weighted, ChainLink::Free];
+        let links: Vec<ChainLink> = codes.iter().map(|code| kinds[usize::from(*code)]).collect();
+        let boundaries = links[n_states * n_states..].contains(&ChainLink::Weighted);
         Ok(Self { n_states, links, boundaries })
     }
 
@@ -69,7 +69,7 @@ impl Links {
     }
 
     /// The link of a weight's index: transitions, first, last labels.
-    pub fn of(&self, index: usize) -> Link {
+    pub fn of(&self, index: usize) -> ChainLink {
         self.links[index]
     }
 
@@ -77,9 +77,9 @@ impl Links {
     #[inline]
     pub fn score(&self, index: usize, weights: &[f64]) -> f64 {
         match self.links[index] {
-            Link::Weighted => weights[index],
-            Link::Free => 0.0,
-            Link::Forbidden => FORBIDDEN,
+            ChainLink::Weighted => weights[index],
+            ChainLink::Free => 0.0,
+            ChainLink::Forbidden => FORBIDDEN,
         }
     }
 
@@ -101,7 +101,7 @@ impl Links {
         let first = label.first().map(|first| n_edges + *first as usize);
         let last = label.last().map(|last| n_edges + n_states + *last as usize);
         let mut links = pairs.chain(first).chain(last);
-        match links.find(|index| self.links[*index] == Link::Forbidden) {
+        match links.find(|index| self.links[*index] == ChainLink::Forbidden) {
             None => Ok(()),
             Some(index) => {
                 let what = match index.checked_sub(n_edges) {

@@ -6,7 +6,7 @@ mod viterbi;
 
 pub(in crate::structured) use emissions::Emissions;
 pub use emissions::Pairs;
-pub use links::{FORBIDDEN, Link, Links};
+pub use links::{ChainLink, FORBIDDEN, Links};
 pub use viterbi::{ChainScores, first_maximum};
 
 use super::rows::Rows;
@@ -372,7 +372,7 @@ impl Model for Chain {
         let (n_states, len) = (self.n_states(), self.sequence_len(example));
         let (n_nodes, n_edges) = (len * n_states, n_states * n_states);
         let add = |index: usize, value: f64, image: &mut TouchedVector| {
-            if self.links.of(index) == Link::Weighted {
+            if self.links.of(index) == ChainLink::Weighted {
                 image.add(self.transitions() + index, value);
             }
         };

@@ -1,0 +1,68 @@
+"""Predictions and scores with weights that are given: what a fit and the pieces of a path share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import issparse
+
+from dualgap._validation import FloatArray, resolve_threads
+from dualgap.structured._arrays import Examples, count_examples
+from dualgap.structured._oracle import predict_with
+from dualgap.structured.models import Coding
+
+__all__ = ["Predictor", "example_weights"]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A model as it was trained: a built-in one's coding, or else the model itself."""
+
+    model: Any
+    coding: Coding | None
+    n_jobs: int | None
+
+    def predict(self, X: Examples, coef: FloatArray) -> list[Any]:
+        """Label of the largest score for each example."""
+        if self.coding is None:
+            return predict_with(self.model, X, coef)
+        if not issparse(X) and len(X) == 0:
+            return []
+        weights = np.ascontiguousarray(coef)
+        return self.coding.decode(self.coding.stack(X), weights, resolve_threads(self.n_jobs))
+
+    def score(
+        self, X: Examples, Y: Examples, coef: FloatArray, sample_weight: ArrayLike | None
+    ) -> float:
+        """One minus the loss of the predictions, as a share of the largest possible loss."""
+        weights = example_weights(sample_weight, count_examples(X, Y))
+        if self.coding is not None:
+            examples, n_threads = self.coding.stack(X), resolve_threads(self.n_jobs)
+            losses = self.coding.losses(examples, Y, np.ascontiguousarray(coef), n_threads)
+            largest = self.coding.maximum_losses(examples, Y)
+        else:
+            own = self.model
+            found = self.predict(X, coef)
+            losses = np.array([own.loss(y, z) for y, z in zip(Y, found, strict=True)])
+            max_loss = getattr(own, "max_loss", lambda _: 1.0)
+            largest = np.array([max_loss(y) for y in Y])
+        total = float(np.dot(largest, np.ones(len(largest)) if weights is None else weights))
+        lost = float(losses.sum() if weights is None else np.dot(losses, weights))
+        return 1.0 - lost / total if total > 0 else 1.0
+
+
+def example_weights(sample_weight: ArrayLike | None, n_examples: int) -> FloatArray | None:
+    """Check the weights of examples."""
+    if sample_weight is None:
+        return None
+    weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_examples,):
+        msg = f"sample_weight: must have shape ({n_examples},), got {weights.shape}"
+        raise ValueError(msg)
+    if not (np.isfinite(weights.sum()) and weights.min() >= 0 and weights.max() > 0):
+        msg = "sample_weight: must be finite and not negative, and at least one positive"
+        raise ValueError(msg)
+    return weights

@@ -1,0 +1,194 @@
+//! Sets of links of largest weight in which a row and a column may have several (simple b-matchings), by
+//! shortest augmenting paths as a flow of least cost (Edmonds and Karp 1972; Tomizawa 1971).
+
+use super::Work;
+use super::assignment::NONE;
+
+/// Writes the links of largest total weight where no row has more than `limits[0]`, no column more than
+/// `limits[1]` and no pair more than one: the first column of each row, or `u32::MAX`, then all other links
+/// as row · `n_columns` + column. Only pairs of positive weight are linked.
+///
+/// `weights` holds `n_columns` numbers for each row. As in [`assign`](super::assign) rows enter one by one,
+/// here link by link.
+pub(super) fn link(
+    weights: &[f64],
+    n_columns: usize,
+    limits: [usize; 2],
+    work: &mut Work,
+    label: &mut Vec<u32>,
+) {
+    label.clear();
+    let Some(n_rows) = weights.len().checked_div(n_columns) else { return };
+    let (n_values, n_indices) = (2 * (n_rows + n_columns), 3 * (n_rows + n_columns));
+    work.values.clear();
+    work.values.resize(n_values, 0.0);
+    work.indices.clear();
+    work.indices.resize(n_indices + weights.len(), 0);
+    let (prices, distances) = work.values.split_at_mut(n_rows + n_columns);
+    let (counts, rest) = work.indices.split_at_mut(n_rows + n_columns);
+    let (before, rest) = rest.split_at_mut(n_rows + n_columns);
+    let (open, linked) = rest.split_at_mut(n_rows + n_columns);
+    let mut search = Search {
+        weights,
+        n_rows,
+        n_columns,
+        limits,
+        prices,
+        distances,
+        counts,
+        before,
+        open,
+        linked,
+    };
+    for row in 0..n_rows {
+        search.enter(row);
+    }
+    label.resize(n_rows, NONE);
+    for (part, weight) in weights.iter().enumerate() {
+        // Only rounding links pairs without weight.
+        if search.linked[part] == 0 || *weight <= 0.0 {
+            continue;
+        }
+        match &mut label[part / n_columns] {
+            first if *first == NONE => *first = (part % n_columns) as u32,
+            _ => label.push(part as u32),
+        }
+    }
+}
+
+/// Nodes are the rows, then the columns. The prices are at least 0, and 0 for a node that may have more
+/// links; price_a + price_b is at least the weight of a pair without a link, and at most that of one with.
+/// That proves the links best among those of the rows that have entered.
+struct Search<'a> {
+    weights: &'a [f64],
+    n_rows: usize,
+    n_columns: usize,
+    limits: [usize; 2],
+    prices: &'a mut [f64],
+    /// Least cost of a path from the entering row to each node.
+    distances: &'a mut [f64],
+    /// Links of each node.
+    counts: &'a mut [u32],
+    /// The node before each on its path.
+    before: &'a mut [u32],
+    /// Whether a node is not reached for good.
+    open: &'a mut [u32],
+    /// Whether a pair is linked.
+    linked: &'a mut [u32],
+}
+
+impl Search<'_> {
+    /// Lets a row in, and gives it links while they pay.
+    fn enter(&mut self, row: usize) {
+        let weights = &self.weights[row * self.n_columns..][..self.n_columns];
+        let columns = weights.iter().zip(&self.prices[self.n_rows..]);
+        self.prices[row] = columns.fold(0.0, |price: f64, (w, p)| price.max(w - p));
+        for _ in 0..self.limits[0].min(self.n_columns) {
+            if self.prices[row] <= 0.0 {
+                return;
+            }
+            let (end, cost) = self.cheapest(row);
+            self.pay(cost);
+            if end < self.n_rows {
+                self.prices[end] = 0.0;
+            }
+            if end == row {
+                return;
+            }
+            self.augment(row, end);
+        }
+    }
+
+    /// The end of the cheapest path from a row, and its cost: a column that may have one more link, or a row
+    /// that then has one less (the entering row itself: it has no more).
+    fn cheapest(&mut self, first: usize) -> (usize, f64) {
+        self.distances.fill(f64::INFINITY);
+        self.open.fill(1);
+        self.distances[first] = 0.0;
+        let (mut end, mut cost) = (first, self.prices[first]);
+        let mut node = first;
+        loop {
+            self.open[node] = 0;
+            if node < self.n_rows {
+                let last = self.distances[node] + self.prices[node];
+                if last < cost {
+                    (end, cost) = (node, last);
+                }
+                self.relax_row(node);
+            } else if (self.counts[node] as usize) < self.limits[1] {
+                return (node, self.distances[node]);
+            } else {
+                self.relax_column(node);
+            }
+            let mut nearest = (node, cost);
+            for (at, distance) in self.distances.iter().enumerate() {
+                if self.open[at] == 1 && *distance < nearest.1 {
+                    nearest = (at, *distance);
+                }
+            }
+            if nearest.1 >= cost {
+                return (end, cost);
+            }
+            node = nearest.0;
+        }
+    }
+
+    /// The columns that a row may take.
+    fn relax_row(&mut self, row: usize) {
+        let (n_rows, base) = (self.n_rows, self.distances[row] + self.prices[row]);
+        let own = row * self.n_columns..(row + 1) * self.n_columns;
+        for (column, (weight, linked)) in
+            self.weights[own.clone()].iter().zip(&self.linked[own]).enumerate()
+        {
+            let node = n_rows + column;
+            let distance = (base + self.prices[node] - weight).max(self.distances[row]);
+            if *linked == 0 && self.open[node] == 1 && distance < self.distances[node] {
+                (self.distances[node], self.before[node]) = (distance, row as u32);
+            }
+        }
+    }
+
+    /// The rows that a column may give up.
+    fn relax_column(&mut self, node: usize) {
+        let (column, base) = (node - self.n_rows, self.distances[node] - self.prices[node]);
+        for row in 0..self.n_rows {
+            let pair = row * self.n_columns + column;
+            if self.linked[pair] == 1 && self.open[row] == 1 {
+                let distance = base + self.weights[pair] - self.prices[row];
+                let distance = distance.max(self.distances[node]);
+                if distance < self.distances[row] {
+                    (self.distances[row], self.before[row]) = (distance, node as u32);
+                }
+            }
+        }
+    }
+
+    /// Changes the prices of what was reached for less than `cost`, so that none of the inequalities breaks.
+    fn pay(&mut self, cost: f64) {
+        for (node, distance) in self.distances.iter().enumerate() {
+            let change = cost - distance;
+            if self.open[node] == 0 && change > 0.0 {
+                let price = &mut self.prices[node];
+                *price =
+                    if node < self.n_rows { (*price - change).max(0.0) } else { *price + change };
+            }
+        }
+    }
+
+    /// Links and unlinks the pairs along the path that ends in a node.
+    fn augment(&mut self, first: usize, end: usize) {
+        self.counts[first] += 1;
+        let mut node = end;
+        if end < self.n_rows {
+            self.counts[end] -= 1;
+        } else {
+            self.counts[end] += 1;
+        }
+        while node != first {
+            let before = self.before[node] as usize;
+            let (row, column) = (node.min(before), node.max(before) - self.n_rows);
+            self.linked[row * self.n_columns + column] ^= 1;
+            node = before;
+        }
+    }
+}

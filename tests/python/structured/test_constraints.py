@@ -1,0 +1,266 @@
+"""Signs of weights, against an independent solution; links; decoders that are not exact."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import LinearConstraint, milp, minimize
+from sklearn.exceptions import ConvergenceWarning
+
+from dualgap.structured import MatchingModel, MulticlassModel, StructuredSVM
+
+rng = np.random.default_rng(5)
+ROWS = rng.standard_normal((12, 2))
+CLASSES = (ROWS[:, 0] > 0).astype(int) + (ROWS[:, 1] > 0.3)
+
+
+def optimum(signs, C):
+    """The smallest 1/2 ||w||^2 + C sum of hinges over the weights of these signs, as a QP."""
+    n, k = len(ROWS), 3
+    psi, losses, owners = [], [], []
+    for i, (x, y) in enumerate(zip(ROWS, CLASSES, strict=True)):
+        for z in range(k):
+            features = np.zeros((2, k))
+            features[:, y] += x
+            features[:, z] -= x
+            psi.append(features.ravel())
+            losses.append(float(z != y))
+            owners.append(np.eye(n)[i])
+    matrix = np.hstack([psi, owners])
+    bounds = [(None if s < 1 else 0, None if s > -1 else 0) for s in signs] + [(0, None)] * n
+    found = minimize(
+        lambda v: 0.5 * v[:6] @ v[:6] / (C * n) + v[6:].mean(),
+        np.concatenate([np.zeros(6), np.ones(n)]),
+        jac=lambda v: np.concatenate([v[:6] / (C * n), np.full(n, 1 / n)]),
+        bounds=bounds,
+        constraints={
+            "type": "ineq",
+            "fun": lambda v: matrix @ v - losses,
+            "jac": lambda _: matrix,
+        },
+        method="SLSQP",
+        options={"ftol": 1e-12, "maxiter": 1000},
+    )
+    assert found.success, found.message
+    return found.fun, found.x[:6]
+
+
+class OwnMulticlass:
+    """`MulticlassModel` of three classes, in Python."""
+
+    def joint_features(self, x, y):
+        features = np.zeros((2, 3))
+        features[:, y] = x
+        return features.ravel()
+
+    def loss(self, y_true, y):
+        return float(y_true != y)
+
+    def loss_augmented_decode(self, x, y_true, w):
+        scores = [self.loss(y_true, y) + w @ self.joint_features(x, y) for y in range(3)]
+        return int(np.argmax(scores))
+
+    def decode(self, x, w):
+        return int(np.argmax([w @ self.joint_features(x, y) for y in range(3)]))
+
+
+SIGNS = [
+    [1, 0, -1, 0, 0, 0],
+    [1, 1, 1, 1, 1, 1],
+    [-1, 1, 0, 1, -1, 0],
+    [0, 0, 0, 0, 0, 0],
+]
+
+
+@pytest.mark.parametrize("signs", SIGNS)
+@pytest.mark.parametrize("step", ["frank-wolfe", "pairwise", "away"])
+@pytest.mark.parametrize("model", [MulticlassModel(), OwnMulticlass()], ids=["built-in", "own"])
+def test_signs_give_the_constrained_optimum(model, step, signs):
+    C = 2.0
+    expected, weights = optimum(signs, C)
+    tol = 1e-3 if step == "frank-wolfe" else 1e-6
+    fit = {"step": step, "tol": tol, "max_iter": 20000, "random_state": 0}
+    svm = StructuredSVM(model, C=C, signs=signs, **fit).fit(ROWS, CLASSES)
+    assert svm.converged_
+    assert (svm.coef_ * np.array(signs) >= 0).all()
+    assert svm.dual_objective_ <= expected + 1e-9
+    assert expected <= svm.objective_ + 1e-9
+    assert svm.objective_ == pytest.approx(expected, rel=2 * tol)
+    # 1/2 lambda ||w - w*||^2 is at most the gap.
+    distance = np.linalg.norm(svm.coef_ - weights)
+    assert distance <= np.sqrt(2 * svm.duality_gap_ * C * len(ROWS)) + 1e-4
+
+
+def test_signs_that_bind_change_the_optimum():
+    assert optimum(SIGNS[1], 2.0)[0] > 1.05 * optimum(SIGNS[-1], 2.0)[0]
+
+
+def test_a_warm_start_and_a_path_keep_to_the_signs():
+    signs = np.array(SIGNS[2])
+    svm = StructuredSVM(
+        MulticlassModel(), signs=signs, step="pairwise", warm_start=True, tol=1e-4, random_state=0
+    ).fit(ROWS, CLASSES)
+    svm.set_params(C=3.0, tol=1e-5).fit(ROWS, CLASSES)
+    assert svm.objective_ == pytest.approx(optimum(signs, 3.0)[0], rel=2e-5)
+    svm.set_params(signs=None).fit(ROWS, CLASSES)
+    assert svm.objective_ == pytest.approx(optimum([0] * 6, 3.0)[0], rel=2e-5)
+    pieces = svm.set_params(signs=signs, tol=0.02).path(ROWS, CLASSES, 0.1, 10.0)
+    for piece in pieces:
+        for C in (piece.C_min, piece.C_max):
+            coef = piece.coef_at(C)
+            assert (coef * signs >= 0).all()
+            margins = 1 - np.eye(3)[CLASSES] + ROWS @ coef.reshape(2, 3)
+            right = margins[np.arange(12), CLASSES]
+            objective = 0.5 * coef @ coef / (12 * C) + (margins.max(axis=1) - right).mean()
+            expected = optimum(signs, C)[0]
+            assert expected <= objective + 1e-9
+            assert objective <= expected * (1 + 0.021)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"signs": [1, 0]}, "signs: must have one for each of 6 weights"),
+        ({"signs": [2] * 6}, "signs: must be one number"),
+        ({"signs": SIGNS[0], "averaging": True}, "signs: .*without averaging"),
+        ({"signs": SIGNS[0], "solver": "frank-wolfe"}, "signs: only"),
+        ({"signs": SIGNS[0], "solver": "extragradient"}, "signs: "),
+        ({"exact": False}, "exact: a built-in model"),
+        ({"verify": False}, "verify: a built-in model"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        StructuredSVM(MulticlassModel(), **parameters).fit(ROWS, CLASSES)
+
+
+class Hasty(OwnMulticlass):
+    """Looks at two of the three classes, which two depending on the example."""
+
+    def loss_augmented_decode(self, x, y_true, w):
+        some = [y for y in range(3) if y != int(abs(x[0]) * 7) % 3]
+        return max(some, key=lambda y: self.loss(y_true, y) + w @ self.joint_features(x, y))
+
+
+def test_an_approximate_decoder_trains_without_a_certificate():
+    with pytest.raises(ValueError, match="or the fit be told exact=False"):
+        StructuredSVM(Hasty(), C=2.0, random_state=0, tol=1e-3).fit(ROWS, CLASSES)
+    svm = StructuredSVM(Hasty(), exact=False, C=2.0, random_state=0, tol=1e-3, max_iter=5000)
+    svm.fit(ROWS, CLASSES)
+    assert svm.converged_
+    assert svm.certificate_ == "none: the decoder is approximate"
+    assert svm.duality_gap_ is None
+    assert svm.relative_gap_ is None
+    exact = optimum([0] * 6, 2.0)[0]
+    # Any labels give a lower bound, and the estimate of the objective is not below it.
+    assert svm.dual_objective_ <= exact
+    assert svm.dual_objective_ <= svm.objective_
+    assert svm.score(ROWS, CLASSES) > 0.5
+    with pytest.raises(ValueError, match="exact: a path"):
+        svm.path(ROWS, CLASSES, 0.1, 1.0)
+    with pytest.raises(ValueError, match="exact: solver="):
+        svm.set_params(solver="subgradient").fit(ROWS, CLASSES)
+
+
+class Ranking:
+    """Orders of items by their scores: w sums the differences of pairs, `decode` gives scores."""
+
+    def joint_features(self, x, y):
+        return sum((x[a] - x[b] for a, b in itertools.combinations(y, 2)), np.zeros(x.shape[1]))
+
+    def loss(self, y_true, y):
+        places = {item: place for place, item in enumerate(y_true)}
+        return float(sum(places[a] > places[b] for a, b in itertools.combinations(y, 2)))
+
+    def loss_augmented_decode(self, x, y_true, w):
+        orders = itertools.permutations(range(len(x)))
+        return max(orders, key=lambda y: self.loss(y_true, y) + w @ self.joint_features(x, y))
+
+
+def test_a_ranking_need_not_decode_into_its_labels():
+    X = rng.standard_normal((6, 4, 3))
+    Y = [tuple(np.argsort(-x @ [1.0, -0.5, 0.2])) for x in X]
+
+    class Scoring(Ranking):
+        def decode(self, x, w):
+            return x @ w
+
+    with pytest.warns(ConvergenceWarning, match="model failed when its decodings were compared"):
+        StructuredSVM(Scoring(), random_state=0).fit(X, Y)
+    svm = StructuredSVM(Scoring(), verify=False, random_state=0).fit(X, Y)
+    assert svm.converged_
+    assert svm.certificate_ == "exact if the decoder is, unverified"
+    assert svm.duality_gap_ <= 1e-2 * svm.objective_
+    assert all(tuple(np.argsort(-s)) == y for s, y in zip(svm.predict(X), Y, strict=True))
+    # Without a decode there is nothing to predict.
+    with pytest.raises(ValueError, match=r"the method\(s\) decode; verify=False trains without"):
+        StructuredSVM(Ranking()).fit(X, Y)
+    svm = StructuredSVM(Ranking(), verify=False, random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="model: has no method decode"):
+        svm.predict(X)
+
+
+def best_links(scores, rows, columns):
+    """The largest sum of links, so many in a row and a column at most, as an integer program."""
+    n, m = scores.shape
+    per_row = np.kron(np.eye(n), np.ones(m))
+    per_column = np.kron(np.ones(n), np.eye(m))
+    limits = [LinearConstraint(per_row, ub=rows), LinearConstraint(per_column, ub=columns)]
+    found = milp(-scores.ravel(), constraints=limits, integrality=np.ones(n * m), bounds=(0, 1))
+    return -found.fun
+
+
+def linked(n, seed=0):
+    """Sentences in which a row is right with up to two columns."""
+    rng = np.random.default_rng(seed)
+    X, Y = [], []
+    for _ in range(n):
+        shape = tuple(rng.integers(2, 7, 2))
+        truth = rng.random(shape) < 0.25
+        truth[:, 2:] = False
+        x = rng.standard_normal((*shape, 3)) * 0.4
+        x[:, :, 0] += truth
+        x[:, :, 2] = 1.0
+        X.append(x)
+        Y.append(np.argwhere(truth))
+    return X, Y
+
+
+@pytest.mark.parametrize("links", [1, 2, (1, 3), (3, 1), (2, 4)])
+def test_links_are_a_best_set_and_keep_to_their_numbers(links):
+    X, Y = linked(15)
+    rows, columns = links if isinstance(links, tuple) else (links, links)
+    svm = StructuredSVM(MatchingModel(max_links=links), tol=1e-2, C=10, random_state=0).fit(X, Y)
+    assert svm.converged_
+    for x, pairs in zip(X, svm.predict(X), strict=True):
+        scores = x @ svm.coef_
+        assert scores[pairs[:, 0], pairs[:, 1]].sum() == pytest.approx(
+            best_links(scores, rows, columns), abs=1e-9
+        )
+        assert len({tuple(pair) for pair in pairs}) == len(pairs)
+        assert np.bincount(pairs[:, 0], minlength=1).max() <= rows
+        assert np.bincount(pairs[:, 1], minlength=1).max() <= columns
+        assert (np.lexsort(pairs.T[::-1]) == np.arange(len(pairs))).all()
+
+
+def test_more_links_fit_what_one_to_one_cannot():
+    X, Y = linked(40)
+    one, many = (
+        StructuredSVM(MatchingModel(max_links=links), C=100, random_state=0, max_iter=3000)
+        .fit(X[:20], Y[:20])
+        .score(X[20:], Y[20:])
+        for links in (1, (2, 6))
+    )
+    assert many > one + 0.1
+
+
+@pytest.mark.parametrize("links", [0, (1, 0), (1, 2, 3), 1.5, "many"])
+def test_bad_numbers_of_links_are_named(links):
+    with pytest.raises(ValueError, match="max_links: must be"):
+        StructuredSVM(MatchingModel(max_links=links)).fit(*linked(3))
+
+
+def test_the_extragradient_has_one_link():
+    svm = StructuredSVM(MatchingModel(max_links=2), solver="extragradient")
+    with pytest.raises(ValueError, match="max_links: "):
+        svm.fit(*linked(3))

@@ -1,0 +1,129 @@
+"""Models as scikit-learn's objects, pickles, and pieces of a path that predict."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from dualgap.structured import (
+    ChainModel,
+    MatchingModel,
+    MulticlassModel,
+    MultilabelModel,
+    StructuredSVM,
+)
+
+
+def chains(n=40, n_features=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X, Y = [], []
+    for _ in range(n):
+        codes = np.cumsum(rng.integers(0, 2, rng.integers(1, 7))) % 3
+        x = 0.4 * rng.standard_normal((len(codes), n_features))
+        x[np.arange(len(codes)), codes] += 1
+        X.append(x)
+        Y.append([str(code) for code in codes])
+    return X, Y
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ChainModel(boundaries=True, loss="mean-hamming"),
+        MatchingModel(2.0, max_links=(1, 2)),
+        MulticlassModel(costs=1 - np.eye(3)),
+        MultilabelModel(edges=[(0, 1)], loss="hamming"),
+    ],
+)
+def test_models_have_parameters_and_clones(model):
+    copy = clone(model)
+    assert copy is not model
+    assert type(copy) is type(model)
+    assert str(copy.get_params()) == str(model.get_params())
+    svm = StructuredSVM(model)
+    name = next(iter(model.get_params()))
+    value = svm.get_params()[f"model__{name}"]
+    assert str(value) == str(model.get_params()[name])
+    assert type(model).__name__ in repr(svm)
+
+
+def test_parameters_of_a_model_are_searched():
+    X, Y = chains()
+    search = GridSearchCV(
+        StructuredSVM(ChainModel(), random_state=0),
+        {"model__boundaries": [False, True], "C": [0.1, 1.0]},
+        cv=2,
+        error_score="raise",
+    )
+    X, Y = np.array(X, dtype=object), np.array(Y, dtype=object)
+    search.fit(X, Y)
+    assert len(search.cv_results_["params"]) == 4
+    bounded = search.best_params_["model__boundaries"]
+    assert ("start" in search.best_estimator_.parameters_) == bounded
+
+
+def test_a_fit_keeps_the_parameters_that_it_was_made_with():
+    X, Y = chains()
+    svm = StructuredSVM(ChainModel(), random_state=0).fit(X, Y)
+    before = svm.predict(X)
+    svm.set_params(model__boundaries=True)
+    assert "start" not in svm.parameters_
+    for one, two in zip(before, svm.predict(X), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert "start" in svm.fit(X, Y).parameters_
+
+
+def test_classes_are_public_where_there_are_any():
+    X, Y = chains()
+    svm = StructuredSVM(ChainModel(), random_state=0).fit(X, Y)
+    assert svm.classes_.tolist() == ["0", "1", "2"]
+    svm.set_params(model=MultilabelModel()).fit(np.eye(3), np.eye(3, dtype=int))
+    assert not hasattr(svm, "classes_")
+    svm.set_params(model=MulticlassModel()).fit(np.eye(3), ["b", "a", "c"])
+    assert svm.classes_.tolist() == ["a", "b", "c"]
+
+
+def test_a_pickle_is_as_large_as_the_weights():
+    X, Y = chains(n_features=5000)
+    svm = StructuredSVM(ChainModel(), C=1e-3, warm_start=True, random_state=0).fit(X, Y)
+    size = len(pickle.dumps(svm))
+    assert size <= svm.coef_.nbytes + 4096
+    copy = pickle.loads(pickle.dumps(svm))
+    for name, values in svm.parameters_.items():
+        np.testing.assert_array_equal(copy.parameters_[name], values)
+    np.testing.assert_array_equal(copy.fit(X, Y).coef_, clone(svm).fit(X, Y).coef_)
+
+
+def test_the_pieces_of_a_path_predict():
+    X, Y = chains()
+    svm = StructuredSVM(ChainModel(), step="pairwise", tol=0.02, random_state=0)
+    for piece in svm.path(X, Y, 0.01, 1.0):
+        fit = clone(svm).fit(X, Y)
+        for C in (piece.C_min, piece.C_max):
+            fit.coef_ = piece.coef_at(C)
+            assert piece.score(X, Y) == fit.score(X, Y)
+            for one, two in zip(piece.predict(X), fit.predict(X), strict=True):
+                np.testing.assert_array_equal(one, two)
+        copy = pickle.loads(pickle.dumps(piece))
+        assert copy.score(X, Y, np.arange(len(X))) == piece.score(X, Y, np.arange(len(X)))
+
+
+@pytest.mark.parametrize("edges", ["full", "tree"])
+def test_label_sets_are_trained_by_the_extragradient(edges):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    Y = (X @ rng.standard_normal((4, 5)) + 0.2 * rng.standard_normal((60, 5)) > 0).astype(int)
+    model = MultilabelModel(edges=edges)
+    fit = {"radius": 1.0, "tol": 0.02, "max_iter": 4000}
+    svm = StructuredSVM(model, solver="extragradient", **fit).fit(X, Y)
+    assert svm.converged_
+    assert np.linalg.norm(svm.coef_) <= 1.0 + 1e-9
+    # On the ball the regularised optimum of no larger norm is not better.
+    other = StructuredSVM(model, C=0.02, tol=1e-3, random_state=0).fit(X, Y)
+    assert np.linalg.norm(other.coef_) <= 1.0
+    loss = other.objective_ - 0.5 * other.coef_ @ other.coef_ / (0.02 * 60)
+    assert svm.dual_objective_ <= loss
+    with pytest.raises(ValueError, match=r"projection: .*Euclidean"):
+        StructuredSVM(model, solver="extragradient", projection="euclidean").fit(X, Y)
