@@ -19,13 +19,18 @@ __all__ = [
     "Tagger",
     "Vocabulary",
     "__version__",
+    "best_items",
     "check_loss",
     "consensus_round",
+    "cross_validate",
+    "fit_interactions",
     "fit_multiclass",
     "fit_polynomial",
     "fit_sequences",
     "fit_structured",
     "fit_variational",
+    "fold_in",
+    "fold_in_interactions",
     "predict_polynomial",
     "read_labels",
     "select_basis",
@@ -152,6 +157,21 @@ def consensus_round(
     rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _Answer: ...
 
+class _Search(TypedDict):
+    score: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    n_undecided: NDArray[np.float64]
+    objective: NDArray[np.float64]
+    dual_objective: NDArray[np.float64]
+    n_iter: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    outcome: list[str]
+
+def cross_validate(
+    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
+) -> _Search: ...
+
 class _Blocks(TypedDict):
     outcome: str
     objective: float
@@ -161,6 +181,9 @@ class _Blocks(TypedDict):
     items: NDArray[np.float64]
     output: NDArray[np.float64]
     intercept: NDArray[np.float64]
+    precision: float
+    user_prior: dict[str, Any]
+    item_prior: dict[str, Any]
 
 def fit_variational(
     users: NDArray[np.uint32],
@@ -168,6 +191,28 @@ def fit_variational(
     values: NDArray[np.float64],
     settings: dict[str, Any],
 ) -> _Blocks: ...
+
+class _Factors(TypedDict):
+    outcome: str
+    objective: float
+    dual_objective: None
+    history: dict[str, NDArray[Any]]
+    users: NDArray[np.float64]
+    items: NDArray[np.float64]
+
+def fit_interactions(record: dict[str, Any]) -> _Factors: ...
+def fold_in_interactions(
+    record: dict[str, Any], items: NDArray[np.float64]
+) -> NDArray[np.float64]: ...
+def fold_in(
+    rows: NDArray[np.uint32],
+    partners: NDArray[np.uint32],
+    values: NDArray[np.float64],
+    model: dict[str, Any],
+) -> NDArray[np.float64]: ...
+def best_items(
+    parts: list[dict[str, Any]], excluded: dict[str, Any], n: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
 
 @final
 class StructuredModel:

@@ -6,10 +6,12 @@ use crate::names::names;
 
 mod arrays;
 mod consensus;
+mod cross_validation;
 mod losses;
 mod multiclass;
 mod oracle;
 mod polynomial;
+mod ranking;
 mod recommend;
 mod records;
 mod sentences;
@@ -36,6 +38,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(structured::structured_path, module)?)?;
     module.add_function(wrap_pyfunction!(losses::check_loss, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
+    module.add_function(wrap_pyfunction!(cross_validation::cross_validate, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
@@ -46,5 +49,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sequence::SequencePoint>()?;
     module.add_function(wrap_pyfunction!(sentences::read_labels, module)?)?;
     module.add_function(wrap_pyfunction!(sequence::fit_sequences, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::fit_interactions, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::new_interactions, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::new_blocks, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::best, module)?)?;
     Ok(())
 }
