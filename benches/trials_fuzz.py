@@ -45,9 +45,11 @@ def main() -> None:
         tests = TARGETS[name]
         seconds = options.seconds / (2 if name == "rows, sparse npz" else len(tests))
         given = {"DUALGAP_FUZZ_SECONDS": str(seconds), "DUALGAP_FUZZ_KEEP": "1"}
+        # A test that takes minutes ends the run elsewhere.
+        endless = ["--timeout=0", "-o", "faulthandler_timeout=0"]
         command = [sys.executable, "-m", "pytest", "-q", "-s", "--hypothesis-profile=default"]
         ended = subprocess.run(
-            [*command, "-p", "no:cacheprovider", "--timeout=0", *tests],
+            [*command, "-p", "no:cacheprovider", *endless, *tests],
             cwd=HERE.parent,
             env={**os.environ, **given},
             stdout=subprocess.PIPE,
