@@ -38,6 +38,8 @@ pub enum Progress {
     Uncertified,
     /// One epoch of a problem for which no bound is known: the objective of the model as it now stands.
     Objective(f64),
+    /// The same, after an epoch that hardly lowered it: the run ends.
+    Settled(f64),
     /// Nothing is left to do: the certificate is the best this solver can reach.
     Exhausted(Certificate),
 }
@@ -46,13 +48,13 @@ impl Progress {
     fn certificate(self) -> Option<Certificate> {
         match self {
             Self::Epoch(certificate) | Self::Exhausted(certificate) => Some(certificate),
-            Self::Uncertified | Self::Objective(_) => None,
+            Self::Uncertified | Self::Objective(_) | Self::Settled(_) => None,
         }
     }
 
     fn objective(self) -> Option<f64> {
         match self {
-            Self::Objective(objective) => Some(objective),
+            Self::Objective(objective) | Self::Settled(objective) => Some(objective),
             other => other.certificate().map(|certificate| certificate.primal),
         }
     }
@@ -201,7 +203,7 @@ pub fn run(
         if certificate.is_some_and(|certificate| stopping.is_met(&certificate)) {
             break Outcome::Converged;
         }
-        if matches!(progress, Progress::Exhausted(_)) {
+        if matches!(progress, Progress::Exhausted(_) | Progress::Settled(_)) {
             break Outcome::Exhausted;
         }
         if stop {

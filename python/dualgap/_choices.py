@@ -33,7 +33,8 @@ Linear: TypeAlias = Literal["explicit", "augment"]
 Selection: TypeAlias = Literal[
     "refined", "initial", "random-refined", "random", "best-row", "exact"
 ]
-Reduction: TypeAlias = Literal["mcrank", "regression"]
+Reduction: TypeAlias = Literal["mcrank", "regression", "interactions"]
+Ranking: TypeAlias = Literal["like", "rating"]
 MethodName: TypeAlias = Literal["variational", "conditional-gradient"]
 
 

@@ -188,10 +188,10 @@ def warn_of_gap(
 
 def warn_user(text: str) -> None:
     """Warn, where the user called us, of a certificate that is not what was asked for."""
-    warnings.warn(text, ConvergenceWarning, stacklevel=_depth())
+    warnings.warn(text, ConvergenceWarning, stacklevel=depth())
 
 
-def _depth() -> int:
+def depth() -> int:
     """How many of our own functions are between `warnings.warn` and the user's call."""
     depth, frame = 1, sys._getframe(1)
     # Code that is executed need not have a module.

@@ -1,12 +1,26 @@
-"""How good predicted ratings are: as numbers (`rmse`) and as a ranking (`ndcg_at_k`)."""
+"""How good predictions are: ratings, rankings, choices from a catalogue, probabilities.
 
+`rmse` and `ndcg_at_k` are for ratings that are held back; `recall_at_k`, `hit_ndcg_at_k`,
+`average_precision_at_k` and `coverage_at_k` for lists of recommended items; `calibration_error` for
+the probabilities of levels.
+"""
+
+from collections.abc import Collection, Sequence
 from numbers import Integral
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ndcg_at_k", "rmse"]
+__all__ = [
+    "average_precision_at_k",
+    "calibration_error",
+    "coverage_at_k",
+    "hit_ndcg_at_k",
+    "ndcg_at_k",
+    "recall_at_k",
+    "rmse",
+]
 
 _Floats = NDArray[np.float64]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -114,8 +128,7 @@ def ndcg_at_k(
     >>> ndcg_at_k([5, 3, 4, 1], [0.9, 0.2, 0.1, 0.8], k=1, groups=["ann", "ann", "bob", "bob"])
     0.5333333333333333
     """
-    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
-        raise ValueError(f"k must be an integer of at least 1, got {k!r}")
+    _check_depth(k)
     if gain not in _GAINS:
         raise ValueError(f"gain must be one of {_GAINS}, got {gain!r}")
     if ties not in _TIES:
@@ -145,6 +158,190 @@ def ndcg_at_k(
     ideal = np.add.reduceat(gains[np.lexsort((-gains, group))] * discount, starts)
     ndcg = np.divide(dcg, ideal, out=np.zeros_like(dcg), where=ideal > 0)
     return float(ndcg.mean())
+
+
+def recall_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
+    """Mean share of a user's relevant items among the first `k` recommended ones.
+
+    The share is of what could be found in `k` places, ``hits / min(k, number of relevant items)``
+    [1]_. Users without a relevant item are left out.
+
+    Parameters
+    ----------
+    relevant : sequence of collections
+        The relevant items of each user, each once.
+    recommended : array-like of shape (n_users, n)
+        Items for each user, best first; what is no item (-1, say) is a place left empty.
+    k : int
+        Number of places that count.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 0 if no user has a relevant item.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range; the message names it.
+
+    References
+    ----------
+    .. [1] D. Liang, R. G. Krishnan, M. D. Hoffman and T. Jebara, Variational autoencoders for
+       collaborative filtering, WWW 2018.
+
+    Examples
+    --------
+    >>> recall_at_k([{1, 2}, {3}], [[2, 9, 8], [4, 5, 3]], k=2)
+    0.25
+    """
+    hits, sizes = _hits(relevant, recommended, k)
+    return _mean_over_users(hits.sum(axis=1) / np.minimum(np.maximum(sizes, 1), k), sizes)
+
+
+def hit_ndcg_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
+    """Mean nDCG@k with gain 1 for relevant items: hits count 1 / log2(rank + 1).
+
+    Parameters and errors as for `recall_at_k`; unlike `ndcg_at_k` it ranks a whole catalogue.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+    """
+    hits, sizes = _hits(relevant, recommended, k)
+    discount = 1.0 / np.log2(np.arange(hits.shape[1]) + 2.0)
+    ideal = np.cumsum(1.0 / np.log2(np.arange(k) + 2.0))
+    return _mean_over_users(hits @ discount / ideal[np.clip(sizes, 1, k) - 1], sizes)
+
+
+def average_precision_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
+    """Mean average precision: the mean of the precisions at the ranks of the hits (MAP@k).
+
+    Divided by ``min(k, number of relevant items)``. Parameters and errors as for `recall_at_k`.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+    """
+    hits, sizes = _hits(relevant, recommended, k)
+    precision = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
+    found = (precision * hits).sum(axis=1)
+    return _mean_over_users(found / np.minimum(np.maximum(sizes, 1), k), sizes)
+
+
+def coverage_at_k(recommended: Any, n_items: int, k: int) -> float:
+    """Share of the catalogue that at least one user finds among the first `k` items.
+
+    Parameters
+    ----------
+    recommended : array-like of shape (n_users, n)
+        As for `recall_at_k`; negative numbers are places left empty.
+    n_items : int
+        Size of the catalogue.
+    k : int
+        Number of places that count.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+    """
+    _check_depth(k)
+    if isinstance(n_items, bool) or not isinstance(n_items, Integral) or n_items < 1:
+        raise ValueError(f"n_items must be an integer of at least 1, got {n_items!r}")
+    items = np.unique(_lists(recommended)[:, :k])
+    if items.dtype.kind in "if":
+        items = items[items >= 0]
+    return float(len(items) / n_items)
+
+
+def calibration_error(
+    y_true: ArrayLike, probabilities: ArrayLike, levels: ArrayLike, n_bins: int = 10
+) -> float:
+    """Expected calibration error of the probabilities of levels.
+
+    For each threshold between two levels, rows are sorted into bins of equal width by the predicted
+    probability of a rating of at most that level; the error is the mean distance between the mean
+    prediction of a bin and the share of its rows that are, weighted by the bins' sizes [1]_, and
+    averaged over the thresholds.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        The ratings given, each one of `levels`.
+    probabilities : array-like of shape (n_samples, n_levels)
+        Probability of each level, as `OrdinalRecommender.predict_proba` has it.
+    levels : array-like of shape (n_levels,)
+        The levels in increasing order.
+    n_bins : int, default=10
+        Number of bins.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 0 is best.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range; the message names it.
+
+    References
+    ----------
+    .. [1] M. P. Naeini, G. F. Cooper and M. Hauskrecht, Obtaining well calibrated probabilities
+       using Bayesian binning, AAAI 2015.
+    """
+    truth, steps = _finite("y_true", y_true), _finite("levels", levels)
+    chances = np.asarray(probabilities, dtype=np.float64)
+    if chances.shape != (len(truth), len(steps)) or len(steps) < 2:
+        raise ValueError(
+            f"probabilities must be of shape ({len(truth)}, {len(steps)}) with at least 2 levels, "
+            f"got {chances.shape}"
+        )
+    if isinstance(n_bins, bool) or not isinstance(n_bins, Integral) or n_bins < 1:
+        raise ValueError(f"n_bins must be an integer of at least 1, got {n_bins!r}")
+    below = np.clip(np.cumsum(chances, axis=1)[:, :-1], 0.0, 1.0)
+    errors = []
+    for c in range(len(steps) - 1):
+        bins = np.minimum((below[:, c] * n_bins).astype(np.intp), int(n_bins) - 1)
+        rest = np.bincount(bins, (truth <= steps[c]) - below[:, c], int(n_bins))
+        errors.append(np.abs(rest).sum() / len(truth))
+    return float(np.mean(errors))
+
+
+def _check_depth(k: Any) -> None:
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+        raise ValueError(f"k must be an integer of at least 1, got {k!r}")
+
+
+def _lists(recommended: Any) -> NDArray[Any]:
+    lists = np.asarray(recommended)
+    if lists.ndim != 2:
+        raise ValueError(f"recommended must have a row for each user, got shape {lists.shape}")
+    return lists
+
+
+def _hits(
+    relevant: Sequence[Collection[Any]], recommended: Any, k: int
+) -> tuple[_Floats, NDArray[np.intp]]:
+    """Which of the first `k` places hold a relevant item, and how many there are."""
+    _check_depth(k)
+    lists = _lists(recommended)[:, :k]
+    if len(relevant) != len(lists):
+        raise ValueError(f"relevant has {len(relevant)} users, recommended has {len(lists)}")
+    hits = np.zeros(lists.shape)
+    for row, (items, found) in enumerate(zip(relevant, lists.tolist(), strict=True)):
+        wanted = set(items.tolist() if isinstance(items, np.ndarray) else items)
+        hits[row] = [item in wanted for item in found]
+    sizes = np.array([len(items) for items in relevant], dtype=np.intp)
+    return hits, sizes
+
+
+def _mean_over_users(values: _Floats, sizes: NDArray[np.intp]) -> float:
+    counted = values[sizes > 0]
+    return float(counted.mean()) if len(counted) else 0.0
 
 
 def _gains(relevance: _Floats, gain: str) -> _Floats:

@@ -1,6 +1,9 @@
 //! Cholesky factorisations of small dense matrices.
 
 use ndarray::Array2;
+use pulp::{Simd, WithSimd};
+
+use super::arch;
 
 /// The inverse and log determinant of a positive definite matrix.
 #[derive(Debug)]
@@ -11,45 +14,60 @@ pub(crate) struct Inverse {
     pub log_det: f64,
 }
 
-/// A⁻¹ and log det A by A = L Lᵀ; None if A is not positive definite.
+/// A⁻¹ and log det A; None if A is not positive definite.
 pub(crate) fn invert(a: &Array2<f64>) -> Option<Inverse> {
-    let n = a.nrows();
-    let (l, log_det) = factorise(a)?;
-    // T = L⁻¹ by forward substitution, then A⁻¹ = Tᵀ T.
-    let mut t = Array2::zeros((n, n));
-    for j in 0..n {
-        t[(j, j)] = 1.0 / l[(j, j)];
-        for i in j + 1..n {
-            let sum: f64 = (j..i).map(|s| l[(i, s)] * t[(s, j)]).sum();
-            t[(i, j)] = -sum / l[(i, i)];
-        }
-    }
-    Some(Inverse { matrix: t.t().dot(&t), log_det })
+    let mut matrix = a.as_standard_layout().into_owned();
+    let log_det = invert_in_place(matrix.as_slice_mut()?, a.nrows())?;
+    Some(Inverse { matrix, log_det })
 }
 
-/// L in the lower triangle (what lies above it is left from A), and log det A.
-fn factorise(a: &Array2<f64>) -> Option<(Array2<f64>, f64)> {
-    let n = a.nrows();
-    let mut l = a.clone();
-    let mut log_det = 0.0;
-    for j in 0..n {
-        for t in 0..j {
-            let factor = l[(j, t)];
-            for i in j..n {
-                l[(i, j)] -= l[(i, t)] * factor;
-            }
-        }
-        let pivot = l[(j, j)];
-        if !(pivot > 0.0 && pivot.is_finite()) {
-            return None;
-        }
-        log_det += pivot.ln();
-        let root = pivot.sqrt();
-        for i in j..n {
-            l[(i, j)] /= root;
+/// Replaces A, n × n by rows, by its inverse and returns log det A; None if A is not positive definite.
+///
+/// Pivots in their order on the diagonal are those of A = L Lᵀ, squared: a definite matrix needs no search.
+pub(crate) fn invert_in_place(a: &mut [f64], n: usize) -> Option<f64> {
+    let log_det = arch().dispatch(Inversion { a, n })?;
+    // Both halves are the inverse up to rounding; users of either see the same.
+    for i in 0..n {
+        for j in 0..i {
+            a[j * n + i] = a[i * n + j];
         }
     }
-    Some((l, log_det))
+    Some(log_det)
+}
+
+/// Gauss-Jordan elimination: a type of its own, since only what is inlined into its body is compiled for the
+/// processor at hand.
+struct Inversion<'a> {
+    a: &'a mut [f64],
+    n: usize,
+}
+
+impl WithSimd for Inversion<'_> {
+    type Output = Option<f64>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) -> Option<f64> {
+        let Self { a, n } = self;
+        let mut log_det = 0.0;
+        for pivot in 0..n {
+            let (before, rest) = a.split_at_mut(pivot * n);
+            let (row, after) = rest.split_at_mut(n);
+            let value = row[pivot];
+            if !(value > 0.0 && value.is_finite()) {
+                return None;
+            }
+            log_det += value.ln();
+            let inverse = 1.0 / value;
+            row[pivot] = 1.0;
+            row.iter_mut().for_each(|entry| *entry *= inverse);
+            for other in before.chunks_exact_mut(n).chain(after.chunks_exact_mut(n)) {
+                let factor = other[pivot];
+                other[pivot] = 0.0;
+                other.iter_mut().zip(&*row).for_each(|(entry, r)| *entry -= factor * r);
+            }
+        }
+        Some(log_det)
+    }
 }
 
 /// Solves a system with a matrix that is positive semi-definite to rounding, both overwritten; what the

@@ -6,7 +6,7 @@
 //! | function | order |
 //! |---|---|
 //! | [`dot`], [`norm`], [`normalise`] | eight sums side by side, added up in turn, then the remainder |
-//! | [`padded_dot`], [`padded_triple_dot`] | eight sums side by side, added up in pairs; no remainder |
+//! | [`padded_dot`] | eight sums side by side, added up in pairs; no remainder |
 //! | [`dot_in_order`], [`squared_norm_in_order`] | one sum, term by term |
 //! | [`fused_dot`], [`fused_dot_in_two`] | vectors of this machine's width, fused multiply-adds |
 //! | [`squared_norm`], [`along_difference`] | one sum for each piece of [`PIECE`] values, pieces in parallel |
@@ -159,27 +159,6 @@ pub(crate) fn padded_dot(a: &[f64], b: &[f64]) -> f64 {
     in_pairs(sums)
 }
 
-/// ⟨a, b⟩ + 2 (⟨c, d⟩ + ⟨e, f⟩) of padded slices: the lanes are added up once, not three times.
-#[inline(always)]
-pub(crate) fn padded_triple_dot(
-    (a, b): (&[f64], &[f64]),
-    (c, d): (&[f64], &[f64]),
-    (e, f): (&[f64], &[f64]),
-) -> f64 {
-    let mut sums = [0.0; LANES];
-    for ((c, d), (e, f)) in lanes(c).iter().zip(lanes(d)).zip(lanes(e).iter().zip(lanes(f))) {
-        for lane in 0..LANES {
-            sums[lane] += 2.0 * (c[lane] * d[lane] + e[lane] * f[lane]);
-        }
-    }
-    for (a, b) in lanes(a).iter().zip(lanes(b)) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
-        }
-    }
-    in_pairs(sums)
-}
-
 /// y += scale x of padded slices.
 #[inline(always)]
 pub(crate) fn padded_axpy(y: &mut [f64], scale: f64, x: &[f64]) {
@@ -246,8 +225,6 @@ mod tests {
         let (a, b, expected) = vectors(padded(20));
         assert_eq!(a.len(), 24);
         assert!((padded_dot(&a, &b) - expected).abs() < 1e-12);
-        let triple = padded_triple_dot((&a, &b), (&a, &b), (&b, &b));
-        assert!((triple - expected - 2.0 * (expected + padded_dot(&b, &b))).abs() < 1e-12);
         let (mut y, mut plain) = (b.clone(), b.clone());
         padded_axpy(&mut y, 2.0, &a);
         axpy(&mut plain, 2.0, &a);

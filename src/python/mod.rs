@@ -6,12 +6,16 @@ use crate::names::names;
 
 mod arrays;
 mod consensus;
+mod cross_validation;
 mod losses;
 mod multiclass;
 mod oracle;
 mod polynomial;
+mod ranking;
 mod recommend;
 mod records;
+mod sentences;
+mod sequence;
 mod session;
 mod structured;
 mod structured_models;
@@ -34,10 +38,20 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(structured::structured_path, module)?)?;
     module.add_function(wrap_pyfunction!(losses::check_loss, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
+    module.add_function(wrap_pyfunction!(cross_validation::cross_validate, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::predict_polynomial, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::select_basis, module)?)?;
     module.add_function(wrap_pyfunction!(recommend::fit_variational, module)?)?;
+    module.add_class::<sentences::PyVocabulary>()?;
+    module.add_class::<sequence::PyTagger>()?;
+    module.add_class::<sequence::SequencePoint>()?;
+    module.add_function(wrap_pyfunction!(sentences::read_labels, module)?)?;
+    module.add_function(wrap_pyfunction!(sequence::fit_sequences, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::fit_interactions, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::new_interactions, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::new_blocks, module)?)?;
+    module.add_function(wrap_pyfunction!(ranking::best, module)?)?;
     Ok(())
 }

@@ -10,7 +10,9 @@ use super::trace::trace_dict;
 use crate::data::{Csr, Data};
 use crate::error::{Error, Result};
 use crate::polynomial::penalty;
-use crate::recommend::{Likelihood, Ratings, VariationalRefit, VariationalSettings};
+use crate::recommend::{
+    Factors, LearnedPrior, Likelihood, Ratings, Spread, VariationalRefit, VariationalSettings,
+};
 use crate::run::{Stopping, run};
 
 /// What `fit_variational` is told; see `dualgap.recommend` for the parameters.
@@ -34,6 +36,8 @@ pub(super) struct VariationalRecord<'py> {
     n_threads: usize,
     user_features: Option<Matrix<'py>>,
     item_features: Option<Matrix<'py>>,
+    /// A weight for each rating, or None.
+    weights: Option<Vector<'py, f64>>,
     callback: Option<Py<PyAny>>,
 }
 
@@ -64,6 +68,7 @@ pub(super) fn fit_variational<'py>(
             users: slice(&users)?,
             items: slice(&items)?,
             values: slice(&values)?,
+            weights: settings.weights.as_ref().map_or(Ok(&[][..]), slice)?,
             n_users: settings.n_users,
             n_items: settings.n_items,
         };
@@ -71,25 +76,43 @@ pub(super) fn fit_variational<'py>(
         let user_features = settings.user_features.as_ref().map(features).transpose()?;
         let item_features = settings.item_features.as_ref().map(features).transpose()?;
         let stopping = Stopping { max_epochs: settings.n_sweeps, relative: 0.0, floor: 0.0 };
-        let (trace, factors) =
+        let (trace, solver_state) =
             run_session(py, n_threads, settings.callback.as_ref(), |session: &Session<'_>| {
-                let mut solver =
-                    VariationalRefit::new(ratings, user_features, item_features, method)?;
+                let (users, items) = (user_features, item_features);
+                let interrupt = session.interrupt;
+                let mut solver = VariationalRefit::new(ratings, users, items, method, interrupt)?;
                 let trace = run(&mut solver, stopping, session.interrupt, &mut |epoch| {
                     session.observe(epoch)
                 })?;
-                Ok((trace, solver.factors()))
+                Ok((trace, (solver.factors(), solver.learned(interrupt)?, solver.precision())))
             })?;
         let result = trace_dict(py, &trace)?;
-        result.set_item("users", factors.users.into_pyarray(py))?;
-        result.set_item("items", factors.items.into_pyarray(py))?;
-        result.set_item(
-            "output",
-            factors.output.as_standard_layout().into_owned().into_pyarray(py),
-        )?;
-        result.set_item("intercept", factors.intercept.into_pyarray(py))?;
+        describe(&result, solver_state)?;
         Ok(result)
     })
+}
+
+type Fit = (Factors, [(LearnedPrior, Spread); 2], f64);
+
+/// Adds what was fitted to the record of the run.
+fn describe(result: &Bound<'_, PyDict>, (factors, learned, precision): Fit) -> PyResult<()> {
+    let py = result.py();
+    result.set_item("precision", precision)?;
+    for (side, (prior, spread)) in ["user", "item"].into_iter().zip(learned) {
+        let LearnedPrior { base, centre, features, covariance } = prior;
+        let record = PyDict::new(py);
+        record.set_item("base", base.into_pyarray(py))?;
+        record.set_item("centre", centre)?;
+        record.set_item("features", features.map(|weights| weights.into_pyarray(py)))?;
+        record.set_item("covariance", covariance.into_pyarray(py))?;
+        record.set_item("spread", spread.into_pyarray(py))?;
+        result.set_item(format!("{side}_prior"), record)?;
+    }
+    result.set_item("users", factors.users.into_pyarray(py))?;
+    result.set_item("items", factors.items.into_pyarray(py))?;
+    let output = factors.output.as_standard_layout().into_owned();
+    result.set_item("output", output.into_pyarray(py))?;
+    result.set_item("intercept", factors.intercept.into_pyarray(py))
 }
 
 fn features<'a>(matrix: &'a Matrix<'_>) -> Result<Csr<'a, f64>> {

@@ -6,7 +6,8 @@ use crate::linalg::vectors::padded;
 
 /// Where a block's parts lie, each padded for the inner loops: sums over whole lanes need no remainder.
 ///
-/// `p` (k) | `l` (m) | `v`: Var(l_c), m | `x`: Cov(l_c, p), m × k | `e`: E\[p pᵀ\], lower triangle by rows.
+/// `l` (m) | `v`: Var(l_c), m | `x`: Cov(l_c, p), m × k | `p` (k) | `e`: E\[p pᵀ\], lower triangle by rows.
+/// Factors and their second moments lie together: most sums run over both.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockLayout {
     pub k: usize,
@@ -25,31 +26,39 @@ impl BlockLayout {
     pub fn m_pad(self) -> usize {
         padded(self.m)
     }
+    /// Length of p and e together.
+    pub fn moments(self) -> usize {
+        self.k_pad + self.pairs
+    }
     /// Length of a block.
     pub fn stride(self) -> usize {
-        self.k_pad + 2 * self.m_pad() + self.m * self.k_pad + self.pairs
-    }
-    /// Where p lies.
-    pub fn p(self) -> Range<usize> {
-        0..self.k_pad
+        2 * self.m_pad() + self.m * self.k_pad + self.moments()
     }
     /// Where l lies.
     pub fn l(self) -> Range<usize> {
-        self.k_pad..self.k_pad + self.m
+        0..self.m
     }
     /// Where v lies.
     pub fn v(self) -> Range<usize> {
-        let start = self.k_pad + self.m_pad();
-        start..start + self.m
+        self.m_pad()..self.m_pad() + self.m
     }
     /// Where x lies.
     pub fn x(self) -> Range<usize> {
-        let start = self.k_pad + 2 * self.m_pad();
+        let start = 2 * self.m_pad();
         start..start + self.m * self.k_pad
+    }
+    /// Where p lies.
+    pub fn p(self) -> Range<usize> {
+        let start = self.x().end;
+        start..start + self.k_pad
     }
     /// Where e lies.
     pub fn e(self) -> Range<usize> {
         self.stride() - self.pairs..self.stride()
+    }
+    /// Where p and e lie.
+    pub fn p_and_e(self) -> Range<usize> {
+        self.x().end..self.stride()
     }
     /// The block of one id among all of its side.
     #[inline(always)]

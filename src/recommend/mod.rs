@@ -24,16 +24,25 @@
 //! [`Progress::Objective`](crate::run::Progress::Objective) and its trace has no certificate.
 
 mod block;
+mod fold_in;
+mod interactions;
 mod output;
 mod posterior;
 mod prior;
 mod problem;
+mod ranking;
 mod row_sums;
 mod rows;
 mod side;
+mod spread;
 mod sums;
+mod tiles;
 mod variational;
 
-pub use prior::Features;
+pub use fold_in::{FittedOutput, FittedSide, NewPrior, fold_in};
+pub use interactions::{InteractionFit, InteractionSettings, Interactions, fold_in_interactions};
+pub use prior::{Features, LearnedPrior};
 pub use problem::{Factors, Likelihood, Ratings, VariationalSettings};
+pub use ranking::{Excluded, Link, Part, best_items};
+pub use spread::Spread;
 pub use variational::VariationalRefit;

@@ -1,6 +1,9 @@
 //! The prior of one side's blocks: a regression on features, and a full covariance; both learned.
 
-use ndarray::{Array2, ArrayView2, Axis};
+use ndarray::{Array1, Array2, Axis, Zip};
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 use crate::data::{Csr, Rows};
 use crate::error::{Error, Result};
@@ -14,6 +17,17 @@ pub type Features<'a> = Csr<'a, f64>;
 /// Conjugate gradient steps per sweep: the sweeps themselves continue them.
 const CG_STEPS: usize = 5;
 
+/// How the prior of a side is learned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PriorSettings {
+    /// Whether B has a column for the number of ratings.
+    pub popularity: bool,
+    /// Ridge η on the features' weights, in units of the covariance.
+    pub ridge: f64,
+    /// Over-relaxation of the means when there are features.
+    pub relaxation: f64,
+}
+
 /// mean = B Y₀ + F Y, with B = \[1\] or \[1, centred log(1 + ratings)\], and Y = Fᵀ A.
 #[derive(Debug)]
 pub(super) struct Prior<'a> {
@@ -26,6 +40,29 @@ pub(super) struct Prior<'a> {
     features: Option<Features<'a>>,
     /// A, n × (k + m): the features' weights in dual form.
     dual: Array2<f64>,
+    /// F Fᵀ A, the features' part of the mean.
+    fitted: Array2<f64>,
+    /// η Aᵀ F Fᵀ A, the ridge on the features' weights.
+    ridge: Array2<f64>,
+    /// The mean of log(1 + ratings), from which B counts it.
+    centre: f64,
+    settings: PriorSettings,
+    /// What the covariance is divided by: n, and the features' weights as far as the data determine them,
+    /// tr F Fᵀ (F Fᵀ + η I)⁻¹. Their own prior, N(0, Σ/η), has them speak on Σ, too.
+    degrees: f64,
+}
+
+/// What a prior says of an id that had no part in the fit.
+#[derive(Debug, Clone)]
+pub struct LearnedPrior {
+    /// Y₀, 1 or 2 × (k + m).
+    pub base: Array2<f64>,
+    /// The mean of log(1 + ratings), which the second row of Y₀ is counted from.
+    pub centre: f64,
+    /// Y, a row for each feature.
+    pub features: Option<Array2<f64>>,
+    /// Σ.
+    pub covariance: Array2<f64>,
 }
 
 impl<'a> Prior<'a> {
@@ -33,8 +70,10 @@ impl<'a> Prior<'a> {
         counts: &[usize],
         (k, m): (usize, usize),
         features: Option<Features<'a>>,
-        popularity: bool,
+        settings: PriorSettings,
+        interrupt: &Interrupt,
     ) -> Result<Self> {
+        let popularity = settings.popularity;
         let (n, d) = (counts.len(), k + m);
         if let Some(features) = &features
             && features.n_rows() != n
@@ -42,16 +81,20 @@ impl<'a> Prior<'a> {
             let message = format!("{} rows of features for {n} ids", features.n_rows());
             return Err(Error::argument("features", message));
         }
-        let mut base = Array2::ones((n, 1 + usize::from(popularity)));
+        let (mut base, mut centre) = (Array2::ones((n, 1 + usize::from(popularity))), 0.0);
         if popularity {
             let logs: Vec<f64> = counts.iter().map(|&count| (count as f64).ln_1p()).collect();
             // An id without ratings (known by its features) counts as an average one: the weight
             // was learned from ids with ratings and must not be extrapolated to none.
             let rated = counts.iter().filter(|&&count| count > 0).count().max(1) as f64;
-            let average = logs.iter().sum::<f64>() / rated;
+            centre = logs.iter().sum::<f64>() / rated;
             let logs: Vec<f64> =
-                logs.into_iter().map(|log| if log > 0.0 { log - average } else { 0.0 }).collect();
+                logs.into_iter().map(|log| if log > 0.0 { log - centre } else { 0.0 }).collect();
             base.column_mut(1).assign(&ndarray::aview1(&logs));
+        }
+        let mut degrees = n as f64;
+        if let Some(features) = &features {
+            degrees += determined(features, settings.ridge, interrupt)?;
         }
         let mut covariance = Array2::eye(d);
         for i in k..d {
@@ -66,16 +109,78 @@ impl<'a> Prior<'a> {
             base,
             features,
             dual: Array2::zeros((n, d)),
+            fitted: Array2::zeros((n, d)),
+            ridge: Array2::zeros((d, d)),
+            centre,
+            settings,
+            degrees,
         })
+    }
+
+    /// A prior that is known: the mean of each row, and the covariance.
+    pub fn known(mean: Array2<f64>, covariance: Array2<f64>) -> Self {
+        let (n, d) = mean.dim();
+        Self {
+            covariance,
+            base_weights: Array2::zeros((1, d)),
+            base: Array2::ones((n, 1)),
+            features: None,
+            dual: Array2::zeros((0, d)),
+            fitted: Array2::zeros((0, d)),
+            ridge: Array2::zeros((d, d)),
+            centre: 0.0,
+            settings: PriorSettings { popularity: false, ridge: 1.0, relaxation: 1.0 },
+            degrees: n as f64,
+            mean,
+        }
+    }
+
+    /// What has been learned, in the form in which it serves other ids.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn learned(&self, interrupt: &Interrupt) -> Result<LearnedPrior> {
+        let features = match &self.features {
+            None => None,
+            Some(features) => {
+                let dual = self.dual.as_slice().unwrap_or_default();
+                let d = self.dual.ncols();
+                let weights = products::multiply_transposed(features, dual, d, interrupt)?;
+                Some(shaped((features.n_cols(), d), weights)?)
+            }
+        };
+        let Self { base_weights, centre, covariance, .. } = self;
+        let (base, covariance) = (base_weights.clone(), covariance.clone());
+        Ok(LearnedPrior { base, centre: *centre, features, covariance })
     }
 
     pub fn has_features(&self) -> bool {
         self.features.is_some()
     }
 
+    pub fn covariance(&self) -> &Array2<f64> {
+        &self.covariance
+    }
+
     /// The covariance's inverse.
     pub fn precision(&self) -> Result<Inverse> {
         inverse(&self.covariance)
+    }
+
+    /// The part of the objective that depends on the blocks' means `z` and covariances, but for Σ ½ log det S.
+    pub fn cost(&self, z: &Array2<f64>, covariance_sum: &Array2<f64>) -> Result<f64> {
+        let precision = self.precision()?;
+        let trace = (&precision.matrix * &self.scatter(z, covariance_sum)).sum();
+        let n = z.nrows() as f64;
+        Ok(0.5 * (trace + self.degrees * precision.log_det - n * z.ncols() as f64))
+    }
+
+    /// Σ_a S_a plus what the blocks' means and the features' weights cost: the best covariance, times its degrees of freedom.
+    fn scatter(&self, z: &Array2<f64>, covariance_sum: &Array2<f64>) -> Array2<f64> {
+        let residual = z - &self.mean;
+        let mut scatter = residual.t().dot(&residual) + covariance_sum + &self.ridge;
+        scatter.diag_mut().mapv_inplace(|v| v + FLOOR * z.nrows() as f64);
+        scatter
     }
 
     /// One step of coordinate descent on mean and covariance, given the blocks' means `z` and the sum of
@@ -84,93 +189,166 @@ impl<'a> Prior<'a> {
         &mut self,
         z: &Array2<f64>,
         covariance_sum: &Array2<f64>,
-        ridge: f64,
-        relaxation: f64,
         interrupt: &Interrupt,
     ) -> Result<()> {
-        let n = z.nrows() as f64;
-        let fitted = match &self.features {
-            None => None,
-            Some(features) => {
-                let target = z - &self.base.dot(&self.base_weights);
-                ridge_step(features, &target, ridge, &mut self.dual, interrupt)?;
-                Some(gram_product(features, &self.dual, interrupt)?)
-            }
-        };
-        let rest = match &fitted {
-            Some(fitted) => z - fitted,
-            None => z.clone(),
-        };
+        let ridge = self.settings.ridge;
+        let step = self.step(z, interrupt)?;
+        let length = self.length(&step, z)?;
+        self.base_weights.scaled_add(length, &step.base_weights);
+        if self.features.is_some() {
+            self.dual.scaled_add(length, &step.dual);
+            self.fitted.scaled_add(length, &step.fitted);
+            self.ridge = self.dual.t().dot(&self.fitted) * ridge;
+            self.ridge = (&self.ridge + &self.ridge.t()) * 0.5;
+        }
+        self.mean.scaled_add(length, &step.mean);
+        self.covariance = self.scatter(z, covariance_sum) / self.degrees;
+        Ok(())
+    }
+
+    /// From the weights in use to better ones: conjugate gradients on the features', then the best base.
+    fn step(&self, z: &Array2<f64>, interrupt: &Interrupt) -> Result<Step> {
+        let ridge = self.settings.ridge;
+        let mut dual = Array2::zeros((0, z.ncols()));
+        let mut fitted = Array2::zeros((0, z.ncols()));
+        let mut rest = z.clone();
+        if let Some(features) = &self.features {
+            let residual = z - &self.mean - &(&self.dual * ridge);
+            dual = ridge_step(features, residual, ridge, interrupt)?;
+            fitted = gram_product(features, &dual, interrupt)?;
+            rest = rest - &self.fitted - &fitted;
+        }
         let mut gram = self.base.t().dot(&self.base);
         // A side whose rows all have equally many ratings has a second column of zeros.
-        gram.diag_mut().mapv_inplace(|g| g + 1e-9 * n);
-        self.base_weights = inverse(&gram)?.matrix.dot(&self.base.t().dot(&rest));
-        let mut mean = self.base.dot(&self.base_weights);
-        let relaxation = match &fitted {
-            Some(fitted) => {
-                mean += fitted;
-                relaxation
-            }
-            None => 1.0,
-        };
-        self.mean = &self.mean + &((mean - &self.mean) * relaxation);
+        gram.diag_mut().mapv_inplace(|g| g + 1e-9 * z.nrows() as f64);
+        let best = inverse(&gram)?.matrix.dot(&self.base.t().dot(&rest));
+        let base_weights = best - &self.base_weights;
+        let mut mean = self.base.dot(&base_weights);
+        if self.features.is_some() {
+            mean += &fitted;
+        }
+        Ok(Step { base_weights, dual, fitted, mean })
+    }
+
+    /// How far to go along a step: over-relaxed, but never so far that the objective rises.
+    fn length(&self, step: &Step, z: &Array2<f64>) -> Result<f64> {
+        let PriorSettings { ridge, relaxation, .. } = self.settings;
+        if self.features.is_none() {
+            return Ok(1.0);
+        }
         let residual = z - &self.mean;
-        self.covariance = (residual.t().dot(&residual) + covariance_sum) / n;
-        self.covariance.diag_mut().mapv_inplace(|v| v + 1e-6);
-        Ok(())
+        let mut slope = self.fitted.t().dot(&step.dual) * ridge - residual.t().dot(&step.mean);
+        let mut curvature = step.fitted.t().dot(&step.dual) * ridge + step.mean.t().dot(&step.mean);
+        let precision = self.precision()?.matrix;
+        slope *= &precision;
+        curvature *= &precision;
+        let (slope, curvature) = (slope.sum(), curvature.sum());
+        if slope >= 0.0 || curvature <= 0.0 {
+            return Ok(0.0);
+        }
+        // The quadratic along the step falls up to twice the distance of its minimum.
+        Ok(relaxation.min(-1.9 * slope / curvature))
     }
 
     /// Divides the factors' part of everything by `scale`.
     pub fn rescale(&mut self, scale: &[f64]) {
         let factor = |slot: usize| scale.get(slot).copied().unwrap_or(1.0);
-        for matrix in [&mut self.mean, &mut self.base_weights, &mut self.dual] {
+        let Self { mean, base_weights, dual, fitted, .. } = self;
+        for matrix in [mean, base_weights, dual, fitted] {
             for ((_, slot), value) in matrix.indexed_iter_mut() {
                 *value /= factor(slot);
             }
         }
-        for ((i, j), value) in self.covariance.indexed_iter_mut() {
-            *value /= factor(i) * factor(j);
+        for matrix in [&mut self.covariance, &mut self.ridge] {
+            for ((i, j), value) in matrix.indexed_iter_mut() {
+                *value /= factor(i) * factor(j);
+            }
         }
     }
 }
 
+/// What is added to all weights of a prior's mean, and to the mean itself.
+struct Step {
+    base_weights: Array2<f64>,
+    dual: Array2<f64>,
+    fitted: Array2<f64>,
+    mean: Array2<f64>,
+}
+
+/// tr F Fᵀ (F Fᵀ + ridge I)⁻¹ from its products with a few vectors of signs (Hutchinson 1989).
+fn determined(f: &Features<'_>, ridge: f64, interrupt: &Interrupt) -> Result<f64> {
+    let mut rng = Pcg64Mcg::seed_from_u64(0);
+    let mut sign = || if rng.random::<bool>() { 1.0 } else { -1.0 };
+    let probes = Array2::from_shape_simple_fn((f.n_rows(), PROBES), &mut sign);
+    let solved = ridge_step(f, probes.clone(), ridge, interrupt)?;
+    let image = gram_product(f, &solved, interrupt)?;
+    Ok(((&probes * &image).sum() / PROBES as f64).max(0.0))
+}
+
+/// Vectors of signs; the error of the trace is a few per cent, and what follows from it far less.
+const PROBES: usize = 16;
+
+/// What is added to the variances, against blocks that all agree.
+const FLOOR: f64 = 1e-6;
+
 /// F Fᵀ B.
 fn gram_product(f: &Features<'_>, b: &Array2<f64>, interrupt: &Interrupt) -> Result<Array2<f64>> {
     let product = products::gram_product(f, b.as_slice().unwrap_or(&[]), b.ncols(), interrupt)?;
-    Array2::from_shape_vec(b.dim(), product).map_err(|error| Error::Numerical(error.to_string()))
+    shaped(b.dim(), product)
 }
 
-/// A few conjugate gradient steps on (F Fᵀ + ridge I) A = B, all columns at once.
+fn shaped(shape: (usize, usize), values: Vec<f64>) -> Result<Array2<f64>> {
+    Array2::from_shape_vec(shape, values).map_err(|error| Error::Numerical(error.to_string()))
+}
+
+/// A few conjugate gradient steps from 0 on (F Fᵀ + ridge I) A = B, all columns at once.
+///
+/// In the inner product of F Fᵀ each step is the best one of what is to be minimised, ½‖B − F Fᵀ A‖² +
+/// ½ ridge ⟨A, F Fᵀ A⟩; in the plain one, of another function, and the objective might rise.
 fn ridge_step(
     f: &Features<'_>,
-    b: &Array2<f64>,
+    b: Array2<f64>,
     ridge: f64,
-    a: &mut Array2<f64>,
     interrupt: &Interrupt,
-) -> Result<()> {
-    let apply = |x: &Array2<f64>| -> Result<Array2<f64>> {
-        Ok(gram_product(f, x, interrupt)? + &(x * ridge))
+) -> Result<Array2<f64>> {
+    let inner = |x: &Array2<f64>, y: &Array2<f64>| (x * y).sum_axis(Axis(0));
+    // Columns that are solved to rounding stay as they are.
+    let ratio = |x: &Array1<f64>, y: &Array1<f64>, solved: &Array1<f64>| {
+        Zip::from(x).and(y).and(solved).map_collect(
+            |&x, &y, &solved| {
+                if x > solved && y > 0.0 { x / y } else { 0.0 }
+            },
+        )
     };
-    let column_squares = |x: ArrayView2<'_, f64>| x.mapv(|v| v * v).sum_axis(Axis(0));
-    let mut residual = b - &apply(a)?;
-    let mut direction = residual.clone();
-    let mut squares = column_squares(residual.view());
+    let mut a = Array2::zeros(b.dim());
+    let mut residual = b;
+    let mut residual_image = gram_product(f, &residual, interrupt)?;
+    let (mut direction, mut image) = (residual.clone(), residual_image.clone());
+    let mut squares = inner(&residual, &residual_image);
+    let solved = squares.mapv(|square| 1e-26 * square.abs() + f64::MIN_POSITIVE);
     for _ in 0..CG_STEPS {
-        let image = apply(&direction)?;
-        let curvature = (&direction * &image).sum_axis(Axis(0));
-        let step = &squares / &curvature.mapv(|c| c.max(1e-300));
-        *a += &(&direction * &step);
-        residual -= &(&image * &step);
-        let next = column_squares(residual.view());
-        direction = &residual + &(&direction * &(&next / &squares.mapv(|s| s.max(1e-300))));
+        let applied = &image + &(&direction * ridge);
+        let step = ratio(&squares, &inner(&image, &applied), &solved);
+        a += &(&direction * &step);
+        residual -= &(&applied * &step);
+        residual_image = gram_product(f, &residual, interrupt)?;
+        let next = inner(&residual, &residual_image);
+        let kept = ratio(&next, &squares, &solved);
+        direction = &residual + &(&direction * &kept);
+        image = &residual_image + &(&image * &kept);
         squares = next;
     }
-    Ok(())
+    Ok(a)
 }
 
 /// The inverse of a covariance or of a precision.
 pub(super) fn inverse(a: &Array2<f64>) -> Result<Inverse> {
+    cholesky::invert(a).ok_or_else(indefinite)
+}
+
+/// What is said where an inverse does not exist.
+pub(super) fn indefinite() -> Error {
     let message =
         "a covariance is no longer positive definite; use fewer components or less weight";
-    cholesky::invert(a).ok_or_else(|| Error::Numerical(message.into()))
+    Error::Numerical(message.into())
 }

@@ -14,6 +14,8 @@ pub struct Ratings<'a> {
     pub items: &'a [u32],
     /// Value of each rating: a level 0..m for ordinal ratings, any number for regression.
     pub values: &'a [f64],
+    /// Weight of each rating; empty where all count alike.
+    pub weights: &'a [f64],
     /// Number of users.
     pub n_users: usize,
     /// Number of items.
@@ -85,13 +87,35 @@ pub struct Factors {
 /// # Errors
 /// [`Error::InvalidArgument`] naming the argument.
 pub(super) fn check(ratings: &Ratings<'_>, settings: &VariationalSettings<'_>) -> Result<()> {
+    if ratings.values.is_empty() {
+        return Err(Error::argument("ratings", "there must be at least one rating"));
+    }
+    if settings.n_components == 0 {
+        return Err(Error::argument("n_components", "must be at least 1"));
+    }
+    if settings.radius.is_nan() || settings.radius <= 0.0 {
+        return Err(Error::argument("radius", "must be positive (infinity for no bound)"));
+    }
+    if let Likelihood::Ordinal(weights) = &settings.likelihood
+        && (weights.is_empty() || weights.iter().any(|w| !(w.is_finite() && *w > 0.0)))
+    {
+        return Err(Error::argument("tempering", "needs a positive weight per threshold"));
+    }
+    check_ratings(ratings, &settings.likelihood)
+}
+
+/// Refuses ratings that cannot be used.
+pub(super) fn check_ratings(ratings: &Ratings<'_>, likelihood: &Likelihood) -> Result<()> {
     let fail = |message: &str| Err(Error::argument("ratings", message));
     let n = ratings.values.len();
-    if n == 0 {
-        return fail("there must be at least one rating");
-    }
+    let weights = ratings.weights;
     if ratings.users.len() != n || ratings.items.len() != n {
         return fail("users, items and values must be equally many");
+    }
+    if !weights.is_empty() && weights.len() != n
+        || weights.iter().any(|w| !(w.is_finite() && *w > 0.0))
+    {
+        return fail("there must be a positive weight for each");
     }
     if ratings.users.iter().any(|&user| user as usize >= ratings.n_users)
         || ratings.items.iter().any(|&item| item as usize >= ratings.n_items)
@@ -101,16 +125,7 @@ pub(super) fn check(ratings: &Ratings<'_>, settings: &VariationalSettings<'_>) -
     if ratings.values.iter().any(|value| !value.is_finite()) {
         return fail("must not contain NaN or infinity");
     }
-    if settings.n_components == 0 {
-        return Err(Error::argument("n_components", "must be at least 1"));
-    }
-    if settings.radius.is_nan() || settings.radius <= 0.0 {
-        return Err(Error::argument("radius", "must be positive (infinity for no bound)"));
-    }
-    if let Likelihood::Ordinal(weights) = &settings.likelihood {
-        if weights.is_empty() || weights.iter().any(|w| !(w.is_finite() && *w > 0.0)) {
-            return Err(Error::argument("tempering", "needs a positive weight per threshold"));
-        }
+    if let Likelihood::Ordinal(weights) = likelihood {
         let top = weights.len() as f64;
         if ratings.values.iter().any(|&y| y < 0.0 || y > top || y.fract() != 0.0) {
             return fail("a level is out of range");

@@ -14,11 +14,11 @@
 //! | l, l' | `l`, `l2` | mean linear weights, m |
 //! | v, v' | `v`, `v2` | Var(l_c), m |
 //! | x, x' | `x`, `x2` | Cov(l_c, p), m × k |
-//! | e, e' | `e`, `e2` | E\[ppᵀ\], E\[qqᵀ\], lower triangles packed |
+//! | e, e' | `e` | E\[ppᵀ\], E\[qqᵀ\], lower triangles packed, beside p and q |
 //! | U, b | `weights`, `intercept` | the output layer |
 //! | κ, ω | `mean`, `variance` (overwritten) | slope and curvature of a rating's bound |
 //! | g | `pull` | κ − ω (b + l') |
-//! | `wide`, `long` | ranges | output c's k (padded) and pairs (padded) values |
+//! | `wide`, `long` | ranges | output c's k (padded) values, and those beside its pairs |
 
 use pulp::{Simd, WithSimd};
 
@@ -26,7 +26,8 @@ use super::block::{BlockLayout, pairs};
 use super::output::OutputLayer;
 use super::problem::Likelihood;
 use super::sums::SweepSums;
-use crate::linalg::vectors::{padded_axpy, padded_dot, padded_triple_dot};
+use super::tiles::{OUTPUTS, PARTNERS, add_weighted, dots};
+use crate::linalg::vectors::{padded_axpy, padded_dot};
 use crate::linalg::{arch, exp_minus};
 
 /// Ratings whose moments are taken together: their curvatures are a loop over contiguous values that
@@ -68,25 +69,21 @@ impl<'a> PackedOutput<'a> {
 pub(super) struct RowSums {
     /// U_c ∘ p, m × k.
     up: Vec<f64>,
-    /// U_c ∘ x_c, m × k.
-    ux: Vec<f64>,
-    /// U_c U_cᵀ ∘ E\[p pᵀ\], m × pairs.
-    ue: Vec<f64>,
-    /// E o, then κ; and Var o, then ω; for each output and rating of a group.
+    /// 2 U_c ∘ x_c beside U_c U_cᵀ ∘ E\[p pᵀ\], m × (k + pairs): the coefficients of q and E\[q qᵀ\].
+    second: Vec<f64>,
+    /// E o, then κ, then g; and Var o, then ω; for each output and rating of a group.
     mean: Vec<f64>,
     variance: Vec<f64>,
     /// Σ ω per output.
     pub omega: Vec<f64>,
     /// Σ g per output.
     pub pull: Vec<f64>,
-    /// Σ ω q, m × k.
-    pub omega_q: Vec<f64>,
+    /// Σ ω q beside Σ ω E\[q qᵀ\], m × (k + pairs).
+    pub omega_moments: Vec<f64>,
     /// Σ g q, m × k.
     pub pull_q: Vec<f64>,
     /// Σ ω x', m × k.
     pub omega_x: Vec<f64>,
-    /// Σ ω E\[q qᵀ\], m × pairs.
-    pub omega_e: Vec<f64>,
 }
 
 /// One row and its ratings.
@@ -95,25 +92,25 @@ pub(super) struct RatedRow<'a> {
     pub block: &'a [f64],
     pub partners: &'a [u32],
     pub values: &'a [f64],
+    /// The weight of each rating; empty where all count alike.
+    pub weights: &'a [f64],
     /// The blocks of all partners.
     pub others: &'a [f64],
 }
 
 impl RowSums {
     pub fn new(layout: BlockLayout) -> Self {
-        let (wide, long) = (layout.m * layout.k_pad, layout.m * layout.pairs);
+        let (wide, long) = (layout.m * layout.k_pad, layout.m * layout.moments());
         Self {
             up: vec![0.0; wide],
-            ux: vec![0.0; wide],
-            ue: vec![0.0; long],
+            second: vec![0.0; long],
             mean: vec![0.0; layout.m * GROUP],
             variance: vec![0.0; layout.m * GROUP],
             omega: vec![0.0; layout.m],
             pull: vec![0.0; layout.m],
-            omega_q: vec![0.0; wide],
+            omega_moments: vec![0.0; long],
             pull_q: vec![0.0; wide],
             omega_x: vec![0.0; wide],
-            omega_e: vec![0.0; long],
         }
     }
 
@@ -136,13 +133,16 @@ impl WithSimd for Gather<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, _simd: S) {
+    fn with_simd<S: Simd>(mut self, simd: S) {
         self.start();
-        let RatedRow { partners, values, .. } = self.row;
-        for (partners, values) in partners.chunks(GROUP).zip(values.chunks(GROUP)) {
-            self.moments(partners);
-            self.curvatures(values);
-            self.add(partners);
+        let RatedRow { partners, values, weights, .. } = self.row;
+        for (group, (partners, values)) in
+            partners.chunks(GROUP).zip(values.chunks(GROUP)).enumerate()
+        {
+            self.moments(simd, partners);
+            let from = (group * GROUP).min(weights.len());
+            self.curvatures(values, &weights[from..(from + GROUP).min(weights.len())]);
+            self.add(simd, partners);
         }
     }
 }
@@ -158,23 +158,22 @@ impl Gather<'_> {
         let e = &row.block[layout.e()];
         for c in 0..m {
             let u = &output.weights[c * k_pad..(c + 1) * k_pad];
+            let second = &mut sums.second[c * layout.moments()..(c + 1) * layout.moments()];
             for r in 0..k_pad {
                 sums.up[c * k_pad + r] = u[r] * p[r];
-                sums.ux[c * k_pad + r] = u[r] * x[c * k_pad + r];
+                second[r] = 2.0 * u[r] * x[c * k_pad + r];
             }
             let products = &output.products[c * pairs..(c + 1) * pairs];
-            let ue = &mut sums.ue[c * pairs..(c + 1) * pairs];
-            for ((ue, product), e) in ue.iter_mut().zip(products).zip(e) {
+            for ((ue, product), e) in second[k_pad..].iter_mut().zip(products).zip(e) {
                 *ue = product * e;
             }
         }
         for sum in [
             &mut sums.omega,
             &mut sums.pull,
-            &mut sums.omega_q,
+            &mut sums.omega_moments,
             &mut sums.pull_q,
             &mut sums.omega_x,
-            &mut sums.omega_e,
         ] {
             sum.fill(0.0);
         }
@@ -182,50 +181,94 @@ impl Gather<'_> {
 
     /// E o and Var o of each output for a group of ratings.
     #[inline(always)]
-    fn moments(&mut self, partners: &[u32]) {
+    fn moments<S: Simd>(&mut self, simd: S, partners: &[u32]) {
+        let m = self.output.layout.m;
+        for (tile, four) in partners.chunks(PARTNERS).enumerate() {
+            // A last tile of fewer repeats its first partner, and leaves what comes of it.
+            let at: [u32; PARTNERS] =
+                std::array::from_fn(|n| four.get(n).copied().unwrap_or(four[0]));
+            let slot = tile * PARTNERS;
+            let mut c = 0;
+            while c + OUTPUTS <= m {
+                self.moments_of::<S, OUTPUTS>(simd, c, slot, at, four.len());
+                c += OUTPUTS;
+            }
+            while c < m {
+                self.moments_of::<S, 1>(simd, c, slot, at, four.len());
+                c += 1;
+            }
+        }
+    }
+
+    /// The moments of M outputs from c on, for one tile of ratings.
+    #[inline(always)]
+    fn moments_of<S: Simd, const M: usize>(
+        &mut self,
+        simd: S,
+        first: usize,
+        slot: usize,
+        partners: [u32; PARTNERS],
+        count: usize,
+    ) {
         let Self { sums, output, row, .. } = self;
         let layout = output.layout;
-        let BlockLayout { m, k_pad, pairs, .. } = layout;
-        let (l, v) = (&row.block[layout.l()], &row.block[layout.v()]);
-        for (slot, &partner) in partners.iter().enumerate() {
-            let other = layout.block(row.others, partner);
-            let (q, e2) = (&other[layout.p()], &other[layout.e()]);
-            let (l2, v2, x2) = (&other[layout.l()], &other[layout.v()], &other[layout.x()]);
-            for c in 0..m {
-                let (wide, long) = (c * k_pad..(c + 1) * k_pad, c * pairs..(c + 1) * pairs);
-                let up = &sums.up[wide.clone()];
-                let s = padded_dot(up, q);
-                let second = padded_triple_dot(
-                    (&sums.ue[long], e2),
-                    (&sums.ux[wide.clone()], q),
-                    (up, &x2[wide]),
-                );
-                sums.mean[c * GROUP + slot] = output.intercept[c] + l[c] + l2[c] + s;
-                sums.variance[c * GROUP + slot] = v[c] + v2[c] + second - s * s;
+        let (k_pad, long) = (layout.k_pad, layout.moments());
+        let others = partners.map(|partner| layout.block(row.others, partner));
+        let up: [&[f64]; M] =
+            std::array::from_fn(|c| &sums.up[(first + c) * k_pad..(first + c + 1) * k_pad]);
+        let second: [&[f64]; M] =
+            std::array::from_fn(|c| &sums.second[(first + c) * long..(first + c + 1) * long]);
+        let s = dots(simd, up, others.map(|other| &other[layout.p()]));
+        let second = dots(simd, second, others.map(|other| &other[layout.p_and_e()]));
+        for c in 0..M {
+            let output_c = first + c;
+            let constant = output.intercept[output_c] + row.block[layout.l()][output_c];
+            let v = row.block[layout.v()][output_c];
+            let wide = output_c * k_pad..(output_c + 1) * k_pad;
+            for (n, other) in others.iter().enumerate().take(count) {
+                let cross = padded_dot(up[c], &other[layout.x()][wide.clone()]);
+                let (s, at) = (s[c][n], output_c * GROUP + slot + n);
+                sums.mean[at] = constant + other[layout.l()][output_c] + s;
+                sums.variance[at] =
+                    v + other[layout.v()][output_c] + second[c][n] + 2.0 * cross - s * s;
             }
         }
     }
 
     /// κ and ω of each output in place of its moments, for a group of ratings.
     #[inline(always)]
-    fn curvatures(&mut self, values: &[f64]) {
+    fn curvatures(&mut self, values: &[f64], weights: &[f64]) {
         let Self { sums, output, totals, .. } = self;
         for c in 0..output.layout.m {
             let range = c * GROUP..c * GROUP + values.len();
             let (means, variances) = (&mut sums.mean[range.clone()], &mut sums.variance[range]);
             match output.likelihood {
                 Likelihood::Ordinal(tempering) => {
-                    totals.bound +=
-                        logistic_curvatures(tempering[c], c as f64, values, means, variances);
+                    let (tempering, level) = (tempering[c], c as f64);
+                    if weights.is_empty() {
+                        totals.bound +=
+                            logistic_curvatures(tempering, level, values, means, variances);
+                        continue;
+                    }
+                    // One by one: a product of powers cannot share one logarithm.
+                    for (at, weight) in weights.iter().enumerate() {
+                        let one = at..at + 1;
+                        let (mean, variance) = (&mut means[one.clone()], &mut variances[one]);
+                        let y = &values[at..=at];
+                        totals.bound +=
+                            logistic_curvatures(tempering * weight, level, y, mean, variance);
+                    }
                 }
                 Likelihood::Gaussian => {
                     let precision = output.precision;
-                    for ((mean, variance), y) in means.iter_mut().zip(variances).zip(values) {
+                    let moments = means.iter_mut().zip(variances).zip(values);
+                    for (at, ((mean, variance), y)) in moments.enumerate() {
+                        let weight = weights.get(at).copied().unwrap_or(1.0);
                         let square = (y - *mean) * (y - *mean) + variance.max(0.0);
-                        totals.squares += square;
-                        totals.bound += 0.5 * (precision * square - precision.ln());
-                        *variance = precision;
-                        *mean = precision * y;
+                        totals.squares += weight * square;
+                        totals.bound += 0.5 * weight * (precision * square - precision.ln());
+                        *variance = weight * precision;
+                        *mean = weight * precision * y;
                     }
                 }
             }
@@ -234,27 +277,72 @@ impl Gather<'_> {
 
     /// Adds a group of ratings to the sums.
     #[inline(always)]
-    fn add(&mut self, partners: &[u32]) {
+    fn add<S: Simd>(&mut self, simd: S, partners: &[u32]) {
         let Self { sums, output, row, .. } = self;
         let layout = output.layout;
-        let BlockLayout { k_pad, pairs, .. } = layout;
+        let (m, k_pad) = (layout.m, layout.k_pad);
         for (slot, &partner) in partners.iter().enumerate() {
             let other = layout.block(row.others, partner);
-            let (q, e2) = (&other[layout.p()], &other[layout.e()]);
             let (l2, x2) = (&other[layout.l()], &other[layout.x()]);
             for (c, l2) in l2.iter().enumerate() {
-                let (wide, long) = (c * k_pad..(c + 1) * k_pad, c * pairs..(c + 1) * pairs);
-                let omega = sums.variance[c * GROUP + slot];
-                let pull = sums.mean[c * GROUP + slot] - omega * (output.intercept[c] + l2);
+                let (wide, at) = (c * k_pad..(c + 1) * k_pad, c * GROUP + slot);
+                let omega = sums.variance[at];
+                let pull = sums.mean[at] - omega * (output.intercept[c] + l2);
+                sums.mean[at] = pull;
                 sums.omega[c] += omega;
                 sums.pull[c] += pull;
-                padded_axpy(&mut sums.omega_q[wide.clone()], omega, q);
-                padded_axpy(&mut sums.pull_q[wide.clone()], pull, q);
                 padded_axpy(&mut sums.omega_x[wide.clone()], omega, &x2[wide]);
-                padded_axpy(&mut sums.omega_e[long], omega, e2);
+            }
+        }
+        for (tile, few) in partners.chunks(BLOCKS).enumerate() {
+            let mut blocks = [&row.others[..0]; BLOCKS];
+            for (block, &partner) in blocks.iter_mut().zip(few) {
+                *block = &layout.block(row.others, partner)[layout.p_and_e()];
+            }
+            let (blocks, slot) = (&blocks[..few.len()], tile * BLOCKS);
+            let mut c = 0;
+            while c + OUTPUTS <= m {
+                add_blocks::<S, OUTPUTS>(simd, sums, layout, (c, slot), blocks);
+                c += OUTPUTS;
+            }
+            while c < m {
+                add_blocks::<S, 1>(simd, sums, layout, (c, slot), blocks);
+                c += 1;
             }
         }
     }
+}
+
+/// Partners whose blocks are added together: few enough to stay in the first cache.
+const BLOCKS: usize = 16;
+
+/// Adds q and E\[q qᵀ\] of a few partners to the sums of M outputs.
+#[inline(always)]
+fn add_blocks<S: Simd, const M: usize>(
+    simd: S,
+    sums: &mut RowSums,
+    layout: BlockLayout,
+    (first, slot): (usize, usize),
+    blocks: &[&[f64]],
+) {
+    let from = |c: usize| (first + c) * GROUP + slot;
+    let omega: [&[f64]; M] = std::array::from_fn(|c| &sums.variance[from(c)..]);
+    let pull: [&[f64]; M] = std::array::from_fn(|c| &sums.mean[from(c)..]);
+    let omega_moments = rows_mut::<M>(&mut sums.omega_moments, first, layout.moments());
+    add_weighted(simd, omega_moments, omega, blocks);
+    let mut factors = [&blocks[0][..0]; BLOCKS];
+    for (factors, block) in factors.iter_mut().zip(blocks) {
+        *factors = &block[..layout.k_pad];
+    }
+    let pull_q = rows_mut::<M>(&mut sums.pull_q, first, layout.k_pad);
+    add_weighted(simd, pull_q, pull, &factors[..blocks.len()]);
+}
+
+/// M rows of `width` values from row `first` on.
+#[inline(always)]
+fn rows_mut<const M: usize>(values: &mut [f64], first: usize, width: usize) -> [&mut [f64]; M] {
+    let mut rows = values[first * width..(first + M) * width].chunks_exact_mut(width);
+    std::array::from_fn(|_| rows.next().unwrap_or_default())
 }
 
 /// Turns means and variances of one output into κ and ω = tanh(ξ/2)/(2ξ), both tempered, where

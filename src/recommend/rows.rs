@@ -11,10 +11,10 @@ use super::sums::SweepSums;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
-/// Updates every block of `own` given `other` (step 1 of the sweep).
+/// Updates every block of `own` given the blocks of the other side (step 1 of the sweep).
 pub(super) fn update_rows(
     own: &mut Side<'_>,
-    other: &Side<'_>,
+    others: &[f64],
     output: &OutputLayer,
     likelihood: &Likelihood,
     interrupt: &Interrupt,
@@ -30,7 +30,8 @@ pub(super) fn update_rows(
         rest = tail;
         tasks.push((rows.clone(), blocks));
     }
-    let (offsets, partners, values) = (&own.offsets, &own.partners, &own.values);
+    let (offsets, partners) = (&own.offsets, &own.partners);
+    let (values, weights) = (&own.values, &own.weights);
     let sums: Vec<Result<SweepSums>> = tasks
         .into_par_iter()
         .map(|(rows, blocks)| {
@@ -42,7 +43,8 @@ pub(super) fn update_rows(
                 }
                 let range = offsets[row]..offsets[row + 1];
                 let (partners, values) = (&partners[range.clone()], &values[range]);
-                let rated = RatedRow { block, partners, values, others: &other.blocks };
+                let weights = weights.get(offsets[row]..offsets[row + 1]).unwrap_or_default();
+                let rated = RatedRow { block, partners, values, weights, others };
                 row_sums.gather(&output, rated, &mut sums);
                 let pulled = &pulled[row * layout.d()..][..layout.d()];
                 let prior = RowPrior { precision: &precision.matrix, pulled };

@@ -5,13 +5,23 @@ use std::ops::Range;
 use ndarray::Array2;
 
 use super::block::{BlockLayout, pairs};
-use super::prior::{Features, Prior};
+use super::prior::{Features, Prior, PriorSettings};
+use super::spread::{Spread, spread};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::memory::require;
 
 /// Pieces of a sweep: fixed, so that sums do not depend on the number of threads, and enough for many.
 const PARTS: usize = 64;
+
+/// Ratings as one side sees them.
+#[derive(Clone, Copy)]
+pub(super) struct SideRatings<'r> {
+    pub rows: &'r [u32],
+    pub partners: &'r [u32],
+    pub values: &'r [f64],
+    pub weights: &'r [f64],
+}
 
 /// The blocks of one side.
 #[derive(Debug)]
@@ -25,6 +35,8 @@ pub(super) struct Side<'a> {
     pub partners: Vec<u32>,
     /// The value of each rating, in the same order.
     pub values: Vec<f64>,
+    /// Their weights, if any.
+    pub weights: Vec<f64>,
     /// The blocks, one after the other.
     pub blocks: Vec<f64>,
     /// Σ_a S_a over all rows, (k + m)².
@@ -39,12 +51,13 @@ pub(super) struct Side<'a> {
 impl<'a> Side<'a> {
     /// Sorts the ratings by this side's rows.
     pub fn new(
-        (rows, partners, values): (&[u32], &[u32], &[f64]),
+        ratings: SideRatings<'_>,
         n: usize,
         (k, m): (usize, usize),
         features: Option<Features<'a>>,
-        popularity: bool,
+        (settings, interrupt): (PriorSettings, &Interrupt),
     ) -> Result<Self> {
+        let SideRatings { rows, partners, values, weights } = ratings;
         let layout = BlockLayout::new(k, m);
         let what = || format!("the posteriors of n = {n} users or items with d = {k} components");
         let bytes = 8 * n as u128 * layout.stride() as u128;
@@ -59,11 +72,15 @@ impl<'a> Side<'a> {
         }
         let mut next = offsets.clone();
         let (mut sorted_partners, mut sorted_values) = (vec![0; rows.len()], vec![0.0; rows.len()]);
-        for ((&row, &partner), &value) in rows.iter().zip(partners).zip(values) {
+        let mut sorted_weights = vec![0.0; weights.len()];
+        for (at, ((&row, &partner), &value)) in rows.iter().zip(partners).zip(values).enumerate() {
             let slot = next[row as usize];
             next[row as usize] += 1;
             sorted_partners[slot] = partner;
             sorted_values[slot] = value;
+            if let Some(weight) = weights.get(at) {
+                sorted_weights[slot] = *weight;
+            }
         }
         Ok(Self {
             layout,
@@ -72,10 +89,11 @@ impl<'a> Side<'a> {
             offsets,
             partners: sorted_partners,
             values: sorted_values,
+            weights: sorted_weights,
             blocks: vec![0.0; n * layout.stride()],
             covariance_sum: Array2::zeros((k + m, k + m)),
             log_det_sum: 0.0,
-            prior: Prior::new(&counts, (k, m), features, popularity)?,
+            prior: Prior::new(&counts, (k, m), features, settings, interrupt)?,
         })
     }
 
@@ -83,10 +101,10 @@ impl<'a> Side<'a> {
     pub fn start(&mut self, draw: &mut impl FnMut() -> f64) {
         let layout = self.layout;
         for block in self.blocks.chunks_exact_mut(layout.stride()) {
-            for p in &mut block[..layout.k] {
+            for p in &mut block[layout.p()][..layout.k] {
                 *p = draw();
             }
-            let (p, e) = block.split_at_mut(layout.e().start);
+            let (p, e) = block[layout.p_and_e()].split_at_mut(layout.k_pad);
             for (slot, (r, s)) in pairs(layout.k).enumerate() {
                 e[slot] = p[r] * p[s] + if r == s { START_VARIANCE } else { 0.0 };
             }
@@ -100,8 +118,41 @@ impl<'a> Side<'a> {
         }
     }
 
-    pub fn n_ratings(&self) -> usize {
-        self.values.len()
+    /// Blocks at the mean and covariance of a prior that is known.
+    pub fn start_from(&mut self, prior: Prior<'a>) {
+        let layout = self.layout;
+        let (k, k_pad) = (layout.k, layout.k_pad);
+        let covariance = prior.covariance();
+        for (block, mean) in self.blocks.chunks_exact_mut(layout.stride()).zip(prior.mean.rows()) {
+            for c in 0..layout.m {
+                block[layout.l().start + c] = mean[k + c];
+                block[layout.v().start + c] = covariance[(k + c, k + c)];
+                for r in 0..k {
+                    block[layout.x().start + c * k_pad + r] = covariance[(k + c, r)];
+                }
+            }
+            for r in 0..k {
+                block[layout.p().start + r] = mean[r];
+            }
+            for (slot, (r, s)) in pairs(k).enumerate() {
+                block[layout.e().start + slot] = mean[r] * mean[s] + covariance[(r, s)];
+            }
+        }
+        self.prior = prior;
+    }
+
+    /// Mean covariances of the blocks by number of ratings.
+    pub fn spread(&self) -> Spread {
+        let counts: Vec<usize> = self.offsets.windows(2).map(|ends| ends[1] - ends[0]).collect();
+        spread(self.layout, &self.blocks, &counts)
+    }
+
+    /// Number of ratings, each as often as its weight says.
+    pub fn total_weight(&self) -> f64 {
+        if self.weights.is_empty() {
+            return self.values.len() as f64;
+        }
+        self.weights.iter().sum()
     }
 
     pub fn has_features(&self) -> bool {
@@ -115,33 +166,21 @@ impl<'a> Side<'a> {
         for (mut mean, block) in
             means.rows_mut().into_iter().zip(self.blocks.chunks_exact(layout.stride()))
         {
-            for (slot, value) in mean.iter_mut().enumerate() {
-                *value =
-                    block[if slot < layout.k { slot } else { layout.l().start + slot - layout.k }];
-            }
+            let values = block[layout.p()][..layout.k].iter().chain(&block[layout.l()]);
+            mean.iter_mut().zip(values).for_each(|(mean, value)| *mean = *value);
         }
         means
     }
 
-    /// Σ_a KL(N(z_a, S_a) ‖ prior).
+    /// Σ_a KL(N(z_a, S_a) ‖ prior), and what the prior's own weights cost.
     pub fn divergence(&self) -> Result<f64> {
-        let residual = &self.means() - &self.prior.mean;
-        let second = residual.t().dot(&residual) + &self.covariance_sum;
-        let precision = self.prior.precision()?;
-        let (n, d) = (self.n as f64, self.layout.d() as f64);
-        let trace = (&precision.matrix * &second).sum();
-        Ok(0.5 * (trace - self.log_det_sum + n * (precision.log_det - d)))
+        Ok(self.prior.cost(&self.means(), &self.covariance_sum)? - 0.5 * self.log_det_sum)
     }
 
     /// Learns the prior from the blocks.
-    pub fn learn_prior(
-        &mut self,
-        ridge: f64,
-        relaxation: f64,
-        interrupt: &Interrupt,
-    ) -> Result<()> {
+    pub fn learn_prior(&mut self, interrupt: &Interrupt) -> Result<()> {
         let means = self.means();
-        self.prior.learn(&means, &self.covariance_sum, ridge, relaxation, interrupt)
+        self.prior.learn(&means, &self.covariance_sum, interrupt)
     }
 
     /// Scales every basis to mean square 1 over this side's rows (so that ‖h_r‖ is the same constant for

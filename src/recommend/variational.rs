@@ -5,10 +5,11 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::output::{OutputLayer, fit_output, rescale};
-use super::prior::Features;
+use super::prior::{Features, LearnedPrior, PriorSettings};
 use super::problem::{Factors, Likelihood, Ratings, VariationalSettings, check};
 use super::rows::update_rows;
-use super::side::Side;
+use super::side::{Side, SideRatings};
+use super::spread::Spread;
 use super::sums::SweepSums;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -34,27 +35,30 @@ impl<'a> VariationalRefit<'a> {
         user_features: Option<Features<'a>>,
         item_features: Option<Features<'a>>,
         settings: VariationalSettings<'a>,
+        interrupt: &Interrupt,
     ) -> Result<Self> {
         check(&ratings, &settings)?;
         let (k, m) = (settings.n_components, settings.likelihood.n_outputs());
-        let popularity = settings.popularity;
+        let VariationalSettings { popularity, feature_ridge: ridge, relaxation, .. } = settings;
+        let prior = (PriorSettings { popularity, ridge, relaxation }, interrupt);
         let mut rng = Pcg64Mcg::seed_from_u64(settings.seed);
         // A sum of uniforms stands in for a normal draw: only the scale matters.
         let mut draw =
             || -> f64 { 0.3 * ((0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0) };
+        let Ratings { values, weights, .. } = ratings;
         let mut users = Side::new(
-            (ratings.users, ratings.items, ratings.values),
+            SideRatings { rows: ratings.users, partners: ratings.items, values, weights },
             ratings.n_users,
             (k, m),
             user_features,
-            popularity,
+            prior,
         )?;
         let mut items = Side::new(
-            (ratings.items, ratings.users, ratings.values),
+            SideRatings { rows: ratings.items, partners: ratings.users, values, weights },
             ratings.n_items,
             (k, m),
             item_features,
-            popularity,
+            prior,
         )?;
         users.start(&mut draw);
         items.start(&mut draw);
@@ -76,10 +80,24 @@ impl<'a> VariationalRefit<'a> {
         }
     }
 
+    /// What the blocks of further ids need, of users and of items.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn learned(&self, interrupt: &Interrupt) -> Result<[(LearnedPrior, Spread); 2]> {
+        let of = |side: &Side<'_>| Ok((side.prior.learned(interrupt)?, side.spread()));
+        Ok([of(&self.users)?, of(&self.items)?])
+    }
+
+    /// 1/σ² of a Gaussian likelihood.
+    pub fn precision(&self) -> f64 {
+        self.output.precision
+    }
+
     fn update(&mut self, users: bool, interrupt: &Interrupt) -> Result<SweepSums> {
         let (own, other) =
             if users { (&mut self.users, &self.items) } else { (&mut self.items, &self.users) };
-        update_rows(own, other, &self.output, &self.settings.likelihood, interrupt)
+        update_rows(own, &other.blocks, &self.output, &self.settings.likelihood, interrupt)
     }
 }
 
@@ -94,15 +112,15 @@ impl Solver for VariationalRefit<'_> {
         let squares: f64 = self.output.weights.iter().map(|u| u * u).sum();
         let objective = sums.bound + divergence + 0.5 * self.settings.output_ridge * squares;
         if self.settings.likelihood == Likelihood::Gaussian {
-            self.output.precision = self.users.n_ratings() as f64 / sums.squares.max(1e-12);
+            self.output.precision = self.users.total_weight() / sums.squares.max(1e-12);
         }
         let learn = self.sweep >= self.settings.hold;
-        let (sweep, settings) = (self.sweep, &self.settings);
+        let sweep = self.sweep;
         let learn_prior = |side: &mut Side<'_>| -> Result<Option<Vec<f64>>> {
             if !learn && (!side.has_features() || sweep == 0) {
                 return Ok(None);
             }
-            side.learn_prior(settings.feature_ridge, settings.relaxation, interrupt)?;
+            side.learn_prior(interrupt)?;
             Ok(Some(side.normalise_bases()))
         };
         let (of_users, of_items) =

@@ -20,6 +20,7 @@ mod polytope {
     mod vertex;
 }
 mod recommend {
+    mod interactions;
     mod variational;
 }
 mod solver {

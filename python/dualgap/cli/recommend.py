@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from dualgap._choices import Ranking
+from dualgap.cli._ratings_file import FileColumns, read_ratings_file
 from dualgap.cli._terminal import errors, exit_codes
 from dualgap.datasets import Ratings, fetch_movielens
 from dualgap.recommend import OrdinalRecommender, Variational
@@ -24,13 +27,28 @@ from dualgap.recommend.comparison import Row, compare, split_ratings
 @click.command()
 @click.option(
     "--data",
-    default="100k",
-    show_default=True,
-    help="MovieLens data set (100k, 1m, latest-small), or a folder or file in one of its formats.",
+    help="MovieLens data set (100k, the default; 1m; latest-small), a folder or file in one of its "
+    "formats, or a CSV, TSV or Parquet file with the columns below.",
+)
+@click.option("--user-column", help="Column of the users (its number from 1, with --no-header).")
+@click.option("--item-column", help="Column of the items.")
+@click.option("--rating-column", help="Column of the ratings.")
+@click.option("--timestamp-column", help="Column of the times: numbers or dates; may be missing.")
+@click.option("--no-header", is_flag=True, help="The file's first line is a rating.")
+@click.option(
+    "--likes",
+    is_flag=True,
+    help="Every row is something the user took up: rank what to take up next, predict no ratings.",
 )
 @click.option("--user", "users", multiple=True, help="Recommend for this user (repeatable).")
 @click.option(
     "--top", default=10, show_default=True, type=click.IntRange(min=1), help="Items per user."
+)
+@click.option(
+    "--rank-by",
+    type=click.Choice(["like", "rating"]),
+    help="Rank by what users take up and like, or by the expected rating (the default but for "
+    "--likes).",
 )
 @click.option(
     "--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the model here."
@@ -66,72 +84,108 @@ from dualgap.recommend.comparison import Row, compare, split_ratings
     "--n-jobs", default=-1, show_default=True, help="Number of threads; -1 for all cores."
 )
 @click.option("--quiet", is_flag=True, help="Print results only.")
-def recommend(
-    data: str,
-    users: tuple[str, ...],
-    top: int,
-    save: Path | None,
-    load: Path | None,
-    output: str,
-    history: bool,
-    evaluate: bool,
-    comparing: bool,
-    plot: Path | None,
-    seed: int,
-    n_jobs: int,
-    quiet: bool,
-) -> None:
+def recommend(**options: Any) -> None:
     """Fit a recommender to ratings and recommend items.
 
     Exit status: 0 on success, 1 if the data cannot be had or used, 2 for a usage error, 130 if
     interrupted.
     """
-    if plot is not None and not comparing:
-        raise click.UsageError("--plot needs --compare")
-    if plot is not None and find_spec("matplotlib") is None:
-        # Said before the comparison, not after it.
-        raise click.UsageError("--plot needs matplotlib: pip install 'dualgap[plot]'")
-    if load is not None and (comparing or save is not None):
-        raise click.UsageError("--load cannot be combined with --compare or --save")
-    notes = Console(stderr=True, highlight=False, quiet=quiet)
+    columns = FileColumns(
+        user=options.pop("user_column"),
+        item=options.pop("item_column"),
+        rating=options.pop("rating_column"),
+        timestamp=options.pop("timestamp_column"),
+        header=not options.pop("no_header"),
+    )
+    chosen = _Options(columns=columns, **options)
+    chosen.check()
+    notes = Console(stderr=True, highlight=False, quiet=chosen.quiet)
     with exit_codes():
-        ratings = _fetch(data, notes)
-        train = ratings.ratings
-        test = None
-        if evaluate or comparing:
-            train, validation, test = split_ratings(ratings.ratings, seed)
-            notes.print(
-                f"{len(train)} ratings to train on, {len(validation)} to validate, "
-                f"{len(test)} to test"
-            )
-        if comparing:
-            assert test is not None
-            _compare(
-                train, validation, test, plot, seed, n_jobs, notes, to_stderr=output != "table"
-            )
-        if load is not None:
-            model = OrdinalRecommender.load(load)
+        if chosen.load is not None:
+            model = OrdinalRecommender.load(chosen.load)
+            # Ids of another origin must not get the titles of MovieLens.
+            ratings = None if chosen.data is None else _fetch(chosen, notes)
         else:
-            model = _fit(train, history, seed, n_jobs, notes)
-        if test is not None:
-            metrics = "  ".join(
-                f"{name} {value:.4f}" for name, value in model.evaluate(test).items()
+            ratings = _fetch(chosen, notes)
+            model = _fit_all(ratings.ratings, chosen, notes)
+        if chosen.save is not None:
+            chosen.save.parent.mkdir(parents=True, exist_ok=True)
+            model.save(chosen.save)
+            notes.print(f"model written to {chosen.save}", markup=False, soft_wrap=True)
+        if chosen.users:
+            _print_recommendations(model, ratings, chosen)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The command line."""
+
+    data: str | None
+    columns: FileColumns
+    likes: bool
+    users: tuple[str, ...]
+    top: int
+    rank_by: Ranking | None
+    save: Path | None
+    load: Path | None
+    output: str
+    history: bool
+    evaluate: bool
+    comparing: bool
+    plot: Path | None
+    seed: int
+    n_jobs: int
+    quiet: bool
+
+    def check(self) -> None:
+        """Refuse what cannot go together."""
+        if self.plot is not None and not self.comparing:
+            raise click.UsageError("--plot needs --compare")
+        if self.plot is not None and find_spec("matplotlib") is None:
+            # Said before the comparison, not after it.
+            raise click.UsageError("--plot needs matplotlib: pip install 'dualgap[plot]'")
+        if self.load is not None and (self.comparing or self.save is not None):
+            raise click.UsageError("--load cannot be combined with --compare or --save")
+        if self.load is not None and self.evaluate:
+            raise click.UsageError(
+                "--load cannot be combined with --evaluate: the model was fitted to ratings that "
+                "would be among those held out"
             )
-            # A result, which --quiet leaves; standard output is for the recommendations.
-            errors.print(f"held-out ratings: {metrics}", soft_wrap=True)
-        if save is not None:
-            save.parent.mkdir(parents=True, exist_ok=True)
-            model.save(save)
-            notes.print(f"model written to {save}", markup=False, soft_wrap=True)
-        if users:
-            _print_recommendations(model, ratings, users, top, output)
+        if self.likes and (self.comparing or self.rank_by == "rating"):
+            raise click.UsageError("--likes cannot be combined with --compare or --rank-by rating")
 
 
-def _fetch(data: str, notes: Console) -> Ratings:
+def _fit_all(ratings: pd.DataFrame, chosen: _Options, notes: Console) -> OrdinalRecommender:
+    """Evaluate and compare on a split if asked to; then fit to all ratings, if there is use."""
+    evaluate = chosen.evaluate or chosen.comparing
+    if evaluate:
+        train, validation, test = split_ratings(ratings, chosen.seed)
+        notes.print(
+            f"{len(train)} ratings to train on, {len(validation)} to validate, {len(test)} to test"
+        )
+        if chosen.comparing:
+            _compare(train, validation, test, chosen, notes)
+        model = _fit(train, chosen, notes)
+        found = model.evaluate(test, unknown="ignore")
+        metrics = "  ".join(f"{name} {value:.4f}" for name, value in found.items())
+        # A result, which --quiet leaves; standard output is for the recommendations.
+        errors.print(f"held-out ratings: {metrics}", soft_wrap=True)
+        if chosen.save is None and not chosen.users:
+            return model
+        # What is recommended or kept must know all that the users have rated.
+        notes.print(f"fitting to all {len(ratings)} ratings")
+    return _fit(ratings, chosen, notes)
+
+
+def _fetch(chosen: _Options, notes: Console) -> Ratings:
     logger = logging.getLogger("dualgap")
     if notes.quiet:
         logger.setLevel(logging.ERROR)
-    ratings = fetch_movielens(data)
+    data = "100k" if chosen.data is None else chosen.data
+    if chosen.columns.given or chosen.likes or Path(data).suffix == ".parquet":
+        ratings = read_ratings_file(Path(data), chosen.columns, likes=chosen.likes)
+    else:
+        ratings = fetch_movielens(data)
     table = ratings.ratings
     notes.print(
         f"{ratings.name}: {len(table)} ratings of {table['item'].nunique()} items by "
@@ -142,12 +196,14 @@ def _fetch(data: str, notes: Console) -> Ratings:
     return ratings
 
 
-def _fit(
-    train: pd.DataFrame, history: bool, seed: int, n_jobs: int, notes: Console
-) -> OrdinalRecommender:
+def _fit(train: pd.DataFrame, chosen: _Options, notes: Console) -> OrdinalRecommender:
     method = Variational()
     model = OrdinalRecommender(
-        method=method, history_features=history, random_state=seed, n_jobs=n_jobs
+        method=method,
+        reduction="interactions" if chosen.likes else "mcrank",
+        history_features=chosen.history,
+        random_state=chosen.seed,
+        n_jobs=chosen.n_jobs,
     )
     bar = Progress(
         TextColumn("fitting"),
@@ -175,13 +231,10 @@ def _compare(
     train: pd.DataFrame,
     validation: pd.DataFrame,
     test: pd.DataFrame,
-    plot: Path | None,
-    seed: int,
-    n_jobs: int,
+    chosen: _Options,
     notes: Console,
-    *,
-    to_stderr: bool,
 ) -> None:
+    to_stderr, plot = chosen.output != "table", chosen.plot
     # Standard output belongs to the recommendations where a program reads them.
     click.echo(
         f"{'':44s}{'RMSE':>7s}{'nDCG@1':>8s}{'nDCG@5':>8s}{'seconds':>9s}{'bases':>7s}",
@@ -196,7 +249,9 @@ def _compare(
             err=to_stderr,
         )
 
-    result = compare(train, validation, test, random_state=seed, n_jobs=n_jobs, report=report)
+    result = compare(
+        train, validation, test, random_state=chosen.seed, n_jobs=chosen.n_jobs, report=report
+    )
     if plot is not None:
         plot.parent.mkdir(parents=True, exist_ok=True)
         result.plot(plot)
@@ -204,15 +259,20 @@ def _compare(
 
 
 def _print_recommendations(
-    model: OrdinalRecommender, ratings: Ratings, users: tuple[str, ...], top: int, output: str
+    model: OrdinalRecommender, ratings: Ratings | None, chosen: _Options
 ) -> None:
     known = model.user_ids_
     # The shell gives strings; the ids of the data may be numbers.
-    names: list[Any] = list(users)
+    names: list[Any] = list(chosen.users)
     if known.dtype.kind in "iu":
-        names = [int(user) if re.fullmatch("-?[0-9]+", user) else user for user in users]
-    table = model.recommend(names, top)
-    if ratings.items is not None:
+        names = [int(user) if re.fullmatch("-?[0-9]+", user) else user for user in names]
+    strange = [user for user in names if user not in known]
+    if strange:
+        msg = f"--user: {strange[0]!r} is not among the {len(known)} users of the ratings"
+        raise ValueError(msg)
+    table = model.recommend(names, chosen.top, rank_by=chosen.rank_by)
+    output = chosen.output
+    if ratings is not None and ratings.items is not None:
         items = ratings.items.set_index("item")
         titles = items["title"].astype("string")
         years = items["year"].astype("string")

@@ -1,7 +1,8 @@
 """Recommendation by ordinal regression on multi-output factorization machines."""
 
 from dualgap.recommend._conditional_gradient import ConditionalGradient
+from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._variational import Variational
 from dualgap.recommend.recommender import OrdinalRecommender
 
-__all__ = ["ConditionalGradient", "OrdinalRecommender", "Variational"]
+__all__ = ["ConditionalGradient", "Interactions", "OrdinalRecommender", "Variational"]

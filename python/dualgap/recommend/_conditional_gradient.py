@@ -12,8 +12,9 @@ from dualgap._choices import Penalty, Refit
 from dualgap._validation import FloatArray, check_positive
 from dualgap.polynomial._base import FittedPolynomial, Training
 from dualgap.recommend._factors import from_machine
+from dualgap.recommend._features import Sides
 from dualgap.recommend._method import Fitted, Method, Task
-from dualgap.recommend._ratings import Indexed, Sides
+from dualgap.recommend._ratings import Indexed
 
 __all__ = ["ConditionalGradient"]
 
@@ -78,7 +79,7 @@ class ConditionalGradient(Method):
             X=_rows(ratings, sides),
             targets=targets,
             n_outputs=targets.shape[1],
-            weights=None,
+            weights=ratings.weights,
             loss="binary-logistic" if task.ordinal else "squared",
             validation=validation,
             stratify=False,

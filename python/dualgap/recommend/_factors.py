@@ -32,16 +32,17 @@ class Blocks:
         u, i = self.users[users], self.items[items]
         return self.intercept + u[:, k:] + i[:, k:] + (u[:, :k] * i[:, :k]) @ self.output
 
-    def all_items(self, users: NDArray[np.intp]) -> FloatArray:
-        """Outputs of every known item for each user, shape (n_users, n_items, n_outputs)."""
-        k = len(self.output)
-        u, i = self.users[users], self.items[:-1]
-        outputs = np.empty((len(u), len(i), self.output.shape[1]))
-        for c in range(self.output.shape[1]):
-            linear = i[:, k + c] + self.intercept[c]
-            outputs[:, :, c] = (u[:, :k] * self.output[:, c]) @ i[:, :k].T + linear
-            outputs[:, :, c] += u[:, k + c, np.newaxis]
-        return outputs
+    def user_rows(self, users: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Factors and offset of each output, shape (n_users, n_outputs, k + 1)."""
+        k, m = self.output.shape
+        rows = np.empty((len(users), m, k + 1), dtype=np.float32)
+        rows[:, :, :k] = self.users[users, np.newaxis, :k] * self.output.T
+        rows[:, :, k] = self.users[users, k:] + self.intercept
+        return rows
+
+    def item_rows(self) -> NDArray[np.float32]:
+        """Factors of the known items, and their offset for each output."""
+        return np.ascontiguousarray(self.items[:-1], dtype=np.float32)
 
     def item_vectors(self) -> FloatArray:
         """Factors of the known items, scaled by what the outputs make of each."""
@@ -54,18 +55,6 @@ class Blocks:
 
 
 BLOCK_FIELDS = tuple(field.name for field in fields(Blocks))
-
-
-def from_variational(result: Any) -> Blocks:
-    """Blocks of a variational fit; an unknown id has the mean of the known ones' blocks."""
-
-    def side(name: str) -> FloatArray:
-        # The prior mean of an id without ratings lies far outside of the data where every id has
-        # many: the weight of log(1 + ratings) would be extrapolated to 0.
-        known = result[f"{name}s"]
-        return np.vstack([known, known.mean(axis=0)])
-
-    return Blocks(side("user"), side("item"), result["output"], result["intercept"])
 
 
 def from_machine(
@@ -117,15 +106,3 @@ def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
         below[row] = isotonic_regression(below[row], weights=gaps).x
     edges = [np.zeros((*below.shape[:-1], 1)), below, np.ones((*below.shape[:-1], 1))]
     return np.diff(np.concatenate(edges, axis=-1), axis=-1)
-
-
-def top_columns(scores: FloatArray, n: int) -> NDArray[np.intp]:
-    """Columns of the `n` largest scores of each row, best first, ties in column order."""
-    if n >= scores.shape[1]:
-        return np.argsort(-scores, axis=1, kind="stable")[:, :n]
-    threshold = -np.partition(-scores, n - 1, axis=1)[:, n - 1]
-    top = np.empty((len(scores), n), dtype=np.intp)
-    for row, (values, limit) in enumerate(zip(scores, threshold, strict=True)):
-        candidates = np.flatnonzero(values >= limit)
-        top[row] = candidates[np.argsort(-values[candidates], kind="stable")[:n]]
-    return top

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from dualgap._npz import checked_csr, read_meta, read_npz, write_npz
 from dualgap._validation import FloatArray
 from dualgap.recommend._factors import BLOCK_FIELDS, Blocks
+from dualgap.recommend._interactions import InteractionFactors
+from dualgap.recommend._learned import PRIOR_FIELDS, Learned, SidePrior
 from dualgap.recommend._method import Fitted
 
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,10 @@ class State:
 
     def check(self, n_outputs: int) -> None:
         """Refuse parts that do not fit together."""
+        n_models = len(self.fitted.models)
+        alone = self.fitted.interactions is not None and n_models == 0
         good = (
-            len(self.fitted.models) > 0
+            (n_models > 0 or alone)
             and self.levels.dtype == np.float64
             and n_outputs > 0
             and bool((np.diff(self.levels) > 0.0).all())
@@ -53,12 +57,18 @@ class State:
                 and blocks.output.shape == (n_bases, n_outputs)
                 and blocks.intercept.shape == (n_outputs,)
             )
+        good &= len(self.fitted.learned) in (0, n_models)
+        for blocks, learned in zip(self.fitted.models, self.fitted.learned, strict=False):
+            good &= learned.fits(len(blocks.output), n_outputs)
+        if self.fitted.interactions is not None:
+            good &= self.fitted.interactions.fits(len(self.user_ids), len(self.item_ids))
         if not good:
             msg = "the arrays do not fit together"
             raise ValueError(msg)
 
 
-_RECORD = ("objective", "dual_objective", "null_objective", "converged", "certificate")
+_RECORD = ("objective", "dual_objective", "null_objective", "converged", "certificate", "like")
+_FACTORS = ("users", "items")
 
 
 def write_state(path: str | os.PathLike[str], state: State) -> None:
@@ -80,6 +90,15 @@ def write_state(path: str | os.PathLike[str], state: State) -> None:
     for number, blocks in enumerate(state.fitted.models):
         for name in BLOCK_FIELDS:
             arrays[f"model{number}.{name}"] = getattr(blocks, name)
+    for number, learned in enumerate(state.fitted.learned):
+        for side in _FACTORS:
+            for name in PRIOR_FIELDS:
+                arrays[f"learned{number}.{side}.{name}"] = getattr(getattr(learned, side), name)
+        arrays[f"learned{number}.precision"] = learned.precision
+        arrays[f"learned{number}.tempering"] = learned.tempering
+    if state.fitted.interactions is not None:
+        for name in _FACTORS:
+            arrays[f"interactions.{name}"] = getattr(state.fitted.interactions, name)
     for name, column in state.fitted.history.items():
         arrays[f"history.{name}"] = column
     write_npz(path, meta, arrays)
@@ -101,6 +120,8 @@ def read_state(path: str | os.PathLike[str]) -> State:
             for name, column in arrays.items()
             if name.startswith("history.")
         },
+        learned=_read_learned(arrays),
+        interactions=_read_interactions(arrays, float(meta["record"]["like"])),
         **{name: meta["record"][name] for name in _RECORD},
     )
     return State(
@@ -112,6 +133,27 @@ def read_state(path: str | os.PathLike[str]) -> State:
         seen=checked_csr(np.ones(len(items)), items, offsets, (len(user_ids), len(item_ids))),
         fitted=fitted,
     )
+
+
+def _read_learned(arrays: dict[str, NDArray[Any]]) -> list[Learned]:
+    """What the models know of new ids, as many as the file has."""
+    learned: list[Learned] = []
+    while f"learned{len(learned)}.precision" in arrays:
+        start = f"learned{len(learned)}"
+        users, items = (
+            SidePrior(*(arrays[f"{start}.{side}.{name}"] for name in PRIOR_FIELDS))
+            for side in _FACTORS
+        )
+        precision, tempering = (arrays[f"{start}.{name}"] for name in ("precision", "tempering"))
+        learned.append(Learned(users, items, precision, tempering))
+    return learned
+
+
+def _read_interactions(arrays: dict[str, NDArray[Any]], like: float) -> InteractionFactors | None:
+    if "interactions.users" not in arrays:
+        return None
+    users, items = (arrays[f"interactions.{name}"] for name in _FACTORS)
+    return InteractionFactors(users, items, like, {}, float("nan"))
 
 
 def _plain(ids: pd.Index[Any], what: str) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from sklearn.base import BaseEstimator
@@ -12,7 +12,10 @@ from dualgap._choices import Reduction
 from dualgap._estimator import Callback, History, RandomState
 from dualgap._validation import FloatArray
 from dualgap.recommend._factors import Blocks
-from dualgap.recommend._ratings import Indexed, Sides
+from dualgap.recommend._features import Sides
+from dualgap.recommend._interactions import InteractionFactors
+from dualgap.recommend._learned import Learned
+from dualgap.recommend._ratings import Indexed
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class Fitted:
     null_objective: float | None = None
     converged: bool | None = None
     certificate: str = "none"
+    # Of each model, what new ids are fitted with; empty where they cannot be.
+    learned: list[Learned] = field(default_factory=list)
+    interactions: InteractionFactors | None = None
+    # The smallest rating that is a like.
+    like: float = 0.0
 
 
 # Not an estimator, but its parameters are to be read, set, cloned and searched like one's.

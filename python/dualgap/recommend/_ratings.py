@@ -1,33 +1,55 @@
-"""Ratings as recommenders read them: id tables, indices, features."""
+"""Ratings as recommenders read them: id tables, indices, levels."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from dualgap._choices import check_choice
+from dualgap._estimator import depth
 from dualgap._validation import FloatArray
 
 RatingsLike: TypeAlias = (
-    "pd.DataFrame | tuple[ArrayLike, ArrayLike, ArrayLike] | sp.spmatrix | sp.sparray"
+    "pd.DataFrame | tuple[ArrayLike, ArrayLike, ArrayLike] | NDArray[Any] | "
+    "sp.spmatrix | sp.sparray"
 )
-FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
+Unknown: TypeAlias = Literal["warn", "ignore"]
 
 _MAX_LEVELS = 64
 
 
 @dataclass(frozen=True)
 class Triples:
-    """Users, items and values of ratings, as given."""
+    """Users, items, values and weights of ratings, as given."""
 
     users: pd.Index[Any]
     items: pd.Index[Any]
-    values: NDArray[np.float64]
+    values: FloatArray
+    # None where all ratings count alike.
+    weights: FloatArray | None = None
+    times: NDArray[Any] | None = None
+
+    def take(self, rows: NDArray[np.intp]) -> Triples:
+        """Some of the ratings."""
+        optional = [None if part is None else part[rows] for part in (self.weights, self.times)]
+        return Triples(self.users[rows], self.items[rows], self.values[rows], *optional)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns of a table of ratings."""
+
+    user: str
+    item: str
+    rating: str
+    timestamp: str
 
 
 @dataclass(frozen=True)
@@ -37,44 +59,31 @@ class Indexed:
     users: NDArray[np.intp]
     items: NDArray[np.intp]
     values: FloatArray
+    weights: FloatArray | None = None
 
 
-@dataclass(frozen=True)
-class Sides:
-    """What is known of the users and items, a row for each."""
-
-    shape: tuple[int, int]
-    features: tuple[sp.csr_array | None, sp.csr_array | None]
+def as_pandas(table: Any) -> Any:
+    """A polars or pyarrow table as a DataFrame; anything else as it is."""
+    kind = type(table).__module__.partition(".")[0]
+    if kind == "polars" and hasattr(table, "columns"):
+        return pd.DataFrame({name: table[name].to_numpy() for name in table.columns})
+    if kind == "pyarrow" and hasattr(table, "to_pandas"):
+        return table.to_pandas()
+    return table
 
 
 def read_ratings(
-    ratings: RatingsLike, columns: tuple[str, str, str], *, name: str = "ratings"
+    ratings: RatingsLike,
+    columns: Columns,
+    *,
+    name: str = "ratings",
+    sample_weight: ArrayLike | None = None,
 ) -> Triples:
     """Read ratings of any accepted form.
 
     A sparse matrix has users as rows and items as columns; its stored entries are the ratings.
     """
-    users: Any
-    items: Any
-    values: Any
-    if isinstance(ratings, pd.DataFrame):
-        missing = [column for column in columns if column not in ratings.columns]
-        if missing:
-            have = ", ".join(map(str, ratings.columns))
-            msg = f"{name}: no column {missing[0]!r}; it has {have} (see the column parameters)"
-            raise ValueError(msg)
-        users, items, values = (ratings[column] for column in columns)
-    elif sp.issparse(ratings):
-        matrix = sp.coo_array(ratings)
-        users, items, values = matrix.row, matrix.col, matrix.data
-    elif isinstance(ratings, tuple) and len(ratings) == 3:
-        users, items, values = ratings
-    else:
-        msg = (
-            f"{name}: must be a DataFrame, a tuple (users, items, values) or a sparse matrix, "
-            f"got {type(ratings).__name__}"
-        )
-        raise TypeError(msg)
+    users, items, values, times = _parts(as_pandas(ratings), columns, name)
     try:
         numbers = np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -90,7 +99,83 @@ def read_ratings(
     if not np.isfinite(numbers).all():
         msg = f"{name}: the rating values must not contain NaN or infinity"
         raise ValueError(msg)
-    return Triples(user_index, item_index, numbers)
+    weights = None if sample_weight is None else _weights(sample_weight, len(numbers))
+    return Triples(user_index, item_index, numbers, weights, times)
+
+
+def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, Any]:
+    """Users, items, values and, where a table has them, times."""
+    if isinstance(ratings, pd.DataFrame):
+        needed = [columns.user, columns.item, columns.rating]
+        missing = [column for column in needed if column not in ratings.columns]
+        if missing:
+            have = ", ".join(map(str, ratings.columns))
+            msg = f"{name}: no column {missing[0]!r}; it has {have} (see the column parameters)"
+            raise ValueError(msg)
+        times = ratings[columns.timestamp].to_numpy() if columns.timestamp in ratings else None
+        users, items, values = (ratings[column] for column in needed)
+        return users, items, values, times
+    if sp.issparse(ratings):
+        matrix = sp.coo_array(ratings)
+        return matrix.row, matrix.col, matrix.data, None
+    if isinstance(ratings, tuple) and len(ratings) == 3:
+        users, items, values = ratings
+        return users, items, values, None
+    if isinstance(ratings, np.ndarray) and ratings.ndim == 2 and ratings.shape[1] == 3:
+        users, items, values = ratings.T
+        return _whole(users), _whole(items), values, None
+    shape = f" of shape {ratings.shape}" if isinstance(ratings, np.ndarray) else ""
+    msg = (
+        f"{name}: must be a DataFrame, a tuple (users, items, values), an array of shape (n, 3) or "
+        f"a sparse matrix, got {type(ratings).__name__}{shape}"
+    )
+    raise TypeError(msg)
+
+
+def _whole(ids: NDArray[Any]) -> NDArray[Any]:
+    """Ids that an array of ratings made floating-point numbers, as the integers that they were."""
+    if ids.dtype.kind == "f" and np.isfinite(ids).all() and (ids == np.rint(ids)).all():
+        return ids.astype(np.int64)
+    return ids
+
+
+def _weights(sample_weight: ArrayLike, n: int) -> FloatArray:
+    try:
+        weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        weights = np.array([])
+    if weights.shape != (n,) or not np.isfinite(weights).all() or not (weights > 0.0).all():
+        msg = f"sample_weight: must be {n} positive finite numbers, one for each rating"
+        raise ValueError(msg)
+    return weights
+
+
+def last_of_each_pair(triples: Triples) -> Triples:
+    """The latest rating of each user and item: the last by time, or in the order given."""
+    users, _ = pd.factorize(triples.users)
+    items, distinct = pd.factorize(triples.items)
+    pairs = pd.Series(users.astype(np.int64) * len(distinct) + items)
+    if triples.times is not None:
+        try:
+            order = np.argsort(triples.times, kind="stable")
+        except TypeError:
+            order = np.arange(len(pairs))
+        pairs = pairs.iloc[order]
+    again = pairs.duplicated(keep="last")
+    n_again = int(again.sum())
+    if n_again == 0:
+        return triples
+    which = "latest" if triples.times is not None else "last"
+    warn_input(
+        f"ratings: {n_again} of {len(pairs)} are of a pair of user and item that is rated again; "
+        f"the {which} rating of each pair is used"
+    )
+    return triples.take(np.sort(pairs.index.to_numpy()[~again.to_numpy()]))
+
+
+def warn_input(text: str) -> None:
+    """Warn, where the user called us, of what was made of the input."""
+    warnings.warn(text, UserWarning, stacklevel=depth())
 
 
 def read_ids(ids: Any, what: str) -> pd.Index[Any]:
@@ -116,6 +201,9 @@ def read_ids(ids: Any, what: str) -> pd.Index[Any]:
 
 def list_ids(ids: Hashable | Iterable[Hashable]) -> list[Hashable]:
     """One id or several, as a list; a string or a tuple is one id."""
+    if isinstance(ids, pd.DataFrame | dict):
+        msg = f"ids must be one id or a list of them, got {type(ids).__name__}; pass one column"
+        raise TypeError(msg)
     if isinstance(ids, str | bytes | tuple) or not isinstance(ids, Iterable):
         return [ids]
     return list(ids)
@@ -138,81 +226,47 @@ def codes(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:
     return np.where(found < 0, len(table), found)
 
 
-@dataclass(frozen=True)
-class Features:
-    """Ids and numbers of a feature table, if there is one."""
-
-    ids: pd.Index[Any] | None = None
-    matrix: sp.csr_array | None = None
-
-    def rows(self, table: pd.Index[Any]) -> list[sp.csr_array]:
-        """Rows in the order of `table`, empty for ids without features."""
-        if self.ids is None or self.matrix is None:
-            return []
-        position = self.ids.get_indexer(table)
-        known = np.flatnonzero(position >= 0)
-        ones = np.ones(len(known))
-        pick = sp.csr_array((ones, (known, position[known])), (len(table), self.matrix.shape[0]))
-        return [sp.csr_array(pick @ self.matrix)]
-
-
-def read_features(features: FeaturesLike | None, name: str) -> Features:
-    """Read the numbers of a feature table.
-
-    A DataFrame is indexed by id; columns that are not numbers become one column per value, numbers
-    are standardised. Row r of a sparse matrix belongs to the id r.
-    """
-    if features is None:
-        return Features()
-    if isinstance(features, pd.DataFrame):
-        if not features.index.is_unique:
-            msg = f"{name}: an id occurs in more than one row of the index"
-            raise ValueError(msg)
-        numeric = features.select_dtypes(include="number").astype(np.float64)
-        numeric = (numeric - numeric.mean()) / numeric.std(ddof=0).replace(0.0, 1.0)
-        others = features.drop(columns=numeric.columns)
-        tables = [numeric]
-        if others.shape[1]:
-            tables.append(pd.get_dummies(others.astype("category"), dtype=np.float64))
-        matrix = sp.csr_array(np.hstack([table.to_numpy(dtype=np.float64) for table in tables]))
-        ids = read_ids(features.index, name.removesuffix("_features"))
-    elif sp.issparse(features):
-        given: Any = features
-        matrix = sp.csr_array(given, dtype=np.float64)
-        ids = pd.RangeIndex(matrix.shape[0])
-    else:
-        msg = f"{name}: must be a DataFrame or a sparse matrix, got {type(features).__name__}"
+def known_codes(
+    table: pd.Index[Any], ids: pd.Index[Any], what: str, unknown: Unknown
+) -> NDArray[np.intp]:
+    """`codes`, with a warning that counts unknown ids, and an error where there are no others."""
+    check_choice("unknown", unknown, Unknown)
+    found = codes(table, ids)
+    strange = found == len(table)
+    if unknown == "ignore" or not strange.any():
+        return found
+    kinds = _kind(table), _kind(ids)
+    if None not in kinds and kinds[0] != kinds[1]:
+        msg = (
+            f"{what}s: the ids are {kinds[1]}, those of the ratings are {kinds[0]} "
+            f"({table[:1].tolist()[0]!r}, for example)"
+        )
         raise TypeError(msg)
-    if not np.isfinite(matrix.data).all():
-        msg = f"{name}: must not contain NaN or infinity"
+    distinct = ids[strange].unique()
+    example = distinct.tolist()[0]
+    if strange.all():
+        msg = (
+            f"{what}s: {example!r} was not in the ratings"
+            if len(distinct) == 1
+            else f"{what}s: none of the {len(distinct)} ids was in the ratings ({example!r}, ...)"
+        ) + f'; with unknown="ignore" it counts as an average {what}'
         raise ValueError(msg)
-    return Features(ids, matrix)
+    warn_input(
+        f"{what}s: {int(strange.sum())} of {len(found)} ids were not in the ratings ({example!r}, "
+        f"for example) and count as an average {what}"
+    )
+    return found
 
 
-def history_rows(
-    rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]
-) -> sp.csr_array:
-    """The set of columns that each row has rated."""
-    matrix = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape)
-    matrix.sum_duplicates()
-    matrix.data[:] = 1.0
-    return matrix
+def _kind(ids: pd.Index[Any]) -> str | None:
+    """What all ids are, if it can be told."""
+    if ids.dtype.kind in "iuf":
+        return "numbers"
+    kind = pd.api.types.infer_dtype(ids, skipna=False)
+    return {"string": "strings", "integer": "numbers", "floating": "numbers"}.get(kind)
 
 
-def unit_rows(blocks: list[sp.csr_array]) -> sp.csr_array | None:
-    """Feature blocks side by side, each row of each block scaled to unit length."""
-    scaled = []
-    for block in blocks:
-        lengths = np.sqrt(np.asarray(block.multiply(block).sum(axis=1)).ravel())
-        scaled.append(sp.diags_array(1.0 / np.where(lengths > 0.0, lengths, 1.0)) @ block)
-    if not scaled:
-        return None
-    result = sp.csr_array(sp.hstack(scaled, format="csr"))
-    result.sum_duplicates()
-    return result
-
-
-def find_levels(values: FloatArray, given: Sequence[float] | None, ordinal: bool) -> FloatArray:
+def find_levels(values: FloatArray, given: Sequence[float] | None, reduction: str) -> FloatArray:
     """The rating levels in increasing order: those given, or those that occur."""
     found = np.unique(values)
     if given is None:
@@ -229,14 +283,18 @@ def find_levels(values: FloatArray, given: Sequence[float] | None, ordinal: bool
             strange = found[~np.isin(found, levels)][0]
             msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
             raise ValueError(msg)
-    if ordinal:
-        if len(levels) < 2:
-            msg = f"ratings: all ratings are {levels[0]}; one level teaches nothing"
-            raise ValueError(msg)
-        if len(levels) > _MAX_LEVELS:
-            msg = (
-                f"ratings: {len(levels)} different values are too many levels "
-                f'(at most {_MAX_LEVELS}); round them, or use reduction="regression"'
-            )
-            raise ValueError(msg)
+    if reduction == "interactions":
+        return np.asarray(levels)
+    if len(found) < 2:
+        msg = (
+            f"ratings: all ratings are {found[0]}, which does not tell what users like less; for "
+            'who took up what, use reduction="interactions"'
+        )
+        raise ValueError(msg)
+    if reduction == "mcrank" and len(levels) > _MAX_LEVELS:
+        msg = (
+            f"ratings: {len(levels)} different values are too many levels "
+            f'(at most {_MAX_LEVELS}); round them, or use reduction="regression"'
+        )
+        raise ValueError(msg)
     return np.asarray(levels)

@@ -6,16 +6,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._choices import Penalty
 from dualgap._estimator import Callback, History, progress, refuse_unused
-from dualgap._validation import check_positive, core_rows, resolve_seed, resolve_threads
-from dualgap.recommend._factors import from_variational
+from dualgap._validation import (
+    FloatArray,
+    check_positive,
+    core_rows,
+    resolve_seed,
+    resolve_threads,
+)
+from dualgap.recommend._factors import Blocks
+from dualgap.recommend._features import Sides
+from dualgap.recommend._learned import Learned, SidePrior
 from dualgap.recommend._method import Fitted, Method, Task
-from dualgap.recommend._ratings import Indexed, Sides
+from dualgap.recommend._ratings import Indexed
 
 __all__ = ["Variational"]
+
+_SIDES = ("user", "item")
 
 
 @dataclass(kw_only=True, repr=False)
@@ -36,7 +48,7 @@ class Variational(Method):
         weighted from 0.6 (lowest) to 1 (highest).
     popularity : bool, default=True
         Let the prior of a user or item depend on its number of ratings.
-    feature_ridge : float, default=2.0
+    feature_ridge : float, default=1.0
         Ridge on the weights of the features, in units of the prior.
     penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
         Norm of the output layer that `radius` bounds.
@@ -52,7 +64,7 @@ class Variational(Method):
     n_sweeps: int = 15
     tempering: float = 1.0
     popularity: bool = True
-    feature_ridge: float = 2.0
+    feature_ridge: float = 1.0
     penalty: Penalty = "l1/l2"
     radius: float | None = None
 
@@ -69,25 +81,45 @@ class Variational(Method):
 
     def run(self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None) -> Fitted:
         """Fit models from different random starts."""
-        settings = self._settings(task, sides)
+        # Ids without ratings teach nothing: the fit is over the others, and theirs follow from it.
+        parts = [
+            _Part.of(ids, n, features)
+            for ids, n, features in zip(
+                (ratings.users, ratings.items), sides.shape, sides.features, strict=True
+            )
+        ]
+        settings = self._settings(task, parts)
         targets, generator = ratings.values, np.random.default_rng(resolve_seed(task.random_state))
         if task.ordinal:
             targets = np.searchsorted(task.levels, targets).astype(np.float64)
         report = progress(task.verbose, task.callback)
-        models, histories = [], []
+        models, learned, histories = [], [], []
         done: tuple[int, float] = (0, 0.0)
         for number in range(self.n_models):
-            result = _core.fit_variational(
-                ratings.users.astype(np.uint32),
-                ratings.items.astype(np.uint32),
+            users, items = parts
+            result: Any = _core.fit_variational(
+                users.ids,
+                items.ids,
                 targets,
                 {
                     **settings,
+                    "weights": ratings.weights,
                     "seed": int(generator.integers(2**63)),
                     "callback": _going_on(report, *done),
                 },
             )
-            models.append(from_variational(result))
+            of_users, of_items = (SidePrior.read(result[f"{side}_prior"]) for side in _SIDES)
+            models.append(
+                Blocks(
+                    users.spread_out(result["users"], of_users),
+                    items.spread_out(result["items"], of_items),
+                    result["output"],
+                    result["intercept"],
+                )
+            )
+            tempering = np.array(settings["tempering"] or [])
+            precision = np.array([result["precision"]])
+            learned.append(Learned(of_users, of_items, precision, tempering))
             histories.append(_numbered(result["history"], number, *done))
             done = (int(histories[-1]["epoch"][-1]), float(histories[-1]["seconds"][-1]))
             if result["outcome"] == "stopped":
@@ -95,27 +127,27 @@ class Variational(Method):
         history = {
             name: np.concatenate([each[name] for each in histories]) for name in histories[0]
         }
-        return Fitted(models, history, result["objective"])
+        return Fitted(models, history, result["objective"], learned=learned)
 
-    def _settings(self, task: Task, sides: Sides) -> dict[str, Any]:
+    def _settings(self, task: Task, parts: list[_Part]) -> dict[str, Any]:
         """What the models have in common."""
         if task.ordinal:
             tempering = _tempering(len(task.levels) - 1, self.tempering)
         else:
             refuse_unused(self, ["tempering"], f'reduction="{task.reduction}"')
             tempering = None
-        has_features = any(matrix is not None for matrix in sides.features)
-        user_rows, item_rows = (
-            None if matrix is None else core_rows(matrix) for matrix in sides.features
-        )
+        shape = [len(part.rated) for part in parts]
+        rows = [part.features for part in parts]
+        has_features = any(matrix is not None for matrix in rows)
+        user_rows, item_rows = (None if each is None else core_rows(each) for each in rows)
         return {
-            "n_users": sides.shape[0],
-            "n_items": sides.shape[1],
+            "n_users": shape[0],
+            "n_items": shape[1],
             "tempering": tempering,
             "n_components": task.n_components,
             "penalty": self.penalty,
             # The core's basis vectors have a mean square of 1.
-            "radius": np.inf if self.radius is None else float(self.radius) / sum(sides.shape),
+            "radius": np.inf if self.radius is None else float(self.radius) / sum(shape),
             "output_ridge": 1.0,
             # Learning earlier prunes bases before they have formed; features help them form.
             "hold": 3 if has_features or not task.ordinal else 5,
@@ -127,6 +159,44 @@ class Variational(Method):
             "user_features": user_rows,
             "item_features": item_rows,
         }
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The rated ids of one side, and all others."""
+
+    # Which ids are rated, and how often.
+    rated: NDArray[np.intp]
+    counts: NDArray[np.intp]
+    # The ratings' ids, numbered among the rated ones.
+    ids: NDArray[np.uint32]
+    features: sp.csr_array | None
+    all_features: sp.csr_array | None
+    n: int
+
+    @classmethod
+    def of(cls, ids: NDArray[np.intp], n: int, features: sp.csr_array | None) -> _Part:
+        rated, numbered, counts = np.unique(ids, return_inverse=True, return_counts=True)
+        mine = features
+        if features is not None and len(rated) < n:
+            mine = sp.csr_array(features[rated])
+        return cls(rated, counts, numbered.astype(np.uint32), mine, features, n)
+
+    def spread_out(self, known: FloatArray, prior: SidePrior) -> FloatArray:
+        """Blocks of all ids and, last, of an unknown one.
+
+        An id without ratings is what its features make of the mean block. That is weighted by the
+        numbers of ratings: a plain mean would be dominated by ids that few ratings are about.
+        """
+        share = self.counts / self.counts.sum()
+        unknown = share @ known
+        blocks = np.tile(unknown, (self.n + 1, 1))
+        blocks[self.rated] = known
+        if self.features is not None and self.all_features is not None and len(self.rated) < self.n:
+            rest = np.setdiff1d(np.arange(self.n), self.rated)
+            mean = np.asarray(share @ self.features)
+            blocks[rest] += (self.all_features[rest] @ prior.weights) - mean @ prior.weights
+        return blocks
 
 
 def _going_on(report: Callback | None, epochs: int, before: float) -> Callback | None:

@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import MethodName, Reduction, check_choice
-from dualgap._estimator import Estimator, relative_gap
+from dualgap._estimator import progress, relative_gap
 from dualgap._npz import refused_as
-from dualgap._validation import FloatArray, check_positive
-from dualgap.metrics import ndcg_at_k, rmse
+from dualgap._validation import check_positive
 from dualgap.recommend._conditional_gradient import ConditionalGradient
-from dualgap.recommend._factors import expected_level, level_probabilities, top_columns
+from dualgap.recommend._features import (
+    FeaturesLike,
+    Sides,
+    history_rows,
+    read_features,
+    unit_rows,
+)
 from dualgap.recommend._file import State, read_state, write_state
+from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._method import Fitted, Method, Task
 from dualgap.recommend._ratings import (
-    FeaturesLike,
     Indexed,
     RatingsLike,
-    Sides,
     Triples,
     codes,
     find_levels,
-    history_rows,
-    list_ids,
-    read_features,
-    read_ids,
+    last_of_each_pair,
     read_ratings,
     unique_ids,
-    unit_rows,
 )
+from dualgap.recommend._serving import ServingRecommender
 from dualgap.recommend._variational import Variational
 
 __all__ = ["OrdinalRecommender"]
@@ -46,7 +46,7 @@ _METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (Variational, C
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OrdinalRecommender(Estimator):
+class OrdinalRecommender(ServingRecommender):
     """Predict ratings and recommend items with a multi-output factorization machine.
 
     Ratings are reduced to one binary output per threshold between two levels, all on a shared
@@ -63,8 +63,10 @@ class OrdinalRecommender(Estimator):
     ----------
     n_components : int, default=8
         Number of basis vectors (at most; superfluous ones shrink to zero).
-    reduction : {"mcrank", "regression"}, default="mcrank"
-        One output per threshold, or a single output with squared loss (for comparison).
+    reduction : {"mcrank", "regression", "interactions"}, default="mcrank"
+        One output per threshold; a single output with squared loss (for comparison); or no ratings
+        at all, but who took up what: for clicks, purchases and likes, whose values do not matter
+        unless they differ (`Interactions`).
     method : {"variational", "conditional-gradient"}, Variational or ConditionalGradient, \
             default="variational"
         How the machine is fitted: a name for the defaults, or an object with the parameters of that
@@ -73,10 +75,16 @@ class OrdinalRecommender(Estimator):
     history_features : {False, True, "users"}, default=False
         Use the set of items that a user has rated as features of the user, and the set of users who
         rated an item as features of the item; "users" for the former alone.
+    interactions : bool or Interactions, default=True
+        Whether to learn, beside the ratings, which of all items a user takes up and likes:
+        ``recommend(rank_by="like")`` needs it. An `Interactions` object has its parameters.
     levels : sequence of float, optional
         All possible ratings; by default those that occur.
     user_column, item_column, rating_column : str
-        Names of the columns when ratings come as a DataFrame.
+        Names of the columns when ratings come as a table.
+    timestamp_column : str, default="timestamp"
+        Where a table has this column, it decides which of several ratings of the same user and item
+        is the latest. Nothing else depends on time.
     random_state : int, RandomState or None, default=None
         Seed.
     n_jobs : int, optional
@@ -94,6 +102,8 @@ class OrdinalRecommender(Estimator):
         Known ids.
     levels_ : ndarray
         Rating levels in increasing order.
+    like_ : float
+        Smallest rating that counts as a like.
     n_components_ : int
         Largest number of bases in use among the models.
     objective_ : float
@@ -118,22 +128,16 @@ class OrdinalRecommender(Estimator):
 
     Notes
     -----
-    An unknown user or item is treated as an average one: what the model knows of the other side
-    decides.
+    An unknown user or item is treated as an average one (weighted by the numbers of ratings): what
+    the model knows of the other side decides. How many there are is said in a warning.
+
+    Of several ratings of the same user and item the latest alone is used, with a warning.
     """
 
     n_components: int = field(default=8, kw_only=False)
-    reduction: Reduction = "mcrank"
     method: MethodName | Variational | ConditionalGradient = "variational"
-    history_features: bool | Literal["users"] = False
     levels: Sequence[float] | None = None
-    user_column: str = "user"
-    item_column: str = "item"
-    rating_column: str = "rating"
 
-    user_ids_: pd.Index[Any] = field(init=False)
-    item_ids_: pd.Index[Any] = field(init=False)
-    levels_: FloatArray = field(init=False)
     n_components_: int = field(init=False)
     dual_objective_: float | None = field(init=False)
     duality_gap_: float | None = field(init=False)
@@ -145,21 +149,28 @@ class OrdinalRecommender(Estimator):
     def fit(
         self,
         ratings: RatingsLike,
+        y: object = None,
         *,
         user_features: FeaturesLike | None = None,
         item_features: FeaturesLike | None = None,
+        sample_weight: ArrayLike | None = None,
         validation: RatingsLike | None = None,
     ) -> Self:
         """Fit to ratings.
 
         Parameters
         ----------
-        ratings : DataFrame, tuple (users, items, values) or sparse matrix (users by items)
-            Training ratings; ids of any hashable type.
+        ratings : table, tuple (users, items, values), array of shape (n, 3) or sparse matrix
+            Training ratings; ids of any hashable type. A table is a DataFrame of pandas or polars
+            or a pyarrow table; a sparse matrix has users as rows and items as columns.
+        y : ignored
+            For scikit-learn's interfaces.
         user_features, item_features : DataFrame indexed by id, or sparse matrix, optional
             Further inputs. Numbers are standardised, other columns become one input per value, and
             each row is scaled to unit length. Row r of a sparse matrix belongs to the id r. Ids
             without ratings are known by their features.
+        sample_weight : array-like of shape (n_ratings,), optional
+            Positive weight of each rating.
         validation : as `ratings`, optional
             Ratings on which the number of bases is chosen ("conditional-gradient" only).
 
@@ -176,12 +187,13 @@ class OrdinalRecommender(Estimator):
         if validation is not None and not method.validates:
             msg = 'validation: only method="conditional-gradient" chooses its size on it'
             raise ValueError(msg)
-        triples = read_ratings(ratings, self._columns())
+        columns = self._columns()
+        triples = last_of_each_pair(read_ratings(ratings, columns, sample_weight=sample_weight))
         users = read_features(user_features, "user_features")
         items = read_features(item_features, "item_features")
         self.user_ids_ = unique_ids(triples.users, users.ids)
         self.item_ids_ = unique_ids(triples.items, items.ids)
-        self.levels_ = find_levels(triples.values, self.levels, self.reduction == "mcrank")
+        self.levels_ = find_levels(triples.values, self.levels, self.reduction)
         rated = self._indexed(triples)
         shape = (len(self.user_ids_), len(self.item_ids_))
         self._seen = history_rows(rated.users, rated.items, shape)
@@ -193,16 +205,41 @@ class OrdinalRecommender(Estimator):
         sides = Sides(shape, (unit_rows(user_rows), unit_rows(item_rows)))
         held_out = None
         if validation is not None:
-            held_out = self._indexed(read_ratings(validation, self._columns(), name="validation"))
-        self._store(method.run(self._task(), rated, sides, held_out))
+            held_out = self._indexed(read_ratings(validation, columns, name="validation"))
+        self._store(self._fitted(method, rated, sides, held_out))
         return self
+
+    def _fitted(
+        self, method: Method, rated: Indexed, sides: Sides, held_out: Indexed | None
+    ) -> Fitted:
+        """The ratings' models and the interactions."""
+        settings = self._interaction_settings()
+        like = settings.threshold(self.levels_)
+        alone = self.reduction == "interactions"
+        fitted = None if alone else method.run(self._task(), rated, sides, held_out)
+        if not alone and self.interactions is False:
+            assert fitted is not None
+            return replace(fitted, like=like)
+        factors = settings.fit(
+            rated,
+            sides.shape,
+            like,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            callback=progress(self.verbose, self.callback) if alone else None,
+        )
+        if fitted is None:
+            fitted = Fitted([], factors.history, factors.objective)
+        return replace(fitted, like=like, interactions=factors)
 
     def _indexed(self, triples: Triples) -> Indexed:
         users = codes(self.user_ids_, triples.users)
-        return Indexed(users, codes(self.item_ids_, triples.items), triples.values)
+        items = codes(self.item_ids_, triples.items)
+        return Indexed(users, items, triples.values, triples.weights)
 
     def _store(self, fitted: Fitted) -> None:
-        self._models = fitted.models
+        self._models, self._learned = fitted.models, fitted.learned
+        self._interactions, self.like_ = fitted.interactions, fitted.like
         self.objective_, self.dual_objective_ = fitted.objective, fitted.dual_objective
         self.duality_gap_ = self.relative_gap_ = None
         if fitted.dual_objective is not None:
@@ -212,163 +249,7 @@ class OrdinalRecommender(Estimator):
         self.null_objective_, self.converged_ = fitted.null_objective, fitted.converged
         self.history_ = fitted.history
         self.n_iter_ = len(fitted.history["epoch"])
-        self.n_components_ = max(model.n_bases() for model in fitted.models)
-
-    def predict(
-        self, users: Hashable | Iterable[Hashable], items: Hashable | Iterable[Hashable]
-    ) -> FloatArray:
-        """Expected ratings of (user, item) pairs.
-
-        Parameters
-        ----------
-        users, items : id or iterable of ids
-            Equally many, or one of them a single id. Unknown ids are allowed.
-
-        Returns
-        -------
-        ndarray of shape (n_pairs,), within the range of the levels
-        """
-        return self._predict(*self._pairs(users, items))
-
-    def predict_proba(
-        self, users: Hashable | Iterable[Hashable], items: Hashable | Iterable[Hashable]
-    ) -> FloatArray:
-        """Probability of each level of ``levels_`` for (user, item) pairs.
-
-        Returns
-        -------
-        ndarray of shape (n_pairs, n_levels)
-
-        Raises
-        ------
-        AttributeError
-            For ``reduction="regression"``, which has no level probabilities.
-        """
-        check_is_fitted(self)
-        if self.reduction != "mcrank":
-            msg = 'predict_proba: reduction="regression" gives no level probabilities; use "mcrank"'
-            raise AttributeError(msg)
-        pairs = self._pairs(users, items)
-        return _mean(
-            level_probabilities(model.pairs(*pairs), self.levels_) for model in self._models
-        )
-
-    def recommend(
-        self,
-        users: Hashable | Iterable[Hashable],
-        n: int = 10,
-        *,
-        exclude_seen: bool = True,
-    ) -> pd.DataFrame:
-        """Items with the highest expected rating for each user.
-
-        Parameters
-        ----------
-        users : id or iterable of ids
-            Unknown users get the items that the model expects an average user to like.
-        n : int, default=10
-            Items per user.
-        exclude_seen : bool, default=True
-            Leave out what the user has rated in `fit`.
-
-        Returns
-        -------
-        DataFrame
-            Columns user, rank (from 1), item, score; fewer rows for a user who has rated almost
-            everything. Equal scores keep the order of ``item_ids_``.
-        """
-        check_is_fitted(self)
-        check_positive("n", n, integer=True)
-        names = read_ids(list_ids(users), "user")
-        positions = codes(self.user_ids_, names)
-        n = min(n, len(self.item_ids_))
-        # Enough users at a time to keep the scores of all items within about 100 MB.
-        batch = max(1, 12_000_000 // (len(self.item_ids_) * max(1, len(self.levels_) - 1)))
-        tables = []
-        for start in range(0, len(positions), batch):
-            chosen = positions[start : start + batch]
-            scores = self._scores(chosen)
-            if exclude_seen:
-                known = np.flatnonzero(chosen < len(self.user_ids_))
-                seen = self._seen[chosen[known]].tocoo()
-                scores[known[seen.row], seen.col] = -np.inf
-            top = top_columns(scores, n)
-            ranked = np.take_along_axis(scores, top, axis=1)
-            keep = np.isfinite(ranked)
-            row, column = np.nonzero(keep)
-            tables.append(
-                pd.DataFrame(
-                    {
-                        "user": names[start + row],
-                        "rank": column + 1,
-                        "item": self.item_ids_[top[keep]],
-                        "score": ranked[keep],
-                    }
-                )
-            )
-        if not tables:
-            return pd.DataFrame({"user": [], "rank": [], "item": [], "score": []})
-        return pd.concat(tables, ignore_index=True)
-
-    def similar_items(self, items: Hashable | Iterable[Hashable], n: int = 10) -> pd.DataFrame:
-        """Items that the same users like: largest cosine between the items' factors.
-
-        Parameters
-        ----------
-        items : id or iterable of ids
-            Known items.
-        n : int, default=10
-            Neighbours per item.
-
-        Returns
-        -------
-        DataFrame
-            Columns item, rank (from 1), similar, score (cosine).
-
-        Raises
-        ------
-        KeyError
-            For an unknown item, of which no factors are known.
-        """
-        check_is_fitted(self)
-        check_positive("n", n, integer=True)
-        names = read_ids(list_ids(items), "item")
-        positions = self.item_ids_.get_indexer(names)
-        if (positions < 0).any():
-            raise KeyError(f"items: {names[positions < 0].tolist()[0]!r} was not in the ratings")
-        vectors = np.hstack([model.item_vectors() for model in self._models])
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)
-        scores = vectors[positions] @ vectors.T
-        scores[np.arange(len(positions)), positions] = -np.inf
-        n = min(n, len(self.item_ids_) - 1)
-        top = top_columns(scores, n)
-        return pd.DataFrame(
-            {
-                "item": np.repeat(names, n),
-                "rank": np.tile(np.arange(1, n + 1), len(names)),
-                "similar": self.item_ids_[top.ravel()],
-                "score": np.take_along_axis(scores, top, axis=1).ravel(),
-            }
-        )
-
-    def evaluate(self, test: RatingsLike, *, k: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
-        """RMSE and mean nDCG@k per user on held-out ratings (gain 2^rating - 1, ties averaged).
-
-        Returns
-        -------
-        dict
-            ``{"rmse": ..., "ndcg@1": ..., ...}``
-        """
-        check_is_fitted(self)
-        triples = read_ratings(test, self._columns(), name="test")
-        users, items = codes(self.user_ids_, triples.users), codes(self.item_ids_, triples.items)
-        predicted = self._predict(users, items)
-        result = {"rmse": rmse(triples.values, predicted)}
-        groups = pd.factorize(triples.users)[0]
-        for depth in k:
-            result[f"ndcg@{depth}"] = ndcg_at_k(triples.values, predicted, depth, groups=groups)
-        return result
+        self.n_components_ = max((model.n_bases() for model in fitted.models), default=0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file of plain arrays (npz) that executes nothing when loaded.
@@ -384,6 +265,8 @@ class OrdinalRecommender(Estimator):
             del parameters[name]
         method = self._method()
         parameters["method"] = {"name": method.name, **method.get_params()}
+        if isinstance(self.interactions, Interactions):
+            parameters["interactions"] = self.interactions.get_params()
         if self.levels is not None:
             parameters["levels"] = np.asarray(self.levels, dtype=float).tolist()
         state = State(
@@ -401,6 +284,9 @@ class OrdinalRecommender(Estimator):
                 null_objective=self.null_objective_,
                 converged=self.converged_,
                 certificate=self.certificate_,
+                learned=self._learned,
+                interactions=self._interactions,
+                like=self.like_,
             ),
         )
         write_state(path, state)
@@ -417,7 +303,10 @@ class OrdinalRecommender(Estimator):
         with refused_as(path, "a saved OrdinalRecommender"):
             state = read_state(path)
             method = _METHODS[state.parameters["method"].pop("name")]
-            model = cls(**{**state.parameters, "method": method(**state.parameters["method"])})
+            changed: dict[str, Any] = {"method": method(**state.parameters["method"])}
+            if isinstance(state.parameters["interactions"], dict):
+                changed["interactions"] = Interactions(**state.parameters["interactions"])
+            model = cls(**{**state.parameters, **changed})
             model._check_parameters()
             state.check(len(state.levels) - 1 if model.reduction == "mcrank" else 1)
         model.user_ids_, model.item_ids_ = state.user_ids, state.item_ids
@@ -445,41 +334,11 @@ class OrdinalRecommender(Estimator):
     def _check_parameters(self) -> Method:
         check_positive("n_components", self.n_components, integer=True)
         check_choice("reduction", self.reduction, Reduction)
+        if not isinstance(self.interactions, bool | Interactions):
+            msg = f"interactions: must be a bool or Interactions(...), got {self.interactions!r}"
+            raise ValueError(msg)
+        self._interaction_settings().check()
         check_choice("history_features", self.history_features, False, True, "users")
         method = self._method()
         method.check()
         return method
-
-    def _columns(self) -> tuple[str, str, str]:
-        return self.user_column, self.item_column, self.rating_column
-
-    def _pairs(
-        self, users: Hashable | Iterable[Hashable], items: Hashable | Iterable[Hashable]
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        check_is_fitted(self)
-        u = codes(self.user_ids_, read_ids(list_ids(users), "user"))
-        i = codes(self.item_ids_, read_ids(list_ids(items), "item"))
-        if len(u) != len(i) and 1 not in (len(u), len(i)):
-            msg = (
-                "users, items: must be equally many (or one of them a single id), "
-                f"got {len(u)} and {len(i)}"
-            )
-            raise ValueError(msg)
-        u, i = np.broadcast_arrays(u, i)
-        return u, i
-
-    def _expected(self, outputs: FloatArray) -> FloatArray:
-        if self.reduction == "mcrank":
-            return expected_level(outputs, self.levels_)
-        return np.clip(outputs[..., 0], self.levels_[0], self.levels_[-1])
-
-    def _predict(self, users: NDArray[np.intp], items: NDArray[np.intp]) -> FloatArray:
-        check_is_fitted(self)
-        return _mean(self._expected(model.pairs(users, items)) for model in self._models)
-
-    def _scores(self, users: NDArray[np.intp]) -> FloatArray:
-        return _mean(self._expected(model.all_items(users)) for model in self._models)
-
-
-def _mean(arrays: Iterable[FloatArray]) -> FloatArray:
-    return np.asarray(np.mean(list(arrays), axis=0))

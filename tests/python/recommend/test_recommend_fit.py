@@ -183,7 +183,7 @@ def test_the_callback_stops_the_fit(small: pd.DataFrame, make: Any) -> None:
     assert [call[0] for call in calls] == [1, 2]
     assert fitted.history_["epoch"].tolist() == [1, 2]
     assert [call[2] for call in calls] == fitted.history_["objective"].tolist()
-    assert np.isfinite(fitted.predict([0, UNKNOWN], 1)).all()
+    assert np.isfinite(fitted.predict([0, UNKNOWN], 1, unknown="ignore")).all()
 
 
 @pytest.mark.parametrize("make", [quick, greedy])

@@ -8,7 +8,8 @@ use dualgap::data::Csr;
 use dualgap::interrupt::Interrupt;
 use dualgap::polynomial::penalty;
 use dualgap::recommend::{
-    Factors, Likelihood, Ratings, VariationalRefit, VariationalSettings as Settings,
+    Factors, FittedOutput, FittedSide, Likelihood, NewPrior, Ratings, VariationalRefit,
+    VariationalSettings as Settings, fold_in,
 };
 use dualgap::run::{Stopping, Trace, run};
 use rand::{RngExt, SeedableRng};
@@ -34,7 +35,7 @@ impl Table {
 
     fn ratings(&self) -> Ratings<'_> {
         let Self { users, items, values } = self;
-        Ratings { users, items, values, n_users: N_USERS, n_items: N_ITEMS }
+        Ratings { users, items, values, weights: &[], n_users: N_USERS, n_items: N_ITEMS }
     }
 
     fn rmse(&self, predict: impl Fn(usize, usize) -> f64) -> f64 {
@@ -97,7 +98,8 @@ fn ordinal() -> Likelihood {
 
 fn fit(table: &Table, settings: Settings<'_>, sweeps: usize) -> (Trace, Factors) {
     let interrupt = Interrupt::default();
-    let mut solver = VariationalRefit::new(table.ratings(), None, None, settings).unwrap();
+    let mut solver =
+        VariationalRefit::new(table.ratings(), None, None, settings, &interrupt).unwrap();
     let stopping = Stopping { max_epochs: sweeps, relative: 0.0, floor: 0.0 };
     let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
     (trace, solver.factors())
@@ -119,6 +121,151 @@ fn the_objective_falls_with_every_sweep() {
         }
         assert!(objectives[39] < 0.95 * objectives[0], "little was gained: {objectives:?}");
     }
+}
+
+/// A feature table of each kind: 0/1 and wide, with ids nobody rated, all alike, nearly collinear, empty.
+fn feature_tables(n: usize) -> Vec<(&'static str, Vec<Vec<f64>>)> {
+    let mut rng = Pcg64Mcg::seed_from_u64(3);
+    let mut flag = |share: f64| if rng.random::<f64>() < share { 1.0 } else { 0.0 };
+    let genres: Vec<Vec<f64>> = (0..n).map(|_| (0..18).map(|_| flag(0.15)).collect()).collect();
+    let history: Vec<Vec<f64>> = (0..n).map(|_| (0..2 * n).map(|_| flag(0.3)).collect()).collect();
+    let alike = vec![vec![1.0]; n];
+    let collinear = (0..n).map(|i| vec![i as f64, i as f64 + 1e-7, 1.0]).collect();
+    let large = (0..n).map(|i| vec![1e4 * (i % 7) as f64, 1e-3]).collect();
+    let empty = vec![vec![0.0; 3]; n];
+    vec![
+        ("genres", genres),
+        ("history", history),
+        ("alike", alike),
+        ("collinear", collinear),
+        ("large", large),
+        ("empty", empty),
+    ]
+}
+
+#[test]
+fn the_objective_falls_whatever_the_features() {
+    let mut table = levels();
+    // A third of the items have no rating at all.
+    let keep: Vec<usize> =
+        (0..table.items.len()).filter(|&r| !table.items[r].is_multiple_of(3)).collect();
+    table.users = keep.iter().map(|&r| table.users[r]).collect();
+    table.items = keep.iter().map(|&r| table.items[r]).collect();
+    table.values = keep.iter().map(|&r| table.values[r]).collect();
+    let penalty = penalty::parse("l1/l2").unwrap();
+    let (of_users, of_items) = (feature_tables(N_USERS), feature_tables(N_ITEMS));
+    for ((name, users), (_, items)) in of_users.iter().zip(&of_items) {
+        for likelihood in [ordinal(), Likelihood::Gaussian] {
+            for (ridge, relaxation) in [(0.01, 1.5), (1.0, 1.5), (1.0, 1.99), (20.0, 1.0)] {
+                let settings = Settings {
+                    feature_ridge: ridge,
+                    relaxation,
+                    popularity: true,
+                    ..settings(likelihood.clone(), &*penalty)
+                };
+                let objectives = objectives_with(&table, users, items, settings);
+                for (sweep, pair) in objectives.windows(2).enumerate() {
+                    assert!(
+                        pair[1] <= pair[0] + 1e-6 * pair[0].abs(),
+                        "{name}, {likelihood:?}, {ridge}, {relaxation}: {sweep}: {objectives:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn objectives_with(
+    table: &Table,
+    users: &[Vec<f64>],
+    items: &[Vec<f64>],
+    settings: Settings<'_>,
+) -> Vec<f64> {
+    let [users, items] = [users, items].map(csr);
+    let interrupt = Interrupt::default();
+    let [of_users, of_items] = [&users, &items].map(|(offsets, columns, values, width)| {
+        Some(Csr::new(offsets, columns, values, *width).unwrap())
+    });
+    let mut solver =
+        VariationalRefit::new(table.ratings(), of_users, of_items, settings, &interrupt).unwrap();
+    let stopping = Stopping { max_epochs: 25, relative: 0.0, floor: 0.0 };
+    let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
+    trace.epochs.iter().map(|epoch| epoch.objective.unwrap()).collect()
+}
+
+type Rows = (Vec<i64>, Vec<i32>, Vec<f64>, usize);
+
+fn csr(rows: &[Vec<f64>]) -> Rows {
+    let (mut offsets, mut columns, mut values) = (vec![0], vec![], vec![]);
+    for row in rows {
+        for (column, value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
+            columns.push(column as i32);
+            values.push(*value);
+        }
+        offsets.push(columns.len() as i64);
+    }
+    (offsets, columns, values, rows[0].len())
+}
+
+#[test]
+fn a_weight_of_two_is_the_rating_twice() {
+    let table = levels();
+    let penalty = penalty::parse("l1").unwrap();
+    for likelihood in [ordinal(), Likelihood::Gaussian] {
+        let mut doubled = levels();
+        let mut weights = vec![1.0; table.values.len()];
+        for at in (0..weights.len()).step_by(3) {
+            weights[at] = 2.0;
+            doubled.push(table.users[at] as usize, table.items[at] as usize, table.values[at]);
+        }
+        let interrupt = Interrupt::default();
+        let outcome = |ratings: Ratings<'_>| {
+            let settings = settings(likelihood.clone(), &*penalty);
+            let mut solver =
+                VariationalRefit::new(ratings, None, None, settings, &interrupt).unwrap();
+            let stopping = Stopping { max_epochs: 6, relative: 0.0, floor: 0.0 };
+            let trace =
+                run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
+            (trace.objective, solver.factors().users)
+        };
+        let (once, twice) =
+            (outcome(Ratings { weights: &weights, ..table.ratings() }), outcome(doubled.ratings()));
+        // The start, from the ratings' mean, is not the same.
+        assert!((once.0 - twice.0).abs() < 0.01 * twice.0.abs(), "{} {}", once.0, twice.0);
+    }
+}
+
+#[test]
+fn a_new_user_is_fitted_as_in_the_fit() {
+    let table = levels();
+    let penalty = penalty::parse("l1").unwrap();
+    let interrupt = Interrupt::default();
+    let settings = settings(ordinal(), &*penalty);
+    let mut solver =
+        VariationalRefit::new(table.ratings(), None, None, settings, &interrupt).unwrap();
+    let stopping = Stopping { max_epochs: 40, relative: 0.0, floor: 0.0 };
+    run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
+    let (factors, [(prior, _), (_, spread)]) =
+        (solver.factors(), solver.learned(&interrupt).unwrap());
+    let mut counts = vec![0u32; N_ITEMS];
+    table.items.iter().for_each(|&item| counts[item as usize] += 1);
+    let other = FittedSide {
+        means: factors.items.view(),
+        counts: ndarray::aview1(&counts),
+        spread: spread.view(),
+    };
+    let output = FittedOutput {
+        weights: factors.output.clone(),
+        intercept: factors.intercept.clone(),
+        precision: 1.0,
+        likelihood: ordinal(),
+    };
+    let mean = ndarray::Array2::from_shape_fn((N_USERS, 7), |(_, c)| prior.base[(0, c)]);
+    let new = NewPrior { mean, covariance: prior.covariance };
+    let folded = fold_in(table.ratings(), other, &output, new, &interrupt).unwrap();
+    let scale = factors.users.iter().map(|z| z * z).sum::<f64>().sqrt();
+    let error = (&folded - &factors.users).iter().map(|e| e * e).sum::<f64>().sqrt();
+    assert!(error < 0.05 * scale, "{error} of {scale}");
 }
 
 #[test]
@@ -211,7 +358,7 @@ fn levels_that_nobody_used_and_users_without_ratings_are_harmless() {
 
 /// The argument that [`VariationalRefit::new`] names when it refuses `table`.
 fn refused(table: &Table, settings: Settings<'_>, features: Option<Csr<'_, f64>>) -> &'static str {
-    match VariationalRefit::new(table.ratings(), features, None, settings) {
+    match VariationalRefit::new(table.ratings(), features, None, settings, &Interrupt::default()) {
         Err(Error::InvalidArgument { argument, .. }) => argument,
         other => panic!("not refused: {:?}", other.map(|_| ())),
     }
@@ -256,9 +403,10 @@ fn bad_arguments_are_named() {
 fn a_raised_interrupt_ends_a_sweep() {
     let table = levels();
     let penalty = penalty::parse("l1").unwrap();
-    let mut solver =
-        VariationalRefit::new(table.ratings(), None, None, settings(ordinal(), &*penalty)).unwrap();
     let interrupt = Interrupt::default();
+    let settings = settings(ordinal(), &*penalty);
+    let mut solver =
+        VariationalRefit::new(table.ratings(), None, None, settings, &interrupt).unwrap();
     interrupt.raise();
     let stopping = Stopping { max_epochs: 5, relative: 0.0, floor: 0.0 };
     let result = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(()));

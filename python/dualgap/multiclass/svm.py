@@ -13,7 +13,6 @@ from typing import Any, Literal, Self
 import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
@@ -33,16 +32,16 @@ from dualgap._validation import (
     resolve_threads,
 )
 from dualgap.losses import Loss, core_loss
+from dualgap.multiclass._rows import row_weights, undecided
 
 __all__ = ["MulticlassSVC"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearClassifier(ScoringClassifier):
-    """Parameters of linear classifiers, however they are trained, and their predictions."""
+class LinearModel(ScoringClassifier):
+    """Parameters of linear classifiers but for C, and their predictions."""
 
     loss: LossName | Loss = field(default="max-hinge", kw_only=False)
-    C: float = 1.0
     smoothing: float = 0.0
     fit_intercept: bool = True
     intercept_scaling: float = 1.0
@@ -51,9 +50,11 @@ class LinearClassifier(ScoringClassifier):
     coef_: FloatArray = field(init=False)
     intercept_: FloatArray = field(init=False)
 
+    # The weight of the regulariser, where there is a certificate.
+    _lambda: float | None = field(init=False, default=None)
+
     def _check_parameters(self) -> None:
-        for name in ("C", "intercept_scaling"):
-            check_positive(name, getattr(self, name))
+        check_positive("intercept_scaling", self.intercept_scaling)
         for name in ("smoothing", "tol"):
             check_positive(name, getattr(self, name), zero=True)
         check_positive("max_iter", self.max_iter, integer=True)
@@ -82,6 +83,49 @@ class LinearClassifier(ScoringClassifier):
         # The rows are the large operand: the weights take their precision.
         scores = safe_sparse_dot(X, self.coef_.T.astype(X.dtype, copy=False), dense_output=True)
         return np.asarray(scores + self.intercept_, dtype=np.float64)
+
+    def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
+        """Tell which predictions more training might change.
+
+        The exact optimum is no farther from the model than its duality gap says. Where the best
+        score is ahead of the others by more than that can move it, the optimum predicts the same
+        class; rounding is taken into account. The smaller the gap, the fewer rows are left
+        undecided (see `tol`); rows between two classes stay so for long.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples,)
+            True where the optimum may predict another class than `predict` does.
+
+        Raises
+        ------
+        ValueError
+            If the model has no certificate, as one read from a file.
+        """
+        scores = self._scores(X)
+        if self._lambda is None or not np.isfinite(self.dual_objective_):
+            msg = "undecided: the model has no certificate; fit it here"
+            raise ValueError(msg)
+        radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda))
+        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        linear = (self.coef_, self.intercept_, bias)
+        return undecided(check_rows(self, X, reset=False), linear, radius, scores.argmax(axis=1))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearClassifier(LinearModel):
+    """Parameters of linear classifiers, however they are trained, and their predictions."""
+
+    C: float = 1.0
+
+    def _check_parameters(self) -> None:
+        check_positive("C", self.C)
+        super()._check_parameters()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -218,7 +262,8 @@ class MulticlassSVC(LinearClassifier):
         X, y = check_rows_and_targets(self, X, y)
         self.classes_, codes = encode_classes(y)
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
-        weights = self._row_weights(check_weights(sample_weight, X), codes)
+        weights = check_weights(sample_weight, X)
+        weights = row_weights(self.class_weight, self.classes_, codes, weights)
         total = float(len(labels) if weights is None else weights.sum())
         regularization = 1.0 / (float(self.C) * total)
         problem = {**self._problem(), "sample_weight": weights, "solver": self.solver}
@@ -243,24 +288,11 @@ class MulticlassSVC(LinearClassifier):
         result = _core.fit_multiclass(core_rows(X), labels, settings)
         self._store_weights(result["weights"])
         self._store_run(result)
+        self._lambda = regularization
         if self.warm_start:
             kept = {name: result[name] for name in ("weights", "linear", "square", "drift", "beta")}
             self._end = (identity, regularization, kept)
         return self
-
-    def _row_weights(
-        self, weights: FloatArray | None, codes: NDArray[np.intp]
-    ) -> FloatArray | None:
-        if self.class_weight is None:
-            return weights
-        factors = compute_class_weight(
-            self.class_weight,
-            classes=self.classes_,
-            y=self.classes_[codes],
-            sample_weight=weights,
-        )
-        factors = np.asarray(factors, dtype=np.float64)[codes]
-        return factors if weights is None else factors * weights
 
     def _previous(self, identity: str, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""

@@ -1,0 +1,105 @@
+"""Tables of ratings with columns of any name, in CSV, TSV or Parquet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dualgap.datasets import Ratings
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """Which columns hold what: names, or numbers from 1 where there is no header."""
+
+    user: str | None = None
+    item: str | None = None
+    rating: str | None = None
+    timestamp: str | None = None
+    header: bool = True
+
+    @property
+    def given(self) -> bool:
+        """Whether anything was said of them."""
+        return not self.header or any((self.user, self.item, self.rating, self.timestamp))
+
+
+_KNOWN = {
+    "user": ("user", "userId", "user_id", "userid", "USER"),
+    "item": ("item", "itemId", "item_id", "movieId", "movie_id", "product_id"),
+    "rating": ("rating", "Rating", "stars", "score"),
+    "timestamp": ("timestamp", "time", "date"),
+}
+
+
+def read_ratings_file(path: Path, columns: FileColumns, *, likes: bool) -> Ratings:
+    """Read users, items, ratings (1 for `likes` without them) and, if there are any, times."""
+    table = _read(path, header=columns.header)
+    found: dict[str, Any] = {}
+    for number, role in enumerate(_KNOWN):
+        name = _find(table, role, number, columns)
+        if name is not None:
+            found[role] = table[name]
+        elif role == "rating" and likes:
+            found[role] = np.ones(len(table))
+        elif role != "timestamp":
+            have = ", ".join(map(str, table.columns))
+            msg = f"{path}: no column of the {role}s; say which: --{role}-column, one of {have}"
+            raise ValueError(msg)
+    ratings = pd.DataFrame(found)
+    if ratings.empty:
+        msg = f"{path} holds no rating"
+        raise ValueError(msg)
+    empty = ratings.isna()
+    if empty.to_numpy().any():
+        column = empty.columns[int(empty.any(axis=0).to_numpy().argmax())]
+        row = int(empty[column].to_numpy().argmax()) + 1
+        msg = f"{path}: row {row} has no {column}"
+        raise ValueError(msg)
+    try:
+        ratings["rating"] = ratings["rating"].astype(np.float64)
+    except (TypeError, ValueError) as error:
+        msg = f"{path}: the ratings must be numbers ({error})"
+        raise ValueError(msg) from None
+    if "timestamp" in ratings:
+        ratings["timestamp"] = _seconds(ratings["timestamp"], path)
+    return Ratings(ratings, None, None, str(path), "path", path)
+
+
+def _read(path: Path, *, header: bool) -> pd.DataFrame:
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    try:
+        if path.suffix in (".tsv", ".tab", ".data"):
+            return pd.read_csv(path, sep="\t", header=0 if header else None)
+        return pd.read_csv(path, header=0 if header else None)
+    except (UnicodeDecodeError, ValueError) as error:
+        msg = f"{path}: {error}"
+        raise ValueError(msg) from error
+
+
+def _find(table: pd.DataFrame, role: str, number: int, columns: FileColumns) -> Any:
+    """The name of a column in the table, if it is there."""
+    given = getattr(columns, role)
+    if not columns.header:
+        place = number if given is None else int(given) - 1 if given.isdecimal() else -1
+        return table.columns[place] if 0 <= place < table.shape[1] else None
+    if given is not None:
+        return given if given in table else None
+    return next((name for name in _KNOWN[role] if name in table), None)
+
+
+def _seconds(times: pd.Series[Any], path: Path) -> pd.Series[Any]:
+    """Numbers as they are; dates (ISO 8601, among others) as seconds since 1970."""
+    if pd.api.types.is_numeric_dtype(times):
+        return times
+    try:
+        dates = pd.to_datetime(times, utc=True, format="mixed")
+    except (TypeError, ValueError) as error:
+        msg = f"{path}: the timestamps are neither numbers nor dates ({error})"
+        raise ValueError(msg) from None
+    return (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()

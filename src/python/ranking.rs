@@ -1,0 +1,220 @@
+//! Fitted recommenders at work: interactions, new ids, the best items of many users.
+
+use ndarray::Array2;
+use numpy::{IntoPyArray, PyArray2, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::arrays::{Table, Vector, slice};
+use super::session::{Session, guarded, run_session};
+use super::trace::trace_dict;
+use crate::error::{Error, Result};
+use crate::recommend::{
+    Excluded, FittedOutput, FittedSide, InteractionFit, InteractionSettings, Interactions,
+    Likelihood, Link, NewPrior, Part, Ratings, best_items, fold_in, fold_in_interactions,
+};
+use crate::run::{Stopping, run};
+
+/// Observed pairs and settings of `fit_interactions` and `fold_in_interactions`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct InteractionRecord<'py> {
+    users: Vector<'py, u32>,
+    items: Vector<'py, u32>,
+    targets: Vector<'py, f64>,
+    weights: Vector<'py, f64>,
+    n_users: usize,
+    n_items: usize,
+    n_factors: usize,
+    unobserved: f64,
+    ridge: f64,
+    tol: f64,
+    seed: u64,
+    n_sweeps: usize,
+    n_threads: usize,
+    callback: Option<Py<PyAny>>,
+}
+
+impl InteractionRecord<'_> {
+    fn pairs(&self) -> Result<Interactions<'_>> {
+        Ok(Interactions {
+            users: slice(&self.users)?,
+            items: slice(&self.items)?,
+            targets: slice(&self.targets)?,
+            weights: slice(&self.weights)?,
+            n_users: self.n_users,
+            n_items: self.n_items,
+        })
+    }
+
+    fn settings(&self) -> InteractionSettings {
+        InteractionSettings {
+            n_factors: self.n_factors,
+            unobserved: self.unobserved,
+            ridge: self.ridge,
+            tol: self.tol,
+            seed: self.seed,
+        }
+    }
+}
+
+/// Fits factors to who took up what.
+#[pyfunction]
+pub(super) fn fit_interactions<'py>(
+    py: Python<'py>,
+    record: InteractionRecord<'py>,
+) -> PyResult<Bound<'py, PyDict>> {
+    guarded(|| {
+        let (pairs, settings) = (record.pairs()?, record.settings());
+        let stopping = Stopping { max_epochs: record.n_sweeps, relative: 0.0, floor: 0.0 };
+        let callback = record.callback.as_ref();
+        let (trace, (users, items)) =
+            run_session(py, record.n_threads, callback, |session: &Session<'_>| {
+                let mut solver = InteractionFit::new(pairs, settings)?;
+                let trace = run(&mut solver, stopping, session.interrupt, &mut |epoch| {
+                    session.observe(epoch)
+                })?;
+                Ok((trace, solver.factors()))
+            })?;
+        let result = trace_dict(py, &trace)?;
+        result.set_item("users", users.into_pyarray(py))?;
+        result.set_item("items", items.into_pyarray(py))?;
+        Ok(result)
+    })
+}
+
+/// Factors of new users, given those of the items.
+#[pyfunction(name = "fold_in_interactions")]
+pub(super) fn new_interactions<'py>(
+    py: Python<'py>,
+    record: InteractionRecord<'py>,
+    items: Table<'py, f64>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    guarded(|| {
+        let (pairs, settings, items) = (record.pairs()?, record.settings(), items.as_array());
+        let users = run_session(py, record.n_threads, None, |session: &Session<'_>| {
+            fold_in_interactions(pairs, items, &settings, session.interrupt)
+        })?;
+        Ok(users.into_pyarray(py))
+    })
+}
+
+/// A fitted model as new ids of one side meet it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct FoldInRecord<'py> {
+    means: Table<'py, f64>,
+    counts: Vector<'py, u32>,
+    spread: Table<'py, f64>,
+    output: Table<'py, f64>,
+    intercept: Vec<f64>,
+    precision: f64,
+    tempering: Option<Vec<f64>>,
+    prior_mean: Table<'py, f64>,
+    covariance: Table<'py, f64>,
+    n_threads: usize,
+}
+
+/// Blocks of new ids, given those of the other side.
+#[pyfunction(name = "fold_in")]
+pub(super) fn new_blocks<'py>(
+    py: Python<'py>,
+    rows: Vector<'py, u32>,
+    partners: Vector<'py, u32>,
+    values: Vector<'py, f64>,
+    model: FoldInRecord<'py>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    guarded(|| {
+        let (means, covariance) = (model.means.as_array(), model.covariance.as_array().to_owned());
+        let prior = NewPrior { mean: owned(&model.prior_mean), covariance };
+        let ratings = Ratings {
+            users: slice(&rows)?,
+            items: slice(&partners)?,
+            values: slice(&values)?,
+            weights: &[],
+            n_users: prior.mean.nrows(),
+            n_items: means.nrows(),
+        };
+        let (counts, spread) = (model.counts.as_array(), model.spread.as_array());
+        let output = FittedOutput {
+            weights: owned(&model.output),
+            intercept: model.intercept,
+            precision: model.precision,
+            likelihood: model.tempering.map_or(Likelihood::Gaussian, Likelihood::Ordinal),
+        };
+        let blocks = run_session(py, model.n_threads, None, |session: &Session<'_>| {
+            let other = FittedSide { means, counts, spread };
+            fold_in(ratings, other, &output, prior, session.interrupt)
+        })?;
+        Ok(blocks.into_pyarray(py))
+    })
+}
+
+fn owned(table: &Table<'_, f64>) -> Array2<f64> {
+    table.as_array().as_standard_layout().into_owned()
+}
+
+/// One part of the scores: users (n_users, n_outputs, width + 1), items (n_items, width + n_outputs).
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct PartRecord<'py> {
+    users: PyReadonlyArrayDyn<'py, f32>,
+    items: PyReadonlyArrayDyn<'py, f32>,
+    /// Gaps between the levels; None for an output that is the score itself.
+    gaps: Option<Vec<f32>>,
+    weight: f32,
+}
+
+impl PartRecord<'_> {
+    fn part(&self) -> PyResult<Part> {
+        let (users, items) = (self.users.as_slice()?, self.items.as_slice()?);
+        let (user_shape, item_shape) = (self.users.shape(), self.items.shape());
+        let link = self.gaps.clone().map_or(Link::Identity, Link::Levels);
+        if user_shape.len() != 3 || item_shape.len() != 2 || user_shape[2] == 0 {
+            return Err(Error::argument("model", "its arrays do not fit together").into());
+        }
+        let width = (user_shape[2] - 1, self.weight);
+        Ok(Part::new(link, width, (users, user_shape[0]), (items, item_shape[0]))?)
+    }
+}
+
+/// Items that are not to be recommended.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(super) struct ExclusionRecord<'py> {
+    offsets: Vector<'py, i64>,
+    items: Vector<'py, i32>,
+    allowed: Vector<'py, bool>,
+    n_items: usize,
+    n_threads: usize,
+}
+
+/// Items and scores, a row for each user.
+type Lists<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<f32>>);
+
+/// The best items of each user and their scores.
+#[pyfunction(name = "best_items")]
+pub(super) fn best<'py>(
+    py: Python<'py>,
+    parts: Vec<PartRecord<'py>>,
+    excluded: ExclusionRecord<'py>,
+    n: usize,
+) -> PyResult<Lists<'py>> {
+    guarded(|| {
+        let parts = parts.iter().map(PartRecord::part).collect::<PyResult<Vec<Part>>>()?;
+        let lists = Excluded {
+            offsets: slice(&excluded.offsets)?,
+            items: slice(&excluded.items)?,
+            allowed: slice(&excluded.allowed)?,
+        };
+        let shape = (lists.offsets.len().saturating_sub(1), excluded.n_items);
+        let (items, scores) =
+            run_session(py, excluded.n_threads, None, |session: &Session<'_>| {
+                best_items(&parts, shape, lists, n, session.interrupt)
+            })?;
+        let shaped = |error: ndarray::ShapeError| Error::Numerical(error.to_string());
+        let items = Array2::from_shape_vec((shape.0, n), items).map_err(shaped)?;
+        let scores = Array2::from_shape_vec((shape.0, n), scores).map_err(shaped)?;
+        Ok((items.into_pyarray(py), scores.into_pyarray(py)))
+    })
+}

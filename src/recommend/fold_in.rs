@@ -1,0 +1,107 @@
+//! Blocks of new users or items, given a fit: its own block update, the other side fixed.
+
+use std::collections::BTreeMap;
+
+use ndarray::{Array2, ArrayView1, ArrayView2};
+
+use super::block::BlockLayout;
+use super::output::OutputLayer;
+use super::prior::{Prior, PriorSettings};
+use super::problem::{Likelihood, Ratings, check_ratings};
+use super::rows::update_rows;
+use super::side::{Side, SideRatings};
+use super::spread::{block_of, fits};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+
+/// One side of a fit as new ids of the other side meet it.
+#[derive(Debug, Clone, Copy)]
+pub struct FittedSide<'a> {
+    /// Blocks \[p; l\], n × (k + m).
+    pub means: ArrayView2<'a, f64>,
+    /// Number of ratings of each id.
+    pub counts: ArrayView1<'a, u32>,
+    /// Mean covariances by number of ratings.
+    pub spread: ArrayView2<'a, f64>,
+}
+
+/// The output layer of a fit.
+#[derive(Debug, Clone)]
+pub struct FittedOutput {
+    /// U, k × m.
+    pub weights: Array2<f64>,
+    /// b, m.
+    pub intercept: Vec<f64>,
+    /// 1/σ² of a Gaussian likelihood.
+    pub precision: f64,
+    /// The likelihood.
+    pub likelihood: Likelihood,
+}
+
+/// The prior of new ids.
+#[derive(Debug, Clone)]
+pub struct NewPrior {
+    /// A mean for each id, n_new × (k + m).
+    pub mean: Array2<f64>,
+    /// Σ.
+    pub covariance: Array2<f64>,
+}
+
+/// Updates of the new blocks: the bounds of their ratings settle within a few.
+const UPDATES: usize = 8;
+
+/// The blocks of new ids, n_new × (k + m); `ratings.users` are the new ids, `ratings.items` those of `other`.
+///
+/// Each update is step 1 of the fit (docs/mathematics/recommender.md#block-update). The new ids do not
+/// change what is known of the others.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for shapes that do not fit together and ratings that cannot be used;
+/// [`Error::Interrupted`].
+pub fn fold_in(
+    ratings: Ratings<'_>,
+    other: FittedSide<'_>,
+    output: &FittedOutput,
+    prior: NewPrior,
+    interrupt: &Interrupt,
+) -> Result<Array2<f64>> {
+    let (k, m) = output.weights.dim();
+    let layout = BlockLayout::new(k, m);
+    let d = layout.d();
+    let good = prior.mean.dim() == (ratings.n_users, d)
+        && prior.covariance.dim() == (d, d)
+        && other.means.dim() == (ratings.n_items, d)
+        && other.counts.len() == ratings.n_items
+        && fits(other.spread, layout)
+        && output.intercept.len() == m
+        && output.likelihood.n_outputs() == m;
+    if !good {
+        return Err(Error::argument("model", "its arrays do not fit together"));
+    }
+    check_ratings(&ratings, &output.likelihood)?;
+    // Blocks of those alone that were rated, numbered anew in their order.
+    let mut rated: BTreeMap<u32, u32> = ratings.items.iter().map(|&item| (item, 0)).collect();
+    let mut others = vec![0.0; rated.len() * layout.stride()];
+    for (number, ((item, at), block)) in
+        rated.iter_mut().zip(others.chunks_exact_mut(layout.stride())).enumerate()
+    {
+        *at = number as u32;
+        let (mean, count) = (other.means.row(*item as usize), other.counts[*item as usize]);
+        block_of(layout, mean, &other.spread, count as usize, block);
+    }
+    let partners: Vec<u32> = ratings.items.iter().map(|item| rated[item]).collect();
+    let Ratings { users: rows, values, weights, .. } = ratings;
+    let sorted = SideRatings { rows, partners: &partners, values, weights };
+    let known = PriorSettings { popularity: false, ridge: 1.0, relaxation: 1.0 };
+    let mut side = Side::new(sorted, ratings.n_users, (k, m), None, (known, interrupt))?;
+    side.start_from(Prior::known(prior.mean, prior.covariance));
+    let layer = OutputLayer {
+        weights: output.weights.t().as_standard_layout().into_owned(),
+        intercept: output.intercept.clone(),
+        precision: output.precision,
+    };
+    for _ in 0..UPDATES {
+        update_rows(&mut side, &others, &layer, &output.likelihood, interrupt)?;
+    }
+    Ok(side.means())
+}

@@ -1,0 +1,97 @@
+//! How certain a fit is of its blocks, by the number of their ratings.
+//!
+//! The blocks of new ids need the second moments of the blocks that they are combined with. Those of each
+//! id would be (k + m)² numbers; ids with about as many ratings have nearly the same, so that one mean for
+//! each power of two stands for them all.
+
+use ndarray::{Array2, ArrayView1, ArrayView2};
+
+use super::block::{BlockLayout, pairs};
+
+/// Mean covariances: row s is that of the ids with 2^s to 2^(s+1) − 1 ratings (ids without any count as
+/// having one), as v (m) | x (m × k) | Cov p, lower triangle by rows.
+pub type Spread = Array2<f64>;
+
+/// The row of a [`Spread`] for an id with so many ratings.
+fn class(count: usize, n_classes: usize) -> usize {
+    (count.max(1).ilog2() as usize).min(n_classes - 1)
+}
+
+/// Length of a row.
+fn width(layout: BlockLayout) -> usize {
+    let BlockLayout { k, m, .. } = layout;
+    m + m * k + k * (k + 1) / 2
+}
+
+/// Whether a spread has rows of the right length.
+pub(super) fn fits(spread: ArrayView2<'_, f64>, layout: BlockLayout) -> bool {
+    spread.nrows() > 0 && spread.ncols() == width(layout)
+}
+
+/// The means over the blocks of a side.
+pub(super) fn spread(layout: BlockLayout, blocks: &[f64], counts: &[usize]) -> Spread {
+    let largest = counts.iter().copied().max().unwrap_or(1);
+    let n_classes = largest.max(1).ilog2() as usize + 1;
+    let mut sums = Array2::<f64>::zeros((n_classes, width(layout)));
+    let mut members = vec![0usize; n_classes];
+    for (block, &count) in blocks.chunks_exact(layout.stride()).zip(counts) {
+        let at = class(count, n_classes);
+        members[at] += 1;
+        for (sum, value) in sums.row_mut(at).iter_mut().zip(covariances(layout, block)) {
+            *sum += value;
+        }
+    }
+    for (at, &members) in members.iter().enumerate().filter(|(_, members)| **members > 0) {
+        sums.row_mut(at).mapv_inplace(|sum| sum / members as f64);
+    }
+    // Classes without ids: as the next larger one, or, after the last that has some, the next smaller.
+    let filled: Vec<usize> = (0..n_classes).filter(|&at| members[at] > 0).collect();
+    for at in (0..n_classes).filter(|&at| members[at] == 0) {
+        if let Some(&near) = filled.iter().find(|&&near| near > at).or(filled.last()) {
+            let row = sums.row(near).to_owned();
+            sums.row_mut(at).assign(&row);
+        }
+    }
+    sums
+}
+
+fn covariances(layout: BlockLayout, block: &[f64]) -> impl Iterator<Item = f64> + '_ {
+    let BlockLayout { k, m, k_pad, .. } = layout;
+    let (p, e, x) = (&block[layout.p()], &block[layout.e()], &block[layout.x()]);
+    let v = block[layout.v()].iter().copied();
+    let x = (0..m).flat_map(move |c| x[c * k_pad..c * k_pad + k].iter().copied());
+    let cov = pairs(k).zip(e).map(move |((r, s), e)| e - p[r] * p[s]);
+    v.chain(x).chain(cov)
+}
+
+/// The block with this mean \[p; l\] of an id with so many ratings.
+pub(super) fn block_of(
+    layout: BlockLayout,
+    mean: ArrayView1<'_, f64>,
+    spread: &ArrayView2<'_, f64>,
+    count: usize,
+    block: &mut [f64],
+) {
+    let BlockLayout { k, m, k_pad, .. } = layout;
+    let spread = spread.row(class(count, spread.nrows()));
+    let mut at = 0;
+    let mut next = || {
+        at += 1;
+        spread[at - 1]
+    };
+    for c in 0..m {
+        block[layout.l().start + c] = mean[k + c];
+        block[layout.v().start + c] = next();
+    }
+    for c in 0..m {
+        for r in 0..k {
+            block[layout.x().start + c * k_pad + r] = next();
+        }
+    }
+    for r in 0..k {
+        block[layout.p().start + r] = mean[r];
+    }
+    for (slot, (r, s)) in pairs(k).enumerate() {
+        block[layout.e().start + slot] = mean[r] * mean[s] + next();
+    }
+}

@@ -1,0 +1,148 @@
+//! Register tiles of the inner loops: products of a few rows of coefficients with the blocks of a few partners.
+//!
+//! A block is long and used by every output. One output after the other would read it once for each of them;
+//! a tile keeps its sums in registers and reads every block once for up to [`OUTPUTS`] outputs.
+
+use pulp::Simd;
+
+/// Outputs of a tile.
+pub(super) const OUTPUTS: usize = 4;
+
+/// Partners of a tile.
+pub(super) const PARTNERS: usize = 4;
+
+/// ⟨left, right⟩ of every pair; all slices are padded and equally long.
+#[inline(always)]
+pub(super) fn dots<S: Simd, const M: usize>(
+    simd: S,
+    left: [&[f64]; M],
+    right: [&[f64]; PARTNERS],
+) -> [[f64; PARTNERS]; M] {
+    // Plain loops throughout: a closure that is not inlined would be compiled without the vectors.
+    let length = S::as_simd_f64s(right[0]).0.len();
+    let (mut wide_left, mut wide_right) = ([&[][..]; M], [&[][..]; PARTNERS]);
+    for (wide, row) in wide_left.iter_mut().zip(left) {
+        *wide = &S::as_simd_f64s(row).0[..length];
+    }
+    for (wide, row) in wide_right.iter_mut().zip(right) {
+        *wide = &S::as_simd_f64s(row).0[..length];
+    }
+    let mut sums = [[simd.splat_f64s(0.0); PARTNERS]; M];
+    for at in 0..length {
+        for n in 0..PARTNERS {
+            let value = wide_right[n][at];
+            for c in 0..M {
+                sums[c][n] = simd.mul_add_f64s(wide_left[c][at], value, sums[c][n]);
+            }
+        }
+    }
+    let mut totals = [[0.0; PARTNERS]; M];
+    for c in 0..M {
+        for n in 0..PARTNERS {
+            totals[c][n] = simd.reduce_sum_f64s(sums[c][n]);
+        }
+    }
+    totals
+}
+
+/// sums_c += Σ_n weights_c[n] · right_n; all rows are padded and equally long.
+#[inline(always)]
+pub(super) fn add_weighted<S: Simd, const M: usize>(
+    simd: S,
+    sums: [&mut [f64]; M],
+    weights: [&[f64]; M],
+    right: &[&[f64]],
+) {
+    let length = S::as_simd_f64s(sums[0]).0.len();
+    let mut at = 0;
+    while at + 2 <= length {
+        // Two vectors of each output: enough chains to hide the latency of a multiply-add.
+        let mut wide = [[simd.splat_f64s(0.0); 2]; M];
+        for c in 0..M {
+            let row = S::as_simd_f64s(sums[c]).0;
+            wide[c] = [row[at], row[at + 1]];
+        }
+        for (n, row) in right.iter().enumerate() {
+            let row = S::as_simd_f64s(row).0;
+            let (first, second) = (row[at], row[at + 1]);
+            for c in 0..M {
+                let weight = simd.splat_f64s(weights[c][n]);
+                wide[c][0] = simd.mul_add_f64s(weight, first, wide[c][0]);
+                wide[c][1] = simd.mul_add_f64s(weight, second, wide[c][1]);
+            }
+        }
+        for c in 0..M {
+            let row = S::as_mut_simd_f64s(sums[c]).0;
+            [row[at], row[at + 1]] = wide[c];
+        }
+        at += 2;
+    }
+    if at < length {
+        for c in 0..M {
+            let row = &mut S::as_mut_simd_f64s(sums[c]).0[at];
+            for (n, right) in right.iter().enumerate() {
+                let weight = simd.splat_f64s(weights[c][n]);
+                *row = simd.mul_add_f64s(weight, S::as_simd_f64s(right).0[at], *row);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pulp::WithSimd;
+
+    use super::*;
+    use crate::linalg::arch;
+
+    const LENGTH: usize = 24;
+
+    fn row(seed: usize) -> Vec<f64> {
+        (0..LENGTH).map(|at| ((seed * 31 + at * 17) % 13) as f64 - 6.0).collect()
+    }
+
+    fn plain(a: &[f64], b: &[f64]) -> f64 {
+        a.iter().zip(b).map(|(a, b)| a * b).sum()
+    }
+
+    struct Tiles {
+        left: Vec<Vec<f64>>,
+        right: Vec<Vec<f64>>,
+    }
+
+    impl WithSimd for Tiles {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let Self { left, right } = &self;
+            let found = dots(
+                simd,
+                [&left[0], &left[1], &left[2], &left[3]],
+                [&right[0], &right[1], &right[2], &right[3]],
+            );
+            for (c, sums) in found.iter().enumerate() {
+                for (n, sum) in sums.iter().enumerate() {
+                    assert_eq!(*sum, plain(&left[c], &right[n]), "small integers are exact");
+                }
+            }
+            for length in [8, 16, LENGTH] {
+                let (mut first, mut second) = (vec![1.0; length], vec![2.0; length]);
+                let rows: Vec<&[f64]> = right.iter().map(|row| &row[..length]).collect();
+                let weights: [&[f64]; 2] = [&[1.0, 2.0, 3.0, 4.0], &[0.0, -1.0, 0.5, 2.0]];
+                add_weighted(simd, [&mut first, &mut second], weights, &rows);
+                for at in 0..length {
+                    let column: Vec<f64> = rows.iter().map(|row| row[at]).collect();
+                    assert_eq!(first[at], 1.0 + plain(weights[0], &column));
+                    assert_eq!(second[at], 2.0 + plain(weights[1], &column));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_are_the_sums_they_stand_for() {
+        let rows = |from: usize| (from..from + 4).map(row).collect::<Vec<_>>();
+        arch().dispatch(Tiles { left: rows(0), right: rows(4) });
+    }
+}

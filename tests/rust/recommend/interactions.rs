@@ -1,0 +1,143 @@
+//! Interactions: their objective, its minimum, and what they recover.
+
+use std::ops::ControlFlow;
+
+use dualgap::Error;
+use dualgap::interrupt::Interrupt;
+use dualgap::recommend::{InteractionFit, InteractionSettings, Interactions, fold_in_interactions};
+use dualgap::run::{Outcome, Stopping, run};
+use ndarray::Array2;
+
+const N: usize = 40;
+
+/// Users take up the items of their own half, two in three of them.
+fn pairs() -> (Vec<u32>, Vec<u32>) {
+    let all = (0..N * N).map(|pair| ((pair / N) as u32, (pair % N) as u32));
+    all.filter(|(u, i)| u % 2 == i % 2 && (u / 2 + i / 2) % 3 > 0).unzip()
+}
+
+fn settings() -> InteractionSettings {
+    InteractionSettings { n_factors: 5, unobserved: 0.1, ridge: 0.2, tol: 0.0, seed: 1 }
+}
+
+fn fit(n_threads: usize) -> (Vec<f64>, Array2<f64>, Array2<f64>) {
+    let (users, items) = pairs();
+    let ones = vec![1.0; users.len()];
+    let pairs = Interactions {
+        users: &users,
+        items: &items,
+        targets: &ones,
+        weights: &ones,
+        n_users: N,
+        n_items: N,
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+    pool.install(|| {
+        let mut solver = InteractionFit::new(pairs, settings()).unwrap();
+        let stopping = Stopping { max_epochs: 30, relative: 0.0, floor: 0.0 };
+        let interrupt = Interrupt::default();
+        let trace =
+            run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
+        let (users, items) = solver.factors();
+        (trace.epochs.iter().map(|epoch| epoch.objective.unwrap()).collect(), users, items)
+    })
+}
+
+/// The objective by its definition.
+fn objective(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
+    let (users, items) = pairs();
+    let InteractionSettings { unobserved, ridge, .. } = settings();
+    let scores = a.dot(&b.t());
+    let (mut total, mut of_user, mut of_item) =
+        (unobserved * scores.mapv(|s| s * s).sum(), vec![0.0; N], vec![0.0; N]);
+    for (&u, &i) in users.iter().zip(&items) {
+        total += (1.0 - scores[(u as usize, i as usize)]).powi(2);
+        of_user[u as usize] += 1.0;
+        of_item[i as usize] += 1.0;
+    }
+    for (factors, weights) in [(a, of_user), (b, of_item)] {
+        for (row, weight) in factors.rows().into_iter().zip(weights) {
+            total += ridge * (weight + unobserved * N as f64).sqrt() * row.dot(&row);
+        }
+    }
+    total
+}
+
+#[test]
+fn the_objective_is_what_it_says_and_falls() {
+    let (objectives, a, b) = fit(2);
+    assert!(objectives.windows(2).all(|pair| pair[1] <= pair[0] * (1.0 + 1e-12)));
+    let last = objectives[objectives.len() - 1];
+    assert!((objective(&a, &b) - last).abs() < 1e-8 * last, "{} {last}", objective(&a, &b));
+    // Nothing near is better.
+    for (r, step) in [(0, 0.05), (1, -0.05), (2, 0.02)] {
+        let mut moved = b.clone();
+        moved[(3, r)] += step;
+        assert!(objective(&a, &moved) > last);
+    }
+}
+
+#[test]
+fn what_was_held_back_is_ranked_first() {
+    let (_, a, b) = fit(1);
+    let scores = a.dot(&b.t());
+    for u in 0..N {
+        for i in 0..N {
+            let own = u % 2 == i % 2;
+            assert!((scores[(u, i)] > 0.3) == own, "{u}, {i}: {}", scores[(u, i)]);
+        }
+    }
+}
+
+#[test]
+fn threads_and_new_users_change_nothing() {
+    let (one, two) = (fit(1), fit(2));
+    assert_eq!(one.1, two.1);
+    assert_eq!(one.2, two.2);
+    let (users, items) = pairs();
+    let ones = vec![1.0; users.len()];
+    let pairs = Interactions {
+        users: &users,
+        items: &items,
+        targets: &ones,
+        weights: &ones,
+        n_users: N,
+        n_items: N,
+    };
+    let interrupt = Interrupt::default();
+    let folded = fold_in_interactions(pairs, one.2.view(), &settings(), &interrupt).unwrap();
+    // The vectors may still turn together; what they say of each item has settled.
+    let moved = (&folded - &one.1).dot(&one.2.t());
+    assert!(moved.iter().all(|error| error.abs() < 0.01), "{moved}");
+}
+
+#[test]
+fn a_fit_ends_where_little_is_gained_and_refuses_what_it_cannot_use() {
+    let (users, items) = pairs();
+    let ones = vec![1.0; users.len()];
+    let good = Interactions {
+        users: &users,
+        items: &items,
+        targets: &ones,
+        weights: &ones,
+        n_users: N,
+        n_items: N,
+    };
+    let mut solver =
+        InteractionFit::new(good, InteractionSettings { tol: 0.05, ..settings() }).unwrap();
+    let stopping = Stopping { max_epochs: 100, relative: 0.0, floor: 0.0 };
+    let interrupt = Interrupt::default();
+    let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(trace.outcome, Outcome::Exhausted);
+    assert!(trace.epochs.len() < 50);
+    let named = |pairs, settings| match InteractionFit::new(pairs, settings) {
+        Err(Error::InvalidArgument { argument, .. }) => argument,
+        other => panic!("not refused: {:?}", other.map(|_| ())),
+    };
+    assert_eq!(named(Interactions { n_items: 3, ..good }, settings()), "ratings");
+    assert_eq!(named(Interactions { weights: &ones[1..], ..good }, settings()), "ratings");
+    assert_eq!(named(good, InteractionSettings { n_factors: 0, ..settings() }), "n_factors");
+    assert_eq!(named(good, InteractionSettings { ridge: 0.0, ..settings() }), "ridge");
+    let none = InteractionSettings { unobserved: f64::NAN, ..settings() };
+    assert_eq!(named(good, none), "unobserved");
+}
