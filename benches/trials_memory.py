@@ -97,7 +97,7 @@ def fits() -> dict[str, Callable[[], Any]]:
         add(f"structured, matching, {solver}", svm, pairs, links)
     for refit in ("full", "output"):
         machine = FactorizationMachineClassifier(2, refit=refit, **one)
-        add(f"factorization machine, {refit}", machine, *classes(20000, 50, 50))
+        add(f"factorization machine, {refit}", machine, *classes(5000, 20, 10))
         network = PolynomialNetworkRegressor(2, refit=refit, **one)
         add(f"network, features, {refit}", network, features[0], RANDOM.normal(size=(2000, 5)))
     users, items = RANDOM.integers(0, 20000, (2, 50000))
