@@ -3,7 +3,8 @@
 Usage: python scripts/check_licences.py
 
 Reads `cargo metadata` without a network, prints each crate whose licence is not among those that
-`deny.toml` allows, and exits with status 1 if there is any. Crates that only tests and builds use are checked as well.
+`deny.toml` allows, and exits with status 1 if there is any. Crates that only tests and builds use
+are checked as well.
 """
 
 from __future__ import annotations
