@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,20 +65,30 @@ class Likes:
         rows, columns = truth[chosen].nonzero()
         return catalogue_metrics(best, (rows, columns), truth.shape[1], (10,))
 
-    def best_of(self, scores: Callable[..., FloatArray], settings: Iterable[Any]) -> FloatArray:
+    def best_of(self, scores: Callable[..., FloatArray], settings: Sequence[Any]) -> Ranked:
         """The scores of the settings with the highest recall on the validation likes."""
-        found = [scores(setting) for setting in settings]
-        recall = [self.metrics(each, self.validation)["recall@10"] for each in found]
+        found = [Ranked(scores(setting), setting) for setting in settings]
+        if len(found) == 1:
+            return found[0]
+        recall = [self.metrics(each.scores, self.validation)["recall@10"] for each in found]
         return found[int(np.argmax(recall))]
 
 
-def popularity(likes: Likes) -> FloatArray:
+@dataclass(frozen=True)
+class Ranked:
+    """Scores of all users and items, and the setting that was chosen."""
+
+    scores: FloatArray
+    setting: Any = None
+
+
+def popularity(likes: Likes, setting: None = None) -> Ranked:
     """Rank by the number of likes."""
     counts = np.asarray(likes.train.sum(axis=0), dtype=np.float64).ravel()
-    return np.tile(counts, (likes.train.shape[0], 1))
+    return Ranked(np.tile(counts, (likes.train.shape[0], 1)), setting)
 
 
-def ease(likes: Likes) -> FloatArray:
+def ease(likes: Likes, setting: float | None = None) -> Ranked:
     """Regress each item on all others, with a ridge chosen on the validation likes [1]_.
 
     References
@@ -93,10 +103,10 @@ def ease(likes: Likes) -> FloatArray:
         np.fill_diagonal(weights, 0.0)
         return np.asarray(likes.train @ weights)
 
-    return likes.best_of(scores, _EASE_RIDGES)
+    return likes.best_of(scores, _EASE_RIDGES if setting is None else (setting,))
 
 
-def als(likes: Likes) -> FloatArray:
+def als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
     """Alternating least squares on the likes alone [1]_, settings chosen on the validation likes.
 
     References
@@ -114,4 +124,4 @@ def als(likes: Likes) -> FloatArray:
         fitted = method.fit(ratings, shape, 1.0, random_state=0, n_jobs=None)
         return np.asarray(fitted.users[:-1] @ fitted.items[:-1].T)
 
-    return likes.best_of(scores, _ALS)
+    return likes.best_of(scores, _ALS if setting is None else (setting,))

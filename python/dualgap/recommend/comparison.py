@@ -110,7 +110,7 @@ def compare(
     validation: pd.DataFrame,
     test: pd.DataFrame,
     *,
-    n_components: int = 8,
+    n_components: int | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
     report: Callable[[Row], object] = lambda _row: None,
@@ -121,8 +121,8 @@ def compare(
     ----------
     train, validation, test : DataFrame with columns user, item, rating
         `validation` chooses the number of bases of the conditional gradient fits.
-    n_components : int, default=8
-        Largest number of bases.
+    n_components : int, optional
+        Largest number of bases; chosen by the number of ratings by default.
     random_state : int, default=0
         Seed.
     n_jobs : int, optional
@@ -180,7 +180,7 @@ class _Board:
             self._add(name, start, self._rated(predicted(self.train, self.test)))
         if ranked is not None:
             likes = Likes.of(self.train, self.validation, self.test)
-            found = likes.metrics(ranked(likes), likes.test)
+            found = likes.metrics(ranked(likes).scores, likes.test)
             self._add(name, start, {}, found)
 
     def fit(self, name: str, model: OrdinalRecommender) -> OrdinalRecommender:

@@ -313,7 +313,7 @@ def test_interrupted_while_it_fits(tmp_path: Path) -> None:
     # So many sweeps that nothing but the signal ends it.
     code = (
         "import dualgap.cli.recommend as cli, dualgap.cli, functools as f; "
-        "cli.Variational = f.partial(cli.Variational, n_sweeps=100_000); "
+        "cli.Variational = f.partial(cli.Variational, n_sweeps=100_000, tol=0.0); "
         "dualgap.cli.main()"
     )
     command = [sys.executable, "-c", code, "recommend", "--data", str(tmp_path)]

@@ -76,6 +76,32 @@ def test_validation_picks_the_number_of_bases(ratings: pd.DataFrame, penalty: st
     assert history["validation_loss"][best] == pytest.approx(loss, rel=1e-9)
 
 
+@pytest.mark.parametrize("with_validation", [True, False])
+def test_the_path_of_radii_finds_one_that_serves(
+    ratings: pd.DataFrame, with_validation: bool
+) -> None:
+    train, validation, test = split_ratings(ratings, 0, (0.6, 0.2))
+    held_out = validation if with_validation else None
+
+    def error(model: OrdinalRecommender) -> float:
+        predicted = model.predict(test["user"], test["item"])
+        return float(np.sqrt(np.mean((predicted - test["rating"]) ** 2)))
+
+    fits = [
+        OrdinalRecommender(
+            4,
+            method=ConditionalGradient(refit="output", radius=radius),
+            interactions=False,
+            random_state=0,
+            n_jobs=1,
+        ).fit(train, validation=held_out)
+        for radius in (None, 20_000.0)
+    ]
+    # The largest radius fits the noise of few ratings.
+    assert error(fits[0]) < error(fits[1]) - 0.02
+    assert fits[0].duality_gap_ < fits[0].objective_
+
+
 def test_without_a_bound_there_is_none(small: pd.DataFrame) -> None:
     fitted = quick().fit(small)
     for name in ("dual_objective_", "duality_gap_", "null_objective_", "converged_"):

@@ -88,6 +88,7 @@ fn settings(likelihood: Likelihood, penalty: &dyn penalty::Penalty) -> Settings<
         feature_ridge: 1.0,
         relaxation: 1.0,
         popularity: false,
+        tol: 0.0,
         seed: 0,
     }
 }
