@@ -30,13 +30,13 @@ RUST_LAYERS = [
     {"run", "parallel", "data", "linalg"},
     {"dual", "polytope"},
     {"solver"},
-    {"multiclass", "structured", "polynomial", "recommend"},
+    {"multiclass", "structured", "polynomial", "recommend", "sequence"},
     {"python"},
 ]
 PYTHON_LAYERS = [
     {"_choices", "_core", "_files", "_npz", "_validation"},
     {"_estimator", "losses", "chunks", "metrics"},
-    {"multiclass", "structured", "polynomial", "recommend", "distributed", "datasets"},
+    {"multiclass", "structured", "polynomial", "recommend", "distributed", "datasets", "sequence"},
     {"plotting", "cli"},
 ]
 MAX_FILE_LINES = 500

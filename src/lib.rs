@@ -13,6 +13,7 @@
 //! | [`run`] | the one loop: epochs, stopping rule, certificate, trace, interruption |
 //! | [`solver`] | Frank-Wolfe (batch, block, away), subgradient, path: verbs over blocks |
 //! | [`interrupt`] | how one thread asks the solver on another to stop |
+//! | [`sequence`] | tagging: names of features, labels of sequences under a trained chain |
 //! | [`structured`] | models whose labels are made of parts: chains, matchings, label sets |
 //! | [`memory`] | what a fit needs, compared with what there is |
 //! | [`error`] | the one error type |
@@ -32,6 +33,7 @@ pub mod polynomial;
 pub mod polytope;
 pub mod recommend;
 pub mod run;
+pub mod sequence;
 pub mod solver;
 pub mod structured;
 

@@ -3,6 +3,8 @@
 //! The bounds of the pieces depend on the data alone, and partial results are combined in order.
 
 use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
@@ -81,6 +83,37 @@ where
     Ok(total)
 }
 
+/// The results of tasks that differ in length, in their order. As many run at a time as there are threads, the
+/// next one when one ends, so that no more of their memory is taken; what a task itself splits up goes to
+/// threads that have none.
+///
+/// # Errors
+/// That of the first task that has one, the rest being left out.
+pub fn run_tasks<T: Send + Sync>(
+    n_tasks: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let results: Vec<OnceLock<Result<T>>> = (0..n_tasks).map(|_| OnceLock::new()).collect();
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let lane = || {
+        while !failed.load(Ordering::Relaxed) {
+            let task = next.fetch_add(1, Ordering::Relaxed);
+            let Some(slot) = results.get(task) else { return };
+            let result = work(task);
+            failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            // Nobody else has this task.
+            let _ = slot.set(result);
+        }
+    };
+    rayon::scope(|scope| {
+        for _ in 0..rayon::current_num_threads().min(n_tasks) {
+            scope.spawn(|_| lane());
+        }
+    });
+    // Tasks are begun in order, so that those left out come after the one that failed.
+    results.into_iter().map_while(OnceLock::into_inner).collect()
+}
+
 fn parts(n_rows: usize) -> Vec<Range<usize>> {
     let count = (n_rows / MIN_PART).clamp(1, MAX_PARTS);
     (0..count).map(|part| part * n_rows / count..(part + 1) * n_rows / count).collect()
@@ -89,6 +122,7 @@ fn parts(n_rows: usize) -> Vec<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn parts_cover_the_rows_once() {
@@ -117,6 +151,18 @@ mod tests {
         };
         assert_eq!(sum(1), sum(3));
         assert!((sum(2)[0] - 12.090146129863428).abs() < 1e-9);
+    }
+
+    #[test]
+    fn tasks_come_out_in_order_and_the_first_error_ends_them() {
+        for n_threads in [1, 4] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+            let squares = pool.install(|| run_tasks(20, |task| Ok(task * task))).unwrap();
+            assert_eq!(squares, (0..20).map(|task| task * task).collect::<Vec<_>>());
+            let failing = |task| if task == 3 { Err(Error::Interrupted) } else { Ok(task) };
+            assert_eq!(pool.install(|| run_tasks(20, failing)), Err(Error::Interrupted));
+            assert_eq!(pool.install(|| run_tasks(0, Ok)), Ok(Vec::new()));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualgap._core import __version__
 from dualgap.chunks import Chunks
-from dualgap.multiclass import MulticlassSVC
+from dualgap.multiclass import MulticlassSVC, MulticlassSVCCV
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
@@ -22,6 +22,7 @@ __all__ = [
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
     "MulticlassSVC",
+    "MulticlassSVCCV",
     "OrdinalRecommender",
     "PolynomialNetworkClassifier",
     "PolynomialNetworkClassifierCV",

@@ -14,19 +14,26 @@ __all__ = [
     "STEPS",
     "STRUCTURED_SOLVERS",
     "THREADS_PER_CORE",
+    "SequencePoint",
     "StructuredModel",
+    "Tagger",
+    "Vocabulary",
     "__version__",
     "best_items",
     "check_loss",
     "consensus_round",
+    "cross_validate",
     "fit_interactions",
     "fit_multiclass",
     "fit_polynomial",
+    "fit_sequences",
     "fit_structured",
     "fit_variational",
     "fold_in",
     "fold_in_interactions",
+    "multiclass_path",
     "predict_polynomial",
+    "read_labels",
     "select_basis",
     "structured_path",
 ]
@@ -136,6 +143,9 @@ class _MulticlassFit(_State):
 def fit_multiclass(
     rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _MulticlassFit: ...
+def multiclass_path(
+    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any], until: float
+) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
 
 class _Answer(TypedDict):
     loss: float
@@ -150,6 +160,21 @@ class _Answer(TypedDict):
 def consensus_round(
     rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _Answer: ...
+
+class _Search(TypedDict):
+    score: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    n_undecided: NDArray[np.float64]
+    objective: NDArray[np.float64]
+    dual_objective: NDArray[np.float64]
+    n_iter: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    outcome: list[str]
+
+def cross_validate(
+    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
+) -> _Search: ...
 
 class _Blocks(TypedDict):
     outcome: str
@@ -258,3 +283,49 @@ def fit_structured(source: _Source, settings: dict[str, Any]) -> _StructuredFit:
 def structured_path(
     source: _Source, settings: dict[str, Any], until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
+
+_ReadRows: TypeAlias = tuple[
+    NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]
+]
+_Sequences: TypeAlias = tuple[_Rows, NDArray[np.int64], _Rows | None]
+
+@final
+class Vocabulary:
+    def __new__(cls, bits: int | None = None) -> Vocabulary: ...
+    @staticmethod
+    def from_names(text: bytes, ends: list[int]) -> Vocabulary: ...
+    def __len__(self) -> int: ...
+    def find(self, name: str) -> int | None: ...
+    def names(self) -> list[str]: ...
+    def text(self) -> tuple[bytes, list[int]]: ...
+    def keep(self, columns: list[int]) -> Vocabulary: ...
+    def learn(self, sentences: Any, min_count: int) -> _ReadRows: ...
+    def read(self, sentences: Any) -> _ReadRows: ...
+
+def read_labels(
+    sentences: Any,
+) -> tuple[list[str], NDArray[np.uint32], NDArray[np.int64]] | None: ...
+
+@final
+class SequencePoint: ...
+
+@final
+class Tagger:
+    def __new__(cls, weights: dict[str, Any]) -> Tagger: ...
+    def decode(self, input: _Sequences, n_threads: int) -> NDArray[np.uint32]: ...
+    def tag(
+        self, vocabulary: Vocabulary, sentences: Any, n_threads: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]: ...
+    def decode_best(
+        self, input: _Sequences, k: int, normalised: bool, n_threads: int
+    ) -> list[list[tuple[list[int], float]]]: ...
+    def marginals(
+        self, input: _Sequences, maximal: bool, n_threads: int
+    ) -> NDArray[np.float64]: ...
+
+def fit_sequences(
+    rows: _Rows,
+    offsets: NDArray[np.int64],
+    labels: NDArray[np.uint32],
+    settings: dict[str, Any],
+) -> dict[str, Any]: ...

@@ -3,7 +3,7 @@
 use super::{MarginProblem, Workspace};
 use crate::data::Real;
 use crate::dual::rounding::{Sum, gamma, norm_above};
-use crate::dual::{BlockTerms, Bounded, Totals, objective};
+use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
 use crate::linalg::Sparse;
 use crate::linalg::vectors::dot_in_order;
 use crate::polytope::lifted;
@@ -38,18 +38,24 @@ impl Bounds {
         loss.value()
     }
 
-    /// Adds an example's dual point.
-    pub fn add_dual(&mut self, problem: &MarginProblem<'_>, example: usize, beta: &Sparse) {
+    /// Adds an example's dual point, for shares that may have another λ than the problem's.
+    pub fn add_dual(
+        &mut self,
+        problem: &MarginProblem<'_>,
+        shares: &Shares,
+        example: usize,
+        beta: &Sparse,
+    ) {
         let length: f64 = beta.iter().map(|(_, value)| value.abs()).sum();
         let terms = BlockTerms {
             linear: problem.linear_term(example, beta),
-            bend: problem.shares().smoothing() * lifted::squared_norm_of(beta),
+            bend: shares.smoothing() * lifted::squared_norm_of(beta),
             length: length * (1.0 + gamma(beta.len())),
             n_entries: beta.len(),
             defect: problem.polytope().distance(beta, problem.n_classes()),
             scales: problem.scales(example, problem.map().row_size(example)),
         };
-        self.dual.add(problem.shares(), example, &terms);
+        self.dual.add(shares, example, &terms);
     }
 
     /// The certificate at w = w(β) as summed up: λ/2 ‖w‖² + the loss, rounded up, and D(β), rounded down.

@@ -180,7 +180,7 @@ fn image(problem: &mut MarginProblem<'_>, betas: &[f64], interrupt: &Interrupt) 
         let entries = (0..).zip(beta).filter(|(_, value)| **value != 0.0);
         sparse.clear();
         sparse.extend(entries.map(|(class, value)| (class, *value)));
-        bounds.add_dual(problem, example, &sparse);
+        bounds.add_dual(problem, problem.shares(), example, &sparse);
         let share = problem.shares().of(example);
         lifted::scaled(&sparse, problem.label(example), share, &mut alpha);
         problem.map().add_image(example, &alpha, &mut weights);

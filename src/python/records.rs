@@ -33,11 +33,19 @@ impl MarginRecord<'_> {
         shares: &SharesRecord<'_>,
         order: Order,
     ) -> Result<MarginProblem<'a>> {
-        let parameters = Parameters { k: self.k, weights: self.weights.clone() };
-        let polytope = polytope::parse(&self.loss, parameters)?;
-        let map = Linear::new(rows, self.n_classes, self.bias, order);
-        let shares = shares.shares(rows.n_rows())?.with_smoothing(self.smoothing)?;
-        MarginProblem::new(map, labels, polytope, shares)?.with_costs(self.costs())
+        self.parts().problem(rows, labels, shares.shares(rows.n_rows())?, order)
+    }
+
+    /// The same to make several problems of, on any thread.
+    pub fn parts(&self) -> MarginParts {
+        MarginParts {
+            n_classes: self.n_classes,
+            loss: self.loss.clone(),
+            parameters: Parameters { k: self.k, weights: self.weights.clone() },
+            costs: self.costs(),
+            smoothing: self.smoothing,
+            bias: self.bias,
+        }
     }
 
     /// Refuses a fit that does not fit into memory, before anything is allocated.
@@ -56,6 +64,33 @@ impl MarginRecord<'_> {
             Some(costs) if self.costs_per_row => Costs::PerExample(costs),
             Some(costs) => Costs::PerLabel(costs),
         }
+    }
+}
+
+/// A linear multi-category problem beside its rows, labels and shares.
+#[derive(Clone)]
+pub(super) struct MarginParts {
+    pub n_classes: usize,
+    loss: String,
+    parameters: Parameters,
+    costs: Costs,
+    smoothing: f64,
+    bias: f64,
+}
+
+impl MarginParts {
+    /// The problem, its weights ordered for a kind of solvers.
+    pub fn problem<'a>(
+        self,
+        rows: Data<'a>,
+        labels: &'a [u32],
+        shares: Shares,
+        order: Order,
+    ) -> Result<MarginProblem<'a>> {
+        let polytope = polytope::parse(&self.loss, self.parameters)?;
+        let map = Linear::new(rows, self.n_classes, self.bias, order);
+        let shares = shares.with_smoothing(self.smoothing)?;
+        MarginProblem::new(map, labels, polytope, shares)?.with_costs(self.costs)
     }
 }
 

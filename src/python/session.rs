@@ -45,7 +45,7 @@ pub(super) const THREADS_PER_CORE: usize = 4;
 pub(super) struct Session<'a> {
     /// Raised when the user interrupts the call.
     pub interrupt: &'a Interrupt,
-    report: &'a dyn Fn(&Epoch) -> ControlFlow<()>,
+    report: &'a (dyn Fn(&Epoch) -> ControlFlow<()> + Sync),
 }
 
 impl Session<'_> {

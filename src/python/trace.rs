@@ -6,16 +6,20 @@ use pyo3::types::PyDict;
 
 use crate::run::{Epoch, Outcome, Trace};
 
-/// A trace as `{outcome, objective, dual_objective, history}` with the columns `epoch`, `seconds`,
-/// `objective`, `dual_objective` and `gap`; what was not evaluated after an epoch is NaN there, and
-/// `dual_objective` is None where no bound is known.
-pub(super) fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict>> {
-    let outcome = match trace.outcome {
+/// Why a run ended, in a word.
+pub(super) fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
         Outcome::Converged => "converged",
         Outcome::Exhausted => "exhausted",
         Outcome::EpochLimit => "epoch_limit",
         Outcome::Stopped => "stopped",
-    };
+    }
+}
+
+/// A trace as `{outcome, objective, dual_objective, history}` with the columns `epoch`, `seconds`,
+/// `objective`, `dual_objective` and `gap`; what was not evaluated after an epoch is NaN there, and
+/// `dual_objective` is None where no bound is known.
+pub(super) fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict>> {
     let column = |value: &dyn Fn(&Epoch) -> Option<f64>| {
         PyArray1::from_iter(py, trace.epochs.iter().map(|epoch| value(epoch).unwrap_or(f64::NAN)))
     };
@@ -27,7 +31,7 @@ pub(super) fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<
     history.set_item("dual_objective", column(&|epoch| epoch.certificate.map(|c| c.dual)))?;
     history.set_item("gap", column(&|epoch| epoch.certificate.map(|c| c.gap())))?;
     let result = PyDict::new(py);
-    result.set_item("outcome", outcome)?;
+    result.set_item("outcome", outcome_name(trace.outcome))?;
     result.set_item("objective", trace.objective)?;
     result.set_item("dual_objective", trace.certificate.map(|certificate| certificate.dual))?;
     result.set_item("history", history)?;

@@ -10,7 +10,7 @@ mod path;
 mod subgradient;
 
 pub use away::AwayFrankWolfe;
-pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling, Step};
+pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling, Step, SumTree};
 pub use frank_wolfe::{Drift, FrankWolfe, Start, StepRule};
 pub use method::{Choices, DualPoint, Fit, Method, STEPS, Target, minimize};
 pub use path::{PathSettings, Piece, path};

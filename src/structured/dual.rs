@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::model::PartSize;
 use super::{Model, Work};
 use crate::dual::rounding::{Sum, norm_above};
 use crate::dual::{
@@ -119,9 +118,8 @@ impl Local {
 
     /// The size of an example's functions, its costs being loaded.
     fn scales(&self, model: &dyn Model, example: usize) -> Scales {
-        let PartSize { norm: feature, n_features, .. } = model.size(example);
         let cost = self.costs.iter().fold(0.0, |largest: f64, cost| largest.max(cost.abs()));
-        Scales { cost, feature, n_features }
+        model.size(example).scales(cost)
     }
 
     /// A bound on the rounding error of a loss at weights of norm at most `norm`, its costs being loaded.

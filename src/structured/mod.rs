@@ -6,6 +6,8 @@
 //! L(y) = constant + ⟨c, μ(y)⟩. A [`Model`] knows A, c and how to decode; solvers see nothing else.
 
 mod callback;
+mod chain_descent;
+mod conditional;
 mod dual;
 mod extragradient;
 mod marginals;
@@ -13,10 +15,13 @@ mod method;
 mod model;
 
 pub use callback::{CallbackDual, Oracle};
+pub use chain_descent::{ChainFit, ChainPoint, DescentOptions, fit_chain};
+pub use conditional::{ConditionalFit, fit_conditional};
 pub use dual::StructuredDual;
 pub use extragradient::Extragradient;
-pub use marginals::{Marginals, Projection};
+pub use marginals::{Marginals, Projection, chain_marginals, log_marginals};
 pub use method::{StructuredChoices, StructuredMethod, fit};
 pub use model::{
-    Chain, Graph, Hamming, Matching, Model, Multiclass, Multilabel, Pairs, Work, assign,
+    Chain, ChainLink, ChainScores, EmissionPairs, FORBIDDEN, Graph, Hamming, Links, Matching,
+    Model, Multiclass, Multilabel, Pairs, Work, assign,
 };

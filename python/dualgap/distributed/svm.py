@@ -55,7 +55,7 @@ from dualgap.distributed._sources import (
 from dualgap.distributed._threads import Threads
 from dualgap.distributed._worker import VERSION, Plan
 from dualgap.losses import core_loss
-from dualgap.multiclass import LinearClassifier, MulticlassSVC
+from dualgap.multiclass.svm import LinearClassifier, MulticlassSVC
 
 __all__ = ["ConsensusSVC"]
 
@@ -250,6 +250,7 @@ class ConsensusSVC(LinearClassifier):
             callback=progress(self.verbose, self.callback),
             identity=identity,
         )
+        self._lambda = lam
         train(engine, numbers, plan, settings, run)
         self._store(run)
         return run_id

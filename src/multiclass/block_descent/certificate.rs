@@ -60,7 +60,8 @@ impl<M: Scorer> State<'_, M> {
         }
         self.betas = betas;
         self.due = Some(terms.iter().flat_map(|terms| &terms.due).copied().collect());
-        let lambda = self.problem.shares().lambda();
+        self.distance = bounds.distance();
+        let lambda = self.shares.lambda();
         Ok(match &self.exact {
             _ if !self.origin.is_empty() => {
                 bounds.certificate_around(lambda, &self.coefficients(), &self.origin)
@@ -101,7 +102,7 @@ impl<M: Scorer> State<'_, M> {
         norm: f64,
         interrupt: &Interrupt,
     ) -> Result<Vec<Terms<M::Value>>> {
-        let (n, m) = (self.problem.n_examples(), self.problem.n_classes());
+        let (n, m) = (self.duals.len(), self.problem.n_classes());
         let buffers = || Buffers {
             block: RowBlock::default(),
             scores: Vec::new(),
@@ -146,11 +147,6 @@ impl<M: Scorer> State<'_, M> {
             for row in 0..n_rows {
                 let (at, dual) = (start + row, &duals[row]);
                 let example = dual.example as usize;
-                let share = self.problem.shares().of(example);
-                if share == 0.0 {
-                    terms.counts.push(0);
-                    continue;
-                }
                 for (panel, margins) in margins.chunks_mut(width).enumerate() {
                     let columns = width.min(padded - panel * width);
                     let scores = &scores[panel * width * n_rows + row * columns..];
@@ -166,7 +162,7 @@ impl<M: Scorer> State<'_, M> {
                 let entries = classes.iter().zip(values.iter().map(|value| value.widen()));
                 point.extend(entries.map(|(class, value)| (*class, value)));
                 point.retain(|(_, value)| *value != 0.0);
-                terms.bounds.add_dual(self.problem, example, point);
+                terms.bounds.add_dual(self.problem, &self.shares, example, point);
                 if !dual.settled && self.could_gain(margins, beta, dual.sum, loss) {
                     terms.due.push(at as u32);
                     self.choose(&mut terms, margins, beta, dual);

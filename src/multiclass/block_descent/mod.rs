@@ -9,6 +9,7 @@ mod face;
 mod few;
 mod full;
 mod kernels;
+mod moved;
 mod scorer;
 mod state;
 mod visit;
@@ -39,8 +40,10 @@ pub struct BlockDescent<'p>(Box<dyn Descent + 'p>);
 
 trait Descent: Solver + Send {
     fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()>;
+    fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate>;
     fn coefficients(&self) -> Vec<f64>;
     fn betas(&self) -> Vec<f64>;
+    fn distance(&self) -> f64;
 }
 
 impl<'p> BlockDescent<'p> {
@@ -79,9 +82,25 @@ impl<'p> BlockDescent<'p> {
         self.0.start(origin, betas, interrupt)
     }
 
+    /// Goes on with another λ than the problem's, which stays as it is, from a dual point near its optimum;
+    /// returns the certificate of that.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::error::Error::InvalidArgument) unless λ is positive and finite, and
+    /// [`Interrupted`](crate::error::Error::Interrupted).
+    pub fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {
+        self.0.move_to(lambda, interrupt)
+    }
+
     /// The weights, class after class, the constant feature's last.
     pub fn coefficients(&self) -> Vec<f64> {
         self.0.coefficients()
+    }
+
+    /// A bound on what separates the weights from w(β) (and an origin) in exact arithmetic, right after a
+    /// certificate.
+    pub fn distance(&self) -> f64 {
+        self.0.distance()
     }
 
     /// β_i after β_i (examples × classes), each a point of the loss's set, 0 at its label.
@@ -113,8 +132,16 @@ impl<M: Scorer> Descent for State<'_, M> {
         self.start(origin, betas, interrupt)
     }
 
+    fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {
+        self.move_to(lambda, interrupt)
+    }
+
     fn coefficients(&self) -> Vec<f64> {
         self.coefficients()
+    }
+
+    fn distance(&self) -> f64 {
+        self.distance
     }
 
     fn betas(&self) -> Vec<f64> {

@@ -9,6 +9,7 @@ use super::dual_block::{DualBlock, add_images};
 use super::scorer::{Changes, Row, RowBlock, Scorer};
 use super::visit;
 use crate::data::Real;
+use crate::dual::Shares;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::multiclass::MarginProblem;
@@ -44,7 +45,7 @@ const FULL_SHARE: f64 = 0.2;
 const VANISHING: f64 = 1e-250;
 
 /// Steps of the first attempt at the conjugate gradient method.
-const FIRST_STEPS: usize = 10;
+pub(super) const FIRST_STEPS: usize = 10;
 
 /// Rows, weights and dual blocks of a run.
 pub(super) struct State<'p, M: Scorer> {
@@ -54,9 +55,11 @@ pub(super) struct State<'p, M: Scorer> {
     pub exact: Option<M::Exact>,
     /// w₀, class after class; empty where it is 0.
     pub origin: Vec<f64>,
+    /// Those of the problem, but for λ, which may be changed.
+    pub shares: Shares,
     pub options: Options,
     pub random: Pcg64Mcg,
-    /// The dual blocks, in a random order.
+    /// The dual blocks of the examples that have a share, in a random order.
     pub duals: Vec<DualBlock>,
     /// β_i for each of them.
     pub betas: Candidates<M::Value>,
@@ -64,6 +67,8 @@ pub(super) struct State<'p, M: Scorer> {
     pub due: Option<Vec<u32>>,
     /// Steps of the conjugate gradient method that are worth trying at once.
     pub gradient_steps: usize,
+    /// What may separate the weights from w(β) in exact arithmetic, as of the last certificate.
+    pub distance: f64,
     pub work: Work<M::Value>,
 }
 
@@ -107,15 +112,19 @@ impl<'p, M: Scorer> State<'p, M> {
             scratch: Scratch::default(),
         };
         let mut random = Pcg64Mcg::new(u128::from(options.seed));
-        let mut examples: Vec<u32> = (0..n as u32).collect();
+        let has_share = |example: &u32| problem.shares().of(*example as usize) > 0.0;
+        let mut examples: Vec<u32> = (0..n as u32).filter(has_share).collect();
         examples.shuffle(&mut random);
+        let n_duals = examples.len();
         let dual = |&example: &u32| DualBlock { example, ..DualBlock::default() };
         let mut state = Self {
             random,
             duals: examples.iter().map(dual).collect(),
-            betas: Candidates::new(n),
+            betas: Candidates::new(n_duals),
             due: None,
             gradient_steps: FIRST_STEPS,
+            distance: 0.0,
+            shares: problem.shares().clone(),
             problem,
             model,
             exact: None,
@@ -123,20 +132,18 @@ impl<'p, M: Scorer> State<'p, M> {
             options,
             work,
         };
-        (0..n).for_each(|at| state.settle(at));
+        (0..n_duals).for_each(|at| state.settle(at));
         state
     }
 
-    /// Examples without weight never count; those whose row is 0, or as good as that, have their
-    /// optimal vertex at once.
+    /// Examples whose row is 0, or as good as that, have their optimal vertex at once.
     fn settle(&mut self, at: usize) {
         let dual = &mut self.duals[at];
         let example = dual.example as usize;
         let squared_norm = self.model.squared_norm(example);
-        dual.weight = self.problem.shares().of(example) / self.problem.shares().lambda();
+        dual.weight = self.shares.of(example) / self.shares.lambda();
         dual.curvature = dual.weight * squared_norm;
-        dual.settled = self.problem.shares().of(example) == 0.0;
-        if dual.settled || dual.curvature + self.problem.shares().smoothing() > VANISHING {
+        if dual.curvature + self.shares.smoothing() > VANISHING {
             return;
         }
         dual.settled = true;
@@ -235,7 +242,7 @@ impl<M: Scorer> State<'_, M> {
     /// β_i after β_i (examples × classes).
     pub fn betas(&self) -> Vec<f64> {
         let m = self.problem.n_classes();
-        let mut betas = vec![0.0; self.duals.len() * m];
+        let mut betas = vec![0.0; self.problem.n_examples() * m];
         for (at, dual) in self.duals.iter().enumerate() {
             let row = &mut betas[dual.example as usize * m..][..m];
             let (classes, values) = self.betas.row(at);

@@ -12,8 +12,8 @@ use rand_pcg::Pcg64Mcg;
 
 pub use block::{Atom, Block};
 pub use options::{BlockOptions, Sampling, Step};
+pub use sampling::SumTree;
 
-use self::sampling::SumTree;
 use super::active_set::Kind;
 use crate::dual::{BlockDual, DualValue, Gradient, Image, Survey, dual_value, objective};
 use crate::error::Result;

@@ -1,9 +1,13 @@
 //! Projections onto the hull of {μ(y)}: what the dual extragradient asks of a model.
 
+mod forward_backward;
 mod label_sets;
 mod simplex;
 mod subpermutation;
 mod sum_product;
+
+pub use forward_backward::chain_marginals;
+pub use sum_product::log_marginals;
 
 use super::model::{Model, Work};
 use crate::error::{Error, Result};

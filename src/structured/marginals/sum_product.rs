@@ -6,7 +6,7 @@ use super::{Marginals, Projection};
 use crate::error::Result;
 use crate::linalg::fold::{Max, fold};
 use crate::linalg::{arch, exp_minus};
-use crate::structured::model::{Chain, Work};
+use crate::structured::model::{Chain, ChainScores, Work};
 
 /// Marginals that are lost in the sum of their row.
 const NEGLIGIBLE: f64 = 1e-20;
@@ -26,40 +26,37 @@ impl Marginals for Chain {
         work: &mut Work,
         marginals: &mut [f64],
     ) -> Result<f64> {
-        let (n_states, n_nodes) = (self.n_states(), self.sequence_len(example) * self.n_states());
-        work.values.resize(2 * n_nodes + n_states * (n_states + 3), 0.0);
-        let (nodes, edges) = potentials.split_at(n_nodes);
-        let (forward, rest) = work.values.split_at_mut(n_nodes);
-        let (backward, rest) = rest.split_at_mut(n_nodes);
-        let (transposed, rest) = rest.split_at_mut(n_states * n_states);
-        let (ahead, rest) = rest.split_at_mut(n_states);
-        let (largest, sums) = rest.split_at_mut(n_states);
-        for (to, column) in transposed.chunks_exact_mut(n_states).enumerate() {
-            let from = edges[to..].iter().step_by(n_states);
-            column.iter_mut().zip(from).for_each(|(entry, edge)| *entry = *edge);
-        }
-        let messages = Messages {
-            n_states,
-            nodes,
-            edges,
-            transposed,
-            forward,
-            backward,
-            ahead,
-            largest,
-            sums,
-        };
-        arch().dispatch(SumProduct { messages, marginals });
+        log_marginals(self.chain_scores(example, potentials), work, marginals);
         Ok(0.0)
+    }
+}
+
+/// Writes the marginals of p(y) ∝ exp(score of y), nodes then transitions as the scores have them, and returns
+/// ln Σ_y exp(score of y); in logarithms, which no scores are too large for.
+pub fn log_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [f64]) -> f64 {
+    let (n_states, n_nodes) = (scores.n_states, scores.nodes.len());
+    work.values.resize(2 * n_nodes + n_states * (n_states + 3), 0.0);
+    let (forward, rest) = work.values.split_at_mut(n_nodes);
+    let (backward, rest) = rest.split_at_mut(n_nodes);
+    let (transposed, rest) = rest.split_at_mut(n_states * n_states);
+    let (ahead, rest) = rest.split_at_mut(n_states);
+    let (largest, sums) = rest.split_at_mut(n_states);
+    let messages = Messages { scores, transposed, forward, backward, ahead, largest, sums };
+    arch().dispatch(SumProduct { messages, marginals })
+}
+
+/// Writes the transpose of a table of transitions.
+pub(super) fn transpose(edges: &[f64], transposed: &mut [f64], n_states: usize) {
+    for (to, column) in transposed.chunks_exact_mut(n_states).enumerate() {
+        let from = edges[to..].iter().step_by(n_states);
+        column.iter_mut().zip(from).for_each(|(entry, edge)| *entry = *edge);
     }
 }
 
 /// Logarithms of the sums over what precedes, the node itself included, and over what follows.
 struct Messages<'a> {
-    n_states: usize,
-    nodes: &'a [f64],
-    edges: &'a [f64],
-    transposed: &'a [f64],
+    scores: ChainScores<'a>,
+    transposed: &'a mut [f64],
     forward: &'a mut [f64],
     backward: &'a mut [f64],
     /// backward + nodes of the next position.
@@ -74,44 +71,38 @@ struct SumProduct<'a> {
 }
 
 impl WithSimd for SumProduct<'_> {
-    type Output = ();
+    type Output = f64;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let Self { messages, marginals } = self;
-        let Messages {
-            n_states,
-            nodes,
-            edges,
-            transposed,
-            forward,
-            backward,
-            ahead,
-            largest,
-            sums,
-        } = messages;
-        let n_nodes = nodes.len();
+        let Messages { scores, transposed, forward, backward, ahead, largest, sums } = messages;
+        let (nodes, n_nodes, n_states) = (scores.nodes, scores.nodes.len(), scores.n_states);
         let (marginals, counts) = marginals.split_at_mut(n_nodes);
         counts.fill(0.0);
         if n_nodes == 0 {
-            return;
+            return 0.0;
         }
         forward[..n_states].copy_from_slice(&nodes[..n_states]);
-        for at in (n_states..n_nodes).step_by(n_states) {
+        for t in 1..scores.len() {
+            let at = t * n_states;
             let (before, forward) = forward[at - n_states..].split_at_mut(n_states);
             let forward = &mut forward[..n_states];
-            log_sums(simd, before, edges, largest, sums, forward);
+            log_sums(simd, before, scores.edges_into(t), largest, sums, forward);
             forward.iter_mut().zip(&nodes[at..]).for_each(|(forward, node)| *forward += node);
         }
         backward[n_nodes - n_states..].fill(0.0);
-        for at in (0..n_nodes).step_by(n_states).rev() {
-            let next = at + n_states;
+        for t in (0..scores.len()).rev() {
+            let (at, next) = (t * n_states, (t + 1) * n_states);
             if next < n_nodes {
                 let nodes = nodes[next..].iter().zip(&backward[next..]);
                 ahead
                     .iter_mut()
                     .zip(nodes)
                     .for_each(|(ahead, (node, after))| *ahead = node + after);
+                if scores.stride > 0 || next + n_states == n_nodes {
+                    transpose(scores.edges_into(t + 1), transposed, n_states);
+                }
                 log_sums(simd, ahead, transposed, largest, sums, &mut backward[at..next]);
             }
             let marginals = &mut marginals[at..next];
@@ -119,10 +110,12 @@ impl WithSimd for SumProduct<'_> {
             marginals.iter_mut().zip(logs).for_each(|(marginal, (a, b))| *marginal = a + b);
             softmax(marginals);
             if next < n_nodes {
+                let counts = &mut counts[t * scores.stride..];
                 for (from, &marginal) in marginals.iter().enumerate() {
                     if marginal > NEGLIGIBLE {
                         let own = from * n_states..(from + 1) * n_states;
-                        let logs = edges[own.clone()].iter().zip(&*ahead);
+                        let edges = &scores.edges_into(t + 1)[own.clone()];
+                        let logs = edges.iter().zip(&*ahead);
                         for (count, (edge, ahead)) in counts[own].iter_mut().zip(logs) {
                             *count += marginal * exp_minus(backward[at + from] - (edge + ahead));
                         }
@@ -130,6 +123,9 @@ impl WithSimd for SumProduct<'_> {
                 }
             }
         }
+        let last = &forward[n_nodes - n_states..];
+        let largest = last.iter().fold(f64::NEG_INFINITY, |largest: f64, log| largest.max(*log));
+        largest + last.iter().map(|log| exp_minus(largest - log)).sum::<f64>().ln()
     }
 }
 

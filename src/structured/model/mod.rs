@@ -11,8 +11,8 @@ mod multilabel;
 mod rows;
 
 pub use assignment::assign;
-pub use chain::Chain;
 pub(super) use chain::first_maximum;
+pub use chain::{Chain, ChainLink, ChainScores, FORBIDDEN, Links, Pairs as EmissionPairs};
 pub use graph::Graph;
 pub(super) use graph::{Link, Visit};
 pub use hamming::Hamming;
@@ -20,6 +20,7 @@ pub use matching::{Matching, Pairs};
 pub use multiclass::Multiclass;
 pub use multilabel::Multilabel;
 
+use crate::dual::Scales;
 use crate::dual::rounding::{TINY, gamma};
 use crate::linalg::{Sparse, TouchedVector};
 
@@ -53,6 +54,11 @@ impl PartSize {
         let scores = gamma(self.n_features + 8) * score + 4.0 * self.n_features as f64 * TINY;
         let sums = gamma(2 * self.depth + 8) * n_parts * (cost + score);
         2.0 * n_parts * scores + 2.0 * sums
+    }
+
+    /// The size of the example's functions, given its largest cost.
+    pub fn scales(&self, cost: f64) -> Scales {
+        Scales { cost, feature: self.norm, n_features: self.n_features }
     }
 }
 

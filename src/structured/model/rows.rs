@@ -17,7 +17,7 @@ use crate::linalg::{TouchedVector, arch};
 /// Weights are feature-major, W\[feature\]\[class\], so that the scores x W of a row are sums over
 /// contiguous classes.
 #[derive(Debug, Clone)]
-pub(super) struct Rows {
+pub(in crate::structured) struct Rows {
     n_rows: usize,
     n_features: usize,
     /// Ends of the rows and the features of their values, if zeros are left out.
@@ -141,7 +141,7 @@ impl Rows {
 
     /// Calls `visit(feature, value)` for the values of a row.
     #[inline(always)]
-    fn visit(&self, row: usize, mut visit: impl FnMut(usize, f64)) {
+    pub fn visit(&self, row: usize, mut visit: impl FnMut(usize, f64)) {
         if let Some((features, values)) = self.sparse_row(row) {
             features
                 .iter()
@@ -155,8 +155,9 @@ impl Rows {
         }
     }
 
+    /// The features and values of a row where zeros are left out.
     #[inline(always)]
-    fn sparse_row(&self, row: usize) -> Option<(&[u32], &[f64])> {
+    pub fn sparse_row(&self, row: usize) -> Option<(&[u32], &[f64])> {
         let (ends, features) = self.sparse.as_ref()?;
         let range = ends[row]..ends[row + 1];
         Some((&features[range.clone()], &self.values[range]))

@@ -6,6 +6,7 @@ classifiers, arXiv:2008.08894.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -13,13 +14,13 @@ from typing import Any, Literal, Self
 import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.class_weight import compute_class_weight
+from sklearn.base import clone
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
-from dualgap._estimator import ScoringClassifier, progress, refuse_unused
+from dualgap._estimator import ScoringClassifier, progress, refuse_unused, warn_of_gap
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -33,16 +34,17 @@ from dualgap._validation import (
     resolve_threads,
 )
 from dualgap.losses import Loss, core_loss
+from dualgap.multiclass._rows import row_weights, undecided
+from dualgap.multiclass.path import LinearPiece, check_interval, linear_pieces
 
 __all__ = ["MulticlassSVC"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearClassifier(ScoringClassifier):
-    """Parameters of linear classifiers, however they are trained, and their predictions."""
+class LinearModel(ScoringClassifier):
+    """Parameters of linear classifiers but for C, and their predictions."""
 
     loss: LossName | Loss = field(default="max-hinge", kw_only=False)
-    C: float = 1.0
     smoothing: float = 0.0
     fit_intercept: bool = True
     intercept_scaling: float = 1.0
@@ -51,9 +53,11 @@ class LinearClassifier(ScoringClassifier):
     coef_: FloatArray = field(init=False)
     intercept_: FloatArray = field(init=False)
 
+    # The weight of the regulariser, where there is a certificate.
+    _lambda: float | None = field(init=False, default=None)
+
     def _check_parameters(self) -> None:
-        for name in ("C", "intercept_scaling"):
-            check_positive(name, getattr(self, name))
+        check_positive("intercept_scaling", self.intercept_scaling)
         for name in ("smoothing", "tol"):
             check_positive(name, getattr(self, name), zero=True)
         check_positive("max_iter", self.max_iter, integer=True)
@@ -82,6 +86,49 @@ class LinearClassifier(ScoringClassifier):
         # The rows are the large operand: the weights take their precision.
         scores = safe_sparse_dot(X, self.coef_.T.astype(X.dtype, copy=False), dense_output=True)
         return np.asarray(scores + self.intercept_, dtype=np.float64)
+
+    def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
+        """Tell which predictions more training might change.
+
+        The exact optimum is no farther from the model than its duality gap says. Where the best
+        score is ahead of the others by more than that can move it, the optimum predicts the same
+        class; rounding is taken into account. The smaller the gap, the fewer rows are left
+        undecided (see `tol`); rows between two classes stay so for long.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples,)
+            True where the optimum may predict another class than `predict` does.
+
+        Raises
+        ------
+        ValueError
+            If the model has no certificate, as one read from a file.
+        """
+        scores = self._scores(X)
+        if self._lambda is None or not np.isfinite(self.dual_objective_):
+            msg = "undecided: the model has no certificate; fit it here"
+            raise ValueError(msg)
+        radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda))
+        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        linear = (self.coef_, self.intercept_, bias)
+        return undecided(check_rows(self, X, reset=False), linear, radius, scores.argmax(axis=1))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearClassifier(LinearModel):
+    """Parameters of linear classifiers, however they are trained, and their predictions."""
+
+    C: float = 1.0
+
+    def _check_parameters(self) -> None:
+        check_positive("C", self.C)
+        super()._check_parameters()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -218,7 +265,8 @@ class MulticlassSVC(LinearClassifier):
         X, y = check_rows_and_targets(self, X, y)
         self.classes_, codes = encode_classes(y)
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
-        weights = self._row_weights(check_weights(sample_weight, X), codes)
+        weights = check_weights(sample_weight, X)
+        weights = row_weights(self.class_weight, self.classes_, codes, weights)
         total = float(len(labels) if weights is None else weights.sum())
         regularization = 1.0 / (float(self.C) * total)
         problem = {**self._problem(), "sample_weight": weights, "solver": self.solver}
@@ -243,24 +291,88 @@ class MulticlassSVC(LinearClassifier):
         result = _core.fit_multiclass(core_rows(X), labels, settings)
         self._store_weights(result["weights"])
         self._store_run(result)
+        self._lambda = regularization
         if self.warm_start:
             kept = {name: result[name] for name in ("weights", "linear", "square", "drift", "beta")}
             self._end = (identity, regularization, kept)
         return self
 
-    def _row_weights(
-        self, weights: FloatArray | None, codes: NDArray[np.intp]
-    ) -> FloatArray | None:
-        if self.class_weight is None:
-            return weights
-        factors = compute_class_weight(
-            self.class_weight,
-            classes=self.classes_,
-            y=self.classes_[codes],
-            sample_weight=weights,
-        )
-        factors = np.asarray(factors, dtype=np.float64)[codes]
-        return factors if weights is None else factors * weights
+    def path(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        C_min: float,
+        C_max: float,
+        sample_weight: ArrayLike | None = None,
+    ) -> list[LinearPiece]:
+        """Cover an interval of C with models whose gap is at most `tol` everywhere on it.
+
+        Solves at the small end to half of `tol`, finds how far the solution, scaled with C, stays
+        within `tol` (its gap is convex in C), and goes on from there, with block Frank-Wolfe and
+        pairwise steps. Nothing is stored on the estimator; `C`, `solver`, `step` and `warm_start`
+        are not used.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,)
+            Class labels of any kind.
+        C_min, C_max : float
+            The interval.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row's loss.
+
+        Returns
+        -------
+        list of LinearPiece
+            By increasing C; each begins where the one before it ends, and predicts. A piece that
+            did not get to `tol` within `max_iter` passes says so in its ``relative_gap``, and there
+            is a warning. A path that the callback stops ends early.
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
+        self._check_parameters()
+        check_positive("tol", self.tol)
+        check_interval(C_min, C_max)
+        # What is learnt of the rows is kept on the pieces, not here.
+        model = clone(self)
+        X, y = check_rows_and_targets(model, X, y)
+        model.classes_, codes = encode_classes(y)
+        weights = check_weights(sample_weight, X)
+        weights = row_weights(self.class_weight, model.classes_, codes, weights)
+        total = float(len(codes) if weights is None else weights.sum())
+        settings = {
+            **model._problem(),
+            "sample_weight": weights,
+            "regularization": 1.0 / (float(C_min) * total),
+            "solver": "block-frank-wolfe",
+            "step": "pairwise",
+            "sampling": self.sampling,
+            "tol": float(self.tol),
+            "max_iter": int(self.max_iter),
+            "seed": resolve_seed(self.random_state),
+            "n_threads": resolve_threads(self.n_jobs),
+            "callback": progress(self.verbose, self.callback),
+        }
+        labels = np.ascontiguousarray(codes, dtype=np.uint32)
+        until = 1.0 / (float(C_max) * total)
+        pieces = _core.multiclass_path(core_rows(X), labels, settings, until)
+
+        def fitted(weights: FloatArray) -> MulticlassSVC:
+            own: MulticlassSVC = copy.copy(model)
+            own._store_weights(weights)
+            return own
+
+        found = linear_pieces(pieces, (C_min, C_max), settings["regularization"], fitted)
+        worst = max(found, key=lambda piece: piece.relative_gap)
+        if worst.relative_gap > self.tol:
+            gap = (worst.duality_gap, worst.relative_gap)
+            warn_of_gap(worst.n_iter, gap, self.tol, self._remedy, "a piece of the path ")
+        return found
 
     def _previous(self, identity: str, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""

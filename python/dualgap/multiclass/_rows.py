@@ -1,0 +1,82 @@
+"""What linear classifiers need of single rows: their weights, and whether they are decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.extmath import safe_sparse_dot
+
+from dualgap._validation import FloatArray
+
+ClassWeight: TypeAlias = Mapping[Any, float] | Literal["balanced"] | None
+
+# Rows whose scores are computed together.
+_BLOCK = 4096
+
+
+def row_weights(
+    class_weight: ClassWeight,
+    classes: NDArray[Any],
+    codes: NDArray[np.intp],
+    weights: FloatArray | None,
+) -> FloatArray | None:
+    """Multiply the sample weights by those of the classes."""
+    if class_weight is None:
+        return weights
+    factors = compute_class_weight(
+        class_weight, classes=classes, y=classes[codes], sample_weight=weights
+    )
+    factors = np.asarray(factors, dtype=np.float64)[codes]
+    return factors if weights is None else factors * weights
+
+
+def undecided(
+    X: Any,
+    model: tuple[FloatArray, FloatArray, float],
+    radius: float,
+    predicted: NDArray[np.intp],
+) -> NDArray[np.bool_]:
+    """Tell where a model within `radius` of this one may predict another class.
+
+    The difference of two scores changes by at most ``sqrt(2) * norm(x) * radius``
+    (docs/mathematics/cross-validation.md).
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n_samples, n_features)
+        Checked rows.
+    model : tuple
+        Weights of shape (n_classes, n_features), intercepts, and the constant feature.
+    radius : float
+        Largest distance, in the Frobenius norm, the constant feature's weights among them.
+    predicted : ndarray of shape (n_samples,)
+        The number of the class that is predicted for each row, however that was rounded.
+
+    Returns
+    -------
+    ndarray of bool of shape (n_samples,)
+    """
+    coef, intercept, bias = model
+    epsilon = float(np.finfo(np.float64).eps)
+    own = intercept / bias if bias else intercept
+    norm = float(np.sqrt((coef**2).sum() + (own**2).sum())) * (1.0 + coef.size * epsilon)
+    # A score is a sum of as many products as there are features; twice what it can lose by them.
+    change = radius * (1.0 + 16 * epsilon) + 2.0 * (coef.shape[1] + 8) * epsilon * norm
+    found = np.empty(len(predicted), dtype=bool)
+    for start in range(0, len(predicted), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        rows = X[block].astype(np.float64)
+        scores = np.asarray(safe_sparse_dot(rows, coef.T, dense_output=True)) + intercept
+        chosen = np.take_along_axis(scores, predicted[block, None], axis=1)
+        others = scores.copy()
+        np.put_along_axis(others, predicted[block, None], -np.inf, axis=1)
+        squares = rows.multiply(rows).sum(axis=1) if sp.issparse(rows) else (rows**2).sum(axis=1)
+        norms = np.sqrt(np.asarray(squares, dtype=np.float64).ravel() + bias**2)
+        reach = np.sqrt(2.0) * norms * (1.0 + (coef.shape[1] + 8) * epsilon) * change
+        found[block] = chosen[:, 0] - others.max(axis=1) <= reach
+    return found

@@ -1,0 +1,338 @@
+"""The choice of C by cross-validation, with bounds on the scores of the exact optima."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+
+from dualgap import _core
+from dualgap._choices import check_choice
+from dualgap._estimator import warn_user
+from dualgap._validation import (
+    FloatArray,
+    MatrixLike,
+    check_positive,
+    check_rows_and_targets,
+    check_weights,
+    core_rows,
+    encode_classes,
+    resolve_seed,
+    resolve_threads,
+)
+from dualgap.multiclass._rows import row_weights
+from dualgap.multiclass.svm import LinearModel, MulticlassSVC
+
+__all__ = ["MulticlassSVCCV"]
+
+Rule: TypeAlias = Literal["best", "one-standard-error"]
+
+# What the core scores by itself, with bounds.
+_MEASURES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced_accuracy",
+    "neg_mean_cost": "cost",
+}
+_OWN = ("Cs", "cv", "scoring", "rule", "bounds", "cv_tol", "refit")
+
+# Differences of mean scores that are rounding.
+_ROUNDING = 1e-12
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MulticlassSVCCV(LinearModel):
+    """Linear multi-category SVM with cross-validated C.
+
+    Fits all folds side by side, each from small C to large, every fit starting where the one before
+    it ended. Each fit has a certificate, which bounds how far it is from the optimum, and thereby
+    between what the score of the exact optimum of that fold and C lies.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="max-hinge"
+        As in :class:`MulticlassSVC`.
+    Cs : int or array-like of float, default=13
+        Values of C to choose from, or how many from 1e-3 to 1e3, evenly spaced on a logarithmic
+        scale.
+    cv : int, splitter or iterable, optional
+        As in scikit-learn; None means five stratified folds.
+    scoring : str or callable, default="accuracy"
+        "accuracy", "balanced_accuracy", "top-K" (the share of rows whose class is among the K best,
+        as "top-3") and "neg_mean_cost" (minus the mean cost of the predicted classes, for losses
+        with costs) have bounds. Any other name or scorer of scikit-learn is called with a fitted
+        model and the held-out rows, and has none.
+    rule : {"best", "one-standard-error"}, default="best"
+        Whether to choose the C of the best mean score (the smallest of equals), or the smallest one
+        whose mean score is within one standard error of that.
+    bounds : float, optional
+        How far the bounds of a score may be apart. Fits whose bounds are wider go on, up to
+        `max_iter`, unless their C is known to be beaten. None takes the bounds as they come.
+    cv_tol : float, default=1e-2
+        Relative duality gap at which the fits of the folds end; see `tol` in
+        :class:`MulticlassSVC`. Scores need less than the final model.
+    refit : bool, default=True
+        Whether to fit a model with the chosen C on all rows, to `tol`.
+    smoothing, fit_intercept, intercept_scaling, class_weight, tol, max_iter
+        As in :class:`MulticlassSVC`. Balanced class weights are those of each fold's training rows.
+    verbose : int, default=0
+        Print a line as fits end on stderr, at most five a second.
+    callback : callable, optional
+        As in :class:`MulticlassSVC`, for the final fit.
+    random_state : int, RandomState or None, default=None
+        Seed of the order of the rows, the same for all fits.
+    n_jobs : int, optional
+        Number of threads; None and -1 mean all cores. Nothing that is found depends on it.
+
+    Attributes
+    ----------
+    C_ : float
+        The chosen value.
+    Cs_ : ndarray of shape (n_Cs,)
+        All values, in rising order.
+    best_score_ : float
+        The mean score of `C_`.
+    scores_ : ndarray of shape (n_folds, n_Cs)
+        Scores on the held-out rows, which sample weights do not count in.
+    score_bounds_ : ndarray of shape (n_folds, n_Cs, 2)
+        The score of the exact optimum is not below the first nor above the second.
+    mean_score_, std_score_ : ndarray of shape (n_Cs,)
+        Mean over the folds, and standard deviation.
+    mean_score_bounds_ : ndarray of shape (n_Cs, 2)
+        Bounds on the mean score of the exact optima.
+    cv_results_ : dict of ndarray of shape (n_folds, n_Cs)
+        "score", "lower", "upper", "n_undecided" (held-out rows that the optimum may classify
+        otherwise), "objective", "dual_objective", "n_iter", "seconds" and "converged".
+    coef_, intercept_, classes_, n_iter_, objective_, dual_objective_, duality_gap_, \
+            relative_gap_, null_objective_, converged_, certificate_, history_, n_features_in_, \
+            feature_names_in_
+        As in :class:`MulticlassSVC`, of the final fit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualgap import MulticlassSVCCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MulticlassSVCCV(Cs=[0.1, 1.0, 10.0], random_state=0).fit(X, y)
+    >>> model.scores_.shape, bool(model.best_score_ > 0.9)
+    ((5, 3), True)
+    """
+
+    Cs: int | ArrayLike = field(default=13)
+    cv: Any = None
+    scoring: str | Callable[..., float] = "accuracy"
+    rule: Rule = "best"
+    bounds: float | None = None
+    cv_tol: float = 1e-2
+    refit: bool = True
+
+    C_: float = field(init=False)
+    Cs_: FloatArray = field(init=False)
+    best_score_: float = field(init=False)
+    scores_: FloatArray = field(init=False)
+    score_bounds_: FloatArray = field(init=False)
+    mean_score_: FloatArray = field(init=False)
+    std_score_: FloatArray = field(init=False)
+    mean_score_bounds_: FloatArray = field(init=False)
+    cv_results_: dict[str, NDArray[Any]] = field(init=False)
+
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Choose C, and fit on all rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Training rows; float32 and float64 are read in place.
+        y : array-like of shape (n_samples,)
+            Class labels of any kind.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row's loss; scores are not weighted.
+        groups : array-like of shape (n_samples,), optional
+            For splitters that need groups.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
+        Cs = self._check()
+        rows, labels = check_rows_and_targets(self, X, y)
+        self.classes_, codes = encode_classes(labels)
+        weights = check_weights(sample_weight, rows)
+        folds = list(check_cv(self.cv, labels, classifier=True).split(rows, labels, groups))
+        seed = resolve_seed(self.random_state)
+        settings = {
+            **self._problem(),
+            **self._scoring(rows, labels, folds),
+            "Cs": Cs.tolist(),
+            "fold_weights": self._fold_weights(folds, codes, weights),
+            "held_out": [np.ascontiguousarray(test, dtype=np.uint32) for _, test in folds],
+            "width": None if self.bounds is None else float(self.bounds),
+            "seed": seed,
+            "tol": float(self.cv_tol),
+            "max_iter": int(self.max_iter),
+            "n_threads": resolve_threads(self.n_jobs),
+            "callback": _report(len(folds) * len(Cs)) if self.verbose else None,
+        }
+        found = _core.cross_validate(
+            core_rows(rows), np.ascontiguousarray(codes, dtype=np.uint32), settings
+        )
+        self._store_search(Cs, found)
+        if self.refit:
+            self._refit(rows, labels, weights, seed)
+        return self
+
+    def _check(self) -> FloatArray:
+        self._check_parameters()
+        check_positive("cv_tol", self.cv_tol, zero=True)
+        check_choice("rule", self.rule, *get_args(Rule))
+        if self.bounds is not None:
+            check_positive("bounds", self.bounds, zero=True)
+        if isinstance(self.Cs, int | np.integer) and not isinstance(self.Cs, bool):
+            check_positive("Cs", self.Cs, integer=True)
+            return np.logspace(-3.0, 3.0, int(self.Cs)) if self.Cs > 1 else np.ones(1)
+        Cs = np.asarray(self.Cs)
+        if Cs.ndim != 1 or not len(Cs):
+            msg = f"Cs: must be a number of values or a list of them, got {self.Cs!r}"
+            raise ValueError(msg)
+        for C in Cs:
+            check_positive("Cs", C)
+        return np.unique(Cs.astype(np.float64))
+
+    def _fold_weights(
+        self, folds: list[Any], codes: NDArray[np.intp], weights: FloatArray | None
+    ) -> FloatArray:
+        """Weight of each row in each fold's training; a row that is drawn twice counts twice."""
+        found = np.empty((len(folds), len(codes)))
+        for number, (own, (train, _)) in enumerate(zip(found, folds, strict=True)):
+            own[:] = np.bincount(train, minlength=len(codes))
+            if weights is not None:
+                own *= weights
+            used = np.flatnonzero(own)
+            if not len(used):
+                msg = f"sample_weight: no training row of fold {number} has a positive weight"
+                raise ValueError(msg)
+            classes = self.classes_
+            if self.class_weight == "balanced":
+                classes = classes[np.unique(codes[used])]
+            inside = np.searchsorted(classes, self.classes_[codes[used]])
+            weighted = row_weights(self.class_weight, classes, inside, own[used])
+            own[used] = own[used] if weighted is None else weighted
+        return found
+
+    def _scoring(self, rows: Any, labels: Any, folds: list[Any]) -> dict[str, Any]:
+        """How the core is to score."""
+        found: dict[str, Any] = {"measure": None, "top_k": 1, "score": None}
+        if isinstance(self.scoring, str) and self.scoring in _MEASURES:
+            return {**found, "measure": _MEASURES[self.scoring]}
+        count = re.fullmatch(r"top-(\d+)", self.scoring) if isinstance(self.scoring, str) else None
+        if count:
+            k = int(count[1])
+            if not 0 < k < len(self.classes_):
+                msg = f"scoring: {self.scoring!r} needs a number from 1 to {len(self.classes_) - 1}"
+                raise ValueError(msg)
+            return {**found, "measure": "top_k", "top_k": k}
+        if self.bounds is not None:
+            msg = f"bounds: there are none for scoring={self.scoring!r}"
+            raise ValueError(msg)
+        scorer = check_scoring(MulticlassSVC(), self.scoring)
+
+        def score(fold: int, _: int, weights: FloatArray) -> float:
+            held_out = folds[fold][1]
+            return float(scorer(self._model(weights), rows[held_out], labels[held_out]))
+
+        return {**found, "score": score}
+
+    def _model(self, weights: FloatArray) -> MulticlassSVC:
+        """A fold's model as scorers see it."""
+        model = MulticlassSVC(**self._parameters())
+        model.classes_, model.n_features_in_ = self.classes_, self.n_features_in_
+        model._store_weights(weights)
+        return model
+
+    def _parameters(self) -> dict[str, Any]:
+        return {k: v for k, v in self.get_params(deep=False).items() if k not in _OWN}
+
+    def _store_search(self, Cs: FloatArray, found: Any) -> None:
+        outcomes = np.array(found.pop("outcome")).reshape(found["score"].shape)
+        found["converged"] = outcomes == "converged"
+        found["n_iter"] = found["n_iter"].astype(np.int64)
+        found["n_undecided"] = found["n_undecided"].astype(np.int64)
+        self.Cs_, self.cv_results_, self.scores_ = Cs, found, found["score"]
+        self.score_bounds_ = np.stack([found["lower"], found["upper"]], axis=2)
+        self.mean_score_bounds_ = self.score_bounds_.mean(axis=0)
+        self.mean_score_ = self.scores_.mean(axis=0)
+        self.std_score_ = self.scores_.std(axis=0)
+        if not np.isfinite(self.mean_score_).all():
+            msg = f"scoring: {self.scoring!r} gives scores that are not finite"
+            raise ValueError(msg)
+        best = self.mean_score_.max()
+        slack = _ROUNDING * max(1.0, abs(best))
+        if self.rule == "one-standard-error":
+            chosen = int(np.flatnonzero(self.mean_score_ >= best - slack)[0])
+            n_folds = len(self.scores_)
+            if n_folds > 1:
+                slack += float(self.scores_[:, chosen].std(ddof=1)) / np.sqrt(n_folds)
+        chosen = int(np.flatnonzero(self.mean_score_ >= best - slack)[0])
+        self.C_, self.best_score_ = float(Cs[chosen]), float(self.mean_score_[chosen])
+        self._warn()
+
+    def _warn(self) -> None:
+        """Say what has not become as good as it was asked for."""
+        if self.bounds is None:
+            short = ~self.cv_results_["converged"]
+            if short.any():
+                warn_user(
+                    f"{short.sum()} of {short.size} fits of the folds stopped above cv_tol="
+                    f"{self.cv_tol:.2g}; raise max_iter or cv_tol, or scale the data"
+                )
+            return
+        lower, upper = self.mean_score_bounds_.T
+        beaten = upper < lower.max()
+        wide = (upper - lower > self.bounds + _ROUNDING) & ~beaten
+        if wide.any():
+            values = ", ".join(f"{C:.3g}" for C in self.Cs_[wide])
+            warn_user(
+                f"the bounds of the mean score are more than {self.bounds:.2g} apart for C = "
+                f"{values}; raise max_iter or bounds, or scale the data"
+            )
+
+    def _refit(self, rows: Any, labels: Any, weights: FloatArray | None, seed: int) -> None:
+        parameters = {**self._parameters(), "C": self.C_, "random_state": seed % 2**32}
+        final = MulticlassSVC(**parameters).fit(rows, labels, weights)
+        for name, value in vars(final).items():
+            fitted = name.endswith("_") or name == "_lambda"
+            if fitted and name not in ("n_features_in_", "feature_names_in_"):
+                setattr(self, name, value)
+
+
+def _report(n_fits: int) -> Callable[..., object]:
+    """Print how many fits have ended, at most five times a second."""
+    last = -np.inf
+
+    def report(n_done: int, seconds: float, *_: float) -> object:
+        nonlocal last
+        if time.monotonic() - last > 0.2:
+            last = time.monotonic()
+            print(f"fit {n_done:5d} of {n_fits} or more  {seconds:8.2f} s", file=sys.stderr)
+        return False
+
+    return report

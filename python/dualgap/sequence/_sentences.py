@@ -1,0 +1,149 @@
+"""Sentences as users give them, made the rows and offsets that the core reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from dualgap import _core
+from dualgap._validation import Rows, core_rows
+from dualgap.structured._arrays import Stacked, flatten, stack
+
+Sentences: TypeAlias = "Iterable[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
+"""Sentences of features by name, matrices, or one matrix beside the sentences' lengths."""
+
+Offsets: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Rowed:
+    """The rows of all sentences after one another, and where each sentence begins and ends."""
+
+    rows: Rows
+    offsets: Offsets
+    n_features: int
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def split(self, columns: NDArray[np.bool_]) -> tuple[Rows, Rows]:
+        """Return the rows without and with only these columns."""
+        if isinstance(self.rows, tuple):
+            indptr, indices, data, width = self.rows
+            matrix: Any = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
+        else:
+            matrix = self.rows
+        return core_rows(matrix[:, ~columns]), core_rows(matrix[:, columns])
+
+
+def peek(X: Any) -> tuple[bool, Any]:
+    """Whether sentences are made of features by name, and the sentences, none of them lost."""
+    if sp.issparse(X) or isinstance(X, np.ndarray):
+        return False, X
+    if isinstance(X, str | bytes | dict) or not isinstance(X, Iterable):
+        msg = f"X: must be sentences, or a matrix with lengths, got {type(X).__name__}"
+        raise ValueError(msg)
+    if isinstance(X, list | tuple):
+        return all(map(_is_named, islice(X, 3))), X
+    head = list(islice(X, 3))
+    named = all(map(_is_named, head))
+    rest = chain(head, X)
+    return named, rest if named else list(rest)
+
+
+def _is_named(sentence: Any) -> bool:
+    """Whether a sentence may be one of features by name: an empty one is either."""
+    if sp.issparse(sentence) or isinstance(sentence, np.ndarray):
+        return False
+    if not isinstance(sentence, list | tuple):
+        return True
+    return not sentence or not isinstance(sentence[0], list | tuple) or _named_token(sentence[0])
+
+
+def _named_token(token: list[Any] | tuple[Any, ...]) -> bool:
+    return not token or isinstance(token[0], str)
+
+
+def read_named(read: Callable[[Any], Any], X: Any, size: Callable[[], int]) -> Rowed:
+    """Read sentences of features by name; `size` is asked for the number of columns afterwards."""
+    offsets, indptr, indices, data = read(X)
+    n_features = size()
+    return Rowed((indptr, indices, data, n_features), offsets, n_features)
+
+
+def read_matrices(X: Any, lengths: Any) -> Rowed:
+    """Check matrices, one for each sentence, or one for all beside their lengths."""
+    if lengths is None and (sp.issparse(X) or (isinstance(X, np.ndarray) and X.dtype != object)):
+        if getattr(X, "ndim", 2) == 2:
+            msg = "lengths: one matrix needs the lengths of its sentences"
+            raise ValueError(msg)
+        X = list(X)
+    if lengths is None:
+        sentences = list(X)
+        if not sentences:
+            return Rowed(np.zeros((0, 0)), np.zeros(1, dtype=np.int64), 0)
+        stacked = stack(sentences)
+        return Rowed(core_rows(stacked.rows), stacked.offsets, stacked.n_features)
+    try:
+        rows = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    except ValueError as error:
+        msg = f"X: must be a matrix of finite numbers: {error}"
+        raise ValueError(msg) from error
+    stacked = Stacked(rows, read_lengths(lengths, rows.shape[0]))
+    return Rowed(core_rows(stacked.rows), stacked.offsets, stacked.n_features)
+
+
+def read_lengths(lengths: Any, n_rows: int) -> Offsets:
+    """Return the offsets of sentences of these lengths."""
+    sizes = np.asarray(lengths)
+    whole = sizes.ndim == 1 and (sizes.size == 0 or np.issubdtype(sizes.dtype, np.integer))
+    if not whole or (sizes.size and sizes.min() < 0) or sizes.sum() != n_rows:
+        msg = f"lengths: must be integers that sum to the {n_rows} rows of X"
+        raise ValueError(msg)
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+
+
+def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], NDArray[np.uint32]]:
+    """Return the sorted classes and each row's number; `flat` labels are given row by row."""
+    if flat:
+        labels = np.asarray(y)
+        if labels.shape != (offsets[-1],):
+            msg = f"y: must have one label for each of {offsets[-1]} rows, got {labels.shape}"
+            raise ValueError(msg)
+        classes, codes = np.unique(labels, return_inverse=True)
+        return classes, codes.astype(np.uint32)
+    if isinstance(y, str | bytes) or not isinstance(y, Iterable):
+        msg = f"y: must be the labels of each sentence, got {type(y).__name__}"
+        raise ValueError(msg)
+    sentences = y if isinstance(y, list) else list(y)
+    if len(sentences) != len(offsets) - 1:
+        msg = f"y: must have labels for {len(offsets) - 1} sentences, got {len(sentences)}"
+        raise ValueError(msg)
+    try:
+        found = _core.read_labels(sentences)
+        if found is None:
+            labels = flatten(sentences, offsets)
+            classes, codes = np.unique(labels, return_inverse=True)
+            return classes, codes.astype(np.uint32)
+    except TypeError as error:
+        msg = f"y: must be the labels of each sentence ({error})"
+        raise ValueError(msg) from error
+    names, numbers, ends = found
+    wrong = np.flatnonzero(np.diff(ends) != np.diff(offsets))
+    if len(wrong):
+        at = int(wrong[0])
+        msg = (
+            f"y: sentence {at} has {ends[at + 1] - ends[at]} labels and "
+            f"{offsets[at + 1] - offsets[at]} tokens"
+        )
+        raise ValueError(msg)
+    classes = np.unique(np.array(names)) if names else np.zeros(0, dtype="U1")
+    order = np.searchsorted(classes, np.array(names)).astype(np.uint32)
+    return classes, order[numbers] if names else numbers

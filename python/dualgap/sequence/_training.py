@@ -1,0 +1,94 @@
+"""Weights and costs of training data, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dualgap import _core
+from dualgap._validation import FloatArray
+from dualgap.structured._arrays import flatten
+
+
+def examples_weights(sample_weight: ArrayLike | None, n_sentences: int) -> FloatArray | None:
+    """Return the weights of sentences."""
+    if sample_weight is None:
+        return None
+    weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_sentences,):
+        msg = f"sample_weight: must have shape ({n_sentences},), got {weights.shape}"
+        raise ValueError(msg)
+    if not (np.isfinite(weights.sum()) and weights.min() >= 0 and weights.max() > 0):
+        msg = "sample_weight: must be finite and not negative, and at least one positive"
+        raise ValueError(msg)
+    return weights
+
+
+def regularization(C: float, weights: FloatArray | None, n_sentences: int) -> float:
+    """Return lambda."""
+    total = float(n_sentences if weights is None else weights.sum())
+    scale = float(C) * total
+    if not 1e-300 < scale < 1e300:
+        msg = f"C: {C} is too small or too large"
+        raise ValueError(msg)
+    return 1.0 / scale
+
+
+def error_costs(
+    tagger: Any, token_weight: Any, labels: NDArray[Any], offsets: NDArray[np.int64], *, flat: bool
+) -> FloatArray | None:
+    """Return what an error costs at each token, or None where all cost 1."""
+    if token_weight is None and tagger.class_weight is None:
+        return None
+    if tagger.loss == "log":
+        msg = 'token_weight: loss="log" does not use it'
+        raise ValueError(msg)
+    costs = np.ones(len(labels))
+    if tagger.class_weight is not None:
+        known = set(labels.tolist())
+        for label, weight in dict(tagger.class_weight).items():
+            if label not in known:
+                msg = f"class_weight: the label {label!r} does not occur in y"
+                raise ValueError(msg)
+            costs[labels == label] = weight
+    if token_weight is not None:
+        own = np.asarray(token_weight) if flat else flatten(list(token_weight), offsets)
+        if own.shape != costs.shape or own.dtype.kind not in "biuf":
+            msg = "token_weight: must be a number for each token"
+            raise ValueError(msg)
+        costs = costs * own
+    if not (np.isfinite(costs).all() and costs.min() >= 0 and costs.max() > 0):
+        msg = "token_weight, class_weight: must be finite and not negative, and one positive"
+        raise ValueError(msg)
+    return np.ascontiguousarray(costs, dtype=np.float64)
+
+
+def marked_columns(
+    features: Sequence[str] | Sequence[int] | None,
+    vocabulary: _core.Vocabulary | None,
+    n_features: int,
+) -> NDArray[np.bool_] | None:
+    """Return which columns are features of transitions, None where none are asked for."""
+    if features is None or len(features) == 0:
+        return None
+    marks = np.zeros(n_features, dtype=bool)
+    if isinstance(features, str) or len({isinstance(feature, str) for feature in features}) > 1:
+        msg = f"transition_features: must be a list of strings or of columns, got {features!r}"
+        raise ValueError(msg)
+    if isinstance(features[0], str):
+        names = [] if vocabulary is None else vocabulary.names()
+        if not names:
+            msg = "transition_features: strings need features by name, without hash_bits"
+            raise ValueError(msg)
+        prefixes = tuple(str(feature) for feature in features)
+        marks[[at for at, name in enumerate(names) if name.startswith(prefixes)]] = True
+    else:
+        columns = np.asarray(features)
+        if columns.dtype.kind not in "iu" or columns.min() < 0 or columns.max() >= n_features:
+            msg = f"transition_features: must be columns from 0 to {n_features - 1}"
+            raise ValueError(msg)
+        marks[columns] = True
+    return marks

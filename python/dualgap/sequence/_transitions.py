@@ -1,0 +1,130 @@
+"""Which labels may follow each other, begin and end a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Codes = NDArray[np.uint8]
+
+FORBIDDEN, WEIGHTED, FREE = 0, 1, 2
+
+_INSIDE = {"I", "E", "L"}
+_ENDS = {"E", "L", "S", "U", "O"}
+
+
+def transition_codes(
+    transitions: Any, classes: NDArray[Any], boundaries: bool, seen: NDArray[np.bool_]
+) -> Codes:
+    """Return a code for each transition (from, to), first and last label, as the core reads them.
+
+    `seen` has the transitions that occur in training.
+    """
+    n = len(classes)
+    codes = np.full((n + 2, n), WEIGHTED, dtype=np.uint8)
+    if isinstance(transitions, str):
+        if transitions == "seen":
+            codes[:n][~seen] = FREE
+        elif transitions in ("bio", "bioes"):
+            codes[~_scheme(transitions, classes)] = FORBIDDEN
+        elif transitions != "all":
+            msg = (
+                'transitions: must be "all", "seen", "bio", "bioes", a mask or pairs of labels, '
+                f"got {transitions!r}"
+            )
+            raise ValueError(msg)
+    else:
+        codes[:n][~_mask(transitions, classes)] = FORBIDDEN
+    if not boundaries:
+        codes[n:][codes[n:] == WEIGHTED] = FREE
+    return codes.ravel()
+
+
+def _mask(transitions: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return what is allowed: a mask as it is, or the mask of allowed pairs of labels."""
+    n = len(classes)
+    if isinstance(transitions, set | frozenset) or (
+        isinstance(transitions, list | tuple) and all(isinstance(p, tuple) for p in transitions)
+    ):
+        mask = np.zeros((n, n), dtype=bool)
+        place = {label: index for index, label in enumerate(classes.tolist())}
+        for pair in transitions:
+            if len(pair) != 2 or any(label not in place for label in pair):
+                msg = f"transitions: {pair!r} is no pair of labels that occur in training"
+                raise ValueError(msg)
+            mask[place[pair[0]], place[pair[1]]] = True
+        return mask
+    mask = np.asarray(transitions)
+    if mask.shape != (n, n) or mask.dtype != bool:
+        msg = (
+            f"transitions: a mask must be a boolean array of shape ({n}, {n}), a row and a column "
+            f"for each class in sorted order, got {mask.dtype} of shape {mask.shape}"
+        )
+        raise ValueError(msg)
+    return mask
+
+
+def _scheme(scheme: str, classes: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return what a scheme of chunks allows: transitions, first and last labels."""
+    prefixes = {"bio": "BIO", "bioes": "BIOESLU"}[scheme]
+    parts = [_parts(label, prefixes, scheme) for label in classes.tolist()]
+    allowed = np.zeros((len(parts) + 2, len(parts)), dtype=bool)
+    for to, (after, kind) in enumerate(parts):
+        inside = after in _INSIDE
+        for start, (before, other) in enumerate(parts):
+            if scheme == "bio":
+                allowed[start, to] = not inside or (before in {"B", "I"} and kind == other)
+            else:
+                open_chunk = before not in _ENDS
+                allowed[start, to] = (inside and kind == other) if open_chunk else not inside
+        allowed[-2, to] = not inside
+        allowed[-1, to] = scheme == "bio" or after in _ENDS
+    return allowed
+
+
+def _parts(label: Any, prefixes: str, scheme: str) -> tuple[str, str]:
+    prefix, _, kind = str(label).partition("-")
+    if len(prefix) != 1 or prefix not in prefixes or (prefix == "O") != (kind == ""):
+        msg = f'transitions: {label!r} is no label of the scheme "{scheme}" (such as "B-X" or "O")'
+        raise ValueError(msg)
+    return prefix, kind
+
+
+def check_labels(
+    codes: Codes, classes: NDArray[Any], numbers: NDArray[np.uint32], offsets: NDArray[np.int64]
+) -> None:
+    """Refuse labels that use what is forbidden, by their names."""
+    n = len(classes)
+    table = codes.reshape(n + 2, n) == FORBIDDEN
+    filled = np.flatnonzero(np.diff(offsets) > 0)
+    sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    inner = np.flatnonzero(sentence[1:] == sentence[:-1]) + 1
+    wrong = inner[table[numbers[inner - 1], numbers[inner]]]
+    messages: Iterable[tuple[int, str]] = (
+        (at, f"{classes[numbers[at]]!s} after {classes[numbers[at - 1]]!s}") for at in wrong[:1]
+    )
+    first, last = offsets[:-1][filled], offsets[1:][filled] - 1
+    begins = first[table[n][numbers[first]]][:1]
+    ends = last[table[n + 1][numbers[last]]][:1]
+    messages = [
+        *messages,
+        *((at, f"{classes[numbers[at]]!s} at the beginning") for at in begins),
+        *((at, f"{classes[numbers[at]]!s} at the end") for at in ends),
+    ]
+    for at, what in messages:
+        msg = f"y: sentence {sentence[at]} has {what}, which `transitions` forbids"
+        raise ValueError(msg)
+
+
+def seen_transitions(
+    numbers: NDArray[np.uint32], offsets: NDArray[np.int64], n_classes: int
+) -> NDArray[np.bool_]:
+    """Return which transitions occur."""
+    seen = np.zeros((n_classes, n_classes), dtype=bool)
+    sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    inner = np.flatnonzero(sentence[1:] == sentence[:-1]) + 1
+    seen[numbers[inner - 1], numbers[inner]] = True
+    return seen

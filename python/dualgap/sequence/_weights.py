@@ -1,0 +1,127 @@
+"""The weights of a trained tagger without their zeros, and the core's objects made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dualgap import _core
+from dualgap._validation import FloatArray
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass
+class Names:
+    """The names of columns, as bytes and ends, or the number of bits of their hashes."""
+
+    text: bytes
+    ends: list[int]
+    bits: int | None = None
+
+    @classmethod
+    def of(cls, vocabulary: _core.Vocabulary, bits: int | None) -> Names:
+        """Take the names out of the core's vocabulary."""
+        return cls(*vocabulary.text(), bits)
+
+    @cached_property
+    def vocabulary(self) -> _core.Vocabulary:
+        """The core's vocabulary."""
+        if self.bits is not None:
+            return _core.Vocabulary(self.bits)
+        return _core.Vocabulary.from_names(self.text, self.ends)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("text", "ends", "bits")}
+
+
+@dataclass
+class Weights:
+    """What scores labels: for each column the labels with a weight, transitions, boundaries.
+
+    `on_transitions` tells columns whose weights are those of transitions; it is None where there
+    are none of these.
+    """
+
+    n_states: int
+    links: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    labels: NDArray[np.uint16]
+    values: FloatArray
+    link_weights: FloatArray
+    edge_weights: FloatArray
+    on_transitions: Bools | None = None
+    names: Names | None = field(default=None)
+
+    @cached_property
+    def tagger(self) -> _core.Tagger:
+        """The core's tagger."""
+        return _core.Tagger(
+            {
+                "n_states": self.n_states,
+                "links": self.links,
+                "offsets": self.offsets,
+                "labels": self.labels,
+                "values": self.values,
+                "link_weights": self.link_weights,
+                "edge_weights": self.edge_weights,
+            }
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state.pop("tagger", None)
+        return state
+
+    @property
+    def emission(self) -> sp.csr_array:
+        """The weights of columns and labels, of shape (n_columns, n_states)."""
+        shape = (len(self.offsets) - 1, self.n_states)
+        return sp.csr_array((self.values, self.labels.astype(np.int32), self.offsets), shape=shape)
+
+
+def weights_of(
+    result: Any, n_states: int, links: NDArray[np.uint8], n_columns: int, n_edge_columns: int
+) -> Weights:
+    """Take the core's weights apart and leave out zeros."""
+    flat, pairs = result["weights"], result["pairs"]
+    if pairs is None:
+        n_emissions = n_columns * n_states
+        kept = np.flatnonzero(flat[:n_emissions])
+        values, labels = flat[kept], (kept % n_states).astype(np.uint16)
+        counts = np.bincount(kept // n_states, minlength=n_columns)
+    else:
+        ends, all_labels = pairs
+        n_emissions = len(all_labels)
+        kept = np.flatnonzero(flat[:n_emissions])
+        values, labels = flat[kept], all_labels[kept]
+        columns = np.repeat(np.arange(n_columns), np.diff(ends, prepend=0))
+        counts = np.bincount(columns[kept], minlength=n_columns)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    n_edges = n_edge_columns * n_states * n_states
+    given = flat[n_emissions : len(flat) - n_edges]
+    link_weights = np.zeros(n_states * (n_states + 2))
+    link_weights[: len(given)] = given
+    edges = np.ascontiguousarray(flat[len(flat) - n_edges :])
+    return Weights(n_states, links, offsets, labels, values, link_weights, edges)
+
+
+def drop_unused(weights: Weights, vocabulary: _core.Vocabulary) -> Weights:
+    """Leave out the names of columns without a weight, and these columns."""
+    marks = weights.on_transitions
+    counts = np.diff(weights.offsets)
+    if marks is None:
+        used = np.flatnonzero(counts)
+    else:
+        used = np.sort(np.concatenate([np.flatnonzero(~marks)[counts > 0], np.flatnonzero(marks)]))
+        marks = marks[used]
+    names = Names.of(vocabulary.keep(used.astype(np.uint32).tolist()), None)
+    offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])]).astype(np.int64)
+    fields = {**weights.__dict__, "offsets": offsets, "on_transitions": marks, "names": names}
+    fields.pop("tagger", None)
+    return Weights(**fields)

@@ -1,0 +1,107 @@
+//! The models of one fold, one after the other.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use super::measure::{Ball, Bracket, radius};
+use super::search::{Candidate, Entry, Scoring, Search};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::multiclass::MarginProblem;
+use crate::multiclass::block_descent::{BlockDescent, Options};
+use crate::run::{Certificate, Outcome, Solver, run};
+use crate::solver::Target;
+
+/// A fold's solver, and where it stands.
+pub(super) struct Chain<'c, 'a> {
+    search: &'c Search<'a>,
+    problem: &'c MarginProblem<'c>,
+    solver: BlockDescent<'c>,
+    fold: usize,
+    /// The number of its C.
+    at: usize,
+    null_objective: f64,
+}
+
+impl<'c, 'a> Chain<'c, 'a> {
+    /// Starts at the dual point 0 and the C that the problem has, the first one.
+    pub fn new(search: &'c Search<'a>, problem: &'c MarginProblem<'c>, fold: usize) -> Self {
+        let options = Options { seed: search.seed, ..Options::default() };
+        let solver = BlockDescent::new(problem, options);
+        let null_objective = problem.null_objective();
+        Self { search, problem, solver, fold, at: 0, null_objective }
+    }
+
+    /// Moves to where an earlier fit for the problem's C ended.
+    pub fn resume(&mut self, at: usize, point: &[Entry], interrupt: &Interrupt) -> Result<()> {
+        let m = self.problem.n_classes();
+        let mut betas = vec![0.0; self.problem.n_examples() * m];
+        for &(example, class, value) in point {
+            betas[example as usize * m + class as usize] = value;
+        }
+        self.at = at;
+        self.solver.start_at(&betas, interrupt)?;
+        // It names the examples that are not optimal.
+        self.solver.certify(interrupt)?;
+        Ok(())
+    }
+
+    /// Fits the model of a C, the present or another one.
+    pub fn fit(&mut self, at: usize, target: Target, interrupt: &Interrupt) -> Result<Candidate> {
+        let start = Instant::now();
+        let stopping = target.stopping(self.null_objective);
+        let (certificate, outcome, n_epochs) = match self.move_to(at, interrupt)? {
+            Some(certificate) if stopping.is_met(&certificate) => {
+                (certificate, Outcome::Converged, 0)
+            }
+            _ => {
+                let observe = &mut |_: &_| ControlFlow::Continue(());
+                let trace = run(&mut self.solver, stopping, interrupt, observe)?;
+                let certificate = match trace.certificate {
+                    Some(certificate) => certificate,
+                    None => self.solver.certify(interrupt)?,
+                };
+                (certificate, trace.outcome, trace.epochs.len())
+            }
+        };
+        let bracket = self.score(&certificate)?;
+        let point = if self.search.width.is_some() { self.point() } else { Vec::new() };
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(Candidate { bracket, certificate, outcome, n_epochs, seconds, point })
+    }
+
+    /// Goes on with another C, if it is another one; returns the certificate to start from.
+    fn move_to(&mut self, at: usize, interrupt: &Interrupt) -> Result<Option<Certificate>> {
+        if at == self.at {
+            return Ok(None);
+        }
+        self.at = at;
+        self.solver.move_to(self.search.lambda(self.fold, at), interrupt).map(Some)
+    }
+
+    fn score(&self, certificate: &Certificate) -> Result<Bracket> {
+        let weights = self.solver.coefficients();
+        match &self.search.scoring {
+            Scoring::Bounded(measure) => {
+                let lambda = self.search.lambda(self.fold, self.at);
+                let radius = radius(certificate, lambda, self.solver.distance());
+                let weights = self.problem.map().layout().arrange(weights);
+                let held_out = self.search.folds[self.fold].held_out;
+                measure.bracket(self.problem, &Ball::new(&weights, radius), held_out)
+            }
+            Scoring::Own(score) => {
+                let score = score(self.fold, self.at, weights)?;
+                let (lower, upper) = (f64::NEG_INFINITY, f64::INFINITY);
+                let n_undecided = self.search.folds[self.fold].held_out.len();
+                Ok(Bracket { score, lower, upper, n_undecided })
+            }
+        }
+    }
+
+    fn point(&self) -> Vec<Entry> {
+        let m = self.problem.n_classes();
+        let betas = self.solver.betas();
+        let entries = betas.iter().enumerate().filter(|(_, value)| **value != 0.0);
+        entries.map(|(at, value)| ((at / m) as u32, (at % m) as u32, *value)).collect()
+    }
+}

@@ -1,0 +1,185 @@
+//! Scores of predictions, and how far those of the optimum can be from them
+//! (`docs/mathematics/cross-validation.md`).
+
+use crate::dual::rounding::{TINY, gamma, norm_above, root_above};
+use crate::error::{Error, Result};
+use crate::multiclass::MarginProblem;
+use crate::run::Certificate;
+
+/// What is said of predictions on held-out rows; the larger, the better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// The share of rows whose class is right.
+    Accuracy,
+    /// The mean over the classes of the share of their rows whose class is right.
+    BalancedAccuracy,
+    /// The share of rows whose class is among the k of the largest scores.
+    TopK(usize),
+    /// Minus the mean cost of the predicted classes.
+    Cost,
+}
+
+/// A score, and bounds on that of the optimal model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bracket {
+    /// The score of the model.
+    pub score: f64,
+    /// The optimal model's is not below this.
+    pub lower: f64,
+    /// The optimal model's is not above this.
+    pub upper: f64,
+    /// Number of rows whose predicted class may not be the optimum's.
+    pub n_undecided: usize,
+}
+
+impl Bracket {
+    /// How far the bounds are apart.
+    pub fn width(&self) -> f64 {
+        self.upper - self.lower
+    }
+}
+
+/// A bound on ‖w − w*‖ of weights that are those of a dual point but for `distance`, from their certificate:
+/// λ/2 ‖w − w*‖² + λ/2 ‖w(β) − w*‖² ≤ P(w) − D(β).
+pub fn radius(certificate: &Certificate, lambda: f64, distance: f64) -> f64 {
+    let gap = (certificate.gap() * (1.0 + gamma(2))).next_up();
+    root_above((gap / lambda * (1.0 + gamma(2))).next_up()) + distance
+}
+
+/// A ball that the optimal weights are in.
+#[derive(Debug, Clone, Copy)]
+pub struct Ball<'w> {
+    /// Its centre, in the order of the map's layout.
+    weights: &'w [f64],
+    /// At least the norm of the centre.
+    norm: f64,
+    radius: f64,
+}
+
+impl<'w> Ball<'w> {
+    /// The ball around weights in the order of the map's layout.
+    pub fn new(weights: &'w [f64], radius: f64) -> Self {
+        Self { weights, norm: norm_above(weights), radius }
+    }
+
+    /// How much the difference of two scores of an example may change on the way to the optimum, errors of its
+    /// computation included: |⟨(e_j − e_k) x̃ᵀ, W − W*⟩| ≤ √2 ‖x̃‖ ‖W − W*‖.
+    fn reach(&self, problem: &MarginProblem<'_>, example: usize) -> f64 {
+        let size = problem.map().row_size(example);
+        let rounding = gamma(size.n_values + 4) * self.norm;
+        let reach = std::f64::consts::SQRT_2 * size.norm * (self.radius + rounding);
+        reach * (1.0 + gamma(8)) + 4.0 * (size.n_values + 2) as f64 * TINY
+    }
+}
+
+/// What a row adds to a score: as the model has it, and between what the optimum's is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Gain {
+    own: f64,
+    lower: f64,
+    upper: f64,
+    undecided: bool,
+}
+
+impl Measure {
+    /// The score of the ball's centre on some rows.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where there is no row.
+    pub fn bracket(
+        self,
+        problem: &MarginProblem<'_>,
+        ball: &Ball<'_>,
+        rows: &[u32],
+    ) -> Result<Bracket> {
+        if rows.is_empty() {
+            return Err(Error::argument("cv", "a fold has no row to score"));
+        }
+        let mut scores = vec![0.0; problem.n_classes()];
+        let (mut sums, mut n_undecided) = (Sums::new(self, problem.n_classes()), 0);
+        for &row in rows {
+            let example = row as usize;
+            problem.map().example_scores(example, ball.weights, &mut scores);
+            let gain = self.gain(problem, example, &scores, ball.reach(problem, example));
+            n_undecided += usize::from(gain.undecided);
+            sums.add(problem.label(example), gain);
+        }
+        let [score, lower, upper] = sums.means();
+        Ok(Bracket { score, lower, upper, n_undecided })
+    }
+
+    fn gain(self, problem: &MarginProblem<'_>, example: usize, scores: &[f64], reach: f64) -> Gain {
+        let label = problem.label(example);
+        let best = argmax(scores);
+        // Any class that the optimum may predict is not beaten for certain by the best one.
+        let possible = |class: usize| scores[best] - scores[class] <= reach;
+        let undecided = (0..scores.len()).any(|class| class != best && possible(class));
+        let value = |class: usize| match (self, problem.cost_row(example)) {
+            (Self::Cost, Some(costs)) => -costs[class],
+            (Self::Cost, None) => -f64::from(class != label),
+            _ => f64::from(class == label),
+        };
+        if let Self::TopK(k) = self {
+            return top_k(k, label, scores, reach, undecided);
+        }
+        let own = value(best);
+        let mut gain = Gain { own, lower: own, upper: own, undecided };
+        if undecided {
+            for class in (0..scores.len()).filter(|class| possible(*class)) {
+                gain.lower = gain.lower.min(value(class));
+                gain.upper = gain.upper.max(value(class));
+            }
+        }
+        gain
+    }
+}
+
+/// Whether a label is among the k best, ties going to the first class.
+fn top_k(k: usize, label: usize, scores: &[f64], reach: f64, undecided: bool) -> Gain {
+    let (mut above, mut surely, mut possibly) = (0, 0, 0);
+    for (class, score) in scores.iter().enumerate().filter(|(class, _)| *class != label) {
+        let lead = score - scores[label];
+        above += usize::from(lead > 0.0 || lead == 0.0 && class < label);
+        surely += usize::from(lead > reach);
+        possibly += usize::from(lead >= -reach);
+    }
+    let within = |n_above: usize| f64::from(n_above < k);
+    Gain { own: within(above), lower: within(possibly), upper: within(surely), undecided }
+}
+
+/// The class of the largest score, the first of equals.
+fn argmax(scores: &[f64]) -> usize {
+    let best = |best: usize, class: usize| if scores[class] > scores[best] { class } else { best };
+    (1..scores.len()).fold(0, best)
+}
+
+/// Gains summed up, of each label apart where their means count alike.
+struct Sums {
+    per_label: bool,
+    sums: Vec<[f64; 3]>,
+    counts: Vec<usize>,
+}
+
+impl Sums {
+    fn new(measure: Measure, n_classes: usize) -> Self {
+        let per_label = measure == Measure::BalancedAccuracy;
+        let n_sums = if per_label { n_classes } else { 1 };
+        Self { per_label, sums: vec![[0.0; 3]; n_sums], counts: vec![0; n_sums] }
+    }
+
+    fn add(&mut self, label: usize, gain: Gain) {
+        let at = if self.per_label { label } else { 0 };
+        self.counts[at] += 1;
+        let values = [gain.own, gain.lower, gain.upper];
+        self.sums[at].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+    }
+
+    fn means(&self) -> [f64; 3] {
+        let n_present = self.counts.iter().filter(|count| **count > 0).count();
+        let mut means = [0.0; 3];
+        for (sums, count) in self.sums.iter().zip(&self.counts).filter(|(_, count)| **count > 0) {
+            means.iter_mut().zip(sums).for_each(|(mean, sum)| *mean += sum / *count as f64);
+        }
+        means.map(|mean| mean / n_present as f64)
+    }
+}

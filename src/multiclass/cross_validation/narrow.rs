@@ -1,0 +1,79 @@
+//! Fits that go on until the bounds of their scores are narrow.
+
+use super::chain::Chain;
+use super::search::{Candidate, Search};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::parallel::run_tasks;
+use crate::run::Outcome;
+use crate::solver::Target;
+
+/// By this factor the gap shrinks from round to round. After each round, models whose scores are known to be
+/// beaten are left out.
+const STEP: f64 = 0.1;
+
+impl Search<'_> {
+    /// Fits on, round after round, until the bounds are `width` apart at most.
+    ///
+    /// A round ends for all models before the next begins: which of them are beaten must not depend on which
+    /// was faster.
+    pub(super) fn narrow(
+        &self,
+        found: &mut [Vec<Candidate>],
+        width: f64,
+        interrupt: &Interrupt,
+        observe: &(dyn Fn(&Candidate) + Sync),
+    ) -> Result<()> {
+        loop {
+            let pending = self.pending(found, width);
+            if pending.is_empty() {
+                return Ok(());
+            }
+            let renewed = run_tasks(pending.len(), |task| {
+                let (fold, at) = pending[task];
+                let candidate = self.refine(&found[fold][at], (fold, at), interrupt)?;
+                observe(&candidate);
+                Ok(candidate)
+            })?;
+            for ((fold, at), candidate) in pending.into_iter().zip(renewed) {
+                found[fold][at] = candidate;
+            }
+        }
+    }
+
+    /// The models whose bounds are too far apart, and that may be the best ones.
+    fn pending(&self, found: &[Vec<Candidate>], width: f64) -> Vec<(usize, usize)> {
+        let mean = |at: usize, value: &dyn Fn(&Candidate) -> f64| {
+            found.iter().map(|row| value(&row[at])).sum::<f64>() / found.len() as f64
+        };
+        let lower = (0..self.grid.len()).map(|at| mean(at, &|candidate| candidate.bracket.lower));
+        let best = lower.fold(f64::NEG_INFINITY, f64::max);
+        let open = |at: &usize| mean(*at, &|candidate| candidate.bracket.upper) >= best;
+        let open: Vec<usize> = (0..self.grid.len()).filter(open).collect();
+        let all = (0..found.len()).flat_map(|fold| open.iter().map(move |at| (fold, *at)));
+        let unfinished = |candidate: &Candidate| {
+            candidate.bracket.width() > width
+                && candidate.outcome != Outcome::Exhausted
+                && candidate.n_epochs < self.target.max_epochs
+        };
+        all.filter(|(fold, at)| unfinished(&found[*fold][*at])).collect()
+    }
+
+    /// Fits on to a smaller gap.
+    fn refine(
+        &self,
+        known: &Candidate,
+        (fold, at): (usize, usize),
+        interrupt: &Interrupt,
+    ) -> Result<Candidate> {
+        let problem = (self.problems)(&self.folds[fold], self.lambda(fold, at))?;
+        let mut chain = Chain::new(self, &problem, fold);
+        chain.resume(at, &known.point, interrupt)?;
+        let tol = STEP * known.certificate.relative_gap();
+        let target = Target { tol, max_epochs: self.target.max_epochs - known.n_epochs };
+        let mut candidate = chain.fit(at, target, interrupt)?;
+        candidate.n_epochs += known.n_epochs;
+        candidate.seconds += known.seconds;
+        Ok(candidate)
+    }
+}

@@ -1,0 +1,321 @@
+//! Sentences of features as Python gives them: lists of strings, and dictionaries.
+
+use numpy::PyArray1;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBool, PyBytes, PyDict, PyFloat, PyInt, PyIterator, PyList, PyMapping, PyString, PyTuple,
+};
+
+use super::session::guarded;
+use crate::sequence::{FeatureRows, Vocabulary};
+
+/// Tokens between two looks at the signals.
+const POLL: usize = 1 << 14;
+
+/// What becomes of a name that is not known.
+enum Names<'v> {
+    Grow(&'v mut Vocabulary),
+    Known(&'v Vocabulary),
+}
+
+/// Reads tokens into rows.
+pub(super) struct Reader<'v> {
+    names: Names<'v>,
+    pub rows: FeatureRows,
+    /// "name=value" under construction.
+    text: String,
+}
+
+impl<'v> Reader<'v> {
+    /// A reader that leaves out what is not known.
+    pub fn of(vocabulary: &'v Vocabulary) -> Self {
+        Self { names: Names::Known(vocabulary), rows: FeatureRows::new(), text: String::new() }
+    }
+
+    fn add(&mut self, name: &str, value: f64) {
+        let column = match &mut self.names {
+            Names::Grow(vocabulary) => Some(vocabulary.intern(name.as_bytes())),
+            Names::Known(vocabulary) => vocabulary.find(name.as_bytes()),
+        };
+        if let (Some(column), true) = (column, value != 0.0) {
+            self.rows.add(column, value);
+        }
+    }
+
+    /// Reads a sentence; returns its number of tokens. `place` tells it in messages.
+    pub fn sentence(&mut self, sentence: &Bound<'_, PyAny>, place: usize) -> PyResult<usize> {
+        let before = self.rows.n_rows();
+        let wrong = |py| {
+            let message = format!("X: sentence {place} must be a sequence of tokens");
+            PyTypeError::new_err(message).into_value(py)
+        };
+        if let Ok(tokens) = sentence.cast::<PyList>() {
+            for token in tokens.iter() {
+                self.token(&token)
+                    .map_err(|error| self.located(sentence, place, before, &error))?;
+            }
+        } else {
+            if sentence.is_instance_of::<PyString>() || sentence.is_instance_of::<PyDict>() {
+                return Err(PyErr::from_value(
+                    wrong(sentence.py()).into_bound(sentence.py()).into_any(),
+                ));
+            }
+            for token in PyIterator::from_object(sentence)? {
+                let read = self.token(&token?);
+                read.map_err(|error| self.located(sentence, place, before, &error))?;
+            }
+        }
+        Ok(self.rows.n_rows() - before)
+    }
+
+    /// The error of a token with its place.
+    fn located(
+        &self,
+        sentence: &Bound<'_, PyAny>,
+        place: usize,
+        before: usize,
+        error: &PyErr,
+    ) -> PyErr {
+        let token = self.rows.n_rows() - before;
+        if error.is_instance_of::<PyTypeError>(sentence.py())
+            || error.is_instance_of::<PyValueError>(sentence.py())
+        {
+            let message =
+                format!("X: sentence {place}, token {token}: {}", error.value(sentence.py()));
+            return PyValueError::new_err(message);
+        }
+        error.clone_ref(sentence.py())
+    }
+
+    fn token(&mut self, token: &Bound<'_, PyAny>) -> PyResult<()> {
+        if let Ok(features) = token.cast::<PyList>() {
+            for feature in features.iter() {
+                self.add(name(&feature)?.to_str()?, 1.0);
+            }
+        } else if let Ok(features) = token.cast::<PyDict>() {
+            for (key, value) in features.iter() {
+                let key = name(&key)?;
+                self.entry(key.to_str()?, &value)?;
+            }
+        } else {
+            self.others("", token)?;
+        }
+        self.rows.end_row();
+        Ok(())
+    }
+
+    /// Adds what a token or a nested value holds, with `prefix` before each name.
+    fn others(&mut self, prefix: &str, features: &Bound<'_, PyAny>) -> PyResult<()> {
+        if features.is_instance_of::<PyString>() {
+            return Err(PyTypeError::new_err("must be features by name, got one string"));
+        }
+        if let Ok(entries) = features.cast::<PyMapping>() {
+            for entry in entries.items()?.iter() {
+                let pair = entry.cast::<PyTuple>()?;
+                let key = pair.get_item(0)?;
+                let key = [prefix, name(&key)?.to_str()?].concat();
+                self.entry(&key, &pair.get_item(1)?)?;
+            }
+            return Ok(());
+        }
+        for feature in PyIterator::from_object(features)? {
+            let feature = feature?;
+            let feature = [prefix, name(&feature)?.to_str()?].concat();
+            self.add(&feature, 1.0);
+        }
+        Ok(())
+    }
+
+    /// Adds a feature by name and value.
+    fn entry(&mut self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if let Ok(word) = value.cast::<PyString>() {
+            let mut text = std::mem::take(&mut self.text);
+            text.clear();
+            text.push_str(key);
+            text.push('=');
+            text.push_str(word.to_str()?);
+            self.add(&text, 1.0);
+            self.text = text;
+        } else if let Ok(truth) = value.cast::<PyBool>() {
+            self.add(key, f64::from(truth.is_true()));
+        } else if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>() {
+            let number: f64 = value.extract()?;
+            if !number.is_finite() {
+                return Err(PyValueError::new_err(format!("{key} must be finite, got {number}")));
+            }
+            self.add(key, number);
+        } else if value.is_instance_of::<PyList>()
+            || value.cast::<PyMapping>().is_ok()
+            || value.is_instance_of::<PyTuple>()
+            || value.is_instance_of::<pyo3::types::PySet>()
+        {
+            self.others(&format!("{key}:"), value)?;
+        } else if let Ok(number) = value.extract::<f64>() {
+            // NumPy's numbers and truth values.
+            self.add(key, number);
+        } else {
+            let kind = value.get_type();
+            let message = format!("{key} must be a string, a truth value or a number, got {kind}");
+            return Err(PyTypeError::new_err(message));
+        }
+        Ok(())
+    }
+}
+
+fn name<'a, 'py>(value: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyString>> {
+    value.cast::<PyString>().map_err(|_| {
+        PyTypeError::new_err(format!("names of features must be strings, got {}", value.get_type()))
+    })
+}
+
+/// (offsets of the sentences, offsets of the rows, columns, values).
+type ReadRows<'py> = (
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<i32>>,
+    Bound<'py, PyArray1<f64>>,
+);
+
+/// The names of features and their columns.
+#[pyclass(name = "Vocabulary")]
+pub(super) struct PyVocabulary(pub Vocabulary);
+
+#[pymethods]
+impl PyVocabulary {
+    /// No names yet, or `bits` of hashes in their place.
+    #[new]
+    #[pyo3(signature = (bits=None))]
+    fn new(bits: Option<u32>) -> Self {
+        Self(bits.map_or_else(Vocabulary::new, Vocabulary::hashed))
+    }
+
+    /// The vocabulary of these names, all of them different, that end at these bytes.
+    #[staticmethod]
+    fn from_names(text: &[u8], ends: Vec<usize>) -> PyResult<Self> {
+        let mut vocabulary = Vocabulary::new();
+        let mut start = 0;
+        for (number, end) in ends.into_iter().enumerate() {
+            let name = text.get(start..end).filter(|name| std::str::from_utf8(name).is_ok());
+            let new = name.is_some_and(|name| vocabulary.intern(name) as usize == number);
+            if !new {
+                return Err(PyValueError::new_err("the names are damaged"));
+            }
+            start = end;
+        }
+        Ok(Self(vocabulary))
+    }
+
+    /// Number of columns.
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The column of a name, if there is one.
+    fn find(&self, name: &str) -> Option<u32> {
+        self.0.find(name.as_bytes())
+    }
+
+    /// All names in the order of their columns; none where columns are hashes.
+    fn names(&self) -> Vec<String> {
+        let name = |number| String::from_utf8_lossy(self.0.name(number)).into_owned();
+        (0..self.0.names().1.len()).map(name).collect()
+    }
+
+    /// The names one after the other, and where each ends.
+    fn text<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Vec<usize>) {
+        let (text, ends) = self.0.names();
+        (PyBytes::new(py, text), ends.to_vec())
+    }
+
+    /// The same with the names of some columns only; returns the vocabulary.
+    fn keep(&self, columns: Vec<u32>) -> PyResult<Self> {
+        let mut kept = vec![false; self.0.names().1.len()];
+        for column in columns {
+            let slot = kept.get_mut(column as usize);
+            *slot.ok_or_else(|| PyValueError::new_err("no such column"))? = true;
+        }
+        let mut vocabulary = self.0.clone();
+        vocabulary.retain(|number| kept[number]);
+        Ok(Self(vocabulary))
+    }
+
+    /// Reads sentences, new names included, and leaves out those in fewer than `min_count` tokens.
+    fn learn<'py>(
+        &mut self,
+        py: Python<'py>,
+        sentences: &Bound<'py, PyAny>,
+        min_count: u32,
+    ) -> PyResult<ReadRows<'py>> {
+        guarded(|| {
+            let (rows, text) = (FeatureRows::new(), String::new());
+            let mut reader = Reader { names: Names::Grow(&mut self.0), rows, text };
+            let offsets = read(sentences, &mut reader)?;
+            let mut rows = reader.rows;
+            if min_count > 1 && !self.0.is_hashed() {
+                let counts = rows.counts(self.0.len());
+                rows.renumber(&self.0.retain(|number| counts[number] >= min_count));
+            }
+            Ok(arrays(py, offsets, rows))
+        })
+    }
+
+    /// Reads sentences and leaves out names that are not known.
+    fn read<'py>(&self, py: Python<'py>, sentences: &Bound<'py, PyAny>) -> PyResult<ReadRows<'py>> {
+        guarded(|| {
+            let mut reader = Reader::of(&self.0);
+            let offsets = read(sentences, &mut reader)?;
+            Ok(arrays(py, offsets, reader.rows))
+        })
+    }
+}
+
+fn read(sentences: &Bound<'_, PyAny>, reader: &mut Reader<'_>) -> PyResult<Vec<i64>> {
+    let mut offsets = vec![0];
+    let mut polled = 0;
+    for (place, sentence) in PyIterator::from_object(sentences)?.enumerate() {
+        reader.sentence(&sentence?, place)?;
+        offsets.push(reader.rows.n_rows() as i64);
+        if reader.rows.n_rows() > polled + POLL {
+            polled = reader.rows.n_rows();
+            sentences.py().check_signals()?;
+        }
+    }
+    Ok(offsets)
+}
+
+fn arrays(py: Python<'_>, offsets: Vec<i64>, rows: FeatureRows) -> ReadRows<'_> {
+    let (ends, columns, values) = rows.into_parts();
+    (
+        PyArray1::from_vec(py, offsets),
+        PyArray1::from_vec(py, ends),
+        PyArray1::from_vec(py, columns),
+        PyArray1::from_vec(py, values),
+    )
+}
+
+/// Labels, their numbers one after the other, and the offsets of the sentences.
+type ReadLabels<'py> = (Vec<String>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>);
+
+/// The numbers of labels that are strings: the labels, in the order in which they turn up, their numbers
+/// one after the other, and the offsets of the sentences; none where a label is no string.
+#[pyfunction]
+pub(super) fn read_labels<'py>(
+    py: Python<'py>,
+    sentences: &Bound<'py, PyAny>,
+) -> PyResult<Option<ReadLabels<'py>>> {
+    guarded(|| {
+        let (mut names, mut codes, mut offsets) = (Vocabulary::new(), Vec::new(), vec![0]);
+        for sentence in PyIterator::from_object(sentences)? {
+            for label in PyIterator::from_object(&sentence?)? {
+                let label = label?;
+                let Ok(label) = label.cast::<PyString>() else { return Ok(None) };
+                codes.push(names.intern(label.to_str()?.as_bytes()));
+            }
+            offsets.push(codes.len() as i64);
+        }
+        let name = |number| String::from_utf8_lossy(names.name(number)).into_owned();
+        let names = (0..names.len()).map(name).collect();
+        Ok(Some((names, PyArray1::from_vec(py, codes), PyArray1::from_vec(py, offsets))))
+    })
+}

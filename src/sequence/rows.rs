@@ -1,0 +1,106 @@
+//! Rows of features that are built one value at a time.
+
+use crate::data::Csr;
+use crate::error::Result;
+
+/// A sparse matrix under construction: its columns may come in any order, and more than once.
+#[derive(Debug, Clone, Default)]
+pub struct FeatureRows {
+    ends: Vec<i64>,
+    columns: Vec<i32>,
+    values: Vec<f64>,
+    row: Vec<(i32, f64)>,
+}
+
+impl FeatureRows {
+    /// No rows.
+    pub fn new() -> Self {
+        Self { ends: vec![0], ..Self::default() }
+    }
+
+    /// Adds a value to the current row.
+    pub fn add(&mut self, column: u32, value: f64) {
+        self.row.push((column as i32, value));
+    }
+
+    /// Ends the current row: its columns are sorted, and values of the same one summed.
+    pub fn end_row(&mut self) {
+        self.row.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        for (column, value) in self.row.drain(..) {
+            let start = self.ends[self.ends.len() - 1] as usize;
+            match self.columns[start..].last() {
+                Some(last) if *last == column => {
+                    let at = self.values.len() - 1;
+                    self.values[at] += value;
+                }
+                _ => {
+                    self.columns.push(column);
+                    self.values.push(value);
+                }
+            }
+        }
+        self.ends.push(self.columns.len() as i64);
+    }
+
+    /// Number of complete rows.
+    pub fn n_rows(&self) -> usize {
+        self.ends.len() - 1
+    }
+
+    /// Keeps the columns that `new` has a number for, renumbered by it; the order of columns stays.
+    pub fn renumber(&mut self, new: &[Option<u32>]) {
+        let (mut kept, mut start) = (0, 0);
+        for end in &mut self.ends[1..] {
+            for at in start..*end as usize {
+                if let Some(column) = new[self.columns[at] as usize] {
+                    (self.columns[kept], self.values[kept]) = (column as i32, self.values[at]);
+                    kept += 1;
+                }
+            }
+            start = *end as usize;
+            *end = kept as i64;
+        }
+        self.columns.truncate(kept);
+        self.values.truncate(kept);
+    }
+
+    /// How many rows each of `n_columns` columns is in.
+    pub fn counts(&self, n_columns: usize) -> Vec<u32> {
+        let mut counts = vec![0; n_columns];
+        self.columns.iter().for_each(|column| counts[*column as usize] += 1);
+        counts
+    }
+
+    /// The rows as a matrix of so many columns.
+    ///
+    /// # Errors
+    /// As for [`Csr::new`].
+    pub fn matrix(&self, n_columns: usize) -> Result<Csr<'_, f64>> {
+        Csr::new(&self.ends, &self.columns, &self.values, n_columns)
+    }
+
+    /// Offsets, columns and values.
+    pub fn into_parts(self) -> (Vec<i64>, Vec<i32>, Vec<f64>) {
+        (self.ends, self.columns, self.values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_sorted_summed_and_renumbered() {
+        let mut rows = FeatureRows::new();
+        for (column, value) in [(4, 1.0), (1, 2.0), (4, 0.5)] {
+            rows.add(column, value);
+        }
+        rows.end_row();
+        rows.end_row();
+        rows.add(0, 3.0);
+        rows.end_row();
+        assert_eq!((rows.n_rows(), rows.counts(5)), (3, vec![1, 1, 0, 0, 1]));
+        rows.renumber(&[None, Some(0), None, None, Some(1)]);
+        assert_eq!(rows.into_parts(), (vec![0, 2, 2, 2], vec![0, 1], vec![2.0, 1.5]));
+    }
+}

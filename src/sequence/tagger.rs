@@ -1,0 +1,364 @@
+//! The labels of sequences under a model whose weights are mostly zero.
+
+use rayon::prelude::*;
+
+use crate::data::{Data, Rows as _};
+use crate::error::{Error, Result};
+use crate::for_data;
+use crate::interrupt::Interrupt;
+use crate::structured::{ChainLink, ChainScores, FORBIDDEN, Links, Work, chain_marginals};
+
+/// Sequences that a thread takes at a time.
+const GROUP: usize = 16;
+
+/// Paths at most this good use what is forbidden.
+const IMPOSSIBLE: f64 = 0.1 * FORBIDDEN;
+
+/// The weights of features and labels that are not zero, by feature.
+#[derive(Debug, Clone)]
+pub struct Emissions {
+    /// Where the weights of each feature begin, and where the last ones end.
+    pub offsets: Vec<usize>,
+    /// The labels, increasing for each feature.
+    pub labels: Vec<u16>,
+    /// The weights.
+    pub values: Vec<f64>,
+}
+
+/// The weights of transitions.
+#[derive(Debug, Clone)]
+pub struct Transitions {
+    /// Which there are.
+    pub links: Links,
+    /// The weights of transitions, of first and of last labels, K × K + 2 K.
+    pub weights: Vec<f64>,
+    /// Weights of features of transitions, K × K for each feature.
+    pub features: Vec<f64>,
+}
+
+/// A trained chain: what scores labels.
+#[derive(Debug, Clone)]
+pub struct Tagger {
+    emissions: Emissions,
+    transitions: Transitions,
+    /// The scores of transitions that all positions share.
+    edges: Vec<f64>,
+}
+
+/// A label and its score.
+pub type Ranked = (Vec<u32>, f64);
+
+/// Buffers for one sequence at a time.
+#[derive(Debug, Default)]
+struct Scratch {
+    nodes: Vec<f64>,
+    edges: Vec<f64>,
+    marginals: Vec<f64>,
+    work: Work,
+}
+
+/// Rows of all sequences, where each begins, and the rows of features of their transitions.
+#[derive(Clone, Copy)]
+pub struct Sequences<'a> {
+    /// The rows.
+    pub rows: Data<'a>,
+    /// Sequence i has the rows `offsets[i]..offsets[i + 1]`.
+    pub offsets: &'a [i64],
+    /// The features of the transition into each row.
+    pub edges: Option<Data<'a>>,
+}
+
+impl Tagger {
+    /// A model with these weights.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming what does not fit together.
+    pub fn new(emissions: Emissions, transitions: Transitions) -> Result<Self> {
+        let (n_states, Emissions { offsets, labels, values }) =
+            (transitions.links.n_states(), &emissions);
+        let rises = offsets.first() == Some(&0)
+            && offsets.last() == Some(&labels.len())
+            && offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+        let known = labels.iter().all(|label| usize::from(*label) < n_states);
+        if !rises || !known || labels.len() != values.len() {
+            return Err(Error::argument("emissions", "must be rows of labels with a weight each"));
+        }
+        let (n_edges, weights) = (n_states * n_states, &transitions.weights);
+        if weights.len() != n_edges + 2 * n_states
+            || n_states == 0
+            || !transitions.features.len().is_multiple_of(n_edges)
+        {
+            return Err(Error::argument(
+                "transitions",
+                "must have a weight for each pair of labels",
+            ));
+        }
+        let all = [values, weights, &transitions.features];
+        if !all.iter().all(|values| values.iter().all(|value| value.is_finite())) {
+            return Err(Error::argument("emissions", "all weights must be finite"));
+        }
+        let edges = (0..n_edges).map(|index| transitions.links.score(index, weights)).collect();
+        Ok(Self { emissions, transitions, edges })
+    }
+
+    /// Number of labels K.
+    pub fn n_states(&self) -> usize {
+        self.transitions.links.n_states()
+    }
+
+    /// Number of features.
+    pub fn n_features(&self) -> usize {
+        self.emissions.offsets.len() - 1
+    }
+
+    fn check(&self, sequences: &Sequences<'_>) -> Result<()> {
+        let Sequences { rows, offsets, edges } = sequences;
+        let n_rows = rows.n_rows();
+        let rises = offsets.first() == Some(&0)
+            && offsets.last() == Some(&(n_rows as i64))
+            && offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+        let n_edges = self.n_states() * self.n_states();
+        let n_edge_features = self.transitions.features.len() / n_edges;
+        let same = edges.map_or(n_edge_features == 0, |edges| {
+            edges.n_rows() == n_rows && edges.n_cols() == n_edge_features
+        });
+        if rises && same && rows.n_cols() == self.n_features() {
+            return Ok(());
+        }
+        Err(Error::argument("X", "the rows are not those of sequences of this model"))
+    }
+
+    /// The scores of one sequence's parts.
+    fn load<'s>(
+        &'s self,
+        sequences: &Sequences<'_>,
+        sequence: usize,
+        scratch: &'s mut Scratch,
+    ) -> ChainScores<'s> {
+        let n_states = self.n_states();
+        let range = sequences.offsets[sequence] as usize..sequences.offsets[sequence + 1] as usize;
+        let (len, Emissions { offsets, labels, values }) = (range.len(), &self.emissions);
+        let nodes = &mut scratch.nodes;
+        nodes.clear();
+        nodes.resize(len * n_states, 0.0);
+        for_data!(sequences.rows, rows => for (nodes, row) in nodes.chunks_exact_mut(n_states).zip(range.clone()) {
+            rows.visit_row(row, |feature, value| {
+                let own = offsets[feature]..offsets[feature + 1];
+                for (label, weight) in labels[own.clone()].iter().zip(&values[own]) {
+                    nodes[usize::from(*label)] += value * weight;
+                }
+            });
+        });
+        let Transitions { links, weights, features } = &self.transitions;
+        for t in [0, len.saturating_sub(1)].into_iter().take(len.min(2)) {
+            for first in links.at_ends(t, len) {
+                let nodes = nodes[t * n_states..][..n_states].iter_mut();
+                nodes.zip(first..).for_each(|(node, index)| *node += links.score(index, weights));
+            }
+        }
+        let n_edges = n_states * n_states;
+        let Some(data) = sequences.edges else {
+            return ChainScores { nodes, edges: &self.edges, stride: 0, n_states };
+        };
+        scratch.edges.clear();
+        for_data!(data, rows => for row in range.skip(1) {
+            let start = scratch.edges.len();
+            scratch.edges.extend_from_slice(&self.edges);
+            rows.visit_row(row, |feature, value| {
+                let weights = &features[feature * n_edges..][..n_edges];
+                let edges = scratch.edges[start..].iter_mut().zip(weights);
+                edges.for_each(|(edge, weight)| *edge += value * weight);
+            });
+        });
+        ChainScores { nodes, edges: &scratch.edges, stride: n_edges, n_states }
+    }
+
+    /// What `look` finds for each sequence, in parallel and in their order.
+    fn look<R: Send>(
+        &self,
+        sequences: &Sequences<'_>,
+        interrupt: &Interrupt,
+        look: impl Fn(ChainScores<'_>, &mut Work, &mut Vec<f64>) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        self.check(sequences)?;
+        let each = |scratch: &mut Scratch, sequence: usize| {
+            interrupt.check()?;
+            let (mut work, mut marginals) =
+                (std::mem::take(&mut scratch.work), std::mem::take(&mut scratch.marginals));
+            let found = look(self.load(sequences, sequence, scratch), &mut work, &mut marginals);
+            (scratch.work, scratch.marginals) = (work, marginals);
+            found
+        };
+        let all = (0..sequences.offsets.len() - 1).into_par_iter().with_min_len(GROUP);
+        all.map_init(Scratch::default, each).collect()
+    }
+
+    /// The best label of each sequence.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming `X` for rows of another model, and for a sequence for which all labels
+    /// are forbidden; [`Error::Interrupted`].
+    pub fn decode(
+        &self,
+        sequences: &Sequences<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Vec<u32>>> {
+        self.look(sequences, interrupt, |scores, work, _| {
+            let mut label = Vec::new();
+            possible(scores.decode(work, &mut label))?;
+            Ok(label)
+        })
+    }
+
+    /// The k best labels of each sequence, best first, with their scores; fewer where there are not as many.
+    /// Where `normalised`, these are logarithms of probabilities.
+    ///
+    /// # Errors
+    /// As for [`Tagger::decode`].
+    pub fn decode_best(
+        &self,
+        sequences: &Sequences<'_>,
+        k: usize,
+        normalised: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Vec<Ranked>>> {
+        self.look(sequences, interrupt, |scores, work, marginals| {
+            let mut best = best(scores, k);
+            best.retain(|(_, score)| *score > IMPOSSIBLE);
+            possible(best.first().map_or(IMPOSSIBLE, |(_, score)| *score))?;
+            if normalised {
+                marginals.resize(scores.nodes.len() + scores.edges.len(), 0.0);
+                let log_sum = chain_marginals(scores, work, marginals);
+                best.iter_mut().for_each(|(_, score)| *score = (*score - log_sum).min(0.0));
+            }
+            Ok(best)
+        })
+    }
+
+    /// The probability of each label at each position: rows of K.
+    ///
+    /// # Errors
+    /// As for [`Tagger::decode`].
+    pub fn marginals(
+        &self,
+        sequences: &Sequences<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Vec<f64>>> {
+        self.look(sequences, interrupt, |scores, work, marginals| {
+            possible(scores.decode(work, &mut Vec::new()))?;
+            marginals.resize(scores.nodes.len() + scores.edges.len(), 0.0);
+            chain_marginals(scores, work, marginals);
+            Ok(marginals[..scores.nodes.len()].to_vec())
+        })
+    }
+
+    /// For each label at each position the score of the best labels of the sequence with it, less that of the
+    /// best ones of all: rows of K; −∞ where it is forbidden.
+    ///
+    /// # Errors
+    /// As for [`Tagger::decode`].
+    pub fn max_marginals(
+        &self,
+        sequences: &Sequences<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Vec<f64>>> {
+        self.look(sequences, interrupt, |scores, work, _| {
+            let best = scores.decode(work, &mut Vec::new());
+            possible(best)?;
+            let mut found = max_marginals(scores);
+            for value in &mut found {
+                *value =
+                    if *value > IMPOSSIBLE { (*value - best).min(0.0) } else { f64::NEG_INFINITY };
+            }
+            Ok(found)
+        })
+    }
+
+    /// Whether a transition, a first or a last label has a weight.
+    pub fn link(&self, index: usize) -> ChainLink {
+        self.transitions.links.of(index)
+    }
+}
+
+fn possible(best: f64) -> Result<()> {
+    if best > IMPOSSIBLE {
+        return Ok(());
+    }
+    Err(Error::argument("X", "transitions forbid all labels of a sequence of this length"))
+}
+
+/// The best scores with each label at each position.
+fn max_marginals(scores: ChainScores<'_>) -> Vec<f64> {
+    let (n_states, len) = (scores.n_states, scores.len());
+    let mut forward = scores.nodes.to_vec();
+    for t in 1..len {
+        let edges = scores.edges_into(t);
+        let (before, now) = forward.split_at_mut(t * n_states);
+        let before = &before[(t - 1) * n_states..];
+        for (to, now) in now[..n_states].iter_mut().enumerate() {
+            let from = before.iter().zip(edges[to..].iter().step_by(n_states));
+            *now += from.map(|(a, b)| a + b).fold(f64::NEG_INFINITY, f64::max);
+        }
+    }
+    let mut after = vec![0.0; n_states];
+    for t in (1..len).rev() {
+        let edges = scores.edges_into(t);
+        let nodes = &scores.nodes[t * n_states..][..n_states];
+        let ahead: Vec<f64> = after.iter().zip(nodes).map(|(a, b)| a + b).collect();
+        for (from, after) in after.iter_mut().enumerate() {
+            let to = edges[from * n_states..].iter().zip(&ahead);
+            *after = to.map(|(a, b)| a + b).fold(f64::NEG_INFINITY, f64::max);
+        }
+        let own = &mut forward[(t - 1) * n_states..][..n_states];
+        own.iter_mut().zip(&after).for_each(|(own, after)| *own += after);
+    }
+    forward
+}
+
+/// The k best labels: Viterbi's recursion with k paths for each label (Foreman 1993's list decoding), equal
+/// ones in the order of their labels read from the end.
+fn best(scores: ChainScores<'_>, k: usize) -> Vec<Ranked> {
+    let (n_states, len) = (scores.n_states, scores.len());
+    if len == 0 {
+        return vec![(Vec::new(), 0.0)];
+    }
+    /// A path into a label: its score, the label before, and the rank there.
+    type Path = (f64, u32, u32);
+    let descending = |a: &Path, b: &Path| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)));
+    let first = &scores.nodes[..n_states];
+    let mut tables: Vec<Vec<Vec<Path>>> =
+        vec![first.iter().map(|node| vec![(*node, 0, 0)]).collect()];
+    for t in 1..len {
+        let (edges, before) = (scores.edges_into(t), &tables[t - 1]);
+        let into = |to: usize| {
+            let mut paths: Vec<Path> = Vec::new();
+            for (from, ranked) in before.iter().enumerate() {
+                let step = edges[from * n_states + to] + scores.nodes[t * n_states + to];
+                let ways = ranked.iter().zip(0..);
+                paths.extend(ways.map(|((score, ..), rank)| (score + step, from as u32, rank)));
+            }
+            paths.sort_unstable_by(descending);
+            paths.truncate(k);
+            paths
+        };
+        let table = (0..n_states).map(into).collect();
+        tables.push(table);
+    }
+    let last = tables[len - 1].iter().enumerate();
+    let mut ends: Vec<Path> = last
+        .flat_map(|(label, paths)| {
+            paths.iter().zip(0..).map(move |((score, ..), rank)| (*score, label as u32, rank))
+        })
+        .collect();
+    ends.sort_unstable_by(descending);
+    ends.truncate(k);
+    let trace = |(score, mut label, mut rank): Path| {
+        let mut labels = vec![0; len];
+        for t in (0..len).rev() {
+            labels[t] = label;
+            (_, label, rank) = tables[t][label as usize][rank as usize];
+        }
+        (labels, score)
+    };
+    ends.into_iter().map(trace).collect()
+}

@@ -1,0 +1,189 @@
+//! The numbers of features that are known by their names.
+
+/// The names of features and their numbers, in the order in which they were first seen; or, hashed, numbers
+/// without names (the hashing trick, Weinberger et al. 2009).
+///
+/// Names stand one after the other in one piece of memory, and the table compares 32 bits of their hashes
+/// before it looks at them.
+#[derive(Debug, Clone)]
+pub struct Vocabulary {
+    /// All names.
+    text: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+    /// Part of a hash and one more than a number, 0 where there is none; a power of two of them, at most
+    /// half of them taken.
+    table: Vec<(u32, u32)>,
+    /// Number of bits of hashed numbers.
+    bits: Option<u32>,
+}
+
+impl Default for Vocabulary {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Vocabulary {
+    /// Most bits of hashed numbers.
+    pub const MAX_BITS: u32 = 30;
+
+    /// No names.
+    pub fn new() -> Self {
+        Self { text: Vec::new(), ends: Vec::new(), table: vec![(0, 0); 16], bits: None }
+    }
+
+    /// Numbers of so many bits, 1 to [`Vocabulary::MAX_BITS`], and no names.
+    pub fn hashed(bits: u32) -> Self {
+        Self { bits: Some(bits.clamp(1, Self::MAX_BITS)), ..Self::new() }
+    }
+
+    /// Number of features.
+    pub fn len(&self) -> usize {
+        self.bits.map_or(self.ends.len(), |bits| 1 << bits)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether numbers are hashes.
+    pub fn is_hashed(&self) -> bool {
+        self.bits.is_some()
+    }
+
+    /// The name of a feature; empty where numbers are hashes.
+    pub fn name(&self, number: usize) -> &[u8] {
+        let start = if number == 0 { 0 } else { self.ends[number - 1] };
+        &self.text[start..self.ends[number]]
+    }
+
+    /// All names in one piece, and where each ends.
+    pub fn names(&self) -> (&[u8], &[usize]) {
+        (&self.text, &self.ends)
+    }
+
+    /// The number of a name, if it is known.
+    pub fn find(&self, name: &[u8]) -> Option<u32> {
+        let hash = hash(name);
+        if let Some(bits) = self.bits {
+            return Some((hash >> (64 - bits)) as u32);
+        }
+        self.slot(name, hash).ok()
+    }
+
+    /// The number of a name, a new one if need be.
+    pub fn intern(&mut self, name: &[u8]) -> u32 {
+        if self.bits.is_some() {
+            return self.find(name).unwrap_or(0);
+        }
+        let hash = hash(name);
+        match self.slot(name, hash) {
+            Ok(number) => number,
+            Err(slot) => {
+                let number = self.ends.len() as u32;
+                self.text.extend_from_slice(name);
+                self.ends.push(self.text.len());
+                self.table[slot] = (hash as u32, number + 1);
+                if 2 * self.ends.len() > self.table.len() {
+                    self.grow();
+                }
+                number
+            }
+        }
+    }
+
+    /// The same with some of its names only; returns the new number of each.
+    pub fn retain(&mut self, keep: impl Fn(usize) -> bool) -> Vec<Option<u32>> {
+        let mut kept = Self::new();
+        let number = |number| keep(number).then(|| kept.intern(self.name(number)));
+        let numbers = (0..self.ends.len()).map(number).collect();
+        *self = kept;
+        numbers
+    }
+
+    /// The number of a name, or the slot where it belongs.
+    fn slot(&self, name: &[u8], hash: u64) -> Result<u32, usize> {
+        let mask = self.table.len() - 1;
+        let mut slot = (hash >> 32) as usize & mask;
+        loop {
+            let (part, number) = self.table[slot];
+            if number == 0 {
+                return Err(slot);
+            }
+            if part == hash as u32 && self.name(number as usize - 1) == name {
+                return Ok(number - 1);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    fn grow(&mut self) {
+        let mask = 4 * self.table.len() - 1;
+        let mut table = vec![(0, 0); mask + 1];
+        for number in 0..self.ends.len() {
+            let hash = hash(self.name(number));
+            let mut slot = (hash >> 32) as usize & mask;
+            while table[slot].1 != 0 {
+                slot = (slot + 1) & mask;
+            }
+            table[slot] = (hash as u32, number as u32 + 1);
+        }
+        self.table = table;
+    }
+}
+
+/// 64 bits that depend on all bytes, the same on all machines: model files rely on them where numbers are
+/// hashes.
+fn hash(bytes: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mix = |hash: u64, word: u64| {
+        let product = u128::from(hash ^ word) * u128::from(FACTOR);
+        (product >> 64) as u64 ^ product as u64
+    };
+    let mut hash = FACTOR ^ bytes.len() as u64;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        hash = mix(hash, u64::from_le_bytes(*word));
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    mix(mix(hash, u64::from_le_bytes(last)), FACTOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_numbered_once() {
+        let mut vocabulary = Vocabulary::new();
+        let names: Vec<String> =
+            (0..5000).map(|index| format!("word[{}]={index}", index % 7)).collect();
+        for _ in 0..2 {
+            for (number, name) in names.iter().enumerate() {
+                assert_eq!(vocabulary.intern(name.as_bytes()), number as u32);
+            }
+        }
+        assert_eq!((vocabulary.len(), vocabulary.find(b"word[0]=1")), (5000, None));
+        assert_eq!(vocabulary.find(b"word[1]=1"), Some(1));
+        let numbers = vocabulary.retain(|number| number % 2 == 1);
+        assert_eq!((numbers[0], numbers[1], numbers[4999]), (None, Some(0), Some(2499)));
+        assert_eq!((vocabulary.name(2499), vocabulary.find(b"")), (names[4999].as_bytes(), None));
+        assert_eq!((vocabulary.intern(b""), vocabulary.find(b"")), (2500, Some(2500)));
+    }
+
+    #[test]
+    fn hashed_numbers_are_spread_and_stay_the_same() {
+        let vocabulary = Vocabulary::hashed(10);
+        let mut counts = [0; 1024];
+        for index in 0..102_400 {
+            counts[vocabulary.find(format!("feature {index}").as_bytes()).unwrap() as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (50..160).contains(count)), "{counts:?}");
+        assert_eq!(vocabulary.len(), 1024);
+        assert_eq!(hash(b"word"), hash(b"word"));
+        assert_ne!(hash(b"word"), hash(b"word\0"));
+    }
+}

@@ -1,0 +1,181 @@
+//! What a change of one sequence's parts does to the weights, gathered where it is small.
+
+use crate::linalg::Sparse;
+use crate::structured::model::{Chain, ChainLink, Model};
+
+/// Aᵀδ of one sequence: runs of consecutive weights and their values.
+#[derive(Debug, Clone, Default)]
+pub struct Image {
+    /// First weight and length of each run.
+    runs: Vec<(usize, u32)>,
+    values: Vec<f64>,
+}
+
+impl Image {
+    fn runs(&self) -> impl Iterator<Item = (usize, &[f64])> {
+        let mut values = &self.values[..];
+        self.runs.iter().map(move |(start, len)| {
+            let (own, rest) = values.split_at(*len as usize);
+            values = rest;
+            (*start, own)
+        })
+    }
+
+    /// ‖image‖².
+    pub fn squared_norm(&self) -> f64 {
+        dot(&self.values, &self.values)
+    }
+
+    /// ⟨weights, image⟩.
+    pub fn dot(&self, weights: &[f64]) -> f64 {
+        self.runs().map(|(start, values)| dot(&weights[start..start + values.len()], values)).sum()
+    }
+
+    /// weights += scale image.
+    pub fn add_to(&self, scale: f64, weights: &mut [f64]) {
+        for (start, values) in self.runs() {
+            let weights = &mut weights[start..start + values.len()];
+            weights.iter_mut().zip(values).for_each(|(weight, value)| *weight += scale * value);
+        }
+    }
+}
+
+/// ⟨a, b⟩ in eight sums, whatever the processor has.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
+    }
+    sums.into_iter().sum()
+}
+
+/// Values for a few of many features, in the order in which these turn up.
+#[derive(Debug, Default)]
+struct Slots {
+    /// One more than the slot of each feature, 0 where it has none.
+    slot_of: Vec<u32>,
+    features: Vec<u32>,
+    values: Vec<f64>,
+    width: usize,
+}
+
+impl Slots {
+    fn prepare(&mut self, n_features: usize, width: usize) {
+        if self.slot_of.len() != n_features {
+            self.slot_of = vec![0; n_features];
+        }
+        self.width = width;
+    }
+
+    #[inline(always)]
+    fn of(&mut self, feature: usize) -> &mut [f64] {
+        if self.slot_of[feature] == 0 {
+            self.features.push(feature as u32);
+            self.slot_of[feature] = self.features.len() as u32;
+            self.values.resize(self.features.len() * self.width, 0.0);
+        }
+        let slot = self.slot_of[feature] as usize - 1;
+        &mut self.values[slot * self.width..][..self.width]
+    }
+
+    fn clear(&mut self) {
+        self.features.drain(..).for_each(|feature| self.slot_of[feature as usize] = 0);
+        self.values.clear();
+    }
+}
+
+/// Work space for images.
+#[derive(Debug, Default)]
+pub struct Gatherer {
+    nodes: Slots,
+    edges: Slots,
+    links: Vec<f64>,
+}
+
+impl Gatherer {
+    /// Prepares for the images of a model's sequences.
+    pub fn prepare(&mut self, chain: &Chain) {
+        self.nodes.prepare(chain.emissions().rows().n_features(), chain.n_states());
+        if let Some(rows) = chain.edge_rows() {
+            self.edges.prepare(rows.n_features(), chain.n_states() * chain.n_states());
+        }
+        self.links.clear();
+        self.links.resize(chain.n_states() * (chain.n_states() + 2), 0.0);
+    }
+
+    /// Adds to one part of position t.
+    fn add_label(&mut self, chain: &Chain, example: usize, (t, label): (usize, usize), value: f64) {
+        let rows = chain.rows_of(example);
+        for first in chain.links().at_ends(t, rows.len()) {
+            self.links[first + label] += value;
+        }
+        let nodes = &mut self.nodes;
+        chain.emissions().rows().visit(rows.start + t, |feature, x| {
+            nodes.of(feature)[label] += x * value;
+        });
+    }
+
+    /// Adds a sparse vector of parts.
+    pub fn add(&mut self, chain: &Chain, example: usize, delta: &Sparse) {
+        let (n_states, len) = (chain.n_states(), chain.sequence_len(example));
+        let (n_nodes, n_edges) = (len * n_states, n_states * n_states);
+        for (part, value) in delta {
+            let part = *part as usize;
+            let Some(edge) = part.checked_sub(n_nodes) else {
+                self.add_label(chain, example, (part / n_states, part % n_states), *value);
+                continue;
+            };
+            let (t, index) = (edge / n_edges, edge % n_edges);
+            self.links[index] += value;
+            if let Some(rows) = chain.edge_rows() {
+                let edges = &mut self.edges;
+                rows.visit(chain.rows_of(example).start + t + 1, |feature, x| {
+                    edges.of(feature)[index] += x * value;
+                });
+            }
+        }
+    }
+
+    /// The image of what was added, as far as there are weights for it; nothing is left behind.
+    pub fn finish(&mut self, chain: &Chain) -> Image {
+        let mut image = Image::default();
+        let n_states = chain.n_states();
+        image.runs.reserve(self.nodes.features.len() + 1);
+        let slots = self.nodes.features.iter().zip(self.nodes.values.chunks_exact(n_states));
+        match chain.pairs() {
+            None => {
+                let starts = self.nodes.features.iter();
+                image
+                    .runs
+                    .extend(starts.map(|feature| (*feature as usize * n_states, n_states as u32)));
+                image.values.extend_from_slice(&self.nodes.values);
+            }
+            Some(pairs) => {
+                for (feature, values) in slots {
+                    let range = pairs.range(*feature as usize);
+                    image.runs.push((range.start, range.len() as u32));
+                    let labels = pairs.labels[range].iter();
+                    image.values.extend(labels.map(|label| values[usize::from(*label)]));
+                }
+            }
+        }
+        self.nodes.clear();
+        let links = chain.links();
+        image.runs.push((chain.transitions(), links.n_weights() as u32));
+        image.values.extend(self.links[..links.n_weights()].iter().enumerate().map(
+            |(index, value)| if links.of(index) == ChainLink::Weighted { *value } else { 0.0 },
+        ));
+        self.links.fill(0.0);
+        let n_edges = n_states * n_states;
+        for (feature, values) in
+            self.edges.features.iter().zip(self.edges.values.chunks_exact(n_edges.max(1)))
+        {
+            let start = chain.edge_features() + *feature as usize * n_edges;
+            image.runs.push((start, n_edges as u32));
+            image.values.extend_from_slice(values);
+        }
+        self.edges.clear();
+        debug_assert!(image.runs.iter().all(|run| run.0 + run.1 as usize <= chain.n_weights()));
+        image
+    }
+}

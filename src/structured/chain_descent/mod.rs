@@ -1,0 +1,377 @@
+//! Block Frank-Wolfe on chains (Lacoste-Julien et al. 2013), made for many sequences of many features.
+//!
+//! The steps of a few sequences are proposed in parallel at the same weights, and then made in order, each as
+//! long as is best at the current ones: the dual rises with each, and the model does not depend on the number
+//! of threads. Every sequence's image in weight space is gathered where it is small, and touches the weights
+//! once (`docs/mathematics/sequences.md`).
+
+mod image;
+
+use std::ops::ControlFlow;
+
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+use rayon::prelude::*;
+
+use self::image::{Gatherer, Image};
+use super::model::{Chain, Model, Work};
+use crate::dual::rounding::{Sum, gamma, norm_above};
+use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::linalg::sparse::{self, dot};
+use crate::linalg::{Sparse, squared_norm};
+use crate::memory::require;
+use crate::run::{Certificate, Epoch, Progress, Solver, Trace, run};
+use crate::solver::{Block, BlockOptions, Sampling, SumTree, Target};
+
+/// Most sequences whose steps are proposed at the same weights.
+const MAX_BATCH: usize = 32;
+
+/// There are at least this many batches: the weights of a proposal must not be too old.
+const MIN_BATCHES: usize = 64;
+
+/// Sequences of a pass without steps that are looked at together.
+const GROUP: usize = 256;
+
+/// Entries of a point at most this large are nothing but rounding.
+const DUST: f64 = 1e-15;
+
+/// A gap of this size is rounding, whatever the objective.
+const ROUNDING: f64 = 1e-12;
+
+/// The dual points by sequence: parts and their values.
+pub type ChainPoint = Vec<Sparse>;
+
+/// Options of a fit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DescentOptions {
+    /// Which sequences an epoch visits.
+    pub sampling: Sampling,
+    /// Of their order.
+    pub seed: u64,
+}
+
+/// Where a fit ended.
+pub struct ChainFit {
+    /// The record of the run.
+    pub trace: Trace,
+    /// P(0).
+    pub null_objective: f64,
+    /// The model.
+    pub weights: Vec<f64>,
+    /// The dual point.
+    pub point: ChainPoint,
+}
+
+/// Minimises λ/2 ‖w‖² + Σ p_i Φ_i(w), the structured hinge loss of sequences with their labels, from the right
+/// labels or from the dual point of an earlier fit to the same sequences.
+///
+/// # Errors
+/// What [`run`] returns; [`Error::InvalidArgument`] for sequences without labels; [`Error::Memory`].
+pub fn fit_chain(
+    (chain, shares): (&Chain, Shares),
+    options: DescentOptions,
+    target: Target,
+    start: Option<ChainPoint>,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<ChainFit> {
+    if !chain.is_labelled() {
+        return Err(Error::argument("Y", "the examples have no labels"));
+    }
+    let (n, n_weights) = (shares.n_blocks(), chain.n_weights());
+    let what = || format!("d = {n_weights} weights");
+    require(16 * n_weights as u128, what, "use fewer features")?;
+    let is_new = start.is_none();
+    let mut solver = ChainDescent {
+        blocks: blocks(chain, start),
+        weights: vec![0.0; n_weights],
+        random: Pcg64Mcg::new(u128::from(options.seed)),
+        sampling: options.sampling,
+        gaps: SumTree::new(n),
+        losses: vec![0.0; n],
+        order: (0..n as u32).collect(),
+        relative: target.tol,
+        epochs: 0,
+        spare: Sparse::new(),
+        chain,
+        shares,
+    };
+    let null_objective = solver.primal(interrupt)?;
+    if !is_new {
+        solver.weights = solver.dual(interrupt)?.1;
+    }
+    let mut stopping = target.stopping(null_objective);
+    // Where transitions leave no choice P(0) is 0, and what is left is rounding of costs.
+    stopping.floor = stopping.floor.max(if target.tol > 0.0 { ROUNDING } else { 0.0 });
+    let trace = run(&mut solver, stopping, interrupt, observe)?;
+    let point = solver.blocks.into_iter().map(|block| block.point).collect();
+    Ok(ChainFit { trace, null_objective, weights: solver.weights, point })
+}
+
+fn blocks(chain: &Chain, start: Option<ChainPoint>) -> Vec<Block> {
+    let options = BlockOptions::default();
+    if let Some(points) = start {
+        return points
+            .into_iter()
+            .map(|point| Block::combining([(point, 1.0)], &options))
+            .collect();
+    }
+    let mut truth = Sparse::new();
+    let mut block = |example| {
+        chain.parts(example, chain.truth(example), &mut truth);
+        Block::at(truth.clone(), &options)
+    };
+    (0..chain.n_examples()).map(&mut block).collect()
+}
+
+/// Buffers for one sequence at a time.
+#[derive(Default)]
+struct Scratch {
+    /// θ + c.
+    margins: Vec<f64>,
+    costs: Vec<f64>,
+    work: Work,
+    label: Vec<u32>,
+    vertex: Sparse,
+    truth: Sparse,
+    gatherer: Gatherer,
+}
+
+impl Scratch {
+    fn load_costs(&mut self, chain: &Chain, example: usize) {
+        self.costs.clear();
+        self.costs.resize(chain.n_parts(example), 0.0);
+        chain.add_costs(example, &mut self.costs);
+    }
+
+    /// Loads the margins at some weights, or at 0, and finds the best label and its margin over the right one.
+    fn find(&mut self, chain: &Chain, example: usize, weights: Option<&[f64]>) -> f64 {
+        self.load_costs(chain, example);
+        self.margins.resize(self.costs.len(), 0.0);
+        match weights {
+            Some(weights) => chain.scores(example, weights, &mut self.margins),
+            None => chain.scores_at_zero(example, &mut self.margins),
+        }
+        self.margins.iter_mut().zip(&self.costs).for_each(|(margin, cost)| *margin += cost);
+        chain.decode(example, &self.margins, &mut self.work, &mut self.label);
+        chain.parts(example, chain.truth(example), &mut self.truth);
+        chain.parts(example, &self.label, &mut self.vertex);
+        (dot(&self.margins, &self.vertex) - dot(&self.margins, &self.truth)).max(0.0)
+    }
+
+    /// The largest cost.
+    fn largest_cost(&self) -> f64 {
+        self.costs.iter().fold(0.0, |largest: f64, cost| largest.max(cost.abs()))
+    }
+}
+
+/// A step of one block towards a label.
+struct Proposal {
+    example: usize,
+    image: Image,
+    vertex: Sparse,
+    direction: Sparse,
+    /// ⟨c, direction⟩.
+    cost: f64,
+    /// p_i times the block's duality gap at the weights of the proposal.
+    gap: f64,
+    /// p_i Φ_i at these weights.
+    loss: f64,
+}
+
+struct ChainDescent<'a> {
+    chain: &'a Chain,
+    shares: Shares,
+    blocks: Vec<Block>,
+    weights: Vec<f64>,
+    random: Pcg64Mcg,
+    sampling: Sampling,
+    gaps: SumTree,
+    /// p_i Φ_i when last visited.
+    losses: Vec<f64>,
+    order: Vec<u32>,
+    relative: f64,
+    epochs: usize,
+    spare: Sparse,
+}
+
+impl ChainDescent<'_> {
+    /// What `look` finds for some sequences, in parallel and in their order.
+    fn look<R: Send>(
+        &self,
+        examples: &[u32],
+        look: impl Fn(&Self, usize, &mut Scratch) -> R + Sync,
+    ) -> Vec<R> {
+        let new = || {
+            let mut scratch = Scratch::default();
+            scratch.gatherer.prepare(self.chain);
+            scratch
+        };
+        let examples = examples.par_iter().with_min_len(4);
+        examples.map_init(new, |scratch, example| look(self, *example as usize, scratch)).collect()
+    }
+
+    fn propose(&self, example: usize, scratch: &mut Scratch) -> Proposal {
+        let (chain, share) = (self.chain, self.shares.of(example));
+        let loss = share * scratch.find(chain, example, Some(&self.weights));
+        let mut direction = Sparse::new();
+        sparse::subtract(&scratch.vertex, &self.blocks[example].point, &mut direction);
+        let gap = (share * dot(&scratch.margins, &direction)).max(0.0);
+        let image = if gap > 0.0 {
+            scratch.gatherer.add(chain, example, &direction);
+            scratch.gatherer.finish(chain)
+        } else {
+            Image::default()
+        };
+        let (cost, vertex) = (dot(&scratch.costs, &direction), scratch.vertex.clone());
+        Proposal { example, image, vertex, direction, cost, gap, loss }
+    }
+
+    /// Visits some sequences: their steps are proposed at the same weights and made one after the other.
+    fn visit(&mut self, batch: &[u32]) {
+        for proposal in self.look(batch, Self::propose) {
+            let Proposal { example, image, mut vertex, direction, cost, gap, loss } = proposal;
+            self.gaps.set(example, gap);
+            self.losses[example] = loss;
+            let slope = image.dot(&self.weights) + cost;
+            if gap <= 0.0 || slope <= 0.0 {
+                continue;
+            }
+            let scale = self.shares.of(example) / self.shares.lambda();
+            let curvature = scale * image.squared_norm();
+            let step = if curvature > 0.0 { (slope / curvature).min(1.0) } else { 1.0 };
+            image.add_to(-step * scale, &mut self.weights);
+            if step == 1.0 {
+                self.blocks[example].jump(&mut vertex);
+            } else {
+                self.blocks[example].approach(step, &direction, DUST, &mut self.spare);
+            }
+        }
+    }
+
+    /// Φ_i, rounded outwards, at the weights, which have at most this norm.
+    fn loss(&self, example: usize, norm: f64, scratch: &mut Scratch) -> Bounded {
+        let weights = (norm > 0.0).then_some(&self.weights[..]);
+        let loss = scratch.find(self.chain, example, weights);
+        let cost = scratch.largest_cost();
+        Bounded::new(loss, self.chain.size(example).loss_error(cost, norm))
+    }
+
+    /// What the block adds to the dual value: its terms, and the image of its point less the truth.
+    fn terms(&self, example: usize, scratch: &mut Scratch) -> (BlockTerms, Image) {
+        let (chain, block) = (self.chain, &self.blocks[example]);
+        chain.parts(example, chain.truth(example), &mut scratch.truth);
+        sparse::subtract(&block.point, &scratch.truth, &mut scratch.vertex);
+        scratch.load_costs(chain, example);
+        let rounding = gamma(2) * (length(&block.point) + length(&scratch.truth));
+        let terms = BlockTerms {
+            linear: dot(&scratch.costs, &scratch.vertex),
+            bend: 0.0,
+            length: length(&scratch.vertex),
+            n_entries: scratch.vertex.len(),
+            defect: block.drift() + rounding,
+            scales: chain.size(example).scales(scratch.largest_cost()),
+        };
+        scratch.gatherer.add(chain, example, &scratch.vertex);
+        (terms, scratch.gatherer.finish(chain))
+    }
+
+    /// P(w), rounded up.
+    fn primal(&self, interrupt: &Interrupt) -> Result<f64> {
+        let norm = norm_above(&self.weights);
+        let mut sum = Sum::default();
+        let all: Vec<u32> = (0..self.shares.n_blocks() as u32).collect();
+        for group in all.chunks(GROUP) {
+            interrupt.check()?;
+            let losses =
+                self.look(group, |solver, example, scratch| solver.loss(example, norm, scratch));
+            for (example, loss) in group.iter().zip(losses) {
+                sum.add(loss * Bounded::exact(self.shares.of(*example as usize)));
+            }
+        }
+        Ok(objective(self.shares.lambda(), &self.weights, sum.total()))
+    }
+
+    /// D at the dual point, rounded down, and its weights.
+    fn dual(&self, interrupt: &Interrupt) -> Result<(f64, Vec<f64>)> {
+        let lambda = self.shares.lambda();
+        let mut weights = vec![0.0; self.weights.len()];
+        let mut totals = Totals::default();
+        let all: Vec<u32> = (0..self.shares.n_blocks() as u32).collect();
+        for group in all.chunks(GROUP) {
+            interrupt.check()?;
+            let found = self.look(group, Self::terms);
+            for (example, (terms, image)) in group.iter().zip(found) {
+                let example = *example as usize;
+                image.add_to(-self.shares.of(example) / lambda, &mut weights);
+                totals.add(&self.shares, example, &terms);
+            }
+        }
+        let norm = norm_above(&weights) + totals.distance();
+        Ok((totals.value(lambda, norm).bound(), weights))
+    }
+
+    /// The sequences of the next batch, each once.
+    fn draw(&mut self, start: usize, size: usize) -> Vec<u32> {
+        let n = self.order.len();
+        let visits = start..(start + size).min(n);
+        // No gap is known before the first pass.
+        let sampling = if self.epochs == 0 { Sampling::Permutation } else { self.sampling };
+        let (random, gaps) = (&mut self.random, &self.gaps);
+        let mut batch: Vec<u32> = match sampling {
+            Sampling::Permutation => self.order[visits].to_vec(),
+            Sampling::Uniform => visits.map(|_| random.random_range(0..n) as u32).collect(),
+            Sampling::Gap => {
+                let find = |visit| gaps.find(random.random::<f64>()).unwrap_or(visit) as u32;
+                visits.map(find).collect()
+            }
+        };
+        batch.retain(|example| self.shares.of(*example as usize) > 0.0);
+        if sampling != Sampling::Permutation {
+            batch.sort_unstable();
+            batch.dedup();
+        }
+        batch
+    }
+
+    /// Whether the blocks' gaps when last visited promise the tolerance.
+    fn is_promising(&self) -> bool {
+        let regularizer = 0.5 * self.shares.lambda() * squared_norm(&self.weights);
+        let objective = regularizer + self.losses.iter().sum::<f64>();
+        self.gaps.total() <= self.relative * objective
+    }
+}
+
+impl Solver for ChainDescent<'_> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        self.order.shuffle(&mut self.random);
+        let size = (self.order.len() / MIN_BATCHES).clamp(1, MAX_BATCH);
+        for start in (0..self.order.len()).step_by(size) {
+            interrupt.check()?;
+            let batch = self.draw(start, size);
+            self.visit(&batch);
+        }
+        self.epochs += 1;
+        if self.is_promising() {
+            Ok(Progress::Epoch(self.certify(interrupt)?))
+        } else {
+            Ok(Progress::Uncertified)
+        }
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        let (dual, weights) = self.dual(interrupt)?;
+        // Rounding that the weights have gathered ends here.
+        self.weights = weights;
+        Ok(Certificate { primal: self.primal(interrupt)?, dual })
+    }
+}
+
+/// ‖δ‖₁, rounded up.
+fn length(delta: &[(u32, f64)]) -> f64 {
+    let size: f64 = delta.iter().map(|(_, value)| value.abs()).sum();
+    size * (1.0 + gamma(delta.len()))
+}

@@ -1,0 +1,48 @@
+//! The best dual point so far.
+
+use crate::dual::DualValue;
+use crate::dual::rounding::{Bounded, gamma, norm_above};
+use crate::linalg::vectors::dot;
+
+/// What a choice of distributions α is to the dual: its entropy, and its weights.
+#[derive(Debug, Clone)]
+pub struct DualPoint {
+    /// Σ p_i H(α_i), rounded down.
+    pub linear: f64,
+    /// At least how far the weights as computed are from w(α).
+    pub error: f64,
+    /// w(α).
+    pub weights: Vec<f64>,
+}
+
+impl DualPoint {
+    /// D, rounded down.
+    pub fn value(&self, lambda: f64) -> f64 {
+        let norm = norm_above(&self.weights) + self.error;
+        DualValue::of(lambda, Bounded::exact(self.linear), norm * (1.0 + gamma(4)), 0.0).bound()
+    }
+
+    /// Moves towards another point as far as is best: entropies are concave, so that those of mixtures of
+    /// distributions are at least the mixtures of theirs.
+    pub fn improve(&mut self, other: &Self, lambda: f64) {
+        let (own, cross) = (dot(&self.weights, &self.weights), dot(&self.weights, &other.weights));
+        let length = own - 2.0 * cross + dot(&other.weights, &other.weights);
+        let slope = other.linear - self.linear + lambda * (own - cross);
+        // The better one of two points on a line, where rounding leaves nothing of it.
+        let step = if length > 0.0 { slope / (lambda * length) } else { f64::from(slope > 0.0) };
+        let step = if step.is_nan() { 0.0 } else { step.clamp(0.0, 1.0) };
+        let before = self.value(lambda);
+        let mut mixed = self.clone();
+        let mix = |a: f64, b: f64| (1.0 - step) * a + step * b;
+        let linear = mix(self.linear, other.linear);
+        let size = self.linear.abs() + other.linear.abs();
+        mixed.linear = linear - gamma(4) * size;
+        let largest = |weights: &[f64]| norm_above(weights);
+        let rounding = gamma(4) * (largest(&self.weights) + largest(&other.weights));
+        mixed.error = (mix(self.error, other.error) + rounding) * (1.0 + gamma(8));
+        mixed.weights.iter_mut().zip(&other.weights).for_each(|(a, b)| *a = mix(*a, *b));
+        if mixed.value(lambda) > before {
+            *self = mixed;
+        }
+    }
+}

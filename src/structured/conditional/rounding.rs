@@ -1,0 +1,49 @@
+//! Bounds on the rounding errors of sums over all labels of a sequence.
+
+use crate::dual::rounding::gamma;
+use crate::structured::model::{ChainScores, FORBIDDEN};
+
+/// How large the numbers of a sum over all labels are.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach {
+    len: usize,
+    n_states: usize,
+    /// At least the largest score that is not forbidden.
+    pub largest: f64,
+    /// At least the logarithms of all partial sums.
+    logs: f64,
+}
+
+impl Reach {
+    /// That of these scores.
+    pub fn of(scores: ChainScores<'_>) -> Self {
+        let largest = largest(scores.nodes).max(largest(scores.edges));
+        let (len, n_states) = (scores.len(), scores.n_states);
+        let logs = 2.0 * len as f64 * (2.0 * largest + (n_states as f64).ln());
+        Self { len, n_states, largest, logs }
+    }
+
+    /// A bound on the relative error of each marginal: a sum of products of positive numbers, two for each
+    /// position, whose factors are exponentials known to 1e-14 and to the rounding of what is in them.
+    pub fn relative_error(&self) -> f64 {
+        let step = 8e-14 + gamma(2 * self.n_states + 32) + gamma(8) * self.logs;
+        4.0 * self.len as f64 * step
+    }
+
+    /// A bound on the error of ln Σ exp(scores).
+    pub fn log_error(&self) -> f64 {
+        self.relative_error() + gamma(8 * self.len + self.n_states + 16) * self.logs
+    }
+}
+
+/// The largest score in eight runs, whatever the processor has.
+fn largest(scores: &[f64]) -> f64 {
+    let mut most = [0.0_f64; 8];
+    for scores in scores.chunks(8) {
+        for (most, score) in most.iter_mut().zip(scores) {
+            let size = if *score > 1e-3 * FORBIDDEN { score.abs() } else { 0.0 };
+            *most = if size > *most { size } else { *most };
+        }
+    }
+    most.into_iter().fold(0.0, f64::max)
+}

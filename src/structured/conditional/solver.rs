@@ -1,0 +1,229 @@
+//! L-BFGS (Liu and Nocedal 1989) with the diagonal of the Hessian for a first model: weights of frequent
+//! features bend the loss thousands of times as much as those of rare ones.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use super::dual_point::DualPoint;
+use super::{Evaluation, Field};
+use crate::dual::Shares;
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::linalg::vectors::dot;
+use crate::memory::require;
+use crate::run::{Certificate, Epoch, Progress, Solver, Trace, run};
+use crate::solver::Target;
+use crate::structured::model::{Chain, Model};
+
+/// Most pairs of steps and gradient changes.
+const MEMORY: usize = 10;
+
+/// Most values in all pairs together, unless three pairs have more.
+const MEMORY_SIZE: usize = 1 << 24;
+
+/// Samples to begin with: of each so many sequences one, and the number of steps.
+const SAMPLES: [(usize, usize); 3] = [(16, 30), (5, 20), (2, 12)];
+
+/// Sequences that are enough for a sample.
+const MIN_SAMPLE: usize = 200;
+
+/// A gap of this size is rounding, whatever the objective.
+const ROUNDING: f64 = 1e-12;
+
+/// Armijo's constant.
+const SUFFICIENT_DECREASE: f64 = 1e-4;
+
+/// A fitted conditional random field.
+pub struct ConditionalFit {
+    /// The record of the run.
+    pub trace: Trace,
+    /// P(0).
+    pub null_objective: f64,
+    /// w.
+    pub weights: Vec<f64>,
+}
+
+/// Minimises λ/2 ‖w‖² + Σ p_i Φ_i(w), the logistic loss of sequences with their labels, from `start` or 0.
+///
+/// # Errors
+/// What [`run`] returns; [`Error::InvalidArgument`] for sequences without labels and a start of another
+/// length; [`Error::Memory`].
+pub fn fit_conditional(
+    chain: &Chain,
+    shares: Shares,
+    target: Target,
+    start: Option<Vec<f64>>,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<ConditionalFit> {
+    let n_weights = chain.n_weights();
+    let what = || format!("d = {n_weights} weights");
+    require(
+        8 * (2 * memory(n_weights) + 12) as u128 * n_weights as u128,
+        what,
+        "use fewer features",
+    )?;
+    let field = Field::new(chain, shares)?;
+    let weights = start.unwrap_or_else(|| vec![0.0; n_weights]);
+    if weights.len() != n_weights {
+        return Err(Error::argument("warm_start", "the weights are not those of this problem"));
+    }
+    let null_objective = field.null_objective(interrupt)?;
+    let is_zero = weights.iter().all(|weight| *weight == 0.0);
+    let mut solver = Lbfgs::new(field, weights, interrupt)?;
+    solver.is_begun = !is_zero;
+    let mut stopping = target.stopping(null_objective);
+    // Where transitions leave no choice P(0) is 0, and what is left is rounding.
+    stopping.floor = stopping.floor.max(if target.tol > 0.0 { ROUNDING } else { 0.0 });
+    let trace = run(&mut solver, stopping, interrupt, observe)?;
+    Ok(ConditionalFit { trace, null_objective, weights: solver.weights })
+}
+
+fn memory(n_weights: usize) -> usize {
+    (MEMORY_SIZE / n_weights.max(1)).clamp(3, MEMORY)
+}
+
+struct Lbfgs<'a> {
+    field: Field<'a>,
+    weights: Vec<f64>,
+    /// Steps, changes of the gradient along them, and 1 over their product.
+    pairs: VecDeque<(Vec<f64>, Vec<f64>, f64)>,
+    /// At the weights; its diagonal may be that of earlier ones.
+    now: Evaluation,
+    /// The best mixture of all dual points so far.
+    best: DualPoint,
+    epochs: usize,
+    /// Whether some of the sequences have been tried.
+    is_begun: bool,
+}
+
+impl<'a> Lbfgs<'a> {
+    fn new(field: Field<'a>, weights: Vec<f64>, interrupt: &Interrupt) -> Result<Self> {
+        let now = field.evaluate(&weights, true, interrupt)?;
+        let (best, pairs) = (now.dual.clone(), VecDeque::new());
+        Ok(Self { field, weights, pairs, now, best, epochs: 0, is_begun: true })
+    }
+
+    /// Goes where some of the sequences lead: much of the way, at a part of the cost.
+    fn begin(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let mut weights = self.weights.clone();
+        for (stride, n_steps) in SAMPLES {
+            let field = Field { stride, ..self.field.clone() };
+            if field.n_used() < MIN_SAMPLE {
+                continue;
+            }
+            let mut solver = Lbfgs::new(field, weights, interrupt)?;
+            for _ in 0..n_steps {
+                if let Progress::Exhausted(_) = solver.advance(interrupt)? {
+                    break;
+                }
+            }
+            weights = solver.weights;
+        }
+        let next = self.field.evaluate(&weights, true, interrupt)?;
+        if next.primal < self.now.primal {
+            self.best.improve(&next.dual, self.field.shares.lambda());
+            (self.weights, self.now) = (weights, next);
+        }
+        Ok(())
+    }
+
+    fn certificate(&self) -> Certificate {
+        let primal = self.now.primal;
+        Certificate { primal, dual: self.best.value(self.field.shares.lambda()) }
+    }
+
+    /// −H ∇P by the two-loop recursion.
+    fn direction(&self) -> Vec<f64> {
+        let mut q: Vec<f64> = self.now.gradient.iter().map(|slope| -slope).collect();
+        let mut along = Vec::with_capacity(self.pairs.len());
+        for (s, y, inverse) in self.pairs.iter().rev() {
+            let share = inverse * dot(s, &q);
+            q.iter_mut().zip(y).for_each(|(q, y)| *q -= share * y);
+            along.push(share);
+        }
+        if let Some(diagonal) = &self.now.diagonal {
+            let scale = self.pairs.back().map_or(1.0, |(_, y, inverse)| {
+                let bent: f64 = y.iter().zip(diagonal).map(|(y, d)| y * y / d).sum();
+                1.0 / (inverse * bent)
+            });
+            q.iter_mut().zip(diagonal).for_each(|(q, d)| *q *= scale / d);
+        }
+        for ((s, y, inverse), share) in self.pairs.iter().zip(along.into_iter().rev()) {
+            let rest = share - inverse * dot(y, &q);
+            q.iter_mut().zip(s).for_each(|(q, s)| *q += rest * s);
+        }
+        q
+    }
+
+    /// A model that is better by enough, in the given direction; none where rounding hides it.
+    fn search(
+        &self,
+        direction: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<Option<(Vec<f64>, Evaluation)>> {
+        let (slope, value) = (dot(direction, &self.now.gradient), self.now.primal);
+        if slope >= 0.0 || slope.is_nan() {
+            return Ok(None);
+        }
+        let curved = (self.epochs + 1).is_power_of_two();
+        let mut step = 1.0;
+        while step > 1e-8 {
+            let moved = self.weights.iter().zip(direction).map(|(w, d)| w + step * d);
+            let weights: Vec<f64> = moved.collect();
+            let next = self.field.evaluate(&weights, curved, interrupt)?;
+            let risen = next.primal - value - step * slope;
+            if next.primal <= value + SUFFICIENT_DECREASE * step * slope {
+                return Ok(Some((weights, next)));
+            }
+            // The minimiser of the parabola through both values and the slope.
+            let best = -0.5 * slope * step * step / risen;
+            step = if best > 0.1 * step && best < 0.5 * step { best } else { 0.3 * step };
+        }
+        Ok(None)
+    }
+
+    fn accept(&mut self, weights: Vec<f64>, next: Evaluation) {
+        let difference =
+            |new: &[f64], old: &[f64]| new.iter().zip(old).map(|(n, o)| n - o).collect();
+        let s: Vec<f64> = difference(&weights, &self.weights);
+        let y: Vec<f64> = difference(&next.gradient, &self.now.gradient);
+        let product = dot(&s, &y);
+        if product > 1e-10 * (dot(&s, &s) * dot(&y, &y)).sqrt() {
+            self.pairs.push_back((s, y, 1.0 / product));
+            if self.pairs.len() > memory(weights.len()) {
+                self.pairs.pop_front();
+            }
+        }
+        let diagonal = next.diagonal.or_else(|| self.now.diagonal.take());
+        self.best.improve(&next.dual, self.field.shares.lambda());
+        self.now = Evaluation { diagonal, ..next };
+        self.weights = weights;
+    }
+}
+
+impl Solver for Lbfgs<'_> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        if !self.is_begun {
+            self.is_begun = true;
+            self.begin(interrupt)?;
+        }
+        loop {
+            if let Some((weights, next)) = self.search(&self.direction(), interrupt)? {
+                self.accept(weights, next);
+                break;
+            }
+            // A model without memory may still find a way down.
+            if self.pairs.is_empty() {
+                return Ok(Progress::Exhausted(self.certificate()));
+            }
+            self.pairs.clear();
+        }
+        self.epochs += 1;
+        Ok(Progress::Epoch(self.certificate()))
+    }
+
+    fn certify(&mut self, _: &Interrupt) -> Result<Certificate> {
+        Ok(self.certificate())
+    }
+}

@@ -1,0 +1,117 @@
+//! Which transitions, first and last labels a chain has, and which of them have weights.
+
+use crate::error::{Error, Result};
+
+/// What a forbidden transition scores: less than any path of others, and finite, so that no difference of
+/// two such scores is undefined.
+pub const FORBIDDEN: f64 = -1e30;
+
+/// What a transition between two labels, a first or a last label may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChainLink {
+    /// Never part of a label.
+    Forbidden,
+    /// Has a weight.
+    Weighted,
+    /// Scores 0.
+    Free,
+}
+
+/// The transitions \[a, b\] between K labels, the first and the last labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Links {
+    n_states: usize,
+    links: Vec<ChainLink>,
+    boundaries: bool,
+}
+
+impl Links {
+    /// All transitions with weights; first and last labels with weights if `boundaries` says so.
+    pub fn all(n_states: usize, boundaries: bool) -> Self {
+        let ends = if boundaries { ChainLink::Weighted } else { ChainLink::Free };
+        let mut links = vec![ChainLink::Weighted; n_states * n_states];
+        links.resize(n_states * (n_states + 2), ends);
+        Self { n_states, links, boundaries }
+    }
+
+    /// K × K codes of the transitions, K of first and K of last labels: 0 forbidden, 1 with a weight, 2 free.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming `transitions` for another number of codes or another code.
+    pub fn from_codes(n_states: usize, codes: &[u8]) -> Result<Self> {
+        let fail = |message: &str| Err(Error::argument("transitions", message));
+        if codes.len() != n_states * (n_states + 2) {
+            return fail("must have a code for each transition, first and last label");
+        }
+        if codes.iter().any(|code| *code > 2) {
+            return fail("codes must be 0, 1 or 2");
+        }
+        let kinds = [ChainLink::Forbidden, ChainLink::Weighted, ChainLink::Free];
+        let links: Vec<ChainLink> = codes.iter().map(|code| kinds[usize::from(*code)]).collect();
+        let boundaries = links[n_states * n_states..].contains(&ChainLink::Weighted);
+        Ok(Self { n_states, links, boundaries })
+    }
+
+    /// K.
+    pub fn n_states(&self) -> usize {
+        self.n_states
+    }
+
+    /// K² weights of transitions, and 2 K of first and last labels if any of them has one.
+    pub fn n_weights(&self) -> usize {
+        let n_edges = self.n_states * self.n_states;
+        if self.boundaries { n_edges + 2 * self.n_states } else { n_edges }
+    }
+
+    /// Whether first and last labels have weights.
+    pub fn has_boundaries(&self) -> bool {
+        self.boundaries
+    }
+
+    /// The link of a weight's index: transitions, first, last labels.
+    pub fn of(&self, index: usize) -> ChainLink {
+        self.links[index]
+    }
+
+    /// The score of one link, given all weights of links.
+    #[inline]
+    pub fn score(&self, index: usize, weights: &[f64]) -> f64 {
+        match self.links[index] {
+            ChainLink::Weighted => weights[index],
+            ChainLink::Free => 0.0,
+            ChainLink::Forbidden => FORBIDDEN,
+        }
+    }
+
+    /// The links that position t of a sequence has beside its transitions: the index of label 0.
+    pub fn at_ends(&self, t: usize, len: usize) -> impl Iterator<Item = usize> + Clone + use<> {
+        let first = self.n_states * self.n_states;
+        let start = (t == 0).then_some(first);
+        let end = (t + 1 == len).then_some(first + self.n_states);
+        start.into_iter().chain(end)
+    }
+
+    /// Refuses a label that is made of forbidden links, naming the sequence.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming `Y`.
+    pub fn check_label(&self, sequence: usize, label: &[u32]) -> Result<()> {
+        let (n_states, n_edges) = (self.n_states, self.n_states * self.n_states);
+        let pairs = label.windows(2).map(|pair| pair[0] as usize * n_states + pair[1] as usize);
+        let first = label.first().map(|first| n_edges + *first as usize);
+        let last = label.last().map(|last| n_edges + n_states + *last as usize);
+        let mut links = pairs.chain(first).chain(last);
+        match links.find(|index| self.links[*index] == ChainLink::Forbidden) {
+            None => Ok(()),
+            Some(index) => {
+                let what = match index.checked_sub(n_edges) {
+                    None => format!("class {} after {}", index % n_states, index / n_states),
+                    Some(rest) if rest < n_states => format!("class {rest} at the beginning"),
+                    Some(rest) => format!("class {} at the end", rest - n_states),
+                };
+                let message = format!("label {sequence} has {what}, which transitions forbid");
+                Err(Error::argument("Y", message))
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+"""Cross-validation of C: scores, choices, and bounds that the exact optima keep."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from score_trials import trial
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
+
+from dualgap import MulticlassSVC, MulticlassSVCCV
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Any, Any]:
+    X, y = load_digits(return_X_y=True)
+    return X[:600] / 16, y[:600]
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "f1_macro", "top-2"])
+def test_scores_are_those_of_single_fits(digits: Any, scoring: str) -> None:
+    X, y = digits
+    model = MulticlassSVCCV(
+        Cs=[0.01, 1.0], cv=3, scoring=scoring, cv_tol=1e-9, max_iter=5000, random_state=0
+    ).fit(X, y)
+    for column, C in enumerate(model.Cs_):
+        single = MulticlassSVC(C=C, tol=1e-9, max_iter=5000, random_state=0)
+        name = "top_k_accuracy" if scoring == "top-2" else scoring
+        expected = cross_val_score(single, X, y, cv=StratifiedKFold(3), scoring=name)
+        np.testing.assert_allclose(model.scores_[:, column], expected, atol=1e-12)
+    assert C in model.Cs_
+    assert model.best_score_ == model.mean_score_.max()
+    final = MulticlassSVC(C=model.C_, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.coef_, final.coef_, atol=0.05 * np.abs(final.coef_).max())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_optimum_is_within_its_bounds_and_decided_rows_do_not_change(seed: int) -> None:
+    _, outside, _, _, changed = trial(seed)
+    assert (outside, changed) == (0, 0)
+
+
+def test_trials_are_about_something() -> None:
+    scores, _, rows, decided, _ = np.sum([trial(seed) for seed in range(10)], axis=0)
+    assert scores > 10
+    assert 0.2 * rows < decided < rows
+
+
+def test_nothing_depends_on_the_number_of_threads(digits: Any) -> None:
+    X, y = digits
+    fits = [
+        MulticlassSVCCV(Cs=3, cv=4, bounds=0.005, max_iter=12, n_jobs=n_jobs, random_state=1)
+        for n_jobs in (1, 2, 3)
+    ]
+    with pytest.warns(ConvergenceWarning, match="bounds of the mean score"):
+        one, *others = [fit.fit(X, y) for fit in fits]
+    for other in others:
+        for name in ("score", "lower", "upper", "objective", "dual_objective", "n_iter"):
+            np.testing.assert_array_equal(one.cv_results_[name], other.cv_results_[name])
+        np.testing.assert_array_equal(one.coef_, other.coef_)
+
+
+def test_bounds_become_as_narrow_as_asked_for_or_the_candidate_is_beaten(digits: Any) -> None:
+    X, y = digits
+    loose = MulticlassSVCCV(Cs=[1e-3, 1e-2, 0.1], cv=3, random_state=0).fit(X, y)
+    model = MulticlassSVCCV(Cs=[1e-3, 1e-2, 0.1], cv=3, bounds=0.01, random_state=0).fit(X, y)
+    lower, upper = model.mean_score_bounds_.T
+    assert ((upper - lower <= 0.01) | (upper < lower.max())).all()
+    assert (np.diff(loose.mean_score_bounds_).ravel() > 0.01).any()
+    assert (model.score_bounds_[..., 0] <= model.scores_).all()
+    assert (model.scores_ <= model.score_bounds_[..., 1]).all()
+
+
+def test_one_standard_error_takes_the_smallest_value_that_is_as_good(digits: Any) -> None:
+    X, y = digits
+    common: dict[str, Any] = {"Cs": 9, "cv": 5, "random_state": 0, "refit": False}
+    best = MulticlassSVCCV(**common).fit(X, y)
+    model = MulticlassSVCCV(rule="one-standard-error", **common).fit(X, y)
+    np.testing.assert_array_equal(best.scores_, model.scores_)
+    at = int(best.mean_score_.argmax())
+    error = best.scores_[:, at].std(ddof=1) / np.sqrt(5)
+    within = best.mean_score_ >= best.mean_score_[at] - error
+    assert best.Cs_[at] == best.C_
+    assert model.C_ == model.Cs_[within][0] < best.C_
+    assert not hasattr(model, "coef_")
+
+
+def test_two_classes_strings_and_groups() -> None:
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["a", "b"])[(y == 2).astype(int)]
+    model = MulticlassSVCCV(Cs=[0.1, 10.0], cv=KFold(3, shuffle=True, random_state=0))
+    model.fit(X, names)
+    assert set(model.predict(X)) <= {"a", "b"}
+    assert model.score(X, names) > 0.9
+    assert model.undecided(X).shape == (150,)
+
+
+def test_a_scorer_that_raises_ends_the_search_with_what_it_raised(digits: Any) -> None:
+    def scorer(model: Any, X: Any, y: Any) -> float:
+        msg = "not today"
+        raise ArithmeticError(msg)
+
+    with pytest.raises(ArithmeticError, match="not today"):
+        MulticlassSVCCV(scoring=scorer, cv=3).fit(*digits)
+
+
+def test_the_keyboard_ends_a_search() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(4000, 40)), rng.integers(0, 20, 4000)
+    timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        MulticlassSVCCV(Cs=[1e3, 1e4], cv_tol=0.0, max_iter=10**6).fit(X, y)
+    timer.join()
+
+
+def test_progress_is_told_of(digits: Any, capsys: Any) -> None:
+    MulticlassSVCCV(Cs=2, cv=3, verbose=1, refit=False).fit(*digits)
+    assert "fit     1 of 6 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"Cs": 0}, "Cs: must be a positive"),
+        ({"Cs": []}, "Cs: must be a number of values or a list"),
+        ({"Cs": [1.0, -1.0]}, "Cs: must be a positive"),
+        ({"rule": "worst"}, "rule: must be one of"),
+        ({"bounds": -1.0}, "bounds: must be"),
+        ({"bounds": 0.1, "scoring": "f1_macro"}, "bounds: there are none"),
+        ({"cv_tol": -1.0}, "cv_tol: must be"),
+        ({"scoring": "top-0"}, "scoring: 'top-0' needs a number from 1 to 2"),
+        ({"scoring": "top-3"}, "scoring: 'top-3' needs a number from 1 to 2"),
+    ],
+)
+def test_bad_parameters_are_refused_by_name(parameters: dict[str, Any], message: str) -> None:
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=message):
+        MulticlassSVCCV(**parameters).fit(X, y)
+
+
+def test_a_model_without_a_certificate_decides_nothing() -> None:
+    X, y = load_iris(return_X_y=True)
+    model = MulticlassSVC().fit(X, y)
+    model._lambda = None
+    with pytest.raises(ValueError, match="undecided: the model has no certificate"):
+        model.undecided(X)

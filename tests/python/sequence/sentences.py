@@ -1,0 +1,35 @@
+"""Generated sentences with chunks, for the tests of taggers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+WORDS = {"D": ["the", "a", "this", "that"], "J": ["big", "old", "red", "new"]}
+WORDS |= {"N": ["cat", "dog", "tree", "house", "car"], "V": ["sees", "has", "eats"]}
+NEXT = {"^": "DNV", "D": "JN", "J": "JN", "N": "VDN", "V": "DJN"}
+
+
+def sentences(n: int, seed: int = 0, noise: float = 0.1) -> tuple[list[Any], list[list[str]]]:
+    """Sentences of features by name, and the chunks of their nouns."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(n):
+        kinds, before = [], "^"
+        for _ in range(int(rng.integers(1, 9))):
+            before = str(rng.choice(list(NEXT[before])))
+            kinds.append(before)
+        words = [str(rng.choice(WORDS[kind])) for kind in kinds]
+        labels, inside = [], False
+        for kind in kinds:
+            starts = kind == "D" or (kind in "JN" and not inside)
+            labels.append("O" if kind == "V" else "B-NP" if starts else "I-NP")
+            inside = kind in "DJ"
+        tokens = []
+        for t, word in enumerate(words):
+            around = [f"w={word}", f"before={words[t - 1] if t else '^'}"]
+            tokens.append([f for f in around if rng.random() > noise])
+        X.append(tokens)
+        y.append(labels)
+    return X, y
