@@ -16,7 +16,7 @@ use crate::solver::Target;
 use crate::structured::model::{Chain, Model};
 
 /// Most pairs of steps and gradient changes.
-const MEMORY: usize = 10;
+const MEMORY: usize = 20;
 
 /// Most values in all pairs together, unless three pairs have more.
 const MEMORY_SIZE: usize = 1 << 24;
