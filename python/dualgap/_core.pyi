@@ -31,6 +31,7 @@ __all__ = [
     "fit_variational",
     "fold_in",
     "fold_in_interactions",
+    "multiclass_path",
     "predict_polynomial",
     "read_labels",
     "select_basis",
@@ -142,6 +143,9 @@ class _MulticlassFit(_State):
 def fit_multiclass(
     rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _MulticlassFit: ...
+def multiclass_path(
+    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any], until: float
+) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
 
 class _Answer(TypedDict):
     loss: float

@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._estimator import History
+from dualgap._validation import FloatArray
 
-__all__ = ["ConvergenceDisplay"]
+__all__ = ["ConvergenceDisplay", "CrossValidationDisplay"]
 
 Quantity: TypeAlias = Literal["gap", "objective", "dual_objective"]
 _QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
@@ -149,6 +150,98 @@ class ConvergenceDisplay:
         if panel == ["gap"]:
             axis.set_yscale("log")
         axis.legend()
+
+
+class CrossValidationDisplay:
+    """Mean scores over C with the bounds between which those of the exact optima lie.
+
+    Parameters
+    ----------
+    Cs : ndarray of shape (n_Cs,)
+        Values of C.
+    mean_score, std_score : ndarray of shape (n_Cs,)
+        Mean and standard deviation over the folds.
+    bounds : ndarray of shape (n_Cs, 2)
+        Bounds on the mean scores of the exact optima.
+    chosen : float
+        The C that was chosen.
+    scoring : str
+        What the scores are.
+    """
+
+    def __init__(
+        self,
+        Cs: FloatArray,
+        mean_score: FloatArray,
+        std_score: FloatArray,
+        bounds: FloatArray,
+        *,
+        chosen: float,
+        scoring: str = "score",
+    ) -> None:
+        self.Cs, self.mean_score, self.std_score = Cs, mean_score, std_score
+        self.bounds, self.chosen, self.scoring = bounds, chosen, scoring
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, **options: Any) -> Self:
+        """Plot the search of a fitted `MulticlassSVCCV`.
+
+        Parameters
+        ----------
+        estimator : MulticlassSVCCV
+            A fitted model.
+        **options
+            Passed on to `plot`.
+
+        Returns
+        -------
+        CrossValidationDisplay
+        """
+        check_is_fitted(estimator, "mean_score_bounds_")
+        scoring = estimator.scoring if isinstance(estimator.scoring, str) else "score"
+        return cls(
+            estimator.Cs_,
+            estimator.mean_score_,
+            estimator.std_score_,
+            estimator.mean_score_bounds_,
+            chosen=estimator.C_,
+            scoring=scoring,
+        ).plot(**options)
+
+    def plot(self, *, axis: Any = None) -> Self:
+        """Draw scores, bounds and the chosen C; figure and axis are kept as ``figure_``, ``axis_``.
+
+        A bar is one standard deviation over the folds to either side. The band shows the bounds,
+        cut off at the range of the bars where they say less.
+
+        Parameters
+        ----------
+        axis : matplotlib axis, optional
+            Where to draw.
+
+        Returns
+        -------
+        self
+        """
+        self.axis_ = _new_axes(1) if axis is None else axis
+        self.figure_ = self.axis_.figure
+        low, high = self.mean_score - self.std_score, self.mean_score + self.std_score
+        margin = max(0.5 * float(high.max() - low.min()), 1e-3)
+        bottom, top = float(low.min()) - margin, float(high.max()) + margin
+        lower, upper = np.clip(self.bounds, bottom, top).T
+        self.axis_.fill_between(
+            self.Cs, lower, upper, alpha=0.25, color="C0", label="exact optima lie in here"
+        )
+        self.axis_.errorbar(
+            self.Cs, self.mean_score, self.std_score, color="C0", marker="o", label="mean score"
+        )
+        self.axis_.axvline(self.chosen, color="C1", linestyle="--", label=f"C = {self.chosen:.3g}")
+        self.axis_.set_xscale("log")
+        self.axis_.set_ylim(bottom, top)
+        self.axis_.set_xlabel("C")
+        self.axis_.set_ylabel(self.scoring.replace("_", " "))
+        self.axis_.legend()
+        return self
 
 
 def _new_axes(count: int) -> Any:

@@ -8,7 +8,9 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::names::{check, names};
 use crate::run::{Epoch, Trace, run};
-use crate::solver::{Block, Choices, Drift, DualPoint, Method, Start, Target, minimize};
+use crate::solver::{
+    Block, BlockOptions, Choices, Drift, DualPoint, Method, Start, Target, minimize,
+};
 
 /// The solvers for multi-category losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,6 +41,17 @@ impl MulticlassMethod {
         }
         check("solver", choices.solver, &Self::names())?;
         Ok(Self::Vertices(Method::parse(choices)?))
+    }
+
+    /// The options of a path, which only block Frank-Wolfe follows.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for the other solvers.
+    pub fn path_options(self) -> Result<BlockOptions> {
+        match self {
+            Self::Vertices(Method::BlockFrankWolfe(options)) => Ok(options),
+            _ => Err(Error::argument("solver", "a path needs \"block-frank-wolfe\"")),
+        }
     }
 
     /// How the weights ought to be ordered for this solver.

@@ -38,6 +38,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(structured::structured_path, module)?)?;
     module.add_function(wrap_pyfunction!(losses::check_loss, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
+    module.add_function(wrap_pyfunction!(multiclass::multiclass_path, module)?)?;
     module.add_function(wrap_pyfunction!(cross_validation::cross_validate, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;

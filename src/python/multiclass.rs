@@ -2,15 +2,17 @@
 
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
 use super::arrays::{Matrix, Table, Vector, slice};
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
-use crate::multiclass::{Layout, MarginPoint, MulticlassFit, MulticlassMethod, fit};
-use crate::solver::{Drift, Start};
+use crate::multiclass::{
+    Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit,
+};
+use crate::solver::{Drift, PathSettings, Piece, Start, path};
 
 /// A fit's end as a later fit starts from it; weights in classes × features (the constant one last).
 #[derive(FromPyObject)]
@@ -93,4 +95,41 @@ fn fit_dict<'py>(
     let beta = PyArray1::from_vec(py, beta);
     result.set_item("beta", beta.reshape([n_rows, layout.n_classes])?)?;
     Ok(result)
+}
+
+/// A path over λ from the `regularization` of `settings` down to `until`, with block Frank-Wolfe; `settings` has
+/// the items of `records`. Returns (λ, until, weights, gap, relative gap, epochs) of each piece.
+#[pyfunction]
+pub(super) fn multiclass_path<'py>(
+    py: Python<'py>,
+    rows: Matrix<'py>,
+    labels: Vector<'py, u32>,
+    settings: &Bound<'py, PyDict>,
+    until: f64,
+) -> PyResult<Bound<'py, PyList>> {
+    guarded(|| {
+        let record: MarginRecord<'py> = settings.extract()?;
+        let shares: SharesRecord<'py> = settings.extract()?;
+        let method: MethodRecord = settings.extract()?;
+        let run: RunRecord = settings.extract()?;
+        let options = MulticlassMethod::parse(&method.choices())?.path_options()?;
+        let mut problem =
+            record.problem(rows.rows()?, slice(&labels)?, &shares, Order::Examples)?;
+        let (layout, from) = (problem.map().layout(), shares.regularization);
+        let stopping = run.target().stopping(problem.null_objective());
+        let settings = PathSettings { from, until, stopping, options };
+        let mut dual = MarginDual::new(&mut problem);
+        let pieces = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
+            let observe = &mut |epoch: &_| session.observe(epoch);
+            path(&mut dual, settings, session.interrupt, observe)
+        })?;
+        let shape = [layout.n_classes, layout.n_features];
+        let pieces = pieces.into_iter().map(|piece| {
+            let (gap, relative_gap) = (piece.gap(), piece.relative_gap());
+            let Piece { lambda, until, weights, epochs, .. } = piece;
+            let weights = PyArray1::from_iter(py, layout.by_class(&weights)).reshape(shape)?;
+            Ok((lambda, until, weights, gap, relative_gap, epochs))
+        });
+        PyList::new(py, pieces.collect::<PyResult<Vec<_>>>()?)
+    })
 }

@@ -10,14 +10,14 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from dualgap import MulticlassSVC
+from dualgap import MulticlassSVC, MulticlassSVCCV
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
 
 from matplotlib import pyplot as plt  # noqa: E402
 
-from dualgap.plotting import ConvergenceDisplay  # noqa: E402
+from dualgap.plotting import ConvergenceDisplay, CrossValidationDisplay  # noqa: E402
 
 
 @pytest.fixture
@@ -72,3 +72,23 @@ def test_bad_requests(models: Any) -> None:
         ConvergenceDisplay.from_estimator(models[0], axes=plt.figure().subplots())
     with pytest.raises(NotFittedError):
         ConvergenceDisplay.from_estimator(MulticlassSVC())
+
+
+def test_scores_over_c_are_drawn_with_their_bounds() -> None:
+    X, y = load_iris(return_X_y=True)
+    search = MulticlassSVCCV(Cs=[0.01, 0.1, 1.0], random_state=0, refit=False).fit(X, y)
+    display = CrossValidationDisplay.from_estimator(search)
+    line = display.axis_.lines[0]
+    np.testing.assert_array_equal(line.get_xdata(), search.Cs_)
+    np.testing.assert_array_equal(line.get_ydata(), search.mean_score_)
+    (band,) = [found for found in display.axis_.collections if found.get_label() != "_nolegend_"][
+        :1
+    ]
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.min() <= search.mean_score_.min()
+    assert heights.max() >= search.mean_score_.max()
+    axis = plt.subplots()[1]
+    assert CrossValidationDisplay.from_estimator(search, axis=axis).axis_ is axis
+    with pytest.raises(NotFittedError):
+        CrossValidationDisplay.from_estimator(MulticlassSVCCV())
+    plt.close("all")

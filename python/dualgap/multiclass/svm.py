@@ -6,6 +6,7 @@ classifiers, arXiv:2008.08894.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -13,12 +14,13 @@ from typing import Any, Literal, Self
 import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
-from dualgap._estimator import ScoringClassifier, progress, refuse_unused
+from dualgap._estimator import ScoringClassifier, progress, refuse_unused, warn_of_gap
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -33,6 +35,7 @@ from dualgap._validation import (
 )
 from dualgap.losses import Loss, core_loss
 from dualgap.multiclass._rows import row_weights, undecided
+from dualgap.multiclass.path import LinearPiece, check_interval, linear_pieces
 
 __all__ = ["MulticlassSVC"]
 
@@ -293,6 +296,83 @@ class MulticlassSVC(LinearClassifier):
             kept = {name: result[name] for name in ("weights", "linear", "square", "drift", "beta")}
             self._end = (identity, regularization, kept)
         return self
+
+    def path(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        C_min: float,
+        C_max: float,
+        sample_weight: ArrayLike | None = None,
+    ) -> list[LinearPiece]:
+        """Cover an interval of C with models whose gap is at most `tol` everywhere on it.
+
+        Solves at the small end to half of `tol`, finds how far the solution, scaled with C, stays
+        within `tol` (its gap is convex in C), and goes on from there, with block Frank-Wolfe and
+        pairwise steps. Nothing is stored on the estimator; `C`, `solver`, `step` and `warm_start`
+        are not used.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,)
+            Class labels of any kind.
+        C_min, C_max : float
+            The interval.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row's loss.
+
+        Returns
+        -------
+        list of LinearPiece
+            By increasing C; each begins where the one before it ends, and predicts. A piece that
+            did not get to `tol` within `max_iter` passes says so in its ``relative_gap``, and there
+            is a warning. A path that the callback stops ends early.
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
+        self._check_parameters()
+        check_positive("tol", self.tol)
+        check_interval(C_min, C_max)
+        # What is learnt of the rows is kept on the pieces, not here.
+        model = clone(self)
+        X, y = check_rows_and_targets(model, X, y)
+        model.classes_, codes = encode_classes(y)
+        weights = check_weights(sample_weight, X)
+        weights = row_weights(self.class_weight, model.classes_, codes, weights)
+        total = float(len(codes) if weights is None else weights.sum())
+        settings = {
+            **model._problem(),
+            "sample_weight": weights,
+            "regularization": 1.0 / (float(C_min) * total),
+            "solver": "block-frank-wolfe",
+            "step": "pairwise",
+            "sampling": self.sampling,
+            "tol": float(self.tol),
+            "max_iter": int(self.max_iter),
+            "seed": resolve_seed(self.random_state),
+            "n_threads": resolve_threads(self.n_jobs),
+            "callback": progress(self.verbose, self.callback),
+        }
+        labels = np.ascontiguousarray(codes, dtype=np.uint32)
+        until = 1.0 / (float(C_max) * total)
+        pieces = _core.multiclass_path(core_rows(X), labels, settings, until)
+
+        def fitted(weights: FloatArray) -> MulticlassSVC:
+            own: MulticlassSVC = copy.copy(model)
+            own._store_weights(weights)
+            return own
+
+        found = linear_pieces(pieces, (C_min, C_max), settings["regularization"], fitted)
+        worst = max(found, key=lambda piece: piece.relative_gap)
+        if worst.relative_gap > self.tol:
+            gap = (worst.duality_gap, worst.relative_gap)
+            warn_of_gap(worst.n_iter, gap, self.tol, self._remedy, "a piece of the path ")
+        return found
 
     def _previous(self, identity: str, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+from score_trials import trial
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import balanced_accuracy_score, top_k_accuracy_score
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 
 from dualgap import MulticlassSVC, MulticlassSVCCV
-from dualgap.losses import Loss, StructuredHinge, TopK, WestonWatkins
-
-EXACT = {"tol": 1e-11, "max_iter": 20_000, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -41,73 +39,16 @@ def test_scores_are_those_of_single_fits(digits: Any, scoring: str) -> None:
     np.testing.assert_allclose(model.coef_, final.coef_, atol=0.05 * np.abs(final.coef_).max())
 
 
-def random_problem(rng: np.random.Generator) -> tuple[Any, Any, dict[str, Any]]:
-    """Rows, labels and parameters with everything that enters the bounds."""
-    n, d, m = int(rng.integers(20, 50)), int(rng.integers(1, 5)), int(rng.integers(2, 5))
-    y = np.concatenate([np.arange(m), np.arange(m), rng.integers(0, m, n - 2 * m)])
-    X = rng.normal(size=(m, d))[y] * rng.uniform(0.2, 2) + rng.normal(size=(n, d))
-    X = X.astype(rng.choice([np.float32, np.float64]))
-    X = sp.csr_matrix(X * (rng.random(X.shape) < 0.7)) if rng.random() < 0.3 else X
-    costs = rng.uniform(0.2, 2.0, size=(m, m)) * (1 - np.eye(m))
-    losses: list[str | Loss] = ["max-hinge", WestonWatkins(), StructuredHinge(costs)]
-    losses += [TopK(2)] if m > 2 else []
-    parameters: dict[str, Any] = {
-        "loss": losses[rng.integers(len(losses))],
-        "smoothing": float(rng.choice([0.0, 0.1])),
-        "fit_intercept": bool(rng.random() < 0.6),
-        "class_weight": None if rng.random() < 0.7 else "balanced",
-    }
-    if parameters["fit_intercept"]:
-        parameters["intercept_scaling"] = float(rng.choice([1.0, 3.0]))
-    return X, y, parameters
-
-
-def score(model: MulticlassSVC, X: Any, y: Any, scoring: str) -> float:
-    """The score by other code than the search's."""
-    if scoring == "accuracy":
-        return float(model.score(X, y))
-    if scoring == "balanced_accuracy":
-        return float(balanced_accuracy_score(y, model.predict(X)))
-    if scoring == "top-1":
-        scores, classes = model._scores(X), np.arange(len(model.classes_))
-        if len(classes) == 2:
-            return float(model.score(X, y))
-        return float(top_k_accuracy_score(y, scores, k=1, labels=classes))
-    costs = 1 - np.eye(len(model.classes_))
-    if isinstance(model.loss, StructuredHinge):
-        costs = np.asarray(model.loss.costs)
-    return -float(costs[y, model.predict(X)].mean())
-
-
-# Fits to 1e-11 stop where double precision ends.
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
 @pytest.mark.parametrize("seed", range(40))
 def test_the_optimum_is_within_its_bounds_and_decided_rows_do_not_change(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    X, y, parameters = random_problem(rng)
-    scoring = str(rng.choice(["accuracy", "balanced_accuracy", "top-1", "neg_mean_cost"]))
-    weights = None if rng.random() < 0.5 else rng.uniform(0.1, 3.0, len(y))
-    folds = list(KFold(2, shuffle=True, random_state=seed).split(y))
-    model = MulticlassSVCCV(
-        Cs=[0.01, 1.0], cv=folds, scoring=scoring, cv_tol=10 ** rng.uniform(-6, -1), refit=False,
-        random_state=0, **parameters,
-    ).fit(X, y, weights)  # fmt: skip
-    for fold, (train, test) in enumerate(folds):
-        if len(np.unique(y[train])) < len(model.classes_):
-            continue
-        own = None if weights is None else weights[train]
-        for column, C in enumerate(model.Cs_):
-            exact = MulticlassSVC(C=C, **parameters, **EXACT).fit(X[train], y[train], own)
-            rough = MulticlassSVC(C=C, tol=10 ** rng.uniform(-6, -1), **parameters)
-            rough.fit(X[train], y[train], own)
-            changed = rough.predict(X[test]) != exact.predict(X[test])
-            # Rows that even the exact fit leaves open, or ties, are nobody's.
-            settled = ~exact.undecided(X[test])
-            assert not (changed & settled & ~rough.undecided(X[test])).any()
-            if settled.all():
-                lower, upper = model.score_bounds_[fold, column]
-                assert lower - 1e-12 <= score(exact, X[test], y[test], scoring) <= upper + 1e-12
+    _, outside, _, _, changed = trial(seed)
+    assert (outside, changed) == (0, 0)
+
+
+def test_trials_are_about_something() -> None:
+    scores, _, rows, decided, _ = np.sum([trial(seed) for seed in range(10)], axis=0)
+    assert scores > 10
+    assert 0.2 * rows < decided < rows
 
 
 def test_nothing_depends_on_the_number_of_threads(digits: Any) -> None:
@@ -166,6 +107,21 @@ def test_a_scorer_that_raises_ends_the_search_with_what_it_raised(digits: Any) -
 
     with pytest.raises(ArithmeticError, match="not today"):
         MulticlassSVCCV(scoring=scorer, cv=3).fit(*digits)
+
+
+def test_the_keyboard_ends_a_search() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(4000, 40)), rng.integers(0, 20, 4000)
+    timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        MulticlassSVCCV(Cs=[1e3, 1e4], cv_tol=0.0, max_iter=10**6).fit(X, y)
+    timer.join()
+
+
+def test_progress_is_told_of(digits: Any, capsys: Any) -> None:
+    MulticlassSVCCV(Cs=2, cv=3, verbose=1, refit=False).fit(*digits)
+    assert "fit     1 of 6 or more" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

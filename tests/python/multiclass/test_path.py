@@ -1,0 +1,93 @@
+"""Paths over C of linear classifiers."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
+
+from dualgap import MulticlassSVC
+from dualgap.losses import TopK, Usunier, WestonWatkins
+
+
+@pytest.fixture(scope="module")
+def iris() -> tuple[Any, Any]:
+    X, y = load_iris(return_X_y=True)
+    return (X - X.mean(axis=0)) / X.std(axis=0), np.array(["a", "b", "c"])[y]
+
+
+@pytest.mark.parametrize("loss", ["max-hinge", WestonWatkins(), TopK(2), Usunier(2)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_pieces_cover_the_interval_and_hold_what_they_promise(
+    iris: Any, loss: Any, smoothing: float
+) -> None:
+    X, y = iris
+    tol = 0.05
+    svm = MulticlassSVC(loss, smoothing=smoothing, tol=tol, max_iter=5000, random_state=0)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    pieces = svm.path(X, y, 0.01, 2.0, weights)
+    assert pieces[0].C_min == 0.01
+    assert pieces[-1].C_max == 2.0
+    assert all(one.C_max == two.C_min for one, two in itertools.pairwise(pieces))
+    assert not hasattr(svm, "coef_")
+    assert not hasattr(svm, "n_features_in_")
+    rng = np.random.default_rng(1)
+    for piece in pieces[:: max(1, len(pieces) // 6)]:
+        assert piece.relative_gap <= tol
+        if smoothing > 0.0:
+            continue
+        for C in (piece.C_min, piece.C_max, rng.uniform(piece.C_min, piece.C_max)):
+            exact = MulticlassSVC(
+                loss, C=C, smoothing=smoothing, tol=1e-7, max_iter=20_000, random_state=0
+            ).fit(X, y, weights)
+            objective = value(exact, piece.coef_at(C), piece.intercept * (C / piece.C_min), X, y,
+                              weights)  # fmt: skip
+            assert objective <= exact.objective_ / (1 - tol) * (1 + 1e-9)
+    np.testing.assert_array_equal(
+        piece.predict(X), np.array(["a", "b", "c"])[(X @ piece.coef.T + piece.intercept).argmax(1)]
+    )
+    assert piece.score(X, y) > 0.9
+
+
+def value(model: MulticlassSVC, coef: Any, intercept: Any, X: Any, y: Any, weights: Any) -> float:
+    """The objective of weights."""
+    codes = np.searchsorted(model.classes_, y)
+    lam = 1.0 / (model.C * weights.sum())
+    scores = X @ coef.T + intercept
+    losses = [row_loss(model, s, code) for s, code in zip(scores, codes, strict=True)]
+    norm = float((coef**2).sum() + (intercept**2).sum())
+    return 0.5 * lam * norm + float(np.average(losses, weights=weights))
+
+
+def row_loss(model: MulticlassSVC, scores: Any, label: int) -> float:
+    """The loss of a row of three classes: the largest value over the vertices of its set."""
+    v = np.delete(1.0 + scores - scores[label], label)
+    a, b = np.sort(v)[::-1]
+    name = getattr(model.loss, "name", model.loss)
+    vertices = {
+        "max-hinge": [[0, 0], [1, 0]],
+        "weston-watkins": [[0, 0], [1, 0], [1, 1]],
+        "top-k": [[0, 0], [0.5, 0.5]],
+        "usunier": [[0, 0], [0.5, 0], [0.5, 0.5]],
+    }[str(name)]
+    return float(max(p * a + q * b for p, q in vertices))
+
+
+def test_what_is_no_interval_is_refused_and_short_fits_are_warned_of(iris: Any) -> None:
+    X, y = iris
+    with pytest.raises(ValueError, match="C_max: must not be less"):
+        MulticlassSVC().path(X, y, 1.0, 0.5)
+    with pytest.raises(ValueError, match="C_min: must be a positive"):
+        MulticlassSVC().path(X, y, 0.0, 0.5)
+    with pytest.raises(ValueError, match="tol: must be a positive"):
+        MulticlassSVC(tol=0.0).path(X, y, 0.1, 0.5)
+    with pytest.warns(ConvergenceWarning, match="a piece of the path"):
+        pieces = MulticlassSVC(tol=1e-6, max_iter=2).path(X, y, 0.1, 0.11)
+    assert pieces[-1].C_max == 0.11
+    piece = pieces[0]
+    with pytest.raises(ValueError, match="is not between"):
+        piece.coef_at(2 * piece.C_max)
