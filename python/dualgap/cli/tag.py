@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 import click
 from rich.console import Console
@@ -151,7 +151,7 @@ def _batches(sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:
         yield batch
 
 
-def _write(sentences: list[Sentence], labels: list[list[str]], output: TextIO) -> None:
+def _write(sentences: list[Sentence], labels: list[list[str]], output: IO[Any]) -> None:
     for tokens, names in zip(sentences, labels, strict=True):
         for token, name in zip(tokens, names, strict=True):
             output.write("\t".join([*token, name]) + "\n")
