@@ -48,6 +48,7 @@ impl<M: Scorer> State<'_, M> {
     /// rounding of all their changes. Both values are rounded against us.
     pub(super) fn certificate(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         self.renew(interrupt)?;
+        self.betas.check_memory(self.problem.n_classes())?;
         let terms = match &self.exact {
             Some(exact) => self.all_terms(exact, norm_above(exact.weights()), interrupt)?,
             None => self.all_terms(&self.model, norm_above(self.model.weights()), interrupt)?,
@@ -58,6 +59,7 @@ impl<M: Scorer> State<'_, M> {
         for (piece, terms) in terms.iter().enumerate() {
             betas.append(piece * PIECE, &terms.counts, &terms.classes, &terms.values);
         }
+        betas.check_memory(self.problem.n_classes())?;
         self.betas = betas;
         self.due = Some(terms.iter().flat_map(|terms| &terms.due).copied().collect());
         self.distance = bounds.distance();

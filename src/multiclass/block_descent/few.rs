@@ -7,7 +7,7 @@
 use rand::seq::SliceRandom;
 
 use super::scorer::Scorer;
-use super::state::{GROUP, State, Work};
+use super::state::{GROUP, SHORTEST_WAIT, State, Work};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -23,8 +23,8 @@ const SPENT: f64 = 0.1;
 /// share of what the pass `PASSES_COMPARED` before it gained.
 const CREEPING: f64 = 0.3;
 const PASSES_COMPARED: usize = 3;
-/// Passes between two attempts: doubled, up to a limit, after one that gained less than passes would have.
-pub(super) const SHORTEST_WAIT: usize = 3;
+/// The maximum number of passes between two attempts: doubled up to it after one that gained less than passes
+/// would have.
 const LONGEST_WAIT: usize = 12;
 /// Share of what passes would gain in its time from which an attempt has paid: it also finds bounds at which
 /// the next visits stop to look.

@@ -49,6 +49,7 @@ impl<M: Scorer> State<'_, M> {
         }
         // Also when interrupted: weights and duals belong together.
         order[n_done..].iter().for_each(|at| renewed.copy(*at, &self.betas));
+        renewed.check_memory(self.problem.n_classes())?;
         self.betas = renewed;
         if !self.work.changes.changed.is_empty() {
             self.model.update(&self.work.changes, &self.work.next);

@@ -9,9 +9,8 @@ use num_traits::Zero;
 
 use super::candidates::Candidates;
 use super::dual_block::add_images;
-use super::few::SHORTEST_WAIT;
 use super::scorer::Scorer;
-use super::state::{FIRST_STEPS, State};
+use super::state::{FIRST_STEPS, SHORTEST_WAIT, State};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;

@@ -8,7 +8,7 @@ use super::candidates::Candidates;
 use super::dual_block::{DualBlock, add_images};
 use super::row::RowBuffer;
 use super::scorer::{Changes, RowBlock, Scorer};
-use super::{few, visit};
+use super::visit;
 use crate::data::Real;
 use crate::dual::Shares;
 use crate::error::Result;
@@ -51,6 +51,9 @@ const VANISHING: f64 = 1e-250;
 
 /// Steps of the first attempt at the conjugate gradient method.
 pub(super) const FIRST_STEPS: usize = 10;
+
+/// Passes before the first attempt at it, and after one that paid.
+pub(super) const SHORTEST_WAIT: usize = 3;
 
 /// Rows, weights and dual blocks of a run.
 pub(super) struct State<'p, M: Scorer> {
@@ -132,7 +135,7 @@ impl<'p, M: Scorer> State<'p, M> {
             betas: Candidates::new(n_duals),
             due: None,
             gradient_steps: FIRST_STEPS,
-            wait: few::SHORTEST_WAIT,
+            wait: SHORTEST_WAIT,
             n_full: 0,
             distance: 0.0,
             shares: problem.shares().clone(),
