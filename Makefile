@@ -16,7 +16,7 @@ WHEEL := dist/wheel.stamp
 MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
 say = @printf '\033[1m==> %s\033[0m\n'
 
-.PHONY: help demo test bench results fmt clean venv build lint structure test-rust test-python wheel lock rust
+.PHONY: help demo test bench results fmt clean venv build lint deny sanitize structure test-rust test-python wheel lock rust
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -75,6 +75,22 @@ lint: build ## Check format, lints, types, stubs, structure and tables
 	$(BIN)/python scripts/check_structure.py
 	$(BIN)/python scripts/check_licences.py
 	$(BIN)/python scripts/results.py --check
+	@if command -v cargo-deny > /dev/null; then $(MAKE) --no-print-directory deny; fi
+
+deny: ## Check licences, sources and, where their database can be had, advisories (needs cargo-deny)
+	$(say) "cargo deny"
+	@command -v cargo-deny > /dev/null || { echo "not installed: cargo install --locked cargo-deny"; exit 1; }
+	cargo deny --offline check licenses bans sources
+	@if cargo deny fetch db 2> /dev/null; then cargo deny --offline check advisories; \
+	else echo "advisories are NOT checked: their database (github.com/RustSec/advisory-db) is out of reach"; fi
+
+sanitize: ## Run the Rust tests under AddressSanitizer, and the unsafe block's under Miri (needs a nightly)
+	$(say) "AddressSanitizer, debug assertions"
+	RUSTFLAGS="-Zsanitizer=address -Cdebug-assertions" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+		PROPTEST_CASES=$${PROPTEST_CASES-16} CARGO_TARGET_DIR=target/sanitize \
+		cargo +nightly test --target $$(rustc -vV | sed -n 's/^host: //p') --lib --tests
+	$(say) "Miri"
+	CARGO_TARGET_DIR=target/sanitize cargo +nightly miri test --lib linalg::scatter
 
 structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions
 	$(BIN)/python scripts/check_structure.py

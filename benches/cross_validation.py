@@ -37,7 +37,7 @@ from dualgap import MulticlassSVCCV
 
 NAMES = ["dna", "satimage", "news20", "letter", "mnist"]
 CS = np.logspace(-3, 3, 13)
-REPEATS = {"dualgap": 5, "liblinear": 1, "logistic": 1}
+REPEATS = {"dualgap": 3, "liblinear": 1, "logistic": 1}
 
 # Best C, mean scores by C.
 Found = tuple[float, Any]

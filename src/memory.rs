@@ -5,9 +5,16 @@
 
 use crate::error::{Error, Result};
 
+/// Bytes that every fit may take beside its large buffers: scratch memory of the threads, and small vectors.
+const SLACK: u128 = 32 << 20;
+
+/// Addresses that it may take, used or not: the stacks of threads, and arenas of 64 MB that an allocator gives
+/// to threads. A limit on addresses (`ulimit -v`) counts them.
+const ADDRESSES: u128 = 192 << 20;
+
 /// Refuses a call that needs `bytes` of memory for its large buffers unless there are as many.
 ///
-/// They are compared with [`available`], and then reserved for a moment: a limit on the process
+/// They, and some [slack](SLACK), are compared with [`available`], and then reserved for a moment: a limit on the process
 /// (`ulimit -v`) shows only there. `what` says what they are for, with the numbers n, m and d, and
 /// `remedy` what the user can do.
 ///
@@ -15,10 +22,9 @@ use crate::error::{Error, Result};
 /// [`Error::Memory`].
 pub fn require(bytes: u128, what: impl FnOnce() -> String, remedy: &str) -> Result<()> {
     let limit = available();
+    let bytes = bytes.saturating_add(SLACK);
     let fits = limit.is_none_or(|limit| bytes <= u128::from(limit));
-    let reserved = usize::try_from(bytes)
-        .is_ok_and(|len| Vec::<u8>::new().try_reserve_exact(len.min(isize::MAX as usize)).is_ok());
-    if fits && reserved {
+    if fits && can_reserve(bytes.saturating_add(ADDRESSES)) {
         return Ok(());
     }
     let gigabytes = |bytes: u128| format!("{:.1} GB", bytes as f64 / 1e9);
@@ -28,6 +34,35 @@ pub fn require(bytes: u128, what: impl FnOnce() -> String, remedy: &str) -> Resu
     };
     let needed = gigabytes(bytes);
     Err(Error::Memory(format!("{} need {needed} of memory, and {there}; {remedy}", what())))
+}
+
+/// Whether the system grants so much at this moment.
+fn can_reserve(bytes: u128) -> bool {
+    // A vector never used would be optimised away, with its allocation.
+    let grants =
+        |len: usize| std::hint::black_box(&mut Vec::<u8>::new()).try_reserve_exact(len).is_ok();
+    usize::try_from(bytes).is_ok_and(grants)
+}
+
+/// Makes room for more values where the length is only known as a run goes on, and says whether there is any.
+pub fn make_room<T>(values: &mut Vec<T>, more: usize) -> bool {
+    values.capacity() - values.len() >= more || values.try_reserve(more).is_ok()
+}
+
+/// Refuses to go on where buffers of `bytes`, which grow as a run goes on, could not be allocated.
+///
+/// # Errors
+/// [`Error::Memory`].
+pub fn check_growth(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -> Result<()> {
+    let granted = can_reserve((bytes as u128).saturating_add(SLACK));
+    if granted { Ok(()) } else { Err(refused(bytes, what, remedy)) }
+}
+
+/// What is said of an allocation that has failed.
+pub fn refused(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -> Error {
+    let (what, needed) = (what(), bytes as f64 / 1e9);
+    let message = format!("{what} need {needed:.1} GB of memory, and the system refuses them; ");
+    Error::Memory(message + remedy)
 }
 
 /// The memory that may still be used, in bytes: free, held by caches, and swap; none where the system does
@@ -72,6 +107,16 @@ mod tests {
             assert!(message.starts_with("9 numbers need "), "{message}");
             assert!(message.ends_with("; take fewer"), "{message}");
         }
+    }
+
+    #[test]
+    fn growth_beyond_what_there_is_is_refused() {
+        check_growth(1 << 20, String::new, "").unwrap();
+        let error = check_growth(1 << 62, || "9 numbers".to_owned(), "take fewer").unwrap_err();
+        assert!(error.to_string().starts_with("9 numbers need 4611686018.4 GB"), "{error}");
+        let mut values = vec![1u64];
+        assert!(!make_room(&mut values, 1 << 58) && make_room(&mut values, 5));
+        assert!(values.capacity() >= 6);
     }
 
     #[test]

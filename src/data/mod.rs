@@ -17,4 +17,5 @@ pub use chunked::Chunked;
 pub use csr::Csr;
 pub use dense::Dense;
 pub use matrix::Data;
+pub(crate) use rows::in_precision;
 pub use rows::{Real, Rows};

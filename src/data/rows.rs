@@ -8,6 +8,17 @@ pub trait Real:
     fn widen(self) -> f64;
     /// The nearest stored value.
     fn narrow(value: f64) -> Self;
+    /// The values as they are, where this is the precision in which they are stored.
+    fn stored<'a>(singles: Option<&'a [f32]>, doubles: Option<&'a [f64]>) -> Option<&'a [Self]>;
+    /// The values, if they are in single precision.
+    fn singles(values: &[Self]) -> Option<&[f32]>;
+    /// The values, if they are in double precision.
+    fn doubles(values: &[Self]) -> Option<&[f64]>;
+}
+
+/// Values in another precision, or nothing where that is not the one in which they are stored.
+pub(crate) fn in_precision<R: Real, T: Real>(values: &[R]) -> Option<&[T]> {
+    T::stored(R::singles(values), R::doubles(values))
 }
 
 impl Real for f32 {
@@ -17,6 +28,15 @@ impl Real for f32 {
     fn narrow(value: f64) -> Self {
         value as f32
     }
+    fn stored<'a>(singles: Option<&'a [f32]>, _: Option<&'a [f64]>) -> Option<&'a [f32]> {
+        singles
+    }
+    fn singles(values: &[f32]) -> Option<&[f32]> {
+        Some(values)
+    }
+    fn doubles(_: &[f32]) -> Option<&[f64]> {
+        None
+    }
 }
 
 impl Real for f64 {
@@ -25,6 +45,15 @@ impl Real for f64 {
     }
     fn narrow(value: f64) -> Self {
         value
+    }
+    fn stored<'a>(_: Option<&'a [f32]>, doubles: Option<&'a [f64]>) -> Option<&'a [f64]> {
+        doubles
+    }
+    fn singles(_: &[f64]) -> Option<&[f32]> {
+        None
+    }
+    fn doubles(values: &[f64]) -> Option<&[f64]> {
+        Some(values)
     }
 }
 

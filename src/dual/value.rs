@@ -97,6 +97,11 @@ impl Totals {
         self.n_entries = self.n_entries.max(n_entries);
     }
 
+    /// Adds a block at its start, which is in its polytope and adds nothing.
+    pub fn add_start(&mut self) {
+        self.n_blocks += 1;
+    }
+
     /// Adds what other blocks add.
     pub fn join(&mut self, other: &Self) {
         self.linear.join(&other.linear);

@@ -27,6 +27,11 @@ impl<T: Element> FeatureMajor<T> {
         self.values[feature * self.padded + class].widen()
     }
 
+    /// Sets all weights to 0.
+    pub fn clear(&mut self) {
+        self.values.fill(T::zero());
+    }
+
     /// Sets the weights by feature and class.
     pub fn load(&mut self, n_classes: usize, weight: impl Fn(usize, usize) -> f64) {
         for (feature, values) in self.values.chunks_exact_mut(self.padded).enumerate() {

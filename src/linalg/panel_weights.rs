@@ -49,6 +49,11 @@ impl<T: Element> PanelWeights<T> {
         self.values[self.n_features * first + feature * width + class - first].widen()
     }
 
+    /// Sets all weights to 0.
+    pub fn clear(&mut self) {
+        self.values.fill(T::zero());
+    }
+
     /// Sets the weights by feature and class.
     pub fn load(&mut self, n_classes: usize, weight: impl Fn(usize, usize) -> f64) {
         let Self { n_features, width, padded, .. } = *self;

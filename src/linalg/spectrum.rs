@@ -151,6 +151,12 @@ const MIN_STEPS: usize = 48;
 /// Maximum number of values in its vectors together.
 const MAX_SPACE: usize = 1 << 25;
 
+/// How many numbers a bound on the norm of a matrix keeps: the vectors of [`probable_norm_bound`], and fewer for
+/// matrices that are small enough to be factorised.
+pub(crate) fn bound_memory(size: usize) -> usize {
+    size.saturating_mul((MAX_SPACE / size.max(1)).clamp(MIN_STEPS, MAX_STEPS).min(size) + 8)
+}
+
 /// An upper bound on ‖G‖₂ that is too small with at most the given probability, over the draw of a start
 /// vector.
 ///

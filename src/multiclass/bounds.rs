@@ -46,6 +46,9 @@ impl Bounds {
         example: usize,
         beta: &Sparse,
     ) {
+        if beta.is_empty() {
+            return self.dual.add_start();
+        }
         let length: f64 = beta.iter().map(|(_, value)| value.abs()).sum();
         let terms = BlockTerms {
             linear: problem.linear_term(example, beta),

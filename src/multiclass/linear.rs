@@ -21,6 +21,7 @@ pub struct Linear<'a> {
     kind: Kind<'a>,
     /// The loaded weights in double precision, for rows in single precision.
     exact: Panels<f64>,
+    sizes: Vec<RowSize>,
 }
 
 /// The rows as their kernels take them, with the scratch memory of those.
@@ -101,8 +102,11 @@ impl<'a> Linear<'a> {
             _ => 1,
         };
         let layout = Layout { n_classes, n_features, tile };
-        let exact = Panels::new(0, 0);
-        Self { data, bias, layout, offsets: vec![0.0; n_classes], kind, exact }
+        let (exact, offsets) = (Panels::new(0, 0), vec![0.0; n_classes]);
+        let mut map = Self { data, bias, layout, offsets, kind, exact, sizes: Vec::new() };
+        let rows = (0..data.n_rows()).into_par_iter();
+        map.sizes = rows.map(|example| map.measure(example)).collect();
+        map
     }
 
     /// The rows, without the constant feature.
@@ -210,6 +214,10 @@ impl<'a> Linear<'a> {
 
     /// The size of an example's row.
     pub(super) fn row_size(&self, example: usize) -> RowSize {
+        self.sizes[example]
+    }
+
+    fn measure(&self, example: usize) -> RowSize {
         let (mut square, mut largest, mut n_values) = (0.0, 0.0_f64, 0);
         self.visit(example, |_, value| {
             square += value * value;

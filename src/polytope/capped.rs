@@ -6,6 +6,9 @@ use super::STEEP;
 use super::root::{Piece, root};
 use crate::linalg::arch;
 
+/// Margins up to which plain loops are faster than vectors.
+const FEW: usize = 10;
+
 /// The set {0 <= b_j <= upper, floor <= 1ᵀb <= cap} and the rank-one bias of the quadratic form.
 ///
 /// Its argmin of ½‖b‖² + bias/2 (1ᵀb)² − vᵀb is b_j = clip(v_j − τ, 0, upper), where the multiplier τ
@@ -29,14 +32,56 @@ impl Capped {
     ///
     /// Margins of −∞ stand for coordinates that the set does not have.
     pub fn multiplier(&self, v: &[f64], guess: f64) -> f64 {
+        if v.len() <= FEW {
+            return self.multiplier_of_few(v, guess);
+        }
         // One dispatch for the whole search: every pass over v is inlined below it.
         arch().dispatch(Search { set: self, v, guess })
     }
 
-    /// What the coordinates strictly between 0 and `upper` at τ say about the root.
+    /// The same for a handful of margins, for which filling vectors costs more than it saves.
+    fn multiplier_of_few(&self, v: &[f64], guess: f64) -> f64 {
+        let finite = v.iter().filter(|v| **v > f64::NEG_INFINITY);
+        let largest = v.iter().fold(0.0, |best: f64, v| best.max(*v));
+        let smallest = || finite.fold(0.0, |best: f64, v| best.min(*v));
+        let (low, high) = self.bracket(v.len(), largest, smallest);
+        root(low, high, guess, |tau| {
+            let (mut sum, mut n_between) = (0.0, 0.0);
+            for v in v {
+                let b = v - tau;
+                sum += clip(b, self.upper);
+                n_between += if 0.0 < b && b < self.upper { 1.0 } else { 0.0 };
+            }
+            self.piece(sum, n_between, tau)
+        })
+    }
+
+    /// Where the multiplier is, for margins between `smallest` and `largest`.
     #[inline(always)]
-    fn piece<S: Simd>(&self, simd: S, v: &Margins<'_, S>, tau: f64) -> Piece {
-        let (sum, n_between) = v.clipped_sum(simd, tau, self.upper);
+    fn bracket(
+        &self,
+        n_margins: usize,
+        largest: f64,
+        smallest: impl FnOnce() -> f64,
+    ) -> (f64, f64) {
+        if self.cap == f64::INFINITY {
+            return (0.0, self.bias * self.upper * n_margins as f64);
+        }
+        let low = if self.floor > 0.0 {
+            // Here every coordinate is at its upper bound.
+            smallest() - self.upper
+        } else if self.cap <= self.upper {
+            // The largest coordinate alone may not exceed the cap.
+            (largest - self.cap).max(0.0)
+        } else {
+            0.0
+        };
+        (low, largest)
+    }
+
+    /// What 1ᵀb at τ, and how many coordinates are strictly between 0 and `upper`, say about the root.
+    #[inline(always)]
+    fn piece(&self, sum: f64, n_between: f64, tau: f64) -> Piece {
         let sum_reaches = |bound: f64| {
             let excess = sum - bound;
             // On a flat piece the sum is the bound to rounding, or not at all.
@@ -66,7 +111,11 @@ impl Capped {
 
     /// b = clip(v − τ, 0, upper).
     pub fn write(&self, v: &[f64], tau: f64, b: &mut [f64]) {
-        arch().dispatch(Write { v, tau, upper: self.upper, b });
+        if v.len() <= FEW {
+            b.iter_mut().zip(v).for_each(|(b, v)| *b = clip(v - tau, self.upper));
+        } else {
+            arch().dispatch(Write { v, tau, upper: self.upper, b });
+        }
         if tau > STEEP * self.cap {
             self.settle(v, tau, b);
         }
@@ -104,29 +153,19 @@ impl WithSimd for Search<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let Self { set, v, guess } = self;
-        let n_margins = v.len() as f64;
+        let n_margins = v.len();
         let v = Margins::new(simd, v);
-        let (low, high) = if set.cap == f64::INFINITY {
-            (0.0, set.bias * set.upper * n_margins)
-        } else {
-            let high = v.largest(simd);
-            let low = if set.floor > 0.0 {
-                // Here every coordinate is at its upper bound.
-                v.smallest(simd) - set.upper
-            } else if set.cap <= set.upper {
-                // The largest coordinate alone may not exceed the cap.
-                (high - set.cap).max(0.0)
-            } else {
-                0.0
-            };
-            (low, high)
-        };
+        let largest = if set.cap == f64::INFINITY { 0.0 } else { v.largest(simd) };
+        let (low, high) = set.bracket(n_margins, largest, || v.smallest(simd));
         root(
             low,
             high,
             guess,
             #[inline(always)]
-            |tau| set.piece(simd, &v, tau),
+            |tau| {
+                let (sum, n_between) = v.clipped_sum(simd, tau, set.upper);
+                set.piece(sum, n_between, tau)
+            },
         )
     }
 }

@@ -43,7 +43,7 @@ impl Polytope for Cube {
     }
 
     fn capped_box(&self) -> Option<CappedBox> {
-        Some(CappedBox { upper: 1.0, cap: f64::INFINITY })
+        Some(CappedBox { floor: 0.0, upper: 1.0, cap: f64::INFINITY })
     }
 
     fn radius(&self, n_classes: usize) -> f64 {

@@ -42,7 +42,7 @@ impl Polytope for MaxHinge {
     }
 
     fn capped_box(&self) -> Option<CappedBox> {
-        Some(CappedBox { upper: 1.0, cap: 1.0 })
+        Some(CappedBox { floor: 0.0, upper: 1.0, cap: 1.0 })
     }
 
     fn radius(&self, _: usize) -> f64 {

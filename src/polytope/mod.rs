@@ -64,13 +64,15 @@ impl Scratch {
     }
 }
 
-/// The set {0 <= β_j <= upper, 1ᵀβ <= cap}.
+/// The set {0 <= β_j <= upper, 1ᵀβ <= cap}, or what of it has sums of at least `floor`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CappedBox {
     /// Largest β_j.
     pub upper: f64,
     /// Largest sum; infinite where the box alone bounds it.
     pub cap: f64,
+    /// The smallest sum from which on a polytope is this set; 0 where all of it is.
+    pub floor: f64,
 }
 
 /// A polytope B in R^m, one coordinate per class; the label's own coordinate never counts, since
@@ -97,6 +99,9 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     ///
     /// bias = 0 is the plain projection of v, bias = 1 the block step of dual descent and the Moreau
     /// envelope (docs/mathematics/polytopes.md#projection-with-a-rank-one-term).
+    ///
+    /// Block descent also calls it with some of the classes alone, the β_j of the others being 0. Among
+    /// them are always the label and the classes of some vertex, or of some other point of B that is not 0.
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]);
 
     /// A bound on the distance ‖·‖₁ of a point from B, its own rounding included: 0 or near it for what
@@ -104,7 +109,7 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// label's, for `n_classes` classes. A certificate counts with it (docs/mathematics/duality.md#rounding).
     fn distance(&self, beta: &[(u32, f64)], n_classes: usize) -> f64;
 
-    /// The set as a box cut by a bound on the sum, where it has that form.
+    /// The set as a box cut by a bound on the sum, where it has that form, at least for large sums.
     fn capped_box(&self) -> Option<CappedBox> {
         None
     }

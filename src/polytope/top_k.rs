@@ -2,7 +2,7 @@ use super::capped::Capped;
 use super::distance::{excess, overshoot, parts};
 use super::root::{Piece, root};
 use super::select::largest;
-use super::{Polytope, Scratch, VERTICAL, settle_on_vertex};
+use super::{CappedBox, Polytope, Scratch, VERTICAL, settle_on_vertex};
 use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
 use crate::linalg::Sparse;
@@ -140,6 +140,13 @@ impl Polytope for TopK {
         let missing = (size * (1.0 - 1.0 / k) - sum.lower()).max(0.0) + rounding;
         // What is cut from above may be missing then.
         2.0 * above + excess(sum, size) + missing + negative
+    }
+
+    fn capped_box(&self) -> Option<CappedBox> {
+        // β_j <= 1ᵀβ/k leaves room for the label's share: with 1ᵀβ <= 1 that is β_j <= 1ᵀβ/(k − 1), which
+        // says nothing new from 1 − 1/k on.
+        let upper = 1.0 / self.k as f64;
+        Some(CappedBox { upper, cap: 1.0, floor: if self.k == 1 { 0.0 } else { 1.0 - upper } })
     }
 
     fn radius(&self, _: usize) -> f64 {

@@ -57,7 +57,7 @@ impl Polytope for Usunier {
     }
 
     fn capped_box(&self) -> Option<CappedBox> {
-        Some(CappedBox { upper: 1.0 / self.k as f64, cap: 1.0 })
+        Some(CappedBox { floor: 0.0, upper: 1.0 / self.k as f64, cap: 1.0 })
     }
 
     fn radius(&self, _: usize) -> f64 {

@@ -47,13 +47,18 @@ fn sweep(sorted: &[f64], c: f64, bias: f64) -> f64 {
     let gamma = |n_upper: usize, n_middle: usize, sum_middle: f64| {
         bias * (c * n_upper as f64 + sum_middle) / (1.0 + bias * n_middle as f64)
     };
-    loop {
+    // Each step takes a value in or lets one go. More than that there are only where a number is none, as in
+    // rows that are overwritten while they are fitted, and no test holds.
+    for _ in 0..2 * sorted.len() + 1 {
         let up = if n_middle > 0 { sorted[n_upper] - c } else { f64::NEG_INFINITY };
         let down = sorted.get(n_upper + n_middle).copied().unwrap_or(f64::NEG_INFINITY);
         if gamma(n_upper, n_middle, sum_middle) >= up.max(down) {
             // The running sum has lost what large values left behind.
             let sum = sorted[n_upper..n_upper + n_middle].iter().sum();
             return gamma(n_upper, n_middle, sum);
+        }
+        if n_middle == 0 && n_upper == sorted.len() {
+            break;
         }
         if up >= down {
             sum_middle -= sorted[n_upper];
@@ -62,6 +67,21 @@ fn sweep(sorted: &[f64], c: f64, bias: f64) -> f64 {
         } else {
             sum_middle += down;
             n_middle += 1;
+        }
+    }
+    f64::NAN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_ends_the_sweep() {
+        for bias in [f64::NAN, f64::INFINITY] {
+            for v in [&[][..], &[1.0, 2.0], &[f64::INFINITY, 1.0, f64::NAN]] {
+                assert!(multiplier_by_sorting(v, 1.0, bias, &mut Vec::new()).is_nan());
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::data::{Chunked, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
+use crate::linalg::spectrum::bound_memory;
 use crate::memory::require;
 use crate::polynomial::basis_selection::{Bounding, SelectionMethod, select};
 use crate::polynomial::conditional_gradient::{
@@ -157,12 +158,14 @@ pub(super) fn fit_polynomial<'py>(
 
 /// Refuses a fit whose outputs or first layers do not fit into memory: the outputs of all rows and their
 /// residuals, and the linear weights beside a basis of as many vectors as there are outputs, each with its
-/// gradient. What a basis adds as it grows is not in the estimate.
+/// gradient, and the vectors that bound the eigenvalues of a gradient matrix. What a basis adds as it grows is
+/// not in the estimate.
 fn require_memory(n: usize, m: usize, d: usize) -> Result<()> {
     let what = || {
         format!("the outputs and weights for n = {n} rows, m = {m} outputs and d = {d} features")
     };
     let bytes = 8 * m as u128 * (2 * n as u128 + 4 * (d as u128 + 1));
+    let bytes = bytes + 8 * bound_memory(d + 1) as u128;
     require(bytes, what, "fit fewer rows, fewer outputs or fewer features")
 }
 

@@ -45,7 +45,7 @@ pub(super) fn dots<S: Simd, const M: usize>(
     totals
 }
 
-/// sums_c += Σ_n weights_c[n] · right_n; all rows are padded and equally long.
+/// sums_c += Σ_n weights_cn · right_n; all rows are padded and equally long.
 #[inline(always)]
 pub(super) fn add_weighted<S: Simd, const M: usize>(
     simd: S,

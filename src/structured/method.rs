@@ -6,6 +6,7 @@ use super::{Extragradient, Marginals, Projection, StructuredDual};
 use crate::dual::{BlockDual, Shares};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::memory::require;
 use crate::names::{check, names};
 use crate::run::{Epoch, run};
 use crate::solver::{BlockOptions, Choices, DualPoint, Fit, Method, Target, minimize};
@@ -100,6 +101,27 @@ impl StructuredMethod {
     }
 }
 
+/// Refuses a model whose weights do not fit into memory in as many copies as a method keeps: the solver's own,
+/// those of a certificate and the result, in batches one for each group of examples, and averages.
+fn require_memory(n_weights: usize, method: StructuredMethod) -> Result<()> {
+    let (copies, frugal) = match method {
+        StructuredMethod::Vertices(Method::BlockFrankWolfe(options)) => {
+            (6 + 4 * usize::from(options.averaging), false)
+        }
+        StructuredMethod::Vertices(Method::Subgradient { .. }) => (5, false),
+        StructuredMethod::Vertices(Method::AwayFrankWolfe { .. }) => (7, true),
+        StructuredMethod::Vertices(Method::FrankWolfe(_)) => (24, true),
+        StructuredMethod::Extragradient { .. } => (28, true),
+    };
+    let what = || format!("{copies} copies of d = {n_weights} weights");
+    let remedy = if frugal {
+        "solver=\"block-frank-wolfe\" keeps fewer; fewer features or classes take less"
+    } else {
+        "fewer features or classes take less"
+    };
+    require(8 * copies as u128 * n_weights as u128, what, remedy)
+}
+
 /// Minimises the problem of a built-in model; `start` as for [`minimize`].
 ///
 /// # Errors
@@ -113,6 +135,7 @@ pub fn fit(
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Fit> {
+    require_memory(model.n_weights(), method)?;
     let mut dual = StructuredDual::new(model, shares)?;
     let (projection, radius) = match method {
         StructuredMethod::Vertices(method) => {

@@ -144,8 +144,8 @@ class Settings:
 def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, run: Run) -> None:
     """Do rounds until the certificate is good enough."""
     started, saved = time.monotonic() - run.seconds, -np.inf
-    # What was kept is evaluated anew, if need be after the last round: the model, then a bound.
-    last = max(settings.max_rounds, run.round + 2 if run.resumed else 0)
+    # What was kept is evaluated anew, if need be in a round after the last one.
+    last = max(settings.max_rounds, run.round + 1 if run.resumed else 0)
     while run.round < last:
         run.round += 1
         now = time.monotonic()

@@ -98,7 +98,8 @@ class ConsensusSVC(LinearClassifier):
         the model's is then at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of
         the size of rounding are 0 to any positive `tol`.
     max_iter : int, default=1000
-        Maximum number of rounds.
+        Maximum number of rounds. A resumed fit that has none left does one, which evaluates it:
+        nothing that a model certifies is read from a file.
     max_passes : int, default=20
         Maximum number of passes over a partition's rows in a round.
     checkpoint : path, optional

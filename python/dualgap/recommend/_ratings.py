@@ -16,10 +16,8 @@ from dualgap._choices import check_choice
 from dualgap._estimator import depth
 from dualgap._validation import FloatArray
 
-RatingsLike: TypeAlias = (
-    "pd.DataFrame | tuple[ArrayLike, ArrayLike, ArrayLike] | NDArray[Any] | "
-    "sp.spmatrix | sp.sparray"
-)
+_Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike]"
+RatingsLike: TypeAlias = "pd.DataFrame | _Columns | NDArray[Any] | sp.spmatrix | sp.sparray"
 Unknown: TypeAlias = Literal["warn", "ignore"]
 
 _MAX_LEVELS = 64

@@ -1,6 +1,8 @@
 //! The β_i of all examples, each kept over its candidate classes alone.
 
 use crate::data::Real;
+use crate::error::Result;
+use crate::memory::{check_growth, make_room, refused};
 
 /// For each example the classes that a visit looks at, with their β: all that are not 0, and those that
 /// the last look at all classes found worth raising. Most examples have few of either.
@@ -10,6 +12,8 @@ pub(super) struct Candidates<T> {
     counts: Vec<u32>,
     classes: Vec<u32>,
     values: Vec<T>,
+    /// Whether rows were left out as there was no memory for them.
+    cut_short: bool,
 }
 
 impl<T: Real> Candidates<T> {
@@ -20,7 +24,37 @@ impl<T: Real> Candidates<T> {
             counts: vec![0; n_rows],
             classes: Vec::new(),
             values: Vec::new(),
+            cut_short: false,
         }
+    }
+
+    /// Refuses to go on where rows were left out, or where there is no memory for as many candidates as there
+    /// are now, twice: a pass writes them to new storage, which grows by doubling.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::error::Error::Memory).
+    pub fn check_memory(&self, n_classes: usize) -> Result<()> {
+        let entry = size_of::<u32>() + size_of::<T>();
+        let bytes = 4 * entry * self.classes.len();
+        let what = || {
+            let (n, entries) = (self.starts.len(), self.classes.len());
+            format!(
+                "the dual variables that are not 0, {entries} so far for n = {n} rows and \
+                 m = {n_classes} classes,"
+            )
+        };
+        let remedy = "fewer rows, fewer classes or a smaller C take less";
+        if self.cut_short {
+            return Err(refused(bytes, what, remedy));
+        }
+        check_growth(bytes, what, remedy)
+    }
+
+    /// Whether there is room for more candidates.
+    fn make_room(&mut self, more: usize) -> bool {
+        let room = make_room(&mut self.classes, more) && make_room(&mut self.values, more);
+        self.cut_short |= !room;
+        room
     }
 
     /// The candidates of a row and their β.
@@ -70,7 +104,10 @@ impl<T: Real> Candidates<T> {
 
     /// Replaces a row, at the end of the storage, by the entries of a dense row that are not 0.
     pub fn gather(&mut self, at: usize, dense: &[T]) {
-        self.starts[at] = self.classes.len();
+        (self.starts[at], self.counts[at]) = (self.classes.len(), 0);
+        if !self.make_room(dense.len()) {
+            return;
+        }
         for (class, value) in dense.iter().enumerate().filter(|(_, value)| **value != T::zero()) {
             self.classes.push(class as u32);
             self.values.push(*value);
@@ -81,6 +118,9 @@ impl<T: Real> Candidates<T> {
     /// Appends rows stored one after the other, for `first` and those after it.
     pub fn append(&mut self, first: usize, counts: &[u32], classes: &[u32], values: &[T]) {
         let mut start = self.classes.len();
+        if !self.make_room(classes.len()) {
+            return;
+        }
         for (at, count) in (first..).zip(counts) {
             (self.starts[at], self.counts[at]) = (start, *count);
             start += *count as usize;

@@ -48,6 +48,7 @@ impl<M: Scorer> State<'_, M> {
     /// rounding of all their changes. Both values are rounded against us.
     pub(super) fn certificate(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         self.renew(interrupt)?;
+        self.betas.check_memory(self.problem.n_classes())?;
         let terms = match &self.exact {
             Some(exact) => self.all_terms(exact, norm_above(exact.weights()), interrupt)?,
             None => self.all_terms(&self.model, norm_above(self.model.weights()), interrupt)?,
@@ -58,6 +59,7 @@ impl<M: Scorer> State<'_, M> {
         for (piece, terms) in terms.iter().enumerate() {
             betas.append(piece * PIECE, &terms.counts, &terms.classes, &terms.values);
         }
+        betas.check_memory(self.problem.n_classes())?;
         self.betas = betas;
         self.due = Some(terms.iter().flat_map(|terms| &terms.due).copied().collect());
         self.distance = bounds.distance();
@@ -76,19 +78,17 @@ impl<M: Scorer> State<'_, M> {
         for (at, dual) in self.duals.iter_mut().enumerate() {
             dual.sum = self.betas.row(at).1.iter().map(|beta| beta.widen()).sum();
         }
-        let (d, origin) = (self.model.n_features(), &self.origin);
-        let origin =
-            |feature: usize, class: usize| origin.get(class * d + feature).copied().unwrap_or(0.0);
-        let (problem, duals, betas) = (self.problem, &self.duals, &self.betas);
+        let (problem, duals, betas, origin) =
+            (self.problem, &self.duals, &self.betas, &self.origin[..]);
         match self.model.exact() {
             Some(mut exact) => {
-                exact.load(origin);
+                exact.begin_at(origin);
                 add_images(problem, duals, betas, &mut exact, interrupt)?;
                 self.model.load(|feature, class| exact.weight(feature, class));
                 self.exact = Some(exact);
             }
             None => {
-                self.model.load(origin);
+                self.model.begin_at(origin);
                 add_images(problem, duals, betas, &mut self.model, interrupt)?;
             }
         }
@@ -165,7 +165,7 @@ impl<M: Scorer> State<'_, M> {
                 terms.bounds.add_dual(self.problem, &self.shares, example, point);
                 if !dual.settled && self.could_gain(margins, beta, dual.sum, loss) {
                     terms.due.push(at as u32);
-                    self.choose(&mut terms, margins, beta, dual);
+                    self.choose(&mut terms, (margins, beta), dual, work);
                 } else {
                     terms.keep(self.betas.row(at));
                 }
@@ -177,30 +177,43 @@ impl<M: Scorer> State<'_, M> {
         terms
     }
 
-    /// Notes as candidates the classes whose β is not 0, and those whose margin says that raising β
-    /// gains: those above some class with β > 0, and above 0 where the sum of β may rise.
+    /// Notes as candidates the classes whose β is not 0, and those whose slope says that raising β gains:
+    /// those above some class with β > 0, and above 0 where the sum of β may rise. Where the set is no box,
+    /// the best vertex's as well. Margins become slopes.
     fn choose(
         &self,
         terms: &mut Terms<M::Value>,
-        margins: &[f64],
-        beta: &[M::Value],
+        (margins, beta): (&mut [f64], &[M::Value]),
         dual: &DualBlock,
+        work: &mut Workspace,
     ) {
-        let (smoothing, sum) = (self.problem.shares().smoothing(), dual.sum);
-        let slope = |margin: f64, beta: f64| margin - smoothing * (beta + sum);
-        let mut low = if self.is_tight(sum) { f64::INFINITY } else { 0.0 };
-        for (margin, beta) in margins.iter().zip(beta) {
-            if *beta > M::Value::zero() {
-                low = low.min(slope(*margin, beta.widen()));
+        let (smoothing, label) =
+            (self.problem.shares().smoothing(), self.problem.label(dual.example as usize));
+        let zero = M::Value::zero();
+        let mut low = self.lowest_slope(dual.sum);
+        for (margin, beta) in margins.iter_mut().zip(beta) {
+            *margin -= smoothing * (beta.widen() + dual.sum);
+            if *beta > zero {
+                low = low.min(*margin);
             }
         }
-        let label = self.problem.label(dual.example as usize);
+        margins[label] = 0.0;
+        let (slopes, low) = (&*margins, low.max(0.0));
+        let gains = |class: usize| slopes[class] > low && class != label;
         let start = terms.classes.len();
-        for (class, (margin, beta)) in margins.iter().zip(beta).enumerate() {
-            let gains = slope(*margin, 0.0) > low.max(0.0) && class != label;
-            if *beta > M::Value::zero() || gains {
+        for (class, beta) in beta.iter().enumerate() {
+            if *beta > zero || gains(class) {
                 terms.classes.push(class as u32);
                 terms.values.push(*beta);
+            }
+        }
+        if !self.is_box() {
+            let Workspace { vertex, scratch, .. } = work;
+            self.problem.polytope().vertex(slopes, label, scratch, vertex);
+            let known = |class: usize| beta[class] > zero || gains(class);
+            for (class, _) in vertex.iter().filter(|(class, _)| !known(*class as usize)) {
+                terms.classes.push(*class);
+                terms.values.push(zero);
             }
         }
         terms.counts.push((terms.classes.len() - start) as u32);

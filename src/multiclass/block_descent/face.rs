@@ -8,7 +8,7 @@
 
 use num_traits::Zero;
 
-use super::scorer::{Row, Scorer};
+use super::scorer::Scorer;
 use super::state::State;
 use crate::data::Real;
 use crate::interrupt::Interrupt;
@@ -23,9 +23,14 @@ const SPENT: f64 = 0.02;
 /// How often a combined step that gains nothing is shortened, and by what factor.
 const TRIALS: usize = 4;
 const SHORTER: f64 = 0.3;
-/// Weights for each number that a pass over the face reads, up to which whole vectors of weights are
-/// cheap beside it.
-const WEIGHTS_PER_NUMBER: usize = 2;
+/// Numbers that a pass over the face reads for each weight, from which whole vectors of weights are cheap
+/// beside it.
+const NUMBERS_PER_WEIGHT: usize = 4;
+/// What a weight costs in a step, in numbers read: whole vectors are cleared, and come from far.
+const WEIGHT_WORK: usize = 8;
+
+/// What an example costs in a step beside the numbers read, in such numbers.
+const MEMBER_OVERHEAD: usize = 128;
 
 /// An example with free candidates.
 struct Member {
@@ -44,28 +49,42 @@ struct Face {
     classes: Vec<u32>,
 }
 
+/// What an attempt came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Attempt {
+    /// By how much the dual rose (in units of λ).
+    pub gain: f64,
+    /// The numbers read.
+    pub work: usize,
+}
+
 impl<M: Scorer> State<'_, M> {
-    /// Tries conjugate gradients on the face of the given examples; returns whether the dual rose.
+    /// Tries conjugate gradients on the face of the given examples.
     pub(super) fn accelerate(
         &mut self,
         due: &[u32],
         weights: &mut Aligned<M::Value>,
         interrupt: &Interrupt,
-    ) -> bool {
-        let Some(set) = self.problem.polytope().capped_box() else { return false };
+    ) -> Attempt {
+        let mut attempt = Attempt::default();
+        let Some(set) = self.problem.polytope().capped_box() else { return attempt };
         let (face, n_numbers) = self.face(due, set);
-        if face.places.is_empty() || weights.len() > WEIGHTS_PER_NUMBER * n_numbers {
-            return false;
+        if face.places.is_empty() || NUMBERS_PER_WEIGHT * weights.len() > n_numbers {
+            return attempt;
         }
+        let step_work =
+            2 * n_numbers + MEMBER_OVERHEAD * face.members.len() + WEIGHT_WORK * weights.len();
         let mut image = Aligned::zeros(weights.len());
-        let total = self.conjugate_gradients(&face, weights, &mut image, interrupt);
+        let (total, n_steps) = self.conjugate_gradients(&face, weights, &mut image, interrupt);
+        attempt.work = n_steps * step_work;
         let mut share = 1.0;
         for trial in 0..TRIALS {
             if interrupt.is_raised() {
-                return false;
+                return attempt;
             }
+            attempt.work += step_work;
             let candidate = self.move_along(&face, &total, share, set);
-            if let Some(new_weights) = self.improved(&face, &candidate, weights) {
+            if let Some((gain, new_weights)) = self.improved(&face, &candidate, weights) {
                 self.accept(&face, &candidate);
                 *weights = new_weights;
                 if trial == 0 {
@@ -73,12 +92,12 @@ impl<M: Scorer> State<'_, M> {
                 } else if trial > 1 {
                     self.gradient_steps = (self.gradient_steps * 2 / 3).max(FEWEST_STEPS);
                 }
-                return true;
+                return Attempt { gain, ..attempt };
             }
             share *= SHORTER;
         }
         self.gradient_steps = (self.gradient_steps / 2).max(FEWEST_STEPS);
-        false
+        attempt
     }
 
     /// The free candidates of the examples, and how many numbers a pass over them reads.
@@ -94,7 +113,12 @@ impl<M: Scorer> State<'_, M> {
                     face.places.push(start + offset);
                 }
             }
-            let tight = self.is_tight(self.duals[at].sum);
+            let sum = self.duals[at].sum;
+            if set.floor > 0.0 && sum <= set.floor {
+                face.places.truncate(first);
+                continue;
+            }
+            let tight = self.is_tight(sum);
             let end = face.places.len();
             if end - first < 1 + usize::from(tight) {
                 face.places.truncate(first);
@@ -112,28 +136,32 @@ impl<M: Scorer> State<'_, M> {
         (face, n_numbers)
     }
 
-    /// Maximises the dual over the face approximately, preconditioned by each block's own curvature.
+    /// Maximises the dual over the face approximately, preconditioned by each block's own curvature. Returns
+    /// the way there and the number of steps.
     fn conjugate_gradients(
         &mut self,
         face: &Face,
         weights: &[M::Value],
         image: &mut Aligned<M::Value>,
         interrupt: &Interrupt,
-    ) -> Vec<f64> {
+    ) -> (Vec<f64>, usize) {
         let n = face.places.len();
         let mut residual = self.slopes(face, weights);
         let mut scaled = vec![0.0; n];
         self.precondition(face, &residual, &mut scaled);
         let (mut direction, mut total) = (scaled.clone(), vec![0.0; n]);
-        let (mut product, mut gained) = (inner(&residual, &scaled), 0.0);
+        let (mut product, mut gained, mut n_steps) = (inner(&residual, &scaled), 0.0, 0);
         for step in 0..self.gradient_steps {
             if interrupt.is_raised() {
                 break;
             }
+            n_steps += 1;
             image.fill(M::Value::zero());
             self.add_image(face, &direction, image);
             let bend = self.bend(face, &direction);
-            let curvature = squared(image) + inner(&bend, &direction);
+            let slopes = self.slopes_of_image(face, image, &bend);
+            // The image of a direction p has the squared norm −pᵀ (slopes of the image).
+            let curvature = -inner(&slopes, &direction);
             if curvature <= 0.0 || product <= 0.0 {
                 break;
             }
@@ -144,8 +172,7 @@ impl<M: Scorer> State<'_, M> {
             if step > 1 && gain < SPENT * gained {
                 break;
             }
-            let change = self.slopes_of_image(face, image, &bend);
-            add(&mut residual, length, &change);
+            add(&mut residual, length, &slopes);
             self.precondition(face, &residual, &mut scaled);
             let next = inner(&residual, &scaled);
             let ratio = next / product;
@@ -154,7 +181,7 @@ impl<M: Scorer> State<'_, M> {
                 *direction = scaled + ratio * *direction;
             }
         }
-        total
+        (total, n_steps)
     }
 
     /// C_i (v_j − γ(β_j + 1ᵀβ)) for the free candidates, within the face.
@@ -210,7 +237,7 @@ impl<M: Scorer> State<'_, M> {
         let mut all = vec![0.0; face.places.len()];
         let (row, few) = (&mut self.work.row, &mut self.work.few);
         for (member, classes) in face.members_with_classes() {
-            self.model.take_row(self.duals[member.at].example as usize, row);
+            let row = self.model.row(self.duals[member.at].example as usize, row);
             few.scores.resize(classes.len(), M::Value::zero());
             self.model.score_few(weights, row, classes, &mut few.scores);
             let own = few.scores[classes.len() - 1].widen();
@@ -223,15 +250,14 @@ impl<M: Scorer> State<'_, M> {
 
     /// image += the weights that belong to a direction.
     fn add_image(&mut self, face: &Face, direction: &[f64], image: &mut [M::Value]) {
-        let row: &mut Row<M::Value> = &mut self.work.row;
-        let change = &mut self.work.few.change;
+        let (row, change) = (&mut self.work.row, &mut self.work.few.change);
         for (member, classes) in face.members_with_classes() {
             let dual = &self.duals[member.at];
             let direction = &direction[member.first..member.end];
             if direction.iter().all(|value| *value == 0.0) {
                 continue;
             }
-            self.model.take_row(dual.example as usize, row);
+            let row = self.model.row(dual.example as usize, row);
             change.clear();
             change.extend(direction.iter().map(|value| M::Value::narrow(-dual.weight * value)));
             change.push(M::Value::narrow(dual.weight * direction.iter().sum::<f64>()));
@@ -273,18 +299,23 @@ impl<M: Scorer> State<'_, M> {
                     .sum::<f64>();
             let room = set.cap - fixed;
             let scale = if free_sum > room { (room / free_sum).max(0.0) } else { 1.0 };
+            if fixed + scale * free_sum < set.floor {
+                let places = face.places[member.first..member.end].iter();
+                candidate.extend(places.map(|place| self.betas.value(*place)));
+                continue;
+            }
             candidate.extend(moved.into_iter().map(|beta| M::Value::narrow(scale * beta)));
         }
         candidate
     }
 
-    /// The weights that belong to other β, if the dual rises with them.
+    /// By how much the dual rises with other β, and the weights that belong to them, if it does.
     fn improved(
         &mut self,
         face: &Face,
         candidate: &[M::Value],
         weights: &Aligned<M::Value>,
-    ) -> Option<Aligned<M::Value>> {
+    ) -> Option<(f64, Aligned<M::Value>)> {
         let change: Vec<f64> = candidate
             .iter()
             .zip(&face.places)
@@ -299,7 +330,8 @@ impl<M: Scorer> State<'_, M> {
             .zip(&*moved)
             .map(|(old, new)| (old.widen() - new.widen()) * (old.widen() + new.widen()))
             .sum();
-        (self.linear_gain(face, &change) + 0.5 * fall > 0.0).then_some(moved)
+        let gain = self.linear_gain(face, &change) + 0.5 * fall;
+        (gain > 0.0).then_some((gain, moved))
     }
 
     /// What a change of β adds to the dual beside the regulariser, in units of λ.
@@ -356,10 +388,6 @@ impl Face {
 
 fn inner(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-fn squared<T: Real>(values: &[T]) -> f64 {
-    values.iter().map(|value| value.widen().powi(2)).sum()
 }
 
 fn add(target: &mut [f64], scale: f64, other: &[f64]) {

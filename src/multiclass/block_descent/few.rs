@@ -7,7 +7,7 @@
 use rand::seq::SliceRandom;
 
 use super::scorer::Scorer;
-use super::state::{GROUP, State, Work};
+use super::state::{GROUP, SHORTEST_WAIT, State, Work};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -15,13 +15,22 @@ use crate::linalg::Aligned;
 
 /// Passes over the examples that are due between two certificates.
 const PASSES: usize = 30;
+/// The same where only visits are made: a certificate's candidates are worth more than further passes.
+const PASSES_ALONE: usize = 15;
 /// They end early once a pass gains less than this share of what the first one gained.
 const SPENT: f64 = 0.1;
-/// Passes between two attempts at the conjugate gradient method...
-const PASSES_PER_GRADIENT: usize = 3;
-/// ...which is worth its passes only where visits creep: where a pass still gains this share of what the
-/// pass that many before it gained.
+/// The conjugate gradient method is worth its time only where visits creep: where a pass still gains this
+/// share of what the pass `PASSES_COMPARED` before it gained.
 const CREEPING: f64 = 0.3;
+const PASSES_COMPARED: usize = 3;
+/// The maximum number of passes between two attempts: doubled up to it after one that gained less than passes
+/// would have.
+const LONGEST_WAIT: usize = 12;
+/// Share of what passes would gain in its time from which an attempt has paid: it also finds bounds at which
+/// the next visits stop to look.
+const WORTH: f64 = 0.3;
+/// What a visit costs beside the numbers that it reads, in such numbers.
+const VISIT_OVERHEAD: usize = 256;
 /// Visits between two looks at the interrupt.
 const PATIENCE: usize = 4096;
 
@@ -41,26 +50,32 @@ impl<M: Scorer> State<'_, M> {
         let mut due = self.due.clone().unwrap_or_default();
         let mut weights = self.model.take_weights();
         let (mut n_active, mut moved) = (due.len(), false);
-        let (mut first, mut earlier) = (0.0, 0.0);
+        let (mut gains, mut attempted, mut most) = (Vec::new(), 0, PASSES);
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
-            let gain = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
+            let (gain, work) = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
             moved |= gain > 0.0;
-            if interrupt.is_raised() {
-                break;
-            }
+            gains.push(gain);
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
             // needs that more than the dual.
-            if pass == 1 {
-                (first, earlier) = (gain, gain);
-            } else if gain <= SPENT * first {
+            if interrupt.is_raised() || pass >= most || pass > 1 && gain <= SPENT * gains[0] {
                 break;
             }
-            if pass % PASSES_PER_GRADIENT == 0 && pass < PASSES {
-                if gain > CREEPING * earlier {
-                    moved |= self.accelerate(&due[..n_active], &mut weights, interrupt);
+            let earlier =
+                gains.len().checked_sub(PASSES_COMPARED + 1).map_or(gains[0], |at| gains[at]);
+            if pass >= attempted + self.wait && gain > CREEPING * earlier {
+                attempted = pass;
+                let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
+                moved |= attempt.gain > 0.0;
+                if attempt.work == 0 {
+                    most = PASSES_ALONE;
                 }
-                earlier = gain;
+                let pace = (gain / earlier).powf((PASSES_COMPARED as f64).recip());
+                let rival = gain * geometric_sum(pace, attempt.work as f64 / work.max(1) as f64);
+                self.wait = match attempt.gain > WORTH * rival {
+                    true => SHORTEST_WAIT,
+                    false => (2 * self.wait).min(LONGEST_WAIT),
+                };
             }
         }
         // Also when interrupted: weights and duals belong together.
@@ -69,21 +84,24 @@ impl<M: Scorer> State<'_, M> {
         Ok(moved)
     }
 
-    /// Visits the first `n_active` examples once; those that cannot move are put behind the others.
+    /// Visits the first `n_active` examples once; those that cannot move are put behind the others. Returns
+    /// by how much the dual rose (in units of λ), and the numbers read.
     fn pass(
         &mut self,
         due: &mut [u32],
         n_active: &mut usize,
         weights: &mut Aligned<M::Value>,
         interrupt: &Interrupt,
-    ) -> f64 {
-        let (mut gain, mut place, mut n_visits) = (0.0, 0, 0usize);
+    ) -> (f64, usize) {
+        let (mut gain, mut place, mut n_visits, mut work) = (0.0, 0, 0usize, 0);
         while place < *n_active {
             n_visits += 1;
             if n_visits.is_multiple_of(PATIENCE) && interrupt.is_raised() {
                 break;
             }
-            match self.visit(due[place] as usize, weights) {
+            let visited = self.visit(due[place] as usize, weights);
+            work += VISIT_OVERHEAD + self.work.few.n_numbers;
+            match visited {
                 Visit::Moved(more) => gain += more,
                 Visit::Optimal => {}
                 Visit::Idle => {
@@ -94,23 +112,24 @@ impl<M: Scorer> State<'_, M> {
             }
             place += 1;
         }
-        gain
+        (gain, work)
     }
 
     /// Maximises over the candidates of one dual block.
     fn visit(&mut self, at: usize, weights: &mut Aligned<M::Value>) -> Visit {
-        let tight = self.is_tight(self.duals[at].sum);
+        let floor = self.lowest_slope(self.duals[at].sum);
         let dual = &mut self.duals[at];
         let example = dual.example as usize;
         let label = self.problem.label(example);
         let Work { row, few, scratch, .. } = &mut self.work;
-        self.model.take_row(example, row);
+        let row = self.model.row(example, row);
         few.classes.clear();
         few.classes.extend_from_slice(self.betas.row(at).0);
         few.classes.push(label as u32);
+        few.n_numbers = 2 * few.classes.len() * row.len();
         few.scores.resize(few.classes.len(), Real::narrow(0.0));
         self.model.score_few(weights, row, &few.classes, &mut few.scores);
-        if !few.shrink(self.problem, dual, &mut self.betas, at, tight) {
+        if !few.shrink(self.problem, dual, &mut self.betas, at, floor) {
             return Visit::Idle;
         }
         few.aim(self.problem, dual, self.betas.row(at).1);
@@ -125,6 +144,11 @@ impl<M: Scorer> State<'_, M> {
         self.model.add_few(weights, row, &few.classes, &few.change);
         Visit::Moved(gain.unwrap_or(0.0))
     }
+}
+
+/// 1 + r + r² + .. over `n` terms.
+fn geometric_sum(ratio: f64, n: f64) -> f64 {
+    if ratio < 0.999 { (1.0 - ratio.powf(n)) / (1.0 - ratio) } else { n }
 }
 
 /// Shuffles groups of neighbours.

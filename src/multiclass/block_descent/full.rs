@@ -18,6 +18,7 @@ use crate::linalg::Element;
 impl<M: Scorer> State<'_, M> {
     /// Visits every example that is due once; returns whether any dual block changed.
     pub(super) fn descend_fully(&mut self, interrupt: &Interrupt) -> Result<bool> {
+        self.n_full += 1;
         let n = self.duals.len();
         let mut due = vec![self.due.is_none() || !self.options.shrink; n];
         self.due.take().iter().flatten().for_each(|at| due[*at as usize] = true);
@@ -48,6 +49,7 @@ impl<M: Scorer> State<'_, M> {
         }
         // Also when interrupted: weights and duals belong together.
         order[n_done..].iter().for_each(|at| renewed.copy(*at, &self.betas));
+        renewed.check_memory(self.problem.n_classes())?;
         self.betas = renewed;
         if !self.work.changes.changed.is_empty() {
             self.model.update(&self.work.changes, &self.work.next);

@@ -2,6 +2,7 @@
 
 use pulp::Simd;
 
+use super::row::Row;
 use crate::linalg::vectors::fused_dot;
 use crate::linalg::{Element, Kernel, Lane};
 
@@ -188,11 +189,11 @@ impl<T: Element> Kernel<T> for Move<'_, T> {
     }
 }
 
-/// Scores of a dense row for some classes, whose weights are stored class after class.
+/// Scores of a dense row for some classes, whose weights are stored class after class, each padded to whole
+/// vectors.
 pub(super) struct ScoreFew<'a, T> {
     pub weights: &'a [T],
-    /// Padded to whole vectors, as are the classes' weights.
-    pub row: &'a [T],
+    pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub scores: &'a mut [T],
 }
@@ -205,10 +206,26 @@ impl<T: Element> Kernel<T> for ScoreFew<'_, T> {
     where
         T: Lane<S>,
     {
-        let stride = self.row.len();
-        for (score, class) in self.scores.iter_mut().zip(self.classes) {
-            let weights = &self.weights[*class as usize * stride..][..stride];
-            *score = fused_dot(simd, weights, self.row);
+        let Self { weights, row, classes, scores } = self;
+        let (whole, tail) = (T::vectors(row.values).0, T::vectors(row.tail).0);
+        let weights = T::vectors(weights).0;
+        let stride = whole.len() + tail.len();
+        for (score, class) in scores.iter_mut().zip(classes) {
+            let own = &weights[*class as usize * stride..][..stride];
+            let (own, last) = own.split_at(whole.len());
+            let mut sums = [T::splat(simd, T::zero()); 2];
+            let (pairs, own_pairs) = (whole.as_chunks::<2>(), own.as_chunks::<2>());
+            for (weights, x) in own_pairs.0.iter().zip(pairs.0) {
+                sums[0] = T::fused(simd, weights[0], x[0], sums[0]);
+                sums[1] = T::fused(simd, weights[1], x[1], sums[1]);
+            }
+            for (weight, x) in own_pairs.1.iter().zip(pairs.1) {
+                sums[0] = T::fused(simd, *weight, *x, sums[0]);
+            }
+            for (weight, x) in last.iter().zip(tail) {
+                sums[1] = T::fused(simd, *weight, *x, sums[1]);
+            }
+            *score = T::total(simd, T::plus(simd, sums[0], sums[1]));
         }
     }
 }
@@ -216,7 +233,7 @@ impl<T: Element> Kernel<T> for ScoreFew<'_, T> {
 /// Adds multiples of a dense row to the weights of some classes.
 pub(super) struct AddFew<'a, T> {
     pub weights: &'a mut [T],
-    pub row: &'a [T],
+    pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub change: &'a [T],
 }
@@ -229,12 +246,18 @@ impl<T: Element> Kernel<T> for AddFew<'_, T> {
     where
         T: Lane<S>,
     {
-        let stride = self.row.len();
-        let row = T::vectors(self.row).0;
-        for (change, class) in self.change.iter().zip(self.classes) {
+        let Self { weights, row, classes, change } = self;
+        let (whole, tail) = (T::vectors(row.values).0, T::vectors(row.tail).0);
+        let weights = T::vectors_mut(weights).0;
+        let stride = whole.len() + tail.len();
+        for (change, class) in change.iter().zip(classes) {
             let change = T::splat(simd, *change);
-            let weights = &mut self.weights[*class as usize * stride..][..stride];
-            for (weight, x) in T::vectors_mut(weights).0.iter_mut().zip(row) {
+            let weights = &mut weights[*class as usize * stride..][..stride];
+            let (own, last) = weights.split_at_mut(whole.len());
+            for (weight, x) in own.iter_mut().zip(whole) {
+                *weight = T::fused(simd, change, *x, *weight);
+            }
+            for (weight, x) in last.iter_mut().zip(tail) {
                 *weight = T::fused(simd, change, *x, *weight);
             }
         }
@@ -246,8 +269,7 @@ pub(super) struct ScoreFewSparse<'a, T> {
     pub weights: &'a [T],
     /// Classes with the padding.
     pub padded: usize,
-    pub columns: &'a [i32],
-    pub x: &'a [T],
+    pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub scores: &'a mut [T],
 }
@@ -282,9 +304,9 @@ impl<T: Element> ScoreFewSparse<'_, T> {
     {
         let weights = T::vectors(self.weights).0.as_chunks::<V>().0;
         let mut sums = [T::splat(simd, T::zero()); V];
-        for (&column, &x) in self.columns.iter().zip(self.x) {
+        for (feature, x) in self.row.entries(weights.len()) {
             let x = T::splat(simd, x);
-            for (sum, weight) in sums.iter_mut().zip(&weights[column as usize]) {
+            for (sum, weight) in sums.iter_mut().zip(&weights[feature]) {
                 *sum = T::fused(simd, x, *weight, *sum);
             }
         }
@@ -299,8 +321,8 @@ impl<T: Element> ScoreFewSparse<'_, T> {
     #[inline(always)]
     fn single(self) {
         self.scores.fill(T::zero());
-        for (&column, &x) in self.columns.iter().zip(self.x) {
-            let weights = &self.weights[column as usize * self.padded..][..self.padded];
+        for (feature, x) in self.row.entries(self.weights.len() / self.padded) {
+            let weights = &self.weights[feature * self.padded..][..self.padded];
             for (score, class) in self.scores.iter_mut().zip(self.classes) {
                 *score = x.mul_add(weights[*class as usize], *score);
             }
@@ -313,8 +335,7 @@ pub(super) struct AddFewSparse<'a, T> {
     pub weights: &'a mut [T],
     /// Classes with the padding.
     pub padded: usize,
-    pub columns: &'a [i32],
-    pub x: &'a [T],
+    pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub change: &'a [T],
 }
@@ -350,9 +371,9 @@ impl<T: Element> AddFewSparse<'_, T> {
         let mut changes = [T::splat(simd, T::zero()); V];
         changes.copy_from_slice(&T::vectors(&all).0[..V]);
         let weights = T::vectors_mut(self.weights).0.as_chunks_mut::<V>().0;
-        for (&column, &x) in self.columns.iter().zip(self.x) {
+        for (feature, x) in self.row.entries(weights.len()) {
             let x = T::splat(simd, x);
-            for (weight, change) in weights[column as usize].iter_mut().zip(&changes) {
+            for (weight, change) in weights[feature].iter_mut().zip(&changes) {
                 *weight = T::fused(simd, x, *change, *weight);
             }
         }
@@ -360,8 +381,8 @@ impl<T: Element> AddFewSparse<'_, T> {
 
     #[inline(always)]
     fn single(self) {
-        for (&column, &x) in self.columns.iter().zip(self.x) {
-            let weights = &mut self.weights[column as usize * self.padded..][..self.padded];
+        for (feature, x) in self.row.entries(self.weights.len() / self.padded) {
+            let weights = &mut self.weights[feature * self.padded..][..self.padded];
             for (class, change) in self.classes.iter().zip(self.change) {
                 let weight = &mut weights[*class as usize];
                 *weight = change.mul_add(x, *weight);

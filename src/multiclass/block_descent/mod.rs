@@ -10,6 +10,7 @@ mod few;
 mod full;
 mod kernels;
 mod moved;
+mod row;
 mod scorer;
 mod state;
 mod visit;

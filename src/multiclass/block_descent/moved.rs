@@ -10,7 +10,7 @@ use num_traits::Zero;
 use super::candidates::Candidates;
 use super::dual_block::add_images;
 use super::scorer::Scorer;
-use super::state::{FIRST_STEPS, State};
+use super::state::{FIRST_STEPS, SHORTEST_WAIT, State};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -30,7 +30,7 @@ impl<M: Scorer> State<'_, M> {
         if lambda < before && self.shares.smoothing() == 0.0 {
             self.scale_free(before / lambda, interrupt)?;
         }
-        self.gradient_steps = FIRST_STEPS;
+        (self.gradient_steps, self.wait) = (FIRST_STEPS, SHORTEST_WAIT);
         self.certificate(interrupt)
     }
 
@@ -53,7 +53,7 @@ impl<M: Scorer> State<'_, M> {
             linear += self.shares.of(example) * self.problem.linear_term(example, &entries);
         }
         let all: Vec<f64> = self.model.weights().iter().map(|w| growth * w.widen()).collect();
-        self.model.load(|_, _| 0.0);
+        self.model.clear();
         add_images(self.problem, &self.duals, &free, &mut self.model, interrupt)?;
         let (mut square, mut inner) = (0.0, 0.0);
         for (free, all) in self.model.weights().iter().zip(&all) {

@@ -1,5 +1,7 @@
 //! Rows and weights together: what block descent asks of dense and of sparse data.
 
+use super::kernels::{AddFew, AddFewSparse, ScoreFew, ScoreFewSparse};
+use super::row::{Row, RowBuffer};
 use crate::data::{Csr, Dense, Real, Rows};
 use crate::linalg::{Aligned, Element, FeatureMajor, PanelWeights, Update};
 
@@ -33,17 +35,6 @@ impl<T: Real> Changes<T> {
         let values = Aligned::zeros(n_rows * padded);
         Self { values, changed: Vec::new() }
     }
-}
-
-/// One example's row, as visits to few classes read it.
-#[derive(Debug)]
-pub(super) struct Row<T> {
-    /// Dense: the features, padded with zeros to whole vectors. Sparse: the stored values.
-    pub values: Aligned<T>,
-    /// How many of them count.
-    pub len: usize,
-    /// Sparse: the columns of the values.
-    pub columns: Vec<i32>,
 }
 
 /// Rows and the weights that score them.
@@ -98,11 +89,12 @@ pub(super) trait Scorer: Send + Sync {
     /// Number of stored values of a row.
     fn n_stored(&self, example: usize) -> usize;
 
-    /// A buffer for [`Scorer::take_row`].
-    fn new_row(&self) -> Row<Self::Value>;
-
-    /// Copies the row of an example.
-    fn take_row(&self, example: usize, row: &mut Row<Self::Value>);
+    /// The row of an example.
+    fn row<'r>(
+        &'r self,
+        example: usize,
+        buffer: &'r mut RowBuffer<Self::Value>,
+    ) -> Row<'r, Self::Value>;
 
     /// Hands out the weights in the order in which few classes of a row are scored fastest. Until they
     /// are given back with [`Scorer::give_weights`], nothing else may read them.
@@ -115,7 +107,7 @@ pub(super) trait Scorer: Send + Sync {
     fn score_few(
         &self,
         weights: &[Self::Value],
-        row: &Row<Self::Value>,
+        row: Row<'_, Self::Value>,
         classes: &[u32],
         scores: &mut [Self::Value],
     );
@@ -124,7 +116,7 @@ pub(super) trait Scorer: Send + Sync {
     fn add_few(
         &self,
         weights: &mut [Self::Value],
-        row: &Row<Self::Value>,
+        row: Row<'_, Self::Value>,
         classes: &[u32],
         change: &[Self::Value],
     );
@@ -137,6 +129,18 @@ pub(super) trait Scorer: Send + Sync {
 
     /// Sets the weights by feature and class.
     fn load(&mut self, weight: impl Fn(usize, usize) -> f64);
+
+    /// Sets all weights to 0.
+    fn clear(&mut self);
+
+    /// Sets the weights to w₀, class after class; to 0 if that is empty.
+    fn begin_at(&mut self, origin: &[f64]) {
+        let d = self.n_features();
+        match origin {
+            [] => self.clear(),
+            _ => self.load(|feature, class| origin[class * d + feature]),
+        }
+    }
 }
 
 /// Whether values of this type are in double precision.
@@ -240,19 +244,19 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         self.n_features()
     }
 
-    fn new_row(&self) -> Row<T> {
-        let padded = self.n_features().next_multiple_of(T::lanes());
-        Row { values: Aligned::zeros(padded), len: padded, columns: Vec::new() }
-    }
-
-    fn take_row(&self, example: usize, row: &mut Row<T>) {
+    fn row<'r>(&'r self, example: usize, buffer: &'r mut RowBuffer<T>) -> Row<'r, T> {
         let x = self.rows.row(example);
-        for (value, x) in row.values.iter_mut().zip(x) {
-            *value = T::narrow(x.widen());
+        let (whole, rest) = x.split_at(x.len() / T::lanes() * T::lanes());
+        let RowBuffer { values, tail } = buffer;
+        let mut used = 0;
+        if rest.len() + usize::from(self.bias != 0.0) > 0 {
+            used = T::lanes();
+            tail.iter_mut().zip(rest).for_each(|(tail, x)| *tail = T::narrow(x.widen()));
+            if self.bias != 0.0 {
+                tail[rest.len()] = T::narrow(self.bias);
+            }
         }
-        if self.bias != 0.0 {
-            row.values[x.len()] = T::narrow(self.bias);
-        }
+        Row { values: RowBuffer::read(values, whole), columns: &[], tail: &tail[..used] }
     }
 
     fn take_weights(&mut self) -> Aligned<T> {
@@ -272,12 +276,12 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         }
     }
 
-    fn score_few(&self, weights: &[T], row: &Row<T>, classes: &[u32], scores: &mut [T]) {
-        T::dispatch(super::kernels::ScoreFew { weights, row: &row.values, classes, scores });
+    fn score_few(&self, weights: &[T], row: Row<'_, T>, classes: &[u32], scores: &mut [T]) {
+        T::dispatch(ScoreFew { weights, row, classes, scores });
     }
 
-    fn add_few(&self, weights: &mut [T], row: &Row<T>, classes: &[u32], change: &[T]) {
-        T::dispatch(super::kernels::AddFew { weights, row: &row.values, classes, change });
+    fn add_few(&self, weights: &mut [T], row: Row<'_, T>, classes: &[u32], change: &[T]) {
+        T::dispatch(AddFew { weights, row, classes, change });
     }
 
     fn weight(&self, feature: usize, class: usize) -> f64 {
@@ -290,6 +294,10 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
 
     fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
         self.weights.load(self.n_classes, weight);
+    }
+
+    fn clear(&mut self) {
+        self.weights.clear();
     }
 }
 
@@ -382,25 +390,12 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         self.rows.row(example).0.len() + usize::from(self.bias != 0.0)
     }
 
-    fn new_row(&self) -> Row<T> {
-        let longest = (0..self.rows.n_rows()).map(|row| self.rows.row(row).0.len()).max();
-        let len = longest.unwrap_or(0) + 1;
-        Row { values: Aligned::zeros(len), len, columns: Vec::with_capacity(len) }
-    }
-
-    fn take_row(&self, example: usize, row: &mut Row<T>) {
+    fn row<'r>(&'r self, example: usize, buffer: &'r mut RowBuffer<T>) -> Row<'r, T> {
         let (columns, x) = self.rows.row(example);
-        row.columns.clear();
-        row.columns.extend_from_slice(columns);
-        for (value, x) in row.values.iter_mut().zip(x) {
-            *value = T::narrow(x.widen());
-        }
-        row.len = x.len();
-        if self.bias != 0.0 {
-            row.columns.push(self.rows.n_cols() as i32);
-            row.values[row.len] = T::narrow(self.bias);
-            row.len += 1;
-        }
+        let RowBuffer { values, tail } = buffer;
+        tail[0] = T::narrow(self.bias);
+        let tail = &tail[..usize::from(self.bias != 0.0)];
+        Row { values: RowBuffer::read(values, x), columns, tail }
     }
 
     fn take_weights(&mut self) -> Aligned<T> {
@@ -411,23 +406,14 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         self.weights.give(weights);
     }
 
-    fn score_few(&self, weights: &[T], row: &Row<T>, classes: &[u32], scores: &mut [T]) {
-        let (columns, x) = (&row.columns[..], &row.values[..row.len]);
+    fn score_few(&self, weights: &[T], row: Row<'_, T>, classes: &[u32], scores: &mut [T]) {
         let padded = self.weights.padded();
-        T::dispatch(super::kernels::ScoreFewSparse {
-            weights,
-            padded,
-            columns,
-            x,
-            classes,
-            scores,
-        });
+        T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores });
     }
 
-    fn add_few(&self, weights: &mut [T], row: &Row<T>, classes: &[u32], change: &[T]) {
-        let (columns, x) = (&row.columns[..], &row.values[..row.len]);
+    fn add_few(&self, weights: &mut [T], row: Row<'_, T>, classes: &[u32], change: &[T]) {
         let padded = self.weights.padded();
-        T::dispatch(super::kernels::AddFewSparse { weights, padded, columns, x, classes, change });
+        T::dispatch(AddFewSparse { weights, padded, row, classes, change });
     }
 
     fn weight(&self, feature: usize, class: usize) -> f64 {
@@ -440,5 +426,9 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
         self.weights.load(self.n_classes, weight);
+    }
+
+    fn clear(&mut self) {
+        self.weights.clear();
     }
 }

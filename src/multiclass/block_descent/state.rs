@@ -6,7 +6,8 @@ use rand_pcg::Pcg64Mcg;
 
 use super::candidates::Candidates;
 use super::dual_block::{DualBlock, add_images};
-use super::scorer::{Changes, Row, RowBlock, Scorer};
+use super::row::RowBuffer;
+use super::scorer::{Changes, RowBlock, Scorer};
 use super::visit;
 use crate::data::Real;
 use crate::dual::Shares;
@@ -41,11 +42,18 @@ pub(super) const GROUP: usize = 8;
 /// of a full pass cost a fraction of as many single ones.
 const FULL_SHARE: f64 = 0.2;
 
+/// Epochs that may do so while it pays: where they are not enough, blocks creep, and conjugate gradients are
+/// needed.
+const FULL_EPOCHS: usize = 8;
+
 /// Curvature below which a block is linear: its step, the slope divided by this, would overflow.
 const VANISHING: f64 = 1e-250;
 
 /// Steps of the first attempt at the conjugate gradient method.
 pub(super) const FIRST_STEPS: usize = 10;
+
+/// Passes before the first attempt at it, and after one that paid.
+pub(super) const SHORTEST_WAIT: usize = 3;
 
 /// Rows, weights and dual blocks of a run.
 pub(super) struct State<'p, M: Scorer> {
@@ -67,6 +75,10 @@ pub(super) struct State<'p, M: Scorer> {
     pub due: Option<Vec<u32>>,
     /// Steps of the conjugate gradient method that are worth trying at once.
     pub gradient_steps: usize,
+    /// Passes before the next attempt at it.
+    pub wait: usize,
+    /// Epochs so far that looked at all classes.
+    pub n_full: usize,
     /// What may separate the weights from w(β) in exact arithmetic, as of the last certificate.
     pub distance: f64,
     pub work: Work<M::Value>,
@@ -85,7 +97,7 @@ pub(super) struct Work<T> {
     pub beta: Vec<T>,
     pub target: Vec<f64>,
     pub projection: Vec<f64>,
-    pub row: Row<T>,
+    pub row: RowBuffer<T>,
     pub few: visit::Buffers<T>,
     pub scratch: Scratch,
 }
@@ -107,7 +119,7 @@ impl<'p, M: Scorer> State<'p, M> {
             beta: vec![M::Value::zero(); m],
             target: vec![0.0; m],
             projection: vec![0.0; m],
-            row: model.new_row(),
+            row: RowBuffer::new(),
             few: visit::Buffers::default(),
             scratch: Scratch::default(),
         };
@@ -123,6 +135,8 @@ impl<'p, M: Scorer> State<'p, M> {
             betas: Candidates::new(n_duals),
             due: None,
             gradient_steps: FIRST_STEPS,
+            wait: SHORTEST_WAIT,
+            n_full: 0,
             distance: 0.0,
             shares: problem.shares().clone(),
             problem,
@@ -168,6 +182,22 @@ impl<'p, M: Scorer> State<'p, M> {
         self.problem.is_tight(sum, M::Value::epsilon().widen())
     }
 
+    /// The slope below which β_j = 0 cannot rise, whatever those with β_j > 0 have: with a sum that is
+    /// fixed, classes compete with each other alone, and in a box with 0 as well. Other sets may need a
+    /// class for the sake of others.
+    pub fn lowest_slope(&self, sum: f64) -> f64 {
+        match self.is_tight(sum) {
+            true => f64::INFINITY,
+            false if self.is_box() => 0.0,
+            false => f64::NEG_INFINITY,
+        }
+    }
+
+    /// Whether the whole set is a box cut by a bound on the sum.
+    pub fn is_box(&self) -> bool {
+        self.problem.polytope().capped_box().is_some_and(|set| set.floor == 0.0)
+    }
+
     /// Whether the next epoch had better look at all classes of all examples.
     fn is_broad(&self) -> bool {
         let n_pairs = self.duals.len() * self.problem.n_classes();
@@ -175,8 +205,7 @@ impl<'p, M: Scorer> State<'p, M> {
             let candidates = due.iter().map(|at| self.betas.row(*at as usize).0.len());
             candidates.sum::<usize>() as f64 > FULL_SHARE * n_pairs as f64
         };
-        let restricts = self.options.shrink && self.problem.polytope().capped_box().is_some();
-        !restricts || self.due.as_ref().is_none_or(wide)
+        !self.options.shrink || self.n_full < FULL_EPOCHS && self.due.as_ref().is_none_or(wide)
     }
 }
 
@@ -200,7 +229,7 @@ impl<M: Scorer> Solver for State<'_, M> {
 impl<M: Scorer> State<'_, M> {
     /// Moves to a dual point, around an origin where one is given.
     pub fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
-        let (m, d) = (self.problem.n_classes(), self.model.n_features());
+        let m = self.problem.n_classes();
         let mut started = Candidates::new(self.duals.len());
         for (at, dual) in self.duals.iter_mut().enumerate() {
             if dual.settled {
@@ -217,8 +246,7 @@ impl<M: Scorer> State<'_, M> {
         self.work.beta.fill(M::Value::zero());
         (self.exact, self.due) = (None, None);
         self.origin = origin;
-        let origin = &self.origin;
-        self.model.load(|feature, class| origin.get(class * d + feature).copied().unwrap_or(0.0));
+        self.model.begin_at(&self.origin);
         add_images(self.problem, &self.duals, &self.betas, &mut self.model, interrupt)
     }
 

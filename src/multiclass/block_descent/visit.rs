@@ -9,6 +9,8 @@ use crate::multiclass::MarginProblem;
 #[derive(Debug)]
 pub(super) struct Buffers<T> {
     pub classes: Vec<u32>,
+    /// The numbers that the visit reads.
+    pub n_numbers: usize,
     pub scores: Vec<T>,
     pub change: Vec<T>,
     pub margins: Vec<f64>,
@@ -20,6 +22,7 @@ impl<T> Default for Buffers<T> {
     fn default() -> Self {
         Self {
             classes: Vec::new(),
+            n_numbers: 0,
             scores: Vec::new(),
             change: Vec::new(),
             margins: Vec::new(),
@@ -30,23 +33,22 @@ impl<T> Default for Buffers<T> {
 }
 
 impl<T: Real> Buffers<T> {
-    /// Turns scores into slopes v_j − γ(β_j + 1ᵀβ) and drops the candidates that cannot gain. Returns
-    /// whether anything can move.
+    /// Turns scores into slopes v_j − γ(β_j + 1ᵀβ) and drops the candidates that cannot gain: β_j = 0 and a
+    /// slope below `low` and all of those with β_j > 0. Returns whether anything can move.
     pub fn shrink(
         &mut self,
         problem: &MarginProblem<'_>,
         dual: &DualBlock,
         betas: &mut Candidates<T>,
         at: usize,
-        tight: bool,
+        low: f64,
     ) -> bool {
         let (example, smoothing) = (dual.example as usize, problem.shares().smoothing());
         let (classes, values) = betas.row_mut(at);
         let mut count = classes.len();
         let own = self.scores[count].widen();
         self.margins.clear();
-        // Without a bound that holds the sum, classes compete with 0 as well.
-        let mut low = if tight { f64::INFINITY } else { 0.0 };
+        let (mut low, tight) = (low, low == f64::INFINITY);
         let costs = problem.cost_row(example);
         for ((class, value), score) in classes.iter().zip(&*values).zip(&self.scores) {
             let cost = costs.map_or(1.0, |costs| costs[*class as usize]);

@@ -16,7 +16,7 @@ pub struct Fold<'a> {
 }
 
 /// Makes the problem of a fold for some λ; its weights are ordered for
-/// [`Order::Examples`](super::Order::Examples).
+/// [`Order::Examples`](crate::multiclass::Order::Examples).
 pub type Problems<'a> = dyn Fn(&Fold<'a>, f64) -> Result<MarginProblem<'a>> + Sync + 'a;
 
 /// A score of one's own of a model, given the numbers of its fold and its C and its weights, class after class.

@@ -11,6 +11,7 @@ use crate::for_data;
 use crate::linalg::fold::{Sum, fold};
 use crate::linalg::vectors::fused_dot_in_two;
 use crate::linalg::{TouchedVector, arch};
+use crate::memory::require;
 
 /// Rows of features, kept as they are or, if most values are zeros, without these.
 ///
@@ -25,6 +26,14 @@ pub(in crate::structured) struct Rows {
     values: Vec<f64>,
     /// At least the largest norm of a row, and the maximum number of its values.
     largest: (f64, usize),
+}
+
+/// Refuses rows whose copy does not fit into memory.
+fn require_memory(n_rows: usize, n_features: usize, n_nonzero: usize) -> Result<()> {
+    let (n, d, stored) = (n_rows as u128, n_features as u128, n_nonzero as u128);
+    let bytes = (8 * n * d).min(12 * stored + 8 * n);
+    let what = || format!("the copies of n = {n_rows} rows of d = {n_features} features");
+    require(bytes, what, "take fewer examples or features")
 }
 
 impl Rows {
@@ -55,6 +64,7 @@ impl Rows {
         if !finite {
             return Err(Error::argument("X", "all values must be finite"));
         }
+        require_memory(n_rows, n_features, n_nonzero)?;
         // A value with its index takes half as much again as a value.
         if n_nonzero.saturating_mul(3) > (n_rows * n_features).saturating_mul(2) {
             let mut values = vec![0.0; n_rows * n_features];

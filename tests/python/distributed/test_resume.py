@@ -172,6 +172,7 @@ def test_a_resumed_run_without_rounds_left_evaluates_its_model(data, folder):
     assert model.objective_ == pytest.approx(objective(model, *data), rel=1e-9)
     assert not model.converged_
     assert np.isfinite(model.duality_gap_)
+    assert model.n_iter_ == 5
 
 
 def test_failed_writes_leave_the_old_checkpoint(data, folder, monkeypatch):

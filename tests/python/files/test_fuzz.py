@@ -1,7 +1,9 @@
 """Files of any content: each is read, or refused with one error, quickly and in little memory.
 
-A short run is part of the tests. DUALGAP_FUZZ=1000 draws a thousand times as many examples, and
-`--hypothesis-profile=default` others in each run.
+A short run is part of the tests, and so is the corpus: for each door (`tests/fixtures/corpus`) the
+first file that got each answer. DUALGAP_FUZZ=1000 draws a thousand times as many examples,
+DUALGAP_FUZZ_SECONDS=600 draws for ten minutes, and `--hypothesis-profile=default` others in each
+run. DUALGAP_FUZZ_KEEP=1 adds files with new answers to the corpus.
 """
 
 from __future__ import annotations
@@ -9,9 +11,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,6 +32,9 @@ from dualgap.losses import Loss
 from dualgap.recommend import OrdinalRecommender
 
 TRIES = int(os.environ.get("DUALGAP_FUZZ", "1"))
+SECONDS = float(os.environ.get("DUALGAP_FUZZ_SECONDS", "0"))
+KEEP = bool(os.environ.get("DUALGAP_FUZZ_KEEP"))
+CORPUS = Path(__file__).parents[2] / "fixtures/corpus"
 fuzz = settings(
     max_examples=60 * TRIES,
     deadline=None,
@@ -77,48 +85,70 @@ def damaged(draw: st.DrawFn, good: bytes) -> bytes:
     return bytes(content)
 
 
-T = TypeVar("T")
+class Door:
+    """Something that reads files: what it does with one is an answer, or one error."""
+
+    def __init__(self, name: str, use: Callable[[Path], None], message: str = "") -> None:
+        self.name, self.use, self.message = name, use, message
+        self.seen = 0
+
+    def try_file(self, path: Path) -> None:
+        """Use a file, or be refused with the error that names it."""
+        self.seen += 1
+        answer = "read"
+        try:
+            self.use(path)
+        except ValueError as error:
+            answer = str(error)
+            assert answer.startswith(f"{path}: {self.message}"), answer
+        if KEEP:
+            # Which number or which piece of text was wrong makes no other answer.
+            kind = re.sub(r"\d+|'[^']*'|\"[^\"]*\"", "", answer.removeprefix(str(path)))
+            kept = CORPUS / self.name / f"{zlib.crc32(kind[:80].encode()):08x}"
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            if not kept.exists() and len(list(kept.parent.iterdir())) < 40:
+                kept.write_bytes(path.read_bytes())
+
+    def explore(self, look: Callable[[], None]) -> None:
+        """Run a property once, or again and again for as long as was asked."""
+        start = time.monotonic()
+        look()
+        while time.monotonic() - start < SECONDS:
+            look()
+        if SECONDS:
+            print(f"{self.name}: {self.seen} files")
 
 
-def refused_or_read(read: Callable[[], T], message: str) -> T | None:
-    """What is read, or nothing if there is an error that begins with `message`."""
-    try:
-        return read()
-    except ValueError as error:
-        refused = str(error)
-    assert refused.startswith(message), refused
-    return None
-
-
-def check(table: Table | None) -> None:
+def check(table: Table) -> None:
     """What is read can be used."""
-    if table is None:
-        return
     assert table.y is None or len(table.y) == table.X.shape[0]
     X = table.X
     if sp.issparse(X):
         X.check_format(full_check=True)
         assert np.isfinite(X.data).all()
+        if X.shape[0] * X.shape[1] < 10**6:
+            X.toarray()
     else:
         assert np.isfinite(X).all()
 
 
+def _read(form: str | None) -> Callable[[Path], None]:
+    return lambda path: check(read_table(Source(path, form), need_labels=False))
+
+
 # Not Parquet, whose parser is not ours, written in C++, and made for files that are trusted.
+@pytest.mark.timeout(max(2 * SECONDS, 120))
 @pytest.mark.parametrize("form", ["libsvm", "npy", "npz", "csv"])
 def test_tables(form: str, tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    good = _table(form)
+    path, door = tmp_path / "rows", DOORS[form]
 
     @fuzz
-    @given(content=damaged(good) | st.binary(max_size=60))
+    @given(content=damaged(_table(form)) | st.binary(max_size=60))
     def look(content: bytes) -> None:
         path.write_bytes(content)
-        table = refused_or_read(
-            lambda: read_table(Source(path, form), need_labels=False), f"{path}: "
-        )
-        check(table)
+        door.try_file(path)
 
-    look()
+    door.explore(look)
 
 
 def _member(draw: st.DrawFn, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -141,9 +171,10 @@ def _member(draw: st.DrawFn, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any
     return array
 
 
+@pytest.mark.timeout(max(2 * SECONDS, 120))
 @pytest.mark.parametrize("form", ["csr", "csc"])
 def test_sparse_matrices(form: str, tmp_path: Path) -> None:
-    path = tmp_path / "rows.npz"
+    path, door = tmp_path / "rows.npz", DOORS["sparse"]
     matrix = sp.csr_array(ROWS).asformat(form)
     parts = {"indices": matrix.indices, "indptr": matrix.indptr, "data": matrix.data}
     parts["shape"] = np.array(matrix.shape)
@@ -156,12 +187,9 @@ def test_sparse_matrices(form: str, tmp_path: Path) -> None:
             for name, array in parts.items()
         }
         np.savez(path, format=np.array(form.encode()), **drawn)
-        table = refused_or_read(lambda: read_table(Source(path), need_labels=False), f"{path}: ")
-        check(table)
-        if table is not None and table.X.shape[0] * table.X.shape[1] < 10**6:
-            table.X.toarray()
+        door.try_file(path)
 
-    look()
+    door.explore(look)
 
 
 def _linear(path: Path) -> None:
@@ -186,40 +214,39 @@ def _recommend(path: Path) -> None:
     model.recommend(list(model.user_ids_[:1]), 1)
 
 
-@pytest.mark.parametrize(
-    ("write", "use"),
-    [(_linear, _predict), (_recommender, _recommend)],
-    ids=["linear", "recommender"],
-)
-def test_model_files(
-    write: Callable[[Path], None], use: Callable[[Path], None], tmp_path: Path
-) -> None:
-    write(tmp_path / "good")
+WRITERS = {"linear": _linear, "recommender": _recommender}
+DOORS = {
+    **{form: Door(form, _read(form)) for form in ("libsvm", "npy", "npz", "csv")},
+    "sparse": Door("sparse", _read("npz")),
+    "linear": Door("linear", _predict, "not "),
+    "recommender": Door("recommender", _recommend, "not "),
+}
+
+
+@pytest.mark.timeout(max(2 * SECONDS, 120))
+@pytest.mark.parametrize("name", WRITERS)
+def test_model_files(name: str, tmp_path: Path) -> None:
+    WRITERS[name](tmp_path / "good")
     good = (tmp_path / "good").read_bytes()
-    path = tmp_path / "model"
+    path, door = tmp_path / "model", DOORS[name]
 
     @fuzz
     @given(content=damaged(good))
     def look(content: bytes) -> None:
         path.write_bytes(content)
-        refused_or_read(lambda: use(path), f"{path}: not ")
+        door.try_file(path)
 
-    look()
+    door.explore(look)
 
 
-@pytest.mark.parametrize(
-    ("write", "use"),
-    [(_linear, _predict), (_recommender, _recommend)],
-    ids=["linear", "recommender"],
-)
-def test_descriptions_of_models(
-    write: Callable[[Path], None], use: Callable[[Path], None], tmp_path: Path
-) -> None:
-    write(tmp_path / "good")
+@pytest.mark.timeout(max(2 * SECONDS, 120))
+@pytest.mark.parametrize("name", WRITERS)
+def test_descriptions_of_models(name: str, tmp_path: Path) -> None:
+    WRITERS[name](tmp_path / "good")
     with np.load(tmp_path / "good") as file:
         arrays = dict(file)
     meta = json.loads(arrays["meta"].tobytes())
-    path = tmp_path / "model"
+    path, door = tmp_path / "model", DOORS[name]
     values = st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
@@ -227,11 +254,21 @@ def test_descriptions_of_models(
     )
 
     @fuzz
-    @given(name=st.sampled_from(sorted(meta)), value=values)
-    def look(name: str, value: Any) -> None:
-        text = json.dumps({**meta, name: value}).encode()
+    @given(key=st.sampled_from(sorted(meta)), value=values)
+    def look(key: str, value: Any) -> None:
+        text = json.dumps({**meta, key: value}).encode()
         with open(path, "wb") as file:
             np.savez(file, **{**arrays, "meta": np.frombuffer(text, dtype=np.uint8)})
-        refused_or_read(lambda: use(path), f"{path}: not ")
+        door.try_file(path)
 
-    look()
+    door.explore(look)
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_the_corpus_still_gets_an_answer(name: str, tmp_path: Path) -> None:
+    kept = sorted((CORPUS / name).iterdir())
+    assert len(kept) >= 2
+    for file in kept:
+        path = tmp_path / "file"
+        path.write_bytes(file.read_bytes())
+        DOORS[name].try_file(path)

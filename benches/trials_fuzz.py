@@ -1,0 +1,68 @@
+"""Fuzz targets, each for as long as is asked: how much was tried, and how often it failed.
+
+    python benches/trials_fuzz.py [--seconds 600] [TARGET ...]
+
+The targets are those of tests/python/files/test_fuzz.py and tests/python/fuzz. Each runs in a
+process of its own; one that ends by a signal, or with a finding, is a failure. Files with answers
+that are new are added to the corpus in tests/fixtures/corpus.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+from _record import HERE, Table
+
+FILES = "tests/python/files/test_fuzz.py"
+TARGETS = {
+    "rows, LIBSVM": [f"{FILES}::test_tables[libsvm]"],
+    "rows, CSV": [f"{FILES}::test_tables[csv]"],
+    "rows, npy": [f"{FILES}::test_tables[npy]"],
+    "rows, npz": [f"{FILES}::test_tables[npz]"],
+    "rows, sparse npz": [f"{FILES}::test_sparse_matrices"],
+    "linear model": [
+        f"{FILES}::test_model_files[linear]",
+        f"{FILES}::test_descriptions_of_models[linear]",
+    ],
+    "recommender": [
+        f"{FILES}::test_model_files[recommender]",
+        f"{FILES}::test_descriptions_of_models[recommender]",
+    ],
+    "arguments of the core": ["tests/python/fuzz/test_core.py::test_long"],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("targets", nargs="*", default=list(TARGETS), metavar="TARGET")
+    options = parser.parse_args()
+    for name in options.targets:
+        tests = TARGETS[name]
+        seconds = options.seconds / (2 if name == "rows, sparse npz" else len(tests))
+        given = {"DUALGAP_FUZZ_SECONDS": str(seconds), "DUALGAP_FUZZ_KEEP": "1"}
+        # A test that takes minutes ends the run elsewhere.
+        endless = ["--timeout=0", "-o", "faulthandler_timeout=0"]
+        command = [sys.executable, "-m", "pytest", "-q", "-s", "--hypothesis-profile=default"]
+        ended = subprocess.run(
+            [*command, "-p", "no:cacheprovider", *endless, *tests],
+            cwd=HERE.parent,
+            env={**os.environ, **given},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if ended.returncode != 0:
+            print(ended.stdout, file=sys.stderr)
+        tried = sum(int(n) for n in re.findall(r"(\d+) (?:files|calls)", ended.stdout))
+        failed = int(ended.returncode != 0)
+        Table("trials-fuzz", "target").add(
+            target=name, seconds=options.seconds, tried=tried, failed=failed
+        )
+
+
+if __name__ == "__main__":
+    main()
