@@ -32,7 +32,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
 
 def score(model: OrdinalRecommender, held_out: pd.DataFrame) -> np.ndarray:
     """RMSE, nDCG@1, nDCG@5 with ties broken at random."""
-    predicted = model.predict(held_out["user"], held_out["item"])
+    predicted = model.predict(held_out["user"], held_out["item"], unknown="ignore")
     truth, users = held_out["rating"].to_numpy(), held_out["user"].to_numpy()
     ndcg = [
         ndcg_at_k(truth, predicted, k, groups=users, ties="random", random_state=0) for k in (1, 5)

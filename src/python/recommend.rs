@@ -31,6 +31,7 @@ pub(super) struct VariationalRecord<'py> {
     feature_ridge: f64,
     relaxation: f64,
     popularity: bool,
+    tol: f64,
     n_sweeps: usize,
     seed: u64,
     n_threads: usize,
@@ -62,6 +63,7 @@ pub(super) fn fit_variational<'py>(
             feature_ridge: settings.feature_ridge,
             relaxation: settings.relaxation,
             popularity: settings.popularity,
+            tol: settings.tol,
             seed: settings.seed,
         };
         let ratings = Ratings {

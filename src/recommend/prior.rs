@@ -50,6 +50,9 @@ pub(super) struct Prior<'a> {
     /// What the covariance is divided by: n, and the features' weights as far as the data determine them,
     /// tr F Fᵀ (F Fᵀ + η I)⁻¹. Their own prior, N(0, Σ/η), has them speak on Σ, too.
     degrees: f64,
+    /// What is added to the scatter's diagonal: next to nothing against blocks that all agree, and a scale
+    /// for the degrees beyond n, without which the covariance would go to 0 with the sweeps.
+    floor: Array1<f64>,
 }
 
 /// What a prior says of an id that had no part in the fit.
@@ -114,6 +117,7 @@ impl<'a> Prior<'a> {
             centre,
             settings,
             degrees,
+            floor: Array1::from_elem(d, FLOOR * n as f64 + SCALE * (degrees - n as f64)),
         })
     }
 
@@ -131,6 +135,7 @@ impl<'a> Prior<'a> {
             centre: 0.0,
             settings: PriorSettings { popularity: false, ridge: 1.0, relaxation: 1.0 },
             degrees: n as f64,
+            floor: Array1::from_elem(d, FLOOR * n as f64),
             mean,
         }
     }
@@ -179,7 +184,8 @@ impl<'a> Prior<'a> {
     fn scatter(&self, z: &Array2<f64>, covariance_sum: &Array2<f64>) -> Array2<f64> {
         let residual = z - &self.mean;
         let mut scatter = residual.t().dot(&residual) + covariance_sum + &self.ridge;
-        scatter.diag_mut().mapv_inplace(|v| v + FLOOR * z.nrows() as f64);
+        let mut diagonal = scatter.diag_mut();
+        diagonal += &self.floor;
         scatter
     }
 
@@ -259,6 +265,9 @@ impl<'a> Prior<'a> {
                 *value /= factor(slot);
             }
         }
+        for (slot, value) in self.floor.iter_mut().enumerate() {
+            *value /= factor(slot) * factor(slot);
+        }
         for matrix in [&mut self.covariance, &mut self.ridge] {
             for ((i, j), value) in matrix.indexed_iter_mut() {
                 *value /= factor(i) * factor(j);
@@ -290,6 +299,9 @@ const PROBES: usize = 16;
 
 /// What is added to the variances, against blocks that all agree.
 const FLOOR: f64 = 1e-6;
+
+/// The variance, in units of the random start, that a degree of freedom of the features stands for.
+const SCALE: f64 = 0.02;
 
 /// F Fᵀ B.
 fn gram_product(f: &Features<'_>, b: &Array2<f64>, interrupt: &Interrupt) -> Result<Array2<f64>> {

@@ -65,6 +65,8 @@ pub struct VariationalSettings<'a> {
     pub relaxation: f64,
     /// Whether the prior means have a term in the logarithm of the number of ratings.
     pub popularity: bool,
+    /// Share of the objective below which a sweep's gain ends the fit.
+    pub tol: f64,
     /// Seed of the random start.
     pub seed: u64,
 }

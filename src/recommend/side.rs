@@ -183,9 +183,8 @@ impl<'a> Side<'a> {
         self.prior.learn(&means, &self.covariance_sum, interrupt)
     }
 
-    /// Scales every basis to mean square 1 over this side's rows (so that ‖h_r‖ is the same constant for
-    /// all and Ω(U) has a meaning) and returns the factors that U takes up.
-    pub fn normalise_bases(&mut self) -> Vec<f64> {
+    /// The root mean square of every basis over this side's rows.
+    pub fn scales(&self) -> Vec<f64> {
         let layout = self.layout;
         let (k, stride) = (layout.k, layout.stride());
         let mut scale = vec![0.0; k];
@@ -198,6 +197,14 @@ impl<'a> Side<'a> {
         for scale in &mut scale {
             *scale = (*scale / self.n as f64).sqrt().max(1e-150);
         }
+        scale
+    }
+
+    /// Divides every basis by its scale; U is to take up the factors. With a mean square of 1 ‖h_r‖ is the
+    /// same constant for all, and Ω(U) has a meaning.
+    pub fn normalise_bases(&mut self, scale: &[f64]) {
+        let layout = self.layout;
+        let (k, stride) = (layout.k, layout.stride());
         let shrink: Vec<f64> = scale.iter().map(|scale| 1.0 / scale).collect();
         let shrink_pairs: Vec<f64> = pairs(k).map(|(r, s)| shrink[r] * shrink[s]).collect();
         for block in self.blocks.chunks_exact_mut(stride) {
@@ -215,8 +222,7 @@ impl<'a> Side<'a> {
             *value /= factor(i) * factor(j);
         }
         self.log_det_sum -= 2.0 * self.n as f64 * scale.iter().map(|s| s.ln()).sum::<f64>();
-        self.prior.rescale(&scale);
-        scale
+        self.prior.rescale(scale);
     }
 }
 

@@ -23,6 +23,7 @@ pub struct VariationalRefit<'a> {
     items: Side<'a>,
     output: OutputLayer,
     sweep: usize,
+    objective: f64,
 }
 
 impl<'a> VariationalRefit<'a> {
@@ -67,7 +68,7 @@ impl<'a> VariationalRefit<'a> {
             intercept: null_outputs(ratings.values, &settings.likelihood),
             precision: 1.0,
         };
-        Ok(Self { settings, users, items, output, sweep: 0 })
+        Ok(Self { settings, users, items, output, sweep: 0, objective: f64::INFINITY })
     }
 
     /// The means as they stand.
@@ -94,6 +95,25 @@ impl<'a> VariationalRefit<'a> {
         self.output.precision
     }
 
+    /// Scales the bases to mean square 1 on either side; U takes up the factors, and with them the ridge on
+    /// U changes. Without a ball the scale is a matter of taste, and left alone where the ridge would rise.
+    fn normalise(&mut self, sums: &mut SweepSums) {
+        let (of_users, of_items) = (self.users.scales(), self.items.scales());
+        let scale: Vec<f64> = of_users.iter().zip(&of_items).map(|(u, i)| u * i).collect();
+        let mut scaled = self.output.weights.clone();
+        for mut row in scaled.rows_mut() {
+            row.iter_mut().zip(&scale).for_each(|(u, scale)| *u *= scale);
+        }
+        let square = |weights: &Array2<f64>| weights.iter().map(|u| u * u).sum::<f64>();
+        if self.settings.radius.is_infinite() && square(&scaled) > square(&self.output.weights) {
+            return;
+        }
+        self.output.weights = scaled;
+        self.users.normalise_bases(&of_users);
+        self.items.normalise_bases(&of_items);
+        rescale(sums, &scale);
+    }
+
     fn update(&mut self, users: bool, interrupt: &Interrupt) -> Result<SweepSums> {
         let (own, other) =
             if users { (&mut self.users, &self.items) } else { (&mut self.items, &self.users) };
@@ -116,26 +136,27 @@ impl Solver for VariationalRefit<'_> {
         }
         let learn = self.sweep >= self.settings.hold;
         let sweep = self.sweep;
-        let learn_prior = |side: &mut Side<'_>| -> Result<Option<Vec<f64>>> {
-            if !learn && (!side.has_features() || sweep == 0) {
-                return Ok(None);
+        let learn_prior = |side: &mut Side<'_>| -> Result<bool> {
+            let due = learn || side.has_features() && sweep > 0;
+            if due {
+                side.learn_prior(interrupt)?;
             }
-            side.learn_prior(interrupt)?;
-            Ok(Some(side.normalise_bases()))
+            Ok(due)
         };
         let (of_users, of_items) =
             rayon::join(|| learn_prior(&mut self.users), || learn_prior(&mut self.items));
-        for scale in [of_users?, of_items?].into_iter().flatten() {
-            for mut row in self.output.weights.rows_mut() {
-                row.iter_mut().zip(&scale).for_each(|(u, scale)| *u *= scale);
-            }
-            rescale(&mut sums, &scale);
+        if of_users? | of_items? {
+            self.normalise(&mut sums);
         }
         if learn {
             fit_output(&mut self.output, &sums, &self.settings)?;
         }
         self.sweep += 1;
-        Ok(Progress::Objective(objective))
+        // What is learned late (the priors, U) gains before it has settled.
+        let settled = sweep > self.settings.hold + 1
+            && self.objective - objective <= self.settings.tol * objective.abs();
+        self.objective = objective;
+        Ok(if settled { Progress::Settled(objective) } else { Progress::Objective(objective) })
     }
 
     fn certify(&mut self, _interrupt: &Interrupt) -> Result<Certificate> {

@@ -9,6 +9,7 @@ mod method;
 mod path;
 mod subgradient;
 
+pub use active_set::Kind;
 pub use away::AwayFrankWolfe;
 pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling, Step, SumTree};
 pub use frank_wolfe::{Drift, FrankWolfe, Start, StepRule};

@@ -5,6 +5,7 @@ import click
 from dualgap._core import __version__
 from dualgap.cli.linear import fit, predict
 from dualgap.cli.recommend import recommend as recommend_command
+from dualgap.cli.tag import tag
 
 __all__ = ["main"]
 
@@ -18,3 +19,4 @@ def main() -> None:
 main.add_command(fit)
 main.add_command(predict)
 main.add_command(recommend_command)
+main.add_command(tag)

@@ -77,7 +77,7 @@ from dualgap.recommend.comparison import Row, compare, split_ratings
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="With --compare: write the validation curves to this picture.",
+    help="With --compare: draw what was compared into this picture.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the split and of the fit.")
 @click.option(
@@ -236,18 +236,17 @@ def _compare(
 ) -> None:
     to_stderr, plot = chosen.output != "table", chosen.plot
     # Standard output belongs to the recommendations where a program reads them.
-    click.echo(
-        f"{'':44s}{'RMSE':>7s}{'nDCG@1':>8s}{'nDCG@5':>8s}{'seconds':>9s}{'bases':>7s}",
-        err=to_stderr,
-    )
+    columns = ("RMSE", "nDCG@1", "nDCG@5", "recall@10", "nDCG@10", "seconds", "bases")
+    widths = (8, 8, 8, 11, 9, 9, 7)
+    heads = (f"{name:>{width}s}" for name, width in zip(columns, widths, strict=True))
+    click.echo(f"{'':44s}{''.join(heads)}", err=to_stderr)
 
     def report(row: Row) -> None:
-        bases = "-" if row.n_bases is None else str(row.n_bases)
-        click.echo(
-            f"{row.name:44s}{row.rmse:7.4f}{row.ndcg1:8.4f}{row.ndcg5:8.4f}"
-            f"{row.seconds:9.2f}{bases:>7s}",
-            err=to_stderr,
-        )
+        metrics = (row.rmse, row.ndcg1, row.ndcg5, row.recall10, row.catalogue_ndcg10)
+        cells = ["-" if value is None else f"{value:.4f}" for value in metrics]
+        cells += [f"{row.seconds:.2f}", "-" if row.n_bases is None else str(row.n_bases)]
+        line = (f"{cell:>{width}s}" for cell, width in zip(cells, widths, strict=True))
+        click.echo(f"{row.name:44s}{''.join(line)}", err=to_stderr)
 
     result = compare(
         train, validation, test, random_state=chosen.seed, n_jobs=chosen.n_jobs, report=report
@@ -255,7 +254,7 @@ def _compare(
     if plot is not None:
         plot.parent.mkdir(parents=True, exist_ok=True)
         result.plot(plot)
-        notes.print(f"validation curves written to {plot}", markup=False, soft_wrap=True)
+        notes.print(f"picture written to {plot}", markup=False, soft_wrap=True)
 
 
 def _print_recommendations(

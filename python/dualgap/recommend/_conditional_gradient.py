@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from dualgap._choices import Penalty, Refit
-from dualgap._validation import FloatArray, check_positive
+from dualgap._validation import FloatArray, check_positive, resolve_seed
 from dualgap.polynomial._base import FittedPolynomial, Training
 from dualgap.recommend._factors import from_machine
 from dualgap.recommend._features import Sides
@@ -17,6 +19,9 @@ from dualgap.recommend._method import Fitted, Method, Task
 from dualgap.recommend._ratings import Indexed
 
 __all__ = ["ConditionalGradient"]
+
+# The path of radii, until two in turn are worse than the best.
+_RADII = (20.0, 60.0, 200.0, 600.0, 2000.0, 6000.0, 20_000.0)
 
 
 @dataclass(kw_only=True, repr=False)
@@ -27,9 +32,10 @@ class ConditionalGradient(Method):
     ----------
     penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
         Norm of the output layer that `radius` bounds.
-    radius : float, default=20000.0
+    radius : float, optional
         Bound on the norm of the output layer, for basis vectors of unit length (over users and
-        items together).
+        items together). None means the best of a path of radii on the validation ratings, or,
+        without any, on a fifth of the ratings, after which all of them are fitted.
     refit : {"full", "output"}, default="full"
         What is re-optimised after each new basis vector: basis and output layer, or the output
         layer alone (convex).
@@ -45,24 +51,61 @@ class ConditionalGradient(Method):
     validates = True
 
     penalty: Penalty = "l1/l2"
-    radius: float = 20000.0
+    radius: float | None = None
     refit: Refit = "full"
     alpha: float = 3.0
     tol: float = 1e-4
 
     def check(self) -> None:
         """Refuse parameters that cannot be used."""
-        for name in ("radius", "alpha"):
-            check_positive(name, getattr(self, name))
+        check_positive("alpha", self.alpha)
+        if self.radius is not None:
+            check_positive("radius", self.radius)
         check_positive("tol", self.tol, zero=True)
 
     def run(self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None) -> Fitted:
         """Fit one machine."""
+        radius = self.radius
+        if radius is None:
+            radius, fitted = self._path(task, ratings, sides, held_out)
+            if fitted is not None:
+                return fitted
+        return self._fit(task, ratings, sides, held_out, radius)
+
+    def _path(
+        self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None
+    ) -> tuple[float, Fitted | None]:
+        """The radius of the least validation loss, and its fit if it is to all ratings."""
+        train, validation = ratings, held_out
+        if validation is None:
+            generator = np.random.default_rng(resolve_seed(task.random_state))
+            order = generator.permutation(len(ratings.values))
+            rest = len(order) // 5
+            train, validation = ratings.take(order[rest:]), ratings.take(order[:rest])
+        if len(validation.values) == 0:
+            return _RADII[0], None
+        best: tuple[float, float, Fitted | None] = (np.inf, _RADII[0], None)
+        worse = 0
+        for radius in _RADII:
+            with warnings.catch_warnings():
+                # A radius that is passed over need not have converged.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                fitted = self._fit(task, train, sides, validation, radius)
+            loss = float(fitted.history["validation_loss"].min())
+            worse = worse + 1 if loss >= best[0] else 0
+            best = min(best, (loss, radius, fitted), key=lambda found: found[0])
+            if worse == 2:
+                break
+        return best[1], best[2] if held_out is not None else None
+
+    def _fit(
+        self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None, radius: float
+    ) -> Fitted:
         machine = _Machine(
             n_components=task.n_components,
             max_iter=10 * task.n_components,
             penalty=self.penalty,
-            radius=self.radius,
+            radius=radius,
             refit=self.refit,
             alpha=self.alpha,
             tol=self.tol,

@@ -59,6 +59,11 @@ class Indexed:
     values: FloatArray
     weights: FloatArray | None = None
 
+    def take(self, rows: NDArray[np.intp]) -> Indexed:
+        """Some of the ratings."""
+        weights = None if self.weights is None else self.weights[rows]
+        return Indexed(self.users[rows], self.items[rows], self.values[rows], weights)
+
 
 def as_pandas(table: Any) -> Any:
     """A polars or pyarrow table as a DataFrame; anything else as it is."""

@@ -40,8 +40,11 @@ class Variational(Method):
     ----------
     n_models : int, default=3
         Models from different random starts whose expected ratings are averaged.
-    n_sweeps : int, default=15
-        Sweeps over all users and items for each model.
+    n_sweeps : int, default=40
+        Largest number of sweeps over all users and items for each model.
+    tol : float, optional
+        Share of the objective below which a sweep's gain ends a model's fit. None means 1e-3, and
+        3e-4 with features, whose weights settle later.
     tempering : float, default=1.0
         Weight of the data against the prior (of ``reduction="mcrank"``). Below 1 the model is
         smoother. The thresholds of one rating are not independent evidence: their terms are further
@@ -61,7 +64,8 @@ class Variational(Method):
     validates = False
 
     n_models: int = 3
-    n_sweeps: int = 15
+    n_sweeps: int = 40
+    tol: float | None = None
     tempering: float = 1.0
     popularity: bool = True
     feature_ridge: float = 1.0
@@ -74,6 +78,8 @@ class Variational(Method):
             check_positive(name, getattr(self, name), integer=True)
         for name in ("tempering", "feature_ridge"):
             check_positive(name, getattr(self, name))
+        if self.tol is not None:
+            check_positive("tol", self.tol, zero=True)
         if self.radius is None:
             refuse_unused(self, ["penalty"], "radius=None")
         else:
@@ -154,6 +160,7 @@ class Variational(Method):
             "feature_ridge": float(self.feature_ridge),
             "relaxation": 1.5,
             "popularity": bool(self.popularity),
+            "tol": (3e-4 if has_features else 1e-3) if self.tol is None else float(self.tol),
             "n_sweeps": int(self.n_sweeps),
             "n_threads": resolve_threads(task.n_jobs),
             "user_features": user_rows,

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dualgap._choices import Penalty
+from dualgap._choices import Penalty, Ranking
 from dualgap.metrics import ndcg_at_k, rmse
+from dualgap.recommend._baselines import Likes, als, ease, popularity
 from dualgap.recommend._conditional_gradient import ConditionalGradient
 from dualgap.recommend.recommender import OrdinalRecommender
 
@@ -24,12 +25,18 @@ _RADII: dict[Penalty, float] = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0
 
 @dataclass(frozen=True)
 class Row:
-    """One recommender's line in the comparison."""
+    """One recommender's line in the comparison.
+
+    RMSE and nDCG among the test ratings, recall@10 and nDCG@10 of the likes among them in the whole
+    catalogue; None for what it does not do.
+    """
 
     name: str
-    rmse: float
-    ndcg1: float
-    ndcg5: float
+    rmse: float | None
+    ndcg1: float | None
+    ndcg5: float | None
+    recall10: float | None
+    catalogue_ndcg10: float | None
     seconds: float
     n_bases: int | None
 
@@ -54,21 +61,36 @@ class Comparison:
         return pd.DataFrame([vars(row) for row in self.rows])
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Write the validation curves against the number of bases as a picture."""
+        """Draw RMSE and recall@10 of all, and the curves of the conditional gradient."""
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
 
-        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-        axes = figure.subplots()
+        figure = Figure(figsize=(12.0, 4.4), layout="constrained")
+        left, middle, right = figure.subplots(1, 3, width_ratios=(1.0, 1.0, 0.9))
+        for axes, name, title in (
+            (left, "rmse", "RMSE of test ratings (less is better)"),
+            (middle, "recall10", "recall@10 of likes in the catalogue (more is better)"),
+        ):
+            rows = [row for row in self.rows if getattr(row, name) is not None]
+            values = [getattr(row, name) for row in rows]
+            places = range(len(rows), 0, -1)
+            best = min(values) if name == "rmse" else max(values)
+            for place, value in zip(places, values, strict=True):
+                axes.plot(value, place, "o", color="tab:orange" if value == best else "tab:blue")
+                axes.annotate(f" {value:.3f}", (value, place), va="center", fontsize=8)
+            axes.set_yticks(list(places), [row.name for row in rows], fontsize=8)
+            axes.margins(x=0.2)
+            axes.grid(axis="x", alpha=0.3)
+            axes.set_title(title, fontsize=9)
         for penalty, (sizes, losses) in self.curves.items():
-            best = int(np.argmin(losses))
-            (line,) = axes.plot(sizes, losses, marker="o", markersize=3, label=penalty)
-            axes.plot(sizes[best], losses[best], marker="*", markersize=13, color=line.get_color())
-        axes.set_xlabel("number of basis vectors")
-        axes.set_ylabel("validation loss (sum of the thresholds' logistic losses)")
-        axes.set_title("McRank factorization machine, conditional gradient")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend(title="penalty (star: chosen)")
+            best_size = int(np.argmin(losses))
+            (line,) = right.plot(sizes, losses, marker="o", markersize=3, label=penalty)
+            star = (sizes[best_size], losses[best_size])
+            right.plot(*star, marker="*", markersize=13, color=line.get_color())
+        right.set_xlabel("number of basis vectors")
+        right.set_title("conditional gradient: validation loss", fontsize=9)
+        right.xaxis.set_major_locator(MaxNLocator(integer=True))
+        right.legend(title="penalty (star: chosen)", fontsize=8)
         figure.savefig(path, dpi=150)
 
 
@@ -88,7 +110,7 @@ def compare(
     validation: pd.DataFrame,
     test: pd.DataFrame,
     *,
-    n_components: int = 8,
+    n_components: int | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
     report: Callable[[Row], object] = lambda _row: None,
@@ -99,8 +121,8 @@ def compare(
     ----------
     train, validation, test : DataFrame with columns user, item, rating
         `validation` chooses the number of bases of the conditional gradient fits.
-    n_components : int, default=8
-        Largest number of bases.
+    n_components : int, optional
+        Largest number of bases; chosen by the number of ratings by default.
     random_state : int, default=0
         Seed.
     n_jobs : int, optional
@@ -112,48 +134,104 @@ def compare(
     -------
     Comparison
     """
-    rows: list[Row] = []
     curves: dict[str, tuple[list[int], list[float]]] = {}
-
-    def add(name: str, predicted: Any, start: float, n_bases: int | None = None) -> None:
-        seconds = time.perf_counter() - start
-        truth, groups = test["rating"].to_numpy(), test["user"].to_numpy()
-        low, high = train["rating"].min(), train["rating"].max()
-        predicted = np.clip(predicted, low, high)
-        ndcg = [ndcg_at_k(truth, predicted, k, groups=groups) for k in (1, 5)]
-        rows.append(Row(name, rmse(truth, predicted), ndcg[0], ndcg[1], seconds, n_bases))
-        report(rows[-1])
-
-    start = time.perf_counter()
-    add("global mean", np.full(len(test), train["rating"].mean()), start)
-    start = time.perf_counter()
-    add("biases", _biases(train, test), start)
+    board = _Board(train, validation, test, report)
+    for name, predict in (("global mean", _global_mean), ("biases", _biases)):
+        board.add(name, predicted=predict)
+    for name, rank in (("popularity", popularity), ("EASE", ease), ("ALS", als)):
+        board.add(name, ranked=rank)
 
     def fit(name: str, **parameters: Any) -> OrdinalRecommender:
-        start = time.perf_counter()
-        model = OrdinalRecommender(random_state=random_state, n_jobs=n_jobs, **parameters)
-        on_validation = isinstance(model.method, ConditionalGradient)
-        model.fit(train, validation=validation if on_validation else None)
-        add(name, model.predict(test["user"], test["item"]), start, model.n_components_)
-        return model
+        return board.fit(
+            name, OrdinalRecommender(random_state=random_state, n_jobs=n_jobs, **parameters)
+        )
 
     for penalty, radius in _RADII.items():
         model = fit(
             f"McRank FM, conditional gradient, {penalty}",
             method=ConditionalGradient(penalty=penalty, radius=radius, refit="output"),
             n_components=n_components,
+            interactions=False,
         )
         history = model.history_
         sizes, losses = history["n_components"].tolist(), history["validation_loss"].tolist()
         curves[penalty] = (sizes, losses)
-    fit("single-output FM, variational", reduction="regression", n_components=n_components)
-    fit("McRank FM, variational", n_components=n_components)
-    fit(
-        "McRank FM, variational, history",
-        n_components=n_components,
-        history_features=True,
-    )
-    return Comparison(rows, curves)
+    settings: dict[str, Any] = {"n_components": n_components}
+    fit("single-output FM, variational", reduction="regression", interactions=False, **settings)
+    fit("McRank FM, variational", **settings)
+    fit("McRank FM, variational, history", history_features=True, **settings)
+    return Comparison(board.rows, curves)
+
+
+@dataclass(frozen=True)
+class _Board:
+    """The lines so far, and what they are measured on."""
+
+    train: pd.DataFrame
+    validation: pd.DataFrame
+    test: pd.DataFrame
+    report: Callable[[Row], object]
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, name: str, predicted: Any = None, ranked: Any = None) -> None:
+        """Measure predictions of the test ratings, or a ranking of the catalogue."""
+        start = time.perf_counter()
+        if predicted is not None:
+            self._add(name, start, self._rated(predicted(self.train, self.test)))
+        if ranked is not None:
+            likes = Likes.of(self.train, self.validation, self.test)
+            found = likes.metrics(ranked(likes).scores, likes.test)
+            self._add(name, start, {}, found)
+
+    def fit(self, name: str, model: OrdinalRecommender) -> OrdinalRecommender:
+        """Fit a recommender and measure it."""
+        start = time.perf_counter()
+        on_validation = isinstance(model.method, ConditionalGradient)
+        model.fit(self.train, validation=self.validation if on_validation else None)
+        seconds = time.perf_counter() - start
+        pairs = self.test["user"], self.test["item"]
+        rated = self._rated(model.predict(*pairs, unknown="ignore"))
+        ranking: Ranking = "rating" if model.interactions is False else "like"
+        found = model.evaluate(
+            self.test, k=(10,), catalogue=True, rank_by=ranking, unknown="ignore"
+        )
+        self._add(name, time.perf_counter() - seconds, rated, found, model.n_components_)
+        return model
+
+    def _rated(self, predicted: Any) -> dict[str, float]:
+        truth, groups = self.test["rating"].to_numpy(), self.test["user"].to_numpy()
+        low, high = self.train["rating"].min(), self.train["rating"].max()
+        predicted = np.clip(predicted, low, high)
+        found = {f"ndcg{k}": ndcg_at_k(truth, predicted, k, groups=groups) for k in (1, 5)}
+        return {"rmse": rmse(truth, predicted), **found}
+
+    def _add(
+        self,
+        name: str,
+        start: float,
+        rated: dict[str, float],
+        found: dict[str, float] | None = None,
+        n_bases: int | None = None,
+    ) -> None:
+        seconds = time.perf_counter() - start
+        found = found or {}
+        self.rows.append(
+            Row(
+                name,
+                rmse=rated.get("rmse"),
+                ndcg1=rated.get("ndcg1"),
+                ndcg5=rated.get("ndcg5"),
+                recall10=found.get("recall@10"),
+                catalogue_ndcg10=found.get("catalogue_ndcg@10"),
+                seconds=seconds,
+                n_bases=n_bases,
+            )
+        )
+        self.report(self.rows[-1])
+
+
+def _global_mean(train: pd.DataFrame, test: pd.DataFrame) -> Any:
+    return np.full(len(test), train["rating"].mean())
 
 
 def _biases(train: pd.DataFrame, test: pd.DataFrame, shrink: float = 5.0) -> Any:

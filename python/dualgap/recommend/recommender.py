@@ -61,8 +61,9 @@ class OrdinalRecommender(ServingRecommender):
 
     Parameters
     ----------
-    n_components : int, default=8
-        Number of basis vectors (at most; superfluous ones shrink to zero).
+    n_components : int, optional
+        Number of basis vectors (at most; superfluous ones shrink to zero). By default it grows with
+        the data: 8 for up to 50,000 ratings n, then ``8 * (n / 50000) ** 0.4``.
     reduction : {"mcrank", "regression", "interactions"}, default="mcrank"
         One output per threshold; a single output with squared loss (for comparison); or no ratings
         at all, but who took up what: for clicks, purchases and likes, whose values do not matter
@@ -134,7 +135,7 @@ class OrdinalRecommender(ServingRecommender):
     Of several ratings of the same user and item the latest alone is used, with a warning.
     """
 
-    n_components: int = field(default=8, kw_only=False)
+    n_components: int | None = field(default=None, kw_only=False)
     method: MethodName | Variational | ConditionalGradient = "variational"
     levels: Sequence[float] | None = None
 
@@ -216,7 +217,8 @@ class OrdinalRecommender(ServingRecommender):
         settings = self._interaction_settings()
         like = settings.threshold(self.levels_)
         alone = self.reduction == "interactions"
-        fitted = None if alone else method.run(self._task(), rated, sides, held_out)
+        task = self._task(len(rated.values))
+        fitted = None if alone else method.run(task, rated, sides, held_out)
         if not alone and self.interactions is False:
             assert fitted is not None
             return replace(fitted, like=like)
@@ -314,11 +316,14 @@ class OrdinalRecommender(ServingRecommender):
         model._store(state.fitted)
         return model
 
-    def _task(self) -> Task:
+    def _task(self, n_ratings: int) -> Task:
+        n_components = self.n_components
+        if n_components is None:
+            n_components = round(8 * max(1.0, n_ratings / 50_000) ** 0.4)
         return Task(
             reduction=self.reduction,
             levels=self.levels_,
-            n_components=int(self.n_components),
+            n_components=int(n_components),
             random_state=self.random_state,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
@@ -332,7 +337,8 @@ class OrdinalRecommender(ServingRecommender):
         return _METHODS[self.method]()
 
     def _check_parameters(self) -> Method:
-        check_positive("n_components", self.n_components, integer=True)
+        if self.n_components is not None:
+            check_positive("n_components", self.n_components, integer=True)
         check_choice("reduction", self.reduction, Reduction)
         if not isinstance(self.interactions, bool | Interactions):
             msg = f"interactions: must be a bool or Interactions(...), got {self.interactions!r}"

@@ -108,6 +108,8 @@ class SequenceTagger(CertifiedEstimator):
         Number of columns in training.
     transition_ : LabelledTable
         The weights of transitions, ``transition_["B", "I"]``; -inf where forbidden.
+    notes_ : dict
+        Empty; what you put into it, if JSON can hold it, is saved with the model.
     objective_, dual_objective_, duality_gap_, relative_gap_, converged_, certificate_, n_iter_, \
 history_, null_objective_
         The record of the fit, as for all certified estimators.
@@ -152,6 +154,7 @@ history_, null_objective_
 
     classes_: NDArray[Any] = field(init=False)
     n_features_in_: int = field(init=False)
+    notes_: dict[str, Any] = field(init=False)
 
     _remedy: ClassVar[str] = "max_iter or tol"
 
@@ -234,6 +237,7 @@ history_, null_objective_
             kept.names = Names(b"", [], self.hash_bits)
         self._weights, self._loss = kept, self.loss
         self.classes_, self.n_features_in_ = classes, data.n_features
+        self.notes_ = {}
         self._store_run(result)
         return self
 
@@ -401,6 +405,7 @@ history_, null_objective_
             "loss": self._loss,
             "C": float(self.C),
             "n_features_in": int(self.n_features_in_),
+            "notes": self.notes_,
             "record": {name: getattr(self, name) for name in _RECORD},
         }
         write_tagger(path, meta, self._weights, self.classes_)
@@ -419,7 +424,7 @@ history_, null_objective_
         meta, weights, classes = read_tagger(path)
         tagger = cls(meta["loss"], C=meta["C"])
         tagger._weights, tagger._loss, tagger.classes_ = weights, meta["loss"], classes
-        tagger.n_features_in_ = meta["n_features_in"]
+        tagger.n_features_in_, tagger.notes_ = meta["n_features_in"], dict(meta["notes"])
         for name in _RECORD:
             setattr(tagger, name, meta["record"][name])
         return tagger

@@ -1,4 +1,5 @@
-//! Block Frank-Wolfe on chains (Lacoste-Julien et al. 2013), made for many sequences of many features.
+//! Block Frank-Wolfe on chains with pairwise steps (Lacoste-Julien et al. 2013; Osokin et al. 2016), made for
+//! many sequences of many features.
 //!
 //! The steps of a few sequences are proposed in parallel at the same weights, and then made in order, each as
 //! long as is best at the current ones: the dual rises with each, and the model does not depend on the number
@@ -24,7 +25,7 @@ use crate::linalg::sparse::{self, dot};
 use crate::linalg::{Sparse, squared_norm};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Trace, run};
-use crate::solver::{Block, BlockOptions, Sampling, SumTree, Target};
+use crate::solver::{Block, BlockOptions, Kind, Sampling, Step, SumTree, Target};
 
 /// Most sequences whose steps are proposed at the same weights.
 const MAX_BATCH: usize = 32;
@@ -41,8 +42,8 @@ const DUST: f64 = 1e-15;
 /// A gap of this size is rounding, whatever the objective.
 const ROUNDING: f64 = 1e-12;
 
-/// The dual points by sequence: parts and their values.
-pub type ChainPoint = Vec<Sparse>;
+/// The dual points by sequence: points and their shares.
+pub type ChainPoint = Vec<Vec<(Sparse, f64)>>;
 
 /// Options of a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -107,17 +108,17 @@ pub fn fit_chain(
     // Where transitions leave no choice P(0) is 0, and what is left is rounding of costs.
     stopping.floor = stopping.floor.max(if target.tol > 0.0 { ROUNDING } else { 0.0 });
     let trace = run(&mut solver, stopping, interrupt, observe)?;
-    let point = solver.blocks.into_iter().map(|block| block.point).collect();
+    let kept = |block: &Block| {
+        block.combination().map(|(vertex, share)| (vertex.clone(), share)).collect()
+    };
+    let point = solver.blocks.iter().map(kept).collect();
     Ok(ChainFit { trace, null_objective, weights: solver.weights, point })
 }
 
 fn blocks(chain: &Chain, start: Option<ChainPoint>) -> Vec<Block> {
-    let options = BlockOptions::default();
+    let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
     if let Some(points) = start {
-        return points
-            .into_iter()
-            .map(|point| Block::combining([(point, 1.0)], &options))
-            .collect();
+        return points.into_iter().map(|point| Block::combining(point, &options)).collect();
     }
     let mut truth = Sparse::new();
     let mut block = |example| {
@@ -168,11 +169,12 @@ impl Scratch {
     }
 }
 
-/// A step of one block towards a label.
+/// A step of one block from a vertex to another.
 struct Proposal {
     example: usize,
     image: Image,
-    vertex: Sparse,
+    from: Sparse,
+    to: Sparse,
     direction: Sparse,
     /// ⟨c, direction⟩.
     cost: f64,
@@ -217,38 +219,43 @@ impl ChainDescent<'_> {
     fn propose(&self, example: usize, scratch: &mut Scratch) -> Proposal {
         let (chain, share) = (self.chain, self.shares.of(example));
         let loss = share * scratch.find(chain, example, Some(&self.weights));
-        let mut direction = Sparse::new();
-        sparse::subtract(&scratch.vertex, &self.blocks[example].point, &mut direction);
-        let gap = (share * dot(&scratch.margins, &direction)).max(0.0);
-        let image = if gap > 0.0 {
+        let (block, to) = (&self.blocks[example], scratch.vertex.clone());
+        let value = |vertex: &Sparse| dot(&scratch.margins, vertex);
+        let gap = (share * (value(&to) - value(&block.point))).max(0.0);
+        let worst = block.worst(value).filter(|_| gap > 0.0);
+        let (mut from, mut direction, mut image) = Default::default();
+        if let Some(worst) = worst {
+            Clone::clone_from(&mut from, &block.atoms[worst].vertex);
+            sparse::subtract(&to, &from, &mut direction);
             scratch.gatherer.add(chain, example, &direction);
-            scratch.gatherer.finish(chain)
-        } else {
-            Image::default()
-        };
-        let (cost, vertex) = (dot(&scratch.costs, &direction), scratch.vertex.clone());
-        Proposal { example, image, vertex, direction, cost, gap, loss }
+            image = scratch.gatherer.finish(chain);
+        }
+        let cost = dot(&scratch.costs, &direction);
+        Proposal { example, image, from, to, direction, cost, gap, loss }
     }
 
     /// Visits some sequences: their steps are proposed at the same weights and made one after the other.
     fn visit(&mut self, batch: &[u32]) {
         for proposal in self.look(batch, Self::propose) {
-            let Proposal { example, image, mut vertex, direction, cost, gap, loss } = proposal;
+            let Proposal { example, image, from, to, direction, cost, gap, loss } = proposal;
             self.gaps.set(example, gap);
             self.losses[example] = loss;
             let slope = image.dot(&self.weights) + cost;
             if gap <= 0.0 || slope <= 0.0 {
                 continue;
             }
+            let block = &mut self.blocks[example];
+            let to = block.remember(&to);
+            let Some(from) = block.atoms.iter().position(|atom| atom.vertex == from) else {
+                continue;
+            };
+            let kind = Kind::Pairwise(to, from);
             let scale = self.shares.of(example) / self.shares.lambda();
             let curvature = scale * image.squared_norm();
-            let step = if curvature > 0.0 { (slope / curvature).min(1.0) } else { 1.0 };
+            let longest = block.longest(kind);
+            let step = if curvature > 0.0 { (slope / curvature).min(longest) } else { longest };
             image.add_to(-step * scale, &mut self.weights);
-            if step == 1.0 {
-                self.blocks[example].jump(&mut vertex);
-            } else {
-                self.blocks[example].approach(step, &direction, DUST, &mut self.spare);
-            }
+            block.step(kind, step, &direction, DUST, &mut self.spare);
         }
     }
 

@@ -30,6 +30,9 @@ use crate::linalg::{Sparse, vectors};
 /// Parts of the sequences that are summed up apart, unless sums take too much memory.
 const MAX_GROUPS: usize = 16;
 
+/// Fewest sequences worth sums of their own.
+const MIN_GROUP: usize = 1024;
+
 /// Weights in the sums of all groups together, unless those of two groups are more.
 const SUM_SIZE: usize = 1 << 24;
 
@@ -105,7 +108,7 @@ impl<'a> Field<'a> {
     /// One pass over all sequences.
     fn evaluate(&self, weights: &[f64], curved: bool, interrupt: &Interrupt) -> Result<Evaluation> {
         let (n, lambda) = (self.n_used(), self.shares.lambda());
-        let n_groups = (SUM_SIZE / weights.len().max(1)).clamp(2, MAX_GROUPS);
+        let n_groups = (SUM_SIZE / weights.len().max(1)).min(n / MIN_GROUP).clamp(2, MAX_GROUPS);
         let norm = norm_above(weights);
         let group = |index: usize| {
             let range = index * n / n_groups..(index + 1) * n / n_groups;

@@ -4,19 +4,21 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
+use rayon::prelude::*;
+
 use super::dual_point::DualPoint;
 use super::{Evaluation, Field};
 use crate::dual::Shares;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::vectors::dot;
+use crate::linalg::vectors::{self, PIECE};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Trace, run};
 use crate::solver::Target;
 use crate::structured::model::{Chain, Model};
 
 /// Most pairs of steps and gradient changes.
-const MEMORY: usize = 10;
+const MEMORY: usize = 12;
 
 /// Most values in all pairs together, unless three pairs have more.
 const MEMORY_SIZE: usize = 1 << 24;
@@ -83,6 +85,18 @@ fn memory(n_weights: usize) -> usize {
     (MEMORY_SIZE / n_weights.max(1)).clamp(3, MEMORY)
 }
 
+/// ⟨a, b⟩, in pieces that do not depend on the number of threads.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let pieces = a.par_chunks(PIECE).zip(b.par_chunks(PIECE));
+    pieces.map(|(a, b)| vectors::dot(a, b)).collect::<Vec<_>>().into_iter().sum()
+}
+
+/// y += scale x.
+fn add(y: &mut [f64], scale: f64, x: &[f64]) {
+    let pieces = y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE));
+    pieces.for_each(|(y, x)| vectors::axpy(y, scale, x));
+}
+
 struct Lbfgs<'a> {
     field: Field<'a>,
     weights: Vec<f64>,
@@ -139,7 +153,7 @@ impl<'a> Lbfgs<'a> {
         let mut along = Vec::with_capacity(self.pairs.len());
         for (s, y, inverse) in self.pairs.iter().rev() {
             let share = inverse * dot(s, &q);
-            q.iter_mut().zip(y).for_each(|(q, y)| *q -= share * y);
+            add(&mut q, -share, y);
             along.push(share);
         }
         if let Some(diagonal) = &self.now.diagonal {
@@ -151,7 +165,7 @@ impl<'a> Lbfgs<'a> {
         }
         for ((s, y, inverse), share) in self.pairs.iter().zip(along.into_iter().rev()) {
             let rest = share - inverse * dot(y, &q);
-            q.iter_mut().zip(s).for_each(|(q, s)| *q += rest * s);
+            add(&mut q, rest, s);
         }
         q
     }
@@ -169,8 +183,8 @@ impl<'a> Lbfgs<'a> {
         let curved = (self.epochs + 1).is_power_of_two();
         let mut step = 1.0;
         while step > 1e-8 {
-            let moved = self.weights.iter().zip(direction).map(|(w, d)| w + step * d);
-            let weights: Vec<f64> = moved.collect();
+            let mut weights = self.weights.clone();
+            add(&mut weights, step, direction);
             let next = self.field.evaluate(&weights, curved, interrupt)?;
             let risen = next.primal - value - step * slope;
             if next.primal <= value + SUFFICIENT_DECREASE * step * slope {

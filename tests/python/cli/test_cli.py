@@ -217,16 +217,21 @@ def test_compare_and_plot(data: Path, tmp_path: Path) -> None:
     picture = tmp_path / "new" / "curves.png"
     result = good("--data", data, "--compare", "--plot", picture, "--user", 3)
     header, *lines = result.stdout.splitlines()
-    assert header.split() == ["RMSE", "nDCG@1", "nDCG@5", "seconds", "bases"]
-    names = [line[:44].strip() for line in lines[:8]]
-    assert names[:2] == ["global mean", "biases"]
-    assert [name.split()[-1] for name in names[2:5]] == ["l1", "l1/l2", "l1/linf"]
-    scores = np.array([line[44:].split()[:3] for line in lines[:8]], dtype=float)
-    assert (scores > 0.0).all()
-    assert (scores[:, 1:] <= 1.0).all()
+    metrics = ["RMSE", "nDCG@1", "nDCG@5", "recall@10", "nDCG@10"]
+    assert header.split() == [*metrics, "seconds", "bases"]
+    names = [line[:44].strip() for line in lines[:11]]
+    assert names[:5] == ["global mean", "biases", "popularity", "EASE", "ALS"]
+    assert [name.split()[-1] for name in names[5:8]] == ["l1", "l1/l2", "l1/linf"]
+    cells = [line[44:].split()[:5] for line in lines[:11]]
+    scores = np.array([[np.nan if cell == "-" else float(cell) for cell in row] for row in cells])
+    assert np.isfinite(scores[5:]).all()
+    assert np.isnan(scores[2:5, :3]).all()
+    assert np.isnan(scores[:2, 3:]).all()
+    assert (scores[np.isfinite(scores)] > 0.0).all()
+    assert np.nanmax(scores[:, 1:]) <= 1.0
     assert scores[names.index("McRank FM, variational"), 0] < scores[0, 0]
-    assert lines[8].split() == ["user", "rank", "item", "score"]
-    assert f"validation curves written to {picture}" in result.stderr
+    assert lines[11].split() == ["user", "rank", "item", "score"]
+    assert f"picture written to {picture}" in result.stderr
     assert picture.read_bytes().startswith(b"\x89PNG\r\n")
 
 
@@ -308,7 +313,7 @@ def test_interrupted_while_it_fits(tmp_path: Path) -> None:
     # So many sweeps that nothing but the signal ends it.
     code = (
         "import dualgap.cli.recommend as cli, dualgap.cli, functools as f; "
-        "cli.Variational = f.partial(cli.Variational, n_sweeps=100_000); "
+        "cli.Variational = f.partial(cli.Variational, n_sweeps=100_000, tol=0.0); "
         "dualgap.cli.main()"
     )
     command = [sys.executable, "-c", code, "recommend", "--data", str(tmp_path)]

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from recommenders import (
+    N_ITEMS,
+    N_USERS,
     PENALTIES,
     UNKNOWN,
     all_pairs,
@@ -76,6 +79,32 @@ def test_validation_picks_the_number_of_bases(ratings: pd.DataFrame, penalty: st
     assert history["validation_loss"][best] == pytest.approx(loss, rel=1e-9)
 
 
+@pytest.mark.parametrize("with_validation", [True, False])
+def test_the_path_of_radii_finds_one_that_serves(
+    ratings: pd.DataFrame, with_validation: bool
+) -> None:
+    train, validation, test = split_ratings(ratings, 0, (0.6, 0.2))
+    held_out = validation if with_validation else None
+
+    def error(model: OrdinalRecommender) -> float:
+        predicted = model.predict(test["user"], test["item"])
+        return float(np.sqrt(np.mean((predicted - test["rating"]) ** 2)))
+
+    fits = [
+        OrdinalRecommender(
+            4,
+            method=ConditionalGradient(refit="output", radius=radius),
+            interactions=False,
+            random_state=0,
+            n_jobs=1,
+        ).fit(train, validation=held_out)
+        for radius in (None, 20_000.0)
+    ]
+    # The largest radius fits the noise of few ratings.
+    assert error(fits[0]) < error(fits[1]) - 0.02
+    assert fits[0].duality_gap_ < fits[0].objective_
+
+
 def test_without_a_bound_there_is_none(small: pd.DataFrame) -> None:
     fitted = quick().fit(small)
     for name in ("dual_objective_", "duality_gap_", "null_objective_", "converged_"):
@@ -130,6 +159,35 @@ def test_the_radius_is_that_of_unit_basis_vectors(small: pd.DataFrame) -> None:
     bound = quick(n_models=1, radius=norm / 10).fit(small)._models[0]
     assert scale * np.linalg.norm(bound.output, axis=1).sum() <= norm / 10 * (1 + 1e-9)
     assert_same(quick(n_models=1, radius=norm * 1e3).fit(small), free)
+
+
+# --- The objective ---
+
+FEATURES = {
+    "genres": lambda n, rng: (rng.random((n, 18)) < 0.15) * 1.0,
+    "history": lambda n, rng: (rng.random((n, 2 * n)) < 0.3) * 1.0,
+    "alike": lambda n, _: np.ones((n, 1)),
+    "collinear": lambda n, _: np.column_stack([np.arange(n), np.arange(n) + 1e-7, np.ones(n)]),
+    "large": lambda n, _: np.column_stack([1e4 * (np.arange(n) % 7), np.full(n, 1e-3)]),
+    "empty": lambda n, _: np.zeros((n, 3)),
+}
+
+
+@pytest.mark.parametrize("ridge", [0.01, 1.0, 20.0])
+@pytest.mark.parametrize("kind", FEATURES)
+def test_the_objective_of_the_thresholds_never_rises(
+    ratings: pd.DataFrame, kind: str, ridge: float
+) -> None:
+    # A third of the items have features, but no ratings.
+    some = ratings[ratings["item"] % 3 > 0].iloc[:700]
+    rng = np.random.default_rng(0)
+    users, items = (sp.csr_array(FEATURES[kind](n, rng)) for n in (N_USERS, N_ITEMS))
+    fitted = quick(feature_ridge=ridge, n_models=1, n_sweeps=25, tol=0.0).fit(
+        some, user_features=users, item_features=items
+    )
+    objective = fitted.history_["objective"]
+    assert (np.diff(objective) <= 1e-6 * np.abs(objective[1:])).all()
+    assert len(objective) > 8
 
 
 # --- Reproducibility, progress, interruption ---

@@ -23,6 +23,7 @@ pub struct Links {
     n_states: usize,
     links: Vec<ChainLink>,
     boundaries: bool,
+    plain: bool,
 }
 
 impl Links {
@@ -31,7 +32,7 @@ impl Links {
         let ends = if boundaries { ChainLink::Weighted } else { ChainLink::Free };
         let mut links = vec![ChainLink::Weighted; n_states * n_states];
         links.resize(n_states * (n_states + 2), ends);
-        Self { n_states, links, boundaries }
+        Self { n_states, links, boundaries, plain: true }
     }
 
     /// K × K codes of the transitions, K of first and K of last labels: 0 forbidden, 1 with a weight, 2 free.
@@ -49,7 +50,8 @@ impl Links {
         let kinds = [ChainLink::Forbidden, ChainLink::Weighted, ChainLink::Free];
         let links: Vec<ChainLink> = codes.iter().map(|code| kinds[usize::from(*code)]).collect();
         let boundaries = links[n_states * n_states..].contains(&ChainLink::Weighted);
-        Ok(Self { n_states, links, boundaries })
+        let plain = links[..n_states * n_states].iter().all(|link| *link == ChainLink::Weighted);
+        Ok(Self { n_states, links, boundaries, plain })
     }
 
     /// K.
@@ -66,6 +68,11 @@ impl Links {
     /// Whether first and last labels have weights.
     pub fn has_boundaries(&self) -> bool {
         self.boundaries
+    }
+
+    /// Whether all transitions have weights.
+    pub fn is_plain(&self) -> bool {
+        self.plain
     }
 
     /// The link of a weight's index: transitions, first, last labels.

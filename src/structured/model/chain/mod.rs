@@ -221,6 +221,10 @@ impl Chain {
             }
         }
         for table in edges.chunks_exact_mut(n_states * n_states) {
+            if self.links.is_plain() {
+                table.iter_mut().zip(weights).for_each(|(edge, weight)| *edge += weight);
+                continue;
+            }
             let edges = table.iter_mut().enumerate();
             edges.for_each(|(index, edge)| *edge += self.links.score(index, weights));
         }

@@ -1,0 +1,204 @@
+"""SequenceTagger beside python-crfsuite and sklearn-crfsuite on CoNLL-2000 chunking.
+
+    python benches/sequence.py [SYSTEM ...]   # all of them, or some, one after the other
+
+Each system runs in a process of its own: it reads the features of the 8936 training sentences as
+Python strings (CRFsuite's own templates), trains, and labels the 2012 test sentences. F1 of chunks
+is computed here for all. C and tol of the hinge loss were chosen on a tenth of the training
+sentences; CRFsuite has its defaults, or the passes that the name says. A package
+that is not installed is skipped (pip install python-crfsuite sklearn-crfsuite).
+
+The data set (conll2000.zip) comes from a folder: the environment variable DUALGAP_DATA.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from _record import Table, data_folder
+
+Sentences = list[list[list[str]]]
+Labels = list[list[str]]
+
+FIELDS = {"w": 0, "pos": 1}
+TEMPLATES = [
+    "w-2 w-1 w0 w1 w2 w-1|w0 w0|w1",
+    "pos-2 pos-1 pos0 pos1 pos2 pos-2|pos-1 pos-1|pos0 pos0|pos1 pos1|pos2",
+    "pos-2|pos-1|pos0 pos-1|pos0|pos1 pos0|pos1|pos2",
+]
+
+
+def read(folder: Path, name: str) -> tuple[Sentences, Labels]:
+    """Features and labels of the sentences of one file."""
+    with zipfile.ZipFile(folder / "conll2000.zip") as archive:
+        text = archive.read(f"conll2000/{name}.txt").decode()
+    blocks = [block for block in text.split("\n\n") if block.strip()]
+    tokens = [[line.split() for line in block.strip().splitlines()] for block in blocks]
+    return [features(sentence) for sentence in tokens], [[t[2] for t in s] for s in tokens]
+
+
+def features(sentence: list[list[str]]) -> list[list[str]]:
+    """The features of CRFsuite's example for chunking."""
+    found: list[list[str]] = [[] for _ in sentence]
+    for template in " ".join(TEMPLATES).split():
+        parts = []
+        for part in template.split("|"):
+            field = "pos" if part.startswith("pos") else "w"
+            parts.append((FIELDS[field], int(part.removeprefix(field))))
+        for t, row in enumerate(found):
+            if all(0 <= t + offset < len(sentence) for _, offset in parts):
+                words = [sentence[t + offset][column] for column, offset in parts]
+                row.append(f"{template}={'|'.join(words)}")
+    found[0].append("__BOS__")
+    found[-1].append("__EOS__")
+    return found
+
+
+def chunks(labels: list[str]) -> set[tuple[int, int, str]]:
+    """The chunks of a sentence: beginning, end and kind."""
+    found, start, kind = set(), 0, ""
+    for t, label in enumerate([*labels, "O"]):
+        prefix, _, own = label.partition("-")
+        if kind and (prefix != "I" or own != kind):
+            found.add((start, t, kind))
+            kind = ""
+        if prefix == "B" or (prefix == "I" and not kind):
+            start, kind = t, own
+    return found
+
+
+def f1(right: Labels, predicted: Labels) -> float:
+    pairs = [(chunks(a), chunks(b)) for a, b in zip(right, predicted, strict=True)]
+    hits, sizes = sum(len(a & b) for a, b in pairs), sum(len(a) + len(b) for a, b in pairs)
+    return 2 * hits / sizes
+
+
+def dualgap(loss: str, **options: Any) -> Callable[..., dict[str, Any]]:
+    def run(X: Sentences, y: Labels, test: Sentences, path: Path) -> dict[str, Any]:
+        from dualgap.sequence import SequenceTagger
+
+        warnings.simplefilter("ignore")
+        start = time.perf_counter()
+        tagger = SequenceTagger(loss, random_state=0, **options).fit(X, y)
+        found = {"seconds": time.perf_counter() - start, "passes": tagger.n_iter_}
+        start = time.perf_counter()
+        found["predicted"] = tagger.predict(test)
+        found["tag_seconds"] = time.perf_counter() - start
+        tagger.save(path)
+        scale = tagger.C * len(X)
+        found["objective"] = tagger.objective_ * scale
+        return {**found, "gap": tagger.relative_gap_}
+
+    return run
+
+
+def crfsuite(algorithm: str, **options: Any) -> Callable[..., dict[str, Any]]:
+    def run(X: Sentences, y: Labels, test: Sentences, path: Path) -> dict[str, Any]:
+        import pycrfsuite
+
+        lines: list[str] = []
+
+        class Trainer(pycrfsuite.Trainer):  # type: ignore[misc]
+            def message(self, text: str) -> None:
+                lines.append(text)
+
+        start = time.perf_counter()
+        trainer = Trainer(algorithm=algorithm, params=options, verbose=True)
+        for tokens, labels in zip(X, y, strict=True):
+            trainer.append(tokens, labels)
+        trainer.train(str(path))
+        found: dict[str, Any] = {"seconds": time.perf_counter() - start}
+        tagger = pycrfsuite.Tagger()
+        tagger.open(str(path))
+        start = time.perf_counter()
+        found["predicted"] = [tagger.tag(tokens) for tokens in test]
+        found["tag_seconds"] = time.perf_counter() - start
+        losses = [line for line in lines if line.startswith("Loss:")]
+        found["passes"] = len(losses)
+        # CRFsuite minimises c2 ||w||^2 + sum of losses: C times ours, with C = 1 / (2 c2).
+        if algorithm == "lbfgs":
+            scale = 1 / (2 * float(options["c2"]))
+            found["objective"] = float(losses[-1].split()[1]) * scale
+        return found
+
+    return run
+
+
+def sklearn_crfsuite(algorithm: str, **options: Any) -> Callable[..., dict[str, Any]]:
+    def run(X: Sentences, y: Labels, test: Sentences, path: Path) -> dict[str, Any]:
+        from sklearn_crfsuite import CRF
+
+        start = time.perf_counter()
+        crf = CRF(algorithm, model_filename=str(path), **options).fit(X, y)
+        found: dict[str, Any] = {"seconds": time.perf_counter() - start}
+        start = time.perf_counter()
+        found["predicted"] = crf.predict(test)
+        return {**found, "tag_seconds": time.perf_counter() - start}
+
+    return run
+
+
+SAME: dict[str, Any] = {"pairs": "seen", "transitions": "seen", "boundaries": False}
+SYSTEMS: dict[str, Callable[..., dict[str, Any]]] = {
+    "dualgap, hamming": dualgap("hamming"),
+    "dualgap, hamming, 5 passes": dualgap("hamming", max_iter=5),
+    "dualgap, log, as CRFsuite": dualgap("log", C=0.5, tol=5e-4, max_iter=1000, **SAME),
+    "CRFsuite lbfgs": crfsuite("lbfgs", c2=1.0),
+    "CRFsuite l2sgd": crfsuite("l2sgd", c2=1.0),
+    "CRFsuite ap": crfsuite("ap"),
+    "CRFsuite pa": crfsuite("pa"),
+    "CRFsuite pa, 10 passes": crfsuite("pa", max_iterations=10),
+    "CRFsuite ap, 10 passes": crfsuite("ap", max_iterations=10),
+    "CRFsuite arow": crfsuite("arow"),
+    "sklearn-crfsuite pa": sklearn_crfsuite("pa"),
+}
+
+
+def child(name: str) -> None:
+    """Run one system and print what it comes to."""
+    folder = data_folder()
+    assert folder is not None
+    X, y = read(folder, "train")
+    test, right = read(folder, "test")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "model.npz"
+        found = SYSTEMS[name](X, y, test, path)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        found |= {"model_mb": path.stat().st_size / 1e6, "peak_mb": peak, "strings_mb": before}
+    found["f1"] = f1(right, found.pop("predicted"))
+    found["tokens_per_second"] = sum(map(len, test)) / found.pop("tag_seconds")
+    print(json.dumps(found))
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2])
+        return
+    if data_folder() is None:
+        print("sequence.py: DUALGAP_DATA must name a folder of data sets; skipped")
+        return
+    table = Table("sequence", "system")
+    for name in sys.argv[1:] or SYSTEMS:
+        package = {"C": "pycrfsuite", "s": "sklearn_crfsuite"}.get(name[0], "dualgap")
+        if importlib.util.find_spec(package) is None:
+            print(f"{name}: {package} is not installed; skipped")
+            continue
+        command = [sys.executable, __file__, "--child", name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        table.add(system=name, **json.loads(done.stdout.splitlines()[-1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Feature templates in CRF++'s notation, and columns of tokens in CoNLL's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Templates", "read_columns"]
+
+Token = Sequence[str]
+
+_MACRO = re.compile(r"%x\[(-?\d+),(\d+)\]")
+
+
+def read_columns(lines: Iterable[str]) -> Iterator[list[list[str]]]:
+    """Yield the sentences of a file with a token on each line and an empty line between sentences.
+
+    Columns are separated by white space. All tokens must have as many columns.
+
+    Raises
+    ------
+    ValueError
+        Naming the line that has another number of columns.
+    """
+    sentence: list[list[str]] = []
+    width = 0
+    for number, line in enumerate(lines, start=1):
+        columns = line.split()
+        if not columns:
+            if sentence:
+                yield sentence
+            sentence = []
+            continue
+        width = width or len(columns)
+        if len(columns) != width:
+            msg = f"line {number} has {len(columns)} columns, and those before it have {width}"
+            raise ValueError(msg)
+        sentence.append(columns)
+    if sentence:
+        yield sentence
+
+
+@dataclass(frozen=True)
+class Templates:
+    """Templates of features: of a label (U) and of two labels that follow each other (B).
+
+    A line such as ``U05:%x[-1,0]/%x[0,1]`` makes a feature of each token: ``%x[row,column]`` stands
+    for a column of the token so many rows away. Where there is none, it stands for ``_B-1``,
+    ``_B-2``, ... before the sentence and ``_B+1``, ... behind it. A line ``B`` alone asks for
+    weights of transitions, which all chains have. Empty lines and those that begin with ``#`` do
+    not count.
+
+    Parameters
+    ----------
+    lines : tuple of str
+        The templates.
+    n_columns : int
+        The largest column that they name, plus one.
+
+    Examples
+    --------
+    >>> templates = Templates.parse(["U0:%x[0,0]", "U1:%x[-1,0]/%x[0,0]", "B"])
+    >>> templates.expand([["the"], ["cat"]])
+    [['U0:the', 'U1:_B-1/the'], ['U0:cat', 'U1:the/cat']]
+    """
+
+    lines: tuple[str, ...]
+    n_columns: int
+
+    @classmethod
+    def parse(cls, lines: Iterable[str]) -> Templates:
+        """Read templates.
+
+        Raises
+        ------
+        ValueError
+            Naming the line that is no template.
+        """
+        kept, width = [], 0
+        for number, line in enumerate(lines, start=1):
+            text = line.strip()
+            if not text or text.startswith("#"):
+                continue
+            bare = _MACRO.sub("", text)
+            if text[0] not in "UB" or "%x" in bare:
+                msg = f"line {number}: {text!r} is no template such as U01:%x[0,0] or B"
+                raise ValueError(msg)
+            width = max([width, *(int(column) + 1 for _, column in _MACRO.findall(text))])
+            if text != "B":
+                kept.append(text)
+        return cls(tuple(dict.fromkeys(kept)), width)
+
+    @property
+    def on_transitions(self) -> bool:
+        """Whether any template is one of two labels."""
+        return any(line[0] == "B" for line in self.lines)
+
+    def expand(self, sentence: Sequence[Token]) -> list[list[str]]:
+        """Return the features of each token of a sentence.
+
+        Raises
+        ------
+        ValueError
+            If a token has fewer columns than the templates name.
+        """
+        if sentence and len(sentence[0]) < self.n_columns:
+            msg = f"the templates need {self.n_columns} columns, got {len(sentence[0])}"
+            raise ValueError(msg)
+        parts = [_MACRO.split(line) for line in self.lines]
+        return [[self._fill(pieces, sentence, t) for pieces in parts] for t in range(len(sentence))]
+
+    @staticmethod
+    def _fill(pieces: list[str], sentence: Sequence[Token], t: int) -> str:
+        text = [pieces[0]]
+        for at in range(1, len(pieces), 3):
+            row = t + int(pieces[at])
+            if row < 0:
+                word = f"_B{row}"
+            elif row >= len(sentence):
+                word = f"_B+{row - len(sentence) + 1}"
+            else:
+                word = sentence[row][int(pieces[at + 1])]
+            text += [word, pieces[at + 2]]
+        return "".join(text)

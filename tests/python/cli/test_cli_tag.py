@@ -1,0 +1,110 @@
+"""The commands `dualgap tag train` and `dualgap tag predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dualgap.cli import main
+from dualgap.sequence import SequenceTagger
+from dualgap.sequence.templates import Templates, read_columns
+
+TEMPLATES = """# words and their neighbours
+U00:%x[-1,0]
+U01:%x[0,0]
+U02:%x[0,0]/%x[1,1]
+
+B
+"""
+SENTENCES = """the D B-NP
+cat N I-NP
+sees V O
+
+dogs N B-NP
+see V O
+a D B-NP
+cat N I-NP
+"""
+
+
+def run(*arguments: object, **options: str) -> Result:
+    return CliRunner().invoke(main, ["tag", *map(str, arguments)], **options)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "template").write_text(TEMPLATES)
+    (tmp_path / "train.txt").write_text(5 * (SENTENCES + "\n"))
+    return tmp_path
+
+
+def train(files: Path, *options: object) -> Result:
+    paths = [files / name for name in ("template", "train.txt", "model.npz")]
+    return run("train", "-q", "-c", 10, *options, *paths)
+
+
+@pytest.mark.parametrize("options", [(), ("--loss", "log", "--transitions", "bio")])
+def test_a_trained_model_labels_a_file(files: Path, options: tuple[str, ...]) -> None:
+    result = train(files, *options)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("objective ")
+    model = files / "model.npz"
+    result = run("predict", files / "train.txt", model, files / "out.txt", "--evaluate")
+    assert result.exit_code == 0, result.output
+    assert "accuracy 1.0000 of 35 tokens" in result.stderr
+    lines = (files / "out.txt").read_text().splitlines()
+    assert lines[:4] == ["the\tD\tB-NP\tB-NP", "cat\tN\tI-NP\tI-NP", "sees\tV\tO\tO", ""]
+    plain = "\n".join(" ".join(line.split()[:2]) for line in SENTENCES.splitlines())
+    result = run("predict", "-", model, input=plain)
+    assert [line.split()[2:] for line in result.stdout.splitlines()][:3] == [
+        ["B-NP"],
+        ["I-NP"],
+        ["O"],
+    ]
+
+
+def test_templates_of_transitions_are_features_of_transitions(files: Path) -> None:
+    (files / "template").write_text("U:%x[0,0]\nB1:%x[0,1]\n")
+    assert train(files).exit_code == 0
+    model = SequenceTagger.load(files / "model.npz")
+    assert model.notes_["templates"] == ["U:%x[0,0]", "B1:%x[0,1]"]
+    names = model.feature_names_ or []
+    assert {"B1:D", "B1:N", "B1:V"} <= set(names)
+    assert model.emission_.shape[0] == len([name for name in names if name.startswith("U")])
+
+
+def test_expansion_beyond_the_ends() -> None:
+    templates = Templates.parse(["U1:%x[-2,0]", "U2:%x[1,1]|%x[2,0]"])
+    assert templates.n_columns == 2
+    assert templates.expand([["a", "b"], ["c", "d"]]) == [
+        ["U1:_B-2", "U2:d|_B+1"],
+        ["U1:_B-1", "U2:_B+1|_B+2"],
+    ]
+    assert list(read_columns(["", "a b", "c d", "", "", "e f"])) == [
+        [["a", "b"], ["c", "d"]],
+        [["e", "f"]],
+    ]
+
+
+def test_what_is_wrong_is_named(files: Path) -> None:
+    cases = [
+        ("template", "X01:%x[0,0]\n", "template: line 1: 'X01"),
+        ("template", "U01:%x[0]\n", "template: line 1"),
+        ("template", "U01:%x[0,5]\n", "the templates need 6 columns, got 2"),
+        ("train.txt", "a b c\nd e\n", "train.txt: line 2 has 2 columns"),
+        ("train.txt", "a\nb\n", "a token needs at least two columns"),
+        ("train.txt", "", "there must be at least one sentence"),
+    ]
+    for name, text, message in cases:
+        kept = (files / name).read_text()
+        (files / name).write_text(text)
+        result = train(files)
+        assert result.exit_code == 1
+        assert message in result.stderr.replace("\n", " "), result.stderr
+        (files / name).write_text(kept)
+    SequenceTagger(C=1.0).fit([[["a"]], [["b"]]], [["x"], ["y"]]).save(files / "other.npz")
+    result = run("predict", files / "train.txt", files / "other.npz")
+    assert result.exit_code == 1
+    assert "not trained by" in result.stderr
