@@ -14,7 +14,7 @@ const ADDRESSES: u128 = 192 << 20;
 
 /// Refuses a call that needs `bytes` of memory for its large buffers unless there are as many.
 ///
-/// They, and some [slack](SLACK), are compared with [`available`], and then reserved for a moment: a limit on the process
+/// They, and some slack, are compared with [`available`], and then reserved for a moment: a limit on the process
 /// (`ulimit -v`) shows only there. `what` says what they are for, with the numbers n, m and d, and
 /// `remedy` what the user can do.
 ///
