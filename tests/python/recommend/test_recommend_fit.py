@@ -165,7 +165,6 @@ def test_the_radius_is_that_of_unit_basis_vectors(small: pd.DataFrame) -> None:
 
 FEATURES = {
     "genres": lambda n, rng: (rng.random((n, 18)) < 0.15) * 1.0,
-    "history": lambda n, rng: (rng.random((n, 2 * n)) < 0.3) * 1.0,
     "alike": lambda n, _: np.ones((n, 1)),
     "collinear": lambda n, _: np.column_stack([np.arange(n), np.arange(n) + 1e-7, np.ones(n)]),
     "large": lambda n, _: np.column_stack([1e4 * (np.arange(n) % 7), np.full(n, 1e-3)]),
