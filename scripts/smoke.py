@@ -13,6 +13,6 @@ assert (here / "_core.pyi").exists()
 
 X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 5) - 0.5
 y = X[:, 0] * X[:, 1] > 0
-model = dualgap.FactorizationMachineClassifier(4, alpha=0.1, n_jobs=2).fit(X, y)
+model = dualgap.FactorizationMachineClassifier(4, alpha=0.1, radius=1.0, n_jobs=2).fit(X, y)
 assert model.score(X, y) == 1.0, "the smoke fit failed"
 print(f"dualgap {dualgap.__version__}: the wheel imports and fits")

@@ -152,7 +152,8 @@ const MIN_STEPS: usize = 48;
 const MAX_SPACE: usize = 1 << 25;
 
 /// How many numbers a bound on the norm of a matrix keeps: the vectors of [`probable_norm_bound`], and fewer for
-/// matrices that are small enough to be factorised.
+/// matrices that are small enough to be factorised. Only callers from Python ask before they start.
+#[cfg(feature = "python")]
 pub(crate) fn bound_memory(size: usize) -> usize {
     size.saturating_mul((MAX_SPACE / size.max(1)).clamp(MIN_STEPS, MAX_STEPS).min(size) + 8)
 }
