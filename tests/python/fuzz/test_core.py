@@ -117,6 +117,7 @@ def fit_variational(a):
     given = {
         "n_users": n_users,
         "n_items": n_items,
+        "weights": None if a.rarely(0.5) else a.weights(n),
         "tempering": a.choice([None, [1.0], [0.5, 0.5], [a.number(0.3)], []]),
         "n_components": a.choice([0, 1, 2, 5, 9]),
         "penalty": a.choice(list(_core.PENALTIES)),
@@ -127,6 +128,7 @@ def fit_variational(a):
         "relaxation": a.choice([1.0, 1.5, a.number(0.3)]),
         "popularity": a.rarely(0.5),
         "n_sweeps": a.choice([0, 1, 3]),
+        "tol": a.positive(),
         "seed": a.seed(),
         "n_threads": a.choice([0, 1, 2]),
         "user_features": features[0],
