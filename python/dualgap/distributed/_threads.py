@@ -34,7 +34,10 @@ class Threads:
         while wait(tasks, timeout=0.2, return_when=FIRST_EXCEPTION).not_done:
             failed = [task for task in tasks if task.done() and task.exception()]
             if failed:
-                break
+                # The others end before the error goes out: none may write to a checkpoint after that.
+                forget(plan.run, cancel=True)
+                wait([task for task in tasks if not task.cancel()])
+                failed[0].result()
         width = plan.n_columns
         total: Answer = tree([task.result() for task in tasks], lambda group: add(width, *group))
         return total
