@@ -121,7 +121,7 @@ _MODEL = [
         type=_Finite(min=0),
         default=1e-3,
         show_default=True,
-        help="Duality gap to stop at, relative to the objective of the model that knows nothing.",
+        help="Duality gap to stop at, relative to the objective.",
     ),
     click.option(
         "-B",
