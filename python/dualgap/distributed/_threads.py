@@ -34,7 +34,7 @@ class Threads:
         while wait(tasks, timeout=0.2, return_when=FIRST_EXCEPTION).not_done:
             failed = [task for task in tasks if task.done() and task.exception()]
             if failed:
-                # The others end before the error goes out: none may write to a checkpoint after that.
+                # The others end before the error goes out: none may write to a checkpoint later.
                 forget(plan.run, cancel=True)
                 wait([task for task in tasks if not task.cancel()])
                 failed[0].result()
