@@ -68,8 +68,8 @@ class Comparison:
         figure = Figure(figsize=(12.0, 4.4), layout="constrained")
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.0, 1.0, 0.9))
         for axes, name, title in (
-            (left, "rmse", "RMSE of test ratings (less is better)"),
-            (middle, "recall10", "recall@10 of likes in the catalogue (more is better)"),
+            (left, "rmse", "RMSE of test ratings"),
+            (middle, "recall10", "recall@10 of likes in the catalogue"),
         ):
             rows = [row for row in self.rows if getattr(row, name) is not None]
             values = [getattr(row, name) for row in rows]
@@ -88,7 +88,7 @@ class Comparison:
             star = (sizes[best_size], losses[best_size])
             right.plot(*star, marker="*", markersize=13, color=line.get_color())
         right.set_xlabel("number of basis vectors")
-        right.set_title("conditional gradient: validation loss", fontsize=9)
+        right.set_title("validation loss", fontsize=9)
         right.xaxis.set_major_locator(MaxNLocator(integer=True))
         right.legend(title="penalty (star: chosen)", fontsize=8)
         figure.savefig(path, dpi=150)
