@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dualgap._estimator import ScoringClassifier
-from dualgap._validation import FloatArray, MatrixLike, check_positive
+from dualgap._path import Interval, intervals
+from dualgap._validation import FloatArray, MatrixLike
 
 __all__ = ["LinearPiece"]
 
 
 @dataclass(frozen=True, eq=False)
-class LinearPiece:
+class LinearPiece(Interval):
     """An interval of C on which one model, scaled with C, is certified.
 
     Attributes
@@ -63,28 +63,6 @@ class LinearPiece:
         """Accuracy, the same for each C of the interval."""
         return float(self._model.score(X, y, sample_weight))
 
-    def coef_at(self, C: float) -> FloatArray:
-        """Weights of the certified model for a C of the interval.
-
-        Raises
-        ------
-        ValueError
-            If C is not in the interval.
-        """
-        if not self.C_min <= C <= self.C_max:
-            msg = f"C: {C} is not between {self.C_min} and {self.C_max}"
-            raise ValueError(msg)
-        return np.asarray(self.coef * (C / self.C_min))
-
-
-def check_interval(C_min: float, C_max: float) -> None:
-    """Refuse an interval of C that is none."""
-    check_positive("C_min", C_min)
-    check_positive("C_max", C_max)
-    if C_min > C_max:
-        msg = f"C_max: must not be less than C_min={C_min}, got {C_max}"
-        raise ValueError(msg)
-
 
 def linear_pieces(
     pieces: Iterable[Any],
@@ -94,13 +72,8 @@ def linear_pieces(
 ) -> list[LinearPiece]:
     """Return the core's pieces, given in lambda from `largest` down, as intervals of C."""
     found = []
-    start, last = map(float, interval)
-    for _, until, weights, gap, relative, n_iter in pieces:
-        # Rounding must not leave a crack between two pieces, or at the end.
-        end = min(last, interval[0] * largest / until)
-        end = last if end > last * (1 - 1e-12) else end
+    for start, end, weights, gap, relative, n_iter in intervals(pieces, interval, largest):
         model = fitted(weights)
         shown = (model.coef_, model.intercept_)
         found.append(LinearPiece(start, end, *shown, gap, relative, n_iter, model))
-        start = end
     return found

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
 from dualgap._estimator import ScoringClassifier, progress, refuse_unused, warn_of_gap
+from dualgap._path import check_interval
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -35,7 +36,7 @@ from dualgap._validation import (
 )
 from dualgap.losses import Loss, core_loss
 from dualgap.multiclass._rows import row_weights, undecided
-from dualgap.multiclass.path import LinearPiece, check_interval, linear_pieces
+from dualgap.multiclass.path import LinearPiece, linear_pieces
 
 __all__ = ["MulticlassSVC"]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from dualgap._path import Interval, intervals
 from dualgap._validation import FloatArray
 from dualgap.structured._arrays import Examples
 from dualgap.structured._predictor import Predictor
@@ -16,7 +17,7 @@ __all__ = ["PathPiece"]
 
 
 @dataclass(frozen=True, eq=False)
-class PathPiece:
+class PathPiece(Interval):
     """An interval of C on which one dual point is certified.
 
     Attributes
@@ -56,31 +57,9 @@ class PathPiece:
         """One minus the share of the largest possible loss, as `StructuredSVM.score`."""
         return self._predictor.score(X, Y, self.coef, sample_weight)
 
-    def coef_at(self, C: float) -> FloatArray:
-        """Weights of the certified model for a C of the interval.
-
-        Raises
-        ------
-        ValueError
-            If C is not in the interval.
-        """
-        if not self.C_min <= C <= self.C_max:
-            msg = f"C: {C} is not between {self.C_min} and {self.C_max}"
-            raise ValueError(msg)
-        return self.coef * (C / self.C_min)
-
 
 def path_pieces(
     pieces: Iterable[Any], interval: tuple[float, float], largest: float, predictor: Predictor
 ) -> list[PathPiece]:
     """Return the core's pieces, given in lambda from `largest` down, as intervals of C."""
-    found = []
-    C_min, C_max = interval
-    start = float(C_min)
-    for _, until, coef, gap, relative, n_iter in pieces:
-        # Rounding must not leave a crack between two pieces, or at the end.
-        end = min(float(C_max), C_min * largest / until)
-        end = float(C_max) if end > C_max * (1 - 1e-12) else end
-        found.append(PathPiece(start, end, coef, gap, relative, n_iter, predictor))
-        start = end
-    return found
+    return [PathPiece(*piece, predictor) for piece in intervals(pieces, interval, largest)]

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualgap import _core
 from dualgap._choices import Projection, Sampling, Step, StructuredSolver
 from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn_of_gap, warn_user
+from dualgap._path import check_interval
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import PythonOracle
@@ -295,11 +296,7 @@ class StructuredSVM(CertifiedEstimator):
         if self.solver != "block-frank-wolfe" or self.averaging:
             msg = 'solver: a path needs "block-frank-wolfe" without averaging'
             raise ValueError(msg)
-        check_positive("C_min", C_min)
-        check_positive("C_max", C_max)
-        if C_min > C_max:
-            msg = f"C_max: must not be less than C_min={C_min}, got {C_max}"
-            raise ValueError(msg)
+        check_interval(C_min, C_max)
         if not self.exact:
             msg = "exact: a path is made of certificates, and an approximate decoder has none"
             raise ValueError(msg)

@@ -1,0 +1,53 @@
+"""What paths over C have in common, whatever the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from dualgap._validation import FloatArray, check_positive
+
+
+class Interval:
+    """An interval of C with the weights at its lower end."""
+
+    C_min: float
+    C_max: float
+    coef: FloatArray
+
+    def coef_at(self, C: float) -> FloatArray:
+        """Weights of the certified model for a C of the interval.
+
+        Raises
+        ------
+        ValueError
+            If C is not in the interval.
+        """
+        if not self.C_min <= C <= self.C_max:
+            msg = f"C: {C} is not between {self.C_min} and {self.C_max}"
+            raise ValueError(msg)
+        return np.asarray(self.coef * (C / self.C_min))
+
+
+def check_interval(C_min: float, C_max: float) -> None:
+    """Refuse an interval of C that is none."""
+    check_positive("C_min", C_min)
+    check_positive("C_max", C_max)
+    if C_min > C_max:
+        msg = f"C_max: must not be less than C_min={C_min}, got {C_max}"
+        raise ValueError(msg)
+
+
+def intervals(
+    pieces: Iterable[Any], interval: tuple[float, float], largest: float
+) -> Iterator[tuple[float, float, FloatArray, float, float, int]]:
+    """Yield the core's pieces, given in lambda from `largest` down, with both ends in C."""
+    start, last = map(float, interval)
+    for _, until, weights, gap, relative, n_iter in pieces:
+        # Rounding must not leave a crack between two pieces, or at the end.
+        end = min(last, interval[0] * largest / until)
+        end = last if end > last * (1 - 1e-12) else end
+        yield start, end, weights, gap, relative, n_iter
+        start = end
