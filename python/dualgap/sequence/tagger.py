@@ -96,6 +96,7 @@ class SequenceTagger(CertifiedEstimator):
         Maximum number of passes over the sentences.
     warm_start : bool, default=False
         Whether a fit begins where the one before ended, if the sentences have the same lengths.
+        Pickles do not hold what that needs.
     random_state, n_jobs, verbose, callback
         As for all estimators: the seed, threads (all cores by default), a line for each pass on
         stderr, and ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
@@ -241,6 +242,9 @@ history_, null_objective_
         self._store_run(result)
         return self
 
+    def __getstate__(self) -> Any:
+        return {**super().__getstate__(), "_point": None}
+
     def predict(self, X: Sentences, *, lengths: ArrayLike | None = None) -> Any:
         """Return the best labels.
 
@@ -301,7 +305,8 @@ history_, null_objective_
         data = self._read(X, lengths)
         maximal, threads = self._loss != "log", resolve_threads(self.n_jobs)
         flat = self._weights.tagger.marginals(self._input(data), maximal, threads)
-        return np.split(flat.reshape(-1, len(self.classes_)), data.offsets[1:-1])
+        rows = flat.reshape(-1, len(self.classes_))
+        return [rows[start:end] for start, end in pairwise(data.offsets)]
 
     def score(
         self,
