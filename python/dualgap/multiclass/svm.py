@@ -86,7 +86,7 @@ class LinearModel(ScoringClassifier):
             self.intercept_ = weights[:, n_features] * float(self.intercept_scaling)
 
     def _scores(self, X: Any) -> FloatArray:
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         X = check_rows(self, X, reset=False)
         # The rows are the large operand: the weights take their precision.
         scores = safe_sparse_dot(X, self.coef_.T.astype(X.dtype, copy=False), dense_output=True)
