@@ -298,12 +298,12 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         at = np.searchsorted(classes[order], found).clip(max=len(classes) - 1)
         missing = found[classes[order][at] != found]
         if len(missing) > 0:
-            msg = f"y: the label {missing[0]!r} is not among the {len(classes)} classes"
+            msg = f"y: the label {missing.tolist()[0]!r} is not among the {len(classes)} classes"
             raise ValueError(msg)
         return check_classes(classes), np.asarray(order[at][codes])
 
     def _class_features(self, given: Any, *, own: bool) -> Any:
-        """Return checked class features; classes in training (`own`) may have weights of their own."""
+        """Return checked class features, those of the classes in training or of others."""
         features = check_array(
             given, accept_sparse="csr", dtype=np.float64, order="C", input_name="class_features"
         )
@@ -324,7 +324,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
     def _joint_features(self, X: Any, classes: NDArray[Any]) -> Any:
         """Ask the callable for the joint features of all rows, a block at a time."""
         extract: Any = self.class_features
-        found = []
+        found: list[Any] = []
         for start in range(0, X.shape[0], _BLOCK):
             block = X[start : start + _BLOCK]
             returned = check_array(
