@@ -114,7 +114,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def documented(own: str = "", notes: str = "") -> Callable[[_Class], _Class]:
-    """Append parameters of its own, the shared ones and the attributes, and notes to a docstring."""
+    """Append own parameters, the shared ones and the attributes, and notes to a docstring."""
 
     def append(cls: _Class) -> _Class:
         title = "Parameters\n----------\n"
