@@ -78,7 +78,7 @@ def encode_classes(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
 def check_classes(classes: NDArray[Any]) -> NDArray[Any]:
     """Refuse fewer than two classes."""
     if len(classes) < 2:
-        msg = f"y: a classifier needs at least two classes, got one class: {classes[0]!r}"
+        msg = f"y: a classifier needs at least two classes, got one class: {classes.tolist()[0]!r}"
         raise ValueError(msg)
     return classes
 

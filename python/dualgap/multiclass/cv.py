@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -40,6 +40,10 @@ _MEASURES = {
     "neg_mean_cost": "cost",
 }
 _OWN = ("Cs", "cv", "scoring", "rule", "bounds", "cv_tol", "refit")
+
+# What the final fit leaves, if there is one.
+_LEARNT = ("classes_", "n_features_in_")
+_FINAL = [f.name for f in fields(MulticlassSVC) if not f.init and f.name not in _LEARNT]
 
 # Differences of mean scores that are rounding.
 _ROUNDING = 1e-12
@@ -176,11 +180,12 @@ class MulticlassSVCCV(LinearModel):
         rows, labels = check_rows_and_targets(self, X, y)
         self.classes_, codes = encode_classes(labels)
         weights = check_weights(sample_weight, rows)
-        folds = list(check_cv(self.cv, labels, classifier=True).split(rows, labels, groups))
+        splits = check_cv(self.cv, labels, classifier=True).split(rows, labels, groups)
+        folds = [(_rows(train, codes), _rows(test, codes)) for train, test in splits]
         seed = resolve_seed(self.random_state)
         settings = {
             **self._problem(),
-            **self._scoring(rows, labels, folds),
+            **self._scoring(rows, labels, folds, Cs),
             "Cs": Cs.tolist(),
             "fold_weights": self._fold_weights(folds, codes, weights),
             "held_out": [np.ascontiguousarray(test, dtype=np.uint32) for _, test in folds],
@@ -194,6 +199,8 @@ class MulticlassSVCCV(LinearModel):
         with watch(self, self._described(len(folds) * len(Cs), X, y, sample_weight)) as callback:
             settings["callback"] = callback
             self._store_search(Cs, _core.cross_validate(core_rows(rows), classes, settings))
+            for name in _FINAL:
+                self.__dict__.pop(name, None)
             if self.refit:
                 self._refit(rows, labels, weights, seed)
         return self
@@ -216,7 +223,7 @@ class MulticlassSVCCV(LinearModel):
         if Cs.ndim != 1 or not len(Cs):
             msg = f"Cs: must be a number of values or a list of them, got {self.Cs!r}"
             raise ValueError(msg)
-        for C in Cs:
+        for C in Cs.tolist():
             check_positive("Cs", C)
         return np.unique(Cs.astype(np.float64))
 
@@ -231,7 +238,7 @@ class MulticlassSVCCV(LinearModel):
                 own *= weights
             used = np.flatnonzero(own)
             if not len(used):
-                msg = f"sample_weight: no training row of fold {number} has a positive weight"
+                msg = f"cv: no training row of fold {number} has a positive weight"
                 raise ValueError(msg)
             classes = self.classes_
             if self.class_weight == "balanced":
@@ -241,7 +248,7 @@ class MulticlassSVCCV(LinearModel):
             own[used] = own[used] if weighted is None else weighted
         return found
 
-    def _scoring(self, rows: Any, labels: Any, folds: list[Any]) -> dict[str, Any]:
+    def _scoring(self, rows: Any, labels: Any, folds: list[Any], Cs: FloatArray) -> dict[str, Any]:
         """How the core is to score."""
         found: dict[str, Any] = {"measure": None, "top_k": 1, "score": None}
         if isinstance(self.scoring, str) and self.scoring in _MEASURES:
@@ -258,15 +265,16 @@ class MulticlassSVCCV(LinearModel):
             raise ValueError(msg)
         scorer = check_scoring(MulticlassSVC(), self.scoring)
 
-        def score(fold: int, _: int, weights: FloatArray) -> float:
+        def score(fold: int, at: int, weights: FloatArray) -> float:
             held_out = folds[fold][1]
-            return float(scorer(self._model(weights), rows[held_out], labels[held_out]))
+            model = self._model(float(Cs[at]), weights)
+            return float(scorer(model, rows[held_out], labels[held_out]))
 
         return {**found, "score": score}
 
-    def _model(self, weights: FloatArray) -> MulticlassSVC:
+    def _model(self, C: float, weights: FloatArray) -> MulticlassSVC:
         """A fold's model as scorers see it."""
-        model = MulticlassSVC(**self._parameters())
+        model = MulticlassSVC(C=C, **self._parameters())
         model.classes_, model.n_features_in_ = self.classes_, self.n_features_in_
         model._store_weights(weights)
         return model
@@ -322,7 +330,14 @@ class MulticlassSVCCV(LinearModel):
         changed = {"C": self.C_, "random_state": seed % 2**32, "verbose": 0}
         parameters = {**self._parameters(), **changed}
         final = MulticlassSVC(**parameters).fit(rows, labels, weights)
-        for name, value in vars(final).items():
-            fitted = name.endswith("_") or name == "_lambda"
-            if fitted and name not in ("n_features_in_", "feature_names_in_"):
-                setattr(self, name, value)
+        for name in _FINAL:
+            setattr(self, name, getattr(final, name))
+
+
+def _rows(chosen: Any, codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The numbers of rows that a splitter gives as such, counted from the end, or as a mask."""
+    try:
+        return np.asarray(np.arange(len(codes))[chosen])
+    except IndexError as error:
+        msg = f"cv: a fold names rows that do not exist ({error})"
+        raise ValueError(msg) from error
