@@ -33,10 +33,11 @@ from dualgap._validation import (
     encode_classes,
     resolve_seed,
     resolve_threads,
+    row_weights,
 )
 from dualgap.losses import Loss, MarginLoss, core_loss
 from dualgap.multiclass._own_loss import check_solver, own_loss, refuse_certificate
-from dualgap.multiclass._rows import row_weights, undecided
+from dualgap.multiclass._rows import undecided
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
 __all__ = ["MulticlassSVC"]
