@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step, check_choice
-from dualgap._estimator import progress, refuse_unused
+from dualgap._estimator import Fit, refuse_unused, run, told
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -32,10 +32,10 @@ from dualgap._validation import (
     core_rows,
     resolve_seed,
     resolve_threads,
+    row_weights,
 )
 from dualgap.losses import Loss, MarginLoss
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
-from dualgap.multiclass._rows import row_weights
 from dualgap.multiclass.svm import MarginModel
 
 __all__ = ["ClassFeatureSVC"]
@@ -133,6 +133,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
     step: Step | None = None
     sampling: Sampling = "permutation"
 
+    @told
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -164,28 +165,38 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         joint = callable(self.class_features)
         features = None if joint else self._class_features(self.class_features, own=True)
         rows = self._joint_features(X, self.classes_) if joint else X
-        problem = {
+        settings = {
             **self._problem(),
             "sample_weight": weights,
             "class_features": None if features is None else core_rows(features),
             "regularization": 1.0 / (float(self.C) * total),
-        }
-        problem["solver"] = check_solver(problem["loss"], self.solver, self.smoothing)
-        settings = {
-            **problem,
             "step": self.step,
             "sampling": self.sampling,
             "tol": float(self.tol),
             "max_iter": int(self.max_iter),
             "seed": resolve_seed(self.random_state),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": progress(self.verbose, self.callback),
         }
+        settings["solver"] = check_solver(settings["loss"], self.solver, self.smoothing)
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
-        result = _core.fit_class_features(core_rows(rows), labels, settings)
-        self._store_weights(result["weights"], joint)
-        self._store_run(result)
-        refuse_certificate(self, problem, X, codes)
+
+        def solve(**changes: Any) -> Any:
+            return _core.fit_class_features(core_rows(rows), labels, {**settings, **changes})
+
+        def store(model: Self, result: Any) -> None:
+            model._store_weights(result["weights"], joint)
+            model._store_run(result)
+            refuse_certificate(model, settings, X, codes)
+
+        fit = Fit(
+            ends=(int(self.max_iter), float(self.tol)),
+            data=(X, y, sample_weight),
+            solve=solve,
+            store=store,
+            # A user's own loss need not answer twice in the same way.
+            repeats=isinstance(settings["loss"], str),
+        )
+        run(self, fit)
         return self
 
     def class_scores(
