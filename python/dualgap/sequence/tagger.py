@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
-from dualgap._estimator import progress, refuse_unused
+from dualgap._estimator import refuse_unused, run, told
 from dualgap._validation import check_positive, resolve_seed, resolve_threads
 from dualgap.sequence._chain import TrainedChain
 from dualgap.sequence._file import read_tagger, write_tagger
@@ -29,13 +29,14 @@ from dualgap.sequence._training import (
     examples_weights,
     marked_columns,
     regularization,
+    training_of,
 )
 from dualgap.sequence._transitions import (
     check_labels,
     seen_transitions,
     transition_codes,
 )
-from dualgap.sequence._weights import Names, drop_unused, weights_of
+from dualgap.sequence._weights import kept_weights
 
 __all__ = ["SequenceTagger"]
 
@@ -93,8 +94,8 @@ class SequenceTagger(TrainedChain):
         Whether a fit begins where the one before ended, if the sentences have the same lengths.
         Pickles do not hold what that needs.
     random_state, n_jobs, verbose, callback
-        As for all estimators: the seed, threads (all cores by default), a line for each pass on
-        stderr, and ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
+        As for all estimators: the seed, threads (all cores by default), progress on stderr, and
+        ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
 
     Attributes
     ----------
@@ -152,6 +153,7 @@ history_, null_objective_
 
     _remedy: ClassVar[str] = "max_iter or tol"
 
+    @told
     def fit(
         self,
         X: Sentences,
@@ -217,22 +219,21 @@ history_, null_objective_
             "tol": float(self.tol),
             "max_iter": int(self.max_iter),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": progress(self.verbose, self.callback),
         }
-        result = _core.fit_sequences(rows, data.offsets, codes, settings)
-        self._point = result["point"] if self.warm_start else None
-        n_marked = 0 if marks is None else int(marks.sum())
-        n_plain = data.n_features - n_marked
-        kept = weights_of(result, len(classes), links, n_plain, n_marked)
-        kept.on_transitions = marks
-        if vocabulary is not None and self.hash_bits is None:
-            kept = drop_unused(kept, vocabulary)
-        elif vocabulary is not None:
-            kept.names = Names(b"", [], self.hash_bits)
-        self._weights, self._loss = kept, self.loss
-        self.classes_, self.n_features_in_ = classes, data.n_features
-        self.notes_ = {}
-        self._store_run(result)
+
+        def solve(**changes: Any) -> Any:
+            return _core.fit_sequences(rows, data.offsets, codes, {**settings, **changes})
+
+        def store(model: Self, result: Any) -> None:
+            named = None if vocabulary is None else (vocabulary, model.hash_bits)
+            model._point = result["point"] if model.warm_start else None
+            shape = (len(classes), data.n_features, marks)
+            model._weights = kept_weights(result, links, shape, named)
+            model._loss, model.notes_ = model.loss, {}
+            model.classes_, model.n_features_in_ = classes, data.n_features
+            model._store_run(result)
+
+        run(self, training_of(self, (X, y, sample_weight), solve, store))
         return self
 
     def __getstate__(self) -> Any:
