@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -171,9 +172,14 @@ def recommenders(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
     yield "recommender, conditional gradient", fit(gradient, tuple(part[few] for part in ratings))
 
 
+def fitted(model: Any, data: tuple[Any, ...]) -> Any:
+    """Fit."""
+    return model.fit(*data)
+
+
 def fit(model: Any, *data: Any) -> Fit:
     """Return the fit as a call."""
-    return lambda: model.fit(*data)
+    return partial(fitted, model=model, data=data)
 
 
 def fits(length: dict[str, Any]) -> dict[str, Fit]:

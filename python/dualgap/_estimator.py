@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,28 @@ Callback: TypeAlias = Callable[[int, float, float, float], object]
 History: TypeAlias = dict[str, NDArray[Any]]
 """Equally long columns, a value for each epoch."""
 
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
 RandomState: TypeAlias = int | np.random.RandomState | None
+
+
+def all_or_nothing(fit: Fit) -> Fit:
+    """Let a fit that raises, as where it is interrupted, leave the estimator as it was.
+
+    Else the classes of new rows would stand beside the weights of an earlier fit.
+    """
+
+    @functools.wraps(fit)
+    def whole(self: Any, *args: Any, **named: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **named)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast("Fit", whole)
 
 
 # The parameters of an estimator are the fields of a dataclass: each is named, typed and given its

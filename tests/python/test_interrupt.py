@@ -14,8 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from dualgap import FactorizationMachineClassifier, PolynomialNetworkRegressor
+from dualgap import FactorizationMachineClassifier, MulticlassSVC, PolynomialNetworkRegressor
+from dualgap.distributed import ConsensusSVC
+from dualgap.sequence import SequenceTagger
+from dualgap.structured import MulticlassModel, StructuredSVM
 
 
 def data(n: int, d: int) -> tuple[Any, Any]:
@@ -69,6 +73,44 @@ def test_a_true_value_stops_the_fit() -> None:
     assert model.predict(X).shape == (60,)
     # What only looks like an answer is not one.
     assert small(callback=lambda *_: None).fit(X, y).n_iter_ > 3
+
+
+def stop(epoch: int, *_: float) -> None:
+    """Interrupt a fit."""
+    if epoch == 2:
+        raise KeyboardInterrupt
+
+
+WORDS = [[["a"], ["b"]], [["b"], ["a"]]]
+
+
+@pytest.mark.parametrize(
+    ("model", "first", "second"),
+    [
+        (small(), data(60, 5), data(70, 4)),
+        (MulticlassSVC(n_jobs=1, tol=0.0), data(60, 5), data(70, 4)),
+        (ConsensusSVC(n_partitions=2, n_jobs=1, tol=0.0), data(60, 5), data(70, 4)),
+        (StructuredSVM(MulticlassModel(), n_jobs=1, tol=0.0), data(60, 5), data(70, 4)),
+        (SequenceTagger(n_jobs=1, tol=0.0), (WORDS, [[1, 2], [2, 1]]), (WORDS, [[3, 4], [4, 3]])),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_an_interrupted_fit_leaves_the_estimator_as_it_was(
+    model: Any, first: Any, second: Any
+) -> None:
+    model = clone(model).set_params(callback=stop)
+    before = dict(vars(model))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*first)
+    assert vars(model) == before
+    model.set_params(callback=None, max_iter=5).fit(*first)
+    before = dict(vars(model))
+    model.set_params(callback=stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*second)
+    after = {**vars(model), "callback": None}
+    assert after.keys() == before.keys()
+    assert all(after[name] is before[name] for name in before)
 
 
 def test_a_callback_may_fit_another_model() -> None:

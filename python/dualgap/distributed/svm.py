@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap._estimator import progress, refuse_unused
+from dualgap._estimator import all_or_nothing, progress, refuse_unused
 from dualgap._validation import (
     FloatArray,
     check_classes,
@@ -168,6 +168,7 @@ class ConsensusSVC(LinearClassifier):
     def __sklearn_clone__(self) -> Self:
         return type(self)(**self.get_params(deep=False))
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 

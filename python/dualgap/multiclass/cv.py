@@ -16,7 +16,7 @@ from sklearn.model_selection import check_cv
 
 from dualgap import _core
 from dualgap._choices import check_choice
-from dualgap._estimator import warn_user
+from dualgap._estimator import all_or_nothing, warn_user
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -143,6 +143,7 @@ class MulticlassSVCCV(LinearModel):
     mean_score_bounds_: FloatArray = field(init=False)
     cv_results_: dict[str, NDArray[Any]] = field(init=False)
 
+    @all_or_nothing
     def fit(
         self,
         X: MatrixLike,

@@ -20,7 +20,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
-from dualgap._estimator import ScoringClassifier, progress, refuse_unused, warn_of_gap
+from dualgap._estimator import (
+    ScoringClassifier,
+    all_or_nothing,
+    progress,
+    refuse_unused,
+    warn_of_gap,
+)
 from dualgap._path import check_interval
 from dualgap._validation import (
     FloatArray,
@@ -241,6 +247,7 @@ class MulticlassSVC(LinearClassifier):
     sampling: Sampling = "permutation"
     warm_start: bool = False
 
+    @all_or_nothing
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 

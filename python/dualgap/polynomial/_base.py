@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dualgap import _core
 from dualgap._choices import Linear, Penalty, Refit, Selection, check_choice
-from dualgap._estimator import CertifiedEstimator, progress, refuse_unused
+from dualgap._estimator import CertifiedEstimator, all_or_nothing, progress, refuse_unused
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -242,6 +242,7 @@ class FittedPolynomial(PolynomialModel):
             msg = f"validation_fraction: must lie between 0 and 1, got {fraction!r}"
             raise ValueError(msg)
 
+    @all_or_nothing
     def fit(
         self,
         X: MatrixLike | Chunks,

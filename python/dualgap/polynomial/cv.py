@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
+from dualgap._estimator import all_or_nothing
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -88,6 +89,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
 
     _kernel = "square"
 
+    @all_or_nothing
     def fit(
         self,
         X: MatrixLike,

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import MethodName, Reduction, check_choice
-from dualgap._estimator import progress, relative_gap
+from dualgap._estimator import all_or_nothing, progress, relative_gap
 from dualgap._npz import refused_as
 from dualgap._validation import check_positive
 from dualgap.recommend._conditional_gradient import ConditionalGradient
@@ -147,6 +147,7 @@ class OrdinalRecommender(ServingRecommender):
     certificate_: str = field(init=False)
     converged_: bool | None = field(init=False)
 
+    @all_or_nothing
     def fit(
         self,
         ratings: RatingsLike,

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
-from dualgap._estimator import CertifiedEstimator, progress, refuse_unused
+from dualgap._estimator import CertifiedEstimator, all_or_nothing, progress, refuse_unused
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.sequence._explain import Evidence, explain
 from dualgap.sequence._file import read_tagger, write_tagger
@@ -158,6 +158,7 @@ history_, null_objective_
 
     _remedy: ClassVar[str] = "max_iter or tol"
 
+    @all_or_nothing
     def fit(
         self,
         X: Sentences,

@@ -19,7 +19,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Projection, Sampling, Step, StructuredSolver
-from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn_of_gap, warn_user
+from dualgap._estimator import (
+    CertifiedEstimator,
+    all_or_nothing,
+    progress,
+    refuse_unused,
+    warn_of_gap,
+    warn_user,
+)
 from dualgap._path import check_interval
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
@@ -183,6 +190,7 @@ class StructuredSVM(CertifiedEstimator):
     classes_: NDArray[Any] = field(init=False)
     oracle_calls_: int | None = field(init=False)
 
+    @all_or_nothing
     def fit(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
