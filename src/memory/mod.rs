@@ -24,7 +24,7 @@ thread_local! {
 
 /// What this thread's last [`require`] was for, to be handed on to the thread that the run goes on on.
 pub fn needed() -> String {
-    NEEDED.take()
+    NEEDED.with_borrow(String::clone)
 }
 
 /// Takes over what another thread [`needed`].
