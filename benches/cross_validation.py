@@ -1,14 +1,16 @@
 """Choosing C: MulticlassSVCCV beside GridSearchCV over LIBLINEAR and LogisticRegressionCV.
 
     python benches/cross_validation.py compare [data sets] [--programs dualgap,liblinear,logistic]
+        [--limit 900]
     python benches/cross_validation.py bounds [data sets]
     python benches/cross_validation.py trials [--count 1000]
 
 13 values of C from 1e-3 to 1e3, five stratified folds, the same for all, two threads or processes
 (started before the clock), the final fit included, no intercept. Peers run with max_iter=1000,
 which LIBLINEAR uses up at large C. `seconds` is what the clock says, `cpu` the processor time of
-all processes, which other work on the machine hardly changes. Data sets: those of
-block_descent.py, and of mnist the first 10,000 rows.
+all processes, which other work on the machine hardly changes. A program that has not ended after
+`--limit` processor seconds is stopped, and the row says so. Data sets: those of block_descent.py,
+and of mnist the first 10,000 rows.
 
 `trials` compares bounds and decided rows with fits to 1e-11 on small random problems.
 """
@@ -16,7 +18,10 @@ block_descent.py, and of mnist the first 10,000 rows.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import resource
+import subprocess
 import sys
 import time
 import warnings
@@ -25,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from _record import Table, data_folder
 from block_descent import load
 from joblib import Parallel, delayed
@@ -92,18 +98,39 @@ def timed(work: Callable[[Any, Any, Any], Found], *data: Any) -> tuple[float, fl
     return seconds, processor() - began, found
 
 
-def compare(names: list[str], programs: list[str]) -> None:
+def limited(name: str, program: str, limit: float) -> dict[str, Any]:
+    """What a process of its own finds, or that it was stopped after so many processor seconds."""
+    command = [sys.executable, __file__, "run", name, "--programs", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        process = psutil.Process(child.pid)
+        while child.poll() is None:
+            time.sleep(1.0)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                family = [process, *process.children(recursive=True)]
+                times = [member.cpu_times() for member in family]
+                used = sum(t.user + t.system for t in times)
+                if used > limit:
+                    for member in reversed(family):
+                        member.kill()
+                    return {"cpu": f"> {limit:.0f}"}
+        assert child.stdout is not None
+        found: dict[str, Any] = json.loads(child.stdout.read().splitlines()[-1])
+        return found
+
+
+def run(name: str, program: str) -> None:
+    X, y, folds = rows_of(name)
+    runs = [timed(PROGRAMS[program], X, y, folds) for _ in range(REPEATS[program])]
+    (C, scores), clocks = runs[0][2], np.array([run[:2] for run in runs])
+    seconds, cpu = np.median(clocks, axis=0)
+    print(json.dumps({"seconds": seconds, "cpu": cpu, "C": C, "score": float(np.max(scores))}))
+
+
+def compare(names: list[str], programs: list[str], limit: float) -> None:
     table = Table("cross-validation", "data", "program")
     for name in names:
-        X, y, folds = rows_of(name)
         for program in programs:
-            runs = [timed(PROGRAMS[program], X, y, folds) for _ in range(REPEATS[program])]
-            (C, scores), clocks = runs[0][2], np.array([run[:2] for run in runs])
-            seconds, cpu = np.median(clocks, axis=0)
-            table.add(
-                data=name, program=program, seconds=seconds, cpu=cpu, C=C,
-                score=float(np.max(scores)),
-            )  # fmt: skip
+            table.add(data=name, program=program, **limited(name, program, limit))
 
 
 def bounds(names: list[str]) -> None:
@@ -151,11 +178,12 @@ def trials(count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "what", nargs="?", default="trials", choices=["compare", "bounds", "trials"]
+        "what", nargs="?", default="trials", choices=["compare", "run", "bounds", "trials"]
     )
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--programs", default=",".join(PROGRAMS))
     parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--limit", type=float, default=900)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.what == "trials":
@@ -164,7 +192,9 @@ def main() -> None:
         print("cross_validation.py: DUALGAP_DATA must name a folder of data sets; skipped")
         return None
     if arguments.what == "compare":
-        return compare(arguments.names, arguments.programs.split(","))
+        return compare(arguments.names, arguments.programs.split(","), arguments.limit)
+    if arguments.what == "run":
+        return run(arguments.names[0], arguments.programs)
     return bounds(arguments.names)
 
 

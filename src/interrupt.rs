@@ -1,5 +1,6 @@
 //! How one thread asks the solver on another to stop.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
@@ -7,18 +8,18 @@ use crate::memory::reserve::shortages;
 
 /// A flag by which one thread asks the solver on another to stop.
 ///
-/// Solvers check it between bounded pieces of work, so that it takes effect well within a second. It is raised,
-/// too, from the moment when an allocation has been helped out of the reserve of memory.
-#[derive(Debug)]
+/// Solvers check it between bounded pieces of work, so that it takes effect well within a second. A clone is
+/// the same flag. It is raised, too, from the moment when an allocation has been helped out of the reserve of memory.
+#[derive(Debug, Clone)]
 pub struct Interrupt {
-    raised: AtomicBool,
+    raised: Arc<AtomicBool>,
     /// The shortages before the run.
     shortages: usize,
 }
 
 impl Default for Interrupt {
     fn default() -> Self {
-        Self { raised: AtomicBool::new(false), shortages: shortages() }
+        Self { raised: Arc::default(), shortages: shortages() }
     }
 }
 

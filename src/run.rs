@@ -63,7 +63,7 @@ impl Progress {
     /// every tolerance and run on, and a bound above the objective, which would look like convergence.
     fn check(self) -> Result<()> {
         if !self.objective().is_none_or(f64::is_finite) {
-            return Err(Error::numerical(format!("the objective is no longer finite ({self:?})")));
+            return Err(no_longer_finite());
         }
         match self.certificate() {
             Some(certificate) => certificate.check(),
@@ -78,7 +78,7 @@ impl Certificate {
     fn check(&self) -> Result<()> {
         let Self { primal, dual } = *self;
         if !primal.is_finite() || dual.is_nan() {
-            return Err(Error::numerical(format!("the objective is no longer finite ({self:?})")));
+            return Err(no_longer_finite());
         }
         if dual > primal {
             return Err(Error::numerical(format!(
@@ -88,6 +88,10 @@ impl Certificate {
         }
         Ok(())
     }
+}
+
+fn no_longer_finite() -> Error {
+    Error::numerical("the objective is no longer finite")
 }
 
 /// An iterative method that the run loop drives.

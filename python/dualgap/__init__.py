@@ -1,10 +1,11 @@
 """Learning with many outputs, solved to a certificate."""
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dualgap._core import __version__
 from dualgap.chunks import Chunks
-from dualgap.multiclass import MulticlassSVC, MulticlassSVCCV
+from dualgap.multiclass import ClassFeatureSVC, MulticlassSVC, MulticlassSVCCV
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
@@ -19,22 +20,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Chunks",
+    "ClassFeatureSVC",
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
     "MulticlassSVC",
     "MulticlassSVCCV",
-    "OrdinalRecommender",
     "PolynomialNetworkClassifier",
     "PolynomialNetworkClassifierCV",
     "PolynomialNetworkRegressor",
     "StructuredSVM",
     "__version__",
 ]
+# The recommender needs pandas, which the other estimators and `import *` do without.
+if find_spec("pandas") is not None:
+    __all__ += ["OrdinalRecommender"]
 
 
 def __getattr__(name: str) -> Any:
-    # The recommender needs pandas, which the other estimators do without.
+    # Imported when it is asked for: pandas takes longer to import than everything else here.
     if name == "OrdinalRecommender":
+        if find_spec("pandas") is None:
+            msg = "OrdinalRecommender needs pandas: pip install 'dualgap[recommend]'"
+            raise ImportError(msg, name="pandas")
         from dualgap.recommend import OrdinalRecommender
 
         return OrdinalRecommender

@@ -1,6 +1,6 @@
 //! What examples add to a certificate, with bounds on the rounding errors.
 
-use super::{MarginProblem, Workspace};
+use super::{MarginProblem, ScoreMap, Workspace};
 use crate::data::Real;
 use crate::dual::rounding::{Sum, gamma, norm_above};
 use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
@@ -55,7 +55,7 @@ impl Bounds {
             bend: shares.smoothing() * lifted::squared_norm_of(beta),
             length: length * (1.0 + gamma(beta.len())),
             n_entries: beta.len(),
-            defect: problem.polytope().distance(beta, problem.n_classes()),
+            defect: problem.polytope().distance(beta, problem.label(example), problem.n_classes()),
             scales: problem.scales(example, problem.map().row_size(example)),
         };
         self.dual.add(shares, example, &terms);

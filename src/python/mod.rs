@@ -6,11 +6,13 @@ use crate::memory::reserve::Allocator;
 use crate::names::names;
 
 mod arrays;
+mod class_features;
 mod consensus;
 mod cross_validation;
 mod losses;
 mod multiclass;
 mod oracle;
+mod own_loss;
 mod polynomial;
 mod ranking;
 mod recommend;
@@ -44,6 +46,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(losses::check_loss, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::multiclass_path, module)?)?;
+    module.add_function(wrap_pyfunction!(class_features::fit_class_features, module)?)?;
     module.add_function(wrap_pyfunction!(cross_validation::cross_validate, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;

@@ -46,22 +46,19 @@ impl<'v> Reader<'v> {
     /// Reads a sentence; returns its number of tokens. `place` tells it in messages.
     pub fn sentence(&mut self, sentence: &Bound<'_, PyAny>, place: usize) -> PyResult<usize> {
         let before = self.rows.n_rows();
-        let wrong = |py| {
-            let message = format!("X: sentence {place} must be a sequence of tokens");
-            PyTypeError::new_err(message).into_value(py)
-        };
         if let Ok(tokens) = sentence.cast::<PyList>() {
             for token in tokens.iter() {
                 self.token(&token)
                     .map_err(|error| self.located(sentence, place, before, &error))?;
             }
         } else {
-            if sentence.is_instance_of::<PyString>() || sentence.is_instance_of::<PyDict>() {
-                return Err(PyErr::from_value(
-                    wrong(sentence.py()).into_bound(sentence.py()).into_any(),
-                ));
-            }
-            for token in PyIterator::from_object(sentence)? {
+            let is_token =
+                sentence.is_instance_of::<PyString>() || sentence.is_instance_of::<PyDict>();
+            let (false, Ok(tokens)) = (is_token, PyIterator::from_object(sentence)) else {
+                let message = format!("X: sentence {place} must be a sequence of tokens");
+                return Err(PyValueError::new_err(message));
+            };
+            for token in tokens {
                 let read = self.token(&token?);
                 read.map_err(|error| self.located(sentence, place, before, &error))?;
             }
@@ -140,11 +137,7 @@ impl<'v> Reader<'v> {
         } else if let Ok(truth) = value.cast::<PyBool>() {
             self.add(key, f64::from(truth.is_true()));
         } else if value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>() {
-            let number: f64 = value.extract()?;
-            if !number.is_finite() {
-                return Err(PyValueError::new_err(format!("{key} must be finite, got {number}")));
-            }
-            self.add(key, number);
+            self.add(key, finite(key, value.extract())?);
         } else if value.is_instance_of::<PyList>()
             || value.cast::<PyMapping>().is_ok()
             || value.is_instance_of::<PyTuple>()
@@ -153,7 +146,7 @@ impl<'v> Reader<'v> {
             self.others(&format!("{key}:"), value)?;
         } else if let Ok(number) = value.extract::<f64>() {
             // NumPy's numbers and truth values.
-            self.add(key, number);
+            self.add(key, finite(key, Ok(number))?);
         } else {
             let kind = value.get_type();
             let message = format!("{key} must be a string, a truth value or a number, got {kind}");
@@ -161,6 +154,12 @@ impl<'v> Reader<'v> {
         }
         Ok(())
     }
+}
+
+/// The number, unless it is too large for double precision, infinite or NaN.
+fn finite(key: &str, number: PyResult<f64>) -> PyResult<f64> {
+    let number = number.ok().filter(|number| number.is_finite());
+    number.ok_or_else(|| PyValueError::new_err(format!("{key} must be a finite number")))
 }
 
 fn name<'a, 'py>(value: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyString>> {

@@ -31,6 +31,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
         dualgap.FactorizationMachineClassifier(5, n_jobs=1),
         dualgap.FactorizationMachineRegressor(5, n_jobs=1),
         dualgap.MulticlassSVC(n_jobs=1),
+        dualgap.MulticlassSVCCV(Cs=[0.1, 1.0], cv=2, n_jobs=1),
         ConsensusSVC(n_partitions=2, n_jobs=1, max_iter=50),
         dualgap.MulticlassSVC(solver="frank-wolfe", n_jobs=1),
         dualgap.MulticlassSVC(solver="block-frank-wolfe", n_jobs=1),

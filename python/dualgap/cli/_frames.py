@@ -5,12 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
+
+# Imported where a table is read: LIBSVM and NumPy files do without pandas.
+if TYPE_CHECKING:
+    import pandas as pd
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 
@@ -74,6 +78,8 @@ class Frame:
 
     def numbers(self) -> NDArray[np.float64]:
         """All columns as numbers."""
+        import pandas as pd
+
         for name, column in self.data.items():
             if column.dtype.kind in "iufb":
                 continue
@@ -87,6 +93,11 @@ class Frame:
 
 def read_frame(file: IO[bytes], path: Path, kind: str, separator: str) -> Frame:
     """Read a table that has rows, and columns with distinct names."""
+    if find_spec("pandas") is None:
+        msg = f"{path}: reading CSV and Parquet needs pandas: pip install 'dualgap[recommend]'"
+        raise RefusedError(msg)
+    import pandas as pd
+
     if kind == "csv":
         data = _read_csv(file, path, separator)
     else:
@@ -102,6 +113,8 @@ def read_frame(file: IO[bytes], path: Path, kind: str, separator: str) -> Frame:
 
 
 def _read_csv(file: IO[bytes], path: Path, separator: str) -> pd.DataFrame:
+    import pandas as pd
+
     start = file.tell()
     # Read apart, since pandas gives columns of the same name other names.
     header = pd.read_csv(file, sep=separator, header=None, nrows=1, dtype=str, na_filter=False)
@@ -118,6 +131,8 @@ def _read_csv(file: IO[bytes], path: Path, separator: str) -> pd.DataFrame:
 
 
 def _distinct(path: Path, names: Iterable[Any]) -> pd.Index[Any]:
+    import pandas as pd
+
     columns = pd.Index([str(name) for name in names])
     if not columns.is_unique:
         name = columns[columns.duplicated()][0]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -16,7 +14,7 @@ from sklearn.model_selection import check_cv
 
 from dualgap import _core
 from dualgap._choices import check_choice
-from dualgap._estimator import all_or_nothing, warn_user
+from dualgap._estimator import Fit, told, warn_user, watch
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -27,8 +25,8 @@ from dualgap._validation import (
     encode_classes,
     resolve_seed,
     resolve_threads,
+    row_weights,
 )
-from dualgap.multiclass._rows import row_weights
 from dualgap.multiclass.svm import LinearModel, MulticlassSVC
 
 __all__ = ["MulticlassSVCCV"]
@@ -42,6 +40,10 @@ _MEASURES = {
     "neg_mean_cost": "cost",
 }
 _OWN = ("Cs", "cv", "scoring", "rule", "bounds", "cv_tol", "refit")
+
+# What the final fit leaves, if there is one.
+_LEARNT = ("classes_", "n_features_in_")
+_FINAL = [f.name for f in fields(MulticlassSVC) if not f.init and f.name not in _LEARNT]
 
 # Differences of mean scores that are rounding.
 _ROUNDING = 1e-12
@@ -82,8 +84,8 @@ class MulticlassSVCCV(LinearModel):
         Whether to fit a model with the chosen C on all rows, to `tol`.
     smoothing, fit_intercept, intercept_scaling, class_weight, tol, max_iter
         As in :class:`MulticlassSVC`. Balanced class weights are those of each fold's training rows.
-    verbose : int, default=0
-        Print a line as fits end on stderr, at most five a second.
+    verbose : int, optional
+        Progress on stderr, of the fits that have ended; see :class:`MulticlassSVC`.
     callback : callable, optional
         As in :class:`MulticlassSVC`, for the final fit.
     random_state : int, RandomState or None, default=None
@@ -143,7 +145,7 @@ class MulticlassSVCCV(LinearModel):
     mean_score_bounds_: FloatArray = field(init=False)
     cv_results_: dict[str, NDArray[Any]] = field(init=False)
 
-    @all_or_nothing
+    @told
     def fit(
         self,
         X: MatrixLike,
@@ -178,11 +180,12 @@ class MulticlassSVCCV(LinearModel):
         rows, labels = check_rows_and_targets(self, X, y)
         self.classes_, codes = encode_classes(labels)
         weights = check_weights(sample_weight, rows)
-        folds = list(check_cv(self.cv, labels, classifier=True).split(rows, labels, groups))
+        splits = check_cv(self.cv, labels, classifier=True).split(rows, labels, groups)
+        folds = [(_rows(train, codes), _rows(test, codes)) for train, test in splits]
         seed = resolve_seed(self.random_state)
         settings = {
             **self._problem(),
-            **self._scoring(rows, labels, folds),
+            **self._scoring(rows, labels, folds, Cs),
             "Cs": Cs.tolist(),
             "fold_weights": self._fold_weights(folds, codes, weights),
             "held_out": [np.ascontiguousarray(test, dtype=np.uint32) for _, test in folds],
@@ -191,15 +194,21 @@ class MulticlassSVCCV(LinearModel):
             "tol": float(self.cv_tol),
             "max_iter": int(self.max_iter),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": _report(len(folds) * len(Cs)) if self.verbose else None,
         }
-        found = _core.cross_validate(
-            core_rows(rows), np.ascontiguousarray(codes, dtype=np.uint32), settings
-        )
-        self._store_search(Cs, found)
-        if self.refit:
-            self._refit(rows, labels, weights, seed)
+        classes = np.ascontiguousarray(codes, dtype=np.uint32)
+        with watch(self, self._described(len(folds) * len(Cs), X, y, sample_weight)) as callback:
+            settings["callback"] = callback
+            self._store_search(Cs, _core.cross_validate(core_rows(rows), classes, settings))
+            for name in _FINAL:
+                self.__dict__.pop(name, None)
+            if self.refit:
+                self._refit(rows, labels, weights, seed)
         return self
+
+    def _described(self, n_fits: int, *data: Any) -> Fit:
+        """A search as a series of fits; bounds may ask for more of them."""
+        n_known = n_fits if self.bounds is None else None
+        return Fit(ends=(n_known, None), unit="fit", data=data, epochs=False)
 
     def _check(self) -> FloatArray:
         self._check_parameters()
@@ -214,7 +223,7 @@ class MulticlassSVCCV(LinearModel):
         if Cs.ndim != 1 or not len(Cs):
             msg = f"Cs: must be a number of values or a list of them, got {self.Cs!r}"
             raise ValueError(msg)
-        for C in Cs:
+        for C in Cs.tolist():
             check_positive("Cs", C)
         return np.unique(Cs.astype(np.float64))
 
@@ -229,7 +238,7 @@ class MulticlassSVCCV(LinearModel):
                 own *= weights
             used = np.flatnonzero(own)
             if not len(used):
-                msg = f"sample_weight: no training row of fold {number} has a positive weight"
+                msg = f"cv: no training row of fold {number} has a positive weight"
                 raise ValueError(msg)
             classes = self.classes_
             if self.class_weight == "balanced":
@@ -239,7 +248,7 @@ class MulticlassSVCCV(LinearModel):
             own[used] = own[used] if weighted is None else weighted
         return found
 
-    def _scoring(self, rows: Any, labels: Any, folds: list[Any]) -> dict[str, Any]:
+    def _scoring(self, rows: Any, labels: Any, folds: list[Any], Cs: FloatArray) -> dict[str, Any]:
         """How the core is to score."""
         found: dict[str, Any] = {"measure": None, "top_k": 1, "score": None}
         if isinstance(self.scoring, str) and self.scoring in _MEASURES:
@@ -256,15 +265,16 @@ class MulticlassSVCCV(LinearModel):
             raise ValueError(msg)
         scorer = check_scoring(MulticlassSVC(), self.scoring)
 
-        def score(fold: int, _: int, weights: FloatArray) -> float:
+        def score(fold: int, at: int, weights: FloatArray) -> float:
             held_out = folds[fold][1]
-            return float(scorer(self._model(weights), rows[held_out], labels[held_out]))
+            model = self._model(float(Cs[at]), weights)
+            return float(scorer(model, rows[held_out], labels[held_out]))
 
         return {**found, "score": score}
 
-    def _model(self, weights: FloatArray) -> MulticlassSVC:
+    def _model(self, C: float, weights: FloatArray) -> MulticlassSVC:
         """A fold's model as scorers see it."""
-        model = MulticlassSVC(**self._parameters())
+        model = MulticlassSVC(C=C, **self._parameters())
         model.classes_, model.n_features_in_ = self.classes_, self.n_features_in_
         model._store_weights(weights)
         return model
@@ -317,23 +327,17 @@ class MulticlassSVCCV(LinearModel):
             )
 
     def _refit(self, rows: Any, labels: Any, weights: FloatArray | None, seed: int) -> None:
-        parameters = {**self._parameters(), "C": self.C_, "random_state": seed % 2**32}
+        changed = {"C": self.C_, "random_state": seed % 2**32, "verbose": 0}
+        parameters = {**self._parameters(), **changed}
         final = MulticlassSVC(**parameters).fit(rows, labels, weights)
-        for name, value in vars(final).items():
-            fitted = name.endswith("_") or name == "_lambda"
-            if fitted and name not in ("n_features_in_", "feature_names_in_"):
-                setattr(self, name, value)
+        for name in _FINAL:
+            setattr(self, name, getattr(final, name))
 
 
-def _report(n_fits: int) -> Callable[..., object]:
-    """Print how many fits have ended, at most five times a second."""
-    last = -np.inf
-
-    def report(n_done: int, seconds: float, *_: float) -> object:
-        nonlocal last
-        if time.monotonic() - last > 0.2:
-            last = time.monotonic()
-            print(f"fit {n_done:5d} of {n_fits} or more  {seconds:8.2f} s", file=sys.stderr)
-        return False
-
-    return report
+def _rows(chosen: Any, codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The numbers of rows that a splitter gives as such, counted from the end, or as a mask."""
+    try:
+        return np.asarray(np.arange(len(codes))[chosen])
+    except IndexError as error:
+        msg = f"cv: a fold names rows that do not exist ({error})"
+        raise ValueError(msg) from error

@@ -20,13 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
-from dualgap._estimator import (
-    ScoringClassifier,
-    all_or_nothing,
-    progress,
-    refuse_unused,
-    warn_of_gap,
-)
+from dualgap._estimator import Fit, ScoringClassifier, refuse_unused, run, told, warn_of_gap, watch
 from dualgap._path import check_interval
 from dualgap._validation import (
     FloatArray,
@@ -39,19 +33,21 @@ from dualgap._validation import (
     encode_classes,
     resolve_seed,
     resolve_threads,
+    row_weights,
 )
-from dualgap.losses import Loss, core_loss
-from dualgap.multiclass._rows import row_weights, undecided
+from dualgap.losses import Loss, MarginLoss, core_loss
+from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
+from dualgap.multiclass._rows import undecided
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
 __all__ = ["MulticlassSVC"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearModel(ScoringClassifier):
-    """Parameters of linear classifiers but for C, and their predictions."""
+class MarginModel(ScoringClassifier):
+    """Parameters of models with a margin loss but for C."""
 
-    loss: LossName | Loss = field(default="max-hinge", kw_only=False)
+    loss: LossName | Loss | MarginLoss = field(default="max-hinge", kw_only=False)
     smoothing: float = 0.0
     fit_intercept: bool = True
     intercept_scaling: float = 1.0
@@ -59,9 +55,6 @@ class LinearModel(ScoringClassifier):
 
     coef_: FloatArray = field(init=False)
     intercept_: FloatArray = field(init=False)
-
-    # The weight of the regulariser, where there is a certificate.
-    _lambda: float | None = field(init=False, default=None)
 
     def _check_parameters(self) -> None:
         check_positive("intercept_scaling", self.intercept_scaling)
@@ -74,11 +67,22 @@ class LinearModel(ScoringClassifier):
     def _problem(self) -> dict[str, Any]:
         """What the core is told of the problem apart from the data."""
         return {
-            **core_loss(self.loss),
+            **self._core_loss(),
             "n_classes": len(self.classes_),
             "bias": float(self.intercept_scaling) if self.fit_intercept else 0.0,
             "smoothing": float(self.smoothing),
         }
+
+    def _core_loss(self) -> dict[str, Any]:
+        return core_loss(self.loss)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearModel(MarginModel):
+    """Linear classifiers with weights of each class's own, and their predictions."""
+
+    # The weight of the regulariser, where there is a certificate.
+    _lambda: float | None = field(init=False, default=None)
 
     def _store_weights(self, weights: FloatArray) -> None:
         n_features = self.n_features_in_
@@ -88,7 +92,7 @@ class LinearModel(ScoringClassifier):
             self.intercept_ = weights[:, n_features] * float(self.intercept_scaling)
 
     def _scores(self, X: Any) -> FloatArray:
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         X = check_rows(self, X, reset=False)
         # The rows are the large operand: the weights take their precision.
         scores = safe_sparse_dot(X, self.coef_.T.astype(X.dtype, copy=False), dense_output=True)
@@ -150,9 +154,10 @@ class MulticlassSVC(LinearClassifier):
 
     Parameters
     ----------
-    loss : str or Loss, default="max-hinge"
+    loss : str, Loss or MarginLoss, default="max-hinge"
         "max-hinge" (or "crammer-singer"), "weston-watkins" or another name in
-        `dualgap.losses.LOSSES` that takes no parameter, or an object from `dualgap.losses`.
+        `dualgap.losses.LOSSES` that takes no parameter, an object from `dualgap.losses`, or a loss
+        of your own: any object with the methods of the protocol `dualgap.losses.MarginLoss`.
     C : float, default=1.0
         Weight of the losses against the regulariser.
     smoothing : float, default=0.0
@@ -166,7 +171,8 @@ class MulticlassSVC(LinearClassifier):
         are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
         smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
         smoothing), "subgradient" is Pegasos; these are for comparison or where memory is short.
-        "auto" is "block-descent", which has the projection it needs for every loss.
+        "auto" is "block-descent", which has the projection it needs for every loss but one of your
+        own that has no ``project``: for these it is "block-frank-wolfe".
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
         For "frank-wolfe" one of "frank-wolfe" (default), the best step in closed form, and
         "scheduled", ``2 / (t + 2)``; for "block-frank-wolfe" one of "frank-wolfe" (default), "away"
@@ -196,8 +202,10 @@ class MulticlassSVC(LinearClassifier):
         Seed of the order of the rows (all solvers but "frank-wolfe").
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
-    verbose : int, default=0
-        Print a line per iteration on stderr, at most five a second.
+    verbose : int, optional
+        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
+        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
+        line per iteration, at most five a second.
     callback : callable, optional
         Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``, with
         NaN for what was not evaluated (see `history_`); a true return value stops the fit.
@@ -222,7 +230,9 @@ class MulticlassSVC(LinearClassifier):
     converged_ : bool
         Whether the gap reached `tol`.
     certificate_ : str
-        What the bound is worth: "convex optimum", that it holds for every model.
+        What the bound is worth: "convex optimum", that it holds for every model; for a loss of your
+        own "exact if the loss's vertex is", or "none: " and why, if its answers were found to
+        contradict each other at the fitted model.
     history_ : dict of ndarray
         Per iteration: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated.
         "block-frank-wolfe" and "away-frank-wolfe" do so every ten iterations and at the end, the
@@ -247,7 +257,7 @@ class MulticlassSVC(LinearClassifier):
     sampling: Sampling = "permutation"
     warm_start: bool = False
 
-    @all_or_nothing
+    @told
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -275,9 +285,35 @@ class MulticlassSVC(LinearClassifier):
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         weights = check_weights(sample_weight, X)
         weights = row_weights(self.class_weight, self.classes_, codes, weights)
+        settings, identity = self._settings(X, labels, weights)
+        builtin = isinstance(settings["loss"], str)
+
+        def solve(**changes: Any) -> Any:
+            return _core.fit_multiclass(core_rows(X), labels, {**settings, **changes})
+
+        def store(model: Self, result: Any) -> None:
+            model._store(result, settings["regularization"], identity)
+            refuse_certificate(model, settings, X, codes)
+
+        fit = Fit(
+            ends=(int(self.max_iter), float(self.tol)),
+            data=(X, y, sample_weight),
+            solve=solve,
+            store=store,
+            # A user's own loss need not answer twice in the same way.
+            repeats=builtin,
+        )
+        run(self, fit)
+        return self
+
+    def _settings(
+        self, X: Any, labels: NDArray[np.uint32], weights: FloatArray | None
+    ) -> tuple[dict[str, Any], str]:
+        """What the core is told, and what a warm start needs to be the same."""
         total = float(len(labels) if weights is None else weights.sum())
         regularization = 1.0 / (float(self.C) * total)
-        problem = {**self._problem(), "sample_weight": weights, "solver": self.solver}
+        problem = {**self._problem(), "sample_weight": weights}
+        problem["solver"] = check_solver(problem["loss"], self.solver, self.smoothing)
         identity = ""
         if self.warm_start:
             # Where the previous fit ended serves any positive smoothing.
@@ -294,16 +330,16 @@ class MulticlassSVC(LinearClassifier):
             "n_threads": resolve_threads(self.n_jobs),
             "keep_dual": bool(self.warm_start),
             "start": self._previous(identity, regularization),
-            "callback": progress(self.verbose, self.callback),
         }
-        result = _core.fit_multiclass(core_rows(X), labels, settings)
+        return settings, identity
+
+    def _store(self, result: Any, regularization: float, identity: str) -> None:
         self._store_weights(result["weights"])
         self._store_run(result)
         self._lambda = regularization
         if self.warm_start:
             kept = {name: result[name] for name in ("weights", "linear", "square", "drift", "beta")}
             self._end = (identity, regularization, kept)
-        return self
 
     def path(
         self,
@@ -364,11 +400,12 @@ class MulticlassSVC(LinearClassifier):
             "max_iter": int(self.max_iter),
             "seed": resolve_seed(self.random_state),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": progress(self.verbose, self.callback),
         }
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         until = 1.0 / (float(C_max) * total)
-        pieces = _core.multiclass_path(core_rows(X), labels, settings, until)
+        with watch(self, Fit(is_fit=False)) as callback:
+            settings["callback"] = callback
+            pieces = _core.multiclass_path(core_rows(X), labels, settings, until)
 
         def fitted(weights: FloatArray) -> MulticlassSVC:
             own: MulticlassSVC = copy.copy(model)
@@ -381,6 +418,9 @@ class MulticlassSVC(LinearClassifier):
             gap = (worst.duality_gap, worst.relative_gap)
             warn_of_gap(worst.n_iter, gap, self.tol, self._remedy, "a piece of the path ")
         return found
+
+    def _core_loss(self) -> dict[str, Any]:
+        return core_loss_of(self.loss, len(self.classes_))
 
     def _previous(self, identity: str, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""

@@ -45,16 +45,19 @@ class Rowed:
 
 def peek(X: Any) -> tuple[bool, Any]:
     """Whether sentences are made of features by name, and the sentences, none of them lost."""
-    if sp.issparse(X) or isinstance(X, np.ndarray):
+    if isinstance(X, np.ndarray) and X.dtype.kind in "OU":
+        X = X.tolist()
+    if sp.issparse(X) or len(getattr(X, "shape", ())) > 1:
         return False, X
     if isinstance(X, str | bytes | dict) or not isinstance(X, Iterable):
         msg = f"X: must be sentences, or a matrix with lengths, got {type(X).__name__}"
         raise ValueError(msg)
     if isinstance(X, list | tuple):
         return all(map(_is_named, islice(X, 3))), X
-    head = list(islice(X, 3))
+    sentences = iter(X)
+    head = list(islice(sentences, 3))
     named = all(map(_is_named, head))
-    rest = chain(head, X)
+    rest = chain(head, sentences)
     return named, rest if named else list(rest)
 
 
@@ -80,11 +83,9 @@ def read_named(read: Callable[[Any], Any], X: Any, size: Callable[[], int]) -> R
 
 def read_matrices(X: Any, lengths: Any) -> Rowed:
     """Check matrices, one for each sentence, or one for all beside their lengths."""
-    if lengths is None and (sp.issparse(X) or (isinstance(X, np.ndarray) and X.dtype != object)):
-        if getattr(X, "ndim", 2) == 2:
-            msg = "lengths: one matrix needs the lengths of its sentences"
-            raise ValueError(msg)
-        X = list(X)
+    if lengths is None and len(getattr(X, "shape", ())) == 2:
+        msg = "lengths: one matrix needs the lengths of its sentences"
+        raise ValueError(msg)
     if lengths is None:
         sentences = list(X)
         if not sentences:
@@ -130,6 +131,9 @@ def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], 
         found = _core.read_labels(sentences)
         if found is None:
             labels = flatten(sentences, offsets)
+            if labels.dtype.kind == "U":
+                msg = "y: labels must be all strings or all numbers"
+                raise ValueError(msg)
             classes, codes = np.unique(labels, return_inverse=True)
             return classes, codes.astype(np.uint32)
     except TypeError as error:

@@ -125,3 +125,26 @@ def drop_unused(weights: Weights, vocabulary: _core.Vocabulary) -> Weights:
     fields = {**weights.__dict__, "offsets": offsets, "on_transitions": marks, "names": names}
     fields.pop("tagger", None)
     return Weights(**fields)
+
+
+def kept_weights(
+    result: Any,
+    links: NDArray[np.uint8],
+    shape: tuple[int, int, NDArray[np.bool_] | None],
+    named: tuple[_core.Vocabulary, int | None] | None,
+) -> Weights:
+    """What a fit leaves: weights without zeros, and their names, where features have some.
+
+    `shape` is the number of states, that of columns, and which of these are on transitions.
+    """
+    n_states, n_columns, marks = shape
+    n_marked = 0 if marks is None else int(marks.sum())
+    kept = weights_of(result, n_states, links, n_columns - n_marked, n_marked)
+    kept.on_transitions = marks
+    if named is None:
+        return kept
+    vocabulary, hash_bits = named
+    if hash_bits is None:
+        return drop_unused(kept, vocabulary)
+    kept.names = Names(b"", [], hash_bits)
+    return kept

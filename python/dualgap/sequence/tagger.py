@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
-import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
-from dualgap._estimator import CertifiedEstimator, all_or_nothing, progress, refuse_unused
-from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
-from dualgap.sequence._explain import Evidence, explain
+from dualgap._estimator import refuse_unused, run, told
+from dualgap._validation import check_positive, resolve_seed, resolve_threads
+from dualgap.sequence._chain import TrainedChain
 from dualgap.sequence._file import read_tagger, write_tagger
 from dualgap.sequence._sentences import (
     Rowed,
@@ -27,26 +24,25 @@ from dualgap.sequence._sentences import (
     read_matrices,
     read_named,
 )
-from dualgap.sequence._tables import LabelledTable
 from dualgap.sequence._training import (
     error_costs,
     examples_weights,
     marked_columns,
     regularization,
+    training_of,
 )
 from dualgap.sequence._transitions import (
-    FORBIDDEN,
     check_labels,
     seen_transitions,
     transition_codes,
 )
-from dualgap.sequence._weights import Names, drop_unused, weights_of
+from dualgap.sequence._weights import kept_weights
 
 __all__ = ["SequenceTagger"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SequenceTagger(CertifiedEstimator):
+class SequenceTagger(TrainedChain):
     """A linear chain for sentences: structured SVM or conditional random field.
 
     The score of labels y of a sentence is ``sum_t <W[:, y_t], x_t> + sum_t T[y_{t-1}, y_t] +
@@ -96,9 +92,10 @@ class SequenceTagger(CertifiedEstimator):
         Maximum number of passes over the sentences.
     warm_start : bool, default=False
         Whether a fit begins where the one before ended, if the sentences have the same lengths.
+        Pickles do not hold what that needs.
     random_state, n_jobs, verbose, callback
-        As for all estimators: the seed, threads (all cores by default), a line for each pass on
-        stderr, and ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
+        As for all estimators: the seed, threads (all cores by default), progress on stderr, and
+        ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
 
     Attributes
     ----------
@@ -152,13 +149,11 @@ history_, null_objective_
     max_iter: int = 100
     warm_start: bool = False
 
-    classes_: NDArray[Any] = field(init=False)
-    n_features_in_: int = field(init=False)
     notes_: dict[str, Any] = field(init=False)
 
     _remedy: ClassVar[str] = "max_iter or tol"
 
-    @all_or_nothing
+    @told
     def fit(
         self,
         X: Sentences,
@@ -224,174 +219,25 @@ history_, null_objective_
             "tol": float(self.tol),
             "max_iter": int(self.max_iter),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": progress(self.verbose, self.callback),
         }
-        result = _core.fit_sequences(rows, data.offsets, codes, settings)
-        self._point = result["point"] if self.warm_start else None
-        n_marked = 0 if marks is None else int(marks.sum())
-        n_plain = data.n_features - n_marked
-        kept = weights_of(result, len(classes), links, n_plain, n_marked)
-        kept.on_transitions = marks
-        if vocabulary is not None and self.hash_bits is None:
-            kept = drop_unused(kept, vocabulary)
-        elif vocabulary is not None:
-            kept.names = Names(b"", [], self.hash_bits)
-        self._weights, self._loss = kept, self.loss
-        self.classes_, self.n_features_in_ = classes, data.n_features
-        self.notes_ = {}
-        self._store_run(result)
+
+        def solve(**changes: Any) -> Any:
+            return _core.fit_sequences(rows, data.offsets, codes, {**settings, **changes})
+
+        def store(model: Self, result: Any) -> None:
+            named = None if vocabulary is None else (vocabulary, model.hash_bits)
+            model._point = result["point"] if model.warm_start else None
+            shape = (len(classes), data.n_features, marks)
+            model._weights = kept_weights(result, links, shape, named)
+            model._loss, model.notes_ = model.loss, {}
+            model.classes_, model.n_features_in_ = classes, data.n_features
+            model._store_run(result)
+
+        run(self, training_of(self, (X, y, sample_weight), solve, store))
         return self
 
-    def predict(self, X: Sentences, *, lengths: ArrayLike | None = None) -> Any:
-        """Return the best labels.
-
-        Returns
-        -------
-        list of lists of labels, or ndarray of shape (n_rows,) for one matrix with `lengths`
-
-        Raises
-        ------
-        ValueError
-            For bad data, and where `transitions` forbids all labels of a sentence of its length.
-        """
-        check_is_fitted(self)
-        weights, named = self._weights, False
-        if lengths is None:
-            named, X = peek(X)
-        if named and weights.names is not None and weights.on_transitions is None:
-            vocabulary, threads = weights.names.vocabulary, resolve_threads(self.n_jobs)
-            offsets, codes = weights.tagger.tag(vocabulary, X, threads)
-        else:
-            data = self._read(X, lengths)
-            offsets = data.offsets
-            codes = weights.tagger.decode(self._input(data), resolve_threads(self.n_jobs))
-        return self._labelled(codes, offsets, flat=lengths is not None)
-
-    def predict_nbest(
-        self, X: Sentences, k: int, *, lengths: ArrayLike | None = None
-    ) -> list[list[tuple[list[Any], float]]]:
-        """Return the `k` best labels of each sentence, exactly.
-
-        Returns
-        -------
-        list of lists of (labels, score), best first
-            Scores are logarithms of probabilities for ``loss="log"``. Sentences that have fewer
-            than `k` labels have as many as there are.
-        """
-        check_is_fitted(self)
-        check_positive("k", k, integer=True)
-        data = self._read(X, lengths)
-        normalised, threads = self._loss == "log", resolve_threads(self.n_jobs)
-        found = self._weights.tagger.decode_best(self._input(data), int(k), normalised, threads)
-        classes = self.classes_.tolist()
-        return [[([classes[c] for c in codes], s) for codes, s in ranked] for ranked in found]
-
-    def predict_marginals(
-        self, X: Sentences, *, lengths: ArrayLike | None = None
-    ) -> list[FloatArray]:
-        """Return what each label has for it at each token.
-
-        Returns
-        -------
-        list of ndarray of shape (n_tokens, n_classes)
-            For ``loss="log"`` the probability of each label at each token. For "hamming"
-            max-marginals: the score of the best labels of the sentence with this label there, less
-            that of the best ones of all; 0 for the best, and -inf for what is forbidden.
-        """
-        check_is_fitted(self)
-        data = self._read(X, lengths)
-        maximal, threads = self._loss != "log", resolve_threads(self.n_jobs)
-        flat = self._weights.tagger.marginals(self._input(data), maximal, threads)
-        return np.split(flat.reshape(-1, len(self.classes_)), data.offsets[1:-1])
-
-    def score(
-        self,
-        X: Sentences,
-        y: Any,
-        sample_weight: ArrayLike | None = None,
-        *,
-        lengths: ArrayLike | None = None,
-    ) -> float:
-        """Return the share of tokens whose label is right; see `chunk_f1` for that of chunks.
-
-        Labels that did not occur in training are errors. `sample_weight` is that of sentences.
-        """
-        check_is_fitted(self)
-        data = self._read(X, lengths)
-        threads = resolve_threads(self.n_jobs)
-        found = self.classes_[self._weights.tagger.decode(self._input(data), threads)]
-        classes, codes = read_labels(y, data.offsets, flat=lengths is not None)
-        right = (classes[codes] if len(codes) else found) == found
-        weights = examples_weights(sample_weight, len(data))
-        sizes = np.diff(data.offsets)
-        tokens = np.ones(len(found)) if weights is None else np.repeat(weights, sizes)
-        total = float(tokens.sum())
-        return float(tokens @ right) / total if total > 0 else 1.0
-
-    def explain(self, sentence: Any, labels: Iterable[Any] | None = None) -> list[Evidence]:
-        """Return for each token of a sentence what spoke for its label.
-
-        Parameters
-        ----------
-        sentence : one sentence
-            As those of `predict`.
-        labels : iterable of labels, optional
-            The labels to explain; those predicted by default.
-
-        Returns
-        -------
-        list of Evidence
-            ``(label, features, transition)``: the features' contributions to the label's score, the
-            largest first, and that of the transition from the label before, or of the boundary.
-        """
-        check_is_fitted(self)
-        data = self._read([sentence], None)
-        if labels is None:
-            codes = self._weights.tagger.decode(self._input(data), 1).tolist()
-        else:
-            place = {label: index for index, label in enumerate(self.classes_.tolist())}
-            wanted = list(labels)
-            unknown = [label for label in wanted if label not in place]
-            if unknown or len(wanted) != data.offsets[-1]:
-                msg = f"labels: must be a known label for each token, got {wanted!r}"
-                raise ValueError(msg)
-            codes = [place[label] for label in wanted]
-        return explain(self._weights, data, codes, self.classes_)
-
-    @property
-    def feature_names_(self) -> list[str] | None:
-        """Names of the columns of `emission_`; None of matrices and hashed names."""
-        check_is_fitted(self)
-        names = self._weights.names
-        return None if names is None or names.bits is not None else names.vocabulary.names()
-
-    @property
-    def emission_(self) -> sp.csr_array:
-        """Weights of columns and labels, sparse, of shape (n_columns, n_classes).
-
-        Columns that have none are left out where they have names (see `feature_names_`), and so are
-        those of transitions.
-        """
-        check_is_fitted(self)
-        return self._weights.emission
-
-    @property
-    def transition_(self) -> LabelledTable:
-        """Weights of transitions: rows are the labels before, columns those after."""
-        return self._links(0, self.classes_.tolist())
-
-    @property
-    def boundary_(self) -> LabelledTable:
-        """Weights of the first ("start") and the last ("end") label of a sentence."""
-        return self._links(len(self.classes_), ["start", "end"])
-
-    def _links(self, first: int, rows: list[Any]) -> LabelledTable:
-        check_is_fitted(self)
-        n = len(self.classes_)
-        weights = self._weights
-        values = np.where(weights.links == FORBIDDEN, -np.inf, weights.link_weights)
-        table = values.reshape(n + 2, n)[first : first + len(rows)]
-        return LabelledTable(table, rows, self.classes_.tolist())
+    def __getstate__(self) -> Any:
+        return {**super().__getstate__(), "_point": None}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the tagger to a file: plain arrays, no pickle, no zeros among the weights.
@@ -455,37 +301,6 @@ history_, null_objective_
         count = int(self.min_count)
         data = read_named(lambda X: vocabulary.learn(X, count), X, lambda: len(vocabulary))
         return data, vocabulary
-
-    def _read(self, X: Any, lengths: Any) -> Rowed:
-        """Read sentences of the kind that the tagger was trained on."""
-        names = self._weights.names
-        if names is not None:
-            if lengths is not None or not peek(X)[0]:
-                msg = "X: the tagger was trained on features by name, got a matrix"
-                raise ValueError(msg)
-            vocabulary = names.vocabulary
-            return read_named(vocabulary.read, X, lambda: len(vocabulary))
-        data = read_matrices(X, lengths)
-        if len(data) and data.n_features != self.n_features_in_:
-            msg = f"X: must have {self.n_features_in_} features, got {data.n_features}"
-            raise ValueError(msg)
-        return data
-
-    def _input(self, data: Rowed) -> Any:
-        """Hand sentences to the core."""
-        if len(data) == 0:
-            data = Rowed(np.zeros((0, self.n_features_in_)), data.offsets, self.n_features_in_)
-        if self._weights.on_transitions is None:
-            return data.rows, data.offsets, None
-        rows, edges = data.split(self._weights.on_transitions)
-        return rows, data.offsets, edges
-
-    def _labelled(self, codes: Any, offsets: Any, *, flat: bool) -> Any:
-        if flat:
-            return self.classes_[codes]
-        labels = self.classes_.astype(object)[codes].tolist()
-        ends = offsets.tolist()
-        return [labels[a:b] for a, b in pairwise(ends)]
 
 
 _RECORD = (

@@ -34,6 +34,115 @@ def fit_multiclass(a):
     return _core.fit_multiclass(a.rows(n, d), a.integers(n, m), given)
 
 
+def multiclass_path(a):
+    n, d, m = a.size(), a.size(), a.size()
+    given = {**a.margin(m), **a.method(list(_core.SOLVERS)), **a.run()}
+    given |= {"regularization": a.positive(), "sample_weight": a.weights(n)}
+    if a.rarely(0.8):
+        given |= {"solver": "block-frank-wolfe", "averaging": False, "subsample": 1.0}
+    labels, until = a.integers(n, m), a.choice([1e-4, 0.1, a.positive()])
+    return _core.multiclass_path(a.rows(n, d), labels, given, until)
+
+
+def cross_validate(a):
+    n, d, m = a.size(), a.size(), a.size()
+    n_folds = a.choice([0, 1, 2, 3])
+    given = {
+        **a.margin(m),
+        **a.run(),
+        "Cs": [a.positive() for _ in range(a.choice([0, 1, 2, 3]))],
+        "fold_weights": a.array(n_folds, a.near(n), sign=False),
+        "held_out": [a.integers(a.size(), n) for _ in range(a.near(n_folds))],
+        "measure": a.choice([None, "accuracy", "balanced_accuracy", "top_k", "cost", "x"]),
+        "top_k": a.choice([0, 1, 2, 2**40]),
+        "score": a.choice([None, lambda *_: 0.5, lambda *_: "x", lambda *_: int("x")]),
+        "width": a.choice([None, 0.0, a.positive()]),
+        "seed": a.seed(),
+    }
+    if a.rarely(0.7):
+        given["Cs"].sort()
+    return _core.cross_validate(a.rows(n, d), a.integers(n, m), given)
+
+
+def links(a, m):
+    """Codes of transitions, first and last labels, most of them with a weight."""
+    codes = [a.choice([1, 1, 1, 1, 0, 2]) for _ in range(a.near(m * (m + 2)))]
+    return np.array([9, *codes[1:]] if codes and a.rarely() else codes, dtype=np.uint8)
+
+
+def offsets(a, n):
+    """Where sentences begin and end."""
+    found = np.array(sorted([0, n, *(a.random.randrange(n + 1) for _ in range(2))]), np.int64)
+    if a.rarely(0.1):
+        found[a.random.randrange(len(found))] = a.choice([-1, n + 1, 10**12])
+    return found[:0] if a.rarely(0.03) else found
+
+
+def sequence_settings(a, n, m, n_sentences):
+    return {
+        **a.run(),
+        "n_states": a.near(m),
+        "loss": a.choice(["hamming", "log", "log", "x"] if a.rarely() else ["hamming", "log"]),
+        "links": links(a, m),
+        "seen_pairs": a.rarely(0.3),
+        "token_weight": None if a.rarely(0.7) else a.array(a.near(n), sign=False),
+        "edges": None if a.rarely(0.7) else a.rows(a.near(n), a.size()),
+        "sampling": a.choice(_core.SAMPLINGS),
+        "seed": a.seed(),
+        "start": None,
+        "regularization": a.positive(),
+        "sample_weight": a.weights(n_sentences),
+    }
+
+
+def fit_sequences(a):
+    n, d, m = a.size(), a.size(), a.choice([1, 2, 3])
+    ends = offsets(a, n)
+    given = sequence_settings(a, n, m, max(len(ends) - 1, 0))
+    rows, labels = a.rows(n, d), a.integers(n, m)
+    found = _core.fit_sequences(rows, ends, labels, given)
+    # Goes on at another C, or with other sentences.
+    given |= {"start": found["point"], "regularization": a.positive()}
+    if a.rarely(0.3):
+        n = a.size()
+        rows, ends, labels = a.rows(n, a.near(d)), offsets(a, n), a.integers(n, m)
+    return _core.fit_sequences(rows, ends, labels, given)
+
+
+def tag(a):
+    n, d, m = a.size(), a.size(), a.choice([0, 1, 2, 3])
+    counts = [a.random.randrange(m + 1) for _ in range(d)]
+    ends = np.array([0, *np.cumsum(counts)], np.int64)
+    size, n_edge_columns = int(ends[-1]), a.choice([0, 0, 0, 1, 2])
+    tagger = _core.Tagger(
+        {
+            "n_states": a.near(m),
+            "links": links(a, m),
+            "offsets": ends[::-1].copy() if a.rarely() else ends,
+            "labels": a.integers(size, m, np.uint16),
+            "values": a.array(a.near(size)),
+            "link_weights": a.array(a.near(m * (m + 2))),
+            "edge_weights": a.array(a.near(n_edge_columns * m * m)),
+        }
+    )
+    edges = a.rows(n, n_edge_columns) if n_edge_columns else None
+    given, threads = (a.rows(n, d), offsets(a, n), edges), a.choice([0, 1, 2])
+    names = [f"f{number}" for number in range(d)]
+    text, ends = "".join(names).encode(), np.cumsum([len(name) for name in names])
+    ends = [*ends.tolist(), *([2**40] if a.rarely() else [])]
+    vocabulary = _core.Vocabulary(4) if a.rarely() else _core.Vocabulary.from_names(text, ends)
+    sentences = [[["f0", "f1", "?"]], [], [{"f0": a.number(), "f": "x", "f1": [None, {}]}]]
+    ask = a.choice(
+        [
+            lambda: tagger.decode(given, threads),
+            lambda: tagger.decode_best(given, a.choice([0, 1, 3, 2**40]), a.rarely(0.5), threads),
+            lambda: tagger.marginals(given, a.rarely(0.5), threads),
+            lambda: tagger.tag(vocabulary, sentences[: a.choice([0, 1, 2, 3])], threads),
+        ]
+    )
+    return ask()
+
+
 def consensus_round(a):
     n, d, m = a.size(), a.size(), a.size()
     n_weights = m * (d + a.choice([0, 1]))
@@ -184,6 +293,10 @@ def check_loss(a):
 
 DOORS = [
     fit_multiclass,
+    multiclass_path,
+    cross_validate,
+    fit_sequences,
+    tag,
     consensus_round,
     fit_polynomial,
     predict_polynomial,

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import logsumexp
+from sentences import sentences
 from sklearn.model_selection import GridSearchCV
 
 from dualgap.sequence import SequenceTagger
-
-sys.path.insert(0, str(Path(__file__).parent))
-import contextlib
-
-from sentences import sentences
 
 LOSSES = ["hamming", "log"]
 

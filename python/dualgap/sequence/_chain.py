@@ -1,0 +1,223 @@
+"""What a trained tagger says of sentences, however it was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dualgap._estimator import CertifiedEstimator
+from dualgap._validation import FloatArray, check_positive, resolve_threads
+from dualgap.sequence._explain import Evidence, explain
+from dualgap.sequence._sentences import (
+    Rowed,
+    Sentences,
+    peek,
+    read_labels,
+    read_matrices,
+    read_named,
+)
+from dualgap.sequence._tables import LabelledTable
+from dualgap.sequence._training import examples_weights
+from dualgap.sequence._transitions import FORBIDDEN
+from dualgap.sequence._weights import Weights
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrainedChain(CertifiedEstimator):
+    """The weights of a chain and its answers."""
+
+    classes_: NDArray[Any] = field(init=False)
+    n_features_in_: int = field(init=False)
+
+    _loss: str = field(init=False)
+    _weights: Weights = field(init=False)
+
+    def predict(self, X: Sentences, *, lengths: ArrayLike | None = None) -> Any:
+        """Return the best labels.
+
+        Returns
+        -------
+        list of lists of labels, or ndarray of shape (n_rows,) for one matrix with `lengths`
+
+        Raises
+        ------
+        ValueError
+            For bad data, and where `transitions` forbids all labels of a sentence of its length.
+        """
+        check_is_fitted(self)
+        weights, named = self._weights, False
+        if lengths is None:
+            named, X = peek(X)
+        if named and weights.names is not None and weights.on_transitions is None:
+            vocabulary, threads = weights.names.vocabulary, resolve_threads(self.n_jobs)
+            offsets, codes = weights.tagger.tag(vocabulary, X, threads)
+        else:
+            data = self._read(X, lengths)
+            offsets = data.offsets
+            codes = weights.tagger.decode(self._input(data), resolve_threads(self.n_jobs))
+        return self._labelled(codes, offsets, flat=lengths is not None)
+
+    def predict_nbest(
+        self, X: Sentences, k: int, *, lengths: ArrayLike | None = None
+    ) -> list[list[tuple[list[Any], float]]]:
+        """Return the `k` best labels of each sentence, exactly.
+
+        Returns
+        -------
+        list of lists of (labels, score), best first
+            Scores are logarithms of probabilities for ``loss="log"``. Sentences that have fewer
+            than `k` labels have as many as there are.
+        """
+        check_is_fitted(self)
+        check_positive("k", k, integer=True)
+        data = self._read(X, lengths)
+        normalised, threads = self._loss == "log", resolve_threads(self.n_jobs)
+        found = self._weights.tagger.decode_best(self._input(data), int(k), normalised, threads)
+        classes = self.classes_.tolist()
+        return [[([classes[c] for c in codes], s) for codes, s in ranked] for ranked in found]
+
+    def predict_marginals(
+        self, X: Sentences, *, lengths: ArrayLike | None = None
+    ) -> list[FloatArray]:
+        """Return what each label has for it at each token.
+
+        Returns
+        -------
+        list of ndarray of shape (n_tokens, n_classes)
+            For ``loss="log"`` the probability of each label at each token. For "hamming"
+            max-marginals: the score of the best labels of the sentence with this label there, less
+            that of the best ones of all; 0 for the best, and -inf for what is forbidden.
+        """
+        check_is_fitted(self)
+        data = self._read(X, lengths)
+        maximal, threads = self._loss != "log", resolve_threads(self.n_jobs)
+        flat = self._weights.tagger.marginals(self._input(data), maximal, threads)
+        rows = flat.reshape(-1, len(self.classes_))
+        return [rows[start:end] for start, end in pairwise(data.offsets)]
+
+    def score(
+        self,
+        X: Sentences,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        *,
+        lengths: ArrayLike | None = None,
+    ) -> float:
+        """Return the share of tokens whose label is right; see `chunk_f1` for that of chunks.
+
+        Labels that did not occur in training are errors. `sample_weight` is that of sentences.
+        """
+        check_is_fitted(self)
+        data = self._read(X, lengths)
+        threads = resolve_threads(self.n_jobs)
+        found = self.classes_[self._weights.tagger.decode(self._input(data), threads)]
+        classes, codes = read_labels(y, data.offsets, flat=lengths is not None)
+        right = (classes[codes] if len(codes) else found) == found
+        weights = examples_weights(sample_weight, len(data))
+        sizes = np.diff(data.offsets)
+        tokens = np.ones(len(found)) if weights is None else np.repeat(weights, sizes)
+        total = float(tokens.sum())
+        return float(tokens @ right) / total if total > 0 else 1.0
+
+    def explain(self, sentence: Any, labels: Iterable[Any] | None = None) -> list[Evidence]:
+        """Return for each token of a sentence what spoke for its label.
+
+        Parameters
+        ----------
+        sentence : one sentence
+            As those of `predict`.
+        labels : iterable of labels, optional
+            The labels to explain; those predicted by default.
+
+        Returns
+        -------
+        list of Evidence
+            ``(label, features, transition)``: the features' contributions to the label's score, the
+            largest first, and that of the transition from the label before, or of the boundary.
+        """
+        check_is_fitted(self)
+        data = self._read([sentence], None)
+        if labels is None:
+            codes = self._weights.tagger.decode(self._input(data), 1).tolist()
+        else:
+            place = {label: index for index, label in enumerate(self.classes_.tolist())}
+            wanted = list(labels)
+            unknown = [label for label in wanted if label not in place]
+            if unknown or len(wanted) != data.offsets[-1]:
+                msg = f"labels: must be a known label for each token, got {wanted!r}"
+                raise ValueError(msg)
+            codes = [place[label] for label in wanted]
+        return explain(self._weights, data, codes, self.classes_)
+
+    @property
+    def feature_names_(self) -> list[str] | None:
+        """Names of the columns of `emission_`; None of matrices and hashed names."""
+        check_is_fitted(self)
+        names = self._weights.names
+        return None if names is None or names.bits is not None else names.vocabulary.names()
+
+    @property
+    def emission_(self) -> sp.csr_array:
+        """Weights of columns and labels, sparse, of shape (n_columns, n_classes).
+
+        Columns that have none are left out where they have names (see `feature_names_`), and so are
+        those of transitions.
+        """
+        check_is_fitted(self)
+        return self._weights.emission
+
+    @property
+    def transition_(self) -> LabelledTable:
+        """Weights of transitions: rows are the labels before, columns those after."""
+        return self._links(0, self.classes_.tolist())
+
+    @property
+    def boundary_(self) -> LabelledTable:
+        """Weights of the first ("start") and the last ("end") label of a sentence."""
+        return self._links(len(self.classes_), ["start", "end"])
+
+    def _links(self, first: int, rows: list[Any]) -> LabelledTable:
+        check_is_fitted(self)
+        n = len(self.classes_)
+        weights = self._weights
+        values = np.where(weights.links == FORBIDDEN, -np.inf, weights.link_weights)
+        table = values.reshape(n + 2, n)[first : first + len(rows)]
+        return LabelledTable(table, rows, self.classes_.tolist())
+
+    def _read(self, X: Any, lengths: Any) -> Rowed:
+        """Read sentences of the kind that the tagger was trained on."""
+        names = self._weights.names
+        if names is not None:
+            if lengths is not None or not peek(X)[0]:
+                msg = "X: the tagger was trained on features by name, got a matrix"
+                raise ValueError(msg)
+            vocabulary = names.vocabulary
+            return read_named(vocabulary.read, X, lambda: len(vocabulary))
+        data = read_matrices(X, lengths)
+        if len(data) and data.n_features != self.n_features_in_:
+            msg = f"X: must have {self.n_features_in_} features, got {data.n_features}"
+            raise ValueError(msg)
+        return data
+
+    def _input(self, data: Rowed) -> Any:
+        """Hand sentences to the core."""
+        if len(data) == 0:
+            data = Rowed(np.zeros((0, self.n_features_in_)), data.offsets, self.n_features_in_)
+        if self._weights.on_transitions is None:
+            return data.rows, data.offsets, None
+        rows, edges = data.split(self._weights.on_transitions)
+        return rows, data.offsets, edges
+
+    def _labelled(self, codes: Any, offsets: Any, *, flat: bool) -> Any:
+        if flat:
+            return self.classes_[codes]
+        labels = self.classes_.astype(object)[codes].tolist()
+        ends = offsets.tolist()
+        return [labels[a:b] for a, b in pairwise(ends)]

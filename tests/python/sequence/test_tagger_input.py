@@ -1,0 +1,70 @@
+"""What a tagger takes for sentences and labels, and what it says of the rest."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dualgap.sequence import SequenceTagger
+
+X = [[["w=the"], ["w=cat"]], [["w=a"], ["w=dog"], ["w=ran", "last"]]] * 5
+Y = [["D", "N"], ["D", "N", "V"]] * 5
+LOSSES = ["hamming", "log"]
+
+
+def tagger(loss: str = "hamming", **options: Any) -> SequenceTagger:
+    return SequenceTagger(loss, **{"C": 10.0, "tol": 1e-3, "random_state": 0, **options})
+
+
+def test_iterables_that_can_be_read_again_are_read_once() -> None:
+    expected = tagger().fit(X, Y)
+    ragged = np.empty(len(X), dtype=object)
+    ragged[:] = X
+    for sentences, labels in [(pd.Series(X), pd.Series(Y)), (ragged, Y), (dict(enumerate(X)), Y)]:
+        given = sentences.values() if isinstance(sentences, dict) else sentences
+        model = tagger().fit(given, labels)
+        assert model.objective_ == expected.objective_
+        assert model.predict(given) == expected.predict(X)
+    square = np.array([[["a"], ["b"]], [["c"], ["d"]]])
+    assert tagger().fit(square, [["u", "v"]] * 2).predict(square) == [["u", "v"]] * 2
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_nothing_has_no_answers(loss: str) -> None:
+    model = tagger(loss).fit(X, Y)
+    for answers in (model.predict([]), model.predict_marginals([]), model.predict_nbest([], 2)):
+        assert answers == []
+    assert [rows.shape for rows in model.predict_marginals([[], X[0]])] == [(0, 3), (2, 3)]
+    assert model.predict([[], X[0]]) == [[], Y[0]]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.float32("nan"), np.float32("inf"), 10**400])
+def test_values_that_are_no_finite_numbers_are_named(value: Any) -> None:
+    with pytest.raises(ValueError, match="X: sentence 0, token 1: w must be a finite number"):
+        tagger().fit([[{"w": 1.0}, {"w": value}]], [["a", "b"]])
+
+
+@pytest.mark.parametrize(
+    ("sentences", "labels", "message"),
+    [
+        (["word", "word"], [["a"], ["b"]], "X: sentence 0 must be a sequence of tokens"),
+        ([1, 2], [["a"], ["b"]], "X: sentence 0 must be a sequence of tokens"),
+        (pd.DataFrame(np.eye(2)), ["a", "b"], "lengths: one matrix needs the lengths"),
+        (X, [[1, "N"], ["D", 2, "V"]] * 5, "y: labels must be all strings or all numbers"),
+    ],
+)
+def test_what_is_refused(sentences: Any, labels: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tagger().fit(sentences, labels)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_pickles_of_taggers_with_warm_starts(loss: str) -> None:
+    model = tagger(loss, warm_start=True).fit(X, Y)
+    same = pickle.loads(pickle.dumps(model))
+    assert same.predict(X) == model.predict(X)
+    assert same.fit(X, Y).objective_ == tagger(loss).fit(X, Y).objective_
