@@ -21,7 +21,13 @@ from dualgap.structured import (
     StructuredSVM,
 )
 
-SOLVERS = ["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient"]
+SOLVERS = [
+    "block-frank-wolfe",
+    "frank-wolfe",
+    "away-frank-wolfe",
+    "projected-gradient",
+    "subgradient",
+]
 
 
 def chains(n=20, seed=0, letters="abc"):
