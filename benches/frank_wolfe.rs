@@ -2,7 +2,8 @@
 
 use std::hint::black_box;
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main};
 use dualgap::data::{Data, Dense};
 use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
@@ -20,6 +21,17 @@ const D: usize = 1024;
 const M: usize = 100;
 /// Rows that are scored together.
 const BLOCK: usize = 64;
+
+/// Whole iterations, with scheduled steps and with line search.
+fn iterations(group: &mut BenchmarkGroup<'_, WallTime>, mut problem: MarginProblem<'_>) {
+    for (rule, name) in [(StepRule::Scheduled, "scheduled"), (StepRule::FrankWolfe, "searched")] {
+        let mut dual = MarginDual::new(&mut problem);
+        let mut solver = FrankWolfe::new(&mut dual, rule, None);
+        group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
+            bencher.iter(|| solver.advance(&Interrupt::default()).unwrap());
+        });
+    }
+}
 
 fn lines(criterion: &mut Criterion) {
     rayon::ThreadPoolBuilder::new().num_threads(1).build_global().unwrap();
@@ -71,15 +83,7 @@ fn lines(criterion: &mut Criterion) {
         group.bench_function(BenchmarkId::from_parameter("images"), |bencher| {
             bencher.iter(|| map.add_images(&vertices, black_box(&mut image)));
         });
-        let mut problem = problem;
-        for (rule, name) in [(StepRule::Scheduled, "scheduled"), (StepRule::FrankWolfe, "searched")]
-        {
-            let mut dual = MarginDual::new(&mut problem);
-            let mut solver = FrankWolfe::new(&mut dual, rule, None);
-            group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
-                bencher.iter(|| solver.advance(&Interrupt::default()).unwrap());
-            });
-        }
+        iterations(&mut group, problem);
         group.finish();
     }
 }

@@ -21,13 +21,7 @@ from dualgap.structured import (
     StructuredSVM,
 )
 
-SOLVERS = [
-    "block-frank-wolfe",
-    "frank-wolfe",
-    "away-frank-wolfe",
-    "projected-gradient",
-    "subgradient",
-]
+SOLVERS = "block-frank-wolfe frank-wolfe away-frank-wolfe projected-gradient subgradient".split()
 
 
 def chains(n=20, seed=0, letters="abc"):
