@@ -48,6 +48,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sentences::PyVocabulary>()?;
     module.add_class::<sequence::PyTagger>()?;
     module.add_class::<sequence::SequencePoint>()?;
+    module.add_class::<sequence::SequenceProblem>()?;
     module.add_function(wrap_pyfunction!(sentences::read_labels, module)?)?;
     module.add_function(wrap_pyfunction!(sequence::fit_sequences, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::fit_interactions, module)?)?;

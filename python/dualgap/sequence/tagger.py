@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
 from dualgap._estimator import progress, refuse_unused
-from dualgap._validation import check_positive, resolve_seed, resolve_threads
+from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.sequence._chain import TrainedChain
 from dualgap.sequence._file import read_tagger, write_tagger
 from dualgap.sequence._sentences import (
@@ -25,6 +25,7 @@ from dualgap.sequence._sentences import (
     read_named,
 )
 from dualgap.sequence._training import (
+    Problem,
     error_costs,
     examples_weights,
     marked_columns,
@@ -35,7 +36,6 @@ from dualgap.sequence._transitions import (
     seen_transitions,
     transition_codes,
 )
-from dualgap.sequence._weights import Names, drop_unused, weights_of
 
 __all__ = ["SequenceTagger"]
 
@@ -186,54 +186,36 @@ history_, null_objective_
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        data, vocabulary = self._read_training(X, lengths)
-        if len(data) == 0:
-            msg = "X: there must be at least one sentence"
-            raise ValueError(msg)
-        classes, codes = read_labels(y, data.offsets, flat=lengths is not None)
-        if len(classes) == 0:
-            msg = "y: there is no token in any sentence"
-            raise ValueError(msg)
-        seen = seen_transitions(codes, data.offsets, len(classes))
-        links = transition_codes(self.transitions, classes, bool(self.boundaries), seen)
-        check_labels(links, classes, codes, data.offsets)
-        marks = marked_columns(self.transition_features, vocabulary, data.n_features)
-        rows, edges = (data.rows, None) if marks is None else data.split(marks)
-        weights = examples_weights(sample_weight, len(data))
+        problem = self._problem(X, y, token_weight, lengths)
+        weights = examples_weights(sample_weight, problem.n_sentences)
         settings = {
-            "n_states": len(classes),
-            "loss": self.loss,
-            "links": links,
-            "seen_pairs": self.pairs == "seen",
-            "token_weight": error_costs(
-                self, token_weight, classes[codes], data.offsets, flat=lengths is not None
-            ),
-            "edges": edges,
+            **self._settings(weights),
+            "start": getattr(self, "_point", None) if self.warm_start else None,
+            "keep_point": bool(self.warm_start),
+            "regularization": regularization("C", self.C, weights, problem.n_sentences),
+        }
+        result = _core.fit_sequences(problem.core, settings)
+        self._point = result.get("point")
+        self._store(problem, result["weights"])
+        self._store_run(result)
+        return self
+
+    def _settings(self, weights: FloatArray | None) -> dict[str, Any]:
+        """How the core is to fit."""
+        return {
             "sampling": self.sampling,
             "seed": resolve_seed(self.random_state),
-            "start": getattr(self, "_point", None) if self.warm_start else None,
-            "regularization": regularization(self.C, weights, len(data)),
             "sample_weight": weights,
             "tol": float(self.tol),
             "max_iter": int(self.max_iter),
             "n_threads": resolve_threads(self.n_jobs),
             "callback": progress(self.verbose, self.callback),
         }
-        result = _core.fit_sequences(rows, data.offsets, codes, settings)
-        self._point = result["point"] if self.warm_start else None
-        n_marked = 0 if marks is None else int(marks.sum())
-        n_plain = data.n_features - n_marked
-        kept = weights_of(result, len(classes), links, n_plain, n_marked)
-        kept.on_transitions = marks
-        if vocabulary is not None and self.hash_bits is None:
-            kept = drop_unused(kept, vocabulary)
-        elif vocabulary is not None:
-            kept.names = Names(b"", [], self.hash_bits)
-        self._weights, self._loss = kept, self.loss
-        self.classes_, self.n_features_in_ = classes, data.n_features
+
+    def _store(self, problem: Problem, weights: FloatArray) -> None:
+        self._weights, self._loss = problem.kept(weights), self.loss
+        self.classes_, self.n_features_in_ = problem.classes, problem.n_features
         self.notes_ = {}
-        self._store_run(result)
-        return self
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_point": None}
@@ -290,6 +272,35 @@ history_, null_objective_
                 raise ValueError(msg)
         if self.loss == "log":
             refuse_unused(self, ["class_weight", "sampling"], 'loss="log"')
+
+    def _problem(self, X: Any, y: Any, token_weight: Any, lengths: Any) -> Problem:
+        """Check sentences and labels and hand them to the core, which has them to itself then."""
+        data, vocabulary = self._read_training(X, lengths)
+        if len(data) == 0:
+            msg = "X: there must be at least one sentence"
+            raise ValueError(msg)
+        flat = lengths is not None
+        classes, codes = read_labels(y, data.offsets, flat=flat)
+        if len(classes) == 0:
+            msg = "y: there is no token in any sentence"
+            raise ValueError(msg)
+        seen = seen_transitions(codes, data.offsets, len(classes))
+        links = transition_codes(self.transitions, classes, bool(self.boundaries), seen)
+        check_labels(links, classes, codes, data.offsets)
+        marks = marked_columns(self.transition_features, vocabulary, data.n_features)
+        rows, edges = (data.rows, None) if marks is None else data.split(marks)
+        costs = error_costs(self, token_weight, classes[codes], data.offsets, flat=flat)
+        settings = {
+            "n_states": len(classes),
+            "loss": self.loss,
+            "links": links,
+            "seen_pairs": self.pairs == "seen",
+            "token_weight": costs,
+            "edges": edges,
+        }
+        core = _core.SequenceProblem(rows, data.offsets, codes, settings)
+        named = vocabulary, self.hash_bits
+        return Problem(core, classes, links, marks, *named, data.n_features, len(data))
 
     def _read_training(self, X: Any, lengths: Any) -> tuple[Rowed, _core.Vocabulary | None]:
         named, X = (False, X) if lengths is not None else peek(X)

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use rayon::prelude::*;
 
 use super::dual_point::DualPoint;
-use super::{Evaluation, Field};
+use super::{Evaluation, Field, Groups, add};
 use crate::dual::Shares;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -91,12 +91,6 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     pieces.map(|(a, b)| vectors::dot(a, b)).collect::<Vec<_>>().into_iter().sum()
 }
 
-/// y += scale x.
-fn add(y: &mut [f64], scale: f64, x: &[f64]) {
-    let pieces = y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE));
-    pieces.for_each(|(y, x)| vectors::axpy(y, scale, x));
-}
-
 struct Lbfgs<'a> {
     field: Field<'a>,
     weights: Vec<f64>,
@@ -107,15 +101,17 @@ struct Lbfgs<'a> {
     /// The best mixture of all dual points so far.
     best: DualPoint,
     epochs: usize,
+    groups: Groups,
     /// Whether some of the sequences have been tried.
     is_begun: bool,
 }
 
 impl<'a> Lbfgs<'a> {
     fn new(field: Field<'a>, weights: Vec<f64>, interrupt: &Interrupt) -> Result<Self> {
-        let now = field.evaluate(&weights, true, interrupt)?;
+        let mut groups = Groups::default();
+        let now = field.evaluate(&weights, true, &mut groups, interrupt)?;
         let (best, pairs) = (now.dual.clone(), VecDeque::new());
-        Ok(Self { field, weights, pairs, now, best, epochs: 0, is_begun: true })
+        Ok(Self { field, weights, pairs, now, best, epochs: 0, groups, is_begun: true })
     }
 
     /// Goes where some of the sequences lead: much of the way, at a part of the cost.
@@ -134,7 +130,7 @@ impl<'a> Lbfgs<'a> {
             }
             weights = solver.weights;
         }
-        let next = self.field.evaluate(&weights, true, interrupt)?;
+        let next = self.field.evaluate(&weights, true, &mut self.groups, interrupt)?;
         if next.primal < self.now.primal {
             self.best.improve(&next.dual, self.field.shares.lambda());
             (self.weights, self.now) = (weights, next);
@@ -172,7 +168,7 @@ impl<'a> Lbfgs<'a> {
 
     /// A model that is better by enough, in the given direction; none where rounding hides it.
     fn search(
-        &self,
+        &mut self,
         direction: &[f64],
         interrupt: &Interrupt,
     ) -> Result<Option<(Vec<f64>, Evaluation)>> {
@@ -185,7 +181,7 @@ impl<'a> Lbfgs<'a> {
         while step > 1e-8 {
             let mut weights = self.weights.clone();
             add(&mut weights, step, direction);
-            let next = self.field.evaluate(&weights, curved, interrupt)?;
+            let next = self.field.evaluate(&weights, curved, &mut self.groups, interrupt)?;
             let risen = next.primal - value - step * slope;
             if next.primal <= value + SUFFICIENT_DECREASE * step * slope {
                 return Ok(Some((weights, next)));
@@ -223,7 +219,8 @@ impl Solver for Lbfgs<'_> {
             self.begin(interrupt)?;
         }
         loop {
-            if let Some((weights, next)) = self.search(&self.direction(), interrupt)? {
+            let direction = self.direction();
+            if let Some((weights, next)) = self.search(&direction, interrupt)? {
                 self.accept(weights, next);
                 break;
             }
