@@ -16,7 +16,7 @@ WHEEL := dist/wheel.stamp
 MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
 say = @printf '\033[1m==> %s\033[0m\n'
 
-.PHONY: help demo test bench results fmt clean venv build lint deny sanitize structure test-rust test-python wheel lock rust
+.PHONY: help demo test bench docs results fmt clean venv build lint deny sanitize structure test-rust test-python wheel lock rust
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -41,7 +41,11 @@ bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go
 		echo "$$script"; DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=target/results $(BIN)/python "$$script"; \
 	done
 
-results: $(DEPENDENCIES) ## Fill the tables of benches/RESULTS.md from benches/results
+docs: build ## Build the site into target/docs (no network; warnings are errors)
+	$(say) "Building the site: target/docs/index.html"
+	$(BIN)/sphinx-build -b html -d target/doctrees --fail-on-warning --keep-going --quiet docs target/docs
+
+results: $(DEPENDENCIES) ## Fill the tables of benches/RESULTS.md and README.md from benches/results
 	$(BIN)/python scripts/results.py
 
 fmt: build ## Format the Rust and Python code, and write the names of choices
@@ -53,6 +57,7 @@ fmt: build ## Format the Rust and Python code, and write the names of choices
 clean: ## Remove everything that was built here
 	rm -rf target $(VENV) dist demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f python/dualgap/_core*.so python/dualgap/_core*.pyd
+	rm -rf docs/tutorials docs/reference/api docs/sg_execution_times.rst
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv: $(DEPENDENCIES) ## Create the virtual environment with all development dependencies
@@ -71,7 +76,8 @@ lint: build ## Check format, lints, types, stubs, structure and tables
 	$(BIN)/basedpyright --warnings
 	$(BIN)/python scripts/choices.py --check
 	$(BIN)/python -m mypy.stubtest dualgap._core
-	$(say) "Imports and sizes; licences; tables of benches/RESULTS.md"
+	$(say) "Public names and docstrings; imports and sizes; licences; tables"
+	$(BIN)/python scripts/check_docs.py
 	$(BIN)/python scripts/check_structure.py
 	$(BIN)/python scripts/check_licences.py
 	$(BIN)/python scripts/results.py --check

@@ -1,4 +1,4 @@
-"""Fill the tables of benches/RESULTS.md from the files in benches/results.
+"""Fill the tables of benches/RESULTS.md and of the README from the files in benches/results.
 
 Usage: python scripts/results.py [--check] [FOLDER]
 
@@ -17,8 +17,17 @@ the plain fields; `{value/field}` is a field of that with `value` in the pivot c
 with `pivot=first,second`). The format `3` keeps three digits, `time` chooses the unit of a number
 of seconds. A field that is empty or missing becomes a dash.
 
-With --check nothing is written, and the exit status is 1 where RESULTS.md is not in step with the
-files, or has a table without a file.
+A table whose rows come from several files names file, row and column of each figure:
+
+    <!-- figures
+    | data | seconds |
+    | letter | {polynomial-refits[data=letter;version=now].seconds:.2f} |
+    -->
+    ... replaced ...
+    <!-- end -->
+
+With --check nothing is written, and the exit status is 1 where a page is not in step with the
+files, or RESULTS.md has a table without a file.
 """
 
 from __future__ import annotations
@@ -35,6 +44,8 @@ MARKER = re.compile(
     r".*?(?P<end><!-- end -->)",
     re.S,
 )
+FIGURES = re.compile(r"(<!-- figures\n(?P<form>.*?)-->\n).*?(?P<end><!-- end -->)", re.S)
+FIGURE = re.compile(r"\{(?P<name>[\w-]+)\[(?P<where>[^\]]*)\]\.(?P<field>\w+):?(?P<spec>[^}]*)\}")
 UNITS = [(1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s")]
 DASH = "\u2013"
 
@@ -130,6 +141,21 @@ def table(folder: Path, name: str, options: dict[str, str], form: str) -> str:
     return "\n".join([*lines, "", source(rows)])
 
 
+def figures(folder: Path, form: str) -> str:
+    """The Markdown of a table whose figures come from several files."""
+
+    def one(match: re.Match[str]) -> str:
+        where = dict(part.split("=", 1) for part in match["where"].split(";"))
+        rows = select(read(folder / f"{match['name']}.csv"), where)
+        if len(rows) != 1:
+            sys.exit(f"error: {len(rows)} rows for {match[0]}, there must be one")
+        check_names(match["name"], f"{{{match['field']}}}", rows)
+        return format(Cell(rows[0][match["field"]]), match["spec"])
+
+    header, *lines = FIGURE.sub(one, form).splitlines()
+    return "\n".join([header, "|" + "---|" * (header.count("|") - 1), *lines])
+
+
 def fill(text: str, folder: Path) -> str:
     """RESULTS.md with its tables as the files have them."""
 
@@ -138,7 +164,10 @@ def fill(text: str, folder: Path) -> str:
         filled = table(folder, match["name"], options, match["form"])
         return f"{match[1]}\n{filled}\n\n{match['end']}"
 
-    return MARKER.sub(one, text)
+    def several(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{figures(folder, match['form'])}\n\n{match['end']}"
+
+    return FIGURES.sub(several, MARKER.sub(one, text))
 
 
 def loose_tables(text: str) -> list[int]:
@@ -150,18 +179,21 @@ def loose_tables(text: str) -> list[int]:
 def main() -> int:
     arguments = [argument for argument in sys.argv[1:] if argument != "--check"]
     here = Path(arguments[0]) if arguments else Path(__file__).parents[1] / "benches"
-    path = here / "RESULTS.md"
-    text = path.read_text("utf-8")
-    filled = fill(text, here / "results")
-    if loose := loose_tables(filled):
-        print(f"{path}: tables without a file, at lines {loose}")
-        return 1
-    if "--check" not in sys.argv:
-        path.write_text(filled, "utf-8")
-    elif filled != text:
-        print(f"{path} is not in step with {here / 'results'}: run `make results`")
-        return 1
-    return 0
+    status = 0
+    for path in (here / "RESULTS.md", here.parent / "README.md"):
+        if not path.exists():
+            continue
+        text = path.read_text("utf-8")
+        filled = fill(text, here / "results")
+        if path.name == "RESULTS.md" and (loose := loose_tables(filled)):
+            print(f"{path}: tables without a file, at lines {loose}")
+            status = 1
+        elif "--check" not in sys.argv:
+            path.write_text(filled, "utf-8")
+        elif filled != text:
+            print(f"{path} is not in step with {here / 'results'}: run `make results`")
+            status = 1
+    return status
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 //! How one thread asks the solver on another to stop.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
 /// A flag by which one thread asks the solver on another to stop.
 ///
-/// Solvers check it between bounded pieces of work, so that it takes effect well within a second.
-#[derive(Debug, Default)]
-pub struct Interrupt(AtomicBool);
+/// Solvers check it between bounded pieces of work, so that it takes effect well within a second. A clone is
+/// the same flag.
+#[derive(Debug, Clone, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Asks the run to stop.

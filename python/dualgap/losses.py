@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dualgap import _core
 
 __all__ = [
     "LOSSES",
     "Loss",
+    "MarginLoss",
     "MaxHinge",
     "StructuredHinge",
     "TopK",
@@ -190,7 +191,40 @@ class WestonWatkins(Loss):
         super().__init__("weston-watkins")
 
 
-def core_loss(loss: str | Loss) -> dict[str, Any]:
+@runtime_checkable
+class MarginLoss(Protocol):
+    """A loss of your own for `MulticlassSVC`: any object with these two methods.
+
+    The loss of a row with the label ``y`` is the support function of a polytope B_y at the margins,
+    ``max over b in B_y of b @ margins``, with ``margins[j] = cost_j + s_j - s_y`` and
+    ``margins[y] = 0``. B_y holds 0 and no point with a negative coordinate, so that the loss is
+    never negative and does not fall with a margin; a point's coordinate at ``y`` is 0.
+
+    ``margins`` and ``label`` (a position in ``classes_``) must not be changed, answers must be
+    deterministic, and Python's global lock is held during a call, of which there is at least one
+    for each row and pass.
+
+    A third method ``project(point, label)``, which returns the point of B_y that is closest to
+    ``point`` (in the Euclidean norm; ``point[label]`` is 0, and no other coordinate need be in any
+    bounds), is what ``solver="block-descent"`` and smoothing need. An attribute ``costs`` of shape
+    (n_classes, n_classes) replaces the costs of 1 off the label, as in `Loss`.
+
+    See Also
+    --------
+    MulticlassSVC : Checks the answers against each other, and says in ``certificate_`` what its
+        bound then rests on.
+    """
+
+    def support(self, margins: NDArray[np.float64], label: int) -> float:
+        """Return the loss: the maximum of ``b @ margins`` over B_y."""
+        ...
+
+    def vertex(self, margins: NDArray[np.float64], label: int) -> ArrayLike:
+        """Return a point of B_y, of shape (n_classes,), that attains this maximum."""
+        ...
+
+
+def core_loss(loss: object) -> dict[str, Any]:
     """Return the core's arguments for a loss given by name or as an object."""
     if isinstance(loss, str):
         if LOSSES.get(loss):
@@ -202,14 +236,21 @@ def core_loss(loss: str | Loss) -> dict[str, Any]:
         msg = f"loss: must be a name or an object from dualgap.losses, got {loss!r}"
         raise ValueError(msg)
     own = loss.parameters()
-    costs = None if loss.costs is None else np.ascontiguousarray(loss.costs, dtype=np.float64)
-    if costs is not None and costs.ndim != 2:
-        msg = f"costs: must be two-dimensional, got shape {costs.shape}"
-        raise ValueError(msg)
     return {
         "loss": loss.name,
         "k": own.get("k"),
         "weights": own.get("weights"),
-        "costs": costs,
+        "costs": core_costs(loss.costs),
         "costs_per_row": bool(loss.per_row),
     }
+
+
+def core_costs(costs: ArrayLike | None) -> NDArray[np.float64] | None:
+    """Return costs as the core takes them."""
+    if costs is None:
+        return None
+    found = np.ascontiguousarray(costs, dtype=np.float64)
+    if found.ndim != 2:
+        msg = f"costs: must be two-dimensional, got shape {found.shape}"
+        raise ValueError(msg)
+    return found

@@ -202,7 +202,16 @@ def recall_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -
 def hit_ndcg_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
     """Mean nDCG@k with gain 1 for relevant items: hits count 1 / log2(rank + 1).
 
-    Parameters and errors as for `recall_at_k`; unlike `ndcg_at_k` it ranks a whole catalogue.
+    Unlike `ndcg_at_k` it ranks a whole catalogue. Errors are those of `recall_at_k`.
+
+    Parameters
+    ----------
+    relevant : sequence of collections
+        The relevant items of each user, each once.
+    recommended : array-like of shape (n_users, n)
+        Items for each user, best first; what is no item (-1, say) is a place left empty.
+    k : int
+        Number of places that count.
 
     Returns
     -------
@@ -218,7 +227,16 @@ def hit_ndcg_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int)
 def average_precision_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
     """Mean average precision: the mean of the precisions at the ranks of the hits (MAP@k).
 
-    Divided by ``min(k, number of relevant items)``. Parameters and errors as for `recall_at_k`.
+    Divided by ``min(k, number of relevant items)``. Errors are those of `recall_at_k`.
+
+    Parameters
+    ----------
+    relevant : sequence of collections
+        The relevant items of each user, each once.
+    recommended : array-like of shape (n_users, n)
+        Items for each user, best first; what is no item (-1, say) is a place left empty.
+    k : int
+        Number of places that count.
 
     Returns
     -------

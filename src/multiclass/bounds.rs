@@ -55,7 +55,7 @@ impl Bounds {
             bend: shares.smoothing() * lifted::squared_norm_of(beta),
             length: length * (1.0 + gamma(beta.len())),
             n_entries: beta.len(),
-            defect: problem.polytope().distance(beta, problem.n_classes()),
+            defect: problem.polytope().distance(beta, problem.label(example), problem.n_classes()),
             scales: problem.scales(example, problem.map().row_size(example)),
         };
         self.dual.add(shares, example, &terms);

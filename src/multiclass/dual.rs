@@ -224,8 +224,10 @@ impl BlockDual for MarginDual<'_, '_> {
         self.problem.scales(block, self.problem.map().row_size(block))
     }
 
-    fn defect(&self, _: usize, point: &[(u32, f64)], _: &dyn Fn() -> f64) -> f64 {
-        self.problem.polytope().distance(point, self.problem.n_classes())
+    fn defect(&self, block: usize, point: &[(u32, f64)], drift: &dyn Fn() -> f64) -> f64 {
+        let (label, m) = (self.problem.label(block), self.problem.n_classes());
+        let distance = self.problem.polytope().distance(point, label, m);
+        if distance.is_finite() { distance } else { drift() }
     }
 
     fn null_objective(&mut self, _: &Interrupt) -> Result<f64> {

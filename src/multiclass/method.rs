@@ -144,7 +144,7 @@ fn descend(
 ) -> Result<MulticlassFit> {
     let null_objective = problem.null_objective();
     let stopping = target.stopping(null_objective);
-    let options = Options { seed, ..Options::default() };
+    let options = Options { seed, shrink: problem.polytope().is_symmetric(), block_size: None };
     let mut solver = BlockDescent::new(problem, options);
     if let Some(start) = start {
         solver.start_at(&start.beta, interrupt)?;

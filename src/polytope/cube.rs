@@ -38,7 +38,7 @@ impl Polytope for Cube {
         beta[label] = 0.0;
     }
 
-    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+    fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {
         overshoot(beta, 1.0) + parts(beta).1
     }
 

@@ -36,7 +36,7 @@ impl Polytope for MaxHinge {
         beta[label] = 0.0;
     }
 
-    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+    fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {
         let (sum, negative) = parts(beta);
         excess(sum, 1.0) + negative
     }

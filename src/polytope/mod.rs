@@ -100,14 +100,23 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// bias = 0 is the plain projection of v, bias = 1 the block step of dual descent and the Moreau
     /// envelope (docs/mathematics/polytopes.md#projection-with-a-rank-one-term).
     ///
-    /// Block descent also calls it with some of the classes alone, the β_j of the others being 0. Among
-    /// them are always the label and the classes of some vertex, or of some other point of B that is not 0.
+    /// Where the set is [symmetric](Polytope::is_symmetric), block descent also calls it with some of the
+    /// classes alone, the β_j of the others being 0. Among them are always the label and the classes of some
+    /// vertex, or of some other point of B that is not 0.
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]);
 
     /// A bound on the distance ‖·‖₁ of a point from B, its own rounding included: 0 or near it for what
     /// [`Polytope::vertex`] and [`Polytope::project`] return. The point is (class, value) pairs without the
     /// label's, for `n_classes` classes. A certificate counts with it (docs/mathematics/duality.md#rounding).
-    fn distance(&self, beta: &[(u32, f64)], n_classes: usize) -> f64;
+    /// Infinite where the set cannot tell; only solvers that know their points to be combinations of vertices
+    /// can then be used.
+    fn distance(&self, beta: &[(u32, f64)], label: usize, n_classes: usize) -> f64;
+
+    /// Whether the set treats all classes off the label alike, so that which of them a β is made of does not
+    /// matter.
+    fn is_symmetric(&self) -> bool {
+        true
+    }
 
     /// The set as a box cut by a bound on the sum, where it has that form, at least for large sums.
     fn capped_box(&self) -> Option<CappedBox> {
@@ -133,7 +142,7 @@ fn settle_on_vertex(
     beta: &mut [f64],
 ) {
     let mut point: Sparse = (0..).zip(beta.iter().copied()).filter(|(_, b)| *b != 0.0).collect();
-    if set.distance(&point, v.len()) <= 1e-9 * set.radius(v.len()) {
+    if set.distance(&point, label, v.len()) <= 1e-9 * set.radius(v.len()) {
         return;
     }
     set.vertex(v, label, scratch, &mut point);

@@ -130,7 +130,7 @@ impl Polytope for TopK {
         self.settle(v, label, tau, scratch, beta);
     }
 
-    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+    fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {
         let (sum, negative) = parts(beta);
         let (largest, k) =
             (beta.iter().map(|(_, value)| *value).fold(0.0, f64::max), self.k as f64);

@@ -83,7 +83,7 @@ impl Polytope for WeightedTopK {
         self.settle(v, label, largest, scratch, beta);
     }
 
-    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+    fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {
         between(beta, self.weights.values())
     }
 

@@ -72,7 +72,7 @@ impl Polytope for WeightedUsunier {
         }
     }
 
-    fn distance(&self, beta: &[(u32, f64)], _: usize) -> f64 {
+    fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {
         below(beta, self.weights.values())
     }
 

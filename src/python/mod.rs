@@ -10,6 +10,7 @@ mod cross_validation;
 mod losses;
 mod multiclass;
 mod oracle;
+mod own_loss;
 mod polynomial;
 mod ranking;
 mod recommend;

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use super::arrays::{Matrix, Table, Vector, slice};
+use super::own_loss::OwnLoss;
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
@@ -53,14 +54,23 @@ pub(super) fn fit_multiclass<'py>(
         let mut problem = record.problem(data, slice(&labels)?, &shares, method.order())?;
         let layout = problem.map().layout();
         let start = start.map(|start| start.read(layout)).transpose()?;
-        let target = run.target();
+        let (target, own) = (run.target(), record.own_loss());
         let kernel = |session: &Session<'_>| {
+            own.iter().for_each(|own| own.stops(session.interrupt));
             let observe = &mut |epoch: &_| session.observe(epoch);
             fit(&mut problem, method, target, keep_dual, start, session.interrupt, observe)
         };
-        let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel)?;
-        fit_dict(py, fitted, layout)
+        let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel);
+        fit_dict(py, raised(own, fitted)?, layout)
     })
+}
+
+/// What a loss written in Python raised, or else the result.
+fn raised<T>(own: Option<&OwnLoss>, result: PyResult<T>) -> PyResult<T> {
+    match own {
+        Some(own) => own.raise(result),
+        None => result,
+    }
 }
 
 impl State<'_> {
@@ -119,10 +129,13 @@ pub(super) fn multiclass_path<'py>(
         let stopping = run.target().stopping(problem.null_objective());
         let settings = PathSettings { from, until, stopping, options };
         let mut dual = MarginDual::new(&mut problem);
+        let own = record.own_loss();
         let pieces = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
+            own.iter().for_each(|own| own.stops(session.interrupt));
             let observe = &mut |epoch: &_| session.observe(epoch);
             path(&mut dual, settings, session.interrupt, observe)
-        })?;
+        });
+        let pieces = raised(own, pieces)?;
         let shape = [layout.n_classes, layout.n_features];
         let pieces = pieces.into_iter().map(|piece| {
             let (gap, relative_gap) = (piece.gap(), piece.relative_gap());

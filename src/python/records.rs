@@ -1,13 +1,16 @@
 //! The options of the fits as records, read from the items of a dictionary.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 
 use super::arrays::{Table, Vector, slice};
+use super::own_loss::{OwnLoss, OwnPolytope};
 use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
 use crate::multiclass::{Costs, Linear, MarginProblem, MulticlassMethod, Order, require_memory};
-use crate::polytope::{self, Parameters};
+use crate::polytope::{self, Parameters, Polytope};
 use crate::solver::{Choices, Target};
 
 /// A linear multi-category problem beside its rows and labels.
@@ -15,7 +18,7 @@ use crate::solver::{Choices, Target};
 #[pyo3(from_item_all)]
 pub(super) struct MarginRecord<'py> {
     n_classes: usize,
-    loss: String,
+    loss: LossRecord,
     k: Option<usize>,
     weights: Option<Vec<f64>>,
     costs: Option<Table<'py, f64>>,
@@ -24,7 +27,34 @@ pub(super) struct MarginRecord<'py> {
     bias: f64,
 }
 
+/// A loss of the registry by its name, or one that is written in Python.
+#[derive(FromPyObject)]
+enum LossRecord {
+    Named(String),
+    Own(Own),
+}
+
+/// A loss written in Python, shared with the problems that it is part of.
+#[derive(Clone)]
+struct Own(Arc<OwnLoss>);
+
+impl<'py> FromPyObject<'_, 'py> for Own {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self(Arc::new(object.extract()?)))
+    }
+}
+
 impl MarginRecord<'_> {
+    /// The loss where it is written in Python.
+    pub fn own_loss(&self) -> Option<&OwnLoss> {
+        match &self.loss {
+            LossRecord::Named(_) => None,
+            LossRecord::Own(own) => Some(&own.0),
+        }
+    }
+
     /// The problem, its weights ordered for a kind of solvers.
     pub fn problem<'a>(
         &self,
@@ -40,8 +70,13 @@ impl MarginRecord<'_> {
     pub fn parts(&self) -> MarginParts {
         MarginParts {
             n_classes: self.n_classes,
-            loss: self.loss.clone(),
-            parameters: Parameters { k: self.k, weights: self.weights.clone() },
+            loss: match &self.loss {
+                LossRecord::Named(name) => {
+                    let parameters = Parameters { k: self.k, weights: self.weights.clone() };
+                    LossParts::Named(name.clone(), parameters)
+                }
+                LossRecord::Own(own) => LossParts::Own(own.clone()),
+            },
             costs: self.costs(),
             smoothing: self.smoothing,
             bias: self.bias,
@@ -71,11 +106,25 @@ impl MarginRecord<'_> {
 #[derive(Clone)]
 pub(super) struct MarginParts {
     pub n_classes: usize,
-    loss: String,
-    parameters: Parameters,
+    loss: LossParts,
     costs: Costs,
     smoothing: f64,
     bias: f64,
+}
+
+#[derive(Clone)]
+enum LossParts {
+    Named(String, Parameters),
+    Own(Own),
+}
+
+impl LossParts {
+    fn polytope(self) -> Result<Box<dyn Polytope>> {
+        match self {
+            Self::Named(name, parameters) => polytope::parse(&name, parameters),
+            Self::Own(own) => Ok(Box::new(OwnPolytope(own.0))),
+        }
+    }
 }
 
 impl MarginParts {
@@ -87,7 +136,7 @@ impl MarginParts {
         shares: Shares,
         order: Order,
     ) -> Result<MarginProblem<'a>> {
-        let polytope = polytope::parse(&self.loss, self.parameters)?;
+        let polytope = self.loss.polytope()?;
         let map = Linear::new(rows, self.n_classes, self.bias, order);
         let shares = shares.with_smoothing(self.smoothing)?;
         MarginProblem::new(map, labels, polytope, shares)?.with_costs(self.costs)

@@ -34,7 +34,8 @@ from dualgap._validation import (
     resolve_seed,
     resolve_threads,
 )
-from dualgap.losses import Loss, core_loss
+from dualgap.losses import Loss, MarginLoss, core_loss
+from dualgap.multiclass._own_loss import check_solver, own_loss, refuse_certificate
 from dualgap.multiclass._rows import row_weights, undecided
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
@@ -45,7 +46,7 @@ __all__ = ["MulticlassSVC"]
 class LinearModel(ScoringClassifier):
     """Parameters of linear classifiers but for C, and their predictions."""
 
-    loss: LossName | Loss = field(default="max-hinge", kw_only=False)
+    loss: LossName | Loss | MarginLoss = field(default="max-hinge", kw_only=False)
     smoothing: float = 0.0
     fit_intercept: bool = True
     intercept_scaling: float = 1.0
@@ -68,11 +69,14 @@ class LinearModel(ScoringClassifier):
     def _problem(self) -> dict[str, Any]:
         """What the core is told of the problem apart from the data."""
         return {
-            **core_loss(self.loss),
+            **self._core_loss(),
             "n_classes": len(self.classes_),
             "bias": float(self.intercept_scaling) if self.fit_intercept else 0.0,
             "smoothing": float(self.smoothing),
         }
+
+    def _core_loss(self) -> dict[str, Any]:
+        return core_loss(self.loss)
 
     def _store_weights(self, weights: FloatArray) -> None:
         n_features = self.n_features_in_
@@ -144,9 +148,10 @@ class MulticlassSVC(LinearClassifier):
 
     Parameters
     ----------
-    loss : str or Loss, default="max-hinge"
+    loss : str, Loss or MarginLoss, default="max-hinge"
         "max-hinge" (or "crammer-singer"), "weston-watkins" or another name in
-        `dualgap.losses.LOSSES` that takes no parameter, or an object from `dualgap.losses`.
+        `dualgap.losses.LOSSES` that takes no parameter, an object from `dualgap.losses`, or a loss
+        of your own: any object with the methods of the protocol `dualgap.losses.MarginLoss`.
     C : float, default=1.0
         Weight of the losses against the regulariser.
     smoothing : float, default=0.0
@@ -160,7 +165,8 @@ class MulticlassSVC(LinearClassifier):
         are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
         smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
         smoothing), "subgradient" is Pegasos; these are for comparison or where memory is short.
-        "auto" is "block-descent", which has the projection it needs for every loss.
+        "auto" is "block-descent", which has the projection it needs for every loss but one of your
+        own that has no ``project``: for these it is "block-frank-wolfe".
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
         For "frank-wolfe" one of "frank-wolfe" (default), the best step in closed form, and
         "scheduled", ``2 / (t + 2)``; for "block-frank-wolfe" one of "frank-wolfe" (default), "away"
@@ -216,7 +222,9 @@ class MulticlassSVC(LinearClassifier):
     converged_ : bool
         Whether the gap reached `tol`.
     certificate_ : str
-        What the bound is worth: "convex optimum", that it holds for every model.
+        What the bound is worth: "convex optimum", that it holds for every model; for a loss of your
+        own "exact if the loss's vertex is", or "none: " and why, if its answers were found to
+        contradict each other at the fitted model.
     history_ : dict of ndarray
         Per iteration: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated.
         "block-frank-wolfe" and "away-frank-wolfe" do so every ten iterations and at the end, the
@@ -270,7 +278,8 @@ class MulticlassSVC(LinearClassifier):
         weights = row_weights(self.class_weight, self.classes_, codes, weights)
         total = float(len(labels) if weights is None else weights.sum())
         regularization = 1.0 / (float(self.C) * total)
-        problem = {**self._problem(), "sample_weight": weights, "solver": self.solver}
+        problem = {**self._problem(), "sample_weight": weights}
+        problem["solver"] = check_solver(problem["loss"], self.solver, self.smoothing)
         identity = ""
         if self.warm_start:
             # Where the previous fit ended serves any positive smoothing.
@@ -293,6 +302,8 @@ class MulticlassSVC(LinearClassifier):
         self._store_weights(result["weights"])
         self._store_run(result)
         self._lambda = regularization
+        if not isinstance(problem["loss"], str):
+            refuse_certificate(self, problem, X, codes)
         if self.warm_start:
             kept = {name: result[name] for name in ("weights", "linear", "square", "drift", "beta")}
             self._end = (identity, regularization, kept)
@@ -374,6 +385,11 @@ class MulticlassSVC(LinearClassifier):
             gap = (worst.duality_gap, worst.relative_gap)
             warn_of_gap(worst.n_iter, gap, self.tol, self._remedy, "a piece of the path ")
         return found
+
+    def _core_loss(self) -> dict[str, Any]:
+        if isinstance(self.loss, str | Loss):
+            return super()._core_loss()
+        return own_loss(self.loss, len(self.classes_))
 
     def _previous(self, identity: str, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""

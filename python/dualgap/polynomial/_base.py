@@ -84,7 +84,8 @@ default="refined"
         Basis vectors of unit length (with ``linear="augment"``, their last entry belongs to the
         feature that is always 1).
     output_ : ndarray of shape (n_bases, n_outputs)
-        Output layer U; with H = ``components_`` the outputs are K(X, H) U + X coef_.T + intercept_.
+        Output layer U; with H = ``components_`` the outputs are
+        ``K(X, H) U + X coef_.T + intercept_``.
     n_nonzero_bases_ : int
         Number of basis vectors that some output uses.
     coef_, intercept_ : ndarray of shape (n_outputs, n_features) and (n_outputs,)

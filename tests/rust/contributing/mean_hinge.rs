@@ -37,7 +37,7 @@ impl Polytope for MeanHinge {
         beta[label] = 0.0;
     }
 
-    fn distance(&self, beta: &[(u32, f64)], n_classes: usize) -> f64 {
+    fn distance(&self, beta: &[(u32, f64)], _: usize, n_classes: usize) -> f64 {
         // From the point whose coordinates are all the mean one, or the largest that there may be.
         let others = (n_classes - 1) as f64;
         let sum: f64 = beta.iter().map(|(_, value)| value).sum();

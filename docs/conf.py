@@ -1,0 +1,90 @@
+"""How Sphinx builds the site: `make docs`. Nothing is fetched, and warnings are errors."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+import dualgap
+
+matplotlib.use("Agg")
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+
+project = "dualgap"
+author = "the dualgap authors"
+copyright = author
+version = release = dualgap.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
+    "sphinx_gallery.gen_gallery",
+]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns: list[str] = []
+templates_path = ["_templates"]
+nitpicky = False
+default_role = "py:obj"  # a link where there is such a name, and code where not
+
+myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+
+html_theme = "furo"
+html_title = f"dualgap {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+# All that a browser loads lies in _static, MathJax too (sphinx-mathjax-offline).
+mathjax_options = {"defer": "defer"}
+
+autosummary_generate = True
+autosummary_imported_members = True
+autodoc_typehints = "none"  # the docstrings say the types, with shapes
+autodoc_inherit_docstrings = True
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+# Docstrings are checked by scripts/check_docs.py.
+
+sphinx_gallery_conf = {
+    "examples_dirs": [str(ROOT / "examples")],
+    "gallery_dirs": ["tutorials"],
+    "filename_pattern": r"\.py$",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "copyfile_regex": r"",
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 3600,
+    "remove_config_comments": True,
+    "plot_gallery": os.environ.get("DOCS_PLOTS", "1") == "1",
+}
+
+
+def of_others(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave what scikit-learn adds to its manual: its texts refer to pages that are not here."""
+    function = getattr(member, "__func__", member)
+    ours = getattr(function, "__module__", None) or "dualgap"
+    return True if not ours.startswith("dualgap") or name.endswith("_request") else None
+
+
+def tutorials(app: Any, page: str, source: list[str]) -> None:
+    """Lead links to a script of examples, as GitHub shows them, to the page that it becomes."""
+    up = "../" * page.count("/")
+    source[0] = re.sub(r"\((?:\.\./)+examples/(\w+)\.py\)", rf"({up}tutorials/\1.rst)", source[0])
+
+
+def setup(app: Any) -> None:
+    """Connect the events above."""
+    app.connect("source-read", tutorials)
+    app.connect("autodoc-skip-member", of_others)

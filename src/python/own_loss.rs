@@ -1,0 +1,183 @@
+//! A loss written in Python.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use numpy::PyArray1;
+use pyo3::prelude::*;
+
+use super::arrays::{Vector, slice};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::Sparse;
+use crate::polytope::{Polytope, Scratch};
+
+/// Calls of `project` that the search for a multiplier takes at most.
+const MAX_PROJECTIONS: usize = 100;
+
+/// A Python object with `vertex(margins, label)` and, where `projects`, `project(point, label)`, both of which
+/// return a point of the loss's set; see `_own_loss.py`, which checks what they return.
+#[derive(Debug)]
+pub(super) struct OwnLoss {
+    object: Py<PyAny>,
+    projects: bool,
+    radius: f64,
+    /// What the object raised, while the kernel ends.
+    failure: Mutex<Option<PyErr>>,
+    /// What to raise then.
+    interrupt: OnceLock<Interrupt>,
+}
+
+impl<'py> FromPyObject<'_, 'py> for OwnLoss {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let (projects, radius) = (object.getattr("projects")?, object.getattr("radius")?);
+        Ok(Self {
+            object: object.to_owned().unbind(),
+            projects: projects.extract()?,
+            radius: radius.extract()?,
+            failure: Mutex::new(None),
+            interrupt: OnceLock::new(),
+        })
+    }
+}
+
+impl OwnLoss {
+    /// Ends the session of this interrupt when the object raises something, or has done so.
+    pub fn stops(&self, interrupt: &Interrupt) {
+        let watched = self.interrupt.get_or_init(|| interrupt.clone());
+        if self.failure.lock().is_ok_and(|failure| failure.is_some()) {
+            watched.raise();
+        }
+    }
+
+    /// What the object raised, unchanged, or else the result of the kernel.
+    pub fn raise<T>(&self, result: PyResult<T>) -> PyResult<T> {
+        match self.failure.lock().map(|mut failure| failure.take()) {
+            Ok(Some(error)) => Err(error),
+            _ => result,
+        }
+    }
+
+    /// The point that a method returns, or nothing where it raises.
+    fn point(&self, method: &str, at: &[f64], label: usize) -> Option<Vec<f64>> {
+        let answer = Python::attach(|py| -> PyResult<Vec<f64>> {
+            let at = PyArray1::from_slice(py, at);
+            let point: Vector<'_, f64> =
+                self.object.call_method1(py, method, (at, label))?.extract(py)?;
+            Ok(slice(&point)?.to_vec())
+        });
+        match answer {
+            Ok(point) => Some(point),
+            Err(error) => {
+                // The first failure is the one to tell of.
+                if let Ok(mut failure) = self.failure.lock() {
+                    failure.get_or_insert(error);
+                }
+                self.interrupt.get().inspect(|interrupt| interrupt.raise());
+                None
+            }
+        }
+    }
+
+    /// The projection of v − θ, and the sum of its coordinates.
+    fn shifted(&self, v: &[f64], theta: f64, label: usize) -> Option<(Vec<f64>, f64)> {
+        let mut at: Vec<f64> = v.iter().map(|v| v - theta).collect();
+        at[label] = 0.0;
+        let point = self.point("project", &at, label)?;
+        let sum = point.iter().sum();
+        Some((point, sum))
+    }
+
+    /// The projection with a rank-one term, b = P(v − θ) at the root of θ = bias · 1ᵀP(v − θ), whose right side
+    /// falls with θ: by secants inside a bracket. Whatever θ it ends at, b is in the set.
+    fn biased(&self, v: &[f64], label: usize, bias: f64, guess: f64) -> Option<(Vec<f64>, f64)> {
+        let (mut low, mut high) = (0.0, bias * self.radius);
+        let mut theta = guess.clamp(low, high);
+        let mut last: Option<(f64, f64)> = None;
+        for step in 1..MAX_PROJECTIONS {
+            let (point, sum) = self.shifted(v, theta, label)?;
+            let excess = bias * sum - theta;
+            if excess.abs() <= 1e-14 * (1.0 + theta) {
+                return Some((point, theta));
+            }
+            if excess > 0.0 {
+                low = theta
+            } else {
+                high = theta
+            }
+            let secant =
+                last.map(|(before, other)| theta - excess * (theta - before) / (excess - other));
+            last = Some((theta, excess));
+            // Without a second point: the excess falls at least as fast as θ rises.
+            let next = secant.unwrap_or(theta + 0.5 * excess);
+            let creeps = step % 4 == 0;
+            theta = if low < next && next < high && !creeps { next } else { 0.5 * (low + high) };
+            if !(low < theta && theta < high) {
+                break;
+            }
+        }
+        Some((self.shifted(v, theta, label)?.0, theta))
+    }
+}
+
+/// A reference to a loss as problems own it.
+#[derive(Debug, Clone)]
+pub(super) struct OwnPolytope(pub Arc<OwnLoss>);
+
+impl Polytope for OwnPolytope {
+    fn check(&self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn support(&self, v: &[f64], label: usize, scratch: &mut Scratch) -> f64 {
+        self.vertex(v, label, scratch, &mut Sparse::new())
+    }
+
+    fn vertex(&self, v: &[f64], label: usize, _: &mut Scratch, vertex: &mut Sparse) -> f64 {
+        vertex.clear();
+        let point = self.0.point("vertex", v, label).unwrap_or_default();
+        let value: f64 = point.iter().zip(v).map(|(beta, v)| beta * v).sum();
+        // 0 is in every set, whatever the object says of it.
+        if value > 0.0 {
+            let entries = (0..).zip(point).filter(|(_, beta)| *beta != 0.0);
+            vertex.extend(entries);
+        }
+        value.max(0.0)
+    }
+
+    fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
+        let guess = scratch.guess.take().unwrap_or(0.0);
+        match self.0.biased(v, label, bias, guess) {
+            Some((point, multiplier)) => {
+                beta.copy_from_slice(&point);
+                scratch.multiplier = multiplier;
+            }
+            None => beta.fill(0.0),
+        }
+        beta[label] = 0.0;
+    }
+
+    fn distance(&self, beta: &[(u32, f64)], label: usize, n_classes: usize) -> f64 {
+        if !self.0.projects {
+            return f64::INFINITY;
+        }
+        let mut dense = vec![0.0; n_classes];
+        beta.iter().for_each(|&(class, value)| dense[class as usize] = value);
+        match self.0.point("project", &dense, label) {
+            Some(nearest) => {
+                let apart = dense.iter().zip(&nearest).map(|(beta, near)| (beta - near).abs());
+                apart.sum::<f64>() * (1.0 + 2.0 * n_classes as f64 * f64::EPSILON)
+            }
+            None => f64::INFINITY,
+        }
+    }
+
+    fn is_symmetric(&self) -> bool {
+        false
+    }
+
+    fn radius(&self, _: usize) -> f64 {
+        self.0.radius
+    }
+}

@@ -1,0 +1,107 @@
+"""Run the Python examples of a Markdown page, and compare what they print with what they show.
+
+An example is a block that begins with ```python. Those of one page share their names. ```py marks
+the code of other packages, which is not run.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+ROOT = Path(__file__).parents[2]
+NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?(?![\w])")
+
+
+def pages() -> list[Path]:
+    """The README and every page with examples."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [page for page in found if blocks(page.read_text("utf-8"))]
+
+
+def blocks(text: str) -> list[str]:
+    """The Python examples, in order."""
+    return re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+
+
+def shown(lines: list[str], last: int) -> str:
+    """What an example says a statement prints: the comment behind its last line, or lines below."""
+    behind = re.search(r"\s# (.*)$", lines[last - 1])
+    below = []
+    for line in lines[last:]:
+        if not line.startswith("#"):
+            break
+        below.append(line.removeprefix("#"))
+    return "\n".join([*([behind[1]] if behind else []), *below])
+
+
+def statements(example: str) -> Iterator[tuple[Any, str]]:
+    """Code of each statement, and the output shown for it ("" for one that is no print)."""
+    lines = example.splitlines()
+    for node in ast.parse(example).body:
+        printing = isinstance(node, ast.Expr) and ast.unparse(node).startswith("print(")
+        text = shown(lines, node.end_lineno or node.lineno) if printing else ""
+        yield compile(ast.Module([node], []), "example", "exec"), text
+
+
+def differences(expected: str, printed: str) -> list[str]:
+    """Compare each number to the digits that are shown; "..." stands for any further ones.
+
+    Where there are none, the words are compared.
+    """
+    head, elided, _ = expected.partition("...")
+    wanted, found = NUMBER.findall(head), NUMBER.findall(printed)
+    if not wanted and not found and expected:
+        same = expected.split() == printed.split()
+        return [] if same else [f"{expected!r} shown, {printed!r} printed"]
+    if not wanted or len(wanted) > len(found) or (len(wanted) < len(found) and not elided):
+        return [f"{len(wanted)} numbers shown, {len(found)} printed: {expected!r}, {printed!r}"]
+    return [
+        f"{a} shown, {b} printed"
+        for a, b in zip(wanted, found, strict=False)
+        # One unit in the last place: sums may be rounded differently on another processor.
+        if abs(float(a) - float(b)) > (1.001 * unit(a) if "." in a else 0.0)
+    ]
+
+
+def unit(number: str) -> float:
+    """One unit in the last place of a number as it is written."""
+    digits, _, exponent = number.partition("e")
+    return 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+
+
+def run(examples: list[str]) -> tuple[int, list[str]]:
+    """Run examples in one namespace; return how many outputs were compared, and what differs."""
+    namespace: dict[str, Any] = {"__name__": "example"}
+    compared, wrong = 0, []
+    for example in examples:
+        for code, expected in statements(example):
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(code, namespace)
+            if printed.getvalue() or expected:
+                compared += 1
+                wrong += differences(expected, printed.getvalue())
+    return compared, wrong
+
+
+@contextlib.contextmanager
+def no_network() -> Iterator[None]:
+    """Refuse connections to other machines."""
+    connect = socket.socket.connect
+
+    def refuse(self: socket.socket, address: Any) -> None:
+        if isinstance(address, tuple) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+            msg = f"an example connects to {address[0]}"
+            raise AssertionError(msg)
+        connect(self, address)
+
+    with mock.patch.object(socket.socket, "connect", refuse):
+        yield
