@@ -36,6 +36,7 @@ __all__ = [
     "predict_polynomial",
     "read_labels",
     "select_basis",
+    "sequence_path",
     "structured_path",
 ]
 
@@ -336,3 +337,6 @@ class Tagger:
     ) -> NDArray[np.float64]: ...
 
 def fit_sequences(problem: SequenceProblem, settings: dict[str, Any]) -> dict[str, Any]: ...
+def sequence_path(
+    problem: SequenceProblem, settings: dict[str, Any], until: float
+) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...

@@ -3,13 +3,13 @@
 use numpy::PyArray1;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator};
+use pyo3::types::{PyDict, PyIterator, PyList};
 
 use super::arrays::{Matrix, Vector, slice};
 use super::records::{RunRecord, SharesRecord};
 use super::sentences::{PyVocabulary, Reader};
 use super::session::{Session, THREADS_PER_CORE, guarded, run_session};
-use super::trace::trace_dict;
+use super::trace::{piece_tuple, trace_dict};
 use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::{Error, Result};
@@ -19,8 +19,8 @@ use crate::run::Trace;
 use crate::sequence::{Emissions, FeatureRows, Sequences, Tagger, Transitions};
 use crate::solver::{Sampling, Target};
 use crate::structured::{
-    Chain, ChainFit, ChainPoint, ConditionalFit, DescentOptions, Hamming, Links, Model, fit_chain,
-    fit_conditional,
+    Chain, ChainFit, ChainPoint, ConditionalFit, DescentOptions, Hamming, Links, Model, chain_path,
+    conditional_path, fit_chain, fit_conditional,
 };
 
 /// Tokens that are tagged while the next ones are read.
@@ -207,6 +207,36 @@ pub(super) fn fit_sequences<'py>(
         }
         result.set_item("weights", PyArray1::from_vec(py, weights))?;
         Ok(result)
+    })
+}
+
+/// A path over λ from the `regularization` of `settings` down to `until`; `settings` are those of
+/// [`fit_sequences`]. Returns (λ, until, weights, gap, relative gap, epochs) of each piece.
+#[pyfunction]
+pub(super) fn sequence_path<'py>(
+    py: Python<'py>,
+    problem: &Bound<'py, SequenceProblem>,
+    settings: &Bound<'py, PyDict>,
+    until: f64,
+) -> PyResult<Bound<'py, PyList>> {
+    guarded(|| {
+        let record: FitRecord = settings.extract()?;
+        let (run, shares): (RunRecord, SharesRecord<'_>) =
+            (settings.extract()?, settings.extract()?);
+        let problem = problem.get();
+        let (chain, target) = (&problem.chain, run.target());
+        let shares = shares.shares(chain.n_examples())?;
+        let Plan { log, options, .. } = record.plan(problem)?;
+        let pieces = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
+            let observe = &mut |epoch: &_| session.observe(epoch);
+            if log {
+                conditional_path(chain, shares, until, target, session.interrupt, observe)
+            } else {
+                chain_path((chain, shares), until, options, target, session.interrupt, observe)
+            }
+        })?;
+        let pieces = pieces.into_iter().map(|piece| piece_tuple(py, piece));
+        PyList::new(py, pieces.collect::<Vec<_>>())
     })
 }
 

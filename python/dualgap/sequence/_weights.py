@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -77,6 +77,12 @@ class Weights:
         state = dict(self.__dict__)
         state.pop("tagger", None)
         return state
+
+    def scaled(self, factor: float) -> Weights:
+        """The weights times a number."""
+        scored = ("values", "link_weights", "edge_weights")
+        changed = {name: getattr(self, name) * factor for name in scored}
+        return replace(self, **changed)
 
     @property
     def emission(self) -> sp.csr_array:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
 from dualgap._estimator import progress, refuse_unused
+from dualgap._path import check_interval, warn_of_pieces
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.sequence._chain import TrainedChain
 from dualgap.sequence._file import read_tagger, write_tagger
@@ -36,6 +38,7 @@ from dualgap.sequence._transitions import (
     seen_transitions,
     transition_codes,
 )
+from dualgap.sequence.path import TaggerPiece, tagger_pieces
 
 __all__ = ["SequenceTagger"]
 
@@ -188,17 +191,93 @@ history_, null_objective_
         self._check_parameters()
         problem = self._problem(X, y, token_weight, lengths)
         weights = examples_weights(sample_weight, problem.n_sentences)
+        self._fit(problem, weights, keep_point=bool(self.warm_start))
+        return self
+
+    def fits(
+        self, X: Sentences, y: Any, Cs: FloatArray, sample_weight: ArrayLike | None = None
+    ) -> Iterator[Self]:
+        """Fit one C after the other, each from where the one before ended, and yield each fit.
+
+        Sets `C`. The sentences are read once.
+        """
+        self._check_parameters()
+        problem = self._problem(X, y, None, None)
+        weights = examples_weights(sample_weight, problem.n_sentences)
+        self._point = None
+        for C in Cs:
+            self.C = float(C)
+            self._fit(problem, weights, keep_point=True)
+            yield self
+        self._point = None
+
+    def _fit(self, problem: Problem, weights: FloatArray | None, *, keep_point: bool) -> None:
         settings = {
             **self._settings(weights),
-            "start": getattr(self, "_point", None) if self.warm_start else None,
-            "keep_point": bool(self.warm_start),
+            "start": getattr(self, "_point", None) if keep_point else None,
+            "keep_point": keep_point,
             "regularization": regularization("C", self.C, weights, problem.n_sentences),
         }
         result = _core.fit_sequences(problem.core, settings)
         self._point = result.get("point")
         self._store(problem, result["weights"])
         self._store_run(result)
-        return self
+
+    def path(
+        self,
+        X: Sentences,
+        y: Any,
+        C_min: float,
+        C_max: float,
+        sample_weight: ArrayLike | None = None,
+        *,
+        token_weight: Any = None,
+        lengths: ArrayLike | None = None,
+    ) -> list[TaggerPiece]:
+        """Cover an interval of C with taggers whose gap is at most `tol` everywhere on it.
+
+        Solves at the small end to half of `tol`, finds how far the solution, scaled with C, stays
+        within `tol` (its gap is convex in C), and goes on from there. Nothing is stored on the
+        estimator; `C` and `warm_start` are not used.
+
+        Parameters
+        ----------
+        X, y, sample_weight, token_weight, lengths
+            As in `fit`.
+        C_min, C_max : float
+            The interval.
+
+        Returns
+        -------
+        list of TaggerPiece
+            By increasing C; each begins where the one before it ends, and predicts. A piece that
+            did not get to `tol` within `max_iter` passes says so in its ``relative_gap``, and there
+            is a warning. A path that the callback stops ends early.
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
+        self._check_parameters()
+        check_positive("tol", self.tol)
+        check_interval(C_min, C_max)
+        problem = self._problem(X, y, token_weight, lengths)
+        weights = examples_weights(sample_weight, problem.n_sentences)
+        largest = regularization("C_min", C_min, weights, problem.n_sentences)
+        smallest = regularization("C_max", C_max, weights, problem.n_sentences)
+        settings = {**self._settings(weights), "regularization": largest}
+        settings |= {"start": None, "keep_point": False}
+        pieces = _core.sequence_path(problem.core, settings, smallest)
+
+        def fitted(weights: FloatArray) -> SequenceTagger:
+            tagger: SequenceTagger = clone(self)
+            tagger._store(problem, weights)
+            return tagger
+
+        found = tagger_pieces(pieces, (C_min, C_max), largest, fitted)
+        warn_of_pieces(found, self.tol, self._remedy)
+        return found
 
     def _settings(self, weights: FloatArray | None) -> dict[str, Any]:
         """How the core is to fit."""

@@ -8,6 +8,9 @@
 
 mod active_labels;
 mod image;
+mod path;
+
+pub use path::chain_path;
 
 use std::ops::ControlFlow;
 
@@ -18,9 +21,9 @@ use rayon::prelude::*;
 
 use self::active_labels::{ActiveLabels, Buffers};
 use self::image::{Gatherer, Image};
-use super::model::{Chain, Model, Work};
+use super::model::{Chain, Model, Work, stopping_at};
 use crate::dual::rounding::{Sum, gamma, norm_above};
-use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
+use crate::dual::{BlockTerms, Bounded, DualValue, Shares, Totals, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::sparse::{self, dot};
@@ -37,9 +40,6 @@ const MIN_BATCHES: usize = 64;
 
 /// Sequences of a pass without steps that are looked at together.
 const GROUP: usize = 256;
-
-/// A gap of this size is rounding, whatever the objective.
-const ROUNDING: f64 = 1e-12;
 
 /// The dual point of a fit.
 #[derive(Debug, Clone)]
@@ -88,46 +88,16 @@ pub fn fit_chain(
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<ChainFit> {
-    if !chain.is_labelled() {
-        return Err(Error::argument("Y", "the examples have no labels"));
-    }
-    let (n, n_weights) = (shares.n_blocks(), chain.n_weights());
-    let what = || format!("d = {n_weights} weights");
-    require(16 * n_weights as u128, what, "use fewer features")?;
-    if start.as_ref().is_some_and(|start| !start.fits(chain)) {
-        return Err(Error::argument("warm_start", "the dual point is not one of these sequences"));
-    }
     let is_new = start.is_none();
-    let at_truth = |example| ActiveLabels::at(chain.truth(example));
-    let ChainPoint(blocks) =
-        start.unwrap_or_else(|| ChainPoint((0..chain.n_examples()).map(at_truth).collect()));
-    let mut solver = ChainDescent {
-        blocks,
-        weights: vec![0.0; n_weights],
-        random: Pcg64Mcg::new(u128::from(options.seed)),
-        sampling: options.sampling,
-        gaps: SumTree::new(n),
-        losses: vec![0.0; n],
-        order: (0..n as u32).collect(),
-        relative: target.tol,
-        epochs: 0,
-        chain,
-        shares,
-    };
+    let mut solver = ChainDescent::new((chain, shares), options, start)?;
     let null_objective = solver.primal(interrupt)?;
     if !is_new {
         solver.sum_up(interrupt)?;
     }
-    let mut stopping = target.stopping(null_objective);
-    // Where transitions leave no choice P(0) is 0, and what is left is rounding of costs.
-    stopping.floor = stopping.floor.max(if target.tol > 0.0 { ROUNDING } else { 0.0 });
-    let trace = run(&mut solver, stopping, interrupt, observe)?;
-    Ok(ChainFit {
-        trace,
-        null_objective,
-        weights: solver.weights,
-        point: ChainPoint(solver.blocks),
-    })
+    solver.relative = target.tol;
+    let trace = run(&mut solver, stopping_at(target, null_objective), interrupt, observe)?;
+    let ChainDescent { weights, blocks, .. } = solver;
+    Ok(ChainFit { trace, null_objective, weights, point: ChainPoint(blocks) })
 }
 
 /// Buffers for one sequence at a time.
@@ -200,11 +170,48 @@ struct ChainDescent<'a> {
     /// p_i Φ_i when last visited.
     losses: Vec<f64>,
     order: Vec<u32>,
+    /// The tolerance in units of the objective.
     relative: f64,
     epochs: usize,
+    /// D at the dual point when the weights were last summed up.
+    value: Option<DualValue>,
 }
 
-impl ChainDescent<'_> {
+impl<'a> ChainDescent<'a> {
+    fn new(
+        (chain, shares): (&'a Chain, Shares),
+        options: DescentOptions,
+        start: Option<ChainPoint>,
+    ) -> Result<Self> {
+        if !chain.is_labelled() {
+            return Err(Error::argument("Y", "the examples have no labels"));
+        }
+        if start.as_ref().is_some_and(|start| !start.fits(chain)) {
+            let message = "the dual point is not one of these sequences";
+            return Err(Error::argument("warm_start", message));
+        }
+        let (n, n_weights) = (shares.n_blocks(), chain.n_weights());
+        let what = || format!("d = {n_weights} weights");
+        require(16 * n_weights as u128, what, "use fewer features")?;
+        let at_truth = |example| ActiveLabels::at(chain.truth(example));
+        let ChainPoint(blocks) =
+            start.unwrap_or_else(|| ChainPoint((0..chain.n_examples()).map(at_truth).collect()));
+        Ok(Self {
+            blocks,
+            weights: vec![0.0; n_weights],
+            random: Pcg64Mcg::new(u128::from(options.seed)),
+            sampling: options.sampling,
+            gaps: SumTree::new(n),
+            losses: vec![0.0; n],
+            order: (0..n as u32).collect(),
+            relative: 0.0,
+            epochs: 0,
+            value: None,
+            chain,
+            shares,
+        })
+    }
+
     /// What `look` finds for some sequences, in parallel and in their order.
     fn look<R: Send>(
         &self,
@@ -291,6 +298,11 @@ impl ChainDescent<'_> {
 
     /// P(w), rounded up.
     fn primal(&self, interrupt: &Interrupt) -> Result<f64> {
+        Ok(objective(self.shares.lambda(), &self.weights, self.loss_sum(interrupt)?))
+    }
+
+    /// Σ p_i Φ_i(w).
+    fn loss_sum(&self, interrupt: &Interrupt) -> Result<Bounded> {
         let norm = norm_above(&self.weights);
         let mut sum = Sum::default();
         let all: Vec<u32> = (0..self.shares.n_blocks() as u32).collect();
@@ -302,7 +314,7 @@ impl ChainDescent<'_> {
                 sum.add(loss * Bounded::exact(self.shares.of(*example as usize)));
             }
         }
-        Ok(objective(self.shares.lambda(), &self.weights, sum.total()))
+        Ok(sum.total())
     }
 
     /// D at the dual point, rounded down. The weights are summed up anew, so that rounding that they have
@@ -324,7 +336,9 @@ impl ChainDescent<'_> {
         }
         let norm = norm_above(&weights) + totals.distance();
         self.weights = weights;
-        Ok(totals.value(lambda, norm).bound())
+        let value = totals.value(lambda, norm);
+        self.value = Some(value);
+        Ok(value.bound())
     }
 
     /// The sequences of the next batch, each once.

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-pub use solver::{ConditionalFit, fit_conditional};
+pub use solver::{ConditionalFit, conditional_path, fit_conditional};
 
 use self::dual_point::DualPoint;
 use self::rounding::Reach;
