@@ -30,7 +30,7 @@ demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, 
 	$(BIN)/dualgap recommend --data 100k --compare --plot demo/curves.png \
 		--save demo/model.npz --user 1 --user 42 --user 405 --top 5
 
-test: lint test-rust wheel test-python ## Run every check and test
+test: lint test-rust wheel docs test-python ## Run every check and test
 	$(say) "All checks and tests passed"
 
 bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go to target/results

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, get_args
@@ -16,7 +14,7 @@ from sklearn.model_selection import check_cv
 
 from dualgap import _core
 from dualgap._choices import check_choice
-from dualgap._estimator import warn_user
+from dualgap._estimator import Fit, told, warn_user, watch
 from dualgap._search import ROUNDING, Rule, check_scores, choose, grid, rows_of_fold
 from dualgap._validation import (
     FloatArray,
@@ -28,8 +26,8 @@ from dualgap._validation import (
     encode_classes,
     resolve_seed,
     resolve_threads,
+    row_weights,
 )
-from dualgap.multiclass._rows import row_weights
 from dualgap.multiclass.svm import LinearModel, MulticlassSVC
 
 __all__ = ["MulticlassSVCCV"]
@@ -82,8 +80,8 @@ class MulticlassSVCCV(LinearModel):
         Whether to fit a model with the chosen C on all rows, to `tol`.
     smoothing, fit_intercept, intercept_scaling, class_weight, tol, max_iter
         As in :class:`MulticlassSVC`. Balanced class weights are those of each fold's training rows.
-    verbose : int, default=0
-        Print a line as fits end on stderr, at most five a second.
+    verbose : int, optional
+        Progress on stderr, of the fits that have ended; see :class:`MulticlassSVC`.
     callback : callable, optional
         As in :class:`MulticlassSVC`, for the final fit.
     random_state : int, RandomState or None, default=None
@@ -143,6 +141,7 @@ class MulticlassSVCCV(LinearModel):
     mean_score_bounds_: FloatArray = field(init=False)
     cv_results_: dict[str, NDArray[Any]] = field(init=False)
 
+    @told
     def fit(
         self,
         X: MatrixLike,
@@ -191,17 +190,21 @@ class MulticlassSVCCV(LinearModel):
             "tol": float(self.cv_tol),
             "max_iter": int(self.max_iter),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": _report(len(folds) * len(Cs)) if self.verbose else None,
         }
-        found = _core.cross_validate(
-            core_rows(rows), np.ascontiguousarray(codes, dtype=np.uint32), settings
-        )
-        self._store_search(Cs, found)
-        for name in _FINAL:
-            self.__dict__.pop(name, None)
-        if self.refit:
-            self._refit(rows, labels, weights, seed)
+        classes = np.ascontiguousarray(codes, dtype=np.uint32)
+        with watch(self, self._described(len(folds) * len(Cs), X, y, sample_weight)) as callback:
+            settings["callback"] = callback
+            self._store_search(Cs, _core.cross_validate(core_rows(rows), classes, settings))
+            for name in _FINAL:
+                self.__dict__.pop(name, None)
+            if self.refit:
+                self._refit(rows, labels, weights, seed)
         return self
+
+    def _described(self, n_fits: int, *data: Any) -> Fit:
+        """A search as a series of fits; bounds may ask for more of them."""
+        n_known = n_fits if self.bounds is None else None
+        return Fit(ends=(n_known, None), unit="fit", data=data, epochs=False)
 
     def _check(self) -> FloatArray:
         self._check_parameters()
@@ -302,21 +305,8 @@ class MulticlassSVCCV(LinearModel):
             )
 
     def _refit(self, rows: Any, labels: Any, weights: FloatArray | None, seed: int) -> None:
-        parameters = {**self._parameters(), "C": self.C_, "random_state": seed % 2**32}
+        changed = {"C": self.C_, "random_state": seed % 2**32, "verbose": 0}
+        parameters = {**self._parameters(), **changed}
         final = MulticlassSVC(**parameters).fit(rows, labels, weights)
         for name in _FINAL:
             setattr(self, name, getattr(final, name))
-
-
-def _report(n_fits: int) -> Callable[..., object]:
-    """Print how many fits have ended, at most five times a second."""
-    last = -np.inf
-
-    def report(n_done: int, seconds: float, *_: float) -> object:
-        nonlocal last
-        if time.monotonic() - last > 0.2:
-            last = time.monotonic()
-            print(f"fit {n_done:5d} of {n_fits} or more  {seconds:8.2f} s", file=sys.stderr)
-        return False
-
-    return report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
-from dualgap._estimator import progress, refuse_unused
+from dualgap._estimator import Fit, refuse_unused, run, told, watch
 from dualgap._path import check_interval, warn_of_pieces
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.sequence._chain import TrainedChain
@@ -32,6 +32,7 @@ from dualgap.sequence._training import (
     examples_weights,
     marked_columns,
     regularization,
+    training_of,
 )
 from dualgap.sequence._transitions import (
     check_labels,
@@ -96,8 +97,8 @@ class SequenceTagger(TrainedChain):
         Whether a fit begins where the one before ended, if the sentences have the same lengths.
         Pickles do not hold what that needs.
     random_state, n_jobs, verbose, callback
-        As for all estimators: the seed, threads (all cores by default), a line for each pass on
-        stderr, and ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
+        As for all estimators: the seed, threads (all cores by default), progress on stderr, and
+        ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
 
     Attributes
     ----------
@@ -153,8 +154,12 @@ history_, null_objective_
 
     notes_: dict[str, Any] = field(init=False)
 
+    # Where a fit with warm_start ended.
+    _point: Any = field(init=False, default=None)
+
     _remedy: ClassVar[str] = "max_iter or tol"
 
+    @told
     def fit(
         self,
         X: Sentences,
@@ -191,7 +196,9 @@ history_, null_objective_
         self._check_parameters()
         problem = self._problem(X, y, token_weight, lengths)
         weights = examples_weights(sample_weight, problem.n_sentences)
-        self._fit(problem, weights, keep_point=bool(self.warm_start))
+        start = self._point if self.warm_start else None
+        given = (X, y, sample_weight)
+        run(self, self._training(problem, weights, given, start, bool(self.warm_start)))
         return self
 
     def fits(
@@ -204,24 +211,38 @@ history_, null_objective_
         self._check_parameters()
         problem = self._problem(X, y, None, None)
         weights = examples_weights(sample_weight, problem.n_sentences)
-        self._point = None
+        start, given = None, (None, None, None)
         for C in Cs:
             self.C = float(C)
-            self._fit(problem, weights, keep_point=True)
+            fit = self._training(problem, weights, given, start, True)
+            run(self, replace(fit, is_fit=False))
+            start, self._point = self._point, None
             yield self
-        self._point = None
 
-    def _fit(self, problem: Problem, weights: FloatArray | None, *, keep_point: bool) -> None:
+    def _training(
+        self,
+        problem: Problem,
+        weights: FloatArray | None,
+        given: tuple[Any, Any, Any],
+        start: Any,
+        keep_point: bool,
+    ) -> Fit:
         settings = {
             **self._settings(weights),
-            "start": getattr(self, "_point", None) if keep_point else None,
+            "start": start,
             "keep_point": keep_point,
             "regularization": regularization("C", self.C, weights, problem.n_sentences),
         }
-        result = _core.fit_sequences(problem.core, settings)
-        self._point = result.get("point")
-        self._store(problem, result["weights"])
-        self._store_run(result)
+
+        def solve(**changes: Any) -> Any:
+            return _core.fit_sequences(problem.core, {**settings, **changes})
+
+        def store(model: Self, result: Any) -> None:
+            model._point = result.get("point")
+            model._store(problem, result["weights"])
+            model._store_run(result)
+
+        return training_of(self, given, solve, store)
 
     def path(
         self,
@@ -268,7 +289,9 @@ history_, null_objective_
         smallest = regularization("C_max", C_max, weights, problem.n_sentences)
         settings = {**self._settings(weights), "regularization": largest}
         settings |= {"start": None, "keep_point": False}
-        pieces = _core.sequence_path(problem.core, settings, smallest)
+        with watch(self, Fit(is_fit=False)) as callback:
+            settings["callback"] = callback
+            pieces = _core.sequence_path(problem.core, settings, smallest)
 
         def fitted(weights: FloatArray) -> SequenceTagger:
             tagger: SequenceTagger = clone(self)
@@ -288,7 +311,6 @@ history_, null_objective_
             "tol": float(self.tol),
             "max_iter": int(self.max_iter),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": progress(self.verbose, self.callback),
         }
 
     def _store(self, problem: Problem, weights: FloatArray) -> None:

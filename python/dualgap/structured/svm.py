@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Projection, Sampling, Step, StructuredSolver
-from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn_user
+from dualgap._estimator import CertifiedEstimator, Fit, refuse_unused, run, told, warn_user, watch
 from dualgap._path import check_interval, warn_of_pieces
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
@@ -100,8 +100,10 @@ class StructuredSVM(CertifiedEstimator):
         Seed of the order of the examples.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The result does not depend on it.
-    verbose : int, default=0
-        Print a line per pass on stderr, at most five a second.
+    verbose : int, optional
+        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
+        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
+        line per pass, at most five a second.
     callback : callable, optional
         Called after each pass as ``callback(epoch, seconds, objective, dual_objective)``, with NaN
         where these were not evaluated; a true return value stops the fit.
@@ -184,6 +186,7 @@ class StructuredSVM(CertifiedEstimator):
     classes_: NDArray[Any] = field(init=False)
     oracle_calls_: int | None = field(init=False)
 
+    @told
     def fit(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -214,7 +217,27 @@ class StructuredSVM(CertifiedEstimator):
             "keep_dual": bool(self.warm_start),
             "start": self._previous(identity, regularization),
         }
-        result = _core.fit_structured(source, settings)
+
+        def solve(**changes: Any) -> Any:
+            return _core.fit_structured(source, {**settings, **changes})
+
+        def store(model: Self, result: Any) -> None:
+            dual_point = result["dual_point"] if model.warm_start else None
+            model._end = (identity, regularization, dual_point) if model.warm_start else None
+            model._store(result, source, coding)
+
+        fit = Fit(
+            ends=(int(self.max_iter), float(self.tol)),
+            data=(X, Y, sample_weight),
+            solve=solve,
+            store=store,
+            # A user's own model need not answer twice in the same way.
+            repeats=coding is not None,
+        )
+        run(self, fit)
+        return self
+
+    def _store(self, result: Any, source: Any, coding: Coding | None) -> None:
         compared = coding is None and self.verify and self.exact
         doubt = source[0].doubt(result["weights"]) if compared else None
         self.coef_ = result["weights"]
@@ -224,7 +247,6 @@ class StructuredSVM(CertifiedEstimator):
         classes = getattr(coding, "classes", None)
         if classes is not None:
             self.classes_ = classes
-        self._end = (identity, regularization, result["dual_point"]) if self.warm_start else None
         if doubt is None:
             self._store_run(result)
             if coding is None:
@@ -236,7 +258,6 @@ class StructuredSVM(CertifiedEstimator):
         if not self.exact:
             self.certificate_ = "none: the decoder is approximate"
             self.duality_gap_ = self.relative_gap_ = None  # type: ignore[assignment]
-        return self
 
     def fits(
         self, X: Examples, Y: Examples, Cs: FloatArray, sample_weight: ArrayLike | None = None
@@ -321,7 +342,9 @@ class StructuredSVM(CertifiedEstimator):
         largest = _regularization("C_min", C_min, weights, n_examples)
         smallest = _regularization("C_max", C_max, weights, n_examples)
         settings = {**self._settings(largest, weights), "keep_dual": False, "start": None}
-        pieces = _core.structured_path(source, settings, smallest)
+        with watch(self, Fit(is_fit=False)) as callback:
+            settings["callback"] = callback
+            pieces = _core.structured_path(source, settings, smallest)
         predictor = Predictor(copy.copy(self.model), coding, self.n_jobs)
         found = path_pieces(pieces, (C_min, C_max), largest, predictor)
         warn_of_pieces(found, self.tol, self._remedy)
@@ -401,7 +424,6 @@ class StructuredSVM(CertifiedEstimator):
             "max_iter": int(self.max_iter),
             "seed": resolve_seed(self.random_state),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": progress(self.verbose, self.callback),
         }
 
     def _previous(self, identity: str, regularization: float) -> Any:

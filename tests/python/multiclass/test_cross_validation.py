@@ -123,7 +123,7 @@ def test_the_keyboard_ends_a_search() -> None:
 
 def test_progress_is_told_of(digits: Any, capsys: Any) -> None:
     MulticlassSVCCV(Cs=2, cv=3, verbose=1, refit=False).fit(*digits)
-    assert "fit     1 of 6 or more" in capsys.readouterr().err
+    assert "fit     1  " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
