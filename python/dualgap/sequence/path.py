@@ -5,16 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import ArrayLike
 
 from dualgap._path import intervals, scale_at
 from dualgap._validation import FloatArray
 from dualgap.sequence._sentences import Sentences
-
-if TYPE_CHECKING:
-    from dualgap.sequence.tagger import SequenceTagger
 
 __all__ = ["TaggerPiece"]
 
@@ -41,10 +38,10 @@ class TaggerPiece:
     duality_gap: float
     relative_gap: float
     n_iter: int
-    _tagger: SequenceTagger = field(repr=False)
+    _tagger: Any = field(repr=False)
 
-    def tagger(self, C: float) -> SequenceTagger:
-        """Return the certified tagger for a C of the interval.
+    def tagger(self, C: float) -> Any:
+        """Return the certified `SequenceTagger` for a C of the interval.
 
         All of them predict the same labels; probabilities grow more decided with C.
 
@@ -71,14 +68,14 @@ class TaggerPiece:
         lengths: ArrayLike | None = None,
     ) -> float:
         """Return the share of tokens whose label is right, as `SequenceTagger.score`."""
-        return self._tagger.score(X, y, sample_weight, lengths=lengths)
+        return float(self._tagger.score(X, y, sample_weight, lengths=lengths))
 
 
 def tagger_pieces(
     pieces: Iterable[Any],
     interval: tuple[float, float],
     largest: float,
-    fitted: Callable[[FloatArray], SequenceTagger],
+    fitted: Callable[[FloatArray], Any],
 ) -> list[TaggerPiece]:
     """Return the core's pieces, given in lambda from `largest` down, as intervals of C."""
     return [
