@@ -163,14 +163,15 @@ class MulticlassSVC(LinearClassifier):
     smoothing : float, default=0.0
         Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
     solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
-            "subgradient"}, default="auto"
+            "projected-gradient", "subgradient"}, default="auto"
         "block-descent" maximises the dual exactly over one row's variables after the other
         (Walrus for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision
         of ``X``; it is the fastest by far and keeps n_samples x n_classes dual variables.
         "block-frank-wolfe" takes one Frank-Wolfe step per row and keeps only dual variables that
         are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
         smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
-        smoothing), "subgradient" is Pegasos; these are for comparison or where memory is short.
+        smoothing), "subgradient" is Pegasos, "projected-gradient" its batch form, a step per pass;
+        these are for comparison or where memory is short.
         "auto" is "block-descent", which has the projection it needs for every loss but one of your
         own that has no ``project``: for these it is "block-frank-wolfe".
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
