@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+use crate::memory::reserve::Allocator;
 use crate::names::names;
 
 mod arrays;
@@ -22,6 +23,10 @@ mod session;
 mod structured;
 mod structured_models;
 mod trace;
+
+/// All memory of the module; a lack of it ends a call with MemoryError, not Python.
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {

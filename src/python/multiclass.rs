@@ -51,7 +51,8 @@ pub(super) fn fit_multiclass<'py>(
         let method = MulticlassMethod::parse(&method.choices())?;
         let data = rows.rows()?;
         record.require_memory(data, method, keep_dual)?;
-        let mut problem = record.problem(data, slice(&labels)?, &shares, method.order())?;
+        let rows = (data, slice(&labels)?);
+        let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
         let layout = problem.map().layout();
         let start = start.map(|start| start.read(layout)).transpose()?;
         let (target, own) = (run.target(), record.own_loss());
@@ -115,8 +116,8 @@ pub(super) fn multiclass_path<'py>(
         let method: MethodRecord = settings.extract()?;
         let run: RunRecord = settings.extract()?;
         let options = MulticlassMethod::parse(&method.choices())?.path_options()?;
-        let mut problem =
-            record.problem(rows.rows()?, slice(&labels)?, &shares, Order::Examples)?;
+        let rows = (rows.rows()?, slice(&labels)?);
+        let mut problem = record.problem(py, rows, &shares, Order::Examples, run.n_threads)?;
         let (layout, from) = (problem.map().layout(), shares.regularization);
         let stopping = run.target().stopping(problem.null_objective());
         let settings = PathSettings { from, until, stopping };
