@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::problem::BLOCK;
-use super::{MarginProblem, Workspace};
+use super::{MarginProblem, ScoreMap, Workspace};
 use crate::dual::rounding::{Sum, norm_above};
 use crate::dual::{Bounded, Sums};
 use crate::error::Result;
@@ -45,7 +45,7 @@ struct DualBlock {
 impl Batch {
     /// At the dual point `beta` (examples × classes), or at 0 if that is empty; only a smoothed problem
     /// keeps it.
-    pub fn new(problem: &MarginProblem<'_>, beta: &[f64]) -> Self {
+    pub fn new<M: ScoreMap>(problem: &MarginProblem<'_, M>, beta: &[f64]) -> Self {
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let width = problem.map().cost() / (n * m).max(1) + 1;
         let n_blocks = n.div_ceil(BLOCK);
@@ -77,9 +77,9 @@ impl Batch {
     /// at a time; in each chunk first scores and vertices, parallel over blocks of rows, then the sparse
     /// sum of the vertices' images, parallel over the weights. Each number is thus summed in the order of
     /// the rows, for any number of threads.
-    pub fn vertex(
+    pub fn vertex<M: ScoreMap>(
         &mut self,
-        problem: &mut MarginProblem<'_>,
+        problem: &mut MarginProblem<'_, M>,
         weights: &[f64],
         image: &mut [f64],
         step: f64,
@@ -96,7 +96,7 @@ impl Batch {
         let mut first = 0;
         for duals in duals.chunks_mut(chunk.len()) {
             let blocks = &mut chunk[..duals.len()];
-            let shared: &MarginProblem<'_> = problem;
+            let shared: &MarginProblem<'_, M> = problem;
             blocks.par_iter_mut().zip(duals).enumerate().for_each(|(index, (block, dual))| {
                 let start = first + index * BLOCK;
                 let end = (start + BLOCK).min(shared.n_examples());
@@ -120,9 +120,9 @@ impl Batch {
 
 impl RowBlock {
     /// Scores, losses and vertices of a block of examples; the images' coefficients are p_i α_i / λ.
-    fn visit(
+    fn visit<M: ScoreMap>(
         &mut self,
-        problem: &MarginProblem<'_>,
+        problem: &MarginProblem<'_, M>,
         examples: Range<usize>,
         dual: &mut DualBlock,
         norm: Option<f64>,

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use crate::names::names;
 
 mod arrays;
+mod class_features;
 mod consensus;
 mod cross_validation;
 mod losses;
@@ -40,6 +41,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(losses::check_loss, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::multiclass_path, module)?)?;
+    module.add_function(wrap_pyfunction!(class_features::fit_class_features, module)?)?;
     module.add_function(wrap_pyfunction!(cross_validation::cross_validate, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;

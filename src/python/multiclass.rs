@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use super::arrays::{Matrix, Table, Vector, slice};
-use super::own_loss::OwnLoss;
+use super::own_loss::raised;
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
@@ -63,14 +63,6 @@ pub(super) fn fit_multiclass<'py>(
         let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel);
         fit_dict(py, raised(own, fitted)?, layout)
     })
-}
-
-/// What a loss written in Python raised, or else the result.
-fn raised<T>(own: Option<&OwnLoss>, result: PyResult<T>) -> PyResult<T> {
-    match own {
-        Some(own) => own.raise(result),
-        None => result,
-    }
 }
 
 impl State<'_> {

@@ -9,7 +9,9 @@ use super::own_loss::{OwnLoss, OwnPolytope};
 use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
-use crate::multiclass::{Costs, Linear, MarginProblem, MulticlassMethod, Order, require_memory};
+use crate::multiclass::{
+    Costs, Linear, MarginProblem, MulticlassMethod, Order, ScoreMap, require_memory,
+};
 use crate::polytope::{self, Parameters, Polytope};
 use crate::solver::{Choices, Target};
 
@@ -108,8 +110,8 @@ pub(super) struct MarginParts {
     pub n_classes: usize,
     loss: LossParts,
     costs: Costs,
-    smoothing: f64,
-    bias: f64,
+    pub smoothing: f64,
+    pub bias: f64,
 }
 
 #[derive(Clone)]
@@ -136,8 +138,18 @@ impl MarginParts {
         shares: Shares,
         order: Order,
     ) -> Result<MarginProblem<'a>> {
-        let polytope = self.loss.polytope()?;
         let map = Linear::new(rows, self.n_classes, self.bias, order);
+        self.on(map, labels, shares)
+    }
+
+    /// The problem with features of any kind.
+    pub fn on<'a, M: ScoreMap>(
+        self,
+        map: M,
+        labels: &'a [u32],
+        shares: Shares,
+    ) -> Result<MarginProblem<'a, M>> {
+        let polytope = self.loss.polytope()?;
         let shares = shares.with_smoothing(self.smoothing)?;
         MarginProblem::new(map, labels, polytope, shares)?.with_costs(self.costs)
     }

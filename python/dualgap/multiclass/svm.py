@@ -36,7 +36,7 @@ from dualgap._validation import (
     row_weights,
 )
 from dualgap.losses import Loss, MarginLoss, core_loss
-from dualgap.multiclass._own_loss import check_solver, own_loss, refuse_certificate
+from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
 from dualgap.multiclass._rows import undecided
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
@@ -44,8 +44,8 @@ __all__ = ["MulticlassSVC"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearModel(ScoringClassifier):
-    """Parameters of linear classifiers but for C, and their predictions."""
+class MarginModel(ScoringClassifier):
+    """Parameters of models with a margin loss but for C."""
 
     loss: LossName | Loss | MarginLoss = field(default="max-hinge", kw_only=False)
     smoothing: float = 0.0
@@ -55,9 +55,6 @@ class LinearModel(ScoringClassifier):
 
     coef_: FloatArray = field(init=False)
     intercept_: FloatArray = field(init=False)
-
-    # The weight of the regulariser, where there is a certificate.
-    _lambda: float | None = field(init=False, default=None)
 
     def _check_parameters(self) -> None:
         check_positive("intercept_scaling", self.intercept_scaling)
@@ -78,6 +75,14 @@ class LinearModel(ScoringClassifier):
 
     def _core_loss(self) -> dict[str, Any]:
         return core_loss(self.loss)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearModel(MarginModel):
+    """Linear classifiers with weights of each class's own, and their predictions."""
+
+    # The weight of the regulariser, where there is a certificate.
+    _lambda: float | None = field(init=False, default=None)
 
     def _store_weights(self, weights: FloatArray) -> None:
         n_features = self.n_features_in_
@@ -288,8 +293,7 @@ class MulticlassSVC(LinearClassifier):
 
         def store(model: Self, result: Any) -> None:
             model._store(result, settings["regularization"], identity)
-            if not builtin:
-                refuse_certificate(model, settings, X, codes)
+            refuse_certificate(model, settings, X, codes)
 
         fit = Fit(
             ends=(int(self.max_iter), float(self.tol)),
@@ -416,9 +420,7 @@ class MulticlassSVC(LinearClassifier):
         return found
 
     def _core_loss(self) -> dict[str, Any]:
-        if isinstance(self.loss, str | Loss):
-            return super()._core_loss()
-        return own_loss(self.loss, len(self.classes_))
+        return core_loss_of(self.loss, len(self.classes_))
 
     def _previous(self, identity: str, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""
