@@ -1,6 +1,6 @@
 //! The dual of a [`MarginProblem`], block by block: blocks are examples, parts are classes.
 
-use super::batch::Batch;
+use super::batch::{Batch, Wanted};
 use super::{Linear, MarginProblem, ScoreMap, Workspace};
 use crate::dual::rounding::norm_above;
 use crate::dual::{
@@ -253,7 +253,18 @@ impl<M: ScoreMap> BatchDual for MarginDual<'_, '_, M> {
     ) -> Result<Sums> {
         let problem = &mut *self.problem;
         let batch = self.batch.get_or_insert_with(|| Batch::new(problem, &[]));
-        batch.vertex(problem, weights, image, step, want_loss, interrupt)
+        batch.vertex(problem, weights, image, Wanted::Vertex { step, loss: want_loss }, interrupt)
+    }
+
+    fn batch_subgradient(
+        &mut self,
+        weights: &[f64],
+        image: &mut [f64],
+        interrupt: &Interrupt,
+    ) -> Result<Sums> {
+        let problem = &mut *self.problem;
+        let batch = self.batch.get_or_insert_with(|| Batch::new(problem, &[]));
+        batch.vertex(problem, weights, image, Wanted::Subgradient, interrupt)
     }
 }
 

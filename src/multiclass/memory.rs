@@ -38,7 +38,9 @@ pub fn require_memory(
     let weights = wide(d) * (wide(copies * 8) * wide(padded) + 16 * wide(m));
     let dual = match method {
         MulticlassMethod::BlockDescent(_) => value,
-        MulticlassMethod::Vertices(Method::FrankWolfe(_)) if smooth => 8,
+        MulticlassMethod::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient) if smooth => {
+            8
+        }
         MulticlassMethod::Vertices(_) => 0,
     };
     let dual = dual + if keep_dual { 16 } else { 0 };
@@ -67,7 +69,11 @@ pub fn require_joint_memory(
     smooth: bool,
 ) -> Result<()> {
     let (n, m, d) = (map.n_examples(), map.n_classes(), map.n_weights());
-    let kept = smooth && matches!(method, MulticlassMethod::Vertices(Method::FrankWolfe(_)));
+    let kept = matches!(
+        method,
+        MulticlassMethod::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient)
+    );
+    let kept = smooth && kept;
     let duals = if kept { 8 * n as u128 * m as u128 } else { 0 };
     let what = || format!("d = {d} weights, for n = {n} rows and m = {m} classes");
     require(32 * d as u128 + duals, what, "fewer features of rows or classes take less")

@@ -164,15 +164,16 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     }
 
     /// The β of a subgradient of the (smoothed) loss at the margins; it is left in the workspace's vertex.
-    pub fn subgradient(&self, example: usize, margins: &[f64], work: &mut Workspace) {
+    /// Returns the loss.
+    pub fn subgradient(&self, example: usize, margins: &[f64], work: &mut Workspace) -> f64 {
         if self.shares.smoothing() == 0.0 {
-            self.vertex(example, margins, work);
-            return;
+            return self.vertex(example, margins, work);
         }
-        self.loss(example, margins, work);
+        let loss = self.loss(example, margins, work);
         work.vertex.clear();
         let positive = (0..).zip(work.beta.iter().copied()).filter(|(_, weight)| *weight > 0.0);
         work.vertex.extend(positive);
+        loss
     }
 
     /// The size of an example's functions, given that of its row: A_iᵀ β has the entries of β and their sum.

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+use crate::memory::reserve::Allocator;
 use crate::names::names;
 
 mod arrays;
@@ -22,6 +23,10 @@ mod session;
 mod structured;
 mod structured_models;
 mod trace;
+
+/// All memory of the module; a lack of it ends a call with MemoryError, not Python.
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -51,8 +56,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sentences::PyVocabulary>()?;
     module.add_class::<sequence::PyTagger>()?;
     module.add_class::<sequence::SequencePoint>()?;
+    module.add_class::<sequence::SequenceProblem>()?;
     module.add_function(wrap_pyfunction!(sentences::read_labels, module)?)?;
     module.add_function(wrap_pyfunction!(sequence::fit_sequences, module)?)?;
+    module.add_function(wrap_pyfunction!(sequence::sequence_path, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::fit_interactions, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::new_interactions, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::new_blocks, module)?)?;

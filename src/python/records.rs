@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use super::arrays::{Table, Vector, slice};
 use super::own_loss::{OwnLoss, OwnPolytope};
+use super::session::run_session;
 use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
@@ -58,14 +59,19 @@ impl MarginRecord<'_> {
     }
 
     /// The problem, its weights ordered for a kind of solvers.
+    ///
+    /// It is made in a session of its own: rayon's global pool would outlive the call, and a child of a fork
+    /// would wait for threads that it does not have.
     pub fn problem<'a>(
         &self,
-        rows: Data<'a>,
-        labels: &'a [u32],
+        py: Python<'_>,
+        (rows, labels): (Data<'a>, &'a [u32]),
         shares: &SharesRecord<'_>,
         order: Order,
-    ) -> Result<MarginProblem<'a>> {
-        self.parts().problem(rows, labels, shares.shares(rows.n_rows())?, order)
+        n_threads: usize,
+    ) -> PyResult<MarginProblem<'a>> {
+        let (parts, shares) = (self.parts(), shares.shares(rows.n_rows())?);
+        run_session(py, n_threads, None, |_| parts.problem(rows, labels, shares, order))
     }
 
     /// The same to make several problems of, on any thread.

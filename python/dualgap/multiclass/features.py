@@ -84,7 +84,7 @@ class ClassFeatureSVC(MarginModel):
     smoothing : float, default=0.0
         Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
     solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
-"subgradient"}, default="auto"
+"projected-gradient", "subgradient"}, default="auto"
         As in `MulticlassSVC`; "block-descent", the default, takes projected gradient steps for one
         row's dual variables after the other, since the features of different classes are not
         orthogonal. It keeps dual variables that are not 0.

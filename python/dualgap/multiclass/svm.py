@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
-from dualgap._estimator import Fit, ScoringClassifier, refuse_unused, run, told, warn_of_gap, watch
-from dualgap._path import check_interval
+from dualgap._estimator import Fit, ScoringClassifier, refuse_unused, run, told, watch
+from dualgap._path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -163,14 +163,15 @@ class MulticlassSVC(LinearClassifier):
     smoothing : float, default=0.0
         Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
     solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
-            "subgradient"}, default="auto"
+            "projected-gradient", "subgradient"}, default="auto"
         "block-descent" maximises the dual exactly over one row's variables after the other
         (Walrus for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision
         of ``X``; it is the fastest by far and keeps n_samples x n_classes dual variables.
         "block-frank-wolfe" takes one Frank-Wolfe step per row and keeps only dual variables that
         are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
         smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
-        smoothing), "subgradient" is Pegasos; these are for comparison or where memory is short.
+        smoothing), "subgradient" is Pegasos, "projected-gradient" its batch form, a step per pass;
+        these are for comparison or where memory is short.
         "auto" is "block-descent", which has the projection it needs for every loss but one of your
         own that has no ``project``: for these it is "block-frank-wolfe".
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
@@ -413,10 +414,7 @@ class MulticlassSVC(LinearClassifier):
             return own
 
         found = linear_pieces(pieces, (C_min, C_max), settings["regularization"], fitted)
-        worst = max(found, key=lambda piece: piece.relative_gap)
-        if worst.relative_gap > self.tol:
-            gap = (worst.duality_gap, worst.relative_gap)
-            warn_of_gap(worst.n_iter, gap, self.tol, self._remedy, "a piece of the path ")
+        warn_of_pieces(found, self.tol, self._remedy)
         return found
 
     def _core_loss(self) -> dict[str, Any]:

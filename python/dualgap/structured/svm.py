@@ -9,6 +9,7 @@ SVM (2019).
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -19,17 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Projection, Sampling, Step, StructuredSolver
-from dualgap._estimator import (
-    CertifiedEstimator,
-    Fit,
-    refuse_unused,
-    run,
-    told,
-    warn_of_gap,
-    warn_user,
-    watch,
-)
-from dualgap._path import check_interval
+from dualgap._estimator import CertifiedEstimator, Fit, refuse_unused, run, told, warn_user, watch
+from dualgap._path import check_interval, warn_of_pieces
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import PythonOracle
@@ -57,12 +49,12 @@ class StructuredSVM(CertifiedEstimator):
         ``model__boundaries`` and the like.
     C : float, default=1.0
         Weight of the losses against the regulariser.
-    solver : {"block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient", \
-"extragradient"}, default="block-frank-wolfe"
+    solver : {"block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
+"projected-gradient", "subgradient", "extragradient"}, default="block-frank-wolfe"
         "block-frank-wolfe" goes example by example; "frank-wolfe" and "away-frank-wolfe" pass over
-        all examples per step, on all threads; "subgradient" is Pegasos; "extragradient" is the dual
-        extragradient method, which solves the problem with ``||w|| <= radius`` in place of the
-        regulariser.
+        all examples per step, on all threads; "subgradient" is Pegasos and "projected-gradient" its
+        batch form, a step per pass; "extragradient" is the dual extragradient method, which solves
+        the problem with ``||w|| <= radius`` in place of the regulariser.
     step : str, optional
         For "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away"; for
         "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one of
@@ -267,6 +259,21 @@ class StructuredSVM(CertifiedEstimator):
             self.certificate_ = "none: the decoder is approximate"
             self.duality_gap_ = self.relative_gap_ = None  # type: ignore[assignment]
 
+    def fits(
+        self, X: Examples, Y: Examples, Cs: FloatArray, sample_weight: ArrayLike | None = None
+    ) -> Iterator[Self]:
+        """Fit one C after the other, each from where the one before ended, and yield each fit.
+
+        Sets `C`, and `warm_start` for as long as this lasts.
+        """
+        kept, self.warm_start = self.warm_start, self.solver == "block-frank-wolfe" and self.exact
+        try:
+            for C in Cs:
+                self.C = float(C)
+                yield self.fit(X, Y, sample_weight)
+        finally:
+            self.warm_start = kept
+
     @property
     def parameters_(self) -> dict[str, FloatArray]:
         """The weights as named arrays, views of `coef_`; none for a `Model` of your own."""
@@ -340,10 +347,7 @@ class StructuredSVM(CertifiedEstimator):
             pieces = _core.structured_path(source, settings, smallest)
         predictor = Predictor(copy.copy(self.model), coding, self.n_jobs)
         found = path_pieces(pieces, (C_min, C_max), largest, predictor)
-        worst = max(found, key=lambda piece: piece.relative_gap)
-        if worst.relative_gap > self.tol:
-            gap = (worst.duality_gap, worst.relative_gap)
-            warn_of_gap(worst.n_iter, gap, self.tol, self._remedy, "a piece of the path ")
+        warn_of_pieces(found, self.tol, self._remedy)
         return found
 
     def predict(self, X: Examples) -> list[Any]:
