@@ -4,13 +4,16 @@
 use ndarray::ArrayViewMut2;
 
 use super::evaluation::{Evaluation, evaluate};
+use super::metric::{Metric, has_metric};
 use super::model::PolynomialModel;
 use super::penalty::pull_inside;
 use super::problem::{Objective, PolynomialProblem};
-use super::quasi_newton::{Constrained, minimise};
+use super::quasi_newton::{Constrained, Limits, minimise};
+use super::stochastic::{Passes, descend, worthwhile};
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::linalg::vectors::axpy;
 use crate::names::find;
 use crate::parallel::sum_rows;
 
@@ -36,11 +39,36 @@ impl Refit {
     }
 }
 
-/// Convex steps before the basis moves, so that a new vector has a row of U to scale its steps by.
+/// How much a refit may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Gain of a step that is not worth another one.
+    pub tol: f64,
+    /// The same as a share of the gain of a refit's steps so far.
+    pub share: f64,
+    /// Passes in batches, where these pay: they bring all layers near a minimum at a fraction of the cost of
+    /// quasi-Newton steps.
+    pub passes: Passes,
+    /// Quasi-Newton steps with all layers after such passes, and convex ones after these.
+    pub polish: usize,
+    /// Quasi-Newton steps with all layers without them, and of the convex refit without a metric.
+    pub max_steps: usize,
+    /// Steps of the convex refit with a metric.
+    pub in_metric: usize,
+}
+
+impl Effort {
+    fn limits(&self, max_steps: usize) -> Limits {
+        Limits { tol: self.tol, share: self.share, max_steps }
+    }
+}
+
+/// Convex steps before the basis moves, so that a new vector has a row of U to scale its steps by; and steps
+/// after passes in batches that gained nothing.
 const FIRST_STEPS: usize = 10;
 
-/// Improves `model` until ten steps in a row gain at most `tol`, and returns the objective, which never
-/// rises.
+/// Improves `model` until ten steps in a row gain at most the effort's `tol`, or it is used up, and returns the
+/// objective, which never rises.
 ///
 /// The full refit minimises over all layers together, ‖h_r‖ ≤ 1. Then it moves the basis back to the
 /// sphere, which leaves U budget to spare, and ends with the convex refit.
@@ -48,16 +76,29 @@ pub fn refit<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &mut PolynomialModel,
     refit: Refit,
-    tol: f64,
-    max_steps: usize,
+    effort: Effort,
     interrupt: &Interrupt,
 ) -> Result<f64> {
+    let mut moved = false;
     if refit == Refit::Full && model.n_bases > 0 {
-        improve(problem, model, false, tol, FIRST_STEPS, interrupt)?;
-        improve(problem, model, true, tol, max_steps, interrupt)?;
+        let Effort { passes, polish, max_steps, .. } = effort;
+        if worthwhile(problem, model) {
+            let layers = variables(problem, model, true, interrupt)?;
+            moved = descend(layers, passes, model, interrupt)?;
+            let steps = if moved { polish } else { polish.max(FIRST_STEPS) };
+            improve(problem, model, true, effort.limits(steps), interrupt)?;
+        } else {
+            improve(problem, model, false, effort.limits(FIRST_STEPS), interrupt)?;
+            improve(problem, model, true, effort.limits(max_steps), interrupt)?;
+        }
         spread_to_sphere(model);
     }
-    let objective = improve(problem, model, false, tol, max_steps, interrupt)?;
+    let steps = match moved {
+        true => effort.polish,
+        false if has_metric(problem, model) => effort.in_metric,
+        false => effort.max_steps,
+    };
+    let objective = improve(problem, model, false, effort.limits(steps), interrupt)?;
     // The model is feasible in exact arithmetic, the lengths of its basis vectors taken into account.
     pull_in(problem, model, 0.0);
     Ok(objective)
@@ -85,19 +126,36 @@ fn improve<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &mut PolynomialModel,
     basis: bool,
-    tol: f64,
-    max_steps: usize,
+    limits: Limits,
     interrupt: &Interrupt,
 ) -> Result<f64> {
-    // Steps from outside would stay there.
-    pull_in(problem, model, OUTSIDE);
-    let scales = Scales::new(problem, model, interrupt)?;
-    let mut layers = LayerVariables { problem, model: model.clone(), basis, scales, interrupt };
+    if limits.max_steps == 0 {
+        return Ok(evaluate(problem, model, false, interrupt)?.objective);
+    }
+    let mut layers = variables(problem, model, basis, interrupt)?;
     let mut x = layers.point();
-    let objective = minimise(&mut layers, &mut x, 1.0, tol, max_steps)?;
+    let objective = minimise(&mut layers, &mut x, 1.0, limits)?;
     layers.set(&x);
     *model = layers.model;
     Ok(objective)
+}
+
+/// The layers as variables: U and W, and H if `basis`.
+fn variables<'a, R: Rows + Copy>(
+    problem: &'a PolynomialProblem<'a, R>,
+    model: &mut PolynomialModel,
+    basis: bool,
+    interrupt: &'a Interrupt,
+) -> Result<LayerVariables<'a, R>> {
+    // Steps from outside would stay there.
+    pull_in(problem, model, OUTSIDE);
+    let scales = Scales::new(problem, model, interrupt)?;
+    let metric = if !basis && has_metric(problem, model) {
+        Metric::new(problem, model, &scales.of_rows(model), interrupt)?
+    } else {
+        None
+    };
+    Ok(LayerVariables { problem, model: model.clone(), basis, scales, metric, interrupt })
 }
 
 /// Lengths of the units in which steps are taken: the curvature along each coordinate is about the same.
@@ -140,6 +198,15 @@ impl Scales {
     }
 }
 
+impl Scales {
+    /// The scale of each row of U and of W.
+    fn of_rows(&self, model: &PolynomialModel) -> Vec<f64> {
+        let output = std::iter::repeat_n(self.output, model.n_bases);
+        let linear = if model.linear.is_some() { self.linear.as_slice() } else { &[] };
+        output.chain(linear.iter().copied()).collect()
+    }
+}
+
 /// Ω(U)/k.
 fn mean_row<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>, model: &PolynomialModel) -> f64 {
     let rows = model.output.chunks_exact(model.n_outputs);
@@ -149,11 +216,13 @@ fn mean_row<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>, model: &Polynomi
 }
 
 /// The layers as one point: \[H,\] U, W, each times its scale.
-struct LayerVariables<'a, R> {
-    problem: &'a PolynomialProblem<'a, R>,
-    model: PolynomialModel,
-    basis: bool,
+pub(super) struct LayerVariables<'a, R> {
+    pub(super) problem: &'a PolynomialProblem<'a, R>,
+    pub(super) model: PolynomialModel,
+    pub(super) basis: bool,
     scales: Scales,
+    /// With it the linear weights of a point are W + A U.
+    metric: Option<Metric>,
     interrupt: &'a Interrupt,
 }
 
@@ -171,23 +240,80 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
         }
     }
 
-    fn point(&mut self) -> Vec<f64> {
+    /// How far a coordinate moves, in its scale, for the outputs to change by about 1.
+    pub(super) fn step_lengths(&mut self) -> Vec<f64> {
+        let n = self.problem.rows.n_rows() as f64;
+        let Objective { loss, n_outputs, .. } = self.problem.objective;
+        let unit = (n * loss.smoothness(n_outputs)).sqrt();
+        let in_basis = if self.basis { self.model.basis.len() } else { 0 };
+        let entry = self.scales.basis / (self.model.basis_length() as f64).sqrt();
+        let mut lengths = Vec::new();
+        self.visit(|_, _| lengths.push(unit));
+        lengths[..in_basis].fill(entry);
+        lengths
+    }
+
+    /// Back to the set after a step: basis vectors to the sphere, U into its ball.
+    pub(super) fn to_set(&self, x: &mut [f64]) -> Result<()> {
+        if self.basis {
+            let basis = &mut x[..self.model.basis.len()];
+            let factors: Vec<f64> = lengths(basis, self.model.n_bases)
+                .into_iter()
+                .map(|length| if length > 0.0 { self.scales.basis / length } else { 0.0 })
+                .collect();
+            scale_basis(basis, &factors);
+        }
+        self.project(x)
+    }
+
+    /// Adds `sign` A U to the linear weights.
+    fn add_explained(&mut self, sign: f64) {
+        let Some(explained) = self.metric.as_ref().and_then(|metric| metric.explained.as_ref())
+        else {
+            return;
+        };
+        let PolynomialModel { output, linear, n_bases: k, n_outputs: m, .. } = &mut self.model;
+        let linear = linear.iter_mut().flat_map(|linear| linear.chunks_exact_mut(*m));
+        for (w, explained) in linear.zip(explained.rows()) {
+            for (u, explained) in output.chunks_exact(*m).zip(explained).take(*k) {
+                axpy(w, sign * explained, u);
+            }
+        }
+    }
+
+    pub(super) fn point(&mut self) -> Vec<f64> {
+        self.add_explained(1.0);
+        let point = self.scaled();
+        self.add_explained(-1.0);
+        point
+    }
+
+    fn scaled(&mut self) -> Vec<f64> {
         let mut point = Vec::new();
         self.visit(|value, scale| point.push(*value * scale));
         point
     }
 
-    fn set(&mut self, point: &[f64]) {
+    pub(super) fn set(&mut self, point: &[f64]) {
         let mut point = point.iter();
         self.visit(|value, scale| *value = point.next().map_or(0.0, |x| x / scale));
+        self.add_explained(-1.0);
     }
 }
 
 impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
     fn evaluate(&mut self, x: &[f64], gradient: &mut Vec<f64>) -> Result<f64> {
         self.set(x);
-        let Evaluation { objective, basis, output, linear } =
+        let Evaluation { objective, basis, mut output, linear } =
             evaluate(self.problem, &self.model, self.basis, self.interrupt)?;
+        if let Some(Metric { explained: Some(explained), .. }) = &self.metric {
+            let m = self.model.n_outputs;
+            for (w, explained) in linear.chunks_exact(m).zip(explained.rows()) {
+                for (u, explained) in output.chunks_exact_mut(m).zip(explained) {
+                    axpy(u, -explained, w);
+                }
+            }
+        }
         gradient.clear();
         gradient.extend(basis.into_iter().chain(output).chain(linear));
         let mut slopes = gradient.iter_mut();
@@ -197,6 +323,14 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
             }
         });
         Ok(objective)
+    }
+
+    fn metric(&self, v: &[f64]) -> Vec<f64> {
+        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.product(v))
+    }
+
+    fn solve(&self, v: &[f64]) -> Vec<f64> {
+        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.solve(v))
     }
 
     fn project(&self, x: &mut [f64]) -> Result<()> {
