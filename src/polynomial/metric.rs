@@ -22,6 +22,9 @@ const MAX_SIZE: usize = 192;
 /// What the diagonal is raised by, relative to its mean: activations may depend on one another.
 const RAISED: f64 = 1e-9;
 
+/// Entries that need no metric: rows of such a scale leave nothing to its digits.
+const LARGEST: f64 = 1e50;
+
 /// Whether there are few enough activations and features.
 pub(super) fn has_metric<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
@@ -73,7 +76,14 @@ impl Metric {
         let raised = RAISED * matrix.diag().sum() / size as f64;
         matrix.diag_mut().mapv_inplace(|entry| entry + raised);
         let inverse = invert(&matrix).map(|inverse| inverse.matrix);
-        Ok(inverse.map(|inverse| Self { explained, matrix, inverse }))
+        let metric = inverse.map(|inverse| Self { explained, matrix, inverse });
+        Ok(metric.filter(Self::is_moderate))
+    }
+
+    /// Whether products with weights are far from overflow, whatever the scale of the rows.
+    fn is_moderate(&self) -> bool {
+        let arrays = [Some(&self.matrix), Some(&self.inverse), self.explained.as_ref()];
+        arrays.into_iter().flatten().flatten().all(|entry| entry.abs() < LARGEST)
     }
 
     /// P V, V having a row for each activation and feature.
