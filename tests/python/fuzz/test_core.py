@@ -157,7 +157,7 @@ def consensus_round(a):
         "check_beta": a.rarely(0.5),
         "gap": a.positive(),
         "relative_gap": a.positive(),
-        "solver": a.one_of(["block-descent", "sequential-dual"]),
+        "solver": a.choice(["block-descent", "sequential-dual"]),
         "tol": a.positive(),
         "max_iter": a.choice([0, 1, 5]),
         "seed": a.seed(),
