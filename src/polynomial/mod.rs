@@ -7,6 +7,7 @@ pub mod conditional_gradient;
 pub mod evaluation;
 pub mod gradient_matrices;
 pub mod kernel;
+mod layers;
 pub mod loss;
 mod metric;
 pub mod model;

@@ -5,9 +5,9 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::evaluation::{Evaluation, batch_gradient, evaluate};
+use super::layers::LayerVariables;
 use super::model::PolynomialModel;
 use super::problem::PolynomialProblem;
-use super::refit::LayerVariables;
 use super::row_block::BLOCK;
 use crate::data::Rows;
 use crate::error::Result;
