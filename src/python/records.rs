@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use super::arrays::{Table, Vector, slice};
 use super::own_loss::{OwnLoss, OwnPolytope};
+use super::session::thread_pool;
 use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
@@ -25,6 +26,7 @@ pub(super) struct MarginRecord<'py> {
     costs_per_row: bool,
     smoothing: f64,
     bias: f64,
+    n_threads: usize,
 }
 
 /// A loss of the registry by its name, or one that is written in Python.
@@ -80,6 +82,7 @@ impl MarginRecord<'_> {
             costs: self.costs(),
             smoothing: self.smoothing,
             bias: self.bias,
+            n_threads: self.n_threads,
         }
     }
 
@@ -110,6 +113,7 @@ pub(super) struct MarginParts {
     costs: Costs,
     smoothing: f64,
     bias: f64,
+    n_threads: usize,
 }
 
 #[derive(Clone)]
@@ -137,7 +141,12 @@ impl MarginParts {
         order: Order,
     ) -> Result<MarginProblem<'a>> {
         let polytope = self.loss.polytope()?;
-        let map = Linear::new(rows, self.n_classes, self.bias, order);
+        let map = || Linear::new(rows, self.n_classes, self.bias, order);
+        // Not on rayon's own threads: there are none in a child of a process that has started them.
+        let map = match rayon::current_thread_index() {
+            Some(_) => map(),
+            None => thread_pool(self.n_threads)?.install(map),
+        };
         let shares = shares.with_smoothing(self.smoothing)?;
         MarginProblem::new(map, labels, polytope, shares)?.with_costs(self.costs)
     }

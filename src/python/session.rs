@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use rayon::ThreadPool;
 
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -55,6 +56,16 @@ impl Session<'_> {
     }
 }
 
+/// A pool of its own for one call.
+pub(super) fn thread_pool(n_threads: usize) -> Result<ThreadPool> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(n_threads.clamp(1, THREADS_PER_CORE * cores))
+        .thread_name(|index| format!("dualgap-{index}"))
+        .build()
+        .map_err(|error| Error::Memory(format!("cannot start threads: {error}")))
+}
+
 /// Runs `kernel` on a pool of `n_threads` threads while this thread polls signals and callbacks.
 ///
 /// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the kernel
@@ -66,12 +77,7 @@ pub(super) fn run_session<T: Send>(
     callback: Option<&Py<PyAny>>,
     kernel: impl FnOnce(&Session<'_>) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(n_threads.clamp(1, THREADS_PER_CORE * cores))
-        .thread_name(|index| format!("dualgap-{index}"))
-        .build()
-        .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
+    let pool = thread_pool(n_threads)?;
     let interrupt = Interrupt::default();
     let mut result: Option<Result<T>> = None;
     let raised = py.detach(|| {
