@@ -30,7 +30,7 @@ demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, 
 	$(BIN)/dualgap recommend --data 100k --compare --plot demo/curves.png \
 		--save demo/model.npz --user 1 --user 42 --user 405 --top 5
 
-test: lint test-rust wheel test-python ## Run every check and test
+test: lint test-rust wheel docs test-python ## Run every check and test
 	$(say) "All checks and tests passed"
 
 bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go to target/results
@@ -100,10 +100,10 @@ deny: ## Check licences, sources and, where their database can be had, advisorie
 sanitize: ## Run the Rust tests under AddressSanitizer, and the unsafe block's under Miri (needs a nightly)
 	$(say) "AddressSanitizer, debug assertions"
 	RUSTFLAGS="-Zsanitizer=address -Cdebug-assertions" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
-		PROPTEST_CASES=$${PROPTEST_CASES-16} CARGO_TARGET_DIR=target/sanitize \
+		PROPTEST_CASES=$${PROPTEST_CASES-16} CARGO_TARGET_DIR=$(SANITIZED) \
 		cargo +nightly test --target $$(rustc -vV | sed -n 's/^host: //p') --lib --tests
 	$(say) "Miri"
-	CARGO_TARGET_DIR=target/sanitize cargo +nightly miri test --lib linalg::scatter
+	CARGO_TARGET_DIR=$(SANITIZED) cargo +nightly miri test --lib linalg::scatter
 
 structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions
 	$(BIN)/python scripts/check_structure.py

@@ -23,6 +23,7 @@ __all__ = [
     "check_loss",
     "consensus_round",
     "cross_validate",
+    "fit_class_features",
     "fit_interactions",
     "fit_multiclass",
     "fit_polynomial",
@@ -140,9 +141,20 @@ class _MulticlassFit(_State):
     null_objective: float
     history: dict[str, NDArray[Any]]
 
+class _JointFit(TypedDict):
+    outcome: str
+    objective: float
+    dual_objective: float
+    null_objective: float
+    weights: NDArray[np.float64]
+    history: dict[str, NDArray[Any]]
+
 def fit_multiclass(
     rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _MulticlassFit: ...
+def fit_class_features(
+    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
+) -> _JointFit: ...
 def multiclass_path(
     rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any], until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...

@@ -2,9 +2,11 @@
 
 use pyo3::prelude::*;
 
+use crate::memory::reserve::Allocator;
 use crate::names::names;
 
 mod arrays;
+mod class_features;
 mod consensus;
 mod cross_validation;
 mod losses;
@@ -21,6 +23,10 @@ mod session;
 mod structured;
 mod structured_models;
 mod trace;
+
+/// All memory of the module; a lack of it ends a call with MemoryError, not Python.
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -40,6 +46,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(losses::check_loss, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::multiclass_path, module)?)?;
+    module.add_function(wrap_pyfunction!(class_features::fit_class_features, module)?)?;
     module.add_function(wrap_pyfunction!(cross_validation::cross_validate, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;

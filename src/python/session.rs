@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use rayon::ThreadPool;
 
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::memory::{needed, ran_out, reserve, set_needed};
 use crate::run::Epoch;
 
 /// How often the calling thread looks for signals while the kernel works.
@@ -20,15 +20,21 @@ impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
             Error::InvalidArgument { .. } => PyValueError::new_err(error.to_string()),
-            Error::Memory(_) => PyMemoryError::new_err(error.to_string()),
+            Error::Memory(_) | Error::MemoryRanOut => PyMemoryError::new_err(error.to_string()),
             Error::Interrupted | Error::Numerical(_) => PyRuntimeError::new_err(error.to_string()),
         }
     }
 }
 
 /// Calls `body` and raises RuntimeError where it panics: a bug of this crate, which must not pass as the
-/// `BaseException` that PyO3 makes of a panic, past every `except Exception`.
+/// `BaseException` that PyO3 makes of a panic, past every `except Exception`. Allocations are backed by the
+/// reserve meanwhile.
 pub(super) fn guarded<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    if !reserve::fill() {
+        let text = "less is left than the 138 MB that are set aside, so that a lack of memory can end as an error";
+        return Err(PyMemoryError::new_err(text));
+    }
+    set_needed(String::new());
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -56,16 +62,6 @@ impl Session<'_> {
     }
 }
 
-/// A pool of its own for one call.
-pub(super) fn thread_pool(n_threads: usize) -> Result<ThreadPool> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(n_threads.clamp(1, THREADS_PER_CORE * cores))
-        .thread_name(|index| format!("dualgap-{index}"))
-        .build()
-        .map_err(|error| Error::Memory(format!("cannot start threads: {error}")))
-}
-
 /// Runs `kernel` on a pool of `n_threads` threads while this thread polls signals and callbacks.
 ///
 /// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the kernel
@@ -77,8 +73,14 @@ pub(super) fn run_session<T: Send>(
     callback: Option<&Py<PyAny>>,
     kernel: impl FnOnce(&Session<'_>) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let pool = thread_pool(n_threads)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(n_threads.clamp(1, THREADS_PER_CORE * cores))
+        .thread_name(|index| format!("dualgap-{index}"))
+        .build()
+        .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
     let interrupt = Interrupt::default();
+    let known = needed();
     let mut result: Option<Result<T>> = None;
     let raised = py.detach(|| {
         let (events, inbox) = sync_channel::<Epoch>(0);
@@ -98,7 +100,12 @@ pub(super) fn run_session<T: Send>(
                         ControlFlow::Break(())
                     }
                 };
-                *result = Some(kernel(&Session { interrupt, report: &report }));
+                set_needed(known);
+                let ended = kernel(&Session { interrupt, report: &report });
+                *result = Some(match ended {
+                    Err(Error::MemoryRanOut) => Err(ran_out()),
+                    other => other,
+                });
                 // `events` is dropped here, which ends the watch.
             });
             watch(&inbox, &answers, interrupt, callback)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -34,8 +35,24 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def told(method: _Method) -> _Method:
-    """Make `fit` tear scikit-learn's callbacks down however it ends."""
-    return cast("_Method", with_callbacks(method))
+    """Make `fit` tear scikit-learn's callbacks down however it ends.
+
+    A fit that raises, as where it is interrupted, leaves the estimator as it was: else the classes
+    of new rows would stand beside the weights of an earlier fit.
+    """
+    fit = with_callbacks(method)
+
+    @functools.wraps(fit)
+    def whole(self: Any, *args: Any, **named: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **named)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast("_Method", whole)
 
 
 @dataclass(frozen=True, kw_only=True)

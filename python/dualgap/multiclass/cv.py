@@ -25,8 +25,8 @@ from dualgap._validation import (
     encode_classes,
     resolve_seed,
     resolve_threads,
+    row_weights,
 )
-from dualgap.multiclass._rows import row_weights
 from dualgap.multiclass.svm import LinearModel, MulticlassSVC
 
 __all__ = ["MulticlassSVCCV"]

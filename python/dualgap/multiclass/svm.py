@@ -33,18 +33,19 @@ from dualgap._validation import (
     encode_classes,
     resolve_seed,
     resolve_threads,
+    row_weights,
 )
 from dualgap.losses import Loss, MarginLoss, core_loss
-from dualgap.multiclass._own_loss import check_solver, own_loss, refuse_certificate
-from dualgap.multiclass._rows import row_weights, undecided
+from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
+from dualgap.multiclass._rows import undecided
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
 __all__ = ["MulticlassSVC"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearModel(ScoringClassifier):
-    """Parameters of linear classifiers but for C, and their predictions."""
+class MarginModel(ScoringClassifier):
+    """Parameters of models with a margin loss but for C."""
 
     loss: LossName | Loss | MarginLoss = field(default="max-hinge", kw_only=False)
     smoothing: float = 0.0
@@ -54,9 +55,6 @@ class LinearModel(ScoringClassifier):
 
     coef_: FloatArray = field(init=False)
     intercept_: FloatArray = field(init=False)
-
-    # The weight of the regulariser, where there is a certificate.
-    _lambda: float | None = field(init=False, default=None)
 
     def _check_parameters(self) -> None:
         check_positive("intercept_scaling", self.intercept_scaling)
@@ -77,6 +75,14 @@ class LinearModel(ScoringClassifier):
 
     def _core_loss(self) -> dict[str, Any]:
         return core_loss(self.loss)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearModel(MarginModel):
+    """Linear classifiers with weights of each class's own, and their predictions."""
+
+    # The weight of the regulariser, where there is a certificate.
+    _lambda: float | None = field(init=False, default=None)
 
     def _store_weights(self, weights: FloatArray) -> None:
         n_features = self.n_features_in_
@@ -157,14 +163,15 @@ class MulticlassSVC(LinearClassifier):
     smoothing : float, default=0.0
         Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
     solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
-            "subgradient"}, default="auto"
+            "projected-gradient", "subgradient"}, default="auto"
         "block-descent" maximises the dual exactly over one row's variables after the other
         (Walrus for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision
         of ``X``; it is the fastest by far and keeps n_samples x n_classes dual variables.
         "block-frank-wolfe" takes one Frank-Wolfe step per row and keeps only dual variables that
         are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
         smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
-        smoothing), "subgradient" is Pegasos; these are for comparison or where memory is short.
+        smoothing), "subgradient" is Pegasos, "projected-gradient" its batch form, a step per pass;
+        these are for comparison or where memory is short.
         "auto" is "block-descent", which has the projection it needs for every loss but one of your
         own that has no ``project``: for these it is "block-frank-wolfe".
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
@@ -287,8 +294,7 @@ class MulticlassSVC(LinearClassifier):
 
         def store(model: Self, result: Any) -> None:
             model._store(result, settings["regularization"], identity)
-            if not builtin:
-                refuse_certificate(model, settings, X, codes)
+            refuse_certificate(model, settings, X, codes)
 
         fit = Fit(
             ends=(int(self.max_iter), float(self.tol)),
@@ -415,9 +421,7 @@ class MulticlassSVC(LinearClassifier):
         return found
 
     def _core_loss(self) -> dict[str, Any]:
-        if isinstance(self.loss, str | Loss):
-            return super()._core_loss()
-        return own_loss(self.loss, len(self.classes_))
+        return core_loss_of(self.loss, len(self.classes_))
 
     def _previous(self, identity: str, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""

@@ -117,13 +117,14 @@ default="refined"
 _Class = TypeVar("_Class", bound=type)
 
 
-def documented(own: str = "") -> Callable[[_Class], _Class]:
-    """Append the shared parameters and attributes, and parameters of its own, to a docstring."""
+def documented(own: str = "", notes: str = "") -> Callable[[_Class], _Class]:
+    """Append own parameters, the shared ones and the attributes, and notes to a docstring."""
 
     def append(cls: _Class) -> _Class:
         title = "Parameters\n----------\n"
         shared = inspect.cleandoc(_PARAMETERS).replace(title, title + own, 1)
-        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{shared}\n"
+        sections = [cls.__doc__ or "", shared, notes]
+        cls.__doc__ = "\n\n".join(inspect.cleandoc(text) for text in sections if text) + "\n"
         return cls
 
     return append

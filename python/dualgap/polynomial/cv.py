@@ -54,7 +54,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     scoring : str or callable, optional
         None scores every number of bases by accuracy. With a scorer of scikit-learn, each fold's
         model of ``n_components`` bases is scored, and only the radius is chosen.
-    penalty, loss, refit, linear, alpha, tol, max_iter, selection, selection_tol
+    penalty, loss, class_weight, refit, linear, alpha, tol, max_iter, selection, selection_tol
         As in :class:`PolynomialNetworkClassifier`.
     verbose : int, optional
         Progress on stderr, of the fits that have ended; see :class:`PolynomialNetworkClassifier`.

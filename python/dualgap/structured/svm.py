@@ -57,12 +57,12 @@ class StructuredSVM(CertifiedEstimator):
         ``model__boundaries`` and the like.
     C : float, default=1.0
         Weight of the losses against the regulariser.
-    solver : {"block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient", \
-"extragradient"}, default="block-frank-wolfe"
+    solver : {"block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
+"projected-gradient", "subgradient", "extragradient"}, default="block-frank-wolfe"
         "block-frank-wolfe" goes example by example; "frank-wolfe" and "away-frank-wolfe" pass over
-        all examples per step, on all threads; "subgradient" is Pegasos; "extragradient" is the dual
-        extragradient method, which solves the problem with ``||w|| <= radius`` in place of the
-        regulariser.
+        all examples per step, on all threads; "subgradient" is Pegasos and "projected-gradient" its
+        batch form, a step per pass; "extragradient" is the dual extragradient method, which solves
+        the problem with ``||w|| <= radius`` in place of the regulariser.
     step : str, optional
         For "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away"; for
         "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one of
