@@ -83,7 +83,7 @@ for each in LOSSES:
 
 @solver("LIBLINEAR", losses=["crammer-singer"])
 def liblinear(X: Any, y: Any, C: float, budget: int) -> Weights:
-    """Keerthi et al. 2008, by scikit-learn. Its iterations are not limited here: its tolerance is."""
+    """Keerthi et al. 2008, by scikit-learn. Its tolerance is limited, not its iterations."""
     model = LinearSVC(
         multi_class="crammer_singer",
         C=C,
