@@ -37,7 +37,7 @@ MODELS: dict[str, Any] = {
     "PolynomialNetworkClassifier": PolynomialNetworkClassifier(2, max_iter=3, random_state=3),
     "StructuredSVM": StructuredSVM(MulticlassModel(), max_iter=10, random_state=4),
     # For comparison: LIBLINEAR's generator is one for the whole process.
-    "LinearSVC of scikit-learn": LinearSVC(random_state=0),
+    "LinearSVC of scikit-learn": LinearSVC(dual=True, random_state=0),
 }
 
 
@@ -82,7 +82,7 @@ def main() -> None:
         wrong = differing(lambda model=model: bits(model), each)  # type: ignore[misc]
         table.add(what=name, threads=THREADS, runs=each, differing=wrong)
     n_searches = max(1, n_fits // 50)
-    for model in (MulticlassSVC(random_state=0), LinearSVC(random_state=0)):
+    for model in (MulticlassSVC(random_state=0), LinearSVC(dual=True, random_state=0)):
         alone = searched(clone(model))
         wrong = sum(searched(clone(model)) != alone for _ in range(n_searches))
         name = f"search in threads (issue 8410), {type(model).__name__}"
