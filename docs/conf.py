@@ -72,6 +72,7 @@ TUTORIALS = [
     "cluster",
     "own_loss",
     "own_oracle",
+    "segmentation",
 ]
 
 sphinx_gallery_conf = {

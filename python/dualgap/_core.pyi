@@ -15,6 +15,7 @@ __all__ = [
     "STRUCTURED_SOLVERS",
     "THREADS_PER_CORE",
     "SequencePoint",
+    "SequenceProblem",
     "StructuredModel",
     "Tagger",
     "Vocabulary",
@@ -36,6 +37,7 @@ __all__ = [
     "predict_polynomial",
     "read_labels",
     "select_basis",
+    "sequence_path",
     "structured_path",
 ]
 
@@ -322,6 +324,17 @@ def read_labels(
 class SequencePoint: ...
 
 @final
+class SequenceProblem:
+    def __new__(
+        cls,
+        rows: _Rows,
+        offsets: NDArray[np.int64],
+        labels: NDArray[np.uint32],
+        settings: dict[str, Any],
+    ) -> SequenceProblem: ...
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.uint16]] | None: ...
+
+@final
 class Tagger:
     def __new__(cls, weights: dict[str, Any]) -> Tagger: ...
     def decode(self, input: _Sequences, n_threads: int) -> NDArray[np.uint32]: ...
@@ -335,9 +348,7 @@ class Tagger:
         self, input: _Sequences, maximal: bool, n_threads: int
     ) -> NDArray[np.float64]: ...
 
-def fit_sequences(
-    rows: _Rows,
-    offsets: NDArray[np.int64],
-    labels: NDArray[np.uint32],
-    settings: dict[str, Any],
-) -> dict[str, Any]: ...
+def fit_sequences(problem: SequenceProblem, settings: dict[str, Any]) -> dict[str, Any]: ...
+def sequence_path(
+    problem: SequenceProblem, settings: dict[str, Any], until: float
+) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...

@@ -56,8 +56,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sentences::PyVocabulary>()?;
     module.add_class::<sequence::PyTagger>()?;
     module.add_class::<sequence::SequencePoint>()?;
+    module.add_class::<sequence::SequenceProblem>()?;
     module.add_function(wrap_pyfunction!(sentences::read_labels, module)?)?;
     module.add_function(wrap_pyfunction!(sequence::fit_sequences, module)?)?;
+    module.add_function(wrap_pyfunction!(sequence::sequence_path, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::fit_interactions, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::new_interactions, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::new_blocks, module)?)?;

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::multiclass::{
     Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit,
 };
-use crate::solver::{Drift, PathSettings, Piece, Start, path};
+use crate::solver::{BlockPath, Drift, PathSettings, Piece, Start, path};
 
 /// A fit's end as a later fit starts from it; weights in classes × features (the constant one last).
 #[derive(FromPyObject)]
@@ -120,13 +120,14 @@ pub(super) fn multiclass_path<'py>(
         let mut problem = record.problem(py, rows, &shares, Order::Examples, run.n_threads)?;
         let (layout, from) = (problem.map().layout(), shares.regularization);
         let stopping = run.target().stopping(problem.null_objective());
-        let settings = PathSettings { from, until, stopping, options };
+        let settings = PathSettings { from, until, stopping };
         let mut dual = MarginDual::new(&mut problem);
         let own = record.own_loss();
         let pieces = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
             own.iter().for_each(|own| own.stops(session.interrupt));
             let observe = &mut |epoch: &_| session.observe(epoch);
-            path(&mut dual, settings, session.interrupt, observe)
+            let mut solver = BlockPath::new(&mut dual, options)?;
+            path(&mut solver, settings, session.interrupt, observe)
         });
         let pieces = raised(own, pieces)?;
         let shape = [layout.n_classes, layout.n_features];

@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
-from dualgap._estimator import Fit, ScoringClassifier, refuse_unused, run, told, warn_of_gap, watch
-from dualgap._path import check_interval
+from dualgap._estimator import Fit, ScoringClassifier, refuse_unused, run, told, watch
+from dualgap._path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -414,10 +414,7 @@ class MulticlassSVC(LinearClassifier):
             return own
 
         found = linear_pieces(pieces, (C_min, C_max), settings["regularization"], fitted)
-        worst = max(found, key=lambda piece: piece.relative_gap)
-        if worst.relative_gap > self.tol:
-            gap = (worst.duality_gap, worst.relative_gap)
-            warn_of_gap(worst.n_iter, gap, self.tol, self._remedy, "a piece of the path ")
+        warn_of_pieces(found, self.tol, self._remedy)
         return found
 
     def _core_loss(self) -> dict[str, Any]:

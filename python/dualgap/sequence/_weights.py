@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -78,6 +78,12 @@ class Weights:
         state.pop("tagger", None)
         return state
 
+    def scaled(self, factor: float) -> Weights:
+        """The weights times a number."""
+        scored = ("values", "link_weights", "edge_weights")
+        changed = {name: getattr(self, name) * factor for name in scored}
+        return replace(self, **changed)
+
     @property
     def emission(self) -> sp.csr_array:
         """The weights of columns and labels, of shape (n_columns, n_states)."""
@@ -86,10 +92,14 @@ class Weights:
 
 
 def weights_of(
-    result: Any, n_states: int, links: NDArray[np.uint8], n_columns: int, n_edge_columns: int
+    flat: FloatArray, pairs: Any, links: NDArray[np.uint8], sizes: tuple[int, int, int]
 ) -> Weights:
-    """Take the core's weights apart and leave out zeros."""
-    flat, pairs = result["weights"], result["pairs"]
+    """Take the core's weights apart and leave out zeros.
+
+    `pairs` are those of columns and labels that have a weight, None where all have; `sizes` are the
+    numbers of labels, of columns, and of columns whose weights are those of transitions.
+    """
+    n_states, n_columns, n_edge_columns = sizes
     if pairs is None:
         n_emissions = n_columns * n_states
         kept = np.flatnonzero(flat[:n_emissions])
@@ -125,26 +135,3 @@ def drop_unused(weights: Weights, vocabulary: _core.Vocabulary) -> Weights:
     fields = {**weights.__dict__, "offsets": offsets, "on_transitions": marks, "names": names}
     fields.pop("tagger", None)
     return Weights(**fields)
-
-
-def kept_weights(
-    result: Any,
-    links: NDArray[np.uint8],
-    shape: tuple[int, int, NDArray[np.bool_] | None],
-    named: tuple[_core.Vocabulary, int | None] | None,
-) -> Weights:
-    """What a fit leaves: weights without zeros, and their names, where features have some.
-
-    `shape` is the number of states, that of columns, and which of these are on transitions.
-    """
-    n_states, n_columns, marks = shape
-    n_marked = 0 if marks is None else int(marks.sum())
-    kept = weights_of(result, n_states, links, n_columns - n_marked, n_marked)
-    kept.on_transitions = marks
-    if named is None:
-        return kept
-    vocabulary, hash_bits = named
-    if hash_bits is None:
-        return drop_unused(kept, vocabulary)
-    kept.names = Names(b"", [], hash_bits)
-    return kept

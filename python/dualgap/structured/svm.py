@@ -9,6 +9,7 @@ SVM (2019).
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -19,17 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Projection, Sampling, Step, StructuredSolver
-from dualgap._estimator import (
-    CertifiedEstimator,
-    Fit,
-    refuse_unused,
-    run,
-    told,
-    warn_of_gap,
-    warn_user,
-    watch,
-)
-from dualgap._path import check_interval
+from dualgap._estimator import CertifiedEstimator, Fit, refuse_unused, run, told, warn_user, watch
+from dualgap._path import check_interval, warn_of_pieces
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import PythonOracle
@@ -267,6 +259,21 @@ class StructuredSVM(CertifiedEstimator):
             self.certificate_ = "none: the decoder is approximate"
             self.duality_gap_ = self.relative_gap_ = None  # type: ignore[assignment]
 
+    def fits(
+        self, X: Examples, Y: Examples, Cs: FloatArray, sample_weight: ArrayLike | None = None
+    ) -> Iterator[Self]:
+        """Fit one C after the other, each from where the one before ended, and yield each fit.
+
+        Sets `C`, and `warm_start` for as long as this lasts.
+        """
+        kept, self.warm_start = self.warm_start, self.solver == "block-frank-wolfe" and self.exact
+        try:
+            for C in Cs:
+                self.C = float(C)
+                yield self.fit(X, Y, sample_weight)
+        finally:
+            self.warm_start = kept
+
     @property
     def parameters_(self) -> dict[str, FloatArray]:
         """The weights as named arrays, views of `coef_`; none for a `Model` of your own."""
@@ -340,10 +347,7 @@ class StructuredSVM(CertifiedEstimator):
             pieces = _core.structured_path(source, settings, smallest)
         predictor = Predictor(copy.copy(self.model), coding, self.n_jobs)
         found = path_pieces(pieces, (C_min, C_max), largest, predictor)
-        worst = max(found, key=lambda piece: piece.relative_gap)
-        if worst.relative_gap > self.tol:
-            gap = (worst.duality_gap, worst.relative_gap)
-            warn_of_gap(worst.n_iter, gap, self.tol, self._remedy, "a piece of the path ")
+        warn_of_pieces(found, self.tol, self._remedy)
         return found
 
     def predict(self, X: Examples) -> list[Any]:
