@@ -22,6 +22,7 @@ from dualgap._validation import (
     check_rows,
     check_rows_and_targets,
     core_rows,
+    refuse_sparse,
     resolve_seed,
     resolve_threads,
 )
@@ -133,6 +134,7 @@ def check_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any,
     """Validate training data; chunks of rows have been validated one by one."""
     if not isinstance(X, Chunks):
         return check_rows_and_targets(estimator, X, y, **options)
+    refuse_sparse("y", y)
     # A column without values stands for the rows.
     _, y = check_X_y(np.zeros((X.shape[0], 1), dtype=np.int8), y, **options)
     estimator.n_features_in_ = X.shape[1]
@@ -185,6 +187,8 @@ class PolynomialModel(CertifiedEstimator):
 
     def _outputs(self, X: Any) -> FloatArray:
         check_is_fitted(self)
+        if isinstance(X, Chunks):
+            return np.concatenate([self._outputs(rows) for rows in X.chunks])
         X = check_rows(self, X, reset=False)
         return _core.predict_polynomial(
             core_rows(X),
