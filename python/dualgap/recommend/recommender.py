@@ -341,9 +341,9 @@ class OrdinalRecommender(ServingRecommender):
             model = cls(**{**state.parameters, **changed})
             model._check_parameters()
             state.check(len(state.levels) - 1 if model.reduction == "mcrank" else 1)
-        model.user_ids_, model.item_ids_ = state.user_ids, state.item_ids
-        model.levels_, model._seen = state.levels, state.seen
-        model._store(state.fitted)
+            model.user_ids_, model.item_ids_ = state.user_ids, state.item_ids
+            model.levels_, model._seen = state.levels, state.seen
+            model._store(state.fitted)
         return model
 
     def _task(self, n_ratings: int, callback: Callback | None) -> Task:

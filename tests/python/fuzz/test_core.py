@@ -34,6 +34,15 @@ def fit_multiclass(a):
     return _core.fit_multiclass(a.rows(n, d), a.integers(n, m), given)
 
 
+def fit_class_features(a):
+    n, d, m = a.size(), a.size(), a.size()
+    given = {**a.margin(m), **a.method(list(_core.SOLVERS)), **a.run()}
+    given |= {"regularization": a.positive(), "sample_weight": a.weights(n)}
+    given["class_features"] = None if a.rarely(0.3) else a.rows(a.near(m), a.size())
+    n_rows = n * m if given["class_features"] is None else n
+    return _core.fit_class_features(a.rows(n_rows, d), a.integers(n, m), given)
+
+
 def multiclass_path(a):
     n, d, m = a.size(), a.size(), a.size()
     given = {**a.margin(m), **a.method(list(_core.SOLVERS)), **a.run()}
@@ -295,6 +304,7 @@ def check_loss(a):
 
 DOORS = [
     fit_multiclass,
+    fit_class_features,
     multiclass_path,
     cross_validate,
     fit_sequences,
