@@ -56,12 +56,13 @@ _PARAMETERS = """
         rounding are 0 to any positive `tol`.
     max_iter : int, default=200
         Maximum number of iterations (each adds at most one basis vector).
-    selection : {"refined", "initial", "random-refined", "random", "best-row", "exact"}, \
+    selection : {"refined", "power", "initial", "random-refined", "random", "best-row", "exact"}, \
 default="refined"
         How basis vectors are selected: the extreme eigenvector of largest eigenvalue, refined, or
         up to 64 features the best of those of all outputs. The others are for comparison with it
-        (paper, section 6.2): "exact" solves 2^(m - 1) eigenvalue problems for "l1/linf" with
-        m <= 16 outputs (at most 512 features), and gives it a tight duality gap.
+        (paper, section 6.2): "power" finds that eigenvector by the power method and refines it,
+        "exact" solves 2^(m - 1) eigenvalue problems for "l1/linf" with m <= 16 outputs (at most 512
+        features), and gives it a tight duality gap.
     selection_tol : float, default=1e-2
         Relative tolerance of the eigenvalue solver that selects basis vectors.
     validation_fraction : float, optional

@@ -17,7 +17,7 @@ from dualgap import _core
 
 SECONDS = float(os.environ.get("DUALGAP_FUZZ_SECONDS", "0"))
 
-SELECTIONS = ["refined", "initial", "random-refined", "random", "best-row", "exact"]
+SELECTIONS = ["refined", "power", "initial", "random-refined", "random", "best-row", "exact"]
 
 
 def fit_multiclass(a):
@@ -167,6 +167,7 @@ def consensus_round(a):
         "check_beta": a.rarely(0.5),
         "gap": a.positive(),
         "relative_gap": a.positive(),
+        "solver": a.choice(["block-descent", "sequential-dual"]),
         "tol": a.positive(),
         "max_iter": a.choice([0, 1, 5]),
         "seed": a.seed(),
