@@ -18,7 +18,7 @@ EXAMPLES := README.md $(shell find docs examples -name '*.md' -o -name '*.py' -n
 MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
 say = @printf '\033[1m==> %s\033[0m\n'
 
-.PHONY: help demo test bench docs results fmt clean venv build lint deny sanitize structure test-rust test-python wheel stranger lock rust
+.PHONY: help demo test bench bench-quick docs results fmt clean venv build lint deny sanitize structure test-rust test-python wheel stranger lock rust
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -42,6 +42,13 @@ bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go
 	@set -e; for script in $(filter-out benches/_% benches/compare_builds.py,$(wildcard benches/*.py)); do \
 		echo "$$script"; DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=target/results $(BIN)/python "$$script"; \
 	done
+
+QUICK := target/quick
+bench-quick: build ## The benchmarks that need no data, in minutes; RESULTS.md with their rows goes to target/quick
+	rm -rf $(QUICK) && mkdir -p $(QUICK) && cp -r benches/results benches/RESULTS.md $(QUICK)
+	DUALGAP_RESULTS=$(QUICK)/results $(BIN)/python benches/solvers.py --seconds 1
+	DUALGAP_RESULTS=$(QUICK)/results $(BIN)/python benches/trials_concurrency.py --fits 1000
+	$(BIN)/python scripts/results.py $(QUICK)
 
 docs: build ## Build the site into target/docs (no network; warnings are errors)
 	$(say) "Building the site: target/docs/index.html"
@@ -133,11 +140,11 @@ $(EXTENSION): $(DEPENDENCIES) $(RUST_SOURCES) pyproject.toml | rust
 	$(MATURIN) develop --release --quiet
 	@touch $@
 
-$(WHEEL): $(EXTENSION) $(PYTHON_SOURCES) scripts/check-wheel scripts/smoke.py
+$(WHEEL): $(EXTENSION) $(PYTHON_SOURCES) scripts/check_wheel.py scripts/smoke.py
 	$(say) "Building a wheel and trying it in an empty environment"
 	rm -rf dist
 	$(MATURIN) build --release --quiet --out dist --interpreter $(BIN)/python
-	scripts/check-wheel $(BIN)/python dist/*.whl
+	$(BIN)/python scripts/check_wheel.py $(BIN)/python dist/*.whl $(LOCK)
 	@touch $@
 
 $(STRANGER): $(WHEEL) $(EXAMPLES) scripts/check-examples tests/python/stranger.py tests/python/snippets.py
