@@ -1,7 +1,7 @@
 """Do what a newcomer does: run every example of the README, of the pages and of the tutorials.
 
 Usage: python -W error tests/python/stranger.py, away from the clone, in an environment that holds
-the installed wheel with its extras "recommend", "plot" and "distributed", and nothing else. Exits
+the installed wheel with its extras, skops and onnxruntime, and nothing else of ours. Exits
 with status 1 where an example fails, warns, prints something else than it shows, or asks another
 machine.
 """
