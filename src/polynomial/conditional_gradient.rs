@@ -54,6 +54,10 @@ const LAST: Effort = Effort {
     in_metric: 100,
 };
 
+/// Gain of an epoch, relative to the null model's objective, after which refits go on to their number of steps:
+/// near the optimum unfinished ones keep vectors that finished ones would drop.
+const FINISHING: f64 = 3e-4;
+
 /// Epochs without a gain after which nothing more is expected: each has tried another start vector.
 const PATIENCE: usize = 5;
 
@@ -90,6 +94,8 @@ pub struct ConditionalGradient<'a, R> {
     /// Objective of the null model: the unit of all tolerances.
     scale: f64,
     iteration: u64,
+    /// Whether an epoch has gained little, see [`FINISHING`].
+    finishing: bool,
     /// Epochs in a row that gained nothing.
     idle: usize,
 }
@@ -124,6 +130,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
             selection: None,
             scale,
             iteration: 0,
+            finishing: false,
             idle: 0,
         })
     }
@@ -188,9 +195,14 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let full = self.model.n_bases >= self.settings.n_components;
         let seed = self.settings.seed.wrapping_add(self.iteration);
         let cost = if full { LAST } else { CORRECTIVE };
-        let effort = Effort { tol, passes: Passes { seed, ..cost.passes }, ..cost };
+        let mut effort = Effort { tol, passes: Passes { seed, ..cost.passes }, ..cost };
+        if self.finishing {
+            (effort.share, effort.in_metric) = (0.0, effort.max_steps);
+        }
         let ConditionalGradientSettings { refit: what, .. } = self.settings;
+        let before = self.objective;
         self.objective = refit(&self.problem, &mut self.model, what, effort, interrupt)?;
+        self.finishing |= self.iteration > 1 && before - self.objective <= FINISHING * self.scale;
         self.drop_zero_rows();
         let score = match self.validation {
             Some(validation) => Some(validation.score(&self.model, interrupt)?),

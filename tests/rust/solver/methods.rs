@@ -14,10 +14,11 @@ fn message(choices: &Choices<'_>) -> String {
 
 #[test]
 fn every_method_has_the_steps_of_its_own_and_refuses_the_others_by_name() {
-    let own: [(&str, &[&str]); 4] = [
+    let own: [(&str, &[&str]); 5] = [
         ("block-frank-wolfe", &["frank-wolfe", "away", "pairwise"]),
         ("frank-wolfe", &["frank-wolfe", "scheduled"]),
         ("away-frank-wolfe", &["away", "pairwise"]),
+        ("projected-gradient", &[]),
         ("subgradient", &[]),
     ];
     assert!(own.iter().map(|own| own.0).eq(Method::REGISTRY.iter().map(|known| known.0)));
@@ -43,10 +44,11 @@ fn every_method_has_the_steps_of_its_own_and_refuses_the_others_by_name() {
 
 #[test]
 fn a_parameter_that_the_method_does_not_use_is_refused_by_name() {
-    let uses: [(&str, &[&str]); 4] = [
+    let uses: [(&str, &[&str]); 5] = [
         ("block-frank-wolfe", &["sampling", "cache", "averaging"]),
         ("frank-wolfe", &[]),
         ("away-frank-wolfe", &["subsample"]),
+        ("projected-gradient", &[]),
         ("subgradient", &["averaging"]),
     ];
     for (solver, used) in uses {
