@@ -42,7 +42,7 @@ impl Capped {
     /// The same for a handful of margins, for which filling vectors costs more than it saves.
     fn multiplier_of_few(&self, v: &[f64], guess: f64) -> f64 {
         let finite = v.iter().filter(|v| **v > f64::NEG_INFINITY);
-        let largest = v.iter().fold(0.0, |best: f64, v| best.max(*v));
+        let largest = v.iter().fold(0.0, |best: f64, v| if *v > best { *v } else { best });
         let smallest = || finite.fold(0.0, |best: f64, v| best.min(*v));
         let (low, high) = self.bracket(v.len(), largest, smallest);
         root(low, high, guess, |tau| {

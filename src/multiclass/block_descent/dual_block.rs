@@ -7,6 +7,7 @@ use super::scorer::{Changes, RowBlock, Scorer};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::linalg::Element;
 use crate::multiclass::MarginProblem;
 
 /// What is kept of an example's dual block beside β_i.
@@ -27,7 +28,7 @@ pub(super) struct DualBlock {
 }
 
 /// Adds w(β), the weights that belong to the dual blocks, to the model's.
-pub(super) fn add_images<M: Scorer, T: Real>(
+pub(super) fn add_images<M: Scorer, T: Element>(
     problem: &MarginProblem<'_>,
     duals: &[DualBlock],
     betas: &Candidates<T>,

@@ -8,7 +8,7 @@ use rand::seq::SliceRandom;
 
 use super::scorer::Scorer;
 use super::state::{GROUP, SHORTEST_WAIT, State, Work};
-use crate::data::Real;
+use super::visit::Bounds;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Aligned;
@@ -31,6 +31,9 @@ const LONGEST_WAIT: usize = 12;
 const WORTH: f64 = 0.3;
 /// What a visit costs beside the numbers that it reads, in such numbers.
 const VISIT_OVERHEAD: usize = 256;
+/// Where passes creep, an epoch ends at an average of its passes' dual points, pass k of which counts like
+/// k to this power less one (Shamir and Zhang 2013, section 4): the primal, exact to first order only, gains.
+const WEIGHING: f64 = 4.0;
 /// Visits between two looks at the interrupt.
 const PATIENCE: usize = 4096;
 
@@ -48,25 +51,33 @@ impl<M: Scorer> State<'_, M> {
     /// Visits the examples that are due until little is gained; returns whether any block changed.
     pub(super) fn descend_on_candidates(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let mut due = self.due.clone().unwrap_or_default();
+        self.betas.begin_average();
+        self.betas.check_memory(self.problem.n_classes())?;
         let mut weights = self.model.take_weights();
         let (mut n_active, mut moved) = (due.len(), false);
+        let (mut n_averaged, mut creeps) = (0, false);
         let (mut gains, mut attempted, mut most) = (Vec::new(), 0, PASSES);
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
             let (gain, work) = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
             moved |= gain > 0.0;
+            n_averaged += 1;
+            self.betas.average(WEIGHING / (n_averaged as f64 + WEIGHING - 1.0));
             gains.push(gain);
+            let earlier =
+                gains.len().checked_sub(PASSES_COMPARED + 1).map_or(gains[0], |at| gains[at]);
+            creeps = gain > CREEPING * earlier;
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
             // needs that more than the dual.
             if interrupt.is_raised() || pass >= most || pass > 1 && gain <= SPENT * gains[0] {
                 break;
             }
-            let earlier =
-                gains.len().checked_sub(PASSES_COMPARED + 1).map_or(gains[0], |at| gains[at]);
-            if pass >= attempted + self.wait && gain > CREEPING * earlier {
+            if pass >= attempted + self.wait && creeps {
                 attempted = pass;
                 let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
-                moved |= attempt.gain > 0.0;
+                if attempt.gain > 0.0 {
+                    (moved, n_averaged) = (true, 0);
+                }
                 if attempt.work == 0 {
                     most = PASSES_ALONE;
                 }
@@ -77,6 +88,9 @@ impl<M: Scorer> State<'_, M> {
                     false => (2 * self.wait).min(LONGEST_WAIT),
                 };
             }
+        }
+        if creeps {
+            self.betas.use_average();
         }
         // Also when interrupted: weights and duals belong together.
         self.model.give_weights(weights);
@@ -93,15 +107,17 @@ impl<M: Scorer> State<'_, M> {
         weights: &mut Aligned<M::Value>,
         interrupt: &Interrupt,
     ) -> (f64, usize) {
+        let bounds = self.bounds();
         let (mut gain, mut place, mut n_visits, mut work) = (0.0, 0, 0usize, 0);
         while place < *n_active {
             n_visits += 1;
             if n_visits.is_multiple_of(PATIENCE) && interrupt.is_raised() {
                 break;
             }
-            let visited = self.visit(due[place] as usize, weights);
-            work += VISIT_OVERHEAD + self.work.few.n_numbers;
-            match visited {
+            self.fetch_ahead(&due[place + 1..*n_active], weights);
+            let (visit, n_numbers) = self.visit(due[place] as usize, bounds, weights);
+            work += VISIT_OVERHEAD + n_numbers;
+            match visit {
                 Visit::Moved(more) => gain += more,
                 Visit::Optimal => {}
                 Visit::Idle => {
@@ -115,34 +131,49 @@ impl<M: Scorer> State<'_, M> {
         (gain, work)
     }
 
-    /// Maximises over the candidates of one dual block.
-    fn visit(&mut self, at: usize, weights: &mut Aligned<M::Value>) -> Visit {
-        let floor = self.lowest_slope(self.duals[at].sum);
+    /// Asks for what a visit reads, two visits ahead, since the order is random; sparse rows point to weights
+    /// all over, which are asked for one visit ahead.
+    #[inline(always)]
+    fn fetch_ahead(&self, due: &[u32], weights: &[M::Value]) {
+        if let Some(next) = due.first() {
+            self.model.prefetch_weights(weights, self.duals[*next as usize].example as usize);
+        }
+        if let Some(second) = due.get(1) {
+            self.model.prefetch_row(self.duals[*second as usize].example as usize);
+        }
+    }
+
+    /// Maximises over the candidates of one dual block. Returns the numbers read as well.
+    fn visit(
+        &mut self,
+        at: usize,
+        bounds: Bounds,
+        weights: &mut Aligned<M::Value>,
+    ) -> (Visit, usize) {
         let dual = &mut self.duals[at];
         let example = dual.example as usize;
-        let label = self.problem.label(example);
         let Work { row, few, scratch, .. } = &mut self.work;
         let row = self.model.row(example, row);
-        few.classes.clear();
-        few.classes.extend_from_slice(self.betas.row(at).0);
-        few.classes.push(label as u32);
-        few.n_numbers = 2 * few.classes.len() * row.len();
-        few.scores.resize(few.classes.len(), Real::narrow(0.0));
-        self.model.score_few(weights, row, &few.classes, &mut few.scores);
-        if !few.shrink(self.problem, dual, &mut self.betas, at, floor) {
-            return Visit::Idle;
-        }
-        few.aim(self.problem, dual, self.betas.row(at).1);
+        let candidates = self.betas.row(at).0;
+        let n = candidates.len();
+        few.classes[..n].copy_from_slice(candidates);
+        few.classes[n] = self.problem.label(example) as u32;
+        let n_numbers = 2 * (n + 1) * row.len();
+        self.model.score_few(weights, row, &few.classes[..=n], &mut few.scores[..=n]);
+        let Some(n) = few.shrink(self.problem, dual, &mut self.betas, at, bounds) else {
+            return (Visit::Idle, n_numbers);
+        };
+        let steepness = dual.curvature + self.problem.shares().smoothing();
+        few.aim(steepness, dual.sum, self.betas.row(at).1);
         scratch.guess = Some(dual.multiplier);
-        let last = few.target.len() - 1;
-        self.problem.polytope().project(&few.target, last, 1.0, scratch, &mut few.projection);
+        let (target, projection) = (&few.target[..=n], &mut few.projection[..=n]);
+        self.problem.polytope().project(target, n, 1.0, scratch, projection);
         dual.multiplier = scratch.multiplier;
-        let gain = few.replace(self.problem, dual, &mut self.betas, at);
-        if gain.is_none() {
-            return Visit::Optimal;
-        }
-        self.model.add_few(weights, row, &few.classes, &few.change);
-        Visit::Moved(gain.unwrap_or(0.0))
+        let Some(gain) = few.replace(steepness, dual, self.betas.row_mut(at).1) else {
+            return (Visit::Optimal, n_numbers);
+        };
+        self.model.add_few(weights, row, &few.classes[..=n], &few.change[..=n]);
+        (Visit::Moved(gain), n_numbers)
     }
 }
 
