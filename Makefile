@@ -30,7 +30,7 @@ demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, 
 	$(BIN)/dualgap recommend --data 100k --compare --plot demo/curves.png \
 		--save demo/model.npz --user 1 --user 42 --user 405 --top 5
 
-test: lint test-rust wheel test-python ## Run every check and test
+test: lint test-rust wheel docs test-python ## Run every check and test
 	$(say) "All checks and tests passed"
 
 bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go to target/results
@@ -96,7 +96,7 @@ sanitize: ## Run the Rust tests under AddressSanitizer, and the unsafe block's u
 		PROPTEST_CASES=$${PROPTEST_CASES-16} CARGO_TARGET_DIR=target/sanitize \
 		cargo +nightly test --target $$(rustc -vV | sed -n 's/^host: //p') --lib --tests
 	$(say) "Miri"
-	CARGO_TARGET_DIR=target/sanitize cargo +nightly miri test --lib -- linalg::prefetch linalg::scatter
+	CARGO_TARGET_DIR=target/sanitize cargo +nightly miri test --lib linalg::scatter
 
 structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions
 	$(BIN)/python scripts/check_structure.py

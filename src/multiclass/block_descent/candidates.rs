@@ -67,18 +67,21 @@ impl<T: Element> Candidates<T> {
     }
 
     /// The candidates of a row and their β.
+    #[inline]
     pub fn row(&self, at: usize) -> (&[u32], &[T]) {
         let (start, count) = (self.starts[at], self.counts[at] as usize);
         (&self.classes[start..start + count], &self.values[start..start + count])
     }
 
     /// The candidates of a row, and their β to be changed.
+    #[inline]
     pub fn row_mut(&mut self, at: usize) -> (&mut [u32], &mut [T]) {
         let (start, count) = (self.starts[at], self.counts[at] as usize);
         (&mut self.classes[start..start + count], &mut self.values[start..start + count])
     }
 
     /// The same with the average of β.
+    #[inline]
     pub fn row_with_average(&mut self, at: usize) -> (&mut [u32], &mut [T], &mut [T]) {
         let (start, end) = (self.starts[at], self.starts[at] + self.counts[at] as usize);
         (&mut self.classes[start..end], &mut self.values[start..end], &mut self.average[start..end])

@@ -65,13 +65,15 @@ impl<M: Scorer> State<'_, M> {
         self.due = Some(terms.iter().flat_map(|terms| &terms.due).copied().collect());
         self.distance = bounds.distance();
         let lambda = self.shares.lambda();
-        Ok(match &self.exact {
+        let certificate = match &self.exact {
             _ if !self.origin.is_empty() => {
                 bounds.certificate_around(lambda, &self.coefficients(), &self.origin)
             }
             Some(exact) => bounds.certificate(lambda, exact.weights()),
             None => bounds.certificate(lambda, self.model.weights()),
-        })
+        };
+        self.size = certificate.primal.abs() / lambda;
+        Ok(certificate)
     }
 
     /// Sums up the weights and the sums of the blocks anew from β.

@@ -25,6 +25,17 @@ pub(super) struct DualBlock {
     pub multiplier: f64,
     /// Whether its block is optimal whatever the weights.
     pub settled: bool,
+    /// Whether visits leave it out for a while.
+    pub rest: Rest,
+}
+
+/// The passes that leave an example out since its visits gained little.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rest {
+    /// Passes of the last rest.
+    pub length: u8,
+    /// Passes of it to come.
+    pub left: u8,
 }
 
 /// Adds w(β), the weights that belong to the dual blocks, to the model's.

@@ -4,11 +4,15 @@
 //! leaves the visit, as in LIBLINEAR's shrinking (Keerthi et al. 2008, section 4); an example without
 //! anything to move leaves the epoch. Certificates bring both back.
 
+use num_traits::Float;
 use rand::seq::SliceRandom;
 
+use super::average::Average;
+use super::dual_block::Rest;
 use super::scorer::Scorer;
 use super::state::{GROUP, SHORTEST_WAIT, State, Work};
 use super::visit::Bounds;
+use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Aligned;
@@ -31,9 +35,11 @@ const LONGEST_WAIT: usize = 12;
 const WORTH: f64 = 0.3;
 /// What a visit costs beside the numbers that it reads, in such numbers.
 const VISIT_OVERHEAD: usize = 256;
-/// Where passes creep, an epoch ends at an average of its passes' dual points, pass k of which counts like
-/// k to this power less one (Shamir and Zhang 2013, section 4): the primal, exact to first order only, gains.
-const WEIGHING: f64 = 4.0;
+/// Where visits are all there is, an example rests for a pass after a visit that gained less than this share of
+/// what visits of the pass before gained on average, and longer after several of them, but for so many passes at
+/// most.
+const SMALL: f64 = 0.6;
+const LONGEST_REST: u8 = 2;
 /// Visits between two looks at the interrupt.
 const PATIENCE: usize = 4096;
 
@@ -55,30 +61,30 @@ impl<M: Scorer> State<'_, M> {
         self.betas.check_memory(self.problem.n_classes())?;
         let mut weights = self.model.take_weights();
         let (mut n_active, mut moved) = (due.len(), false);
-        let (mut n_averaged, mut creeps) = (0, false);
+        let mut average = Average::default();
         let (mut gains, mut attempted, mut most) = (Vec::new(), 0, PASSES);
+        due.iter().for_each(|at| self.duals[*at as usize].rest = Rest::default());
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
             let (gain, work) = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
             moved |= gain > 0.0;
-            n_averaged += 1;
-            self.betas.average(WEIGHING / (n_averaged as f64 + WEIGHING - 1.0));
+            self.betas.average(average.share_of_next(gain));
             gains.push(gain);
-            let earlier =
-                gains.len().checked_sub(PASSES_COMPARED + 1).map_or(gains[0], |at| gains[at]);
-            creeps = gain > CREEPING * earlier;
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
             // needs that more than the dual.
             if interrupt.is_raised() || pass >= most || pass > 1 && gain <= SPENT * gains[0] {
                 break;
             }
-            if pass >= attempted + self.wait && creeps {
+            let earlier =
+                gains.len().checked_sub(PASSES_COMPARED + 1).map_or(gains[0], |at| gains[at]);
+            if pass >= attempted + self.wait && gain > CREEPING * earlier {
                 attempted = pass;
                 let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
                 if attempt.gain > 0.0 {
-                    (moved, n_averaged) = (true, 0);
+                    (moved, average) = (true, Average::default());
                 }
-                if attempt.work == 0 {
+                self.alone = attempt.work == 0;
+                if self.alone {
                     most = PASSES_ALONE;
                 }
                 let pace = (gain / earlier).powf((PASSES_COMPARED as f64).recip());
@@ -89,7 +95,7 @@ impl<M: Scorer> State<'_, M> {
                 };
             }
         }
-        if creeps {
+        if average.pays(4.0 * M::Value::epsilon().widen() * self.size) {
             self.betas.use_average();
         }
         // Also when interrupted: weights and duals belong together.
@@ -108,18 +114,27 @@ impl<M: Scorer> State<'_, M> {
         interrupt: &Interrupt,
     ) -> (f64, usize) {
         let bounds = self.bounds();
-        let (mut gain, mut place, mut n_visits, mut work) = (0.0, 0, 0usize, 0);
+        let (mut gain, mut place, mut n_looks, mut work) = (0.0, 0, 0usize, 0);
+        let (mut n_visits, small) = (0, SMALL * self.mean_gain);
         while place < *n_active {
-            n_visits += 1;
-            if n_visits.is_multiple_of(PATIENCE) && interrupt.is_raised() {
+            n_looks += 1;
+            if n_looks.is_multiple_of(PATIENCE) && interrupt.is_raised() {
                 break;
             }
-            self.fetch_ahead(&due[place + 1..*n_active], weights);
-            let (visit, n_numbers) = self.visit(due[place] as usize, bounds, weights);
+            let at = due[place] as usize;
+            if self.alone && self.duals[at].rest.is_taken() {
+                place += 1;
+                continue;
+            }
+            let (visit, n_numbers) = self.visit(at, bounds, weights);
+            n_visits += 1;
             work += VISIT_OVERHEAD + n_numbers;
             match visit {
-                Visit::Moved(more) => gain += more,
-                Visit::Optimal => {}
+                Visit::Moved(more) => {
+                    gain += more;
+                    self.duals[at].rest.follow(more < small);
+                }
+                Visit::Optimal => self.duals[at].rest.follow(true),
                 Visit::Idle => {
                     *n_active -= 1;
                     due.swap(place, *n_active);
@@ -128,19 +143,8 @@ impl<M: Scorer> State<'_, M> {
             }
             place += 1;
         }
+        self.mean_gain = gain / f64::from(n_visits.max(1));
         (gain, work)
-    }
-
-    /// Asks for what a visit reads, two visits ahead, since the order is random; sparse rows point to weights
-    /// all over, which are asked for one visit ahead.
-    #[inline(always)]
-    fn fetch_ahead(&self, due: &[u32], weights: &[M::Value]) {
-        if let Some(next) = due.first() {
-            self.model.prefetch_weights(weights, self.duals[*next as usize].example as usize);
-        }
-        if let Some(second) = due.get(1) {
-            self.model.prefetch_row(self.duals[*second as usize].example as usize);
-        }
     }
 
     /// Maximises over the candidates of one dual block. Returns the numbers read as well.
@@ -174,6 +178,23 @@ impl<M: Scorer> State<'_, M> {
         };
         self.model.add_few(weights, row, &few.classes[..=n], &few.change[..=n]);
         (Visit::Moved(gain), n_numbers)
+    }
+}
+
+impl Rest {
+    /// Whether the example rests now.
+    #[inline(always)]
+    fn is_taken(&mut self) -> bool {
+        let rests = self.left > 0;
+        self.left -= u8::from(rests);
+        rests
+    }
+
+    /// What follows a visit.
+    #[inline(always)]
+    fn follow(&mut self, small: bool) {
+        self.length = if small { (self.length + 1).min(LONGEST_REST) } else { 0 };
+        self.left = self.length;
     }
 }
 

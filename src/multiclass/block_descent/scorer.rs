@@ -3,7 +3,7 @@
 use super::kernels::{AddFew, AddFewSparse, ScoreFew, ScoreFewSparse};
 use super::row::{Row, RowBuffer};
 use crate::data::{Csr, Dense, Real, Rows};
-use crate::linalg::{Aligned, Element, FeatureMajor, PanelWeights, Update, prefetch};
+use crate::linalg::{Aligned, Element, FeatureMajor, PanelWeights, Update};
 
 /// Some examples' rows, copied next to each other, the constant feature appended.
 #[derive(Debug)]
@@ -96,12 +96,6 @@ pub(super) trait Scorer: Send + Sync {
         buffer: &'r mut RowBuffer<Self::Value>,
     ) -> Row<'r, Self::Value>;
 
-    /// Asks for an example's row ahead of its use.
-    fn prefetch_row(&self, example: usize);
-
-    /// Asks for the weights that [`Scorer::score_few`] reads of an example's row, where they are spread.
-    fn prefetch_weights(&self, weights: &[Self::Value], example: usize);
-
     /// Hands out the weights in the order in which few classes of a row are scored fastest. Until they
     /// are given back with [`Scorer::give_weights`], nothing else may read them.
     fn take_weights(&mut self) -> Aligned<Self::Value>;
@@ -148,9 +142,6 @@ pub(super) trait Scorer: Send + Sync {
         }
     }
 }
-
-/// Values asked for ahead of a row's use: from then on the processor foresees the rest.
-const LEADING: usize = 64;
 
 /// Whether values of this type are in double precision.
 fn is_double<T: Real>() -> bool {
@@ -267,13 +258,6 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         }
         Row { values: RowBuffer::read(values, whole), columns: &[], tail: &tail[..used] }
     }
-
-    fn prefetch_row(&self, example: usize) {
-        let row = self.rows.row(example);
-        prefetch(row, 0, row.len().min(LEADING));
-    }
-
-    fn prefetch_weights(&self, _: &[T], _: usize) {}
 
     fn take_weights(&mut self) -> Aligned<T> {
         // Class after class, each as long as a padded row.
@@ -412,21 +396,6 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         tail[0] = T::narrow(self.bias);
         let tail = &tail[..usize::from(self.bias != 0.0)];
         Row { values: RowBuffer::read(values, x), columns, tail }
-    }
-
-    fn prefetch_row(&self, example: usize) {
-        let (columns, x) = self.rows.row(example);
-        prefetch(columns, 0, columns.len().min(LEADING));
-        prefetch(x, 0, x.len().min(LEADING));
-    }
-
-    fn prefetch_weights(&self, weights: &[T], example: usize) {
-        let padded = self.weights.padded();
-        if padded <= LEADING {
-            for column in self.rows.row(example).0 {
-                prefetch(weights, *column as usize * padded, padded);
-            }
-        }
     }
 
     fn take_weights(&mut self) -> Aligned<T> {

@@ -77,6 +77,12 @@ pub(super) struct State<'p, M: Scorer> {
     pub gradient_steps: usize,
     /// Passes before the next attempt at it.
     pub wait: usize,
+    /// Whether visits are all there is: the conjugate gradient method would cost more than it gains.
+    pub alone: bool,
+    /// What a visit of the last pass gained on average (in units of λ).
+    pub mean_gain: f64,
+    /// The objective over λ, as of the last certificate.
+    pub size: f64,
     /// Epochs so far that looked at all classes.
     pub n_full: usize,
     /// What may separate the weights from w(β) in exact arithmetic, as of the last certificate.
@@ -136,6 +142,9 @@ impl<'p, M: Scorer> State<'p, M> {
             due: None,
             gradient_steps: FIRST_STEPS,
             wait: SHORTEST_WAIT,
+            alone: false,
+            mean_gain: 0.0,
+            size: 0.0,
             n_full: 0,
             distance: 0.0,
             shares: problem.shares().clone(),
