@@ -38,7 +38,8 @@ def read_libsvm(
     Raises
     ------
     ValueError
-        For a line that is not in the format, which the message names, and for an index below `first`.
+        For a line that is not in the format, which the message names, and for an index below
+        `first`.
     """
     y, offsets, columns, values = _core.read_libsvm(file.read, resolve_threads(None))
     lowest = int(columns.min()) if len(columns) else 1

@@ -1,4 +1,4 @@
-"""LIBLINEAR's options: taken as `train` and `predict` take them, or answered by what does the same here."""
+"""LIBLINEAR's options: taken as `train` and `predict` take them, or answered by what is nearest."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import click
 _CRAMMER_SINGER = "4"
 # What stands nearest to each of LIBLINEAR's other solvers.
 _SOLVERS = {
-    "0": "logistic regression; StructuredSVM and SequenceTagger have a log loss, linear fits a smooth "
-    "one with --smoothing",
+    "0": "logistic regression; --smoothing makes a loss here smooth",
     "1": "a squared hinge, one class against the rest; --smoothing makes a loss here smooth",
     "2": "a squared hinge, one class against the rest; --smoothing makes a loss here smooth",
     "3": "a hinge, one class against the rest; for two classes crammer-singer is it, with C halved",
