@@ -93,10 +93,10 @@ deny: ## Check licences, sources and, where their database can be had, advisorie
 sanitize: ## Run the Rust tests under AddressSanitizer, and the unsafe block's under Miri (needs a nightly)
 	$(say) "AddressSanitizer, debug assertions"
 	RUSTFLAGS="-Zsanitizer=address -Cdebug-assertions" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
-		PROPTEST_CASES=$${PROPTEST_CASES-16} CARGO_TARGET_DIR=target/sanitize \
+		PROPTEST_CASES=$${PROPTEST_CASES-16} CARGO_TARGET_DIR=$(SANITIZED) \
 		cargo +nightly test --target $$(rustc -vV | sed -n 's/^host: //p') --lib --tests
 	$(say) "Miri"
-	CARGO_TARGET_DIR=target/sanitize cargo +nightly miri test --lib linalg::scatter
+	CARGO_TARGET_DIR=$(SANITIZED) cargo +nightly miri test --lib linalg::scatter
 
 structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions
 	$(BIN)/python scripts/check_structure.py

@@ -35,6 +35,14 @@ def main() -> None:
     for k in sorted(sizes):
         row = {name.replace("-", "_"): value for name, value in found.pop(sizes[k]).items()}
         walrus.add(k=k, **row, sweep_over_search=row["sorted_sweep"] / row["search"])
+    lines = Table("frank-wolfe-lines", "loss")
+    for group in [group for group in found if group.startswith("frank-wolfe-lines/")]:
+        calls = found.pop(group)
+        total = calls["searched"]
+        parts = {name: calls[name] / total for name in ("scores", "vertices", "images")}
+        search = max(0.0, 1.0 - calls["scheduled"] / total)
+        rest = 1.0 - sum(parts.values()) - search
+        lines.add(loss=group.split("/")[1], seconds=total, **parts, search=search, rest=rest)
     for group, calls in found.items():
         for call, value in calls.items():
             structured.add(group=group, call=call, seconds=value)

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from sphinx_gallery.sorting import ExplicitOrder
 
 import dualgap
 
 matplotlib.use("Agg")
+os.environ["DASK_LOGGING__DISTRIBUTED"] = "error"
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -56,10 +58,28 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 # Docstrings are checked by scripts/check_docs.py.
 
+TUTORIALS = [
+    "gap",
+    "many_classes",
+    "top_k",
+    "costs",
+    "choosing_c",
+    "tagging",
+    "alignment",
+    "shells",
+    "recommending",
+    "out_of_core",
+    "cluster",
+    "own_loss",
+    "own_oracle",
+    "segmentation",
+]
+
 sphinx_gallery_conf = {
     "examples_dirs": [str(ROOT / "examples")],
     "gallery_dirs": ["tutorials"],
     "filename_pattern": r"\.py$",
+    "within_subsection_order": ExplicitOrder([*(f"{name}.py" for name in TUTORIALS), "*"]),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "copyfile_regex": r"",

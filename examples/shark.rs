@@ -1,9 +1,11 @@
 //! Weston-Watkins fits by the textbook's block descent, one example at a time, with the inner solvers
 //! that the Walrus paper compares: Shark's greedy one and Walrus's sorted sweep (its Figure 2).
 //!
-//! cargo run --release --example shark -- X.f64 y.u32 features classes C [shark|walrus]
+//! cargo run --release --example shark -- X.f64 y.u32 features classes C shark|walrus [seconds]
 //!
-//! Rows and labels are raw little-endian numbers; `benches/block_descent.py shark` writes them.
+//! Prints δ, the seconds and the epochs to δ times the gap after the first epoch, for δ = 0.1, 0.01 and 0.001
+//! as far as the run gets in the given seconds (60). Rows and labels are raw little-endian numbers;
+//! `benches/block_descent.py` and `benches/walrus_paper.py` write them.
 
 #[path = "../benches/support/shark.rs"]
 mod support;
@@ -53,7 +55,6 @@ struct Descent {
     old: Vec<f64>,
     sorted: Vec<f64>,
     greedy: bool,
-    greedy_steps: usize,
 }
 
 impl Descent {
@@ -66,7 +67,6 @@ impl Descent {
             old: vec![0.0; others],
             sorted: Vec::new(),
             greedy,
-            greedy_steps: 0,
         }
     }
 
@@ -93,7 +93,7 @@ impl Descent {
         self.old.copy_from_slice(beta);
         if self.greedy {
             // The gradient at β is the margin itself.
-            self.greedy_steps += shark(beta, &mut self.u, problem.c, 1e-3 / norm);
+            shark(beta, &mut self.u, problem.c, 1e-3 / norm);
         } else {
             let sum: f64 = beta.iter().sum();
             self.u.iter_mut().zip(&*beta).for_each(|(u, b)| *u += b + sum);
@@ -134,9 +134,10 @@ fn walrus_step(u: &[f64], b: &mut [f64], c: f64, sorted: &mut Vec<f64>) {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [x, y, d, m, c, inner] = &arguments[..] else {
-        panic!("usage: shark X.f64 y.u32 features classes C shark|walrus")
+    let ([x, y, d, m, c, inner, rest @ ..], true) = (&arguments[..], arguments.len() <= 7) else {
+        panic!("usage: shark X.f64 y.u32 features classes C shark|walrus [seconds]")
     };
+    let limit: f64 = rest.first().map_or(60.0, |given| given.parse().expect("a number"));
     let problem = Problem {
         rows: read(x, f64::from_le_bytes),
         labels: read(y, u32::from_le_bytes),
@@ -148,16 +149,18 @@ fn main() {
     let mut order: Vec<usize> = (0..problem.labels.len()).collect();
     let mut random = Pcg64::seed_from_u64(0);
     let (mut seconds, mut first_gap) = (0.0, f64::INFINITY);
-    for epoch in 1..=2000 {
+    let mut deltas = vec![0.001, 0.01, 0.1];
+    for epoch in 1..=20_000 {
         let start = Instant::now();
         order.shuffle(&mut random);
         order.iter().for_each(|&example| descent.visit(&problem, example));
         seconds += start.elapsed().as_secs_f64();
         let gap = descent.gap(&problem);
         first_gap = if epoch == 1 { gap } else { first_gap };
-        if gap <= 0.01 * first_gap || seconds > 60.0 {
-            let mean = descent.greedy_steps as f64 / (epoch * order.len()) as f64;
-            println!("{seconds:.4} {epoch} {:.5} {mean:.1}", gap / first_gap);
+        while deltas.last().is_some_and(|delta| gap <= delta * first_gap) {
+            println!("{} {seconds:.4} {epoch}", deltas.pop().unwrap_or_default());
+        }
+        if deltas.is_empty() || seconds > limit {
             return;
         }
     }

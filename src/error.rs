@@ -16,6 +16,9 @@ pub enum Error {
     /// The large buffers of a fit do not fit into memory; the message says which, and what to do.
     #[error("{0}")]
     Memory(String),
+    /// Memory ran out during the run, for something other than its large buffers.
+    #[error("memory ran out")]
+    MemoryRanOut,
     /// The run was interrupted from outside (a signal, or an error in a callback).
     #[error("the run was interrupted")]
     Interrupted,

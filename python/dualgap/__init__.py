@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualgap._core import __version__
 from dualgap.chunks import Chunks
-from dualgap.multiclass import MulticlassSVC, MulticlassSVCCV
+from dualgap.multiclass import ClassFeatureSVC, MulticlassSVC, MulticlassSVCCV
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Chunks",
+    "ClassFeatureSVC",
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
     "MulticlassSVC",

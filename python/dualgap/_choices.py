@@ -14,11 +14,22 @@ Sampling: TypeAlias = Literal["permutation", "uniform", "gap"]
 
 # Linear and structured classifiers.
 LinearSolver: TypeAlias = Literal[
-    "auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient"
+    "auto",
+    "block-descent",
+    "block-frank-wolfe",
+    "frank-wolfe",
+    "away-frank-wolfe",
+    "projected-gradient",
+    "subgradient",
 ]
 LossName: TypeAlias = Literal["max-hinge", "crammer-singer", "weston-watkins"]
 StructuredSolver: TypeAlias = Literal[
-    "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient", "extragradient"
+    "block-frank-wolfe",
+    "frank-wolfe",
+    "away-frank-wolfe",
+    "projected-gradient",
+    "subgradient",
+    "extragradient",
 ]
 Projection: TypeAlias = Literal["euclidean", "entropic"]
 PartLoss: TypeAlias = Literal["hamming", "mean-hamming"]

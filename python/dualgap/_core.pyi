@@ -15,6 +15,7 @@ __all__ = [
     "STRUCTURED_SOLVERS",
     "THREADS_PER_CORE",
     "SequencePoint",
+    "SequenceProblem",
     "StructuredModel",
     "Tagger",
     "Vocabulary",
@@ -23,6 +24,7 @@ __all__ = [
     "check_loss",
     "consensus_round",
     "cross_validate",
+    "fit_class_features",
     "fit_interactions",
     "fit_multiclass",
     "fit_polynomial",
@@ -35,6 +37,7 @@ __all__ = [
     "predict_polynomial",
     "read_labels",
     "select_basis",
+    "sequence_path",
     "structured_path",
 ]
 
@@ -140,9 +143,20 @@ class _MulticlassFit(_State):
     null_objective: float
     history: dict[str, NDArray[Any]]
 
+class _JointFit(TypedDict):
+    outcome: str
+    objective: float
+    dual_objective: float
+    null_objective: float
+    weights: NDArray[np.float64]
+    history: dict[str, NDArray[Any]]
+
 def fit_multiclass(
     rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _MulticlassFit: ...
+def fit_class_features(
+    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
+) -> _JointFit: ...
 def multiclass_path(
     rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any], until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
@@ -313,6 +327,17 @@ def read_labels(
 class SequencePoint: ...
 
 @final
+class SequenceProblem:
+    def __new__(
+        cls,
+        rows: _Rows,
+        offsets: NDArray[np.int64],
+        labels: NDArray[np.uint32],
+        settings: dict[str, Any],
+    ) -> SequenceProblem: ...
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.uint16]] | None: ...
+
+@final
 class Tagger:
     def __new__(cls, weights: dict[str, Any]) -> Tagger: ...
     def decode(self, input: _Sequences, n_threads: int) -> NDArray[np.uint32]: ...
@@ -326,9 +351,7 @@ class Tagger:
         self, input: _Sequences, maximal: bool, n_threads: int
     ) -> NDArray[np.float64]: ...
 
-def fit_sequences(
-    rows: _Rows,
-    offsets: NDArray[np.int64],
-    labels: NDArray[np.uint32],
-    settings: dict[str, Any],
-) -> dict[str, Any]: ...
+def fit_sequences(problem: SequenceProblem, settings: dict[str, Any]) -> dict[str, Any]: ...
+def sequence_path(
+    problem: SequenceProblem, settings: dict[str, Any], until: float
+) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...

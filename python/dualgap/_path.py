@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from dualgap._estimator import warn_of_gap
 from dualgap._validation import FloatArray, check_positive
 
 
@@ -25,10 +26,23 @@ class Interval:
         ValueError
             If C is not in the interval.
         """
-        if not self.C_min <= C <= self.C_max:
-            msg = f"C: {C} is not between {self.C_min} and {self.C_max}"
-            raise ValueError(msg)
-        return np.asarray(self.coef * (C / self.C_min))
+        return np.asarray(self.coef * scale_at(C, self.C_min, self.C_max))
+
+
+def scale_at(C: float, C_min: float, C_max: float) -> float:
+    """The factor on the weights of an interval's lower end that a C of the interval has."""
+    if not C_min <= C <= C_max:
+        msg = f"C: {C} is not between {C_min} and {C_max}"
+        raise ValueError(msg)
+    return C / C_min
+
+
+def warn_of_pieces(found: Sequence[Any], tol: float, remedy: str) -> None:
+    """Warn of a path that is not as good as it was asked for."""
+    worst = max(found, key=lambda piece: piece.relative_gap)
+    if worst.relative_gap > tol:
+        gap = (worst.duality_gap, worst.relative_gap)
+        warn_of_gap(worst.n_iter, gap, tol, remedy, "a piece of the path ")
 
 
 def check_interval(C_min: float, C_max: float) -> None:

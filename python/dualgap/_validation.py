@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
@@ -17,6 +19,8 @@ from dualgap._core import THREADS_PER_CORE
 FloatArray: TypeAlias = NDArray[np.float64]
 MatrixLike: TypeAlias = "ArrayLike | sp.spmatrix | sp.sparray"
 """Rows as users give them: anything that NumPy makes an array of, or a sparse matrix."""
+ClassWeight: TypeAlias = Mapping[Any, float] | Literal["balanced"] | None
+"""A factor for each class, or factors that give all classes the same weight."""
 Rows: TypeAlias = (
     NDArray[np.float32]
     | NDArray[np.float64]
@@ -92,6 +96,26 @@ def check_weights(sample_weight: Any, X: Any) -> FloatArray | None:
         msg = "sample_weight: at least one weight must be positive"
         raise ValueError(msg)
     return np.ascontiguousarray(weights)
+
+
+def row_weights(
+    class_weight: ClassWeight,
+    classes: NDArray[Any],
+    codes: NDArray[np.intp],
+    weights: FloatArray | None,
+) -> FloatArray | None:
+    """Multiply the sample weights by those of the classes."""
+    if class_weight is None:
+        return weights
+    factors = compute_class_weight(
+        class_weight, classes=classes, y=classes[codes], sample_weight=weights
+    )
+    factors = np.asarray(factors, dtype=np.float64)
+    if not (np.isfinite(factors).all() and (factors >= 0).all()):
+        msg = "class_weight: must be finite and not negative"
+        raise ValueError(msg)
+    own = factors[codes]
+    return own if weights is None else own * weights
 
 
 def resolve_threads(n_jobs: int | None) -> int:

@@ -24,6 +24,21 @@ pub trait BatchDual: BlockDual {
         want_loss: bool,
         interrupt: &Interrupt,
     ) -> Result<Sums>;
+
+    /// The point U at which the losses, smoothed where they are, are attained: u_i = −∇Φ_i(A_i w), or a
+    /// subgradient; writes w(U) to `image`, and always evaluates the loss. Without smoothing it is the vertex
+    /// of [`BatchDual::batch_vertex`].
+    ///
+    /// # Errors
+    /// As for [`BlockDual::survey`].
+    fn batch_subgradient(
+        &mut self,
+        weights: &[f64],
+        image: &mut [f64],
+        interrupt: &Interrupt,
+    ) -> Result<Sums> {
+        self.batch_vertex(weights, image, 0.0, true, interrupt)
+    }
 }
 
 /// Sums over the blocks that one pass gives beside w(U), with what bounds their rounding errors.
@@ -37,6 +52,8 @@ pub struct Sums {
     pub cross: f64,
     /// Σ p_i ‖u_i‖² (smoothing only).
     pub square: f64,
+    /// Σ p_i ‖A_iᵀ‖ d_i and Σ p_i cost_i d_i, where the u_i are no vertices but d_i from their sets, in ‖·‖₁.
+    pub outside: [f64; 2],
     /// The sizes that the sums' rounding errors are relative to.
     pub sizes: Sizes,
 }
@@ -80,6 +97,7 @@ impl Sums {
         self.linear += other.linear;
         self.cross += other.cross;
         self.square += other.square;
+        self.outside = [0, 1].map(|kind| self.outside[kind] + other.outside[kind]);
         self.sizes.join(&other.sizes);
     }
 }

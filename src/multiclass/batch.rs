@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::problem::BLOCK;
-use super::{MarginProblem, Workspace};
+use super::{MarginProblem, ScoreMap, Workspace};
 use crate::dual::rounding::{Sum, norm_above};
 use crate::dual::{Bounded, Sums};
 use crate::error::Result;
@@ -18,6 +18,15 @@ use crate::polytope::lifted;
 const CHUNK_VALUES: usize = 1 << 17;
 /// Maximum number of blocks of such rows.
 const MAX_BLOCKS: usize = 64;
+
+/// What a pass is to find for every example.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wanted {
+    /// [`BatchDual::batch_vertex`](crate::dual::BatchDual::batch_vertex).
+    Vertex { step: f64, loss: bool },
+    /// [`BatchDual::batch_subgradient`](crate::dual::BatchDual::batch_subgradient).
+    Subgradient,
+}
 
 /// What passes over the whole domain need and keep.
 pub(super) struct Batch {
@@ -45,7 +54,7 @@ struct DualBlock {
 impl Batch {
     /// At the dual point `beta` (examples × classes), or at 0 if that is empty; only a smoothed problem
     /// keeps it.
-    pub fn new(problem: &MarginProblem<'_>, beta: &[f64]) -> Self {
+    pub fn new<M: ScoreMap>(problem: &MarginProblem<'_, M>, beta: &[f64]) -> Self {
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let width = problem.map().cost() / (n * m).max(1) + 1;
         let n_blocks = n.div_ceil(BLOCK);
@@ -77,32 +86,35 @@ impl Batch {
     /// at a time; in each chunk first scores and vertices, parallel over blocks of rows, then the sparse
     /// sum of the vertices' images, parallel over the weights. Each number is thus summed in the order of
     /// the rows, for any number of threads.
-    pub fn vertex(
+    pub fn vertex<M: ScoreMap>(
         &mut self,
-        problem: &mut MarginProblem<'_>,
+        problem: &mut MarginProblem<'_, M>,
         weights: &[f64],
         image: &mut [f64],
-        step: f64,
-        want_loss: bool,
+        wanted: Wanted,
         interrupt: &Interrupt,
     ) -> Result<Sums> {
         let Self { chunk, duals, images } = self;
         problem.map_mut().load(weights);
         image.fill(0.0);
         // Without smoothing the loss is the vertex's own value.
-        let with_loss = want_loss || problem.shares().smoothing() == 0.0;
+        let (with_loss, step) = match wanted {
+            Wanted::Vertex { step, loss } => (loss || problem.shares().smoothing() == 0.0, step),
+            Wanted::Subgradient => (true, 0.0),
+        };
         let norm = norm_above(weights);
         let mut sums = Sums { loss: with_loss.then_some(Bounded::default()), ..Sums::default() };
         let mut first = 0;
         for duals in duals.chunks_mut(chunk.len()) {
             let blocks = &mut chunk[..duals.len()];
-            let shared: &MarginProblem<'_> = problem;
+            let shared: &MarginProblem<'_, M> = problem;
             blocks.par_iter_mut().zip(duals).enumerate().for_each(|(index, (block, dual))| {
                 let start = first + index * BLOCK;
                 let end = (start + BLOCK).min(shared.n_examples());
                 if !interrupt.is_raised() {
                     dual.follow(step, shared.n_classes());
-                    block.visit(shared, start..end, dual, with_loss.then_some(norm));
+                    let norm = with_loss.then_some(norm);
+                    block.visit(shared, start..end, dual, wanted, norm);
                 }
             });
             interrupt.check()?;
@@ -120,11 +132,12 @@ impl Batch {
 
 impl RowBlock {
     /// Scores, losses and vertices of a block of examples; the images' coefficients are p_i α_i / λ.
-    fn visit(
+    fn visit<M: ScoreMap>(
         &mut self,
-        problem: &MarginProblem<'_>,
+        problem: &MarginProblem<'_, M>,
         examples: Range<usize>,
         dual: &mut DualBlock,
+        wanted: Wanted,
         norm: Option<f64>,
     ) {
         let (m, smoothing) = (problem.n_classes(), problem.shares().smoothing());
@@ -152,6 +165,11 @@ impl RowBlock {
             if smoothing == 0.0 {
                 let value = problem.vertex(example, margins, &mut self.work);
                 norm.iter().for_each(|norm| add(value, *norm));
+            } else if matches!(wanted, Wanted::Subgradient) {
+                let value = problem.subgradient(example, margins, &mut self.work);
+                norm.iter().for_each(|norm| add(value, *norm));
+                self.sums.add_point(problem, example, &self.work.vertex);
+                dual.vertices.push([]);
             } else {
                 if let Some(norm) = norm {
                     add(problem.loss(example, margins, &mut self.work), norm);
@@ -171,6 +189,25 @@ impl RowBlock {
             self.images.push(lifted::scaled_entries(vertex, label, share / lambda));
         }
         self.sums.loss = norm.map(|_| loss.total());
+    }
+}
+
+impl Sums {
+    /// Adds what a point that is no vertex has beside a vertex's sums.
+    fn add_point<M: ScoreMap>(
+        &mut self,
+        problem: &MarginProblem<'_, M>,
+        example: usize,
+        point: &[(u32, f64)],
+    ) {
+        let (label, share) = (problem.label(example), problem.shares().of(example));
+        let outside = problem.polytope().distance(point, label, problem.n_classes());
+        let scales = problem.scales(example, problem.map().row_size(example));
+        // ‖α + δ‖ ≤ ‖α‖ + √2 ‖δ‖₁.
+        let norm = lifted::squared_norm_of(point).sqrt() + 1.5 * outside;
+        self.square += share * norm * norm;
+        self.outside[0] += share * scales.feature * outside;
+        self.outside[1] += share * scales.cost * outside;
     }
 }
 

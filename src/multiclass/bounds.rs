@@ -1,6 +1,6 @@
 //! What examples add to a certificate, with bounds on the rounding errors.
 
-use super::{MarginProblem, Workspace};
+use super::{MarginProblem, ScoreMap, Workspace};
 use crate::data::Real;
 use crate::dual::rounding::{Sum, gamma, norm_above};
 use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};

@@ -18,9 +18,9 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use super::MarginProblem;
 use super::block_descent::{BlockDescent, Options};
 use super::bounds::Bounds;
+use super::{MarginProblem, ScoreMap};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;

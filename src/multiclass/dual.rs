@@ -1,7 +1,7 @@
 //! The dual of a [`MarginProblem`], block by block: blocks are examples, parts are classes.
 
-use super::batch::Batch;
-use super::{MarginProblem, Workspace};
+use super::batch::{Batch, Wanted};
+use super::{Linear, MarginProblem, ScoreMap, Workspace};
 use crate::dual::rounding::norm_above;
 use crate::dual::{
     BatchDual, BlockDual, Bounded, Gradient, Image, Points, Scales, Shares, Sums, Survey,
@@ -14,20 +14,22 @@ use crate::polytope::lifted;
 
 /// The dual of a multi-category problem; μ_i is β_i, the dual variable off the label
 /// (`docs/mathematics/duality.md`).
-pub struct MarginDual<'p, 'a> {
-    pub(super) problem: &'p mut MarginProblem<'a>,
+pub struct MarginDual<'p, 'a, M = Linear<'a>> {
+    pub(super) problem: &'p mut MarginProblem<'a, M>,
     /// What passes over the whole domain keep, once there was one.
     batch: Option<Batch>,
     margins: Vec<f64>,
     work: Workspace,
     alpha: Sparse,
+    step: Sparse,
 }
 
-impl<'p, 'a> MarginDual<'p, 'a> {
+impl<'p, 'a, M: ScoreMap> MarginDual<'p, 'a, M> {
     /// The dual of a problem.
-    pub fn new(problem: &'p mut MarginProblem<'a>) -> Self {
+    pub fn new(problem: &'p mut MarginProblem<'a, M>) -> Self {
         let margins = vec![0.0; problem.n_classes()];
-        Self { problem, batch: None, margins, work: Workspace::default(), alpha: Sparse::new() }
+        let (alpha, step) = (Sparse::new(), Sparse::new());
+        Self { problem, batch: None, margins, work: Workspace::default(), alpha, step }
     }
 
     /// Σ p_i ⟨Δ_i, β_i⟩ and Σ p_i ‖α_i‖² of a dual point.
@@ -60,14 +62,14 @@ impl<'p, 'a> MarginDual<'p, 'a> {
 }
 
 /// v − γ(β + 1ᵀβ) off the label.
-pub struct MarginGradient<'s> {
-    problem: &'s MarginProblem<'s>,
+pub struct MarginGradient<'s, M> {
+    problem: &'s MarginProblem<'s, M>,
     example: usize,
     margins: &'s [f64],
     work: &'s mut Workspace,
 }
 
-impl Gradient for MarginGradient<'_> {
+impl<M: ScoreMap> Gradient for MarginGradient<'_, M> {
     fn slope(&self, direction: &[(u32, f64)]) -> f64 {
         dot(self.margins, direction)
     }
@@ -81,19 +83,20 @@ impl Gradient for MarginGradient<'_> {
 }
 
 /// A direction of β_i; its image is (p_i/λ) A_iᵀ of the direction of α_i.
-pub struct MarginImage<'s> {
-    problem: &'s MarginProblem<'s>,
+pub struct MarginImage<'s, M> {
+    problem: &'s MarginProblem<'s, M>,
     example: usize,
     direction: &'s [(u32, f64)],
-    alpha: &'s mut Sparse,
+    /// The same with its label's coordinate.
+    alpha: &'s [(u32, f64)],
+    step: &'s mut Sparse,
 }
 
-impl Image for MarginImage<'_> {
+impl<M: ScoreMap> Image for MarginImage<'_, M> {
     fn curvature(&self) -> f64 {
         let (problem, shares) = (self.problem, self.problem.shares());
         let scale = shares.of(self.example) / shares.lambda();
-        (scale * problem.map().squared_norm(self.example) + shares.smoothing())
-            * lifted::squared_norm_of(self.direction)
+        scale * problem.map().image_norm(self.example, self.alpha) + self.bend()
     }
 
     fn bend(&self) -> f64 {
@@ -103,8 +106,8 @@ impl Image for MarginImage<'_> {
     fn add_to(&mut self, step: f64, weights: &mut [f64]) {
         let (problem, shares) = (self.problem, self.problem.shares());
         let scale = step * shares.of(self.example) / shares.lambda();
-        lifted::scaled(self.direction, problem.label(self.example), scale, self.alpha);
-        problem.map().add_image(self.example, self.alpha, weights);
+        lifted::scaled(self.direction, problem.label(self.example), scale, self.step);
+        problem.map().add_image(self.example, self.step, weights);
     }
 
     fn linear(&mut self) -> f64 {
@@ -112,18 +115,18 @@ impl Image for MarginImage<'_> {
     }
 }
 
-impl BlockDual for MarginDual<'_, '_> {
+impl<M: ScoreMap> BlockDual for MarginDual<'_, '_, M> {
     type Gradient<'s>
-        = MarginGradient<'s>
+        = MarginGradient<'s, M>
     where
         Self: 's;
     type Image<'s>
-        = MarginImage<'s>
+        = MarginImage<'s, M>
     where
         Self: 's;
 
     fn n_weights(&self) -> usize {
-        self.problem.map().layout().len()
+        self.problem.map().n_weights()
     }
 
     fn shares(&self) -> &Shares {
@@ -143,7 +146,7 @@ impl BlockDual for MarginDual<'_, '_> {
         block: usize,
         weights: &'s [f64],
         point: &[(u32, f64)],
-    ) -> MarginGradient<'s> {
+    ) -> MarginGradient<'s, M> {
         self.load(block, weights, 1.0);
         let problem = &*self.problem;
         let smoothing = problem.shares().smoothing();
@@ -157,13 +160,15 @@ impl BlockDual for MarginDual<'_, '_> {
         _: &[u32],
         weights: &'s [f64],
         point: &[(u32, f64)],
-    ) -> MarginGradient<'s> {
+    ) -> MarginGradient<'s, M> {
         // The classes of a feature are neighbours: a few cost as much as all.
         self.gradient(block, weights, point)
     }
 
-    fn image<'s>(&'s mut self, block: usize, direction: &'s [(u32, f64)]) -> MarginImage<'s> {
-        MarginImage { problem: &*self.problem, example: block, direction, alpha: &mut self.alpha }
+    fn image<'s>(&'s mut self, block: usize, direction: &'s [(u32, f64)]) -> MarginImage<'s, M> {
+        let (problem, alpha, step) = (&*self.problem, &mut self.alpha, &mut self.step);
+        lifted::scaled(direction, problem.label(block), 1.0, alpha);
+        MarginImage { problem, example: block, direction, alpha, step }
     }
 
     fn subgradient(
@@ -208,15 +213,17 @@ impl BlockDual for MarginDual<'_, '_> {
         interrupt: &Interrupt,
     ) -> Result<Survey> {
         let norm = norm_above(weights);
-        let look =
-            |example: usize, margins: &[f64], work: &mut Workspace, problem: &MarginProblem<'_>| {
-                let (share, beta) = (problem.shares().of(example), points(example));
-                let loss = problem.bounded_loss(example, margins, norm, work);
-                // Fenchel and Young: the two terms of the gap that the smoothed loss and its conjugate make.
-                let bend = 0.5 * problem.shares().smoothing() * lifted::squared_norm_of(beta);
-                let gap = loss.value() - dot(margins, beta) + bend;
-                (loss * Bounded::exact(share), share * gap)
-            };
+        let look = |example: usize,
+                    margins: &[f64],
+                    work: &mut Workspace,
+                    problem: &MarginProblem<'_, M>| {
+            let (share, beta) = (problem.shares().of(example), points(example));
+            let loss = problem.bounded_loss(example, margins, norm, work);
+            // Fenchel and Young: the two terms of the gap that the smoothed loss and its conjugate make.
+            let bend = 0.5 * problem.shares().smoothing() * lifted::squared_norm_of(beta);
+            let gap = loss.value() - dot(margins, beta) + bend;
+            (loss * Bounded::exact(share), share * gap)
+        };
         Ok(Survey::of(self.problem.for_margins(weights, interrupt, look)?))
     }
 
@@ -235,7 +242,7 @@ impl BlockDual for MarginDual<'_, '_> {
     }
 }
 
-impl BatchDual for MarginDual<'_, '_> {
+impl<M: ScoreMap> BatchDual for MarginDual<'_, '_, M> {
     fn batch_vertex(
         &mut self,
         weights: &[f64],
@@ -246,7 +253,18 @@ impl BatchDual for MarginDual<'_, '_> {
     ) -> Result<Sums> {
         let problem = &mut *self.problem;
         let batch = self.batch.get_or_insert_with(|| Batch::new(problem, &[]));
-        batch.vertex(problem, weights, image, step, want_loss, interrupt)
+        batch.vertex(problem, weights, image, Wanted::Vertex { step, loss: want_loss }, interrupt)
+    }
+
+    fn batch_subgradient(
+        &mut self,
+        weights: &[f64],
+        image: &mut [f64],
+        interrupt: &Interrupt,
+    ) -> Result<Sums> {
+        let problem = &mut *self.problem;
+        let batch = self.batch.get_or_insert_with(|| Batch::new(problem, &[]));
+        batch.vertex(problem, weights, image, Wanted::Subgradient, interrupt)
     }
 }
 

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::map::{RowSize, ScoreMap};
 use super::{Layout, Order};
 use crate::data::{Csr, Data, Dense, Rows};
-use crate::dual::rounding::gamma;
 use crate::for_data;
-use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter};
+use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter, sparse};
 
 /// The map A_i w = (⟨w_j, x̃_i⟩)_j over the classes, x̃ being x with the constant feature `bias` appended
 /// unless that is 0, and its adjoint. Weights are a flat vector in the order of [`Linear::layout`].
@@ -71,15 +71,6 @@ struct Scratch {
     rows: Vec<f64>,
 }
 
-/// The size of a row with its constant feature.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RowSize {
-    /// At least its norm.
-    pub norm: f64,
-    /// Number of its values.
-    pub n_values: usize,
-}
-
 impl<R: Rows, T: Element> Map<R, T> {
     fn new(rows: R, n_classes: usize) -> Self {
         let panels = Panels::new(rows.n_cols(), n_classes);
@@ -119,45 +110,9 @@ impl<'a> Linear<'a> {
         self.bias
     }
 
-    /// Number of examples.
-    pub fn n_examples(&self) -> usize {
-        self.data.n_rows()
-    }
-
-    /// Number of classes.
-    pub fn n_classes(&self) -> usize {
-        self.layout.n_classes
-    }
-
     /// How weights are ordered.
     pub fn layout(&self) -> Layout {
         self.layout
-    }
-
-    /// Multiplications of one pass of scores.
-    pub fn cost(&self) -> usize {
-        for_data!(self.data, rows => rows.n_stored()).saturating_mul(self.layout.n_classes)
-    }
-
-    /// Takes a copy of the weights in the form that [`Linear::scores`] reads.
-    pub fn load(&mut self, weights: &[f64]) {
-        let layout = self.layout;
-        let start = |feature| layout.index(feature, 0);
-        for_kind!(&mut self.kind, map => map.panels.pack(weights, start, layout.tile));
-        self.load_offsets(weights);
-    }
-
-    /// The same for [`Linear::exact_scores`].
-    pub fn load_exact(&mut self, weights: &[f64]) {
-        if matches!(self.kind, Kind::Dense64(_) | Kind::Csr64(_)) {
-            return self.load(weights);
-        }
-        let layout = self.layout;
-        if self.exact.is_empty() {
-            self.exact = Panels::new(self.data.n_cols(), layout.n_classes);
-        }
-        self.exact.pack(weights, |feature| layout.index(feature, 0), layout.tile);
-        self.load_offsets(weights);
     }
 
     fn load_offsets(&mut self, weights: &[f64]) {
@@ -170,17 +125,77 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// A_i w of the loaded weights for each of the examples, one row each.
-    pub fn scores(&self, examples: Range<usize>, scores: &mut [f64]) {
+    fn measure(&self, example: usize) -> RowSize {
+        let (mut square, mut largest, mut n_values) = (0.0, 0.0_f64, 0);
+        self.visit(example, |_, value| {
+            square += value * value;
+            largest = largest.max(value.abs());
+            n_values += 1;
+        });
+        RowSize::of(square, largest, n_values)
+    }
+
+    /// ‖x̃_i‖²: ‖A_iᵀ δ‖² is this times ‖δ‖².
+    pub fn squared_norm(&self, example: usize) -> f64 {
+        let mut norm = self.bias * self.bias;
+        for_data!(self.data, rows => rows.visit_row(example, |_, value| norm += value * value));
+        norm
+    }
+
+    /// Calls `visit(feature, value)` for the features of an example, the constant one last.
+    #[inline(always)]
+    fn visit(&self, example: usize, mut visit: impl FnMut(usize, f64)) {
+        for_data!(self.data, rows => rows.visit_row(example, &mut visit));
+        if self.bias != 0.0 {
+            visit(self.data.n_cols(), self.bias);
+        }
+    }
+}
+
+impl ScoreMap for Linear<'_> {
+    fn n_examples(&self) -> usize {
+        self.data.n_rows()
+    }
+
+    fn n_classes(&self) -> usize {
+        self.layout.n_classes
+    }
+
+    fn n_weights(&self) -> usize {
+        self.layout.len()
+    }
+
+    fn cost(&self) -> usize {
+        for_data!(self.data, rows => rows.n_stored()).saturating_mul(self.layout.n_classes)
+    }
+
+    fn load(&mut self, weights: &[f64]) {
+        let layout = self.layout;
+        let start = |feature| layout.index(feature, 0);
+        for_kind!(&mut self.kind, map => map.panels.pack(weights, start, layout.tile));
+        self.load_offsets(weights);
+    }
+
+    fn load_exact(&mut self, weights: &[f64]) {
+        if matches!(self.kind, Kind::Dense64(_) | Kind::Csr64(_)) {
+            return self.load(weights);
+        }
+        let layout = self.layout;
+        if self.exact.is_empty() {
+            self.exact = Panels::new(self.data.n_cols(), layout.n_classes);
+        }
+        self.exact.pack(weights, |feature| layout.index(feature, 0), layout.tile);
+        self.load_offsets(weights);
+    }
+
+    fn scores(&self, examples: Range<usize>, scores: &mut [f64]) {
         for scores in scores.chunks_exact_mut(self.layout.n_classes) {
             scores.copy_from_slice(&self.offsets);
         }
         for_kind!(&self.kind, map => map.rows.add_scores(&map.panels, examples, scores));
     }
 
-    /// The same in double precision whatever that of the rows, of weights loaded for this; `buffer` is work
-    /// space.
-    pub fn exact_scores(&self, examples: Range<usize>, buffer: &mut Vec<f64>, scores: &mut [f64]) {
+    fn exact_scores(&self, examples: Range<usize>, buffer: &mut Vec<f64>, scores: &mut [f64]) {
         if let Kind::Dense64(_) | Kind::Csr64(_) = &self.kind {
             return self.scores(examples, scores);
         }
@@ -204,33 +219,18 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// Twice the rounding unit of [`Linear::scores`].
-    pub fn epsilon(&self) -> f64 {
+    fn epsilon(&self) -> f64 {
         match self.kind {
             Kind::Dense32(_) | Kind::Csr32(_) => f64::from(f32::EPSILON),
             Kind::Dense64(_) | Kind::Csr64(_) => f64::EPSILON,
         }
     }
 
-    /// The size of an example's row.
-    pub(super) fn row_size(&self, example: usize) -> RowSize {
+    fn row_size(&self, example: usize) -> RowSize {
         self.sizes[example]
     }
 
-    fn measure(&self, example: usize) -> RowSize {
-        let (mut square, mut largest, mut n_values) = (0.0, 0.0_f64, 0);
-        self.visit(example, |_, value| {
-            square += value * value;
-            largest = largest.max(value.abs());
-            n_values += 1;
-        });
-        // Squares of small values underflow.
-        let norm = if square > 1e-280 { square.sqrt() } else { largest * (n_values as f64).sqrt() };
-        RowSize { norm: norm * (1.0 + gamma(n_values + 4)), n_values }
-    }
-
-    /// image += Σ_i A_iᵀ δ_i over a run of examples, in parallel over the weights.
-    pub fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]) {
+    fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]) {
         let layout = self.layout;
         for_kind!(&mut self.kind, map => {
             map.rows.add_images(duals, layout, &mut map.scratch, image)
@@ -243,8 +243,7 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// A_i w of one example for the given weights.
-    pub fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
+    fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
         let Layout { n_classes, tile, .. } = self.layout;
         scores.fill(0.0);
         if tile == 1 {
@@ -261,8 +260,7 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// weights += A_iᵀ δ for one example, δ as (class, value) pairs.
-    pub fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]) {
+    fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]) {
         let Layout { n_classes, tile, .. } = self.layout;
         if tile == 1 {
             self.visit(example, |feature, value| {
@@ -281,20 +279,13 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// ‖x̃_i‖²: ‖A_iᵀ δ‖² is this times ‖δ‖².
-    pub fn squared_norm(&self, example: usize) -> f64 {
-        let mut norm = self.bias * self.bias;
-        for_data!(self.data, rows => rows.visit_row(example, |_, value| norm += value * value));
-        norm
+    fn image_norm(&self, example: usize, dual: &[(u32, f64)]) -> f64 {
+        self.squared_norm(example) * sparse::squared_norm(dual)
     }
 
-    /// Calls `visit(feature, value)` for the features of an example, the constant one last.
-    #[inline(always)]
-    fn visit(&self, example: usize, mut visit: impl FnMut(usize, f64)) {
-        for_data!(self.data, rows => rows.visit_row(example, &mut visit));
-        if self.bias != 0.0 {
-            visit(self.data.n_cols(), self.bias);
-        }
+    fn add_spread(&self, example: usize, dual: &[(u32, f64)], scores: &mut [f64]) {
+        let square = self.squared_norm(example);
+        dual.iter().for_each(|&(class, value)| scores[class as usize] += square * value);
     }
 }
 

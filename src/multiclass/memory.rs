@@ -1,6 +1,6 @@
 //! The memory of linear fits.
 
-use super::MulticlassMethod;
+use super::{JointMap, MulticlassMethod, ScoreMap};
 use crate::data::Data;
 use crate::error::Result;
 use crate::memory::require;
@@ -38,7 +38,9 @@ pub fn require_memory(
     let weights = wide(d) * (wide(copies * 8) * wide(padded) + 16 * wide(m));
     let dual = match method {
         MulticlassMethod::BlockDescent(_) => value,
-        MulticlassMethod::Vertices(Method::FrankWolfe(_)) if smooth => 8,
+        MulticlassMethod::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient) if smooth => {
+            8
+        }
         MulticlassMethod::Vertices(_) => 0,
     };
     let dual = dual + if keep_dual { 16 } else { 0 };
@@ -53,4 +55,26 @@ pub fn require_memory(
         "fewer features or fewer classes take less"
     };
     require(weights + wide(n) * wide(m) * wide(dual), what, remedy)
+}
+
+/// The same for joint features: the weights four times, as a solver, its kernels, its certificate and the
+/// caller have them, and dual variables for n rows and m classes in smoothed Frank-Wolfe; those of block descent
+/// are few and grow with the run.
+///
+/// # Errors
+/// [`Error::Memory`](crate::error::Error::Memory) if there is not as much.
+pub fn require_joint_memory(
+    map: &JointMap<'_>,
+    method: MulticlassMethod,
+    smooth: bool,
+) -> Result<()> {
+    let (n, m, d) = (map.n_examples(), map.n_classes(), map.n_weights());
+    let kept = matches!(
+        method,
+        MulticlassMethod::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient)
+    );
+    let kept = smooth && kept;
+    let duals = if kept { 8 * n as u128 * m as u128 } else { 0 };
+    let what = || format!("d = {d} weights, for n = {n} rows and m = {m} classes");
+    require(32 * d as u128 + duals, what, "fewer features of rows or classes take less")
 }

@@ -57,7 +57,7 @@ impl MulticlassMethod {
     /// How the weights ought to be ordered for this solver.
     pub fn order(self) -> Order {
         match self {
-            Self::Vertices(Method::FrankWolfe(_)) => Order::Batches,
+            Self::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient) => Order::Batches,
             _ => Order::Examples,
         }
     }
@@ -175,9 +175,9 @@ impl MarginDual<'_, '_> {
                 let blocks = beta.chunks_exact(m).map(|row| Block::at(point(row), &options));
                 DualPoint::Blocks { blocks: blocks.collect(), weights: at.weights }
             }
-            Method::AwayFrankWolfe { .. } | Method::Subgradient { .. } => {
-                DualPoint::Weights(at.weights)
-            }
+            Method::AwayFrankWolfe { .. }
+            | Method::ProjectedGradient
+            | Method::Subgradient { .. } => DualPoint::Weights(at.weights),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use super::linear::RowSize;
+use super::map::{RowSize, ScoreMap};
 use super::{Costs, Linear};
 use crate::dual::rounding::{Sum, TINY, gamma, norm_above};
 use crate::dual::{Bounded, Scales, Shares};
@@ -19,9 +19,9 @@ use crate::polytope::{Polytope, Scratch};
 /// Examples whose scores are computed together.
 pub(super) const BLOCK: usize = 64;
 
-/// A training problem: what is to be minimised, not how.
-pub struct MarginProblem<'a> {
-    map: Linear<'a>,
+/// A training problem: what is to be minimised, not how. The features are those of a [`ScoreMap`].
+pub struct MarginProblem<'a, M = Linear<'a>> {
+    map: M,
     shares: Shares,
     polytope: Box<dyn Polytope>,
     labels: &'a [u32],
@@ -38,23 +38,23 @@ pub struct Workspace {
     beta: Vec<f64>,
 }
 
-impl<'a> MarginProblem<'a> {
+impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     /// A problem with unit costs.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for labels that do not fit the rows or the classes, a polytope that does
     /// not exist for so many classes, and shares of another number of examples.
     pub fn new(
-        map: Linear<'a>,
+        map: M,
         labels: &'a [u32],
         polytope: Box<dyn Polytope>,
         shares: Shares,
     ) -> Result<Self> {
-        if map.layout().n_features == 0 {
-            return Err(Error::argument("X", "must have at least one column, or an intercept"));
-        }
         if map.n_classes() == 0 {
             return Err(Error::argument("n_classes", "must be at least 1"));
+        }
+        if map.n_weights() == 0 {
+            return Err(Error::argument("X", "must have at least one column, or an intercept"));
         }
         if labels.len() != map.n_examples() || labels.len() != shares.n_blocks() {
             return Err(Error::argument("y", "must have one label for each row of X"));
@@ -78,11 +78,11 @@ impl<'a> MarginProblem<'a> {
     }
 
     /// From weights to scores.
-    pub fn map(&self) -> &Linear<'a> {
+    pub fn map(&self) -> &M {
         &self.map
     }
 
-    pub(super) fn map_mut(&mut self) -> &mut Linear<'a> {
+    pub(super) fn map_mut(&mut self) -> &mut M {
         &mut self.map
     }
 
@@ -164,21 +164,22 @@ impl<'a> MarginProblem<'a> {
     }
 
     /// The β of a subgradient of the (smoothed) loss at the margins; it is left in the workspace's vertex.
-    pub fn subgradient(&self, example: usize, margins: &[f64], work: &mut Workspace) {
+    /// Returns the loss.
+    pub fn subgradient(&self, example: usize, margins: &[f64], work: &mut Workspace) -> f64 {
         if self.shares.smoothing() == 0.0 {
-            self.vertex(example, margins, work);
-            return;
+            return self.vertex(example, margins, work);
         }
-        self.loss(example, margins, work);
+        let loss = self.loss(example, margins, work);
         work.vertex.clear();
         let positive = (0..).zip(work.beta.iter().copied()).filter(|(_, weight)| *weight > 0.0);
         work.vertex.extend(positive);
+        loss
     }
 
     /// The size of an example's functions, given that of its row: A_iᵀ β has the entries of β and their sum.
     pub(super) fn scales(&self, example: usize, size: RowSize) -> Scales {
         let feature = std::f64::consts::SQRT_2 * size.norm * (1.0 + gamma(2));
-        Scales { cost: self.largest_cost(example), feature, n_features: size.n_values }
+        Scales { cost: self.largest_cost(example), feature, n_features: size.n_products }
     }
 
     /// max_j Δ_ij.
@@ -196,7 +197,9 @@ impl<'a> MarginProblem<'a> {
         let score = scales.feature * norm;
         let margin = scales.cost + score + 4.0 * self.shares.smoothing() * radius;
         let rounded = (size.n_values + 8) as f64 * epsilon * score + gamma(2 * m + 16) * margin;
-        radius * (rounded + 4.0 * (size.n_values + m) as f64 * TINY) * (1.0 + gamma(16))
+        radius
+            * (rounded + 4.0 * (size.n_products + m) as f64 * TINY * (1.0 + scales.feature))
+            * (1.0 + gamma(16))
     }
 
     /// ⟨Δ_i, β⟩, what a dual point adds to the dual objective's linear term.

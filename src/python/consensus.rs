@@ -65,7 +65,8 @@ pub(super) fn consensus_round<'py>(
         let data = rows.rows()?;
         // A round is one of block descent, whose dual point comes out.
         record.require_memory(data, MulticlassMethod::BlockDescent(round.seed), true)?;
-        let problem = record.problem(data, slice(&labels)?, &shares, Order::Batches)?;
+        let rows = (data, slice(&labels)?);
+        let problem = record.problem(py, rows, &shares, Order::Batches, round.n_threads)?;
         let question = round.question()?;
         let ended = run_session(py, round.n_threads, round.callback.as_ref(), |session| {
             let observe = &mut |epoch: &_| -> ControlFlow<()> { session.observe(epoch) };

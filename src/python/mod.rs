@@ -2,9 +2,11 @@
 
 use pyo3::prelude::*;
 
+use crate::memory::reserve::Allocator;
 use crate::names::names;
 
 mod arrays;
+mod class_features;
 mod consensus;
 mod cross_validation;
 mod libsvm;
@@ -22,6 +24,10 @@ mod session;
 mod structured;
 mod structured_models;
 mod trace;
+
+/// All memory of the module; a lack of it ends a call with MemoryError, not Python.
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -42,6 +48,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(libsvm::read_libsvm, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::multiclass_path, module)?)?;
+    module.add_function(wrap_pyfunction!(class_features::fit_class_features, module)?)?;
     module.add_function(wrap_pyfunction!(cross_validation::cross_validate, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;
     module.add_function(wrap_pyfunction!(polynomial::fit_polynomial, module)?)?;
@@ -51,8 +58,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sentences::PyVocabulary>()?;
     module.add_class::<sequence::PyTagger>()?;
     module.add_class::<sequence::SequencePoint>()?;
+    module.add_class::<sequence::SequenceProblem>()?;
     module.add_function(wrap_pyfunction!(sentences::read_labels, module)?)?;
     module.add_function(wrap_pyfunction!(sequence::fit_sequences, module)?)?;
+    module.add_function(wrap_pyfunction!(sequence::sequence_path, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::fit_interactions, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::new_interactions, module)?)?;
     module.add_function(wrap_pyfunction!(ranking::new_blocks, module)?)?;

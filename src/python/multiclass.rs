@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use super::arrays::{Matrix, Table, Vector, slice};
-use super::own_loss::OwnLoss;
+use super::own_loss::raised;
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::multiclass::{
     Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit,
 };
-use crate::solver::{Drift, PathSettings, Piece, Start, path};
+use crate::solver::{BlockPath, Drift, PathSettings, Piece, Start, path};
 
 /// A fit's end as a later fit starts from it; weights in classes × features (the constant one last).
 #[derive(FromPyObject)]
@@ -51,7 +51,8 @@ pub(super) fn fit_multiclass<'py>(
         let method = MulticlassMethod::parse(&method.choices())?;
         let data = rows.rows()?;
         record.require_memory(data, method, keep_dual)?;
-        let mut problem = record.problem(data, slice(&labels)?, &shares, method.order())?;
+        let rows = (data, slice(&labels)?);
+        let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
         let layout = problem.map().layout();
         let start = start.map(|start| start.read(layout)).transpose()?;
         let (target, own) = (run.target(), record.own_loss());
@@ -63,14 +64,6 @@ pub(super) fn fit_multiclass<'py>(
         let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel);
         fit_dict(py, raised(own, fitted)?, layout)
     })
-}
-
-/// What a loss written in Python raised, or else the result.
-fn raised<T>(own: Option<&OwnLoss>, result: PyResult<T>) -> PyResult<T> {
-    match own {
-        Some(own) => own.raise(result),
-        None => result,
-    }
 }
 
 impl State<'_> {
@@ -123,17 +116,18 @@ pub(super) fn multiclass_path<'py>(
         let method: MethodRecord = settings.extract()?;
         let run: RunRecord = settings.extract()?;
         let options = MulticlassMethod::parse(&method.choices())?.path_options()?;
-        let mut problem =
-            record.problem(rows.rows()?, slice(&labels)?, &shares, Order::Examples)?;
+        let rows = (rows.rows()?, slice(&labels)?);
+        let mut problem = record.problem(py, rows, &shares, Order::Examples, run.n_threads)?;
         let (layout, from) = (problem.map().layout(), shares.regularization);
         let stopping = run.target().stopping(problem.null_objective());
-        let settings = PathSettings { from, until, stopping, options };
+        let settings = PathSettings { from, until, stopping };
         let mut dual = MarginDual::new(&mut problem);
         let own = record.own_loss();
         let pieces = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
             own.iter().for_each(|own| own.stops(session.interrupt));
             let observe = &mut |epoch: &_| session.observe(epoch);
-            path(&mut dual, settings, session.interrupt, observe)
+            let mut solver = BlockPath::new(&mut dual, options)?;
+            path(&mut solver, settings, session.interrupt, observe)
         });
         let pieces = raised(own, pieces)?;
         let shape = [layout.n_classes, layout.n_features];

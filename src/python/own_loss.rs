@@ -121,6 +121,14 @@ impl OwnLoss {
     }
 }
 
+/// What a loss written in Python raised, or else the result.
+pub(super) fn raised<T>(own: Option<&OwnLoss>, result: PyResult<T>) -> PyResult<T> {
+    match own {
+        Some(own) => own.raise(result),
+        None => result,
+    }
+}
+
 /// A reference to a loss as problems own it.
 #[derive(Debug, Clone)]
 pub(super) struct OwnPolytope(pub Arc<OwnLoss>);

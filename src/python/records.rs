@@ -6,10 +6,13 @@ use pyo3::prelude::*;
 
 use super::arrays::{Table, Vector, slice};
 use super::own_loss::{OwnLoss, OwnPolytope};
+use super::session::run_session;
 use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
-use crate::multiclass::{Costs, Linear, MarginProblem, MulticlassMethod, Order, require_memory};
+use crate::multiclass::{
+    Costs, Linear, MarginProblem, MulticlassMethod, Order, ScoreMap, require_memory,
+};
 use crate::polytope::{self, Parameters, Polytope};
 use crate::solver::{Choices, Target};
 
@@ -56,14 +59,19 @@ impl MarginRecord<'_> {
     }
 
     /// The problem, its weights ordered for a kind of solvers.
+    ///
+    /// It is made in a session of its own: rayon's global pool would outlive the call, and a child of a fork
+    /// would wait for threads that it does not have.
     pub fn problem<'a>(
         &self,
-        rows: Data<'a>,
-        labels: &'a [u32],
+        py: Python<'_>,
+        (rows, labels): (Data<'a>, &'a [u32]),
         shares: &SharesRecord<'_>,
         order: Order,
-    ) -> Result<MarginProblem<'a>> {
-        self.parts().problem(rows, labels, shares.shares(rows.n_rows())?, order)
+        n_threads: usize,
+    ) -> PyResult<MarginProblem<'a>> {
+        let (parts, shares) = (self.parts(), shares.shares(rows.n_rows())?);
+        run_session(py, n_threads, None, |_| parts.problem(rows, labels, shares, order))
     }
 
     /// The same to make several problems of, on any thread.
@@ -108,8 +116,8 @@ pub(super) struct MarginParts {
     pub n_classes: usize,
     loss: LossParts,
     costs: Costs,
-    smoothing: f64,
-    bias: f64,
+    pub smoothing: f64,
+    pub bias: f64,
 }
 
 #[derive(Clone)]
@@ -136,8 +144,18 @@ impl MarginParts {
         shares: Shares,
         order: Order,
     ) -> Result<MarginProblem<'a>> {
-        let polytope = self.loss.polytope()?;
         let map = Linear::new(rows, self.n_classes, self.bias, order);
+        self.on(map, labels, shares)
+    }
+
+    /// The problem with features of any kind.
+    pub fn on<'a, M: ScoreMap>(
+        self,
+        map: M,
+        labels: &'a [u32],
+        shares: Shares,
+    ) -> Result<MarginProblem<'a, M>> {
+        let polytope = self.loss.polytope()?;
         let shares = shares.with_smoothing(self.smoothing)?;
         MarginProblem::new(map, labels, polytope, shares)?.with_costs(self.costs)
     }

@@ -3,13 +3,13 @@
 use numpy::PyArray1;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator};
+use pyo3::types::{PyDict, PyIterator, PyList};
 
 use super::arrays::{Matrix, Vector, slice};
 use super::records::{RunRecord, SharesRecord};
 use super::sentences::{PyVocabulary, Reader};
 use super::session::{Session, THREADS_PER_CORE, guarded, run_session};
-use super::trace::trace_dict;
+use super::trace::{piece_tuple, trace_dict};
 use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::{Error, Result};
@@ -19,8 +19,8 @@ use crate::run::Trace;
 use crate::sequence::{Emissions, FeatureRows, Sequences, Tagger, Transitions};
 use crate::solver::{Sampling, Target};
 use crate::structured::{
-    Chain, ChainFit, ChainPoint, ConditionalFit, DescentOptions, Hamming, Links, Model, fit_chain,
-    fit_conditional,
+    Chain, ChainFit, ChainPoint, ConditionalFit, DescentOptions, Hamming, Links, Model, chain_path,
+    conditional_path, fit_chain, fit_conditional,
 };
 
 /// Tokens that are tagged while the next ones are read.
@@ -28,10 +28,7 @@ const CHUNK: usize = 4096;
 
 /// Where a fit ended, for a later one of the same sentences.
 #[pyclass(frozen)]
-pub(super) struct SequencePoint {
-    point: Point,
-    n_parts: Vec<usize>,
-}
+pub(super) struct SequencePoint(Point);
 
 /// Where a later fit can start: the dual point of the hinge loss, the weights of the logistic one.
 #[derive(Clone)]
@@ -40,10 +37,10 @@ enum Point {
     Weights(Vec<f64>),
 }
 
-/// What to fit, beside the rows.
+/// What the labels of a chain are and what errors cost.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct FitRecord<'py> {
+struct ChainRecord<'py> {
     n_states: usize,
     loss: String,
     /// See [`Links::from_codes`].
@@ -51,12 +48,9 @@ struct FitRecord<'py> {
     seen_pairs: bool,
     token_weight: Option<Vector<'py, f64>>,
     edges: Option<Matrix<'py>>,
-    sampling: String,
-    seed: u64,
-    start: Option<Py<SequencePoint>>,
 }
 
-impl FitRecord<'_> {
+impl ChainRecord<'_> {
     fn chain(&self, rows: Data<'_>, offsets: &[i64], labels: &[u32]) -> Result<Chain> {
         let offsets: Vec<usize> = offsets.iter().map(|offset| *offset as usize).collect();
         let loss = Hamming::parse(if self.loss == "log" { "hamming" } else { &self.loss })?;
@@ -74,20 +68,71 @@ impl FitRecord<'_> {
         }
         Ok(chain)
     }
+}
 
-    /// Where to start, if it fits these sentences and this loss.
-    fn start(&self, chain: &Chain) -> Option<Point> {
-        let start = self.start.as_ref()?.get();
-        let fits = match &start.point {
-            Point::Weights(weights) => self.loss == "log" && weights.len() == chain.n_weights(),
-            Point::Dual(_) => self.loss != "log" && start.n_parts == parts(chain),
-        };
-        fits.then(|| start.point.clone())
+/// Ends and labels.
+type PairArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u16>>);
+
+/// Labelled sentences, in memory of their own: those of Python can go before the fit.
+#[pyclass(frozen)]
+pub(super) struct SequenceProblem {
+    chain: Chain,
+    log: bool,
+}
+
+#[pymethods]
+impl SequenceProblem {
+    /// Rows of all sentences, sentence i between two offsets, the number of each row's label; `settings` has
+    /// the items of [`ChainRecord`].
+    #[new]
+    fn new(
+        rows: Matrix<'_>,
+        offsets: Vector<'_, i64>,
+        labels: Vector<'_, u32>,
+        settings: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
+        guarded(|| {
+            let record: ChainRecord<'_> = settings.extract()?;
+            let chain = record.chain(rows.rows()?, slice(&offsets)?, slice(&labels)?)?;
+            Ok(Self { chain, log: record.loss == "log" })
+        })
+    }
+
+    /// The pairs of a column and a label that have a weight, by column: their ends and labels; none where
+    /// all have.
+    fn pairs<'py>(&self, py: Python<'py>) -> Option<PairArrays<'py>> {
+        let pairs = self.chain.pairs()?;
+        let ends = PyArray1::from_iter(py, pairs.ends.iter().map(|end| *end as i64));
+        Some((ends, PyArray1::from_slice(py, &pairs.labels)))
     }
 }
 
-fn parts(chain: &Chain) -> Vec<usize> {
-    (0..chain.n_examples()).map(|example| chain.n_parts(example)).collect()
+/// How to fit.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct FitRecord {
+    sampling: String,
+    seed: u64,
+    start: Option<Py<SequencePoint>>,
+    keep_point: bool,
+}
+
+impl FitRecord {
+    fn plan(&self, problem: &SequenceProblem) -> Result<Plan> {
+        let sampling = find("sampling", &self.sampling, Sampling::NAMES)?;
+        let options = DescentOptions { sampling, seed: self.seed };
+        Ok(Plan { log: problem.log, options, start: self.start(problem) })
+    }
+
+    /// Where to start, if it fits these sentences and this loss.
+    fn start(&self, SequenceProblem { chain, log }: &SequenceProblem) -> Option<Point> {
+        let SequencePoint(point) = self.start.as_ref()?.get();
+        let fits = match point {
+            Point::Weights(weights) => *log && weights.len() == chain.n_weights(),
+            Point::Dual(point) => !log && point.fits(chain),
+        };
+        fits.then(|| point.clone())
+    }
 }
 
 /// What a kernel needs to know beside the sentences.
@@ -102,7 +147,8 @@ struct Fitted {
     trace: Trace,
     null_objective: f64,
     weights: Vec<f64>,
-    point: Point,
+    /// The dual point, where the weights are not all that a later fit needs.
+    point: Option<ChainPoint>,
 }
 
 impl Plan {
@@ -121,8 +167,7 @@ impl Plan {
             };
             let ended = fit_conditional(chain, shares, target, start, interrupt, observe)?;
             let ConditionalFit { trace, null_objective, weights } = ended;
-            let point = Point::Weights(weights.clone());
-            Ok(Fitted { trace, null_objective, weights, point })
+            Ok(Fitted { trace, null_objective, weights, point: None })
         } else {
             let start = match self.start {
                 Some(Point::Dual(point)) => Some(point),
@@ -131,44 +176,67 @@ impl Plan {
             let ended =
                 fit_chain((chain, shares), self.options, target, start, interrupt, observe)?;
             let ChainFit { trace, null_objective, weights, point } = ended;
-            Ok(Fitted { trace, null_objective, weights, point: Point::Dual(point) })
+            Ok(Fitted { trace, null_objective, weights, point: Some(point) })
         }
     }
 }
 
-/// Fits a tagger: rows of all sentences, sentence i between two offsets, the number of each row's label.
+/// Fits a tagger; `settings` has the items of [`FitRecord`] and of `records`.
 #[pyfunction]
 pub(super) fn fit_sequences<'py>(
     py: Python<'py>,
-    rows: Matrix<'py>,
-    offsets: Vector<'py, i64>,
-    labels: Vector<'py, u32>,
+    problem: &Bound<'py, SequenceProblem>,
     settings: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyDict>> {
     guarded(|| {
-        let record: FitRecord<'_> = settings.extract()?;
+        let record: FitRecord = settings.extract()?;
         let (run, shares): (RunRecord, SharesRecord<'_>) =
             (settings.extract()?, settings.extract()?);
-        let chain = record.chain(rows.rows()?, slice(&offsets)?, slice(&labels)?)?;
-        let shares = shares.shares(chain.n_examples())?;
-        let sampling = find("sampling", &record.sampling, Sampling::NAMES)?;
-        let options = DescentOptions { sampling, seed: record.seed };
-        let plan = Plan { log: record.loss == "log", options, start: record.start(&chain) };
-        let target = run.target();
+        let problem = problem.get();
+        let shares = shares.shares(problem.chain.n_examples())?;
+        let (plan, target) = (record.plan(problem)?, run.target());
         let ended = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
-            plan.fit(&chain, shares, target, session)
+            plan.fit(&problem.chain, shares, target, session)
         })?;
         let result = trace_dict(py, &ended.trace)?;
         result.set_item("null_objective", ended.null_objective)?;
-        result.set_item("weights", PyArray1::from_slice(py, &ended.weights))?;
-        let pairs = chain.pairs().map(|pairs| {
-            let ends = pairs.ends.iter().map(|end| *end as i64);
-            (PyArray1::from_iter(py, ends), PyArray1::from_slice(py, &pairs.labels))
-        });
-        result.set_item("pairs", pairs)?;
-        let point = SequencePoint { point: ended.point, n_parts: parts(&chain) };
-        result.set_item("point", Py::new(py, point)?)?;
+        let Fitted { weights, point, .. } = ended;
+        if record.keep_point {
+            let point = point.map_or_else(|| Point::Weights(weights.clone()), Point::Dual);
+            result.set_item("point", Py::new(py, SequencePoint(point))?)?;
+        }
+        result.set_item("weights", PyArray1::from_vec(py, weights))?;
         Ok(result)
+    })
+}
+
+/// A path over λ from the `regularization` of `settings` down to `until`; `settings` are those of
+/// [`fit_sequences`]. Returns (λ, until, weights, gap, relative gap, epochs) of each piece.
+#[pyfunction]
+pub(super) fn sequence_path<'py>(
+    py: Python<'py>,
+    problem: &Bound<'py, SequenceProblem>,
+    settings: &Bound<'py, PyDict>,
+    until: f64,
+) -> PyResult<Bound<'py, PyList>> {
+    guarded(|| {
+        let record: FitRecord = settings.extract()?;
+        let (run, shares): (RunRecord, SharesRecord<'_>) =
+            (settings.extract()?, settings.extract()?);
+        let problem = problem.get();
+        let (chain, target) = (&problem.chain, run.target());
+        let shares = shares.shares(chain.n_examples())?;
+        let Plan { log, options, .. } = record.plan(problem)?;
+        let pieces = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
+            let observe = &mut |epoch: &_| session.observe(epoch);
+            if log {
+                conditional_path(chain, shares, until, target, session.interrupt, observe)
+            } else {
+                chain_path((chain, shares), until, options, target, session.interrupt, observe)
+            }
+        })?;
+        let pieces = pieces.into_iter().map(|piece| piece_tuple(py, piece));
+        PyList::new(py, pieces.collect::<Vec<_>>())
     })
 }
 

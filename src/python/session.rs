@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::memory::{needed, ran_out, reserve, set_needed};
 use crate::run::Epoch;
 
 /// How often the calling thread looks for signals while the kernel works.
@@ -19,15 +20,21 @@ impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
             Error::InvalidArgument { .. } => PyValueError::new_err(error.to_string()),
-            Error::Memory(_) => PyMemoryError::new_err(error.to_string()),
+            Error::Memory(_) | Error::MemoryRanOut => PyMemoryError::new_err(error.to_string()),
             Error::Interrupted | Error::Numerical(_) => PyRuntimeError::new_err(error.to_string()),
         }
     }
 }
 
 /// Calls `body` and raises RuntimeError where it panics: a bug of this crate, which must not pass as the
-/// `BaseException` that PyO3 makes of a panic, past every `except Exception`.
+/// `BaseException` that PyO3 makes of a panic, past every `except Exception`. Allocations are backed by the
+/// reserve meanwhile.
 pub(super) fn guarded<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    if !reserve::fill() {
+        let text = "less is left than the 138 MB that are set aside, so that a lack of memory can end as an error";
+        return Err(PyMemoryError::new_err(text));
+    }
+    set_needed(String::new());
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -73,6 +80,7 @@ pub(super) fn run_session<T: Send>(
         .build()
         .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
     let interrupt = Interrupt::default();
+    let known = needed();
     let mut result: Option<Result<T>> = None;
     let raised = py.detach(|| {
         let (events, inbox) = sync_channel::<Epoch>(0);
@@ -92,7 +100,12 @@ pub(super) fn run_session<T: Send>(
                         ControlFlow::Break(())
                     }
                 };
-                *result = Some(kernel(&Session { interrupt, report: &report }));
+                set_needed(known);
+                let ended = kernel(&Session { interrupt, report: &report });
+                *result = Some(match ended {
+                    Err(Error::MemoryRanOut) => Err(ran_out()),
+                    other => other,
+                });
                 // `events` is dropped here, which ends the watch.
             });
             watch(&inbox, &answers, interrupt, callback)

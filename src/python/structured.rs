@@ -9,12 +9,12 @@ use super::oracle::PythonOracle;
 use super::records::{MethodRecord, RunRecord, SharesRecord};
 use super::session::{Session, guarded, run_session};
 use super::structured_models::StructuredModel;
-use super::trace::trace_dict;
+use super::trace::{piece_tuple, trace_dict};
 use crate::dual::{BlockDual, Shares, SignCone};
 use crate::error::{Error, Result};
 use crate::linalg::Sparse;
 use crate::solver::{
-    Block, BlockOptions, DualPoint, Fit, Method, PathSettings, Piece, minimize, path,
+    Block, BlockOptions, BlockPath, DualPoint, Fit, Method, PathSettings, Piece, minimize, path,
 };
 use crate::structured::{CallbackDual, StructuredChoices, StructuredDual, StructuredMethod, fit};
 
@@ -263,11 +263,7 @@ pub(super) fn structured_path<'py>(
                 oracle.raise(result)?
             }
         };
-        let pieces = pieces.into_iter().map(|piece| {
-            let (gap, relative_gap) = (piece.gap(), piece.relative_gap());
-            let Piece { lambda, until, weights, epochs, .. } = piece;
-            (lambda, until, PyArray1::from_vec(py, weights), gap, relative_gap, epochs)
-        });
+        let pieces = pieces.into_iter().map(|piece| piece_tuple(py, piece));
         PyList::new(py, pieces.collect::<Vec<_>>())
     })
 }
@@ -283,9 +279,10 @@ fn follow<D: BlockDual + Send>(
     run_session(py, settings.run.n_threads, settings.run.callback.as_ref(), |session| {
         let null_objective = dual.null_objective(session.interrupt)?;
         let stopping = target.stopping(null_objective);
-        let settings = PathSettings { from, until, stopping, options };
+        let settings = PathSettings { from, until, stopping };
         let observe = &mut |epoch: &_| session.observe(epoch);
-        path(&mut dual, settings, session.interrupt, observe)
+        let mut solver = BlockPath::new(&mut dual, options)?;
+        path(&mut solver, settings, session.interrupt, observe)
     })
 }
 

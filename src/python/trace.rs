@@ -5,6 +5,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::run::{Epoch, Outcome, Trace};
+use crate::solver::Piece;
+
+/// (λ, until, weights, gap, relative gap, epochs).
+pub(super) type PieceTuple<'py> = (f64, f64, Bound<'py, PyArray1<f64>>, f64, f64, usize);
+
+/// A piece of a path.
+pub(super) fn piece_tuple(py: Python<'_>, piece: Piece) -> PieceTuple<'_> {
+    let (gap, relative_gap) = (piece.gap(), piece.relative_gap());
+    let Piece { lambda, until, weights, epochs, .. } = piece;
+    (lambda, until, PyArray1::from_vec(py, weights), gap, relative_gap, epochs)
+}
 
 /// Why a run ended, in a word.
 pub(super) fn outcome_name(outcome: Outcome) -> &'static str {

@@ -29,7 +29,7 @@ pub(super) struct PriorSettings {
 }
 
 /// mean = B Y₀ + F Y, with B = \[1\] or \[1, centred log(1 + ratings)\], and Y = Fᵀ A.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Prior<'a> {
     /// n × (k + m).
     pub mean: Array2<f64>,
@@ -53,6 +53,9 @@ pub(super) struct Prior<'a> {
     /// What is added to the scatter's diagonal: next to nothing against blocks that all agree, and a scale
     /// for the degrees beyond n, without which the covariance would go to 0 with the sweeps.
     floor: Array1<f64>,
+    /// Σ log of all scales that the bases were divided by: the degrees beyond n are counted in the scale of
+    /// the start, or rescaling the bases would change the objective.
+    log_scale: f64,
 }
 
 /// What a prior says of an id that had no part in the fit.
@@ -118,6 +121,7 @@ impl<'a> Prior<'a> {
             settings,
             degrees,
             floor: Array1::from_elem(d, FLOOR * n as f64 + SCALE * (degrees - n as f64)),
+            log_scale: 0.0,
         })
     }
 
@@ -136,6 +140,7 @@ impl<'a> Prior<'a> {
             settings: PriorSettings { popularity: false, ridge: 1.0, relaxation: 1.0 },
             degrees: n as f64,
             floor: Array1::from_elem(d, FLOOR * n as f64),
+            log_scale: 0.0,
             mean,
         }
     }
@@ -177,7 +182,8 @@ impl<'a> Prior<'a> {
         let precision = self.precision()?;
         let trace = (&precision.matrix * &self.scatter(z, covariance_sum)).sum();
         let n = z.nrows() as f64;
-        Ok(0.5 * (trace + self.degrees * precision.log_det - n * z.ncols() as f64))
+        let cost = 0.5 * (trace + self.degrees * precision.log_det - n * z.ncols() as f64);
+        Ok(cost + (self.degrees - n) * self.log_scale)
     }
 
     /// Σ_a S_a plus what the blocks' means and the features' weights cost: the best covariance, times its degrees of freedom.
@@ -265,6 +271,7 @@ impl<'a> Prior<'a> {
                 *value /= factor(slot);
             }
         }
+        self.log_scale += scale.iter().map(|scale| scale.ln()).sum::<f64>();
         for (slot, value) in self.floor.iter_mut().enumerate() {
             *value /= factor(slot) * factor(slot);
         }

@@ -38,7 +38,7 @@ const GROUP: usize = 64;
 pub(super) struct PackedOutput<'a> {
     pub layout: BlockLayout,
     likelihood: &'a Likelihood,
-    precision: f64,
+    pub precision: f64,
     intercept: &'a [f64],
     /// U by outputs, each row padded.
     pub weights: Vec<f64>,
@@ -117,6 +117,30 @@ impl RowSums {
     /// Sums over the ratings of `row`; `totals` gets their share of the bound.
     pub fn gather(&mut self, output: &PackedOutput<'_>, row: RatedRow<'_>, totals: &mut SweepSums) {
         arch().dispatch(Gather { sums: self, output, row, totals });
+    }
+
+    /// Σ ω E\[o²\] − 2 κ E\[o\] over the row's ratings if its block were `block`, less what does not depend on it.
+    pub fn quadratic(&self, output: &PackedOutput<'_>, block: &[f64]) -> f64 {
+        let layout = output.layout;
+        let BlockLayout { k, m, k_pad, pairs, .. } = layout;
+        let (p, l, v) = (&block[layout.p()], &block[layout.l()], &block[layout.v()]);
+        let (x, e) = (&block[layout.x()], &block[layout.e()]);
+        let mut sum = 0.0;
+        for c in 0..m {
+            let moments = &self.omega_moments[c * layout.moments()..(c + 1) * layout.moments()];
+            let (omega_q, omega_e) = moments.split_at(k_pad);
+            let products = &output.products[c * pairs..(c + 1) * pairs];
+            for ((product, omega_e), e) in products.iter().zip(omega_e).zip(e) {
+                sum += product * omega_e * e;
+            }
+            for r in 0..k {
+                let (u, at) = (output.weights[c * k_pad + r], c * k_pad + r);
+                sum += 2.0 * u * omega_q[r] * (p[r] * l[c] + x[at]);
+                sum -= 2.0 * u * p[r] * (self.pull_q[at] - self.omega_x[at]);
+            }
+            sum += self.omega[c] * (l[c] * l[c] + v[c]) - 2.0 * self.pull[c] * l[c];
+        }
+        sum
     }
 }
 

@@ -23,6 +23,7 @@ pub(super) fn update_rows(
     let precision = own.prior.precision()?;
     let pulled = own.prior.mean.dot(&precision.matrix).into_raw_vec_and_offset().0;
     let output = PackedOutput::new(layout, output, likelihood);
+    let gaussian = *likelihood == Likelihood::Gaussian;
     let mut rest = own.blocks.as_mut_slice();
     let mut tasks = Vec::with_capacity(own.parts.len());
     for rows in &own.parts {
@@ -48,7 +49,13 @@ pub(super) fn update_rows(
                 row_sums.gather(&output, rated, &mut sums);
                 let pulled = &pulled[row * layout.d()..][..layout.d()];
                 let prior = RowPrior { precision: &precision.matrix, pulled };
+                if gaussian {
+                    sums.squares -= row_sums.quadratic(&output, block) / output.precision;
+                }
                 posterior.solve(&row_sums, &output, prior, block, &mut sums)?;
+                if gaussian {
+                    sums.squares += row_sums.quadratic(&output, block) / output.precision;
+                }
             }
             Ok(sums)
         })

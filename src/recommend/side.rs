@@ -48,6 +48,15 @@ pub(super) struct Side<'a> {
     pub parts: Vec<Range<usize>>,
 }
 
+/// What a sweep changes of a side.
+#[derive(Debug)]
+pub(super) struct SideState<'a> {
+    blocks: Vec<f64>,
+    covariance_sum: Array2<f64>,
+    log_det_sum: f64,
+    prior: Prior<'a>,
+}
+
 impl<'a> Side<'a> {
     /// Sorts the ratings by this side's rows.
     pub fn new(
@@ -108,14 +117,27 @@ impl<'a> Side<'a> {
             for (slot, (r, s)) in pairs(layout.k).enumerate() {
                 e[slot] = p[r] * p[s] + if r == s { START_VARIANCE } else { 0.0 };
             }
+            block[layout.v()].fill(START_LINEAR_VARIANCE);
         }
-        // The linear weights start without variance, which has no finite log det; a small one stands
-        // for it until the first update.
         for slot in 0..layout.d() {
-            let variance = if slot < layout.k { START_VARIANCE } else { 1e-3 };
+            let variance = if slot < layout.k { START_VARIANCE } else { START_LINEAR_VARIANCE };
             self.covariance_sum[(slot, slot)] = variance * self.n as f64;
             self.log_det_sum += self.n as f64 * variance.ln();
         }
+    }
+
+    /// The state to [restore](Self::restore).
+    pub fn state(&self) -> SideState<'a> {
+        let Self { blocks, covariance_sum, log_det_sum, prior, .. } = self;
+        let (blocks, covariance_sum) = (blocks.clone(), covariance_sum.clone());
+        SideState { blocks, covariance_sum, log_det_sum: *log_det_sum, prior: prior.clone() }
+    }
+
+    /// Back to an earlier state.
+    pub fn restore(&mut self, state: SideState<'a>) {
+        let SideState { blocks, covariance_sum, log_det_sum, prior } = state;
+        (self.blocks, self.prior) = (blocks, prior);
+        (self.covariance_sum, self.log_det_sum) = (covariance_sum, log_det_sum);
     }
 
     /// Blocks at the mean and covariance of a prior that is known.
@@ -228,6 +250,9 @@ impl<'a> Side<'a> {
 
 /// Variance of the factors before the first update.
 const START_VARIANCE: f64 = 0.1;
+
+/// Variance of the linear weights before the first update.
+const START_LINEAR_VARIANCE: f64 = 1e-3;
 
 /// Row ranges with about equally many ratings.
 fn equal_parts(offsets: &[usize]) -> Vec<Range<usize>> {

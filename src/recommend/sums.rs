@@ -9,7 +9,7 @@ use super::block::BlockLayout;
 pub(super) struct SweepSums {
     /// The likelihood's bound before the update.
     pub bound: f64,
-    /// Σ E\[(y − o)²\] before the update (Gaussian).
+    /// Σ E\[(y − o)²\] after the update (Gaussian).
     pub squares: f64,
     /// Per output, the quadratic model of (U_c, b_c): Σ ω E\[(p∘q)(p∘q)ᵀ\] packed, Σ ω E\[p∘q\], Σ ω.
     pub curvature: Array2<f64>,

@@ -8,7 +8,7 @@ use super::output::{OutputLayer, fit_output, rescale};
 use super::prior::{Features, LearnedPrior, PriorSettings};
 use super::problem::{Factors, Likelihood, Ratings, VariationalSettings, check};
 use super::rows::update_rows;
-use super::side::{Side, SideRatings};
+use super::side::{Side, SideRatings, SideState};
 use super::spread::Spread;
 use super::sums::SweepSums;
 use crate::error::{Error, Result};
@@ -24,6 +24,16 @@ pub struct VariationalRefit<'a> {
     output: OutputLayer,
     sweep: usize,
     objective: f64,
+    /// What the last objective belongs to, where the next sweep may have to be undone.
+    kept: Option<State<'a>>,
+}
+
+/// What a sweep changes.
+#[derive(Debug)]
+struct State<'a> {
+    users: SideState<'a>,
+    items: SideState<'a>,
+    output: OutputLayer,
 }
 
 impl<'a> VariationalRefit<'a> {
@@ -68,7 +78,7 @@ impl<'a> VariationalRefit<'a> {
             intercept: null_outputs(ratings.values, &settings.likelihood),
             precision: 1.0,
         };
-        Ok(Self { settings, users, items, output, sweep: 0, objective: f64::INFINITY })
+        Ok(Self { settings, users, items, output, sweep: 0, objective: f64::INFINITY, kept: None })
     }
 
     /// The means as they stand.
@@ -114,6 +124,17 @@ impl<'a> VariationalRefit<'a> {
         rescale(sums, &scale);
     }
 
+    /// Whether a sweep may raise the objective: scaling the bases may bring U out of its ball, and projected
+    /// back it may cost more than the sweep gained. Such a sweep is undone. The ball sets in after `hold`.
+    fn may_rise(&self) -> bool {
+        self.settings.radius.is_finite() && self.sweep > self.settings.hold
+    }
+
+    fn state(&self) -> State<'a> {
+        let Self { users, items, output, .. } = self;
+        State { users: users.state(), items: items.state(), output: output.clone() }
+    }
+
     fn update(&mut self, users: bool, interrupt: &Interrupt) -> Result<SweepSums> {
         let (own, other) =
             if users { (&mut self.users, &self.items) } else { (&mut self.items, &self.users) };
@@ -128,11 +149,24 @@ impl Solver for VariationalRefit<'_> {
         let (of_users, of_items) =
             rayon::join(|| self.users.divergence(), || self.items.divergence());
         let divergence = of_users? + of_items?;
+        let now = self.may_rise().then(|| self.state());
         let mut sums = self.update(false, interrupt)?;
         let squares: f64 = self.output.weights.iter().map(|u| u * u).sum();
         let objective = sums.bound + divergence + 0.5 * self.settings.output_ridge * squares;
+        if let Some(kept) = self.kept.take_if(|_| objective > self.objective) {
+            self.users.restore(kept.users);
+            self.items.restore(kept.items);
+            self.output = kept.output;
+            return Ok(Progress::Settled(self.objective));
+        }
+        self.kept = now;
         if self.settings.likelihood == Likelihood::Gaussian {
-            self.output.precision = self.users.total_weight() / sums.squares.max(1e-12);
+            let precision = self.users.total_weight() / sums.squares.max(1e-12);
+            // The quadratic in U and b is that of the precision in use from now on.
+            let ratio = precision / self.output.precision;
+            sums.curvature *= ratio;
+            sums.slope *= ratio;
+            self.output.precision = precision;
         }
         let learn = self.sweep >= self.settings.hold;
         let sweep = self.sweep;

@@ -2,7 +2,7 @@
 //! `docs/mathematics/errata.md`; `docs/mathematics/frank-wolfe.md`).
 
 use crate::dual::rounding::{gamma, norm_above};
-use crate::dual::{BatchDual, Bounded, DualValue, Sums, objective};
+use crate::dual::{BatchDual, Bounded, DualValue, Shares, Sums, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::{along_difference, blend};
@@ -52,9 +52,21 @@ pub struct Drift {
     pub n_steps: usize,
 }
 
+impl Start {
+    /// D at the dual point, rounded down.
+    pub(super) fn bound(&self, shares: &Shares) -> f64 {
+        let (lambda, smoothing) = (shares.lambda(), shares.smoothing());
+        let Self { weights, linear, square, drift } = self;
+        let norm = norm_above(weights) + drift.force / lambda * (1.0 + gamma(4));
+        let linear = Bounded::new(*linear, drift.linear);
+        let bend = smoothing * (square + drift.square) * (1.0 + gamma(4));
+        DualValue::of(lambda, linear, norm * (1.0 + gamma(2)), bend).bound()
+    }
+}
+
 impl Drift {
     /// Follows a step towards a vertex of the whole domain.
-    fn step(&mut self, step: f64, vertex: &Sums) {
+    pub(super) fn step(&mut self, step: f64, vertex: &Sums) {
         let stay = 1.0 - step;
         let sizes = [vertex.sizes.feature, vertex.sizes.cost, vertex.sizes.square];
         for (size, new) in self.sizes.iter_mut().zip(sizes) {
@@ -133,7 +145,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
     /// The certificate at the point whose next vertex is known, if its loss is.
     fn certificate(&mut self, vertex: &Sums, interrupt: &Interrupt) -> Result<Option<Certificate>> {
         let Some(loss) = vertex.loss else { return Ok(None) };
-        let dual = self.bound();
+        let dual = self.at.bound(self.dual.shares());
         let lambda = self.dual.shares().lambda();
         let primal = |loss| objective(lambda, &self.at.weights, loss);
         let certificate = Certificate { primal: primal(loss), dual };
@@ -143,16 +155,6 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         }
         let loss = self.dual.survey(&self.at.weights, &|_| &[], interrupt)?.loss;
         Ok(Some(Certificate { primal: objective(lambda, &self.at.weights, loss), dual }))
-    }
-
-    /// D at the dual point, rounded down.
-    fn bound(&self) -> f64 {
-        let (lambda, smoothing) = (self.dual.shares().lambda(), self.dual.shares().smoothing());
-        let Start { weights, linear, square, drift } = &self.at;
-        let norm = norm_above(weights) + drift.force / lambda * (1.0 + gamma(4));
-        let linear = Bounded::new(*linear, drift.linear);
-        let bend = smoothing * (square + drift.square) * (1.0 + gamma(4));
-        DualValue::of(lambda, linear, norm * (1.0 + gamma(2)), bend).bound()
     }
 
     /// argmax over the segment of D: slope / curvature, clipped.

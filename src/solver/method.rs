@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::{
-    AwayFrankWolfe, Block, BlockFrankWolfe, BlockOptions, FrankWolfe, Sampling, Start, Step,
-    StepRule, Subgradient,
+    AwayFrankWolfe, Block, BlockFrankWolfe, BlockOptions, FrankWolfe, ProjectedGradient, Sampling,
+    Start, Step, StepRule, Subgradient,
 };
 use crate::dual::{BatchDual, SignCone};
 use crate::error::{Error, Result};
@@ -29,6 +29,8 @@ pub enum Method {
         /// Of the blocks that are asked.
         seed: u64,
     },
+    /// [`ProjectedGradient`].
+    ProjectedGradient,
     /// [`Subgradient`].
     Subgradient {
         /// Whether the model is the average of the iterates.
@@ -117,6 +119,7 @@ impl Method {
         ("block-frank-wolfe", Self::block_frank_wolfe),
         ("frank-wolfe", Self::frank_wolfe),
         ("away-frank-wolfe", Self::away_frank_wolfe),
+        ("projected-gradient", Self::projected_gradient),
         ("subgradient", Self::subgradient),
     ];
 
@@ -150,6 +153,11 @@ impl Method {
             return Err(Error::argument("subsample", "must be more than 0 and at most 1"));
         }
         Ok(Self::AwayFrankWolfe { step: choices.find_step(&Step::NAMES[1..])?, subsample, seed })
+    }
+
+    fn projected_gradient(choices: &Choices<'_>) -> Result<Self> {
+        choices.refuse_all_but(&[])?;
+        Ok(Self::ProjectedGradient)
     }
 
     fn subgradient(choices: &Choices<'_>) -> Result<Self> {
@@ -329,6 +337,12 @@ pub fn minimize<D: BatchDual>(
         Method::AwayFrankWolfe { step, subsample, seed } => {
             refuse_start(start)?;
             let mut solver = AwayFrankWolfe::new(dual, step, subsample, seed);
+            let trace = run(&mut solver, stopping, interrupt, observe)?;
+            Ok(end(trace, DualPoint::Weights(solver.into_weights())))
+        }
+        Method::ProjectedGradient => {
+            refuse_start(start)?;
+            let mut solver = ProjectedGradient::new(dual, null_objective);
             let trace = run(&mut solver, stopping, interrupt, observe)?;
             Ok(end(trace, DualPoint::Weights(solver.into_weights())))
         }

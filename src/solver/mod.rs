@@ -7,6 +7,7 @@ mod block_frank_wolfe;
 mod frank_wolfe;
 mod method;
 mod path;
+mod projected_gradient;
 mod subgradient;
 
 pub use active_set::Kind;
@@ -14,5 +15,6 @@ pub use away::AwayFrankWolfe;
 pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling, Step, SumTree};
 pub use frank_wolfe::{Drift, FrankWolfe, Start, StepRule};
 pub use method::{Choices, DualPoint, Fit, Method, STEPS, Target, minimize};
-pub use path::{PathSettings, Piece, path};
+pub use path::{BlockPath, PathSettings, PathSolver, Piece, objective_at, path};
+pub use projected_gradient::ProjectedGradient;
 pub use subgradient::Subgradient;

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use super::{Block, BlockFrankWolfe, BlockOptions};
-use crate::dual::{BlockDual, DualValue, objective};
+use crate::dual::{BlockDual, Bounded, DualValue, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::run::{Certificate, Epoch, Stopping, run};
@@ -45,8 +45,30 @@ pub struct PathSettings {
     pub until: f64,
     /// The duality gap that holds everywhere, and the maximum number of epochs for each piece.
     pub stopping: Stopping,
-    /// How the solver goes about it.
-    pub options: BlockOptions,
+}
+
+/// A solver whose dual point, once found, is certified for other λ as well.
+pub trait PathSolver {
+    /// Solves for a λ, from where the last call ended; returns the certificate and the number of epochs.
+    ///
+    /// # Errors
+    /// What [`run`] returns.
+    fn solve(
+        &mut self,
+        lambda: f64,
+        target: Stopping,
+        interrupt: &Interrupt,
+        observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+    ) -> Result<(Certificate, usize)>;
+
+    /// The certificate of `factor` w at λ/`factor`, with the same dual point.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], and what evaluations return.
+    fn certificate_at(&mut self, factor: f64, interrupt: &Interrupt) -> Result<Certificate>;
+
+    /// w at the λ of the last call.
+    fn weights(&self) -> &[f64];
 }
 
 /// Each piece is solved to this share of the gap; the rest is used up by moving λ.
@@ -60,118 +82,152 @@ const SHORTEST: f64 = 1.0001;
 
 /// Covers an interval of λ, from its large end to its small one.
 ///
-/// At a fixed dual point μ the model at λ/t is t w, and its gap, Σ p_i Φ_i(t w) + t λ ‖w‖² − Σ p_i l_i, less
-/// a share of at most 1 of its objective, is convex in t. What holds at both ends of an interval thus holds
-/// on it. Where the epochs do not suffice for a piece, its own gap is larger than the one asked for. A path
-/// whose observer stops it ends early.
+/// At a fixed dual point μ the model at λ/t is t w, and its gap, Σ p_i Φ_i(t w) + t λ/2 ‖w‖² − D_{λ/t}(μ), less
+/// a share of at most 1 of its objective, is convex in t: D_{λ/t}(μ) is linear. What holds at both ends of an
+/// interval thus holds on it. Where the epochs do not suffice for a piece, its own gap is larger than the one
+/// asked for. A path whose observer stops it ends early.
 ///
 /// # Errors
 /// What [`run`] returns; [`Error::InvalidArgument`] for an interval that is empty or not positive.
-pub fn path<D: BlockDual>(
-    dual: &mut D,
+pub fn path(
+    solver: &mut dyn PathSolver,
     settings: PathSettings,
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Vec<Piece>> {
-    let ordered = settings.until > 0.0 && settings.until <= settings.from;
-    if !ordered {
+    let PathSettings { from, until: last, stopping } = settings;
+    if !(last > 0.0 && last <= from) {
         return Err(Error::argument(
             "until",
             "must be positive and not above where the path starts",
         ));
     }
-    dual.shares().cone().check(dual.n_weights())?;
-    let (mut pieces, mut start) = (Vec::new(), None);
-    let mut lambda = settings.from;
-    let Stopping { max_epochs, relative, floor } = settings.stopping;
-    let (certify_relative, certify_below) = (SOLVED * relative, SOLVED * floor);
-    let target = Stopping { max_epochs, relative: certify_relative, floor: certify_below };
-    let options =
-        BlockOptions { certify_below, certify_relative, averaging: false, ..settings.options };
+    let (mut pieces, mut lambda) = (Vec::new(), from);
+    let target = Stopping {
+        relative: SOLVED * stopping.relative,
+        floor: SOLVED * stopping.floor,
+        ..stopping
+    };
     loop {
-        dual.shares_mut().set_lambda(lambda)?;
-        let mut solver = BlockFrankWolfe::new(&mut *dual, options, start);
         let mut stopped = false;
-        let trace = run(&mut solver, target, interrupt, &mut |epoch| {
+        let (known, epochs) = solver.solve(lambda, target, interrupt, &mut |epoch| {
             let flow = observe(epoch);
             stopped |= flow.is_break();
             flow
         })?;
-        let value = solver.dual_value(interrupt)?;
-        let (weights, blocks, _) = solver.into_parts();
-        let known = match trace.certificate {
-            Some(certificate) => certificate,
-            None => Certificate { primal: trace.objective, dual: value.bound() },
-        };
-        let mut reach = Reach { dual: &mut *dual, weights: &weights, blocks: &blocks, value };
-        let longest = (lambda / settings.until).min(LONGEST);
-        let (factor, reached) = reach.stretch(known, settings.stopping, longest, interrupt)?;
-        let until =
-            if factor == lambda / settings.until { settings.until } else { lambda / factor };
-        let scaled = weights.iter().map(|weight| weight * factor).collect();
-        let epochs = trace.epochs.len();
+        let longest = (lambda / last).min(LONGEST);
+        let (factor, reached) = stretch(solver, known, stopping, longest, interrupt)?;
+        let until = if factor == lambda / last { last } else { lambda / factor };
+        let weights = solver.weights().to_vec();
         pieces.push(Piece { lambda, until, weights, ends: [known, reached], epochs });
-        if until <= settings.until || stopped {
+        if until <= last || stopped {
             return Ok(pieces);
         }
-        (lambda, start) = (until, Some((scaled, blocks)));
+        lambda = until;
     }
 }
 
-/// A dual point whose λ is moved.
-struct Reach<'r, D> {
-    dual: &'r mut D,
-    weights: &'r [f64],
-    blocks: &'r [Block],
-    value: DualValue,
+/// The largest factor up to `longest` at which the gap is known to be small enough, and the certificate there.
+fn stretch(
+    solver: &mut dyn PathSolver,
+    known: Certificate,
+    stopping: Stopping,
+    longest: f64,
+    interrupt: &Interrupt,
+) -> Result<(f64, Certificate)> {
+    let (mut low, mut at_low, mut high) = (1.0, known, longest);
+    let mut factor = longest;
+    // A little way is always good where the gap is below what is allowed.
+    let possible = stopping.is_met(&known);
+    while possible && (high > CLOSE * low || low == 1.0 && high > SHORTEST) {
+        let certificate = solver.certificate_at(factor, interrupt)?;
+        if stopping.is_met(&certificate) {
+            (low, at_low) = (factor, certificate);
+        } else {
+            high = factor;
+        }
+        if low == longest {
+            break;
+        }
+        // In between on a logarithmic scale, nearer to where the gap is still small.
+        factor = low * (high / low).powf(0.4);
+    }
+    if low > 1.0 {
+        return Ok((low, at_low));
+    }
+    // Not even a small step is known to be good: make one, and say how good it is.
+    let factor = CLOSE.min(longest);
+    Ok((factor, solver.certificate_at(factor, interrupt)?))
 }
 
-impl<D: BlockDual> Reach<'_, D> {
-    /// The certificate at λ/`factor`.
-    fn certificate(&mut self, factor: f64, interrupt: &Interrupt) -> Result<Certificate> {
-        let (blocks, lambda) = (self.blocks, self.dual.shares().lambda());
+/// P at λ/`factor`, rounded up, as the quotient is.
+pub fn objective_at(factor: f64, lambda: f64, weights: &[f64], loss: Bounded) -> f64 {
+    objective(lambda / factor, weights, loss) * (1.0 + 4.0 * f64::EPSILON)
+}
+
+/// Paths by [`BlockFrankWolfe`].
+pub struct BlockPath<'d, D> {
+    dual: &'d mut D,
+    options: BlockOptions,
+    /// Where the last call ended.
+    weights: Vec<f64>,
+    blocks: Vec<Block>,
+    value: Option<DualValue>,
+}
+
+impl<'d, D: BlockDual> BlockPath<'d, D> {
+    /// A path with these options, which average nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for signs of another number of weights.
+    pub fn new(dual: &'d mut D, options: BlockOptions) -> Result<Self> {
+        dual.shares().cone().check(dual.n_weights())?;
+        let options = BlockOptions { averaging: false, ..options };
+        Ok(Self { dual, options, weights: Vec::new(), blocks: Vec::new(), value: None })
+    }
+}
+
+impl<D: BlockDual> PathSolver for BlockPath<'_, D> {
+    fn solve(
+        &mut self,
+        lambda: f64,
+        target: Stopping,
+        interrupt: &Interrupt,
+        observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+    ) -> Result<(Certificate, usize)> {
+        let longer = self.dual.shares().lambda() / lambda;
+        let start = self.value.take().map(|_| {
+            let (mut weights, blocks) =
+                (std::mem::take(&mut self.weights), std::mem::take(&mut self.blocks));
+            weights.iter_mut().for_each(|weight| *weight *= longer);
+            (weights, blocks)
+        });
+        self.dual.shares_mut().set_lambda(lambda)?;
+        let options = BlockOptions {
+            certify_below: target.floor,
+            certify_relative: target.relative,
+            ..self.options
+        };
+        let mut solver = BlockFrankWolfe::new(&mut *self.dual, options, start);
+        let trace = run(&mut solver, target, interrupt, observe)?;
+        let value = solver.dual_value(interrupt)?;
+        (self.weights, self.blocks, _) = solver.into_parts();
+        self.value = Some(value);
+        let uncertified = Certificate { primal: trace.objective, dual: value.bound() };
+        Ok((trace.certificate.unwrap_or(uncertified), trace.epochs.len()))
+    }
+
+    fn certificate_at(&mut self, factor: f64, interrupt: &Interrupt) -> Result<Certificate> {
+        let (blocks, lambda) = (&self.blocks, self.dual.shares().lambda());
         let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };
         let scaled: Vec<f64> = self.weights.iter().map(|weight| weight * factor).collect();
         let loss = self.dual.survey(&scaled, &points, interrupt)?.loss;
-        let primal = objective(lambda / factor, &scaled, loss);
-        // λ/t is rounded, too.
-        Ok(Certificate {
-            primal: primal * (1.0 + 4.0 * f64::EPSILON),
-            dual: self.value.bound_at(factor),
-        })
+        let primal = objective_at(factor, lambda, &scaled, loss);
+        let dual = self.value.map_or(f64::NEG_INFINITY, |value| value.bound_at(factor));
+        Ok(Certificate { primal, dual })
     }
 
-    /// The largest factor up to `longest` at which the gap is known to be small enough, and the certificate
-    /// there.
-    fn stretch(
-        &mut self,
-        known: Certificate,
-        stopping: Stopping,
-        longest: f64,
-        interrupt: &Interrupt,
-    ) -> Result<(f64, Certificate)> {
-        let (mut low, mut at_low, mut high) = (1.0, known, longest);
-        let mut factor = longest;
-        // A little way is always good where the gap is below what is allowed.
-        let possible = stopping.is_met(&known);
-        while possible && (high > CLOSE * low || low == 1.0 && high > SHORTEST) {
-            let certificate = self.certificate(factor, interrupt)?;
-            if stopping.is_met(&certificate) {
-                (low, at_low) = (factor, certificate);
-            } else {
-                high = factor;
-            }
-            if low == longest {
-                break;
-            }
-            // In between on a logarithmic scale, nearer to where the gap is still small.
-            factor = low * (high / low).powf(0.4);
-        }
-        if low > 1.0 {
-            return Ok((low, at_low));
-        }
-        // Not even a small step is known to be good: make one, and say how good it is.
-        let factor = CLOSE.min(longest);
-        Ok((factor, self.certificate(factor, interrupt)?))
+    fn weights(&self) -> &[f64] {
+        &self.weights
     }
 }

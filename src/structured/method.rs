@@ -110,7 +110,7 @@ fn require_memory(n_weights: usize, method: StructuredMethod) -> Result<()> {
         }
         StructuredMethod::Vertices(Method::Subgradient { .. }) => (5, false),
         StructuredMethod::Vertices(Method::AwayFrankWolfe { .. }) => (7, true),
-        StructuredMethod::Vertices(Method::FrankWolfe(_)) => (24, true),
+        StructuredMethod::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient) => (24, true),
         StructuredMethod::Extragradient { .. } => (28, true),
     };
     let what = || format!("{copies} copies of d = {n_weights} weights");

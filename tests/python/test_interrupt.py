@@ -14,8 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from dualgap import FactorizationMachineClassifier, PolynomialNetworkRegressor
+from dualgap import FactorizationMachineClassifier, MulticlassSVC, PolynomialNetworkRegressor
+from dualgap.distributed import ConsensusSVC
+from dualgap.sequence import SequenceTagger
+from dualgap.structured import MulticlassModel, StructuredSVM
 
 
 def data(n: int, d: int) -> tuple[Any, Any]:
@@ -69,6 +73,47 @@ def test_a_true_value_stops_the_fit() -> None:
     assert model.predict(X).shape == (60,)
     # What only looks like an answer is not one.
     assert small(callback=lambda *_: None).fit(X, y).n_iter_ > 3
+
+
+def other(targets: Any) -> Any:
+    """Labels of other classes."""
+    return [label + 5 for label in targets] if isinstance(targets, list) else targets + 5
+
+
+def stop(epoch: int, *_: float) -> None:
+    """Interrupt a fit."""
+    if epoch == 2:
+        raise KeyboardInterrupt
+
+
+WORDS = [[["a"], ["b"]], [["b"], ["a"]]]
+
+
+MODELS = [
+    (small(), data(60, 5)),
+    (MulticlassSVC(n_jobs=1, tol=0.0), data(60, 5)),
+    (MulticlassSVC(solver="frank-wolfe", n_jobs=1, tol=0.0), data(60, 5)),
+    (ConsensusSVC(n_partitions=2, n_jobs=1, tol=0.0), data(60, 5)),
+    (StructuredSVM(MulticlassModel(), n_jobs=1, tol=0.0), data(60, 5)),
+    (SequenceTagger(n_jobs=1, tol=0.0), (WORDS, [[1, 2], [2, 1]])),
+]
+
+
+@pytest.mark.parametrize(("model", "first"), MODELS, ids=lambda model: type(model).__name__)
+def test_an_interrupted_fit_leaves_the_estimator_as_it_was(model: Any, first: Any) -> None:
+    model = clone(model).set_params(callback=stop)
+    before = dict(vars(model))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*first)
+    assert vars(model) == before
+    model.set_params(callback=None, max_iter=5).fit(*first)
+    before = dict(vars(model))
+    model.set_params(callback=stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(first[0], [other(targets) for targets in first[1]])
+    after = {**vars(model), "callback": None}
+    assert after.keys() == before.keys()
+    assert all(after[name] is before[name] for name in before)
 
 
 def test_a_callback_may_fit_another_model() -> None:
@@ -171,16 +216,25 @@ def test_two_fits_at_a_time_are_the_same_as_one_after_the_other() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_forked_child_can_fit() -> None:
-    X, y = data(100, 5)
-    expected = small().set_params(n_jobs=2).fit(X, y).predict(X)
+@pytest.mark.parametrize(("model", "rows"), MODELS, ids=lambda model: type(model).__name__)
+def test_a_forked_child_can_fit(model: Any, rows: Any) -> None:
+    """Threads that outlived a fit would be waited for in the child, where they are not."""
+
+    def objective() -> float:
+        own = clone(model).set_params(n_jobs=2, max_iter=3, random_state=0)
+        return float(own.fit(*rows).objective_)
+
+    expected = objective()
     with warnings.catch_warnings():
         # Python 3.12 warns of forking with threads; the pool of a finished fit is gone.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        same = np.array_equal(small().set_params(n_jobs=2).fit(X, y).predict(X), expected)
-        os._exit(0 if same else 1)
+        code = 2
+        try:
+            code = 0 if objective() == expected else 1
+        finally:
+            os._exit(code)
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         pid, status = os.waitpid(child, os.WNOHANG)

@@ -13,7 +13,6 @@ import click
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from dualgap._choices import Ranking
@@ -165,7 +164,7 @@ def _fit_all(ratings: pd.DataFrame, chosen: _Options, notes: Console) -> Ordinal
         )
         if chosen.comparing:
             _compare(train, validation, test, chosen, notes)
-        model = _fit(train, chosen, notes)
+        model = _fit(train, chosen)
         found = model.evaluate(test, unknown="ignore")
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in found.items())
         # A result, which --quiet leaves; standard output is for the recommendations.
@@ -174,7 +173,7 @@ def _fit_all(ratings: pd.DataFrame, chosen: _Options, notes: Console) -> Ordinal
             return model
         # What is recommended or kept must know all that the users have rated.
         notes.print(f"fitting to all {len(ratings)} ratings")
-    return _fit(ratings, chosen, notes)
+    return _fit(ratings, chosen)
 
 
 def _fetch(chosen: _Options, notes: Console) -> Ratings:
@@ -196,35 +195,16 @@ def _fetch(chosen: _Options, notes: Console) -> Ratings:
     return ratings
 
 
-def _fit(train: pd.DataFrame, chosen: _Options, notes: Console) -> OrdinalRecommender:
-    method = Variational()
+def _fit(train: pd.DataFrame, chosen: _Options) -> OrdinalRecommender:
     model = OrdinalRecommender(
-        method=method,
+        method=Variational(),
         reduction="interactions" if chosen.likes else "mcrank",
         history_features=chosen.history,
         random_state=chosen.seed,
         n_jobs=chosen.n_jobs,
+        verbose=0 if chosen.quiet else None,
     )
-    bar = Progress(
-        TextColumn("fitting"),
-        BarColumn(),
-        TextColumn("objective {task.fields[objective]:.0f}"),
-        TimeElapsedColumn(),
-        console=notes,
-        # Only where somebody can watch it.
-        disable=not notes.is_terminal or notes.quiet,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("", total=method.n_models * method.n_sweeps, objective=float("nan"))
-
-        def advance(_epoch: int, _seconds: float, objective: float, _dual: float) -> bool:
-            bar.update(task, advance=1, objective=objective)
-            return False
-
-        model.set_params(callback=advance).fit(train)
-    model.set_params(callback=None)
-    return model
+    return model.fit(train)
 
 
 def _compare(

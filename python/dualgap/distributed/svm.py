@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap._estimator import progress, refuse_unused
+from dualgap._estimator import Callback, Fit, refuse_unused, told, watch
 from dualgap._validation import (
     FloatArray,
     check_classes,
@@ -113,8 +113,10 @@ class ConsensusSVC(LinearClassifier):
     n_jobs : int, optional
         Number of threads without a client; None and -1 mean all cores. The model does not depend on
         it, but does on the number of partitions.
-    verbose : int, default=0
-        Print a line per round on stderr, at most five a second.
+    verbose : int, optional
+        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
+        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
+        line per round, at most five a second.
     callback : callable, optional
         Called after each round as ``callback(epoch, seconds, objective, dual_objective)``; a true
         return value stops the fit.
@@ -168,6 +170,7 @@ class ConsensusSVC(LinearClassifier):
     def __sklearn_clone__(self) -> Self:
         return type(self)(**self.get_params(deep=False))
 
+    @told
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 
@@ -197,13 +200,21 @@ class ConsensusSVC(LinearClassifier):
         engine = self._engine(X, y, sample_weight)
         run_id, cancel = uuid.uuid4().hex, True
         try:
-            run_id = self._fit(engine, run_id, seed)
+            fit = self._described(X, y, sample_weight)
+            with watch(self, fit) as callback:
+                run_id = self._fit(engine, run_id, seed, callback)
             cancel = False
         finally:
             engine.close(run_id, cancel=cancel)
         return self
 
-    def _fit(self, engine: Engine, run_id: str, seed: int) -> str:
+    def _described(self, X: Any, y: Any, sample_weight: Any) -> Fit:
+        # A run that is resumed counts its rounds on.
+        n_rounds = int(self.max_iter) if self.resume is None else None
+        data = (X, y, sample_weight) if isinstance(y, np.ndarray) else (None, None, None)
+        return Fit(ends=(n_rounds, float(self.tol)), data=data)
+
+    def _fit(self, engine: Engine, run_id: str, seed: int, callback: Callback | None) -> str:
         summaries = engine.describe(self.checkpoint is not None or self.resume is not None)
         self._merge(summaries)
         counts, factors = self._count(summaries)
@@ -248,7 +259,7 @@ class ConsensusSVC(LinearClassifier):
             max_rounds=int(self.max_iter),
             adapt=bool(self.adapt_rho),
             interval=float(self.checkpoint_interval),
-            callback=progress(self.verbose, self.callback),
+            callback=callback,
             identity=identity,
         )
         self._lambda = lam

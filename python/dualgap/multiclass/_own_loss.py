@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dualgap._choices import LinearSolver
 from dualgap._estimator import warn_user
 from dualgap._validation import FloatArray
-from dualgap.losses import MarginLoss, core_costs
+from dualgap.losses import Loss, MarginLoss, core_costs, core_loss
 
 # Labels and margins at which the methods are compared before a fit, and rows after it.
 _LABELS = 4
@@ -198,8 +198,15 @@ def check_solver(loss: Any, solver: LinearSolver, smoothing: float) -> LinearSol
     return "block-frank-wolfe" if solver == "auto" else solver
 
 
+def core_loss_of(loss: Any, n_classes: int) -> dict[str, Any]:
+    """Return the core's arguments for any loss."""
+    return core_loss(loss) if isinstance(loss, str | Loss) else own_loss(loss, n_classes)
+
+
 def refuse_certificate(model: Any, problem: dict[str, Any], X: Any, codes: NDArray[Any]) -> None:
     """Say what the certificate of a fit with a loss of one's own rests on, or that it has none."""
+    if isinstance(problem["loss"], str):
+        return
     scores = model._scores(X[:_ROWS])
     doubt = problem["loss"].doubt(scores, codes, problem["costs"])
     if doubt is None:

@@ -1,38 +1,18 @@
-"""What linear classifiers need of single rows: their weights, and whether they are decided."""
+"""Which rows a linear classifier has decided."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 
 from dualgap._validation import FloatArray
 
-ClassWeight: TypeAlias = Mapping[Any, float] | Literal["balanced"] | None
-
 # Rows whose scores are computed together.
 _BLOCK = 4096
-
-
-def row_weights(
-    class_weight: ClassWeight,
-    classes: NDArray[Any],
-    codes: NDArray[np.intp],
-    weights: FloatArray | None,
-) -> FloatArray | None:
-    """Multiply the sample weights by those of the classes."""
-    if class_weight is None:
-        return weights
-    factors = compute_class_weight(
-        class_weight, classes=classes, y=classes[codes], sample_weight=weights
-    )
-    factors = np.asarray(factors, dtype=np.float64)[codes]
-    return factors if weights is None else factors * weights
 
 
 def undecided(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +14,8 @@ from sklearn.model_selection import check_cv
 
 from dualgap import _core
 from dualgap._choices import check_choice
-from dualgap._estimator import warn_user
+from dualgap._estimator import Fit, told, warn_user, watch
+from dualgap._search import ROUNDING, Rule, check_scores, choose, grid, rows_of_fold
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -27,13 +26,11 @@ from dualgap._validation import (
     encode_classes,
     resolve_seed,
     resolve_threads,
+    row_weights,
 )
-from dualgap.multiclass._rows import row_weights
 from dualgap.multiclass.svm import LinearModel, MulticlassSVC
 
 __all__ = ["MulticlassSVCCV"]
-
-Rule: TypeAlias = Literal["best", "one-standard-error"]
 
 # What the core scores by itself, with bounds.
 _MEASURES = {
@@ -46,9 +43,6 @@ _OWN = ("Cs", "cv", "scoring", "rule", "bounds", "cv_tol", "refit")
 # What the final fit leaves, if there is one.
 _LEARNT = ("classes_", "n_features_in_")
 _FINAL = [f.name for f in fields(MulticlassSVC) if not f.init and f.name not in _LEARNT]
-
-# Differences of mean scores that are rounding.
-_ROUNDING = 1e-12
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -86,8 +80,8 @@ class MulticlassSVCCV(LinearModel):
         Whether to fit a model with the chosen C on all rows, to `tol`.
     smoothing, fit_intercept, intercept_scaling, class_weight, tol, max_iter
         As in :class:`MulticlassSVC`. Balanced class weights are those of each fold's training rows.
-    verbose : int, default=0
-        Print a line as fits end on stderr, at most five a second.
+    verbose : int, optional
+        Progress on stderr, of the fits that have ended; see :class:`MulticlassSVC`.
     callback : callable, optional
         As in :class:`MulticlassSVC`, for the final fit.
     random_state : int, RandomState or None, default=None
@@ -147,6 +141,7 @@ class MulticlassSVCCV(LinearModel):
     mean_score_bounds_: FloatArray = field(init=False)
     cv_results_: dict[str, NDArray[Any]] = field(init=False)
 
+    @told
     def fit(
         self,
         X: MatrixLike,
@@ -182,7 +177,7 @@ class MulticlassSVCCV(LinearModel):
         self.classes_, codes = encode_classes(labels)
         weights = check_weights(sample_weight, rows)
         splits = check_cv(self.cv, labels, classifier=True).split(rows, labels, groups)
-        folds = [(_rows(train, codes), _rows(test, codes)) for train, test in splits]
+        folds = [tuple(rows_of_fold(part, len(codes)) for part in split) for split in splits]
         seed = resolve_seed(self.random_state)
         settings = {
             **self._problem(),
@@ -195,17 +190,21 @@ class MulticlassSVCCV(LinearModel):
             "tol": float(self.cv_tol),
             "max_iter": int(self.max_iter),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": _report(len(folds) * len(Cs)) if self.verbose else None,
         }
-        found = _core.cross_validate(
-            core_rows(rows), np.ascontiguousarray(codes, dtype=np.uint32), settings
-        )
-        self._store_search(Cs, found)
-        for name in _FINAL:
-            self.__dict__.pop(name, None)
-        if self.refit:
-            self._refit(rows, labels, weights, seed)
+        classes = np.ascontiguousarray(codes, dtype=np.uint32)
+        with watch(self, self._described(len(folds) * len(Cs), X, y, sample_weight)) as callback:
+            settings["callback"] = callback
+            self._store_search(Cs, _core.cross_validate(core_rows(rows), classes, settings))
+            for name in _FINAL:
+                self.__dict__.pop(name, None)
+            if self.refit:
+                self._refit(rows, labels, weights, seed)
         return self
+
+    def _described(self, n_fits: int, *data: Any) -> Fit:
+        """A search as a series of fits; bounds may ask for more of them."""
+        n_known = n_fits if self.bounds is None else None
+        return Fit(ends=(n_known, None), unit="fit", data=data, epochs=False)
 
     def _check(self) -> FloatArray:
         self._check_parameters()
@@ -213,16 +212,7 @@ class MulticlassSVCCV(LinearModel):
         check_choice("rule", self.rule, *get_args(Rule))
         if self.bounds is not None:
             check_positive("bounds", self.bounds, zero=True)
-        if isinstance(self.Cs, int | np.integer) and not isinstance(self.Cs, bool):
-            check_positive("Cs", self.Cs, integer=True)
-            return np.logspace(-3.0, 3.0, int(self.Cs)) if self.Cs > 1 else np.ones(1)
-        Cs = np.asarray(self.Cs)
-        if Cs.ndim != 1 or not len(Cs):
-            msg = f"Cs: must be a number of values or a list of them, got {self.Cs!r}"
-            raise ValueError(msg)
-        for C in Cs.tolist():
-            check_positive("Cs", C)
-        return np.unique(Cs.astype(np.float64))
+        return grid(self.Cs)
 
     def _fold_weights(
         self, folds: list[Any], codes: NDArray[np.intp], weights: FloatArray | None
@@ -289,17 +279,8 @@ class MulticlassSVCCV(LinearModel):
         self.mean_score_bounds_ = self.score_bounds_.mean(axis=0)
         self.mean_score_ = self.scores_.mean(axis=0)
         self.std_score_ = self.scores_.std(axis=0)
-        if not np.isfinite(self.mean_score_).all():
-            msg = f"scoring: {self.scoring!r} gives scores that are not finite"
-            raise ValueError(msg)
-        best = self.mean_score_.max()
-        slack = _ROUNDING * max(1.0, abs(best))
-        if self.rule == "one-standard-error":
-            chosen = int(np.flatnonzero(self.mean_score_ >= best - slack)[0])
-            n_folds = len(self.scores_)
-            if n_folds > 1:
-                slack += float(self.scores_[:, chosen].std(ddof=1)) / np.sqrt(n_folds)
-        chosen = int(np.flatnonzero(self.mean_score_ >= best - slack)[0])
+        check_scores(self.scores_, self.scoring)
+        chosen = choose(self.scores_, self.rule)
         self.C_, self.best_score_ = float(Cs[chosen]), float(self.mean_score_[chosen])
         self._warn()
 
@@ -315,7 +296,7 @@ class MulticlassSVCCV(LinearModel):
             return
         lower, upper = self.mean_score_bounds_.T
         beaten = upper < lower.max()
-        wide = (upper - lower > self.bounds + _ROUNDING) & ~beaten
+        wide = (upper - lower > self.bounds + ROUNDING) & ~beaten
         if wide.any():
             values = ", ".join(f"{C:.3g}" for C in self.Cs_[wide])
             warn_user(
@@ -324,30 +305,8 @@ class MulticlassSVCCV(LinearModel):
             )
 
     def _refit(self, rows: Any, labels: Any, weights: FloatArray | None, seed: int) -> None:
-        parameters = {**self._parameters(), "C": self.C_, "random_state": seed % 2**32}
+        changed = {"C": self.C_, "random_state": seed % 2**32, "verbose": 0}
+        parameters = {**self._parameters(), **changed}
         final = MulticlassSVC(**parameters).fit(rows, labels, weights)
         for name in _FINAL:
             setattr(self, name, getattr(final, name))
-
-
-def _rows(chosen: Any, codes: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The numbers of rows that a splitter gives as such, counted from the end, or as a mask."""
-    try:
-        return np.asarray(np.arange(len(codes))[chosen])
-    except IndexError as error:
-        msg = f"cv: a fold names rows that do not exist ({error})"
-        raise ValueError(msg) from error
-
-
-def _report(n_fits: int) -> Callable[..., object]:
-    """Print how many fits have ended, at most five times a second."""
-    last = -np.inf
-
-    def report(n_done: int, seconds: float, *_: float) -> object:
-        nonlocal last
-        if time.monotonic() - last > 0.2:
-            last = time.monotonic()
-            print(f"fit {n_done:5d} of {n_fits} or more  {seconds:8.2f} s", file=sys.stderr)
-        return False
-
-    return report

@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
-from dualgap._estimator import ScoringClassifier, progress, refuse_unused, warn_of_gap
-from dualgap._path import check_interval
+from dualgap._estimator import Fit, ScoringClassifier, refuse_unused, run, told, watch
+from dualgap._path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -33,18 +33,19 @@ from dualgap._validation import (
     encode_classes,
     resolve_seed,
     resolve_threads,
+    row_weights,
 )
 from dualgap.losses import Loss, MarginLoss, core_loss
-from dualgap.multiclass._own_loss import check_solver, own_loss, refuse_certificate
-from dualgap.multiclass._rows import row_weights, undecided
+from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
+from dualgap.multiclass._rows import undecided
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
 __all__ = ["MulticlassSVC"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearModel(ScoringClassifier):
-    """Parameters of linear classifiers but for C, and their predictions."""
+class MarginModel(ScoringClassifier):
+    """Parameters of models with a margin loss but for C."""
 
     loss: LossName | Loss | MarginLoss = field(default="max-hinge", kw_only=False)
     smoothing: float = 0.0
@@ -54,9 +55,6 @@ class LinearModel(ScoringClassifier):
 
     coef_: FloatArray = field(init=False)
     intercept_: FloatArray = field(init=False)
-
-    # The weight of the regulariser, where there is a certificate.
-    _lambda: float | None = field(init=False, default=None)
 
     def _check_parameters(self) -> None:
         check_positive("intercept_scaling", self.intercept_scaling)
@@ -77,6 +75,14 @@ class LinearModel(ScoringClassifier):
 
     def _core_loss(self) -> dict[str, Any]:
         return core_loss(self.loss)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearModel(MarginModel):
+    """Linear classifiers with weights of each class's own, and their predictions."""
+
+    # The weight of the regulariser, where there is a certificate.
+    _lambda: float | None = field(init=False, default=None)
 
     def _store_weights(self, weights: FloatArray) -> None:
         n_features = self.n_features_in_
@@ -157,14 +163,15 @@ class MulticlassSVC(LinearClassifier):
     smoothing : float, default=0.0
         Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
     solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
-            "subgradient"}, default="auto"
+            "projected-gradient", "subgradient"}, default="auto"
         "block-descent" maximises the dual exactly over one row's variables after the other
         (Walrus for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision
         of ``X``; it is the fastest by far and keeps n_samples x n_classes dual variables.
         "block-frank-wolfe" takes one Frank-Wolfe step per row and keeps only dual variables that
         are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
         smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
-        smoothing), "subgradient" is Pegasos; these are for comparison or where memory is short.
+        smoothing), "subgradient" is Pegasos, "projected-gradient" its batch form, a step per pass;
+        these are for comparison or where memory is short.
         "auto" is "block-descent", which has the projection it needs for every loss but one of your
         own that has no ``project``: for these it is "block-frank-wolfe".
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
@@ -196,8 +203,10 @@ class MulticlassSVC(LinearClassifier):
         Seed of the order of the rows (all solvers but "frank-wolfe").
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
-    verbose : int, default=0
-        Print a line per iteration on stderr, at most five a second.
+    verbose : int, optional
+        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
+        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
+        line per iteration, at most five a second.
     callback : callable, optional
         Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``, with
         NaN for what was not evaluated (see `history_`); a true return value stops the fit.
@@ -249,6 +258,7 @@ class MulticlassSVC(LinearClassifier):
     sampling: Sampling = "permutation"
     warm_start: bool = False
 
+    @told
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -276,6 +286,31 @@ class MulticlassSVC(LinearClassifier):
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         weights = check_weights(sample_weight, X)
         weights = row_weights(self.class_weight, self.classes_, codes, weights)
+        settings, identity = self._settings(X, labels, weights)
+        builtin = isinstance(settings["loss"], str)
+
+        def solve(**changes: Any) -> Any:
+            return _core.fit_multiclass(core_rows(X), labels, {**settings, **changes})
+
+        def store(model: Self, result: Any) -> None:
+            model._store(result, settings["regularization"], identity)
+            refuse_certificate(model, settings, X, codes)
+
+        fit = Fit(
+            ends=(int(self.max_iter), float(self.tol)),
+            data=(X, y, sample_weight),
+            solve=solve,
+            store=store,
+            # A user's own loss need not answer twice in the same way.
+            repeats=builtin,
+        )
+        run(self, fit)
+        return self
+
+    def _settings(
+        self, X: Any, labels: NDArray[np.uint32], weights: FloatArray | None
+    ) -> tuple[dict[str, Any], str]:
+        """What the core is told, and what a warm start needs to be the same."""
         total = float(len(labels) if weights is None else weights.sum())
         regularization = 1.0 / (float(self.C) * total)
         problem = {**self._problem(), "sample_weight": weights}
@@ -296,18 +331,16 @@ class MulticlassSVC(LinearClassifier):
             "n_threads": resolve_threads(self.n_jobs),
             "keep_dual": bool(self.warm_start),
             "start": self._previous(identity, regularization),
-            "callback": progress(self.verbose, self.callback),
         }
-        result = _core.fit_multiclass(core_rows(X), labels, settings)
+        return settings, identity
+
+    def _store(self, result: Any, regularization: float, identity: str) -> None:
         self._store_weights(result["weights"])
         self._store_run(result)
         self._lambda = regularization
-        if not isinstance(problem["loss"], str):
-            refuse_certificate(self, problem, X, codes)
         if self.warm_start:
             kept = {name: result[name] for name in ("weights", "linear", "square", "drift", "beta")}
             self._end = (identity, regularization, kept)
-        return self
 
     def path(
         self,
@@ -368,11 +401,12 @@ class MulticlassSVC(LinearClassifier):
             "max_iter": int(self.max_iter),
             "seed": resolve_seed(self.random_state),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": progress(self.verbose, self.callback),
         }
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         until = 1.0 / (float(C_max) * total)
-        pieces = _core.multiclass_path(core_rows(X), labels, settings, until)
+        with watch(self, Fit(is_fit=False)) as callback:
+            settings["callback"] = callback
+            pieces = _core.multiclass_path(core_rows(X), labels, settings, until)
 
         def fitted(weights: FloatArray) -> MulticlassSVC:
             own: MulticlassSVC = copy.copy(model)
@@ -380,16 +414,11 @@ class MulticlassSVC(LinearClassifier):
             return own
 
         found = linear_pieces(pieces, (C_min, C_max), settings["regularization"], fitted)
-        worst = max(found, key=lambda piece: piece.relative_gap)
-        if worst.relative_gap > self.tol:
-            gap = (worst.duality_gap, worst.relative_gap)
-            warn_of_gap(worst.n_iter, gap, self.tol, self._remedy, "a piece of the path ")
+        warn_of_pieces(found, self.tol, self._remedy)
         return found
 
     def _core_loss(self) -> dict[str, Any]:
-        if isinstance(self.loss, str | Loss):
-            return super()._core_loss()
-        return own_loss(self.loss, len(self.classes_))
+        return core_loss_of(self.loss, len(self.classes_))
 
     def _previous(self, identity: str, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""

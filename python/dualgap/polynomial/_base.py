@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dualgap import _core
 from dualgap._choices import Linear, Penalty, Refit, Selection, check_choice
-from dualgap._estimator import CertifiedEstimator, progress, refuse_unused
+from dualgap._estimator import CertifiedEstimator, Fit, refuse_unused, run, told
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -72,8 +72,10 @@ default="refined"
         Seed of the eigenvalue solver's start vectors and of the validation split.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
-    verbose : int, default=0
-        Print a line per iteration on stderr, at most five a second.
+    verbose : int, optional
+        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
+        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
+        line per iteration, at most five a second.
     callback : callable, optional
         Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``; a
         true return value stops the fit.
@@ -114,13 +116,14 @@ default="refined"
 _Class = TypeVar("_Class", bound=type)
 
 
-def documented(own: str = "") -> Callable[[_Class], _Class]:
-    """Append the shared parameters and attributes, and parameters of its own, to a docstring."""
+def documented(own: str = "", notes: str = "") -> Callable[[_Class], _Class]:
+    """Append own parameters, the shared ones and the attributes, and notes to a docstring."""
 
     def append(cls: _Class) -> _Class:
         title = "Parameters\n----------\n"
         shared = inspect.cleandoc(_PARAMETERS).replace(title, title + own, 1)
-        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{shared}\n"
+        sections = [cls.__doc__ or "", shared, notes]
+        cls.__doc__ = "\n\n".join(inspect.cleandoc(text) for text in sections if text) + "\n"
         return cls
 
     return append
@@ -243,6 +246,7 @@ class FittedPolynomial(PolynomialModel):
             msg = f"validation_fraction: must lie between 0 and 1, got {fraction!r}"
             raise ValueError(msg)
 
+    @told
     def fit(
         self,
         X: MatrixLike | Chunks,
@@ -278,14 +282,16 @@ class FittedPolynomial(PolynomialModel):
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        self._fit(self._training(X, y, sample_weight, validation_data))
+        rows = None if isinstance(X, Chunks) else X
+        training = self._training(X, y, sample_weight, validation_data)
+        self._fit(training, (rows, y, sample_weight))
         return self
 
     def _training(self, X: Any, y: Any, sample_weight: Any, validation_data: Any) -> Training:
         """Check the data of a fit."""
         raise NotImplementedError
 
-    def _fit(self, data: Training) -> None:
+    def _fit(self, data: Training, given: tuple[Any, Any, Any]) -> None:
         seed = resolve_seed(self.random_state)
         if data.validation is None and self.validation_fraction is not None:
             data = data.split(self.validation_fraction, seed)
@@ -312,11 +318,19 @@ class FittedPolynomial(PolynomialModel):
             "sample_weight": data.weights,
             "init": self._previous(X.shape[1], data.n_outputs),
             "validation": validation,
-            "callback": progress(self.verbose, self.callback),
+            "callback": None,
         }
         chunks = [core_rows(rows) for rows in (X.chunks if isinstance(X, Chunks) else [X])]
-        result = _core.fit_polynomial(chunks, data.targets, settings)
-        self._store(result, X.shape[1], data.n_outputs)
+
+        def solve(**changes: Any) -> Any:
+            changed = cast("_core._PolynomialSettings", {**settings, **changes})
+            return _core.fit_polynomial(chunks, data.targets, changed)
+
+        def store(model: Self, result: Any) -> None:
+            model._store(result, X.shape[1], data.n_outputs)
+
+        ends = (int(self.max_iter), float(self.tol))
+        run(self, Fit(ends=ends, data=given, solve=solve, store=store))
 
     def _previous(self, n_features: int, n_outputs: int) -> Any:
         if not (self.warm_start and hasattr(self, "components_")):

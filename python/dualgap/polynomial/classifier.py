@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, softmax
+from scipy.special import log_expit, log_softmax, softmax
 
 from dualgap import _core
 from dualgap._choices import ClassifierLoss
 from dualgap._estimator import ScoringClassifier
 from dualgap._validation import (
+    ClassWeight,
     FloatArray,
     check_rows,
     check_weights,
     encode_classes,
+    row_weights,
 )
 from dualgap.polynomial._base import (
     FittedPolynomial,
@@ -31,6 +33,18 @@ __all__ = ["FactorizationMachineClassifier", "PolynomialNetworkClassifier"]
 _LOSS = """\
 loss : {"logistic", "smoothed-hinge", "squared-hinge", "binary-logistic"}, default="logistic"
     Loss of the outputs of one row (paper, Table 3).
+class_weight : dict or "balanced", optional
+    Factors on the weights of the rows of each class.
+"""
+
+_NOTES = """
+
+    Notes
+    -----
+    There is no `partial_fit`: the certificate compares the model with the best one for *all* rows,
+    so that each iteration has to see all of them. Rows that do not fit in memory come as
+    :class:`dualgap.Chunks`; when new rows have come, ``warm_start=True`` continues from the basis
+    that the earlier ones gave.
 """
 
 
@@ -39,6 +53,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
     """A polynomial model with an output for each class."""
 
     loss: ClassifierLoss = "logistic"
+    class_weight: ClassWeight = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -65,14 +80,29 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
         AttributeError
             For the hinge losses.
         """
+        return np.asarray(softmax(self._logits("predict_proba", X), axis=1))
+
+    def predict_log_proba(self, X: ArrayLike) -> FloatArray:
+        """Logarithms of the class probabilities, finite where :meth:`predict_proba` rounds to 0.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+
+        Raises
+        ------
+        AttributeError
+            For the hinge losses.
+        """
+        return np.asarray(log_softmax(self._logits("predict_log_proba", X), axis=1))
+
+    def _logits(self, method: str, X: Any) -> FloatArray:
+        """Numbers whose softmax are the class probabilities."""
         if self.loss not in ("logistic", "binary-logistic"):
-            msg = f'predict_proba: the loss {self.loss!r} gives no probabilities; use "logistic"'
+            msg = f'{method}: the loss {self.loss!r} gives no probabilities; use "logistic"'
             raise AttributeError(msg)
         outputs = self._outputs(X)
-        if self.loss == "logistic":
-            return np.asarray(softmax(outputs, axis=1))
-        shares = expit(outputs)
-        return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300))
+        return outputs if self.loss == "logistic" else np.asarray(log_expit(outputs))
 
     def _targets(self, labels: NDArray[np.intp]) -> NDArray[Any]:
         """Classes as the loss compares the outputs with them: their numbers, or signs."""
@@ -99,7 +129,9 @@ class FittedClassifier(PolynomialClassifier, FittedPolynomial):
             X=X,
             targets=targets,
             n_outputs=len(self.classes_),
-            weights=check_weights(sample_weight, X),
+            weights=row_weights(
+                self.class_weight, self.classes_, labels, check_weights(sample_weight, X)
+            ),
             loss=self.loss,
             validation=validation,
             # Signs stand for the classes one to one: stratify on them only as labels.
@@ -114,7 +146,7 @@ class FittedClassifier(PolynomialClassifier, FittedPolynomial):
         return np.searchsorted(self.classes_, y)
 
 
-@documented(_LOSS)
+@documented(_LOSS, _NOTES)
 @dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialNetworkClassifier(FittedClassifier):
     """Polynomial network classifier: o(x)_c = sum_r u_rc (h_r . x)^2 + w_c . x + b_c.
@@ -126,7 +158,7 @@ class PolynomialNetworkClassifier(FittedClassifier):
     _kernel = "square"
 
 
-@documented(_LOSS)
+@documented(_LOSS, _NOTES)
 @dataclass(kw_only=True, eq=False, repr=False)
 class FactorizationMachineClassifier(FittedClassifier):
     """Factorization machine classifier of degree 2.

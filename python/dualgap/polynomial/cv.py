@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
+from dualgap._estimator import Callback, Fit, told, watch
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -52,9 +54,11 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     scoring : str or callable, optional
         None scores every number of bases by accuracy. With a scorer of scikit-learn, each fold's
         model of ``n_components`` bases is scored, and only the radius is chosen.
-    penalty, loss, refit, linear, alpha, tol, max_iter, selection, selection_tol
+    penalty, loss, class_weight, refit, linear, alpha, tol, max_iter, selection, selection_tol
         As in :class:`PolynomialNetworkClassifier`.
-    verbose, callback
+    verbose : int, optional
+        Progress on stderr, of the fits that have ended; see :class:`PolynomialNetworkClassifier`.
+    callback : callable, optional
         As in :class:`PolynomialNetworkClassifier`, for the final fit.
     random_state : int, RandomState or None, default=None
         Seed, the same for all fits.
@@ -88,6 +92,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
 
     _kernel = "square"
 
+    @told
     def fit(
         self,
         X: MatrixLike,
@@ -139,21 +144,32 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
             training = (rows[train], labels[train], fold_weights)
             return self._curve(model, training, (rows[held_out], labels[held_out]))
 
-        curves = _in_parallel(score, tasks, resolve_threads(self.n_jobs))
-        scores = np.array(curves).reshape(len(radii), len(folds), -1).transpose(0, 2, 1)
+        fit = Fit(ends=(len(tasks), None), unit="fit", data=(X, y, sample_weight), epochs=False)
+        with watch(self, fit) as callback:
+            curves = _in_parallel(score, tasks, resolve_threads(self.n_jobs), callback)
+            self._choose(radii, np.array(curves).reshape(len(radii), len(folds), -1))
+            self._refit(parameters, rows, labels, weights)
+        return self
+
+    def _choose(self, radii: FloatArray, scores: FloatArray) -> None:
+        """By scores of shape (n_radii, n_folds, n_sizes)."""
+        scores = scores.transpose(0, 2, 1)
         # Sizes first: the first of equals is the smallest.
         size, radius = np.unravel_index(np.argmax(scores.mean(axis=2).T), scores.shape[1::-1])
         self.cv_scores_ = scores
         self.radius_ = float(radii[radius])
         self.n_components_ = self.n_components if self.scoring is not None else int(size) + 1
-        parameters.update(radius=self.radius_, n_components=self.n_components_, n_jobs=self.n_jobs)
-        final = PolynomialNetworkClassifier(**parameters)
+
+    def _refit(self, parameters: dict[str, Any], rows: Any, labels: Any, weights: Any) -> None:
+        """Fit on all rows what was chosen."""
+        chosen = {"radius": self.radius_, "n_components": self.n_components_}
+        changed = {**chosen, "n_jobs": self.n_jobs, "verbose": 0}
+        final = PolynomialNetworkClassifier(**{**parameters, **changed})
         with _unconverged_ignored(self.n_components_ < self.n_components):
             final.fit(rows, labels, weights)
         for name, value in vars(final).items():
             if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
                 setattr(self, name, value)
-        return self
 
     def _curve(self, model: PolynomialNetworkClassifier, training: Any, test: Any) -> FloatArray:
         """Scores on held-out rows: one, or of each number of bases."""
@@ -178,9 +194,12 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
 
 
 def _in_parallel(
-    work: Callable[[Any, Callable[..., bool]], FloatArray], tasks: list[Any], n_threads: int
+    work: Callable[[Any, Callable[..., bool]], FloatArray],
+    tasks: list[Any],
+    n_threads: int,
+    callback: Callback | None,
 ) -> list[FloatArray]:
-    """``work`` of each task, in order.
+    """``work`` of each task, in order; the callback is told of each.
 
     An exception, Ctrl-C among them, comes out at once; the fits end with their iteration.
     """
@@ -193,7 +212,12 @@ def _in_parallel(
     # The final fit says whether it has converged.
     with _unconverged_ignored(True):
         try:
-            return list(pool.map(lambda task: work(task, stopped), tasks))
+            found, start = [], time.monotonic()
+            for result in pool.map(lambda task: work(task, stopped), tasks):
+                found.append(result)
+                if callback is not None:
+                    callback(len(found), time.monotonic() - start, np.nan, np.nan)
+            return found
         finally:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)

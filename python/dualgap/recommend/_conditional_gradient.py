@@ -111,7 +111,8 @@ class ConditionalGradient(Method):
             tol=self.tol,
             random_state=task.random_state,
             n_jobs=task.n_jobs,
-            verbose=task.verbose,
+            # The recommender shows what its callback is told of.
+            verbose=0,
             callback=task.callback,
         )
         targets = _targets(task, ratings.values)
@@ -127,7 +128,7 @@ class ConditionalGradient(Method):
             validation=validation,
             stratify=False,
         )
-        machine._fit(data)
+        machine._fit(data, (None, None, None))
         return Fitted(
             models=[from_machine(machine._model(), *sides.features, *sides.shape)],
             history=machine.history_,

@@ -27,7 +27,6 @@ class Task:
     n_components: int
     random_state: RandomState
     n_jobs: int | None
-    verbose: int | bool
     callback: Callback | None
 
     @property
@@ -64,6 +63,10 @@ class Method(BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def check(self) -> None:
         """Refuse parameters that cannot be used."""
+
+    def n_epochs(self) -> int | None:
+        """Number of epochs that the callback is told of at most, where it is known."""
+        return None
 
     @abstractmethod
     def run(self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None) -> Fitted:

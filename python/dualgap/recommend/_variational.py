@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._choices import Penalty
-from dualgap._estimator import Callback, History, progress, refuse_unused
+from dualgap._estimator import Callback, History, refuse_unused
 from dualgap._validation import (
     FloatArray,
     check_positive,
@@ -44,7 +44,7 @@ class Variational(Method):
         Largest number of sweeps over all users and items for each model.
     tol : float, optional
         Share of the objective below which a sweep's gain ends a model's fit. None means 1e-3, and
-        3e-4 with features, whose weights settle later.
+        2e-3 with features, whose prior goes on gaining after predictions have settled.
     tempering : float, default=1.0
         Weight of the data against the prior (of ``reduction="mcrank"``). Below 1 the model is
         smoother. The thresholds of one rating are not independent evidence: their terms are further
@@ -85,6 +85,10 @@ class Variational(Method):
         else:
             check_positive("radius", self.radius)
 
+    def n_epochs(self) -> int:
+        """The sweeps of all models."""
+        return int(self.n_models) * int(self.n_sweeps)
+
     def run(self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None) -> Fitted:
         """Fit models from different random starts."""
         # Ids without ratings teach nothing: the fit is over the others, and theirs follow from it.
@@ -98,7 +102,6 @@ class Variational(Method):
         targets, generator = ratings.values, np.random.default_rng(resolve_seed(task.random_state))
         if task.ordinal:
             targets = np.searchsorted(task.levels, targets).astype(np.float64)
-        report = progress(task.verbose, task.callback)
         models, learned, histories = [], [], []
         done: tuple[int, float] = (0, 0.0)
         for number in range(self.n_models):
@@ -111,7 +114,7 @@ class Variational(Method):
                     **settings,
                     "weights": ratings.weights,
                     "seed": int(generator.integers(2**63)),
-                    "callback": _going_on(report, *done),
+                    "callback": _going_on(task.callback, *done),
                 },
             )
             of_users, of_items = (SidePrior.read(result[f"{side}_prior"]) for side in _SIDES)
@@ -160,7 +163,7 @@ class Variational(Method):
             "feature_ridge": float(self.feature_ridge),
             "relaxation": 1.5,
             "popularity": bool(self.popularity),
-            "tol": (3e-4 if has_features else 1e-3) if self.tol is None else float(self.tol),
+            "tol": (2e-3 if has_features else 1e-3) if self.tol is None else float(self.tol),
             "n_sweeps": int(self.n_sweeps),
             "n_threads": resolve_threads(task.n_jobs),
             "user_features": user_rows,

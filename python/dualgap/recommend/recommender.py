@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import MethodName, Reduction, check_choice
-from dualgap._estimator import progress, relative_gap
+from dualgap._estimator import Callback, Fit, relative_gap, told, watch
 from dualgap._npz import refused_as
 from dualgap._validation import check_positive
 from dualgap.recommend._conditional_gradient import ConditionalGradient
@@ -90,8 +90,10 @@ class OrdinalRecommender(ServingRecommender):
         Seed.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
-    verbose : int, default=0
-        Print a line per epoch on stderr, at most five a second.
+    verbose : int, optional
+        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
+        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
+        line per epoch, at most five a second.
     callback : callable, optional
         Called after each epoch as ``callback(epoch, seconds, objective, dual_objective)``, with NaN
         for a bound that is not known; a true return value stops the fit. Over several models epochs
@@ -147,6 +149,7 @@ class OrdinalRecommender(ServingRecommender):
     certificate_: str = field(init=False)
     converged_: bool | None = field(init=False)
 
+    @told
     def fit(
         self,
         ratings: RatingsLike,
@@ -207,17 +210,30 @@ class OrdinalRecommender(ServingRecommender):
         held_out = None
         if validation is not None:
             held_out = self._indexed(read_ratings(validation, columns, name="validation"))
-        self._store(self._fitted(method, rated, sides, held_out))
+        # The ratings are the targets as well: `score` takes them alone.
+        fit = Fit(ends=(self._n_epochs(method), None), data=(ratings, ratings, None))
+        with watch(self, fit) as callback:
+            self._store(self._fitted(method, (rated, sides, held_out), callback))
         return self
 
+    def _n_epochs(self, method: Method) -> int | None:
+        """How many the callback is told of at most."""
+        if self.reduction == "interactions":
+            return self._interaction_settings().n_sweeps
+        return method.n_epochs()
+
     def _fitted(
-        self, method: Method, rated: Indexed, sides: Sides, held_out: Indexed | None
+        self,
+        method: Method,
+        data: tuple[Indexed, Sides, Indexed | None],
+        callback: Callback | None,
     ) -> Fitted:
         """The ratings' models and the interactions."""
         settings = self._interaction_settings()
         like = settings.threshold(self.levels_)
         alone = self.reduction == "interactions"
-        task = self._task(len(rated.values))
+        rated, sides, held_out = data
+        task = self._task(len(rated.values), callback)
         fitted = None if alone else method.run(task, rated, sides, held_out)
         if not alone and self.interactions is False:
             assert fitted is not None
@@ -228,7 +244,7 @@ class OrdinalRecommender(ServingRecommender):
             like,
             random_state=self.random_state,
             n_jobs=self.n_jobs,
-            callback=progress(self.verbose, self.callback) if alone else None,
+            callback=callback if alone else None,
         )
         if fitted is None:
             fitted = Fitted([], factors.history, factors.objective)
@@ -316,7 +332,7 @@ class OrdinalRecommender(ServingRecommender):
         model._store(state.fitted)
         return model
 
-    def _task(self, n_ratings: int) -> Task:
+    def _task(self, n_ratings: int, callback: Callback | None) -> Task:
         n_components = self.n_components
         if n_components is None:
             n_components = round(8 * max(1.0, n_ratings / 50_000) ** 0.4)
@@ -326,8 +342,7 @@ class OrdinalRecommender(ServingRecommender):
             n_components=int(n_components),
             random_state=self.random_state,
             n_jobs=self.n_jobs,
-            verbose=self.verbose,
-            callback=self.callback,
+            callback=callback,
         )
 
     def _method(self) -> Method:

@@ -2,6 +2,7 @@
 
 from dualgap.sequence._tables import LabelledTable
 from dualgap.sequence.metrics import chunk_f1
+from dualgap.sequence.path import TaggerPiece
 from dualgap.sequence.tagger import SequenceTagger
 
-__all__ = ["LabelledTable", "SequenceTagger", "chunk_f1"]
+__all__ = ["LabelledTable", "SequenceTagger", "TaggerPiece", "chunk_f1"]

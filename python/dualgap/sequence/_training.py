@@ -1,16 +1,45 @@
-"""Weights and costs of training data, checked."""
+"""Training data, their weights and their costs, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dualgap import _core
+from dualgap._estimator import Fit
 from dualgap._validation import FloatArray
+from dualgap.sequence._weights import Names, Weights, drop_unused, weights_of
 from dualgap.structured._arrays import flatten
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Labelled sentences as the core has them, and what its numbers stand for."""
+
+    core: _core.SequenceProblem
+    classes: NDArray[Any]
+    links: NDArray[np.uint8]
+    marks: NDArray[np.bool_] | None
+    vocabulary: _core.Vocabulary | None
+    hash_bits: int | None
+    n_features: int
+    n_sentences: int
+
+    def kept(self, flat: FloatArray) -> Weights:
+        """Take the core's weights apart and leave out zeros, and columns that have nothing else."""
+        n_marked = 0 if self.marks is None else int(self.marks.sum())
+        sizes = (len(self.classes), self.n_features - n_marked, n_marked)
+        kept = weights_of(flat, self.core.pairs(), self.links, sizes)
+        kept.on_transitions = self.marks
+        if self.vocabulary is not None and self.hash_bits is None:
+            return drop_unused(kept, self.vocabulary)
+        if self.vocabulary is not None:
+            kept.names = Names(b"", [], self.hash_bits)
+        return kept
 
 
 def examples_weights(sample_weight: ArrayLike | None, n_sentences: int) -> FloatArray | None:
@@ -27,12 +56,12 @@ def examples_weights(sample_weight: ArrayLike | None, n_sentences: int) -> Float
     return weights
 
 
-def regularization(C: float, weights: FloatArray | None, n_sentences: int) -> float:
+def regularization(name: str, C: float, weights: FloatArray | None, n_sentences: int) -> float:
     """Return lambda."""
     total = float(n_sentences if weights is None else weights.sum())
     scale = float(C) * total
     if not 1e-300 < scale < 1e300:
-        msg = f"C: {C} is too small or too large"
+        msg = f"{name}: {C} is too small or too large"
         raise ValueError(msg)
     return 1.0 / scale
 
@@ -92,3 +121,16 @@ def marked_columns(
             raise ValueError(msg)
         marks[columns] = True
     return marks
+
+
+def training_of(
+    tagger: Any,
+    given: tuple[Any, Any, Any],
+    solve: Callable[..., Any],
+    store: Callable[[Any, Any], None],
+) -> Fit:
+    """What there is to tell of a fit, without sentences that can be read only once."""
+    ends = (int(tagger.max_iter), float(tagger.tol))
+    again = all(each is None or hasattr(each, "__len__") for each in given)
+    data = given if again else (None, None, None)
+    return Fit(ends=ends, data=data, solve=solve, store=store)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -78,6 +78,12 @@ class Weights:
         state.pop("tagger", None)
         return state
 
+    def scaled(self, factor: float) -> Weights:
+        """The weights times a number."""
+        scored = ("values", "link_weights", "edge_weights")
+        changed = {name: getattr(self, name) * factor for name in scored}
+        return replace(self, **changed)
+
     @property
     def emission(self) -> sp.csr_array:
         """The weights of columns and labels, of shape (n_columns, n_states)."""
@@ -86,10 +92,14 @@ class Weights:
 
 
 def weights_of(
-    result: Any, n_states: int, links: NDArray[np.uint8], n_columns: int, n_edge_columns: int
+    flat: FloatArray, pairs: Any, links: NDArray[np.uint8], sizes: tuple[int, int, int]
 ) -> Weights:
-    """Take the core's weights apart and leave out zeros."""
-    flat, pairs = result["weights"], result["pairs"]
+    """Take the core's weights apart and leave out zeros.
+
+    `pairs` are those of columns and labels that have a weight, None where all have; `sizes` are the
+    numbers of labels, of columns, and of columns whose weights are those of transitions.
+    """
+    n_states, n_columns, n_edge_columns = sizes
     if pairs is None:
         n_emissions = n_columns * n_states
         kept = np.flatnonzero(flat[:n_emissions])

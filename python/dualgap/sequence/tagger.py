@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
-from dualgap._estimator import progress, refuse_unused
-from dualgap._validation import check_positive, resolve_seed, resolve_threads
+from dualgap._estimator import Fit, refuse_unused, run, told, watch
+from dualgap._path import check_interval, warn_of_pieces
+from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.sequence._chain import TrainedChain
 from dualgap.sequence._file import read_tagger, write_tagger
 from dualgap.sequence._sentences import (
@@ -25,17 +27,19 @@ from dualgap.sequence._sentences import (
     read_named,
 )
 from dualgap.sequence._training import (
+    Problem,
     error_costs,
     examples_weights,
     marked_columns,
     regularization,
+    training_of,
 )
 from dualgap.sequence._transitions import (
     check_labels,
     seen_transitions,
     transition_codes,
 )
-from dualgap.sequence._weights import Names, drop_unused, weights_of
+from dualgap.sequence.path import TaggerPiece, tagger_pieces
 
 __all__ = ["SequenceTagger"]
 
@@ -93,8 +97,8 @@ class SequenceTagger(TrainedChain):
         Whether a fit begins where the one before ended, if the sentences have the same lengths.
         Pickles do not hold what that needs.
     random_state, n_jobs, verbose, callback
-        As for all estimators: the seed, threads (all cores by default), a line for each pass on
-        stderr, and ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
+        As for all estimators: the seed, threads (all cores by default), progress on stderr, and
+        ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
 
     Attributes
     ----------
@@ -150,8 +154,12 @@ history_, null_objective_
 
     notes_: dict[str, Any] = field(init=False)
 
+    # Where a fit with warm_start ended.
+    _point: Any = field(init=False, default=None)
+
     _remedy: ClassVar[str] = "max_iter or tol"
 
+    @told
     def fit(
         self,
         X: Sentences,
@@ -186,54 +194,129 @@ history_, null_objective_
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        data, vocabulary = self._read_training(X, lengths)
-        if len(data) == 0:
-            msg = "X: there must be at least one sentence"
-            raise ValueError(msg)
-        classes, codes = read_labels(y, data.offsets, flat=lengths is not None)
-        if len(classes) == 0:
-            msg = "y: there is no token in any sentence"
-            raise ValueError(msg)
-        seen = seen_transitions(codes, data.offsets, len(classes))
-        links = transition_codes(self.transitions, classes, bool(self.boundaries), seen)
-        check_labels(links, classes, codes, data.offsets)
-        marks = marked_columns(self.transition_features, vocabulary, data.n_features)
-        rows, edges = (data.rows, None) if marks is None else data.split(marks)
-        weights = examples_weights(sample_weight, len(data))
+        problem = self._problem(X, y, token_weight, lengths)
+        weights = examples_weights(sample_weight, problem.n_sentences)
+        start = self._point if self.warm_start else None
+        given = (X, y, sample_weight)
+        run(self, self._training(problem, weights, given, start, bool(self.warm_start)))
+        return self
+
+    def fits(
+        self, X: Sentences, y: Any, Cs: FloatArray, sample_weight: ArrayLike | None = None
+    ) -> Iterator[Self]:
+        """Fit one C after the other, each from where the one before ended, and yield each fit.
+
+        Sets `C`. The sentences are read once.
+        """
+        self._check_parameters()
+        problem = self._problem(X, y, None, None)
+        weights = examples_weights(sample_weight, problem.n_sentences)
+        start, given = None, (None, None, None)
+        for C in Cs:
+            self.C = float(C)
+            fit = self._training(problem, weights, given, start, True)
+            run(self, replace(fit, is_fit=False))
+            start, self._point = self._point, None
+            yield self
+
+    def _training(
+        self,
+        problem: Problem,
+        weights: FloatArray | None,
+        given: tuple[Any, Any, Any],
+        start: Any,
+        keep_point: bool,
+    ) -> Fit:
         settings = {
-            "n_states": len(classes),
-            "loss": self.loss,
-            "links": links,
-            "seen_pairs": self.pairs == "seen",
-            "token_weight": error_costs(
-                self, token_weight, classes[codes], data.offsets, flat=lengths is not None
-            ),
-            "edges": edges,
+            **self._settings(weights),
+            "start": start,
+            "keep_point": keep_point,
+            "regularization": regularization("C", self.C, weights, problem.n_sentences),
+        }
+
+        def solve(**changes: Any) -> Any:
+            return _core.fit_sequences(problem.core, {**settings, **changes})
+
+        def store(model: Self, result: Any) -> None:
+            model._point = result.get("point")
+            model._store(problem, result["weights"])
+            model._store_run(result)
+
+        return training_of(self, given, solve, store)
+
+    def path(
+        self,
+        X: Sentences,
+        y: Any,
+        C_min: float,
+        C_max: float,
+        sample_weight: ArrayLike | None = None,
+        *,
+        token_weight: Any = None,
+        lengths: ArrayLike | None = None,
+    ) -> list[TaggerPiece]:
+        """Cover an interval of C with taggers whose gap is at most `tol` everywhere on it.
+
+        Solves at the small end to half of `tol`, finds how far the solution, scaled with C, stays
+        within `tol` (its gap is convex in C), and goes on from there. Nothing is stored on the
+        estimator; `C` and `warm_start` are not used.
+
+        Parameters
+        ----------
+        X, y, sample_weight, token_weight, lengths
+            As in `fit`.
+        C_min, C_max : float
+            The interval.
+
+        Returns
+        -------
+        list of TaggerPiece
+            By increasing C; each begins where the one before it ends, and predicts. A piece that
+            did not get to `tol` within `max_iter` passes says so in its ``relative_gap``, and there
+            is a warning. A path that the callback stops ends early.
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
+        self._check_parameters()
+        check_positive("tol", self.tol)
+        check_interval(C_min, C_max)
+        problem = self._problem(X, y, token_weight, lengths)
+        weights = examples_weights(sample_weight, problem.n_sentences)
+        largest = regularization("C_min", C_min, weights, problem.n_sentences)
+        smallest = regularization("C_max", C_max, weights, problem.n_sentences)
+        settings = {**self._settings(weights), "regularization": largest}
+        settings |= {"start": None, "keep_point": False}
+        with watch(self, Fit(is_fit=False)) as callback:
+            settings["callback"] = callback
+            pieces = _core.sequence_path(problem.core, settings, smallest)
+
+        def fitted(weights: FloatArray) -> SequenceTagger:
+            tagger: SequenceTagger = clone(self)
+            tagger._store(problem, weights)
+            return tagger
+
+        found = tagger_pieces(pieces, (C_min, C_max), largest, fitted)
+        warn_of_pieces(found, self.tol, self._remedy)
+        return found
+
+    def _settings(self, weights: FloatArray | None) -> dict[str, Any]:
+        """How the core is to fit."""
+        return {
             "sampling": self.sampling,
             "seed": resolve_seed(self.random_state),
-            "start": getattr(self, "_point", None) if self.warm_start else None,
-            "regularization": regularization(self.C, weights, len(data)),
             "sample_weight": weights,
             "tol": float(self.tol),
             "max_iter": int(self.max_iter),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": progress(self.verbose, self.callback),
         }
-        result = _core.fit_sequences(rows, data.offsets, codes, settings)
-        self._point = result["point"] if self.warm_start else None
-        n_marked = 0 if marks is None else int(marks.sum())
-        n_plain = data.n_features - n_marked
-        kept = weights_of(result, len(classes), links, n_plain, n_marked)
-        kept.on_transitions = marks
-        if vocabulary is not None and self.hash_bits is None:
-            kept = drop_unused(kept, vocabulary)
-        elif vocabulary is not None:
-            kept.names = Names(b"", [], self.hash_bits)
-        self._weights, self._loss = kept, self.loss
-        self.classes_, self.n_features_in_ = classes, data.n_features
+
+    def _store(self, problem: Problem, weights: FloatArray) -> None:
+        self._weights, self._loss = problem.kept(weights), self.loss
+        self.classes_, self.n_features_in_ = problem.classes, problem.n_features
         self.notes_ = {}
-        self._store_run(result)
-        return self
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_point": None}
@@ -290,6 +373,35 @@ history_, null_objective_
                 raise ValueError(msg)
         if self.loss == "log":
             refuse_unused(self, ["class_weight", "sampling"], 'loss="log"')
+
+    def _problem(self, X: Any, y: Any, token_weight: Any, lengths: Any) -> Problem:
+        """Check sentences and labels and hand them to the core, which has them to itself then."""
+        data, vocabulary = self._read_training(X, lengths)
+        if len(data) == 0:
+            msg = "X: there must be at least one sentence"
+            raise ValueError(msg)
+        flat = lengths is not None
+        classes, codes = read_labels(y, data.offsets, flat=flat)
+        if len(classes) == 0:
+            msg = "y: there is no token in any sentence"
+            raise ValueError(msg)
+        seen = seen_transitions(codes, data.offsets, len(classes))
+        links = transition_codes(self.transitions, classes, bool(self.boundaries), seen)
+        check_labels(links, classes, codes, data.offsets)
+        marks = marked_columns(self.transition_features, vocabulary, data.n_features)
+        rows, edges = (data.rows, None) if marks is None else data.split(marks)
+        costs = error_costs(self, token_weight, classes[codes], data.offsets, flat=flat)
+        settings = {
+            "n_states": len(classes),
+            "loss": self.loss,
+            "links": links,
+            "seen_pairs": self.pairs == "seen",
+            "token_weight": costs,
+            "edges": edges,
+        }
+        core = _core.SequenceProblem(rows, data.offsets, codes, settings)
+        named = vocabulary, self.hash_bits
+        return Problem(core, classes, links, marks, *named, data.n_features, len(data))
 
     def _read_training(self, X: Any, lengths: Any) -> tuple[Rowed, _core.Vocabulary | None]:
         named, X = (False, X) if lengths is not None else peek(X)

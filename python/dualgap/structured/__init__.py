@@ -1,6 +1,7 @@
 """Structured support vector machines, trained to a duality gap of your choice."""
 
 from dualgap.structured.chain import ChainModel
+from dualgap.structured.cv import StructuredCV
 from dualgap.structured.matching import MatchingModel
 from dualgap.structured.models import Model
 from dualgap.structured.multiclass import MulticlassModel
@@ -15,5 +16,6 @@ __all__ = [
     "MulticlassModel",
     "MultilabelModel",
     "PathPiece",
+    "StructuredCV",
     "StructuredSVM",
 ]

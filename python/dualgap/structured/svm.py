@@ -9,6 +9,7 @@ SVM (2019).
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -19,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Projection, Sampling, Step, StructuredSolver
-from dualgap._estimator import CertifiedEstimator, progress, refuse_unused, warn_of_gap, warn_user
-from dualgap._path import check_interval
+from dualgap._estimator import CertifiedEstimator, Fit, refuse_unused, run, told, warn_user, watch
+from dualgap._path import check_interval, warn_of_pieces
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import PythonOracle
@@ -48,12 +49,12 @@ class StructuredSVM(CertifiedEstimator):
         ``model__boundaries`` and the like.
     C : float, default=1.0
         Weight of the losses against the regulariser.
-    solver : {"block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient", \
-"extragradient"}, default="block-frank-wolfe"
+    solver : {"block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
+"projected-gradient", "subgradient", "extragradient"}, default="block-frank-wolfe"
         "block-frank-wolfe" goes example by example; "frank-wolfe" and "away-frank-wolfe" pass over
-        all examples per step, on all threads; "subgradient" is Pegasos; "extragradient" is the dual
-        extragradient method, which solves the problem with ``||w|| <= radius`` in place of the
-        regulariser.
+        all examples per step, on all threads; "subgradient" is Pegasos and "projected-gradient" its
+        batch form, a step per pass; "extragradient" is the dual extragradient method, which solves
+        the problem with ``||w|| <= radius`` in place of the regulariser.
     step : str, optional
         For "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away"; for
         "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one of
@@ -99,8 +100,10 @@ class StructuredSVM(CertifiedEstimator):
         Seed of the order of the examples.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The result does not depend on it.
-    verbose : int, default=0
-        Print a line per pass on stderr, at most five a second.
+    verbose : int, optional
+        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
+        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
+        line per pass, at most five a second.
     callback : callable, optional
         Called after each pass as ``callback(epoch, seconds, objective, dual_objective)``, with NaN
         where these were not evaluated; a true return value stops the fit.
@@ -183,6 +186,7 @@ class StructuredSVM(CertifiedEstimator):
     classes_: NDArray[Any] = field(init=False)
     oracle_calls_: int | None = field(init=False)
 
+    @told
     def fit(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -213,7 +217,27 @@ class StructuredSVM(CertifiedEstimator):
             "keep_dual": bool(self.warm_start),
             "start": self._previous(identity, regularization),
         }
-        result = _core.fit_structured(source, settings)
+
+        def solve(**changes: Any) -> Any:
+            return _core.fit_structured(source, {**settings, **changes})
+
+        def store(model: Self, result: Any) -> None:
+            dual_point = result["dual_point"] if model.warm_start else None
+            model._end = (identity, regularization, dual_point) if model.warm_start else None
+            model._store(result, source, coding)
+
+        fit = Fit(
+            ends=(int(self.max_iter), float(self.tol)),
+            data=(X, Y, sample_weight),
+            solve=solve,
+            store=store,
+            # A user's own model need not answer twice in the same way.
+            repeats=coding is not None,
+        )
+        run(self, fit)
+        return self
+
+    def _store(self, result: Any, source: Any, coding: Coding | None) -> None:
         compared = coding is None and self.verify and self.exact
         doubt = source[0].doubt(result["weights"]) if compared else None
         self.coef_ = result["weights"]
@@ -223,7 +247,6 @@ class StructuredSVM(CertifiedEstimator):
         classes = getattr(coding, "classes", None)
         if classes is not None:
             self.classes_ = classes
-        self._end = (identity, regularization, result["dual_point"]) if self.warm_start else None
         if doubt is None:
             self._store_run(result)
             if coding is None:
@@ -235,7 +258,21 @@ class StructuredSVM(CertifiedEstimator):
         if not self.exact:
             self.certificate_ = "none: the decoder is approximate"
             self.duality_gap_ = self.relative_gap_ = None  # type: ignore[assignment]
-        return self
+
+    def fits(
+        self, X: Examples, Y: Examples, Cs: FloatArray, sample_weight: ArrayLike | None = None
+    ) -> Iterator[Self]:
+        """Fit one C after the other, each from where the one before ended, and yield each fit.
+
+        Sets `C`, and `warm_start` for as long as this lasts.
+        """
+        kept, self.warm_start = self.warm_start, self.solver == "block-frank-wolfe" and self.exact
+        try:
+            for C in Cs:
+                self.C = float(C)
+                yield self.fit(X, Y, sample_weight)
+        finally:
+            self.warm_start = kept
 
     @property
     def parameters_(self) -> dict[str, FloatArray]:
@@ -305,13 +342,12 @@ class StructuredSVM(CertifiedEstimator):
         largest = _regularization("C_min", C_min, weights, n_examples)
         smallest = _regularization("C_max", C_max, weights, n_examples)
         settings = {**self._settings(largest, weights), "keep_dual": False, "start": None}
-        pieces = _core.structured_path(source, settings, smallest)
+        with watch(self, Fit(is_fit=False)) as callback:
+            settings["callback"] = callback
+            pieces = _core.structured_path(source, settings, smallest)
         predictor = Predictor(copy.copy(self.model), coding, self.n_jobs)
         found = path_pieces(pieces, (C_min, C_max), largest, predictor)
-        worst = max(found, key=lambda piece: piece.relative_gap)
-        if worst.relative_gap > self.tol:
-            gap = (worst.duality_gap, worst.relative_gap)
-            warn_of_gap(worst.n_iter, gap, self.tol, self._remedy, "a piece of the path ")
+        warn_of_pieces(found, self.tol, self._remedy)
         return found
 
     def predict(self, X: Examples) -> list[Any]:
@@ -388,7 +424,6 @@ class StructuredSVM(CertifiedEstimator):
             "max_iter": int(self.max_iter),
             "seed": resolve_seed(self.random_state),
             "n_threads": resolve_threads(self.n_jobs),
-            "callback": progress(self.verbose, self.callback),
         }
 
     def _previous(self, identity: str, regularization: float) -> Any:

@@ -3,7 +3,7 @@
 
 use crate::dual::rounding::{TINY, gamma, norm_above, root_above};
 use crate::error::{Error, Result};
-use crate::multiclass::MarginProblem;
+use crate::multiclass::{MarginProblem, ScoreMap};
 use crate::run::Certificate;
 
 /// What is said of predictions on held-out rows; the larger, the better.

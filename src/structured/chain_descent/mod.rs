@@ -6,7 +6,11 @@
 //! of threads. Every sequence's image in weight space is gathered where it is small, and touches the weights
 //! once (`docs/mathematics/sequences.md`).
 
+mod active_labels;
 mod image;
+mod path;
+
+pub use path::chain_path;
 
 use std::ops::ControlFlow;
 
@@ -15,17 +19,18 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
+use self::active_labels::{ActiveLabels, Buffers};
 use self::image::{Gatherer, Image};
-use super::model::{Chain, Model, Work};
+use super::model::{Chain, Model, Work, stopping_at};
 use crate::dual::rounding::{Sum, gamma, norm_above};
-use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
+use crate::dual::{BlockTerms, Bounded, DualValue, Shares, Totals, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::sparse::{self, dot};
 use crate::linalg::{Sparse, squared_norm};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Trace, run};
-use crate::solver::{Block, BlockOptions, Kind, Sampling, Step, SumTree, Target};
+use crate::solver::{Sampling, SumTree, Target};
 
 /// Most sequences whose steps are proposed at the same weights.
 const MAX_BATCH: usize = 32;
@@ -36,14 +41,17 @@ const MIN_BATCHES: usize = 64;
 /// Sequences of a pass without steps that are looked at together.
 const GROUP: usize = 256;
 
-/// Entries of a point at most this large are nothing but rounding.
-const DUST: f64 = 1e-15;
+/// The dual point of a fit.
+#[derive(Debug, Clone)]
+pub struct ChainPoint(Vec<ActiveLabels>);
 
-/// A gap of this size is rounding, whatever the objective.
-const ROUNDING: f64 = 1e-12;
-
-/// The dual points by sequence: points and their shares.
-pub type ChainPoint = Vec<Vec<(Sparse, f64)>>;
+impl ChainPoint {
+    /// Whether it is a dual point of these sequences.
+    pub fn fits(&self, chain: &Chain) -> bool {
+        self.0.len() == chain.n_examples()
+            && self.0.iter().enumerate().all(|(example, point)| point.fits(chain, example))
+    }
+}
 
 /// Options of a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,7 +78,8 @@ pub struct ChainFit {
 /// labels or from the dual point of an earlier fit to the same sequences.
 ///
 /// # Errors
-/// What [`run`] returns; [`Error::InvalidArgument`] for sequences without labels; [`Error::Memory`].
+/// What [`run`] returns; [`Error::InvalidArgument`] for sequences without labels and the dual point of others;
+/// [`Error::Memory`].
 pub fn fit_chain(
     (chain, shares): (&Chain, Shares),
     options: DescentOptions,
@@ -79,53 +88,16 @@ pub fn fit_chain(
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<ChainFit> {
-    if !chain.is_labelled() {
-        return Err(Error::argument("Y", "the examples have no labels"));
-    }
-    let (n, n_weights) = (shares.n_blocks(), chain.n_weights());
-    let what = || format!("d = {n_weights} weights");
-    require(16 * n_weights as u128, what, "use fewer features")?;
     let is_new = start.is_none();
-    let mut solver = ChainDescent {
-        blocks: blocks(chain, start),
-        weights: vec![0.0; n_weights],
-        random: Pcg64Mcg::new(u128::from(options.seed)),
-        sampling: options.sampling,
-        gaps: SumTree::new(n),
-        losses: vec![0.0; n],
-        order: (0..n as u32).collect(),
-        relative: target.tol,
-        epochs: 0,
-        spare: Sparse::new(),
-        chain,
-        shares,
-    };
+    let mut solver = ChainDescent::new((chain, shares), options, start)?;
     let null_objective = solver.primal(interrupt)?;
     if !is_new {
-        solver.weights = solver.dual(interrupt)?.1;
+        solver.sum_up(interrupt)?;
     }
-    let mut stopping = target.stopping(null_objective);
-    // Where transitions leave no choice P(0) is 0, and what is left is rounding of costs.
-    stopping.floor = stopping.floor.max(if target.tol > 0.0 { ROUNDING } else { 0.0 });
-    let trace = run(&mut solver, stopping, interrupt, observe)?;
-    let kept = |block: &Block| {
-        block.combination().map(|(vertex, share)| (vertex.clone(), share)).collect()
-    };
-    let point = solver.blocks.iter().map(kept).collect();
-    Ok(ChainFit { trace, null_objective, weights: solver.weights, point })
-}
-
-fn blocks(chain: &Chain, start: Option<ChainPoint>) -> Vec<Block> {
-    let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
-    if let Some(points) = start {
-        return points.into_iter().map(|point| Block::combining(point, &options)).collect();
-    }
-    let mut truth = Sparse::new();
-    let mut block = |example| {
-        chain.parts(example, chain.truth(example), &mut truth);
-        Block::at(truth.clone(), &options)
-    };
-    (0..chain.n_examples()).map(&mut block).collect()
+    solver.relative = target.tol;
+    let trace = run(&mut solver, stopping_at(target, null_objective), interrupt, observe)?;
+    let ChainDescent { weights, blocks, .. } = solver;
+    Ok(ChainFit { trace, null_objective, weights, point: ChainPoint(blocks) })
 }
 
 /// Buffers for one sequence at a time.
@@ -138,6 +110,8 @@ struct Scratch {
     label: Vec<u32>,
     vertex: Sparse,
     truth: Sparse,
+    direction: Sparse,
+    buffers: Buffers,
     gatherer: Gatherer,
 }
 
@@ -169,13 +143,14 @@ impl Scratch {
     }
 }
 
-/// A step of one block from a vertex to another.
+/// A step of one block from a label to another.
 struct Proposal {
     example: usize,
+    /// That of the direction.
     image: Image,
-    from: Sparse,
-    to: Sparse,
-    direction: Sparse,
+    /// Number of the label among the active ones.
+    from: usize,
+    to: Vec<u32>,
     /// ⟨c, direction⟩.
     cost: f64,
     /// p_i times the block's duality gap at the weights of the proposal.
@@ -187,7 +162,7 @@ struct Proposal {
 struct ChainDescent<'a> {
     chain: &'a Chain,
     shares: Shares,
-    blocks: Vec<Block>,
+    blocks: Vec<ActiveLabels>,
     weights: Vec<f64>,
     random: Pcg64Mcg,
     sampling: Sampling,
@@ -195,12 +170,48 @@ struct ChainDescent<'a> {
     /// p_i Φ_i when last visited.
     losses: Vec<f64>,
     order: Vec<u32>,
+    /// The tolerance in units of the objective.
     relative: f64,
     epochs: usize,
-    spare: Sparse,
+    /// D at the dual point when the weights were last summed up.
+    value: Option<DualValue>,
 }
 
-impl ChainDescent<'_> {
+impl<'a> ChainDescent<'a> {
+    fn new(
+        (chain, shares): (&'a Chain, Shares),
+        options: DescentOptions,
+        start: Option<ChainPoint>,
+    ) -> Result<Self> {
+        if !chain.is_labelled() {
+            return Err(Error::argument("Y", "the examples have no labels"));
+        }
+        if start.as_ref().is_some_and(|start| !start.fits(chain)) {
+            let message = "the dual point is not one of these sequences";
+            return Err(Error::argument("warm_start", message));
+        }
+        let (n, n_weights) = (shares.n_blocks(), chain.n_weights());
+        let what = || format!("d = {n_weights} weights");
+        require(16 * n_weights as u128, what, "use fewer features")?;
+        let at_truth = |example| ActiveLabels::at(chain.truth(example));
+        let ChainPoint(blocks) =
+            start.unwrap_or_else(|| ChainPoint((0..chain.n_examples()).map(at_truth).collect()));
+        Ok(Self {
+            blocks,
+            weights: vec![0.0; n_weights],
+            random: Pcg64Mcg::new(u128::from(options.seed)),
+            sampling: options.sampling,
+            gaps: SumTree::new(n),
+            losses: vec![0.0; n],
+            order: (0..n as u32).collect(),
+            relative: 0.0,
+            epochs: 0,
+            value: None,
+            chain,
+            shares,
+        })
+    }
+
     /// What `look` finds for some sequences, in parallel and in their order.
     fn look<R: Send>(
         &self,
@@ -219,25 +230,27 @@ impl ChainDescent<'_> {
     fn propose(&self, example: usize, scratch: &mut Scratch) -> Proposal {
         let (chain, share) = (self.chain, self.shares.of(example));
         let loss = share * scratch.find(chain, example, Some(&self.weights));
-        let (block, to) = (&self.blocks[example], scratch.vertex.clone());
-        let value = |vertex: &Sparse| dot(&scratch.margins, vertex);
-        let gap = (share * (value(&to) - value(&block.point))).max(0.0);
-        let worst = block.worst(value).filter(|_| gap > 0.0);
-        let (mut from, mut direction, mut image) = Default::default();
-        if let Some(worst) = worst {
-            Clone::clone_from(&mut from, &block.atoms[worst].vertex);
-            sparse::subtract(&to, &from, &mut direction);
-            scratch.gatherer.add(chain, example, &direction);
+        let (block, margins) =
+            (&self.blocks[example], chain.chain_scores(example, &scratch.margins));
+        let (mean, from) = block.mean_and_worst(|label| margins.of(label));
+        let gap = (share * (dot(&scratch.margins, &scratch.vertex) - mean)).max(0.0);
+        let (mut to, mut image, mut cost) = (Vec::new(), Image::default(), 0.0);
+        if gap > 0.0 {
+            to.extend(block.label(from));
+            chain.parts(example, &to, &mut scratch.truth);
+            sparse::subtract(&scratch.vertex, &scratch.truth, &mut scratch.direction);
+            scratch.gatherer.add(chain, example, &scratch.direction);
             image = scratch.gatherer.finish(chain);
+            cost = dot(&scratch.costs, &scratch.direction);
+            to.clone_from(&scratch.label);
         }
-        let cost = dot(&scratch.costs, &direction);
-        Proposal { example, image, from, to, direction, cost, gap, loss }
+        Proposal { example, image, from, to, cost, gap, loss }
     }
 
     /// Visits some sequences: their steps are proposed at the same weights and made one after the other.
     fn visit(&mut self, batch: &[u32]) {
         for proposal in self.look(batch, Self::propose) {
-            let Proposal { example, image, from, to, direction, cost, gap, loss } = proposal;
+            let Proposal { example, image, from, to, cost, gap, loss } = proposal;
             self.gaps.set(example, gap);
             self.losses[example] = loss;
             let slope = image.dot(&self.weights) + cost;
@@ -245,17 +258,12 @@ impl ChainDescent<'_> {
                 continue;
             }
             let block = &mut self.blocks[example];
-            let to = block.remember(&to);
-            let Some(from) = block.atoms.iter().position(|atom| atom.vertex == from) else {
-                continue;
-            };
-            let kind = Kind::Pairwise(to, from);
             let scale = self.shares.of(example) / self.shares.lambda();
             let curvature = scale * image.squared_norm();
-            let longest = block.longest(kind);
+            let longest = block.weight(from);
             let step = if curvature > 0.0 { (slope / curvature).min(longest) } else { longest };
             image.add_to(-step * scale, &mut self.weights);
-            block.step(kind, step, &direction, DUST, &mut self.spare);
+            block.shift(from, &to, step);
         }
     }
 
@@ -269,17 +277,19 @@ impl ChainDescent<'_> {
 
     /// What the block adds to the dual value: its terms, and the image of its point less the truth.
     fn terms(&self, example: usize, scratch: &mut Scratch) -> (BlockTerms, Image) {
-        let (chain, block) = (self.chain, &self.blocks[example]);
+        let chain = self.chain;
+        let outside = self.blocks[example].point(chain, example, &mut scratch.buffers);
+        let point = &scratch.buffers.point;
         chain.parts(example, chain.truth(example), &mut scratch.truth);
-        sparse::subtract(&block.point, &scratch.truth, &mut scratch.vertex);
+        sparse::subtract(point, &scratch.truth, &mut scratch.vertex);
+        let rounding = gamma(2) * (length(point) + length(&scratch.truth));
         scratch.load_costs(chain, example);
-        let rounding = gamma(2) * (length(&block.point) + length(&scratch.truth));
         let terms = BlockTerms {
             linear: dot(&scratch.costs, &scratch.vertex),
             bend: 0.0,
             length: length(&scratch.vertex),
             n_entries: scratch.vertex.len(),
-            defect: block.drift() + rounding,
+            defect: outside + rounding,
             scales: chain.size(example).scales(scratch.largest_cost()),
         };
         scratch.gatherer.add(chain, example, &scratch.vertex);
@@ -288,6 +298,11 @@ impl ChainDescent<'_> {
 
     /// P(w), rounded up.
     fn primal(&self, interrupt: &Interrupt) -> Result<f64> {
+        Ok(objective(self.shares.lambda(), &self.weights, self.loss_sum(interrupt)?))
+    }
+
+    /// Σ p_i Φ_i(w).
+    fn loss_sum(&self, interrupt: &Interrupt) -> Result<Bounded> {
         let norm = norm_above(&self.weights);
         let mut sum = Sum::default();
         let all: Vec<u32> = (0..self.shares.n_blocks() as u32).collect();
@@ -299,13 +314,15 @@ impl ChainDescent<'_> {
                 sum.add(loss * Bounded::exact(self.shares.of(*example as usize)));
             }
         }
-        Ok(objective(self.shares.lambda(), &self.weights, sum.total()))
+        Ok(sum.total())
     }
 
-    /// D at the dual point, rounded down, and its weights.
-    fn dual(&self, interrupt: &Interrupt) -> Result<(f64, Vec<f64>)> {
+    /// D at the dual point, rounded down. The weights are summed up anew, so that rounding that they have
+    /// gathered ends here.
+    fn sum_up(&mut self, interrupt: &Interrupt) -> Result<f64> {
         let lambda = self.shares.lambda();
-        let mut weights = vec![0.0; self.weights.len()];
+        let mut weights = std::mem::take(&mut self.weights);
+        weights.fill(0.0);
         let mut totals = Totals::default();
         let all: Vec<u32> = (0..self.shares.n_blocks() as u32).collect();
         for group in all.chunks(GROUP) {
@@ -318,7 +335,10 @@ impl ChainDescent<'_> {
             }
         }
         let norm = norm_above(&weights) + totals.distance();
-        Ok((totals.value(lambda, norm).bound(), weights))
+        self.weights = weights;
+        let value = totals.value(lambda, norm);
+        self.value = Some(value);
+        Ok(value.bound())
     }
 
     /// The sequences of the next batch, each once.
@@ -370,9 +390,7 @@ impl Solver for ChainDescent<'_> {
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        let (dual, weights) = self.dual(interrupt)?;
-        // Rounding that the weights have gathered ends here.
-        self.weights = weights;
+        let dual = self.sum_up(interrupt)?;
         Ok(Certificate { primal: self.primal(interrupt)?, dual })
     }
 }

@@ -18,8 +18,22 @@ pub struct DualPoint {
 impl DualPoint {
     /// D, rounded down.
     pub fn value(&self, lambda: f64) -> f64 {
+        self.value_at(lambda, 1.0)
+    }
+
+    /// D of the same distributions at λ/`factor`, rounded down.
+    pub fn value_at(&self, lambda: f64, factor: f64) -> f64 {
         let norm = norm_above(&self.weights) + self.error;
-        DualValue::of(lambda, Bounded::exact(self.linear), norm * (1.0 + gamma(4)), 0.0).bound()
+        let value =
+            DualValue::of(lambda, Bounded::exact(self.linear), norm * (1.0 + gamma(4)), 0.0);
+        value.bound_at(factor)
+    }
+
+    /// Takes the point to λ/`factor`, where w(α) is as much longer.
+    pub fn stretch(&mut self, factor: f64) {
+        let rounding = gamma(4) * norm_above(&self.weights);
+        self.weights.iter_mut().for_each(|weight| *weight *= factor);
+        self.error = (self.error + rounding) * factor * (1.0 + gamma(8));
     }
 
     /// Moves towards another point as far as is best: entropies are concave, so that those of mixtures of

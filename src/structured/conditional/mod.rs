@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-pub use solver::{ConditionalFit, fit_conditional};
+pub use solver::{ConditionalFit, conditional_path, fit_conditional};
 
 use self::dual_point::DualPoint;
 use self::rounding::Reach;
@@ -24,8 +24,9 @@ use crate::dual::rounding::{Sum, gamma, norm_above};
 use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::linalg::Sparse;
 use crate::linalg::sparse::dot;
-use crate::linalg::{Sparse, vectors};
+use crate::linalg::vectors::{self, PIECE};
 
 /// Parts of the sequences that are summed up apart, unless sums take too much memory.
 const MAX_GROUPS: usize = 16;
@@ -33,7 +34,7 @@ const MAX_GROUPS: usize = 16;
 /// Fewest sequences worth sums of their own.
 const MIN_GROUP: usize = 1024;
 
-/// Weights in the sums of all groups together, unless those of two groups are more.
+/// Weights in the sums of all groups together, unless those of two groups are more: they are added up.
 const SUM_SIZE: usize = 1 << 24;
 
 /// A training problem: sequences with their labels.
@@ -55,7 +56,7 @@ struct Evaluation {
     diagonal: Option<Vec<f64>>,
 }
 
-/// What a group of sequences adds up to.
+/// What a group of sequences adds up to, and the buffers that this takes.
 #[derive(Default)]
 struct Group {
     loss: Sum,
@@ -63,7 +64,11 @@ struct Group {
     /// Σ p_i Aᵀ(μ_i − μ(y_i)).
     pull: Vec<f64>,
     diagonal: Vec<f64>,
+    scratch: Scratch,
 }
+
+/// The groups that are summed up at a time, one for each thread.
+type Groups = Vec<Group>;
 
 /// Buffers for one sequence at a time.
 #[derive(Default)]
@@ -106,32 +111,41 @@ impl<'a> Field<'a> {
     }
 
     /// One pass over all sequences.
-    fn evaluate(&self, weights: &[f64], curved: bool, interrupt: &Interrupt) -> Result<Evaluation> {
+    fn evaluate(
+        &self,
+        weights: &[f64],
+        curved: bool,
+        slots: &mut Groups,
+        interrupt: &Interrupt,
+    ) -> Result<Evaluation> {
         let (n, lambda) = (self.n_used(), self.shares.lambda());
         let n_groups = (SUM_SIZE / weights.len().max(1)).min(n / MIN_GROUP).clamp(2, MAX_GROUPS);
         let norm = norm_above(weights);
-        let group = |index: usize| {
-            let range = index * n / n_groups..(index + 1) * n / n_groups;
-            self.sum(range, (weights, norm), curved, interrupt)
-        };
-        let groups: Vec<Group> = (0..n_groups).into_par_iter().map(group).collect();
-        interrupt.check()?;
+        slots.resize_with(rayon::current_num_threads().min(n_groups), Group::default);
         let (mut loss, mut totals) = (Sum::default(), Totals::default());
-        for group in &groups {
-            loss.join(&group.loss);
-            totals.join(&group.totals);
+        let mut pull = vec![0.0; weights.len()];
+        let mut diagonal = vec![lambda; if curved { weights.len() } else { 0 }];
+        for first in (0..n_groups).step_by(slots.len()) {
+            let now = (n_groups - first).min(slots.len());
+            slots[..now].par_iter_mut().enumerate().for_each(|(slot, group)| {
+                let range = (first + slot) * n / n_groups..(first + slot + 1) * n / n_groups;
+                self.sum(range, (weights, norm), curved, group, interrupt);
+            });
+            interrupt.check()?;
+            // In their order, whatever the number of threads.
+            for group in &slots[..now] {
+                loss.join(&group.loss);
+                totals.join(&group.totals);
+                add(&mut pull, 1.0, &group.pull);
+                add(&mut diagonal, 1.0, &group.diagonal);
+            }
         }
-        let pull = total(&groups, |group| &group.pull);
         let own: Vec<f64> = pull.iter().map(|value| -value / lambda).collect();
         let primal = objective(lambda, weights, loss.total());
         let dual = DualPoint { linear: totals.linear(), error: totals.distance(), weights: own };
         let mut gradient = pull;
         gradient.iter_mut().zip(weights).for_each(|(slope, weight)| *slope += lambda * weight);
-        let diagonal = curved.then(|| {
-            let mut diagonal = total(&groups, |group| &group.diagonal);
-            diagonal.iter_mut().for_each(|value| *value += lambda);
-            diagonal
-        });
+        let diagonal = curved.then_some(diagonal);
         Ok(Evaluation { primal, dual, gradient, diagonal })
     }
 
@@ -140,13 +154,15 @@ impl<'a> Field<'a> {
         range: Range<usize>,
         (weights, norm): (&[f64], f64),
         curved: bool,
+        group: &mut Group,
         interrupt: &Interrupt,
-    ) -> Group {
-        let mut group = Group { pull: vec![0.0; weights.len()], ..Group::default() };
-        if curved {
-            group.diagonal = vec![0.0; weights.len()];
-        }
-        let mut scratch = Scratch::default();
+    ) {
+        let Group { loss, totals, pull, diagonal, scratch } = group;
+        (*loss, *totals) = (Sum::default(), Totals::default());
+        pull.clear();
+        pull.resize(weights.len(), 0.0);
+        diagonal.clear();
+        diagonal.resize(if curved { weights.len() } else { 0 }, 0.0);
         for example in range.map(|index| index * self.stride) {
             let share = self.shares.of(example);
             if share == 0.0 || interrupt.is_raised() {
@@ -159,20 +175,19 @@ impl<'a> Field<'a> {
                 self.chain.scores_at_zero(example, &mut scratch.scores);
             }
             let found = scratch.look(self.chain, example, norm);
-            group.loss.add(found.0 * Bounded::exact(share));
-            group.totals.add(&self.shares, example, &scratch.terms(self.chain, example, found));
+            loss.add(found.0 * Bounded::exact(share));
+            totals.add(&self.shares, example, &scratch.terms(self.chain, example, found));
             if curved {
                 scratch.variances.clear();
                 scratch
                     .variances
                     .extend(scratch.marginals.iter().map(|p| (p * (1.0 - p)).max(0.0)));
                 let image = (&scratch.variances[..], share, true);
-                add_image(self.chain, example, image, &mut group.diagonal);
+                add_image(self.chain, example, image, diagonal);
             }
             scratch.truth.iter().for_each(|(part, one)| scratch.marginals[*part as usize] -= one);
-            add_image(self.chain, example, (&scratch.marginals, share, false), &mut group.pull);
+            add_image(self.chain, example, (&scratch.marginals, share, false), pull);
         }
-        group
     }
 }
 
@@ -209,17 +224,10 @@ impl Scratch {
     }
 }
 
-/// Sums the groups' vectors in their order.
-fn total(groups: &[Group], of: impl Fn(&Group) -> &Vec<f64> + Sync) -> Vec<f64> {
-    let mut total = vec![0.0; of(&groups[0]).len()];
-    total.par_chunks_mut(1 << 12).enumerate().for_each(|(piece, total)| {
-        let start = piece << 12;
-        for group in groups {
-            let values = of(group)[start..].iter();
-            total.iter_mut().zip(values).for_each(|(total, value)| *total += value);
-        }
-    });
-    total
+/// y += scale x.
+fn add(y: &mut [f64], scale: f64, x: &[f64]) {
+    let pieces = y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE));
+    pieces.for_each(|(y, x)| vectors::axpy(y, scale, x));
 }
 
 /// target += scale Aᵀ δ for a dense δ; with the squares of A's entries if `squared`.

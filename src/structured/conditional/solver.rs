@@ -7,15 +7,15 @@ use std::ops::ControlFlow;
 use rayon::prelude::*;
 
 use super::dual_point::DualPoint;
-use super::{Evaluation, Field};
+use super::{Evaluation, Field, Groups, add};
 use crate::dual::Shares;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::{self, PIECE};
 use crate::memory::require;
-use crate::run::{Certificate, Epoch, Progress, Solver, Trace, run};
-use crate::solver::Target;
-use crate::structured::model::{Chain, Model};
+use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
+use crate::solver::{PathSettings, PathSolver, Piece, Target, path};
+use crate::structured::model::{Chain, Model, stopping_at};
 
 /// Most pairs of steps and gradient changes.
 const MEMORY: usize = 12;
@@ -28,9 +28,6 @@ const SAMPLES: [(usize, usize); 3] = [(16, 30), (5, 20), (2, 12)];
 
 /// Sequences that are enough for a sample.
 const MIN_SAMPLE: usize = 200;
-
-/// A gap of this size is rounding, whatever the objective.
-const ROUNDING: f64 = 1e-12;
 
 /// Armijo's constant.
 const SUFFICIENT_DECREASE: f64 = 1e-4;
@@ -59,13 +56,7 @@ pub fn fit_conditional(
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<ConditionalFit> {
     let n_weights = chain.n_weights();
-    let what = || format!("d = {n_weights} weights");
-    require(
-        8 * (2 * memory(n_weights) + 12) as u128 * n_weights as u128,
-        what,
-        "use fewer features",
-    )?;
-    let field = Field::new(chain, shares)?;
+    let field = field(chain, shares)?;
     let weights = start.unwrap_or_else(|| vec![0.0; n_weights]);
     if weights.len() != n_weights {
         return Err(Error::argument("warm_start", "the weights are not those of this problem"));
@@ -74,11 +65,37 @@ pub fn fit_conditional(
     let is_zero = weights.iter().all(|weight| *weight == 0.0);
     let mut solver = Lbfgs::new(field, weights, interrupt)?;
     solver.is_begun = !is_zero;
-    let mut stopping = target.stopping(null_objective);
-    // Where transitions leave no choice P(0) is 0, and what is left is rounding.
-    stopping.floor = stopping.floor.max(if target.tol > 0.0 { ROUNDING } else { 0.0 });
-    let trace = run(&mut solver, stopping, interrupt, observe)?;
+    let trace = run(&mut solver, stopping_at(target, null_objective), interrupt, observe)?;
     Ok(ConditionalFit { trace, null_objective, weights: solver.weights })
+}
+
+/// Covers the λ from that of the shares down to `until` with certified models.
+///
+/// # Errors
+/// What [`path`] returns, and what [`fit_conditional`] does.
+pub fn conditional_path(
+    chain: &Chain,
+    shares: Shares,
+    until: f64,
+    target: Target,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<Vec<Piece>> {
+    let from = shares.lambda();
+    let field = field(chain, shares)?;
+    let stopping = stopping_at(target, field.null_objective(interrupt)?);
+    let mut solver = Lbfgs::new(field, vec![0.0; chain.n_weights()], interrupt)?;
+    solver.is_begun = false;
+    path(&mut solver, PathSettings { from, until, stopping }, interrupt, observe)
+}
+
+/// The problem, if there is memory for its solution.
+fn field(chain: &Chain, shares: Shares) -> Result<Field<'_>> {
+    let n_weights = chain.n_weights();
+    let what = || format!("d = {n_weights} weights");
+    let n_vectors = 2 * memory(n_weights) + 12 + 2 * rayon::current_num_threads();
+    require(8 * n_vectors as u128 * n_weights as u128, what, "use fewer features")?;
+    Field::new(chain, shares)
 }
 
 fn memory(n_weights: usize) -> usize {
@@ -91,12 +108,6 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     pieces.map(|(a, b)| vectors::dot(a, b)).collect::<Vec<_>>().into_iter().sum()
 }
 
-/// y += scale x.
-fn add(y: &mut [f64], scale: f64, x: &[f64]) {
-    let pieces = y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE));
-    pieces.for_each(|(y, x)| vectors::axpy(y, scale, x));
-}
-
 struct Lbfgs<'a> {
     field: Field<'a>,
     weights: Vec<f64>,
@@ -107,15 +118,17 @@ struct Lbfgs<'a> {
     /// The best mixture of all dual points so far.
     best: DualPoint,
     epochs: usize,
+    groups: Groups,
     /// Whether some of the sequences have been tried.
     is_begun: bool,
 }
 
 impl<'a> Lbfgs<'a> {
     fn new(field: Field<'a>, weights: Vec<f64>, interrupt: &Interrupt) -> Result<Self> {
-        let now = field.evaluate(&weights, true, interrupt)?;
+        let mut groups = Groups::default();
+        let now = field.evaluate(&weights, true, &mut groups, interrupt)?;
         let (best, pairs) = (now.dual.clone(), VecDeque::new());
-        Ok(Self { field, weights, pairs, now, best, epochs: 0, is_begun: true })
+        Ok(Self { field, weights, pairs, now, best, epochs: 0, groups, is_begun: true })
     }
 
     /// Goes where some of the sequences lead: much of the way, at a part of the cost.
@@ -134,7 +147,7 @@ impl<'a> Lbfgs<'a> {
             }
             weights = solver.weights;
         }
-        let next = self.field.evaluate(&weights, true, interrupt)?;
+        let next = self.field.evaluate(&weights, true, &mut self.groups, interrupt)?;
         if next.primal < self.now.primal {
             self.best.improve(&next.dual, self.field.shares.lambda());
             (self.weights, self.now) = (weights, next);
@@ -172,7 +185,7 @@ impl<'a> Lbfgs<'a> {
 
     /// A model that is better by enough, in the given direction; none where rounding hides it.
     fn search(
-        &self,
+        &mut self,
         direction: &[f64],
         interrupt: &Interrupt,
     ) -> Result<Option<(Vec<f64>, Evaluation)>> {
@@ -185,7 +198,7 @@ impl<'a> Lbfgs<'a> {
         while step > 1e-8 {
             let mut weights = self.weights.clone();
             add(&mut weights, step, direction);
-            let next = self.field.evaluate(&weights, curved, interrupt)?;
+            let next = self.field.evaluate(&weights, curved, &mut self.groups, interrupt)?;
             let risen = next.primal - value - step * slope;
             if next.primal <= value + SUFFICIENT_DECREASE * step * slope {
                 return Ok(Some((weights, next)));
@@ -223,7 +236,8 @@ impl Solver for Lbfgs<'_> {
             self.begin(interrupt)?;
         }
         loop {
-            if let Some((weights, next)) = self.search(&self.direction(), interrupt)? {
+            let direction = self.direction();
+            if let Some((weights, next)) = self.search(&direction, interrupt)? {
                 self.accept(weights, next);
                 break;
             }
@@ -239,5 +253,48 @@ impl Solver for Lbfgs<'_> {
 
     fn certify(&mut self, _: &Interrupt) -> Result<Certificate> {
         Ok(self.certificate())
+    }
+}
+
+impl PathSolver for Lbfgs<'_> {
+    fn solve(
+        &mut self,
+        lambda: f64,
+        target: Stopping,
+        interrupt: &Interrupt,
+        observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+    ) -> Result<(Certificate, usize)> {
+        let before = self.field.shares.lambda();
+        if lambda != before {
+            let longer = before / lambda;
+            self.weights.iter_mut().for_each(|weight| *weight *= longer);
+            self.field.shares.set_lambda(lambda)?;
+            self.best.stretch(longer);
+            // The regulariser's part of the changes of the gradient is known.
+            for (s, y, inverse) in &mut self.pairs {
+                add(y, lambda - before, s);
+                *inverse = 1.0 / dot(s, y);
+            }
+            self.pairs.retain(|(.., inverse)| *inverse > 0.0 && inverse.is_finite());
+            self.now = self.field.evaluate(&self.weights, true, &mut self.groups, interrupt)?;
+            self.best.improve(&self.now.dual, lambda);
+        }
+        let trace = run(self, target, interrupt, observe)?;
+        Ok((self.certificate(), trace.epochs.len()))
+    }
+
+    fn certificate_at(&mut self, factor: f64, interrupt: &Interrupt) -> Result<Certificate> {
+        let lambda = self.field.shares.lambda();
+        let mut field = self.field.clone();
+        field.shares.set_lambda(lambda / factor)?;
+        let scaled: Vec<f64> = self.weights.iter().map(|weight| weight * factor).collect();
+        let there = field.evaluate(&scaled, false, &mut self.groups, interrupt)?;
+        // The quotient is rounded.
+        let primal = there.primal * (1.0 + 4.0 * f64::EPSILON);
+        Ok(Certificate { primal, dual: self.best.value_at(lambda, factor) })
+    }
+
+    fn weights(&self) -> &[f64] {
+        &self.weights
     }
 }

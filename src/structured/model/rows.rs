@@ -23,7 +23,9 @@ pub(in crate::structured) struct Rows {
     n_features: usize,
     /// Ends of the rows and the features of their values, if zeros are left out.
     sparse: Option<(Vec<usize>, Vec<u32>)>,
+    /// All values; of sparse rows that have ones alone, as many as the longest row needs.
     values: Vec<f64>,
+    has_ones_alone: bool,
     /// At least the largest norm of a row, and the maximum number of its values.
     largest: (f64, usize),
 }
@@ -46,13 +48,14 @@ impl Rows {
         if u32::try_from(n_features).is_err() {
             return Err(Error::argument("X", "there may be at most 2³² − 1 features"));
         }
-        let (mut n_nonzero, mut finite) = (0, true);
+        let (mut n_nonzero, mut finite, mut has_ones_alone) = (0, true, true);
         let mut largest = (0.0_f64, 0);
         for_data!(data, rows => for row in 0..n_rows {
             let (mut n_values, mut square, mut extreme) = (0, 0.0, 0.0_f64);
             rows.visit_row(row, |_, value| {
                 n_values += usize::from(value != 0.0);
                 finite &= value.is_finite();
+                has_ones_alone &= value == 0.0 || value == 1.0;
                 (square, extreme) = (square + value * value, extreme.max(value.abs()));
             });
             n_nonzero += n_values;
@@ -72,20 +75,28 @@ impl Rows {
                 let values = &mut values[row * n_features..][..n_features];
                 rows.visit_row(row, |feature, value| values[feature] = value);
             });
-            return Ok(Self { n_rows, n_features, sparse: None, values, largest });
+            let has_ones_alone = false;
+            return Ok(Self { n_rows, n_features, sparse: None, values, has_ones_alone, largest });
         }
         let (mut ends, mut features) =
             (Vec::with_capacity(n_rows + 1), Vec::with_capacity(n_nonzero));
-        let mut values = Vec::with_capacity(n_nonzero);
+        let n_values = if has_ones_alone { largest.1 } else { n_nonzero };
+        let mut values = Vec::with_capacity(n_values);
         ends.push(0);
         for_data!(data, rows => for row in 0..n_rows {
             rows.visit_row(row, |feature, value| if value != 0.0 {
                 features.push(feature as u32);
-                values.push(value);
+                if !has_ones_alone {
+                    values.push(value);
+                }
             });
-            ends.push(values.len());
+            ends.push(features.len());
         });
-        Ok(Self { n_rows, n_features, sparse: Some((ends, features)), values, largest })
+        if has_ones_alone {
+            values.resize(n_values, 1.0);
+        }
+        let sparse = Some((ends, features));
+        Ok(Self { n_rows, n_features, sparse, values, has_ones_alone, largest })
     }
 
     /// Number of rows.
@@ -170,7 +181,8 @@ impl Rows {
     pub fn sparse_row(&self, row: usize) -> Option<(&[u32], &[f64])> {
         let (ends, features) = self.sparse.as_ref()?;
         let range = ends[row]..ends[row + 1];
-        Some((&features[range.clone()], &self.values[range]))
+        let first = if self.has_ones_alone { 0 } else { range.start };
+        Some((&features[range.clone()], &self.values[first..first + range.len()]))
     }
 
     #[inline(always)]

@@ -115,7 +115,8 @@ def test_consensus_over_all_ranges(scale: float, C: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "solver", ["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient"]
+    "solver",
+    ["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "projected-gradient", "subgradient"],
 )
 @pytest.mark.parametrize("scale", [1e-150, 1e-9, 1.0, 1e9, 1e150])
 def test_structured_certificates_hold(solver: str, scale: float) -> None:

@@ -25,6 +25,7 @@ SOLVERS = (
     ("block-frank-wolfe", "pairwise"),
     ("frank-wolfe", None),
     ("away-frank-wolfe", None),
+    ("projected-gradient", None),
     ("subgradient", None),
 )
 LOSSES = (

@@ -90,6 +90,7 @@ def sequence_settings(a, n, m, n_sentences):
         "sampling": a.choice(_core.SAMPLINGS),
         "seed": a.seed(),
         "start": None,
+        "keep_point": a.rarely(0.8),
         "regularization": a.positive(),
         "sample_weight": a.weights(n_sentences),
     }
@@ -100,13 +101,13 @@ def fit_sequences(a):
     ends = offsets(a, n)
     given = sequence_settings(a, n, m, max(len(ends) - 1, 0))
     rows, labels = a.rows(n, d), a.integers(n, m)
-    found = _core.fit_sequences(rows, ends, labels, given)
+    found = _core.fit_sequences(_core.SequenceProblem(rows, ends, labels, given), given)
     # Goes on at another C, or with other sentences.
-    given |= {"start": found["point"], "regularization": a.positive()}
+    given |= {"start": found.get("point"), "regularization": a.positive()}
     if a.rarely(0.3):
         n = a.size()
         rows, ends, labels = a.rows(n, a.near(d)), offsets(a, n), a.integers(n, m)
-    return _core.fit_sequences(rows, ends, labels, given)
+    return _core.fit_sequences(_core.SequenceProblem(rows, ends, labels, given), given)
 
 
 def tag(a):

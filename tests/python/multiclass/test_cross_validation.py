@@ -93,7 +93,9 @@ def test_one_standard_error_takes_the_smallest_value_that_is_as_good(digits: Any
 def test_two_classes_strings_and_groups() -> None:
     X, y = load_iris(return_X_y=True)
     names = np.array(["a", "b"])[(y == 2).astype(int)]
-    model = MulticlassSVCCV(Cs=[0.1, 10.0], cv=KFold(3, shuffle=True, random_state=0))
+    model = MulticlassSVCCV(
+        Cs=[0.1, 10.0], cv=KFold(3, shuffle=True, random_state=0), random_state=0
+    )
     model.fit(X, names)
     assert set(model.predict(X)) <= {"a", "b"}
     assert model.score(X, names) > 0.9
@@ -121,7 +123,7 @@ def test_the_keyboard_ends_a_search() -> None:
 
 def test_progress_is_told_of(digits: Any, capsys: Any) -> None:
     MulticlassSVCCV(Cs=2, cv=3, verbose=1, refit=False).fit(*digits)
-    assert "fit     1 of 6 or more" in capsys.readouterr().err
+    assert "fit     1  " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -409,9 +409,30 @@ def test_probabilities(estimator: Any, loss: str) -> None:
     assert np.all(probabilities >= 0)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
     assert np.array_equal(probabilities.argmax(axis=1), model.predict(X))
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), probabilities, rtol=1e-12)
+    # Far outside, probabilities are 0 to double precision and their logarithms are not.
+    model.intercept_[:] = [0.0, -2000.0, -3000.0]
+    assert np.all(np.isfinite(model.predict_log_proba(X)))
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0, rtol=1e-12)
     hinge = make(estimator, loss="smoothed-hinge").fit(X, y)
-    with pytest.raises(AttributeError, match="predict_proba"):
-        hinge.predict_proba(X)
+    for method in ("predict_proba", "predict_log_proba"):
+        with pytest.raises(AttributeError, match=method):
+            getattr(hinge, method)(X)
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+def test_class_weights_are_sample_weights(estimator: Any) -> None:
+    X, y = problem(estimator)
+    own = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    by_class = make(estimator, class_weight={0: 3.0, 2: 0.0}).fit(X, y, own)
+    by_row = make(estimator).fit(X, y, own * np.array([3.0, 1.0, 0.0])[y])
+    assert np.array_equal(by_class.output_, by_row.output_)
+    counts = np.bincount(y)
+    balanced = make(estimator, class_weight="balanced").fit(X, y)
+    by_row = make(estimator).fit(X, y, (len(y) / (len(counts) * counts))[y])
+    assert balanced.objective_ == pytest.approx(by_row.objective_, rel=1e-9)
+    with pytest.raises(ValueError, match="class_weight"):
+        make(estimator, class_weight={0: -1.0}).fit(X, y)
 
 
 @pytest.mark.parametrize("estimator", REGRESSORS)

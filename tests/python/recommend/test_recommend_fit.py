@@ -163,30 +163,51 @@ def test_the_radius_is_that_of_unit_basis_vectors(small: pd.DataFrame) -> None:
 
 # --- The objective ---
 
-FEATURES = {
+FEATURES: dict[str, Any] = {
+    "none": None,
     "genres": lambda n, rng: (rng.random((n, 18)) < 0.15) * 1.0,
     "alike": lambda n, _: np.ones((n, 1)),
     "collinear": lambda n, _: np.column_stack([np.arange(n), np.arange(n) + 1e-7, np.ones(n)]),
     "large": lambda n, _: np.column_stack([1e4 * (np.arange(n) % 7), np.full(n, 1e-3)]),
     "empty": lambda n, _: np.zeros((n, 3)),
+    "wide": lambda n, rng: rng.normal(size=(n, 3 * n)),
+    "identity": lambda n, _: np.eye(n),
+    "mixed": lambda n, rng: pd.DataFrame(
+        {"age": rng.normal(30.0, 9.0, n), "job": rng.choice(["a", "b", "c"], n)}
+    ),
 }
 
 
-@pytest.mark.parametrize("ridge", [0.01, 1.0, 20.0])
+def feature_tables(kind: str) -> dict[str, Any]:
+    if FEATURES[kind] is None:
+        return {}
+    rng = np.random.default_rng(0)
+    tables = {"user_features": N_USERS, "item_features": N_ITEMS}
+    made = {name: FEATURES[kind](n, rng) for name, n in tables.items()}
+    return {
+        name: table if isinstance(table, pd.DataFrame) else sp.csr_array(table)
+        for name, table in made.items()
+    }
+
+
+@pytest.mark.parametrize("n_users", [N_USERS, 12])
+@pytest.mark.parametrize("history", [False, "users", True])
+@pytest.mark.parametrize("reduction", ["mcrank", "regression"])
 @pytest.mark.parametrize("kind", FEATURES)
-def test_the_objective_of_the_thresholds_never_rises(
-    ratings: pd.DataFrame, kind: str, ridge: float
+def test_the_objective_never_rises(
+    ratings: pd.DataFrame, kind: str, reduction: Any, history: Any, n_users: int
 ) -> None:
     # A third of the items have features, but no ratings.
-    some = ratings[ratings["item"] % 3 > 0].iloc[:700]
-    rng = np.random.default_rng(0)
-    users, items = (sp.csr_array(FEATURES[kind](n, rng)) for n in (N_USERS, N_ITEMS))
-    fitted = quick(feature_ridge=ridge, n_models=1, n_sweeps=25, tol=0.0).fit(
-        some, user_features=users, item_features=items
-    )
-    objective = fitted.history_["objective"]
-    assert (np.diff(objective) <= 1e-6 * np.abs(objective[1:])).all()
-    assert len(objective) > 8
+    some = ratings[(ratings["item"] % 3 > 0) & (ratings["user"] < n_users)].iloc[:700]
+    weights = np.random.default_rng(1).uniform(0.1, 3.0, len(some))
+    shared = {"reduction": reduction, "history_features": history, "n_sweeps": 20, "tol": 0.0}
+    for ridge, radius in [(0.01, None), (1.0, None), (20.0, None), (1.0, 100.0)]:
+        own = {"radius": radius, "feature_ridge": ridge, "n_models": 1, **shared}
+        fitted = quick(**own).fit(some, sample_weight=weights, **feature_tables(kind))
+        # The ball sets in after five sweeps at the latest.
+        objective = fitted.history_["objective"][0 if radius is None else 6 :]
+        assert (np.diff(objective) <= 1e-10 * np.abs(objective[1:]).max(initial=0.0)).all()
+        assert radius or len(fitted.history_["objective"]) > 8
 
 
 # --- Reproducibility, progress, interruption ---

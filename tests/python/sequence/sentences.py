@@ -1,10 +1,13 @@
-"""Generated sentences with chunks, for the tests of taggers."""
+"""Generated sentences with chunks, for the tests of taggers, and all labels that they can have."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
+
+from dualgap.sequence import SequenceTagger
 
 WORDS = {"D": ["the", "a", "this", "that"], "J": ["big", "old", "red", "new"]}
 WORDS |= {"N": ["cat", "dog", "tree", "house", "car"], "V": ["sees", "has", "eats"]}
@@ -33,3 +36,22 @@ def sentences(n: int, seed: int = 0, noise: float = 0.1) -> tuple[list[Any], lis
         X.append(tokens)
         y.append(labels)
     return X, y
+
+
+def scored(model: SequenceTagger, x: Any) -> list[tuple[float, list[Any]]]:
+    """All labels of a sentence of features by name with their scores."""
+    classes, names = model.classes_.tolist(), model.feature_names_ or []
+    emission, place = model.emission_.toarray(), {name: i for i, name in enumerate(names)}
+    rows = [
+        sum((emission[place[f]] for f in token if f in place), np.zeros(len(classes)))
+        for token in x
+    ]
+    transition, ends = np.asarray(model.transition_), np.asarray(model.boundary_)
+    found = []
+    for label in itertools.product(range(len(classes)), repeat=len(x)):
+        score = sum(row[k] for row, k in zip(rows, label, strict=True))
+        score += sum(transition[a, b] for a, b in itertools.pairwise(label))
+        if label:
+            score += ends[0, label[0]] + ends[1, label[-1]]
+        found.append((float(score), [classes[k] for k in label]))
+    return sorted(found, key=lambda pair: -pair[0])

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import logsumexp
-from sentences import sentences
+from sentences import scored, sentences
 from sklearn.model_selection import GridSearchCV
 
 from dualgap.sequence import SequenceTagger
@@ -39,25 +39,6 @@ def as_matrices(X: list[Any], names: list[str]) -> list[Any]:
 
 def names_of(X: list[Any]) -> list[str]:
     return list(dict.fromkeys(name for tokens in X for token in tokens for name in token))
-
-
-def scored(model: SequenceTagger, x: Any) -> list[tuple[float, list[Any]]]:
-    """All labels of a sentence of features by name with their scores."""
-    classes, names = model.classes_.tolist(), model.feature_names_ or []
-    emission, place = model.emission_.toarray(), {name: i for i, name in enumerate(names)}
-    rows = [
-        sum((emission[place[f]] for f in token if f in place), np.zeros(len(classes)))
-        for token in x
-    ]
-    transition, ends = np.asarray(model.transition_), np.asarray(model.boundary_)
-    found = []
-    for label in itertools.product(range(len(classes)), repeat=len(x)):
-        score = sum(row[k] for row, k in zip(rows, label, strict=True))
-        score += sum(transition[a, b] for a, b in itertools.pairwise(label))
-        if label:
-            score += ends[0, label[0]] + ends[1, label[-1]]
-        found.append((float(score), [classes[k] for k in label]))
-    return sorted(found, key=lambda pair: -pair[0])
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -68,3 +68,11 @@ def test_pickles_of_taggers_with_warm_starts(loss: str) -> None:
     same = pickle.loads(pickle.dumps(model))
     assert same.predict(X) == model.predict(X)
     assert same.fit(X, Y).objective_ == tagger(loss).fit(X, Y).objective_
+
+
+def test_a_warm_start_with_labels_that_are_now_forbidden_is_a_new_start() -> None:
+    model = tagger(warm_start=True, C=0.01, tol=0.5).fit(X, Y)
+    model.transitions = {("D", "N"), ("N", "V")}
+    model.fit(X, Y)
+    new = tagger(C=0.01, tol=0.5, transitions=model.transitions).fit(X, Y)
+    assert (model.objective_, model.dual_objective_) == (new.objective_, new.dual_objective_)

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
-from dualgap import MulticlassSVC
+from dualgap import MulticlassSVC, _core
 from dualgap.structured import (
     ChainModel,
     MatchingModel,
@@ -21,7 +21,7 @@ from dualgap.structured import (
     StructuredSVM,
 )
 
-SOLVERS = ["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "subgradient"]
+SOLVERS = [name for name in _core.STRUCTURED_SOLVERS if name != "extragradient"]
 
 
 def chains(n=20, seed=0, letters="abc"):

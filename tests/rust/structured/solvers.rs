@@ -11,8 +11,8 @@ use dualgap::multiclass::{Linear, MarginDual, MarginProblem, Order};
 use dualgap::polytope::MaxHinge;
 use dualgap::run::{Certificate, Solver, Stopping, Trace, run};
 use dualgap::solver::{
-    BlockFrankWolfe, BlockOptions, Method, PathSettings, Sampling, Step, StepRule, Target,
-    minimize, path,
+    BlockFrankWolfe, BlockOptions, BlockPath, Method, PathSettings, Sampling, Step, StepRule,
+    Target, minimize, path,
 };
 use dualgap::structured::{
     Chain, Extragradient, Graph, Hamming, Marginals, Matching, Model, Multiclass, Multilabel,
@@ -264,11 +264,12 @@ fn every_model_of_a_path_is_as_good_as_its_piece_says() {
         from: 10.0,
         until: 0.1,
         stopping: Stopping { max_epochs: 2000, relative: tolerance, floor: 0.0 },
-        options: BlockOptions { step: Step::Pairwise, ..BlockOptions::default() },
     };
     let mut problem = dual_of(&model, settings.from);
+    let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
+    let mut solver = BlockPath::new(&mut problem, options).unwrap();
     let observe = &mut |_: &_| ControlFlow::Continue(());
-    let pieces = path(&mut problem, settings, &Interrupt::default(), observe).unwrap();
+    let pieces = path(&mut solver, settings, &Interrupt::default(), observe).unwrap();
     assert_eq!((pieces[0].lambda, pieces[pieces.len() - 1].until), (10.0, 0.1));
     assert!(pieces.len() > 2, "{} pieces", pieces.len());
     for pair in pieces.windows(2) {

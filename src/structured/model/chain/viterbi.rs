@@ -27,6 +27,18 @@ impl<'a> ChainScores<'a> {
         &self.edges[(t - 1) * self.stride..][..self.n_states * self.n_states]
     }
 
+    /// The score of a label.
+    pub fn of(&self, label: &[u16]) -> f64 {
+        let n_states = self.n_states;
+        let nodes = label.iter().zip(self.nodes.chunks_exact(n_states));
+        let nodes: f64 = nodes.map(|(state, nodes)| nodes[usize::from(*state)]).sum();
+        let steps = label.windows(2).zip(1..);
+        let edges = steps.map(|(pair, t)| {
+            self.edges_into(t)[usize::from(pair[0]) * n_states + usize::from(pair[1])]
+        });
+        nodes + edges.sum::<f64>()
+    }
+
     /// Number of positions.
     pub fn len(&self) -> usize {
         self.nodes.len() / self.n_states

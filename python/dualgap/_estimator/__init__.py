@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
@@ -14,10 +13,27 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
+from dualgap._estimator.display import relative_gap
+from dualgap._estimator.watch import Callback, CallbackSupportMixin, Fit, run, told, watch
 from dualgap._validation import FloatArray, MatrixLike, check_positive
 
-Callback: TypeAlias = Callable[[int, float, float, float], object]
-"""Called as (epoch, seconds, objective, dual_objective); a true value stops the fit."""
+__all__ = [
+    "Callback",
+    "CertifiedEstimator",
+    "Estimator",
+    "Fit",
+    "History",
+    "RandomState",
+    "ScoringClassifier",
+    "depth",
+    "refuse_unused",
+    "relative_gap",
+    "run",
+    "told",
+    "warn_of_gap",
+    "warn_user",
+    "watch",
+]
 
 History: TypeAlias = dict[str, NDArray[Any]]
 """Equally long columns, a value for each epoch."""
@@ -28,12 +44,12 @@ RandomState: TypeAlias = int | np.random.RandomState | None
 # The parameters of an estimator are the fields of a dataclass: each is named, typed and given its
 # default once, and scikit-learn reads them off the signature of the `__init__` that results.
 @dataclass(kw_only=True, eq=False, repr=False)
-class Estimator(BaseEstimator):  # type: ignore[misc]
+class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Parameters and attributes of every estimator."""
 
     random_state: RandomState = None
     n_jobs: int | None = None
-    verbose: int | bool = 0
+    verbose: int | bool | None = None
     callback: Callback | None = None
 
     n_iter_: int = field(init=False)
@@ -156,13 +172,6 @@ def refuse_unused(estimator: Any, names: Sequence[str], choice: str) -> None:
             raise ValueError(msg)
 
 
-def relative_gap(gap: float, objective: float) -> float:
-    """The gap in units of the objective."""
-    if gap == 0.0:
-        return 0.0
-    return gap / abs(objective) if objective != 0.0 else np.inf
-
-
 _REASONS = {
     "exhausted": ", where the solver finds nothing to improve in double precision,",
     "stalled": ", where rounds have long gained nothing,",
@@ -191,32 +200,14 @@ def warn_user(text: str) -> None:
     warnings.warn(text, ConvergenceWarning, stacklevel=depth())
 
 
+# Modules whose functions are between a user's call and a warning.
+_OURS = ("dualgap.", "sklearn.callback.")
+
+
 def depth() -> int:
     """How many of our own functions are between `warnings.warn` and the user's call."""
     depth, frame = 1, sys._getframe(1)
     # Code that is executed need not have a module.
-    while frame.f_back and str(frame.f_globals.get("__name__")).startswith("dualgap."):
+    while frame.f_back and str(frame.f_globals.get("__name__")).startswith(_OURS):
         depth, frame = depth + 1, frame.f_back
     return depth
-
-
-def progress(verbose: int | bool, callback: Callback | None) -> Callback | None:
-    """Combine the user's callback with a line per epoch on stderr, at most five a second."""
-    if not verbose:
-        return callback
-    last = -np.inf
-
-    def report(epoch: int, seconds: float, objective: float, dual_objective: float) -> object:
-        nonlocal last
-        if time.monotonic() - last > 0.2:
-            last = time.monotonic()
-            line = f"epoch {epoch:5d}  {seconds:8.2f} s"
-            if not np.isnan(objective):
-                line += f"  objective {objective:.6g}"
-            if not np.isnan(dual_objective):
-                gap = objective - dual_objective
-                line += f"  gap {gap:.3g} ({relative_gap(gap, objective):.2g})"
-            print(line, file=sys.stderr)
-        return callback(epoch, seconds, objective, dual_objective) if callback else False
-
-    return report

@@ -1,16 +1,43 @@
 //! Memory: what a fit needs is compared with what there is before the fit, not found missing in it.
 //!
 //! An allocation that fails ends the process, and on systems that promise more than they have (Linux by
-//! default) it does not even fail: the process is killed once it writes to the memory.
+//! default) it does not even fail: the process is killed once it writes to the memory. For what grows as a run
+//! goes on there is a [`reserve`].
+
+use std::cell::RefCell;
 
 use crate::error::{Error, Result};
+
+pub mod reserve;
 
 /// Bytes that every fit may take beside its large buffers: scratch memory of the threads, and small vectors.
 const SLACK: u128 = 32 << 20;
 
 /// Addresses that it may take, used or not: the stacks of threads, and arenas of 64 MB that an allocator gives
 /// to threads. A limit on addresses (`ulimit -v`) counts them.
-const ADDRESSES: u128 = 192 << 20;
+const ADDRESSES: u128 = 64 << 20;
+
+thread_local! {
+    /// What the large buffers of this thread's run are for, and what can be done; empty before they are known.
+    static NEEDED: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// What this thread's last [`require`] was for, to be handed on to the thread that the run goes on on.
+pub fn needed() -> String {
+    NEEDED.with_borrow(String::clone)
+}
+
+/// Takes over what another thread [`needed`].
+pub fn set_needed(needed: String) {
+    NEEDED.set(needed);
+}
+
+/// What is said where memory ran out in the course of a run of this thread.
+pub fn ran_out() -> Error {
+    let needed = needed();
+    let beside = if needed.is_empty() { String::new() } else { format!(" beside {needed}") };
+    Error::Memory(format!("memory ran out, for what a run needs{beside}"))
+}
 
 /// Refuses a call that needs `bytes` of memory for its large buffers unless there are as many.
 ///
@@ -24,10 +51,11 @@ pub fn require(bytes: u128, what: impl FnOnce() -> String, remedy: &str) -> Resu
     let limit = available();
     let bytes = bytes.saturating_add(SLACK);
     let fits = limit.is_none_or(|limit| bytes <= u128::from(limit));
+    let gigabytes = |bytes: u128| format!("{:.1} GB", bytes as f64 / 1e9);
     if fits && can_reserve(bytes.saturating_add(ADDRESSES)) {
+        set_needed(format!("the {} of {}; {remedy}", gigabytes(bytes), what()));
         return Ok(());
     }
-    let gigabytes = |bytes: u128| format!("{:.1} GB", bytes as f64 / 1e9);
     let there = match limit {
         Some(limit) if !fits => format!("{} are available", gigabytes(limit.into())),
         _ => "the system refuses them".to_owned(),
@@ -36,12 +64,8 @@ pub fn require(bytes: u128, what: impl FnOnce() -> String, remedy: &str) -> Resu
     Err(Error::Memory(format!("{} need {needed} of memory, and {there}; {remedy}", what())))
 }
 
-/// Whether the system grants so much at this moment.
 fn can_reserve(bytes: u128) -> bool {
-    // A vector never used would be optimised away, with its allocation.
-    let grants =
-        |len: usize| std::hint::black_box(&mut Vec::<u8>::new()).try_reserve_exact(len).is_ok();
-    usize::try_from(bytes).is_ok_and(grants)
+    usize::try_from(bytes).is_ok_and(reserve::grants)
 }
 
 /// Makes room for more values where the length is only known as a run goes on, and says whether there is any.

@@ -1,0 +1,58 @@
+"""
+A cluster
+=========
+
+`ConsensusSVC` trains a `MulticlassSVC` over partitions that stay on the workers of a Dask cluster.
+Only vectors of weights travel, and the certificate is that of the whole problem.
+"""
+
+import matplotlib.pyplot as plt
+from dask.distributed import Client, LocalCluster
+from sklearn.datasets import load_digits
+
+from dualgap import MulticlassSVC
+from dualgap.distributed import ConsensusSVC
+
+# %%
+# Here the workers are threads of this process; ``Client("tcp://scheduler:8786")`` is a cluster of
+# other machines.
+
+X, y = load_digits(return_X_y=True)
+X = X / 16
+with (
+    LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster,
+    Client(cluster) as client,
+):
+    fits = {}
+    for partitions in (2, 8):
+        svm = ConsensusSVC(C=0.05, client=client, n_partitions=partitions, tol=1e-2, random_state=0)
+        fits[partitions] = svm.fit(X, y)
+
+alone = MulticlassSVC(C=0.05, tol=1e-2, random_state=0).fit(X, y)
+print(f"on one machine: objective {alone.objective_:.4f} after {alone.n_iter_} passes")
+for partitions, svm in fits.items():
+    print(f"{partitions} partitions: {svm.objective_:.4f} after {svm.n_iter_} rounds, ", end="")
+    print(f"gap {svm.relative_gap_:.1e} of the objective")
+
+# %%
+# Rounds grow with the number of partitions, and each is several passes over the rows: consensus is
+# for data that do not fit one machine. The picture shows the objective and the bound on it, round
+# by round.
+
+figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
+for number, (partitions, svm) in enumerate(fits.items()):
+    history = svm.history_
+    axis.plot(
+        history["epoch"], history["objective"], color=f"C{number}", label=f"{partitions} partitions"
+    )
+    axis.plot(history["epoch"], history["dual_objective"], "--", color=f"C{number}")
+axis.set(xlabel="rounds", ylabel="objective, and its bound (dashed)", ylim=(0, 0.6))
+axis.legend()
+plt.show()
+
+# %%
+# Files that every worker can read go in as a list, ``svm.fit(["part-0.parquet", "part-1.parquet"],
+# y="label")``, and Dask arrays and dataframes as they are. ``checkpoint`` keeps the state in a
+# folder, and ``resume`` continues from it: see the guide.

@@ -1,0 +1,104 @@
+"""
+What a gap tells you
+====================
+
+A fit minimises an objective, and nobody knows how small it can get. A dual value is a number that
+the optimum cannot be below; the *duality gap* is the distance between the two. It bounds what
+further training could win.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from dualgap import MulticlassSVC
+
+X, y = load_digits(return_X_y=True)
+X_train, X_test, y_train, y_test = train_test_split(X / 16, y, test_size=0.5, random_state=0)
+
+# %%
+# A curve that is flat is not a curve that is done
+# ------------------------------------------------
+#
+# Two solvers minimise the same objective. The curve of the subgradient method is nearly flat after
+# sixty passes, and still a third above the optimum. Its gap says that it may be far from done; that
+# of block descent says that it is done.
+
+
+def stop_after(passes):
+    """Return a callback that ends a fit after so many passes; a true value does."""
+    return lambda epoch, *_: epoch >= passes
+
+
+slow = MulticlassSVC(
+    C=1.0, solver="subgradient", tol=1e-6, callback=stop_after(60), random_state=0
+).fit(X_train, y_train)
+fast = MulticlassSVC(C=1.0, tol=1e-6, callback=stop_after(60), random_state=0)
+fast.fit(X_train, y_train)
+for model in (slow, fast):
+    print(f"{model.solver}: objective {model.objective_:.4f}, gap {model.relative_gap_:.1e} of it")
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+for name, model in {"subgradient": slow, "block descent": fast}.items():
+    known = np.isfinite(model.history_["gap"])
+    epochs, objective, gap = (
+        model.history_[column][known] for column in ("epoch", "objective", "gap")
+    )
+    left.plot(epochs, objective, label=name)
+    right.semilogy(epochs, gap / objective, label=name)
+left.set(xlabel="passes", title="Objective", ylim=(0, 0.4))
+right.set(xlabel="passes", title="Gap, relative to the objective")
+left.legend()
+right.legend()
+plt.show()
+
+# %%
+# How small is small enough
+# -------------------------
+#
+# ``tol`` is relative: ``tol=0.001`` ends a fit whose objective is at most 0.1 % above the best one.
+# Accuracy settles long before that, but only the gap says so without a second fit to compare with.
+# ``undecided`` turns it into a statement on single rows: whatever the rest of the training would
+# do, the class of all the others stays.
+
+gaps, scores, decided = [], [], []
+for passes in range(1, 14):
+    model = MulticlassSVC(C=0.1, tol=1e-9, callback=stop_after(passes), random_state=0)
+    model.fit(X_train, y_train)
+    gaps.append(model.relative_gap_)
+    scores.append(model.score(X_test, y_test))
+    decided.append(1 - model.undecided(X_test).mean())
+
+figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
+axis.semilogx(gaps, scores, "o-", label="accuracy on test rows")
+axis.semilogx(gaps, decided, "o-", label="share of test rows whose class is certain")
+axis.axvline(1e-3, color="grey", linewidth=1, label="the default of tol")
+axis.set(xlabel="gap, relative to the objective")
+axis.invert_xaxis()
+axis.legend()
+plt.show()
+
+# %%
+# When to use which
+# -----------------
+#
+# ====================  =====================================================================
+# relative gap          what it is good for
+# ====================  =====================================================================
+# 0.1                   a first look; hinge-loss taggers, whose default it is
+# 0.01                  choosing C and features: scores hardly move any more
+# 0.001, the default    a model that any other good solver would have found, too
+# 0.00001 and below     weights that are read, rows that must be certain, comparing solvers
+# ====================  =====================================================================
+#
+# What it does not tell
+# ---------------------
+#
+# - Whether the model is good. A perfect optimum of a bad C is a bad model: choose C on other rows.
+# - Anything on new rows but which class the exact optimum would give them.
+# - More than ``certificate_`` says. A structured model of your own is certified as far as its
+#   decoder is exact, and the recommender's default method knows no bound and reports none.
+#
+# A fit that ends before its ``tol`` warns with the gap it reached, which is a result, too: what is
+# in hand is at most that far from the best.

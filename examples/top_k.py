@@ -1,0 +1,51 @@
+"""
+Top-k
+=====
+
+Where classes are hard to tell apart, a shop window or a list of suggestions has room for several.
+Top-k losses train for that: the right class should be among the k best, in whichever place.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.metrics import top_k_accuracy_score
+
+from dualgap import MulticlassSVC
+from dualgap.losses import TopK
+
+# %%
+# Forty classes in groups of four that overlap, so that the first guess is often wrong and the third
+# seldom.
+
+rng = np.random.default_rng(0)
+groups = rng.normal(size=(10, 12))
+centres = np.repeat(groups, 4, axis=0) + 0.35 * rng.normal(size=(40, 12))
+y = rng.integers(40, size=3000)
+X = centres[y] + 0.6 * rng.normal(size=(3000, 12))
+X_train, X_test, y_train, y_test = X[:1500], X[1500:], y[:1500], y[1500:]
+
+# %%
+# ``TopK(k)`` takes the mean of the k largest margins; ``TopK(1)`` is Crammer and Singer's loss.
+
+models = {}
+for k in (1, 3, 5):
+    models[k] = MulticlassSVC(TopK(k), C=1.0, tol=1e-2, random_state=0).fit(X_train, y_train)
+print(models[3].predict_top_k(X_test[:2], 3))
+
+# %%
+# How often the right class is among the first so many, on rows that were not seen in training:
+
+figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
+places = np.arange(1, 7)
+for k, model in models.items():
+    scores = model.decision_function(X_test)
+    shares = [top_k_accuracy_score(y_test, scores, k=place) for place in places]
+    axis.plot(places, shares, "o-", label=f"TopK({k})")
+    print(k, [round(float(share), 3) for share in shares])
+axis.set(xlabel="classes that are shown", ylabel="share with the right class among them")
+axis.legend()
+plt.show()
+
+# %%
+# ``WeightedTopK(weights)`` says what each place is worth; ``Usunier`` counts only rivals that are
+# ahead. The command line has them, too: ``dualgap fit --loss top-k --k 3``.

@@ -1,0 +1,183 @@
+"""Who is told of a fit's epochs: the user, scikit-learn's callbacks, a bar or lines."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias, TypeVar, cast
+
+from sklearn.exceptions import ConvergenceWarning
+
+from dualgap._estimator.display import Forecast, display
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # before scikit-learn 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing: there are no callbacks to support."""
+
+    def with_callbacks(method: Any) -> Any:
+        """Return the method."""
+        return method
+
+
+__all__ = ["Callback", "CallbackSupportMixin", "Fit", "run", "told", "watch"]
+
+Callback: TypeAlias = Callable[[int, float, float, float], object]
+"""Called as (epoch, seconds, objective, dual_objective); a true value stops the fit."""
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def told(method: _Method) -> _Method:
+    """Make `fit` tear scikit-learn's callbacks down however it ends.
+
+    A fit that raises, as where it is interrupted, leaves the estimator as it was: else the classes
+    of new rows would stand beside the weights of an earlier fit.
+    """
+    fit = with_callbacks(method)
+
+    @functools.wraps(fit)
+    def whole(self: Any, *args: Any, **named: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **named)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast("_Method", whole)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """What there is to tell of a fit.
+
+    Parameters
+    ----------
+    ends : tuple (n_epochs, tol)
+        After how many epochs and at which relative gap the fit ends; None where it does not.
+    unit : str, default="epoch"
+        What is counted.
+    data : tuple (X, y, sample_weight)
+        What scorers are given; None for data that can be read only once.
+    solve : callable, optional
+        The same fit with other settings, as ``solve(max_iter=3)``: what it returns is what `store`
+        takes.
+    store : callable, optional
+        Put what `solve` returned on an estimator.
+    repeats : bool, default=True
+        Whether it may be solved again, to get the model of an epoch.
+    epochs : bool, default=True
+        False for what the user's own callback is not told of.
+    is_fit : bool, default=True
+        False for what is not called `fit`, of which scikit-learn's callbacks are not told.
+    """
+
+    ends: tuple[int | None, float | None] = (None, None)
+    unit: str = "epoch"
+    data: tuple[Any, Any, Any] = (None, None, None)
+    solve: Callable[..., Any] | None = None
+    store: Callable[[Any, Any], None] | None = None
+    repeats: bool = True
+    epochs: bool = True
+    is_fit: bool = True
+
+
+@contextmanager
+def watch(estimator: Any, fit: Fit) -> Iterator[Callback | None]:
+    """Yield what the core is to call after each epoch of the fit that the block does.
+
+    The block also stores the fitted attributes: scikit-learn's callbacks see them when it ends.
+    """
+    told_by_sklearn = fit.is_fit and bool(getattr(estimator, "_skl_callbacks", ()))
+    # Theirs may be a bar.
+    verbose = 0 if estimator.verbose is None and told_by_sklearn else estimator.verbose
+    shown = display(verbose, type(estimator).__name__, fit.unit, Forecast(*fit.ends))
+    with ExitStack() as closing:
+        observers: list[Callback] = []
+        if shown is not None:
+            closing.enter_context(shown)
+            observers.append(shown)
+        if told_by_sklearn:
+            tasks = _Tasks(estimator, fit)
+            closing.enter_context(tasks)
+            observers.append(tasks)
+        if fit.epochs and estimator.callback is not None:
+            observers.append(estimator.callback)
+        yield _all(observers)
+
+
+def run(estimator: Any, fit: Fit) -> None:
+    """Do a fit that says how it is solved and stored."""
+    assert fit.solve is not None
+    assert fit.store is not None
+    with watch(estimator, fit) as callback:
+        fit.store(estimator, fit.solve(callback=callback))
+
+
+def _all(observers: list[Callback]) -> Callback | None:
+    if len(observers) <= 1:
+        return observers[0] if observers else None
+
+    def tell(epoch: int, seconds: float, objective: float, dual_objective: float) -> bool:
+        # Each is told, whatever the others answer.
+        answers = [each(epoch, seconds, objective, dual_objective) for each in observers]
+        return any(map(bool, answers))
+
+    return tell
+
+
+class _Tasks(AbstractContextManager["_Tasks"]):
+    """scikit-learn's callbacks: a fit is a task, and each epoch a task of it."""
+
+    def __init__(self, estimator: Any, fit: Fit) -> None:
+        self._estimator, self._fit = estimator, fit
+        X, y, sample_weight = fit.data
+        weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
+        self._data = {"X": X, "y": y, "metadata": weighted}
+
+    def __enter__(self) -> Self:
+        self._root = self._estimator._init_callback_context(max_subtasks=self._fit.ends[0])
+        self._root.call_on_fit_task_begin(estimator=self._estimator, **self._data)
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            # The estimator is fitted.
+            done: dict[str, Any] = {}
+            self._root.call_on_fit_task_end(
+                estimator=self._estimator, reconstruction_attributes=done, **self._data
+            )
+
+    def __call__(self, epoch: int, *_: float) -> object:
+        """End the task of an epoch; a callback may ask for an end of the fit."""
+        task = self._root.subcontext(task_name=self._fit.unit)
+        task.call_on_fit_task_begin(estimator=self._estimator, **self._data)
+        return task.call_on_fit_task_end(
+            estimator=self._estimator,
+            # Called only for a callback that looks at the model.
+            reconstruction_attributes=lambda: self._model(epoch),
+            **self._data,
+        )
+
+    def _model(self, epoch: int) -> dict[str, Any] | None:
+        """What a fit that ended with this epoch leaves on the estimator.
+
+        The core keeps no model of each epoch. The same fit up to this one gives it, bit for bit.
+        """
+        fit = self._fit
+        if fit.solve is None or fit.store is None or not fit.repeats:
+            return None
+        fitted = copy.copy(self._estimator)
+        with warnings.catch_warnings():
+            # That it has not converged is no news.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fit.store(fitted, fit.solve(max_iter=epoch, callback=None))
+        return dict(vars(fitted))

@@ -1,0 +1,373 @@
+"""Linear multi-category SVMs on features of rows and classes together.
+
+Tajima, Hirohashi, Zara, Kato: Frank-Wolfe algorithm for learning SVM-type multi-category
+classifiers, arXiv:2008.08894 (the feature extractor of section 2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from dualgap import _core
+from dualgap._choices import LinearSolver, LossName, Sampling, Step, check_choice
+from dualgap._estimator import Fit, refuse_unused, run, told
+from dualgap._validation import (
+    FloatArray,
+    MatrixLike,
+    check_classes,
+    check_positive,
+    check_rows,
+    check_rows_and_targets,
+    check_weights,
+    core_rows,
+    resolve_seed,
+    resolve_threads,
+    row_weights,
+)
+from dualgap.losses import Loss, MarginLoss
+from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
+from dualgap.multiclass.svm import MarginModel
+
+__all__ = ["ClassFeatureSVC"]
+
+Combine: TypeAlias = Literal["kronecker", "concatenate"]
+
+JointFeatures: TypeAlias = Callable[[Any, NDArray[Any]], MatrixLike]
+"""Called with rows and classes; returns a row for each of these in turn."""
+
+# Rows for which joint features are asked for together.
+_BLOCK = 1024
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClassFeatureSVC(MarginModel):
+    """Multi-category SVM whose scores are made of features of the classes as well as of the rows.
+
+    The score of class j for a row x is ``w @ psi(x, j)``. With features ``z_j`` of the classes
+    (attributes, embeddings of their names, places in a hierarchy), ``psi(x, j)`` is the Kronecker
+    product ``kron(z_j, x)``, so that the score is ``z_j @ V @ x``, bilinear in both. What is learnt
+    is shared between classes, and predicts classes that no training row has (`predict`).
+
+    Minimises ``1/2 ||w||^2 + C sum_i weight_i loss_i(w)``, reported as in `MulticlassSVC`, with all
+    of its losses and its certificate: the optimum is the best of all ``w``.
+
+    Parameters
+    ----------
+    class_features : array-like or sparse matrix of shape (n_classes, n_class_features), or callable
+        A row of features for each class, in the order of `classes` (the sorted labels unless that
+        is given); or any feature extractor, called as ``class_features(X, classes)`` with a block
+        of rows and an array of classes, which returns ``psi(x, j)`` for each row and class in turn
+        (a matrix with ``len(X) * len(classes)`` rows, dense or sparse). It is called once for all
+        rows before the fit, which keeps the result.
+    combine : {"kronecker", "concatenate"}, default="kronecker"
+        What is made of the class features: "kronecker", ``kron(z_j, x)``; "concatenate",
+        ``kron([e_j, z_j], x)``, the indicator of the class concatenated with its features, which
+        gives each class weights of its own beside the shared ones. (Features ``[x, z_j]`` would not
+        do: a linear model then scores the classes alike for all rows.)
+    classes : array-like of shape (n_classes,), optional
+        The classes that the rows of `class_features` belong to. Those without training rows compete
+        with the others nevertheless, and may be predicted.
+    loss : str, Loss or MarginLoss, default="max-hinge"
+        As in `MulticlassSVC`.
+    C : float, default=1.0
+        Weight of the losses against the regulariser.
+    smoothing : float, default=0.0
+        Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
+    solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
+"projected-gradient", "subgradient"}, default="auto"
+        As in `MulticlassSVC`; "block-descent", the default, takes projected gradient steps for one
+        row's dual variables after the other, since the features of different classes are not
+        orthogonal. It keeps dual variables that are not 0.
+    step, sampling : str
+        As in `MulticlassSVC`.
+    fit_intercept : bool, default=True
+        Whether to append a constant feature to ``x``. Not with a callable.
+    intercept_scaling : float, default=1.0
+        Value of the constant feature.
+    class_weight : dict or "balanced", optional
+        Factors on the weights of the rows of each class.
+    tol, max_iter, random_state, n_jobs, verbose, callback
+        As in `MulticlassSVC`.
+
+    Attributes
+    ----------
+    coef_ : ndarray
+        Of shape (n_class_features, n_features): V; with "concatenate" the weights of the classes'
+        own come first, a row for each. Of shape (n_joint_features,) for a callable.
+    intercept_ : ndarray of shape (n_class_features,)
+        What the constant feature adds to ``V @ x``; zeros without it.
+    classes_ : ndarray of shape (n_classes,)
+        The classes, in the order of `class_features`.
+    objective_, dual_objective_, duality_gap_, relative_gap_, null_objective_, converged_, \
+certificate_, n_iter_, history_, n_features_in_, feature_names_in_
+        As in `MulticlassSVC`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualgap import ClassFeatureSVC
+    >>> attributes = {"calf": [0, 0], "cow": [0, 1], "fawn": [1, 0]}  # wild? grown?
+    >>> X = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0]])
+    >>> model = ClassFeatureSVC(list(attributes.values()), classes=list(attributes), C=10)
+    >>> model = model.fit(X, ["calf", "cow", "fawn"])
+    >>> model.predict([[1.0, 1.0]], [[0, 1], [1, 1]], ["cow", "deer"])
+    array(['deer'], dtype='<U4')
+    """
+
+    class_features: MatrixLike | JointFeatures = field(kw_only=False)
+    combine: Combine = "kronecker"
+    classes: ArrayLike | None = None
+    loss: LossName | Loss | MarginLoss = field(default="max-hinge", kw_only=True)
+    C: float = 1.0
+    solver: LinearSolver = "auto"
+    step: Step | None = None
+    sampling: Sampling = "permutation"
+
+    @told
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row's loss.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For bad data or parameters; the message names the argument.
+        """
+        self._check_parameters()
+        X, y = check_rows_and_targets(self, X, y)
+        check_classification_targets(y)
+        self.classes_, codes = self._encode(y)
+        weights = check_weights(sample_weight, X)
+        weights = row_weights(self.class_weight, self.classes_, codes, weights)
+        total = float(len(codes) if weights is None else weights.sum())
+        joint = callable(self.class_features)
+        features = None if joint else self._class_features(self.class_features, own=True)
+        rows = self._joint_features(X, self.classes_) if joint else X
+        settings = {
+            **self._problem(),
+            "sample_weight": weights,
+            "class_features": None if features is None else core_rows(features),
+            "regularization": 1.0 / (float(self.C) * total),
+            "step": self.step,
+            "sampling": self.sampling,
+            "tol": float(self.tol),
+            "max_iter": int(self.max_iter),
+            "seed": resolve_seed(self.random_state),
+            "n_threads": resolve_threads(self.n_jobs),
+        }
+        settings["solver"] = check_solver(settings["loss"], self.solver, self.smoothing)
+        labels = np.ascontiguousarray(codes, dtype=np.uint32)
+
+        def solve(**changes: Any) -> Any:
+            return _core.fit_class_features(core_rows(rows), labels, {**settings, **changes})
+
+        def store(model: Self, result: Any) -> None:
+            model._store_weights(result["weights"], joint)
+            model._store_run(result)
+            refuse_certificate(model, settings, X, codes)
+
+        fit = Fit(
+            ends=(int(self.max_iter), float(self.tol)),
+            data=(X, y, sample_weight),
+            solve=solve,
+            store=store,
+            # A user's own loss need not answer twice in the same way.
+            repeats=isinstance(settings["loss"], str),
+        )
+        run(self, fit)
+        return self
+
+    def class_scores(
+        self,
+        X: MatrixLike,
+        class_features: MatrixLike | None = None,
+        classes: ArrayLike | None = None,
+    ) -> FloatArray:
+        """Score of each row and class, of those in training or of others.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+        class_features : array-like or sparse matrix of shape (n_others, n_class_features), optional
+            Features of classes that need not have been in training. Weights of their own they have
+            none, so that with "concatenate" only the shared ones count.
+        classes : array-like of shape (n_others,), optional
+            With a callable: what to call it with in place of `classes_`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes or n_others)
+
+        Raises
+        ------
+        ValueError
+            For class features of another number than in training, and where those in training were
+            of the other kind.
+        """
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        if callable(self.class_features):
+            if class_features is not None:
+                msg = "class_features: the model has a callable; name other classes by classes="
+                raise ValueError(msg)
+            named = self.classes_ if classes is None else np.asarray(classes)
+            joint = self._joint_features(X, named)
+            if joint.shape[1] != len(self.coef_):
+                msg = f"class_features: returned {joint.shape[1]} columns, not {len(self.coef_)}"
+                raise ValueError(msg)
+            return np.asarray(joint @ self.coef_, dtype=np.float64).reshape(X.shape[0], len(named))
+        given = self.class_features if class_features is None else class_features
+        features = self._class_features(given, own=class_features is None)
+        if features.shape[1] != len(self.coef_):
+            msg = f"class_features: must have as many columns as in training, {self._n_shared()}"
+            raise ValueError(msg)
+        projected = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return np.asarray(safe_sparse_dot(projected, features.T, dense_output=True))
+
+    def predict(
+        self,
+        X: MatrixLike,
+        class_features: MatrixLike | None = None,
+        classes: ArrayLike | None = None,
+    ) -> NDArray[Any]:
+        """Class with the largest score (the first of equals), of those in training or of others.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+        class_features : array-like or sparse matrix of shape (n_others, n_class_features), optional
+            Features of classes that need not have been in training.
+        classes : array-like of shape (n_others,), optional
+            Names of these classes; by default their positions.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            As for `class_scores`, and unless there is a name for each class.
+        """
+        scores = self.class_scores(X, class_features, classes)
+        if class_features is None and classes is None:
+            names = self.classes_
+        else:
+            names = np.arange(scores.shape[1]) if classes is None else np.asarray(classes)
+        if names.shape != scores.shape[1:]:
+            msg = f"classes: must have shape {scores.shape[1:]}, got {names.shape}"
+            raise ValueError(msg)
+        return np.asarray(names[scores.argmax(axis=1)])
+
+    def _check_parameters(self) -> None:
+        check_positive("C", self.C)
+        check_choice("combine", self.combine, Combine)
+        super()._check_parameters()
+        if callable(self.class_features):
+            refuse_unused(self, ["combine", "intercept_scaling"], "a callable class_features")
+
+    def _core_loss(self) -> dict[str, Any]:
+        return core_loss_of(self.loss, len(self.classes_))
+
+    def _scores(self, X: Any) -> FloatArray:
+        return self.class_scores(X)
+
+    def _encode(self, y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
+        """Return the classes in the order of their features, and each label's position."""
+        found, codes = np.unique(y, return_inverse=True)
+        if self.classes is None:
+            return check_classes(found), codes
+        classes = np.asarray(self.classes)
+        if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
+            msg = "classes: must be one-dimensional, with no class twice"
+            raise ValueError(msg)
+        order = np.argsort(classes, kind="stable")
+        at = np.searchsorted(classes[order], found).clip(max=len(classes) - 1)
+        missing = found[classes[order][at] != found]
+        if len(missing) > 0:
+            msg = f"y: the label {missing.tolist()[0]!r} is not among the {len(classes)} classes"
+            raise ValueError(msg)
+        return check_classes(classes), np.asarray(order[at][codes])
+
+    def _class_features(self, given: Any, *, own: bool) -> Any:
+        """Return checked class features, those of the classes in training or of others."""
+        features = check_array(
+            given, accept_sparse="csr", dtype=np.float64, order="C", input_name="class_features"
+        )
+        n_classes = len(self.classes_)
+        if own and features.shape[0] != n_classes:
+            order = "in their sorted order" if self.classes is None else "of the parameter classes"
+            msg = (
+                f"class_features: must have a row for each of the {n_classes} classes {order}, "
+                f"got {features.shape[0]}"
+            )
+            raise ValueError(msg)
+        if self.combine == "kronecker":
+            return features
+        shape = (features.shape[0], n_classes)
+        indicators = sp.eye_array(n_classes) if own else sp.csr_array(shape)
+        return sp.csr_array(sp.hstack([indicators, sp.csr_array(features)], format="csr"))
+
+    def _joint_features(self, X: Any, classes: NDArray[Any]) -> Any:
+        """Ask the callable for the joint features of all rows, a block at a time."""
+        extract: Any = self.class_features
+        found: list[Any] = []
+        for start in range(0, X.shape[0], _BLOCK):
+            block = X[start : start + _BLOCK]
+            returned = check_array(
+                extract(block, classes),
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                order="C",
+                input_name="class_features",
+            )
+            wanted = block.shape[0] * len(classes)
+            if (
+                returned.shape[0] != wanted
+                or returned.shape[1] != (found or [returned])[0].shape[1]
+            ):
+                msg = (
+                    "class_features: must return a row for each row and class, of always the same "
+                    f"number of columns; returned {returned.shape} for {block.shape[0]} rows and "
+                    f"{len(classes)} classes"
+                )
+                raise ValueError(msg)
+            found.append(returned)
+        return sp.vstack(found, format="csr") if sp.issparse(found[0]) else np.vstack(found)
+
+    def _store_weights(self, weights: FloatArray, joint: bool) -> None:
+        if joint:
+            self.coef_, self.intercept_ = np.ascontiguousarray(weights[0]), np.zeros(1)
+            return
+        n_features = self.n_features_in_
+        self.coef_ = np.ascontiguousarray(weights[:, :n_features])
+        self.intercept_ = np.zeros(len(weights))
+        if self.fit_intercept:
+            self.intercept_ = weights[:, n_features] * float(self.intercept_scaling)
+
+    def _n_shared(self) -> int:
+        return len(self.coef_) - (len(self.classes_) if self.combine == "concatenate" else 0)

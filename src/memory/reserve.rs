@@ -1,0 +1,199 @@
+//! Memory set aside, so that a run that needs more than there is ends with an error and not with the process.
+//!
+//! Large buffers are compared with the memory there is before a run ([`super::require`]). What is left are
+//! thousands of small vectors, in this crate and in those that it uses, whose allocation ends the process
+//! where it fails. [`Allocator`] gives up a block of the reserve then and tries again, and
+//! [`shortages`] tells every run, which ends at its next look at its `Interrupt`.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The bytes of a block: more than the 32 MB up to which glibc may keep what is freed for itself.
+const BLOCK: usize = 33 << 20;
+const N_BLOCKS: usize = 4;
+
+/// The bytes that are set aside; addresses alone, until they are needed.
+pub const RESERVE: usize = BLOCK * N_BLOCKS;
+
+/// The reserve of the process.
+static OWN: Reserve = Reserve::new();
+
+/// How often an allocation has failed and was helped out of the reserve, in the life of the process.
+pub fn shortages() -> usize {
+    OWN.shortages.load(Ordering::Relaxed)
+}
+
+/// Fills the reserve, if it is not full, and says whether it is. It stays full from then on.
+pub fn fill() -> bool {
+    OWN.fill()
+}
+
+/// Blocks of memory that nobody uses.
+struct Reserve {
+    blocks: [AtomicPtr<u8>; N_BLOCKS],
+    shortages: AtomicUsize,
+    /// Held by the thread that fills the reserve or takes from it.
+    taking: Mutex<()>,
+}
+
+fn layout() -> Layout {
+    Layout::new::<[u8; BLOCK]>()
+}
+
+impl Reserve {
+    const fn new() -> Self {
+        Self {
+            blocks: [const { AtomicPtr::new(null_mut()) }; N_BLOCKS],
+            shortages: AtomicUsize::new(0),
+            taking: Mutex::new(()),
+        }
+    }
+
+    fn take_turns(&self) -> MutexGuard<'_, ()> {
+        self.taking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fill(&self) -> bool {
+        let is_full = || self.blocks.iter().all(|slot| !slot.load(Ordering::Relaxed).is_null());
+        if is_full() {
+            return true;
+        }
+        let _turn = self.take_turns();
+        for slot in &self.blocks {
+            if slot.load(Ordering::Relaxed).is_null() {
+                // SAFETY: the size of a block is not 0.
+                slot.store(unsafe { System.alloc(layout()) }, Ordering::Relaxed);
+            }
+        }
+        let full = is_full();
+        while !full && self.release() {}
+        full
+    }
+
+    /// Gives a block back to the system, if there is one.
+    fn release(&self) -> bool {
+        let mut held = self.blocks.iter().map(|slot| slot.swap(null_mut(), Ordering::Relaxed));
+        let Some(held) = held.find(|held| !held.is_null()) else { return false };
+        // SAFETY: `fill` got it from the same allocator with the same layout, and `swap` handed it to us alone.
+        unsafe { System.dealloc(held, layout()) };
+        true
+    }
+
+    /// Tries an allocation again with less and less in reserve. What is larger than the reserve is not helped:
+    /// such buffers are compared with what there is before a run.
+    #[cold]
+    fn help(&self, size: usize, attempt: impl Fn() -> *mut u8) -> *mut u8 {
+        if size > RESERVE {
+            return null_mut();
+        }
+        let _turn = self.take_turns();
+        loop {
+            // Another thread may have made room while this one waited.
+            let found = attempt();
+            if !found.is_null() || !self.release() {
+                return found;
+            }
+            self.shortages.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether the system grants so much at this moment, the reserve left alone.
+pub fn grants(bytes: usize) -> bool {
+    let Ok(layout) = Layout::array::<u8>(bytes.max(1)) else { return false };
+    // An allocation that nobody looks at would be optimised away, as if it had been granted.
+    // SAFETY: the size is not 0.
+    let found = std::hint::black_box(unsafe { System.alloc(layout) });
+    if !found.is_null() {
+        // SAFETY: it was allocated above with the same layout.
+        unsafe { System.dealloc(found, layout) };
+    }
+    !found.is_null()
+}
+
+/// The system's allocator, with the reserve behind it where one is filled.
+///
+/// The Python module declares it as `#[global_allocator]`; a program in Rust that wants it does so, too, and calls
+/// [`fill`] before its runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Allocator;
+
+// SAFETY: every method is that of the system's allocator, called again where it returned null, which leaves
+// nothing changed; nothing here allocates or panics.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's contract is that of `System`.
+        let attempt = || unsafe { System.alloc(layout) };
+        let found = attempt();
+        if found.is_null() { OWN.help(layout.size(), attempt) } else { found }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract is that of `System`, which all pointers come from.
+        unsafe { System.dealloc(pointer, layout) };
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        let attempt = || unsafe { System.alloc_zeroed(layout) };
+        let found = attempt();
+        if found.is_null() { OWN.help(layout.size(), attempt) } else { found }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above; a call that failed has left the old block as it was.
+        let attempt = || unsafe { System.realloc(pointer, layout, size) };
+        let found = attempt();
+        if found.is_null() { OWN.help(size, attempt) } else { found }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allocation_that_fails_is_helped_while_the_reserve_lasts() {
+        let own = Reserve::new();
+        let never = |size| own.help(size, null_mut).is_null();
+        let shortages = || own.shortages.load(Ordering::Relaxed);
+        assert!(never(8) && shortages() == 0);
+        assert!(own.fill() && own.fill());
+        let failures = AtomicUsize::new(2);
+        let attempt = || {
+            let left = failures.load(Ordering::Relaxed);
+            failures.store(left.saturating_sub(1), Ordering::Relaxed);
+            if left == 0 { std::ptr::dangling_mut() } else { null_mut() }
+        };
+        assert!(!own.help(1 << 20, attempt).is_null());
+        assert_eq!(shortages(), 2);
+        assert!(never(RESERVE + 1) && shortages() == 2);
+        assert!(never(8) && shortages() == N_BLOCKS);
+        assert!(own.fill() && own.release() && own.fill());
+        while own.release() {}
+    }
+
+    #[test]
+    fn what_there_is_not_is_not_granted() {
+        assert!(grants(0) && grants(1 << 20) && !grants(1 << 60) && !grants(usize::MAX));
+    }
+
+    #[test]
+    fn the_allocator_is_that_of_the_system() {
+        let layout = Layout::new::<[u64; 9]>();
+        // SAFETY: sizes are not 0, and each block is freed once with its layout.
+        unsafe {
+            let zeros = Allocator.alloc_zeroed(layout);
+            assert_eq!(*zeros.cast::<[u64; 9]>(), [0; 9]);
+            zeros.cast::<u64>().write(7);
+            let more = Allocator.realloc(zeros, layout, 2 * layout.size());
+            assert_eq!(more.cast::<u64>().read(), 7);
+            Allocator.dealloc(more, Layout::new::<[u64; 18]>());
+            let found = Allocator.alloc(layout);
+            assert!(!found.is_null());
+            Allocator.dealloc(found, layout);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Combinations of the rows of a matrix, Σ_j δ_j z_j, dense or sparse as the matrix is.
+
+use crate::data::{Data, Rows};
+use crate::for_data;
+use crate::linalg::vectors::dot_in_order;
+use crate::linalg::{Sparse, sparse};
+
+/// Σ_j δ_j z_j.
+pub(super) enum Combined {
+    Dense(Vec<f64>),
+    /// By rising index.
+    Sparse(Sparse),
+}
+
+impl Combined {
+    /// The combination of the rows `first + j` of a matrix.
+    pub fn of(rows: Data<'_>, first: usize, delta: &[(u32, f64)]) -> Self {
+        if let Data::Dense32(_) | Data::Dense64(_) = rows {
+            let mut sum = vec![0.0; rows.n_cols()];
+            for &(row, scale) in delta {
+                let row = first + row as usize;
+                for_data!(rows, rows => rows.visit_row(row, |at, value| sum[at] += scale * value));
+            }
+            return Self::Dense(sum);
+        }
+        let mut entries = Sparse::new();
+        for &(row, scale) in delta {
+            let row = first + row as usize;
+            let mut push = |at: usize, value: f64| entries.push((at as u32, scale * value));
+            for_data!(rows, rows => rows.visit_row(row, &mut push));
+        }
+        // A stable sort: equal indices are summed in the order of the rows.
+        entries.sort_by_key(|(at, _)| *at);
+        entries.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            kept.1 += if same { next.1 } else { 0.0 };
+            same
+        });
+        Self::Sparse(entries)
+    }
+
+    /// ‖·‖².
+    pub fn squared_norm(&self) -> f64 {
+        match self {
+            Self::Dense(values) => dot_in_order(values, values),
+            Self::Sparse(entries) => sparse::squared_norm(entries),
+        }
+    }
+
+    /// The product with a row of the matrix.
+    pub fn dot(&self, rows: Data<'_>, row: usize) -> f64 {
+        let mut sum = 0.0;
+        match self {
+            Self::Dense(values) => {
+                for_data!(rows, rows => rows.visit_row(row, |at, value| sum += value * values[at]));
+            }
+            Self::Sparse(entries) => {
+                let mut rest = entries.iter().peekable();
+                for_data!(rows, rows => rows.visit_row(row, |at, value| {
+                    while rest.next_if(|(index, _)| (*index as usize) < at).is_some() {}
+                    if let Some((_, entry)) = rest.next_if(|(index, _)| *index as usize == at) {
+                        sum += value * entry;
+                    }
+                }));
+            }
+        }
+        sum
+    }
+
+    /// The entries that are stored.
+    pub fn entries(&self) -> Sparse {
+        match self {
+            Self::Dense(values) => (0..).zip(values.iter().copied()).collect(),
+            Self::Sparse(entries) => entries.clone(),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Block descent where the features of different classes are not orthogonal.
+
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+
+use crate::dual::{BlockDual, dual_value, objective};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::Sparse;
+use crate::linalg::sparse::{dot, squared_norm};
+use crate::multiclass::{MarginDual, ScoreMap};
+use crate::polytope::{Scratch, lifted};
+use crate::run::{Certificate, Progress, Solver};
+
+/// Steps of a visit at most, and the share of the first one's slope at which it ends.
+const MAX_STEPS: usize = 8;
+const SPENT: f64 = 0.02;
+
+/// Examples whose gap is below this share of the mean one wait for the next certificate.
+const RESTING: f64 = 0.01;
+
+/// Passes over the others between two certificates at most.
+const MAX_PASSES: usize = 8;
+
+/// Curvature below which a block is linear: its step, the slope divided by this, would overflow.
+const VANISHING: f64 = 1e-250;
+
+/// Block coordinate ascent on the dual of joint features.
+///
+/// The dual of one example is −½ αᵀ(C_i A_i A_iᵀ + γ I) α + a linear term, C_i = p_i/λ, with the Gram matrix
+/// A_i A_iᵀ of its ψ(x_i, j) in place of ‖x_i‖² I, so that the block's maximum is no projection. A visit takes a
+/// few projected gradient steps instead: β' = the projection, with bias 1, of g/L + β + 1ᵀβ, and the best step
+/// towards it, with the curvature of the last step as L (the spectral step of Barzilai and Borwein 1988 in
+/// Birgin, Martínez and Raydan's method, 2000). Each step is feasible and raises the dual, whatever L is.
+pub struct JointDescent<'d, 'p, 'a, M> {
+    dual: &'d mut MarginDual<'p, 'a, M>,
+    random: Pcg64Mcg,
+    /// β_i.
+    points: Vec<Sparse>,
+    /// L of each example; 0 before its first step.
+    steepness: Vec<f64>,
+    weights: Vec<f64>,
+    /// The examples that are visited until the next certificate.
+    due: Vec<u32>,
+    work: Work,
+}
+
+/// Numbers for each class, in a visit.
+struct Work {
+    scores: Vec<f64>,
+    slopes: Vec<f64>,
+    beta: Vec<f64>,
+    target: Vec<f64>,
+    projection: Vec<f64>,
+    spread: Vec<f64>,
+    direction: Sparse,
+    alpha: Sparse,
+    scratch: Scratch,
+}
+
+impl Work {
+    fn new(n_classes: usize) -> Self {
+        let zeros = || vec![0.0; n_classes];
+        let (scores, slopes, beta, target) = (zeros(), zeros(), zeros(), zeros());
+        let (direction, alpha) = (Sparse::new(), Sparse::new());
+        let (projection, spread, scratch) = (zeros(), zeros(), Scratch::default());
+        Self { scores, slopes, beta, target, projection, spread, direction, alpha, scratch }
+    }
+}
+
+impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
+    /// Starts at the dual point 0.
+    pub fn new(dual: &'d mut MarginDual<'p, 'a, M>, seed: u64) -> Self {
+        let (n, m) = (dual.problem.n_examples(), dual.problem.n_classes());
+        let has_share = |example: &u32| dual.problem.shares().of(*example as usize) > 0.0;
+        Self {
+            random: Pcg64Mcg::new(u128::from(seed)),
+            points: vec![Sparse::new(); n],
+            steepness: vec![0.0; n],
+            weights: vec![0.0; dual.n_weights()],
+            due: (0..n as u32).filter(has_share).collect(),
+            work: Work::new(m),
+            dual,
+        }
+    }
+
+    /// w(β).
+    pub fn into_weights(self) -> Vec<f64> {
+        self.weights
+    }
+
+    /// Raises the dual over one example's β; returns whether it moved.
+    fn visit(&mut self, example: usize) -> bool {
+        let (problem, work) = (&*self.dual.problem, &mut self.work);
+        let shares = problem.shares();
+        let (map, weight) = (problem.map(), shares.of(example) / shares.lambda());
+        map.example_scores(example, &self.weights, &mut work.scores);
+        work.beta.fill(0.0);
+        let point = &mut self.points[example];
+        point.iter().for_each(|&(class, value)| work.beta[class as usize] = value);
+        let (mut first, mut moved) = (0.0, false);
+        for _ in 0..MAX_STEPS {
+            let Some(slope) = step(self.dual, example, work, &mut self.steepness[example]) else {
+                break;
+            };
+            moved = true;
+            if slope <= SPENT * f64::max(first, slope) {
+                break;
+            }
+            first = f64::max(first, slope);
+        }
+        if !moved {
+            return false;
+        }
+        work.direction.clear();
+        let mut before = point.iter().copied().peekable();
+        for (class, new) in (0..).zip(work.beta.iter().copied()) {
+            let old = before.next_if(|(at, _)| *at == class).map_or(0.0, |(_, value)| value);
+            if new != old {
+                work.direction.push((class, new - old));
+            }
+        }
+        point.clear();
+        point.extend((0..).zip(work.beta.iter().copied()).filter(|(_, value)| *value != 0.0));
+        lifted::scaled(&work.direction, problem.label(example), weight, &mut work.alpha);
+        map.add_image(example, &work.alpha, &mut self.weights);
+        true
+    }
+}
+
+/// One projected gradient step of an example whose scores and β are in the work space; returns the slope along
+/// it, or nothing where there is none to take.
+fn step<M: ScoreMap>(
+    dual: &MarginDual<'_, '_, M>,
+    example: usize,
+    work: &mut Work,
+    steepness: &mut f64,
+) -> Option<f64> {
+    let problem = &*dual.problem;
+    let (label, shares, map) = (problem.label(example), problem.shares(), problem.map());
+    let (weight, smoothing) = (shares.of(example) / shares.lambda(), shares.smoothing());
+    work.slopes.copy_from_slice(&work.scores);
+    problem.margins(example, &mut work.slopes);
+    let sum = lifted::shift(&mut work.slopes, &work.beta, label, smoothing);
+    if *steepness == 0.0 {
+        *steepness = weight * map.row_size(example).norm.powi(2) + smoothing;
+    }
+    if *steepness <= VANISHING {
+        // Features of 0: any vertex of the largest margins is the optimum.
+        let (scratch, vertex) = (&mut work.scratch, &mut work.direction);
+        problem.polytope().vertex(&work.slopes, label, scratch, vertex);
+        work.projection.fill(0.0);
+        vertex.iter().for_each(|&(class, value)| work.projection[class as usize] = value);
+    } else {
+        let terms = work.slopes.iter().zip(&work.beta);
+        work.target.clear();
+        work.target.extend(terms.map(|(slope, beta)| slope / *steepness + beta + sum));
+        work.target[label] = 0.0;
+        let (target, projection) = (&work.target, &mut work.projection);
+        problem.polytope().project(target, label, 1.0, &mut work.scratch, projection);
+    }
+    work.direction.clear();
+    let change = work.projection.iter().zip(&work.beta).map(|(new, old)| new - old);
+    work.direction.extend((0..).zip(change).filter(|(_, change)| *change != 0.0));
+    let slope = dot(&work.slopes, &work.direction);
+    if slope.is_nan() || slope <= 0.0 {
+        return None;
+    }
+    lifted::scaled(&work.direction, label, 1.0, &mut work.alpha);
+    work.spread.fill(0.0);
+    map.add_spread(example, &work.alpha, &mut work.spread);
+    let square = squared_norm(&work.alpha);
+    let curvature = weight * dot(&work.spread, &work.alpha) + smoothing * square;
+    let length = if curvature > 0.0 { (slope / curvature).min(1.0) } else { 1.0 };
+    for &(class, change) in &work.direction {
+        let beta = &mut work.beta[class as usize];
+        // The whole way ends at the projection itself, in its set up to its own rounding.
+        *beta =
+            if length == 1.0 { work.projection[class as usize] } else { *beta + length * change };
+    }
+    let scores = work.scores.iter_mut().zip(&work.spread);
+    scores.for_each(|(score, spread)| *score += length * weight * spread);
+    if curvature > 0.0 {
+        *steepness = (curvature / square).max(f64::MIN_POSITIVE);
+    }
+    Some(slope)
+}
+
+impl<M: ScoreMap> Solver for JointDescent<'_, '_, '_, M> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        let mut moved = false;
+        let n_passes = (self.points.len() / self.due.len().max(1)).clamp(1, MAX_PASSES);
+        for _ in 0..n_passes {
+            self.due.shuffle(&mut self.random);
+            for at in 0..self.due.len() {
+                interrupt.check()?;
+                moved |= self.visit(self.due[at] as usize);
+            }
+        }
+        let certificate = self.certify(interrupt)?;
+        Ok(if moved { Progress::Epoch(certificate) } else { Progress::Exhausted(certificate) })
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        let points = &self.points;
+        let at = |block: usize| -> &[(u32, f64)] { &points[block] };
+        let lambda = self.dual.shares().lambda();
+        let survey = self.dual.survey(&self.weights, &at, interrupt)?;
+        // Every set of a built-in loss knows how far a point is from it: nothing else has to be followed.
+        let dual = dual_value(self.dual, &at, &|_| f64::INFINITY, interrupt)?.bound();
+        let mean = survey.gaps.iter().sum::<f64>() / survey.gaps.len().max(1) as f64;
+        let open = (0..).zip(&survey.gaps).filter(|(_, gap)| **gap > RESTING * mean.max(0.0));
+        self.due = open.map(|(block, _)| block).collect();
+        Ok(Certificate { primal: objective(lambda, &self.weights, survey.loss), dual })
+    }
+}

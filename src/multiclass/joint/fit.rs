@@ -1,0 +1,49 @@
+//! One call for joint features: a method by name, its run, and where it ended.
+
+use std::ops::ControlFlow;
+
+use super::JointDescent;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::multiclass::{MarginDual, MarginProblem, MulticlassMethod, ScoreMap};
+use crate::run::{Epoch, Trace, run};
+use crate::solver::{Target, minimize};
+
+/// A fitted model of joint features.
+#[derive(Debug, Clone)]
+pub struct JointFit {
+    /// The record of the run.
+    pub trace: Trace,
+    /// P(0).
+    pub null_objective: f64,
+    /// The weights, in the order of the map.
+    pub weights: Vec<f64>,
+}
+
+/// Minimises the problem; block descent is [`JointDescent`].
+///
+/// # Errors
+/// What [`run`] and [`minimize`] return.
+pub fn fit_joint<M: ScoreMap>(
+    problem: &mut MarginProblem<'_, M>,
+    method: MulticlassMethod,
+    target: Target,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<JointFit> {
+    let mut dual = MarginDual::new(problem);
+    match method {
+        MulticlassMethod::BlockDescent(seed) => {
+            let null_objective = dual.problem.null_objective();
+            let stopping = target.stopping(null_objective);
+            let mut solver = JointDescent::new(&mut dual, seed);
+            let trace = run(&mut solver, stopping, interrupt, observe)?;
+            Ok(JointFit { trace, null_objective, weights: solver.into_weights() })
+        }
+        MulticlassMethod::Vertices(method) => {
+            let fit = minimize(&mut dual, method, target, None, interrupt, observe)?;
+            let weights = fit.weights().to_vec();
+            Ok(JointFit { trace: fit.trace, null_objective: fit.null_objective, weights })
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! From weights to the scores of an example's classes: what a multi-category problem asks of its features.
+
+use std::ops::Range;
+
+use crate::dual::rounding::gamma;
+use crate::linalg::SparseRows;
+
+/// The linear map A_i w = (⟨w, ψ(x_i, j)⟩)_j from weights to the scores of the classes, for features ψ(x, j)
+/// of a row and a class (Tajima et al. 2020, section 2.1), and its adjoint A_iᵀ δ = Σ_j δ_j ψ(x_i, j).
+pub trait ScoreMap: Send + Sync {
+    /// Number of examples.
+    fn n_examples(&self) -> usize;
+
+    /// Number of classes.
+    fn n_classes(&self) -> usize;
+
+    /// Length of a weight vector.
+    fn n_weights(&self) -> usize;
+
+    /// Multiplications of one pass of scores.
+    fn cost(&self) -> usize;
+
+    /// Takes a copy of the weights in the form that [`ScoreMap::scores`] reads.
+    fn load(&mut self, weights: &[f64]);
+
+    /// The same for [`ScoreMap::exact_scores`].
+    fn load_exact(&mut self, weights: &[f64]);
+
+    /// A_i w of the loaded weights for each of the examples, one row each.
+    fn scores(&self, examples: Range<usize>, scores: &mut [f64]);
+
+    /// The same in double precision whatever that of the rows, of weights loaded for this; `buffer` is work
+    /// space.
+    fn exact_scores(&self, examples: Range<usize>, buffer: &mut Vec<f64>, scores: &mut [f64]);
+
+    /// Twice the rounding unit of [`ScoreMap::scores`].
+    fn epsilon(&self) -> f64;
+
+    /// The size of an example's features.
+    fn row_size(&self, example: usize) -> RowSize;
+
+    /// image += Σ_i A_iᵀ δ_i over a run of examples, in parallel over the weights.
+    fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]);
+
+    /// A_i w of one example for the given weights.
+    fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
+
+    /// weights += A_iᵀ δ for one example, δ as (class, value) pairs.
+    fn add_image(&self, example: usize, dual: &[(u32, f64)], weights: &mut [f64]);
+
+    /// ‖A_iᵀ δ‖².
+    fn image_norm(&self, example: usize, dual: &[(u32, f64)]) -> f64;
+
+    /// scores += A_i A_iᵀ δ: what adding A_iᵀ δ to the weights does to the example's own scores.
+    fn add_spread(&self, example: usize, dual: &[(u32, f64)], scores: &mut [f64]);
+}
+
+/// The size of an example's features.
+#[derive(Debug, Clone, Copy)]
+pub struct RowSize {
+    /// At least ‖ψ(x, j)‖ for classes with weights of their own, and √2 times that where features of
+    /// different classes need not be orthogonal: √2 of this bounds ‖ψ(x, j) − ψ(x, l)‖.
+    pub norm: f64,
+    /// The maximum number of roundings of a score's terms: the number of a row's values.
+    pub n_values: usize,
+    /// Number of products that a score is made of.
+    pub n_products: usize,
+}
+
+impl RowSize {
+    /// The size of a row, given its sum of squares, its largest absolute value and the number of its values.
+    pub(super) fn of(square: f64, largest: f64, n_values: usize) -> Self {
+        // Squares of small values underflow.
+        let norm = if square > 1e-280 { square.sqrt() } else { largest * (n_values as f64).sqrt() };
+        Self { norm: norm * (1.0 + gamma(n_values + 4)), n_values, n_products: n_values }
+    }
+}

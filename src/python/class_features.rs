@@ -1,0 +1,56 @@
+//! Fits of linear models on features of rows and classes together.
+
+use numpy::{PyArray1, PyArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::arrays::{Matrix, Vector, slice};
+use super::own_loss::raised;
+use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
+use super::session::{Session, guarded, run_session};
+use super::trace::trace_dict;
+use crate::multiclass::{JointMap, MulticlassMethod, fit_joint, require_joint_memory};
+
+/// Fits a model of joint features; `settings` has the items of `records` and `class_features`, a row for each
+/// class, or None where the rows are those of ψ(x, j) themselves, for each example and class in turn.
+#[pyfunction]
+pub(super) fn fit_class_features<'py>(
+    py: Python<'py>,
+    rows: Matrix<'py>,
+    labels: Vector<'py, u32>,
+    settings: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyDict>> {
+    guarded(|| {
+        let record: MarginRecord<'py> = settings.extract()?;
+        let shares: SharesRecord<'py> = settings.extract()?;
+        let method: MethodRecord = settings.extract()?;
+        let run: RunRecord = settings.extract()?;
+        let classes: Option<Matrix<'py>> = settings
+            .get_item("class_features")?
+            .filter(|given| !given.is_none())
+            .map(|given| given.extract())
+            .transpose()?;
+        let method = MulticlassMethod::parse(&method.choices())?;
+        let (parts, labels, data) = (record.parts(), slice(&labels)?, rows.rows()?);
+        let map = match &classes {
+            Some(classes) => JointMap::kronecker(data, classes.rows()?, parts.bias, method.order()),
+            None => JointMap::rows(data, parts.n_classes, method.order())?,
+        };
+        require_joint_memory(&map, method, parts.smoothing > 0.0)?;
+        let layout = map.layout();
+        let mut problem = parts.on(map, labels, shares.shares(labels.len())?)?;
+        let (target, own) = (run.target(), record.own_loss());
+        let kernel = |session: &Session<'_>| {
+            own.iter().for_each(|own| own.stops(session.interrupt));
+            let observe = &mut |epoch: &_| session.observe(epoch);
+            fit_joint(&mut problem, method, target, session.interrupt, observe)
+        };
+        let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel);
+        let fitted = raised(own, fitted)?;
+        let result = trace_dict(py, &fitted.trace)?;
+        result.set_item("null_objective", fitted.null_objective)?;
+        let weights = PyArray1::from_iter(py, layout.by_class(&fitted.weights));
+        result.set_item("weights", weights.reshape([layout.n_classes, layout.n_features])?)?;
+        Ok(result)
+    })
+}

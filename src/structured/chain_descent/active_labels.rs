@@ -1,0 +1,103 @@
+//! One sequence's dual point: labels, and their weights in a convex combination.
+
+use crate::dual::rounding::gamma;
+use crate::linalg::{Sparse, sparse};
+use crate::structured::model::{Chain, Model};
+
+/// A label of the sequence and its weight, which is positive; the weights sum to 1 but for rounding.
+#[derive(Debug, Clone, PartialEq)]
+struct Atom {
+    label: Box<[u16]>,
+    weight: f64,
+}
+
+/// The labels that a sequence's dual point μ_i combines.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ActiveLabels {
+    atoms: Vec<Atom>,
+}
+
+/// A label in the form that is kept: two bytes a position.
+fn kept(label: &[u32]) -> Box<[u16]> {
+    // A chain has at most 2¹⁵ states.
+    label.iter().map(|state| *state as u16).collect()
+}
+
+impl ActiveLabels {
+    /// All weight on one label.
+    pub fn at(label: &[u32]) -> Self {
+        Self { atoms: vec![Atom { label: kept(label), weight: 1.0 }] }
+    }
+
+    /// Whether all labels are some of the sequence's.
+    pub fn fits(&self, chain: &Chain, example: usize) -> bool {
+        self.atoms.iter().all(|atom| {
+            let label: Vec<u32> = atom.label.iter().map(|state| u32::from(*state)).collect();
+            label.len() == chain.sequence_len(example)
+                && label.iter().all(|state| (*state as usize) < chain.n_states())
+                && chain.links().check_label(example, &label).is_ok()
+        })
+    }
+
+    /// The mean of the labels' values, and the number of the label with the smallest one, the first of equals.
+    pub fn mean_and_worst(&self, value: impl Fn(&[u16]) -> f64) -> (f64, usize) {
+        let (mut sum, mut total, mut worst) = (0.0, 0.0, (f64::INFINITY, 0));
+        for (index, atom) in self.atoms.iter().enumerate() {
+            let own = value(&atom.label);
+            (sum, total) = (sum + atom.weight * own, total + atom.weight);
+            worst = if own < worst.0 { (own, index) } else { worst };
+        }
+        (sum / total, worst.1)
+    }
+
+    /// A label by its number.
+    pub fn label(&self, index: usize) -> impl Iterator<Item = u32> {
+        self.atoms[index].label.iter().map(|state| u32::from(*state))
+    }
+
+    /// The weight of a label.
+    pub fn weight(&self, index: usize) -> f64 {
+        self.atoms[index].weight
+    }
+
+    /// Moves weight from one of the labels to another label.
+    pub fn shift(&mut self, from: usize, to: &[u32], step: f64) {
+        let same = |atom: &Atom| atom.label.iter().zip(to).all(|(a, b)| u32::from(*a) == *b);
+        match self.atoms.iter_mut().find(|atom| same(atom)) {
+            Some(atom) => atom.weight += step,
+            None => self.atoms.push(Atom { label: kept(to), weight: step }),
+        }
+        let atom = &mut self.atoms[from];
+        atom.weight -= step;
+        if atom.weight <= 0.0 {
+            self.atoms.swap_remove(from);
+        }
+    }
+
+    /// Sums the point up; returns how far, in ‖·‖₁, it is at most from a convex combination of labels.
+    pub fn point(&self, chain: &Chain, example: usize, buffers: &mut Buffers) -> f64 {
+        let Buffers { point, vertex, spare, label } = buffers;
+        let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();
+        let mut size = 0.0;
+        point.clear();
+        for atom in &self.atoms {
+            label.clear();
+            label.extend(atom.label.iter().map(|state| u32::from(*state)));
+            chain.parts(example, label, vertex);
+            let weight = atom.weight / total;
+            sparse::add(point, weight, vertex, 0.0, spare);
+            size += weight * vertex.iter().map(|(_, value)| value.abs()).sum::<f64>();
+        }
+        gamma(self.atoms.len() + 8) * size
+    }
+}
+
+/// What summing up takes, and the point.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// μ_i.
+    pub point: Sparse,
+    vertex: Sparse,
+    spare: Sparse,
+    label: Vec<u32>,
+}

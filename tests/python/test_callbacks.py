@@ -1,0 +1,135 @@
+"""scikit-learn's callbacks (1.9) on every estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fitted import FITS, LABELS, ROWS
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from dualgap import MulticlassSVC, PolynomialNetworkClassifier
+
+callback = pytest.importorskip("sklearn.callback")
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+class Recorder:
+    """Notes what it is told, and stops a fit after some epochs."""
+
+    def __init__(self, stop_after: int = 10**9) -> None:
+        self.events: list[str] = []
+        self.stop_after = stop_after
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        self.events.append("setup")
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        self.events.append("teardown")
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        self.events.append(f"begin {context.task_name}")
+
+    def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
+        self.events.append(f"end {context.task_name}")
+        return self.epochs >= self.stop_after
+
+    @property
+    def epochs(self) -> int:
+        return sum(event in ("end epoch", "end fit") for event in self.events)
+
+
+class Models:
+    """Keeps the models that it is shown."""
+
+    def __init__(self) -> None:
+        self.models: list[Any] = []
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        pass
+
+    teardown = on_fit_task_begin = setup
+
+    def on_fit_task_end(self, estimator: Any, context: Any, *, fitted_estimator: Any) -> None:
+        self.models.append(fitted_estimator)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_every_estimator_tells_of_its_tasks(name: str) -> None:
+    estimator, X, y = FITS[name]
+    recorder = Recorder()
+    model = clone(estimator).set_callbacks(recorder).fit(X, y)
+    assert recorder.events[:2] == ["setup", "begin fit"]
+    assert recorder.events[-2:] == ["end fit", "teardown"]
+    inner = recorder.events[2:-2]
+    assert inner[::2] == [event.replace("end", "begin") for event in inner[1::2]]
+    # A search tells of its fits, and its history is that of the last one.
+    assert name.endswith("-cv") or len(inner) == 2 * model.n_iter_
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_the_progress_bar_of_scikit_learn(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    estimator, X, y = FITS[name]
+    clone(estimator).set_callbacks(callback.ProgressBar()).fit(X, y)
+    assert f"{type(estimator).__name__} - fit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_the_scoring_monitor(name: str) -> None:
+    estimator, X, y = FITS[name]
+    own = {"score": lambda fitted, X, y: fitted.score(X, y)}
+    monitor = callback.ScoringMonitor(scoring=own)
+    model = clone(estimator).set_callbacks(monitor).fit(X, y)
+    data = monitor.get_logs().data
+    last = next(row for row in data if row["task_name"] == "fit" and row["task_id_path"] == (0,))
+    assert last["score"] == pytest.approx(model.score(X, X if y is None else y))
+    if not name.endswith("-cv") and name not in ("consensus",) and "recommender" not in name:
+        scores = [row["score"] for row in data if row["task_name"] == "epoch"]
+        assert len(scores) == model.n_iter_
+        assert scores[-1] == last["score"]
+
+
+@pytest.mark.parametrize("solver", ["block-descent", "frank-wolfe", "block-frank-wolfe"])
+def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(solver: Any) -> None:
+    models = Models()
+    settings: dict[str, Any] = {"solver": solver, "tol": 1e-6, "max_iter": 5, "random_state": 3}
+    fitted = MulticlassSVC(**settings).set_callbacks(models).fit(ROWS, LABELS)
+    assert len(models.models) == fitted.n_iter_ + 1 > 2
+    for epoch, model in enumerate(models.models[:-1], 1):
+        shorter = MulticlassSVC(**{**settings, "max_iter": epoch}).fit(ROWS, LABELS)
+        np.testing.assert_array_equal(model.coef_, shorter.coef_)
+        assert model.objective_ == shorter.objective_
+    np.testing.assert_array_equal(models.models[-1].coef_, fitted.coef_)
+
+
+@pytest.mark.parametrize("name", ["svc", "pn", "chain", "tagger", "consensus", "recommender"])
+def test_a_callback_can_end_a_fit(name: str) -> None:
+    estimator, X, y = FITS[name]
+    tight = {"tol": 1e-9} if hasattr(estimator, "tol") else {}
+    recorder = Recorder(stop_after=2)
+    model = clone(estimator).set_params(**tight).set_callbacks(recorder).fit(X, y)
+    assert model.n_iter_ == 2
+
+
+def test_a_search_hands_its_callbacks_on() -> None:
+    recorder = Recorder()
+    search = GridSearchCV(MulticlassSVC(random_state=0), {"C": [0.1, 1.0]}, cv=2)
+    bar = callback.ProgressBar(max_propagation_depth=None)
+    search.set_callbacks(bar, recorder).fit(ROWS, LABELS)
+    assert recorder.events[0] == "setup"
+    assert recorder.events[-1] == "teardown"
+
+
+def test_a_fit_that_fails_tears_its_callbacks_down() -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    recorder = Recorder()
+    model = PolynomialNetworkClassifier(3, callback=fail).set_callbacks(recorder)
+    with pytest.raises(ZeroDivisionError):
+        model.fit(ROWS, LABELS)
+    assert recorder.events[-1] == "teardown"
+    assert "end fit" not in recorder.events
+    assert not hasattr(model, "_callback_fit_ctx")

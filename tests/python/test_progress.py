@@ -1,0 +1,103 @@
+"""The progress that a fit shows: a bar on a terminal, lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dualgap import MulticlassSVC
+from dualgap._estimator.display import Forecast
+
+pty = pytest.importorskip("pty", exc_type=ImportError)
+
+PROGRAM = """
+import time, numpy as np
+from dualgap import MulticlassSVC, MulticlassSVCCV
+rng = np.random.default_rng(0)
+X = rng.normal(size=(300, 5))
+y = rng.integers(0, 4, 300)
+def slowly(*_):
+    time.sleep({pause})
+{program}
+"""
+
+
+def on_a_terminal(program: str, pause: float = 0.0) -> str:
+    """What a program writes to standard error, which is a terminal of 120 columns."""
+    ours, theirs = pty.openpty()
+    code = PROGRAM.format(program=program, pause=pause)
+    environment = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while piece := os.read(ours, 4096):
+                shown += piece
+        except OSError:  # Linux: the other end is closed
+            pass
+        assert process.wait(60) == 0, shown.decode()
+    os.close(ours)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+
+
+def test_a_bar_that_was_asked_for() -> None:
+    shown = on_a_terminal(
+        "MulticlassSVC(tol=1e-7, random_state=0, verbose=1, callback=slowly).fit(X, y)", 0.05
+    )
+    assert re.search(r"MulticlassSVC .* epoch \d+ +gap \d\.\de-\d\d .*about \d+ s left", shown)
+
+
+def test_a_long_fit_shows_a_bar_and_a_short_one_none() -> None:
+    assert on_a_terminal("MulticlassSVC(random_state=0).fit(X, y)") == ""
+    endless = "MulticlassSVC(tol=0.0, random_state=0, max_iter=9, callback=slowly).fit(X, y)"
+    program = f"import warnings; warnings.simplefilter('ignore'); {endless}"
+    assert "MulticlassSVC" in on_a_terminal(program, 0.3)
+    assert on_a_terminal(program.replace("tol", "verbose=0, tol"), 0.3) == ""
+
+
+def test_a_bar_before_the_first_epoch_has_ended() -> None:
+    # The timer, not an epoch, begins it; here an epoch never ends before the bar is there.
+    program = """
+from dualgap._estimator.display import Bar, Forecast
+with Bar("title", "epoch", Forecast(None, None), 0.1):
+    time.sleep(1.0)
+"""
+    assert "title" in on_a_terminal(program)
+
+
+def test_a_search_counts_its_fits() -> None:
+    program = "MulticlassSVCCV(Cs=[.1, 1.], cv=2, random_state=0, verbose=1).fit(X, y)"
+    assert "MulticlassSVCCV" in on_a_terminal(program)
+
+
+def test_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = np.eye(6), np.arange(6) % 3
+    for verbose in (None, 0):
+        MulticlassSVC(random_state=0, verbose=verbose).fit(X, y)
+    assert capsys.readouterr().err == ""
+    MulticlassSVC(random_state=0, verbose=1).fit(X, y)
+    assert capsys.readouterr().err.startswith("epoch     1 ")
+
+
+def test_gaps_that_fall_by_a_factor_end_when_they_are_expected_to() -> None:
+    forecast = Forecast(None, 1e-6)
+    assert forecast.left(1, 1.0, np.nan) is None
+    assert forecast.left(1, 1.0, 1e-1) is None
+    for epoch in range(2, 5):
+        left = forecast.left(epoch, float(epoch), 10.0**-epoch)
+        assert left == pytest.approx(6 - epoch)
+    assert forecast.left(5, 5.0, 1e-7) == 0.0
+
+
+def test_epochs_end_a_fit_whatever_its_gap() -> None:
+    assert Forecast(10, None).left(4, 2.0, np.nan) == pytest.approx(3.0)
+    forecast = Forecast(10, 1e-3)
+    assert forecast.left(4, 2.0, 0.5) == pytest.approx(3.0)
+    # A gap that hardly falls leaves the epochs.
+    assert forecast.left(5, 2.5, 0.4999) == pytest.approx(2.5)
