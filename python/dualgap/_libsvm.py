@@ -49,6 +49,9 @@ def read_libsvm(
         msg = f"index {lowest}: the first feature has index {first}"
         raise ValueError(msg)
     columns -= first
+    if offsets[-1] <= np.iinfo(np.int32).max:
+        # SciPy would widen the columns to them.
+        offsets = offsets.astype(np.int32)
     width = int(columns.max()) + 1 if len(columns) else 0
     X = sp.csr_array((values, columns, offsets), shape=(len(y), max(width, n_features or 0)))
     # As the reader has checked.
