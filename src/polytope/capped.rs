@@ -41,11 +41,8 @@ impl Capped {
 
     /// The same for a handful of margins, for which filling vectors costs more than it saves.
     fn multiplier_of_few(&self, v: &[f64], guess: f64) -> f64 {
-        if self.cap <= self.upper && self.floor == 0.0 {
-            return self.simplex_multiplier(v, guess);
-        }
         let finite = v.iter().filter(|v| **v > f64::NEG_INFINITY);
-        let largest = v.iter().fold(0.0, |best: f64, v| if *v > best { *v } else { best });
+        let largest = v.iter().fold(0.0, |best: f64, v| best.max(*v));
         let smallest = || finite.fold(0.0, |best: f64, v| best.min(*v));
         let (low, high) = self.bracket(v.len(), largest, smallest);
         root(low, high, guess, |tau| {
@@ -57,30 +54,6 @@ impl Capped {
             }
             self.piece(sum, n_between, tau)
         })
-    }
-
-    /// The same where only the cap bounds the coordinates: Newton's method on a convex function, which after a
-    /// step comes from below and ends, exact, where the coordinates above it are those of the step before
-    /// (Michelot 1986).
-    fn simplex_multiplier(&self, v: &[f64], guess: f64) -> f64 {
-        let mut tau = if guess > 0.0 { guess } else { 0.0 };
-        let mut n_before = f64::INFINITY;
-        for _ in 0..2 * FEW {
-            let (mut n_above, mut sum) = (0.0, 0.0);
-            for &v in v {
-                let above = v > tau;
-                n_above += if above { 1.0 } else { 0.0 };
-                sum += if above { v } else { 0.0 };
-            }
-            if n_above == n_before {
-                break;
-            }
-            n_before = n_above;
-            let shared = self.bias * sum / (1.0 + self.bias * n_above);
-            let capped = (sum - self.cap) / n_above;
-            tau = if capped > shared { capped } else { shared };
-        }
-        tau
     }
 
     /// Where the multiplier is, for margins between `smallest` and `largest`.

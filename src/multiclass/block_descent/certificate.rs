@@ -147,8 +147,8 @@ impl<M: Scorer> State<'_, M> {
             model.gather(block);
             scores.resize(n_rows * padded, N::Value::zero());
             model.score(block, scores);
-            for row in 0..n_rows {
-                let (at, dual) = (start + row, &duals[row]);
+            for (row, dual) in duals.iter().enumerate() {
+                let at = start + row;
                 let example = dual.example as usize;
                 let place = RowScores { scores, row, n_rows, padded, width };
                 let (costs, label) = (self.problem.cost_row(example), self.problem.label(example));
