@@ -11,12 +11,14 @@ PYTHON_SOURCES := pyproject.toml README.md LICENSE $(shell find python -name '*.
 DEPENDENCIES := $(VENV)/dependencies.stamp
 EXTENSION := $(VENV)/extension.stamp
 WHEEL := dist/wheel.stamp
+STRANGER := dist/examples.stamp
+EXAMPLES := README.md $(shell find docs examples -name '*.md' -o -name '*.py' -not -path 'docs/tutorials/*')
 
 # An active conda environment would make maturin refuse to choose.
 MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
 say = @printf '\033[1m==> %s\033[0m\n'
 
-.PHONY: help demo test bench docs results fmt clean venv build lint deny sanitize structure test-rust test-python wheel lock rust
+.PHONY: help demo test bench bench-quick docs results fmt clean venv build lint deny sanitize structure test-rust test-python wheel stranger lock rust
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -30,7 +32,7 @@ demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, 
 	$(BIN)/dualgap recommend --data 100k --compare --plot demo/curves.png \
 		--save demo/model.npz --user 1 --user 42 --user 405 --top 5
 
-test: lint test-rust wheel docs test-python ## Run every check and test
+test: lint test-rust wheel stranger docs test-python ## Run every check and test
 	$(say) "All checks and tests passed"
 
 bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go to target/results
@@ -40,6 +42,13 @@ bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go
 	@set -e; for script in $(filter-out benches/_% benches/compare_builds.py,$(wildcard benches/*.py)); do \
 		echo "$$script"; DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=target/results $(BIN)/python "$$script"; \
 	done
+
+QUICK := target/quick
+bench-quick: build ## The benchmarks that need no data, in minutes; RESULTS.md with their rows goes to target/quick
+	rm -rf $(QUICK) && mkdir -p $(QUICK) && cp -r benches/results benches/RESULTS.md $(QUICK)
+	DUALGAP_RESULTS=$(QUICK)/results $(BIN)/python benches/solvers.py --seconds 1
+	DUALGAP_RESULTS=$(QUICK)/results $(BIN)/python benches/trials_concurrency.py --fits 1000
+	$(BIN)/python scripts/results.py $(QUICK)
 
 docs: build ## Build the site into target/docs (no network; warnings are errors)
 	$(say) "Building the site: target/docs/index.html"
@@ -57,7 +66,7 @@ fmt: build ## Format the Rust and Python code, and write the names of choices
 clean: ## Remove everything that was built here
 	rm -rf target $(VENV) dist demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f python/dualgap/_core*.so python/dualgap/_core*.pyd
-	rm -rf docs/tutorials docs/reference/api docs/sg_execution_times.rst
+	rm -rf docs/tutorials docs/reference/api
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv: $(DEPENDENCIES) ## Create the virtual environment with all development dependencies
@@ -111,6 +120,8 @@ test-python: build ## Run the Python tests
 
 wheel: $(WHEEL) ## Build a wheel into dist/ and try it in an empty environment
 
+stranger: $(STRANGER) ## Run every example of README, pages and tutorials on that wheel, as a newcomer would
+
 lock: ## Pin the newest development dependencies in requirements-dev.lock
 	$(say) "Resolving the development dependencies"
 	@python=$$(scripts/toolchain python) && scripts/lock "$$python" $(LOCK)
@@ -129,9 +140,14 @@ $(EXTENSION): $(DEPENDENCIES) $(RUST_SOURCES) pyproject.toml | rust
 	$(MATURIN) develop --release --quiet
 	@touch $@
 
-$(WHEEL): $(EXTENSION) $(PYTHON_SOURCES) scripts/check-wheel scripts/smoke.py
+$(WHEEL): $(EXTENSION) $(PYTHON_SOURCES) scripts/check_wheel.py scripts/smoke.py
 	$(say) "Building a wheel and trying it in an empty environment"
 	rm -rf dist
 	$(MATURIN) build --release --quiet --out dist --interpreter $(BIN)/python
-	scripts/check-wheel $(BIN)/python dist/*.whl
+	$(BIN)/python scripts/check_wheel.py $(BIN)/python dist/*.whl $(LOCK)
+	@touch $@
+
+$(STRANGER): $(WHEEL) $(EXAMPLES) scripts/check-examples tests/python/stranger.py tests/python/snippets.py
+	$(say) "Running every example on the wheel, in an empty environment"
+	scripts/check-examples $(BIN)/python dist/*.whl
 	@touch $@

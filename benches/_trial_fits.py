@@ -18,7 +18,12 @@ from dualgap.polynomial import (
     PolynomialNetworkClassifierCV,
     PolynomialNetworkRegressor,
 )
-from dualgap.recommend import ConditionalGradient, OrdinalRecommender, Variational
+from dualgap.recommend import (
+    ConditionalGradient,
+    Interactions,
+    OrdinalRecommender,
+    Variational,
+)
 from dualgap.sequence import SequenceTagger
 from dualgap.structured import (
     ChainModel,
@@ -102,8 +107,8 @@ def linear(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
             yield f"linear, {name}, {kind}", fit(MulticlassSVC(**options, **given), *data)
     X, y = rows[0].astype(np.float32), rows[1]
     yield "linear, rows, float32", fit(MulticlassSVC(**given), X, y)
-    path = MulticlassSVC(solver="block-frank-wolfe", **given)
-    yield "linear, path", lambda: path.path(*rows, 1e-3, 1e-2)
+    path = MulticlassSVC(**{**given, "tol": 1e-9})
+    yield "linear, path", lambda: path.path(*rows, 1.0, 100.0)
     short = {name: value for name, value in given.items() if name != "tol"}
     search = MulticlassSVCCV(Cs=[0.01, 1.0], cv=2, bounds=1e-9, cv_tol=1e-12, **short)
     yield "linear, cross-validation", fit(search, X[:5000], y[:5000])
@@ -165,7 +170,8 @@ def recommenders(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
     yield "recommender, ids", fit(model, ratings)
     history = OrdinalRecommender(method=method, history_features=True, **own)
     yield "recommender, history", fit(history, ratings)
-    clicks = OrdinalRecommender(reduction="interactions", method=method, **own)
+    who = Interactions(n_sweeps=method.n_sweeps, tol=0.0)
+    clicks = OrdinalRecommender(reduction="interactions", interactions=who, **own)
     yield "recommender, clicks", fit(clicks, (*ratings[:2], np.ones(len(kept))))
     gradient = OrdinalRecommender(bases, method=ConditionalGradient(radius=2000.0), **own)
     few = ratings[0] < 400

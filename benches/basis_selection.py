@@ -20,7 +20,7 @@ from scipy.special import softmax
 from dualgap import PolynomialNetworkClassifier, _core
 
 FOLDER = data_folder() or Path()
-METHODS = ["refined", "random-refined", "initial", "random", "best-row"]
+METHODS = ["refined", "power", "random-refined", "initial", "random", "best-row"]
 STEPS = 15
 SEEDS = 3
 

@@ -1,9 +1,9 @@
 """Consensus training against one machine: optimum, rounds, processes, lost workers.
 
     python benches/consensus.py optimum [letter news20 aloi mnist] [--plot FILE]
-    python benches/consensus.py {penalty,processes,memory,killed,model}
+    python benches/consensus.py {penalty,processes,memory,killed,model,solvers,speedup,accuracy}
 
-"optimum" and "penalty" read the data that benches/block_descent.py describes.
+"optimum", "penalty" and the last three read the data that benches/block_descent.py describes.
 """
 
 import itertools
@@ -82,6 +82,75 @@ def optimum(*arguments):
             curves[name][n_partitions] = (history["seconds"], history["gap"] / null)
     if plot:
         draw(curves, plot)
+
+
+def solvers():
+    """Block descent and the sequential dual method on the same sub-problems, four partitions."""
+    table = Table("consensus-solvers", "data", "solver")
+    for name in ("letter", "satimage", "news20"):
+        X, y = load(name)
+        for solver in ("block-descent", "sequential-dual"):
+            model = ConsensusSVC(
+                C=0.05,
+                tol=1e-3,
+                n_partitions=4,
+                solver=solver,
+                random_state=0,
+                n_jobs=2,
+                max_iter=60,
+            )
+            seconds = fit(model, X.astype(np.float32), y)
+            history = model.history_
+            table.add(
+                data=name,
+                solver=solver,
+                seconds=seconds,
+                rounds=model.n_iter_,
+                passes=history["passes"].sum(),
+                seconds_5=history["solve_seconds"][:5].sum(),
+                passes_5=history["passes"][:5].sum(),
+                relative_gap=model.relative_gap_,
+            )
+
+
+def speedup():
+    """Seconds of a partition's solver, and of the fit, with one and two threads."""
+    table = Table("consensus-speedup", "partitions")
+    X, y = load("letter")
+    X = X.astype(np.float32)
+    for n_partitions in (1, 2, 4, 8):
+        row = {}
+        for n_jobs in (1, 2):
+            model = ConsensusSVC(
+                C=0.05, tol=1e-3, n_partitions=n_partitions, random_state=0, n_jobs=n_jobs
+            )
+            row[f"seconds_{n_jobs}"] = np.median([fit(model, X, y) for _ in range(3)])
+        table.add(
+            partitions=n_partitions,
+            rounds=model.n_iter_,
+            **row,
+            speedup=row["seconds_1"] / row["seconds_2"],
+        )
+
+
+def accuracy():
+    """Test accuracy of the model after so many rounds, beside the plain solver's."""
+    table = Table("consensus-accuracy", "data", "partitions")
+    for name in ("letter", "satimage"):
+        with np.load(data_folder() / f"{name}.npz") as file:
+            X, y = file["X_train"].astype(np.float32), file["y_train"]
+            test = file["X_test"].astype(np.float32), file["y_test"]
+        plain = MulticlassSVC(C=0.05, tol=1e-4, random_state=0)
+        fit(plain, X, y)
+        for n_partitions in (2, 8):
+            row = {}
+            for rounds in (1, 2, 5, 10, 20, 40):
+                model = ConsensusSVC(
+                    C=0.05, tol=0.0, n_partitions=n_partitions, max_iter=rounds, random_state=0
+                )
+                fit(model, X, y)
+                row[f"after_{rounds}"] = 100 * model.score(*test)
+            table.add(data=name, partitions=n_partitions, **row, plain=100 * plain.score(*test))
 
 
 class Goals:

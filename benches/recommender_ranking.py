@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from _record import Table, paired
 
 from dualgap.datasets import fetch_movielens
@@ -170,7 +171,9 @@ def serving() -> None:
     ratings = data_sets().get("ML-1M")
     if ratings is None:
         return
-    model = OrdinalRecommender(24, random_state=0, interactions=False).fit(ratings)
+    # A short fit: its scores are as costly as those of a long one.
+    short = Variational(n_sweeps=3)
+    model = OrdinalRecommender(24, method=short, random_state=0, interactions=False).fit(ratings)
     likes = OrdinalRecommender(
         reduction="interactions", interactions=Interactions(n_factors=24), random_state=0
     ).fit(ratings)
@@ -205,7 +208,7 @@ def implicit_recommender(model: OrdinalRecommender) -> Any:
     als_model = AlternatingLeastSquares(factors=factors.users.shape[1])
     als_model.user_factors = factors.users[:-1].astype(np.float32)
     als_model.item_factors = factors.items[:-1].astype(np.float32)
-    seen = model._seen.astype(np.float32).tocsr()
+    seen = sp.csr_matrix(model._seen, dtype=np.float32)
     ids = np.arange(len(model.user_ids_))
     return lambda: als_model.recommend(ids, seen, N=10)
 

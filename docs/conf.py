@@ -84,6 +84,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "copyfile_regex": r"",
     "show_memory": False,
+    "write_computation_times": False,
     "show_signature": False,
     "min_reported_time": 3600,
     "remove_config_comments": True,

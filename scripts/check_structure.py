@@ -37,7 +37,7 @@ PYTHON_LAYERS = [
     {"_choices", "_core", "_files", "_libsvm", "_npz", "_validation"},
     {"_estimator", "_path", "_search", "losses", "chunks", "metrics"},
     {"multiclass", "structured", "polynomial", "recommend", "distributed", "datasets", "sequence"},
-    {"plotting", "cli"},
+    {"plotting", "export", "cli"},
 ]
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60

@@ -22,6 +22,7 @@ LinearSolver: TypeAlias = Literal[
     "projected-gradient",
     "subgradient",
 ]
+SubproblemSolver: TypeAlias = Literal["block-descent", "sequential-dual"]
 LossName: TypeAlias = Literal["max-hinge", "crammer-singer", "weston-watkins"]
 StructuredSolver: TypeAlias = Literal[
     "block-frank-wolfe",
@@ -42,7 +43,7 @@ Penalty: TypeAlias = Literal["l1", "l1/l2", "l1/linf"]
 Refit: TypeAlias = Literal["full", "output"]
 Linear: TypeAlias = Literal["explicit", "augment"]
 Selection: TypeAlias = Literal[
-    "refined", "initial", "random-refined", "random", "best-row", "exact"
+    "refined", "power", "initial", "random-refined", "random", "best-row", "exact"
 ]
 Reduction: TypeAlias = Literal["mcrank", "regression", "interactions"]
 Ranking: TypeAlias = Literal["like", "rating"]

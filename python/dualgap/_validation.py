@@ -61,8 +61,16 @@ def check_rows_and_targets(
     estimator: Any, X: Any, y: Any, *, multi_output: bool = False, y_numeric: bool = False
 ) -> tuple[Any, Any]:
     """Validate training data."""
+    refuse_sparse("y", y)
     X, y = validate_data(estimator, X, y, multi_output=multi_output, y_numeric=y_numeric, **_ROWS)
     return X, y
+
+
+def refuse_sparse(name: str, y: Any) -> None:
+    """Refuse labels or targets in a sparse matrix."""
+    if sp.issparse(y):
+        msg = f"{name}: sparse labels are not read; give {name}.toarray()"
+        raise TypeError(msg)
 
 
 _ROWS: dict[str, Any] = {

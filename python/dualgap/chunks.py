@@ -57,6 +57,15 @@ class Chunks:
             raise ValueError(msg)
         self.shape = (sum(rows.shape[0] for rows in self.chunks), self.chunks[0].shape[1])
 
+    def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
+        # Called by whoever takes any rows, and would else say that this is no number.
+        msg = (
+            "X: Chunks are read by the fit and the predictions of polynomial networks and "
+            "factorization machines alone; give other estimators an array or a CSR matrix, such as "
+            "numpy.concatenate(X.chunks)"
+        )
+        raise TypeError(msg)
+
     @classmethod
     def from_pairs(
         cls,

@@ -13,6 +13,7 @@ pub(crate) mod fold;
 pub mod lanczos;
 mod panel_weights;
 mod panels;
+pub mod power;
 pub(crate) mod products;
 mod scatter;
 mod simd;

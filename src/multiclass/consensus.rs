@@ -24,8 +24,41 @@ use super::{MarginProblem, ScoreMap};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
+use crate::names::find;
 use crate::polytope::{Scratch, lifted};
 use crate::run::{Epoch, Stopping, run};
+
+/// What solves a partition's sub-problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubproblemSolver {
+    /// [Block descent](BlockDescent): visits to the candidate classes of the rows that are not optimal, and
+    /// conjugate gradients.
+    BlockDescent,
+    /// The sequential dual method (Keerthi et al. 2008, Algorithm 2.1; Han and Berg 2012, section 2): the block
+    /// of one row after the other is solved exactly, all classes of all rows in each pass.
+    SequentialDual,
+}
+
+impl SubproblemSolver {
+    /// Every solver by its name.
+    pub const NAMES: &[(&str, Self)] =
+        &[("block-descent", Self::BlockDescent), ("sequential-dual", Self::SequentialDual)];
+
+    /// The solver called `name`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] with the known names.
+    pub fn parse(name: &str) -> Result<Self> {
+        find("solver", name, Self::NAMES)
+    }
+
+    fn options(self, seed: u64) -> Options {
+        match self {
+            Self::BlockDescent => Options { seed, ..Options::default() },
+            Self::SequentialDual => Options { seed, shrink: false, block_size: Some(1) },
+        }
+    }
+}
 
 /// What a partition is told in a round; vectors are class after class, the constant feature last.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +73,8 @@ pub struct Question<'a> {
     pub betas: &'a [f64],
     /// Whether β may be anything: each is then compared with its projection onto the loss's set.
     pub check_betas: bool,
+    /// What solves the sub-problem.
+    pub solver: SubproblemSolver,
     /// Seed of the order of the examples.
     pub seed: u64,
     /// When the sub-problem is solved well enough.
@@ -81,7 +116,7 @@ pub fn answer(
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Answer> {
-    let Question { consensus, multiplier, rho, seed, mut stopping, relative_gap, .. } = *question;
+    let Question { consensus, multiplier, rho, mut stopping, relative_gap, .. } = *question;
     check(&problem, question)?;
     let weights = problem.map().layout().arrange(consensus.iter().copied());
     let loss = problem.mean_loss(&weights, interrupt)?;
@@ -90,8 +125,7 @@ pub fn answer(
     problem.shares_mut().set_lambda(lambda)?;
     let centre = |(consensus, multiplier): (&f64, &f64)| rho * consensus - multiplier;
     let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / lambda);
-    let options = Options { seed, ..Options::default() };
-    let mut solver = BlockDescent::new(&problem, options);
+    let mut solver = BlockDescent::new(&problem, question.solver.options(question.seed));
     let start = match question.betas {
         [] => Cow::Owned(vec![0.0; problem.n_examples() * problem.n_classes()]),
         betas if question.check_betas => Cow::Owned(feasible(&problem, betas)?),

@@ -17,7 +17,7 @@ mod method;
 mod problem;
 
 pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
-pub use consensus::{Answer, Question, answer};
+pub use consensus::{Answer, Question, SubproblemSolver, answer};
 pub use costs::Costs;
 pub use cross_validation::{Bracket, Candidate, Fold, Measure, OwnScore, Scoring, Search};
 pub use dual::MarginDual;

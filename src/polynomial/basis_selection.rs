@@ -10,6 +10,7 @@ use super::penalty::{Penalty, Refinement};
 use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::linalg::lanczos::{Extreme, extreme_eigenpair};
+use crate::linalg::power::power_eigenpair;
 use crate::linalg::products::matrix_vector;
 use crate::linalg::spectrum::{Chance, gamma as roundings, norm_bound};
 use crate::linalg::vectors::{axpy, dot, normalise};
@@ -43,6 +44,8 @@ pub enum SelectionMethod {
     /// The best extreme eigenvector (14), refined (16); where the matrices are formed, the best of the
     /// refined eigenvectors of all outputs (docs/mathematics/polynomial-networks.md#refinement).
     Refined,
+    /// The best extreme eigenvector by the power method, refined (Blondel et al. 2017, section 4).
+    Power,
     /// The best extreme eigenvector.
     Initial,
     /// A random unit vector, refined.
@@ -60,6 +63,7 @@ impl SelectionMethod {
     /// Every method with its name.
     pub const NAMES: &[(&str, Self)] = &[
         ("refined", Self::Refined),
+        ("power", Self::Power),
         ("initial", Self::Initial),
         ("random-refined", Self::RandomRefined),
         ("random", Self::Random),
@@ -106,9 +110,10 @@ pub fn select<R: Rows>(
     if method == SelectionMethod::Exact {
         return exact(gamma, penalty, tol.min(EXACT_TOL), seed);
     }
+    let solve = if method == SelectionMethod::Power { power_method } else { lanczos };
     let extremes = (0..gamma.n_outputs())
         .into_par_iter()
-        .map(|c| extreme_eigenpair(gamma.size(), tol, mixed(seed, c), |v| gamma.product(c, v)))
+        .map(|c| solve(gamma.size(), tol, mixed(seed, c), &mut |v| gamma.product(c, v)))
         .collect::<Result<Vec<_>>>()?;
     // *Some* eigenvalue lies as close to the Ritz value as its residual: where to look for a bound.
     let guesses: Vec<f64> = extremes.iter().map(|e| e.value.abs() + e.residual).collect();
@@ -120,7 +125,9 @@ pub fn select<R: Rows>(
             let each = each.collect::<Result<Vec<_>>>()?;
             each.into_iter().reduce(larger).unwrap_or_default()
         }
-        SelectionMethod::Refined => refine(gamma, penalty, dominant(extremes).vector)?,
+        SelectionMethod::Refined | SelectionMethod::Power => {
+            refine(gamma, penalty, dominant(extremes).vector)?
+        }
         SelectionMethod::RandomRefined => refine(gamma, penalty, random_unit(gamma.size(), seed))?,
         SelectionMethod::Random => evaluated(gamma, random_unit(gamma.size(), seed))?,
         SelectionMethod::BestRow => best_row(gamma, penalty)?,
@@ -135,6 +142,17 @@ pub fn select<R: Rows>(
     let bound = rounded_up(penalty.dual_row_norm(&largest), largest.len());
     let bound = bound.max(rounded_up(penalty.dual_row_norm(&gradient), largest.len()));
     Ok(Selection { vector, gradient, bound })
+}
+
+/// Products of a matrix with vectors.
+type Product<'a> = dyn FnMut(&[f64]) -> Result<Vec<f64>> + 'a;
+
+fn lanczos(size: usize, tol: f64, seed: u64, product: &mut Product<'_>) -> Result<Extreme> {
+    extreme_eigenpair(size, tol, seed, product)
+}
+
+fn power_method(size: usize, tol: f64, seed: u64, product: &mut Product<'_>) -> Result<Extreme> {
+    power_eigenpair(size, tol, seed, product)
 }
 
 /// More than a norm of `n` values may have lost in rounding; NaN stays.

@@ -7,7 +7,8 @@ use super::evaluation::{evaluate, residuals};
 use super::gradient_matrices::GradientMatrices;
 use super::model::{PolynomialModel, largest_overlap};
 use super::problem::{Objective, PolynomialProblem};
-use super::refit::{Refit, refit};
+use super::refit::{Effort, Refit, refit};
+use super::stochastic::Passes;
 use super::validation::{Score, Validation};
 use crate::data::Rows;
 use crate::error::{Error, Result};
@@ -32,11 +33,26 @@ pub struct ConditionalGradientSettings {
     pub seed: u64,
 }
 
-/// Steps of a refit after each new basis vector: the next vector matters more than the last digits.
-const CORRECTIVE_STEPS: usize = 50;
+/// What a refit after each new basis vector may cost, but for tolerance and seed: the next vector matters more
+/// than the last digits.
+const CORRECTIVE: Effort = Effort {
+    tol: 0.0,
+    share: 0.02,
+    passes: Passes { count: 1, length: 0.02, seed: 0 },
+    polish: 0,
+    max_steps: 50,
+    in_metric: 8,
+};
 
-/// Steps of a refit when no further vector can follow.
-const LAST_STEPS: usize = 300;
+/// What a refit may cost when no further vector can follow.
+const LAST: Effort = Effort {
+    tol: 0.0,
+    share: 0.002,
+    passes: Passes { count: 60, length: 0.05, seed: 0 },
+    polish: 30,
+    max_steps: 300,
+    in_metric: 100,
+};
 
 /// Epochs without a gain after which nothing more is expected: each has tried another start vector.
 const PATIENCE: usize = 5;
@@ -170,9 +186,11 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     fn refit(&mut self, interrupt: &Interrupt) -> Result<()> {
         let tol = 1e-3 * self.settings.tol * self.scale;
         let full = self.model.n_bases >= self.settings.n_components;
-        let steps = if full { LAST_STEPS } else { CORRECTIVE_STEPS };
+        let seed = self.settings.seed.wrapping_add(self.iteration);
+        let cost = if full { LAST } else { CORRECTIVE };
+        let effort = Effort { tol, passes: Passes { seed, ..cost.passes }, ..cost };
         let ConditionalGradientSettings { refit: what, .. } = self.settings;
-        self.objective = refit(&self.problem, &mut self.model, what, tol, steps, interrupt)?;
+        self.objective = refit(&self.problem, &mut self.model, what, effort, interrupt)?;
         self.drop_zero_rows();
         let score = match self.validation {
             Some(validation) => Some(validation.score(&self.model, interrupt)?),

@@ -137,6 +137,21 @@ pub fn evaluate<R: Rows + Copy>(
     Ok(pass.evaluation(&sums))
 }
 
+/// An unbiased estimate of what [`evaluate`] gives, from at most [`BLOCK`] rows drawn at random.
+pub(super) fn batch_gradient<R: Rows + Copy>(
+    problem: &PolynomialProblem<'_, R>,
+    model: &PolynomialModel,
+    basis: bool,
+    rows: impl ExactSizeIterator<Item = usize> + Clone,
+) -> Evaluation {
+    let pass = Pass::new(problem, model, basis);
+    let mut sums = vec![0.0; pass.sizes.iter().sum::<usize>() + 1];
+    let share = problem.rows.n_rows() as f64 / rows.len() as f64;
+    pass.add_blocks(std::iter::once(rows), &mut sums);
+    sums.iter_mut().for_each(|sum| *sum *= share);
+    pass.evaluation(&sums)
+}
+
 /// One pass over the rows that adds up the objective and the gradient.
 struct Pass<'a, R> {
     problem: &'a PolynomialProblem<'a, R>,
@@ -166,6 +181,14 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
 
     /// Adds the rows of `range` to the sums.
     fn add(&self, range: Range<usize>, sums: &mut [f64]) {
+        self.add_blocks(row_blocks(range), sums);
+    }
+
+    /// Adds blocks of rows to the sums.
+    fn add_blocks<I>(&self, blocks: impl Iterator<Item = I>, sums: &mut [f64])
+    where
+        I: ExactSizeIterator<Item = usize> + Clone,
+    {
         let PackedLayers { k, m, .. } = self.layers;
         let rows = &self.problem.rows;
         let (first, sums) = sums.split_at_mut(self.sizes[0]);
@@ -177,12 +200,12 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         let (mut block, mut values) = (RowBlock::new(rows), Values::default());
         let (mut outputs, mut residuals) = (vec![0.0; BLOCK * m], vec![0.0; BLOCK * m]);
         let mut back = vec![0.0; BLOCK * k];
-        for range in row_blocks(range) {
-            let n = range.len();
-            block.load(rows, range.clone());
+        for wanted in blocks {
+            let n = wanted.len();
+            block.load(rows, wanted.clone());
             self.layers.forward(&block, &mut values, &mut outputs[..n * m]);
             let each = outputs.chunks_exact(m).zip(residuals.chunks_exact_mut(m));
-            for (row, (outputs, residual)) in range.zip(each) {
+            for (row, (outputs, residual)) in wanted.zip(each) {
                 loss[0] += self.problem.row_loss(row, outputs, residual);
             }
             output.add_dense(&values.activations, k, |row, out| {
@@ -251,11 +274,11 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
 
 /// What a block leaves on its way.
 #[derive(Debug)]
-struct Values<T> {
+pub(super) struct Values<T> {
     /// [H, W]ᵀ [x, 1].
     products: Vec<f64>,
     /// K(h_r, x).
-    activations: Vec<T>,
+    pub(super) activations: Vec<T>,
     /// Σ_j h_j² x_j² for ANOVA.
     squares: Vec<f64>,
 }
@@ -267,7 +290,7 @@ impl<T> Default for Values<T> {
 }
 
 /// A model packed for products.
-struct PackedLayers<T> {
+pub(super) struct PackedLayers<T> {
     n_inputs: usize,
     k: usize,
     m: usize,
@@ -280,7 +303,7 @@ struct PackedLayers<T> {
 }
 
 impl<T: Element> PackedLayers<T> {
-    fn new(model: &PolynomialModel) -> Self {
+    pub(super) fn new(model: &PolynomialModel) -> Self {
         let (n_inputs, k, m) = (model.n_features + 1, model.n_bases, model.n_outputs);
         let width = k + if model.linear.is_some() { m } else { 0 };
         let mut both = vec![0.0; n_inputs * width];
@@ -303,7 +326,7 @@ impl<T: Element> PackedLayers<T> {
     }
 
     /// Writes the outputs of a block's rows.
-    fn forward(&self, block: &RowBlock<T>, values: &mut Values<T>, outputs: &mut [f64]) {
+    pub(super) fn forward(&self, block: &RowBlock<T>, values: &mut Values<T>, outputs: &mut [f64]) {
         let (k, m, width) = (self.k, self.m, self.width);
         let n = outputs.len() / m;
         let Values { products, activations, squares } = values;

@@ -22,9 +22,18 @@ pub struct GradientMatrices<'a, R> {
     n_outputs: usize,
     /// (X²)ᵀ D, n_cols × m: the diagonals, for the ANOVA kernel.
     diagonals: Vec<f64>,
-    /// The matrices, one after the other, where they are small; products go through the rows otherwise.
-    formed: Option<Vec<f64>>,
+    /// The matrices, where they are small; products go through the rows otherwise.
+    formed: Option<Formed>,
     interrupt: &'a Interrupt,
+}
+
+/// The matrices Γ_c.
+#[derive(Debug)]
+struct Formed {
+    /// One after the other.
+    each: Vec<f64>,
+    /// Entry (j, i) of all of them at (j d + i) m: a product with all of them is one with a matrix of d rows.
+    together: Vec<f64>,
 }
 
 /// Maximum number of features for which the matrices are formed: it costs as much as some products, and
@@ -67,7 +76,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     }
 
     /// Γ_1..Γ_m, from the products of each row's features.
-    fn form(&self) -> Result<Vec<f64>> {
+    fn form(&self) -> Result<Formed> {
         let (d, m) = (self.size(), self.n_outputs);
         let pairs = d * (d + 1) / 2;
         let sums = sum_rows(self.n_rows(), pairs * m, self.interrupt, |range, partial| {
@@ -87,10 +96,10 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
                 });
             }
         })?;
-        let mut formed = vec![0.0; m * d * d];
+        let (mut each, mut together) = (vec![0.0; m * d * d], vec![0.0; m * d * d]);
         let places = (0..d).flat_map(|j| (0..=j).map(move |i| (i, j)));
         for ((i, j), sums) in places.zip(sums.chunks_exact(m)) {
-            for (matrix, sum) in formed.chunks_exact_mut(d * d).zip(sums) {
+            for (c, (matrix, sum)) in each.chunks_exact_mut(d * d).zip(sums).enumerate() {
                 let entry = match self.kernel {
                     Kernel::Square => *sum,
                     Kernel::Anova if i == j => 0.0,
@@ -98,16 +107,11 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
                 };
                 matrix[i * d + j] = entry;
                 matrix[j * d + i] = entry;
+                together[(i * d + j) * m + c] = entry;
+                together[(j * d + i) * m + c] = entry;
             }
         }
-        Ok(formed)
-    }
-
-    /// Γ_c b for every c, where the matrices are formed.
-    fn formed_products<'b>(&'b self, b: &'b [f64]) -> Option<impl Iterator<Item = Vec<f64>> + 'b> {
-        let formed = self.formed.as_ref()?;
-        let d = self.size();
-        Some(formed.chunks_exact(d * d).map(move |matrix| matrix_vector(matrix, b)))
+        Ok(Formed { each, together })
     }
 
     /// Whether products cost no pass over the rows.
@@ -128,7 +132,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     /// Γ_c, where it is formed.
     pub(super) fn formed_matrix(&self, c: usize) -> Option<&[f64]> {
         let size = self.size() * self.size();
-        self.formed.as_ref().map(|formed| &formed[c * size..][..size])
+        self.formed.as_ref().map(|formed| &formed.each[c * size..][..size])
     }
 
     /// The kernel.
@@ -186,20 +190,27 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         unit
     }
 
-    /// X h, where the other products need it.
+    /// What products with h have in common, linear in h: X h, or (Γ_c h)_j at j m + c where the matrices are
+    /// formed.
     pub fn scores(&self, h: &[f64]) -> Result<Vec<f64>> {
-        if self.formed.is_some() {
-            return Ok(Vec::new());
+        if let Some(Formed { together, .. }) = &self.formed {
+            let mut images = vec![0.0; h.len() * self.n_outputs];
+            for (h, rows) in h.iter().zip(together.chunks_exact(images.len())) {
+                axpy(&mut images, *h, rows);
+            }
+            return Ok(images);
         }
         multiply(self.rows, h, 1, self.interrupt)
     }
 
-    /// aᵀ Γ_c b for every c, from X a and X b.
+    /// aᵀ Γ_c b for every c, from the [scores](Self::scores) of a and b.
     pub fn bilinear(&self, a: &[f64], b: &[f64], xa: &[f64], xb: &[f64]) -> Result<Vec<f64>> {
-        if let Some(products) = self.formed_products(b) {
-            return Ok(products.map(|product| dot(a, &product)).collect());
-        }
         let m = self.n_outputs;
+        if self.formed.is_some() {
+            let mut v = vec![0.0; m];
+            a.iter().zip(xb.chunks_exact(m)).for_each(|(a, images)| axpy(&mut v, *a, images));
+            return Ok(v);
+        }
         let mut v = sum_rows(self.rows.n_rows(), m, self.interrupt, |range, partial| {
             for row in range {
                 let product = xa[row] * xb[row];
@@ -215,16 +226,12 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(v)
     }
 
-    /// (Σ_c w_c Γ_c) h, from X h.
+    /// (Σ_c w_c Γ_c) h, from the scores of h.
     pub fn weighted_product(&self, w: &[f64], h: &[f64], xh: &[f64]) -> Result<Vec<f64>> {
-        if let Some(products) = self.formed_products(h) {
-            let mut sum = vec![0.0; h.len()];
-            for (w, product) in w.iter().zip(products) {
-                axpy(&mut sum, *w, &product);
-            }
-            return Ok(sum);
-        }
         let m = self.n_outputs;
+        if self.formed.is_some() {
+            return Ok(xh.chunks_exact(m).map(|images| dot(images, w)).collect());
+        }
         let combine = |values: &[f64]| dot_in_order(values, w);
         let mut product =
             sum_rows(self.rows.n_rows(), h.len(), self.interrupt, |range, partial| {
@@ -247,7 +254,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     pub fn product(&self, c: usize, h: &[f64]) -> Result<Vec<f64>> {
         if let Some(formed) = &self.formed {
             let size = h.len() * h.len();
-            return Ok(matrix_vector(&formed[c * size..(c + 1) * size], h));
+            return Ok(matrix_vector(&formed.each[c * size..(c + 1) * size], h));
         }
         let m = self.n_outputs;
         let mut product =
@@ -298,11 +305,11 @@ mod tests {
             };
             close(formed.product(1, &a).unwrap(), by_rows.product(1, &a).unwrap());
             close(
-                formed.bilinear(&a, &b, &[], &[]).unwrap(),
+                formed.bilinear(&a, &b, &[], &formed.scores(&b).unwrap()).unwrap(),
                 by_rows.bilinear(&a, &b, &xa, &xb).unwrap(),
             );
             close(
-                formed.weighted_product(&w, &b, &[]).unwrap(),
+                formed.weighted_product(&w, &b, &formed.scores(&b).unwrap()).unwrap(),
                 by_rows.weighted_product(&w, &b, &xb).unwrap(),
             );
         }

@@ -35,14 +35,14 @@ impl<T: Element> RowBlock<T> {
         }
     }
 
-    /// Takes in the rows of `range`.
-    pub fn load(&mut self, rows: &impl Rows, range: Range<usize>) {
+    /// Takes in some rows, in their order.
+    pub fn load(&mut self, rows: &impl Rows, wanted: impl ExactSizeIterator<Item = usize>) {
         let last = rows.n_cols();
         match self {
             Self::Dense { values, n_inputs } => {
                 values.clear();
-                values.resize(range.len() * *n_inputs, T::zero());
-                for (row, values) in range.zip(values.chunks_exact_mut(*n_inputs)) {
+                values.resize(wanted.len() * *n_inputs, T::zero());
+                for (row, values) in wanted.zip(values.chunks_exact_mut(*n_inputs)) {
                     rows.visit_row(row, |column, value| values[column] = T::narrow(value));
                     values[last] = T::one();
                 }
@@ -52,7 +52,7 @@ impl<T: Element> RowBlock<T> {
                 values.clear();
                 bounds.clear();
                 bounds.push(0);
-                for row in range {
+                for row in wanted {
                     rows.visit_row(row, |column, value| {
                         columns.push(column as i32);
                         values.push(T::narrow(value));

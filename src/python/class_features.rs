@@ -33,7 +33,9 @@ pub(super) fn fit_class_features<'py>(
         let method = MulticlassMethod::parse(&method.choices())?;
         let (parts, labels, data) = (record.parts(), slice(&labels)?, rows.rows()?);
         let map = match &classes {
-            Some(classes) => JointMap::kronecker(data, classes.rows()?, parts.bias, method.order()),
+            Some(classes) => {
+                JointMap::kronecker(data, classes.rows()?, parts.bias, method.order())?
+            }
             None => JointMap::rows(data, parts.n_classes, method.order())?,
         };
         require_joint_memory(&map, method, parts.smoothing > 0.0)?;

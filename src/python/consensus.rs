@@ -10,7 +10,7 @@ use super::arrays::{Matrix, Vector, slice};
 use super::records::{MarginRecord, SharesRecord};
 use super::session::{guarded, run_session};
 use crate::error::Result;
-use crate::multiclass::{MulticlassMethod, Order, Question, answer};
+use crate::multiclass::{MulticlassMethod, Order, Question, SubproblemSolver, answer};
 use crate::run::Stopping;
 
 /// A round's question.
@@ -26,6 +26,7 @@ struct Round<'py> {
     relative_gap: f64,
     tol: f64,
     max_iter: usize,
+    solver: String,
     seed: u64,
     n_threads: usize,
     callback: Option<Py<PyAny>>,
@@ -39,6 +40,7 @@ impl Round<'_> {
             rho: self.rho,
             betas: self.beta.as_ref().map(slice).transpose()?.unwrap_or_default(),
             check_betas: self.check_beta,
+            solver: SubproblemSolver::parse(&self.solver)?,
             seed: self.seed,
             stopping: Stopping { max_epochs: self.max_iter, relative: self.tol, floor: self.gap },
             relative_gap: self.relative_gap,

@@ -36,6 +36,10 @@ FITS: dict[str, tuple[Any, Any, Any]] = {
         *CLASSES,
     ),
     "svc-cv": (dualgap.MulticlassSVCCV(Cs=[0.1, 1.0], cv=2, random_state=0), *CLASSES),
+    "class-features": (
+        dualgap.ClassFeatureSVC(np.eye(3)[:, :2], tol=0.01, random_state=0),
+        *CLASSES,
+    ),
     "consensus": (ConsensusSVC(n_partitions=2, tol=0.01, random_state=0), *CLASSES),
     "pn": (dualgap.PolynomialNetworkClassifier(3, tol=0.1, random_state=0), *CLASSES),
     "pn-cv": (

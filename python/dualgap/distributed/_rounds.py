@@ -346,6 +346,7 @@ def null_objective(problem: dict[str, Any]) -> float:
         "relative_gap": 0.0,
         "tol": 0.0,
         "max_iter": 1,
+        "solver": "block-descent",
         "seed": 0,
         "n_threads": 1,
         "callback": None,

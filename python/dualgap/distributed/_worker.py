@@ -37,6 +37,7 @@ class Plan:
     regularization: float
     relaxation: float
     max_passes: int
+    solver: str
     seed: int
     folder: str | None
 
@@ -170,6 +171,7 @@ def answer(
         "relative_gap": order.relative_gap,
         "tol": order.tol,
         "max_iter": plan.max_passes,
+        "solver": plan.solver,
         "seed": (plan.seed + order.round) % 2**63,
         "n_threads": 1,
         "callback": lambda *_: plan.run in _CANCELLED,

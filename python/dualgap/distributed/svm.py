@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from dualgap._choices import SubproblemSolver, check_choice
 from dualgap._estimator import Callback, Fit, refuse_unused, told, watch
 from dualgap._validation import (
     FloatArray,
@@ -102,6 +103,8 @@ class ConsensusSVC(LinearClassifier):
         nothing that a model certifies is read from a file.
     max_passes : int, default=20
         Maximum number of passes over a partition's rows in a round.
+    solver : {"block-descent", "sequential-dual"}, default="block-descent"
+        What solves the partitions' problems; the second is the method of Keerthi et al. (2008).
     checkpoint : path, optional
         Folder, shared by all workers, in which the state is kept.
     checkpoint_interval : float, default=30.0
@@ -157,6 +160,7 @@ class ConsensusSVC(LinearClassifier):
     n_partitions: int | None = None
     client: Any = None
     max_passes: int = 20
+    solver: SubproblemSolver = "block-descent"
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_interval: float = 30.0
     resume: str | os.PathLike[str] | None = None
@@ -250,6 +254,7 @@ class ConsensusSVC(LinearClassifier):
             regularization=lam,
             relaxation=float(self.relaxation),
             max_passes=int(self.max_iter if len(numbers) == 1 else self.max_passes),
+            solver=self.solver,
             seed=seed,
             folder=None if folder is None else os.path.abspath(folder),
         )
@@ -285,6 +290,7 @@ class ConsensusSVC(LinearClassifier):
     def _check_consensus_parameters(self) -> None:
         self._check_parameters()
         check_positive("max_passes", self.max_passes, integer=True)
+        check_choice("solver", self.solver, SubproblemSolver)
         check_positive("checkpoint_interval", self.checkpoint_interval, zero=True)
         check_positive("relaxation", self.relaxation)
         if not 1.0 <= self.relaxation <= 1.8:

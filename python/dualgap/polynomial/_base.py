@@ -22,6 +22,7 @@ from dualgap._validation import (
     check_rows,
     check_rows_and_targets,
     core_rows,
+    refuse_sparse,
     resolve_seed,
     resolve_threads,
 )
@@ -55,12 +56,13 @@ _PARAMETERS = """
         rounding are 0 to any positive `tol`.
     max_iter : int, default=200
         Maximum number of iterations (each adds at most one basis vector).
-    selection : {"refined", "initial", "random-refined", "random", "best-row", "exact"}, \
+    selection : {"refined", "power", "initial", "random-refined", "random", "best-row", "exact"}, \
 default="refined"
         How basis vectors are selected: the extreme eigenvector of largest eigenvalue, refined, or
         up to 64 features the best of those of all outputs. The others are for comparison with it
-        (paper, section 6.2): "exact" solves 2^(m - 1) eigenvalue problems for "l1/linf" with
-        m <= 16 outputs (at most 512 features), and gives it a tight duality gap.
+        (paper, section 6.2): "power" finds that eigenvector by the power method and refines it,
+        "exact" solves 2^(m - 1) eigenvalue problems for "l1/linf" with m <= 16 outputs (at most 512
+        features), and gives it a tight duality gap.
     selection_tol : float, default=1e-2
         Relative tolerance of the eigenvalue solver that selects basis vectors.
     validation_fraction : float, optional
@@ -133,6 +135,7 @@ def check_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any,
     """Validate training data; chunks of rows have been validated one by one."""
     if not isinstance(X, Chunks):
         return check_rows_and_targets(estimator, X, y, **options)
+    refuse_sparse("y", y)
     # A column without values stands for the rows.
     _, y = check_X_y(np.zeros((X.shape[0], 1), dtype=np.int8), y, **options)
     estimator.n_features_in_ = X.shape[1]
@@ -185,6 +188,8 @@ class PolynomialModel(CertifiedEstimator):
 
     def _outputs(self, X: Any) -> FloatArray:
         check_is_fitted(self)
+        if isinstance(X, Chunks):
+            return np.concatenate([self._outputs(rows) for rows in X.chunks])
         X = check_rows(self, X, reset=False)
         return _core.predict_polynomial(
             core_rows(X),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
@@ -41,6 +42,8 @@ from dualgap.recommend._serving import ServingRecommender
 from dualgap.recommend._variational import Variational
 
 __all__ = ["OrdinalRecommender"]
+
+_IDS = ("user_ids_", "item_ids_")
 
 _METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (Variational, ConditionalGradient)}
 
@@ -309,6 +312,17 @@ class OrdinalRecommender(ServingRecommender):
         )
         write_state(path, state)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Ids as arrays: skops, whose files hold nothing that is executed, knows no index of pandas.
+        state: dict[str, Any] = super().__getstate__()
+        indices = {name: state[name] for name in _IDS if name in state}
+        return {**state, **{name: index.to_numpy() for name, index in indices.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arrays = {name: state[name] for name in _IDS if name in state}
+        ids = {name: pd.Index(array, tupleize_cols=False) for name, array in arrays.items()}
+        super().__setstate__({**state, **ids})
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a model written by `save`; its predictions are the same bit for bit.
@@ -327,9 +341,9 @@ class OrdinalRecommender(ServingRecommender):
             model = cls(**{**state.parameters, **changed})
             model._check_parameters()
             state.check(len(state.levels) - 1 if model.reduction == "mcrank" else 1)
-        model.user_ids_, model.item_ids_ = state.user_ids, state.item_ids
-        model.levels_, model._seen = state.levels, state.seen
-        model._store(state.fitted)
+            model.user_ids_, model.item_ids_ = state.user_ids, state.item_ids
+            model.levels_, model._seen = state.levels, state.seen
+            model._store(state.fitted)
         return model
 
     def _task(self, n_ratings: int, callback: Callback | None) -> Task:

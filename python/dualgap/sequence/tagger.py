@@ -207,6 +207,11 @@ history_, null_objective_
         """Fit one C after the other, each from where the one before ended, and yield each fit.
 
         Sets `C`. The sentences are read once.
+
+        Yields
+        ------
+        self
+            Fitted with each C in turn.
         """
         self._check_parameters()
         problem = self._problem(X, y, None, None)

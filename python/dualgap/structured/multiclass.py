@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
-from dualgap._validation import FloatArray, core_rows
+from dualgap._validation import FloatArray, core_rows, refuse_sparse
 from dualgap.structured._arrays import Stacked, count_wrong, encode, matrix
 from dualgap.structured.models import BuiltinModel, Coding
 
@@ -38,6 +38,7 @@ class MulticlassModel(BuiltinModel):
 
     def learn(self, X: Stacked, Y: Any) -> Coding:
         """Read the classes and the number of features off the training data."""
+        refuse_sparse("Y", Y)
         return MulticlassCoding(self, np.unique(np.asarray(Y)), X.n_features)
 
 

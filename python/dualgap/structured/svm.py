@@ -265,6 +265,11 @@ class StructuredSVM(CertifiedEstimator):
         """Fit one C after the other, each from where the one before ended, and yield each fit.
 
         Sets `C`, and `warm_start` for as long as this lasts.
+
+        Yields
+        ------
+        self
+            Fitted with each C in turn.
         """
         kept, self.warm_start = self.warm_start, self.solver == "block-frank-wolfe" and self.exact
         try:

@@ -36,7 +36,13 @@ enum Kind<'a> {
 impl<'a> JointMap<'a> {
     /// z_j ⊗ x̃, x̃ being x with the constant feature `bias` appended unless that is 0; a row of `classes` is a
     /// class's z_j.
-    pub fn kronecker(rows: Data<'a>, classes: Data<'a>, bias: f64, order: Order) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where the classes have no features.
+    pub fn kronecker(rows: Data<'a>, classes: Data<'a>, bias: f64, order: Order) -> Result<Self> {
+        if classes.n_cols() == 0 {
+            return Err(Error::argument("class_features", "must have at least one column"));
+        }
         let inner = Linear::new(rows, classes.n_cols(), bias, order);
         let n_classes = classes.n_rows();
         let class = (0..n_classes).map(|class| size_of_row(classes, class));
@@ -49,7 +55,7 @@ impl<'a> JointMap<'a> {
             RowSize { norm, n_values: row.n_values + n_values, n_products }
         });
         let sizes = sizes.collect();
-        Self { inner, kind: Kind::Kronecker(classes), n_classes, sizes }
+        Ok(Self { inner, kind: Kind::Kronecker(classes), n_classes, sizes })
     }
 
     /// The rows of a matrix, one for each example and class.

@@ -45,6 +45,19 @@ def plain(data):
     return MulticlassSVC(C=0.05, tol=1e-5, random_state=0).fit(*data)
 
 
+def test_both_solvers_of_the_sub_problems_reach_the_optimum(data, plain):
+    fits = {
+        solver: ConsensusSVC(solver=solver, n_partitions=3, **SETTINGS).fit(*data)
+        for solver in ("block-descent", "sequential-dual")
+    }
+    for model in fits.values():
+        check(model, plain)
+    # They take different ways.
+    assert (fits["sequential-dual"].coef_ != fits["block-descent"].coef_).any()
+    with pytest.raises(ValueError, match="solver"):
+        ConsensusSVC(solver="newton").fit(*data)
+
+
 def new_cluster(n_workers=2, **options):
     return distributed.LocalCluster(
         n_workers=n_workers,

@@ -17,7 +17,7 @@ from dualgap import _core
 
 SECONDS = float(os.environ.get("DUALGAP_FUZZ_SECONDS", "0"))
 
-SELECTIONS = ["refined", "initial", "random-refined", "random", "best-row", "exact"]
+SELECTIONS = ["refined", "power", "initial", "random-refined", "random", "best-row", "exact"]
 
 
 def fit_multiclass(a):
@@ -32,6 +32,15 @@ def fit_multiclass(a):
             "beta": a.array(a.near(n), m, sign=False),
         }
     return _core.fit_multiclass(a.rows(n, d), a.integers(n, m), given)
+
+
+def fit_class_features(a):
+    n, d, m = a.size(), a.size(), a.size()
+    given = {**a.margin(m), **a.method(list(_core.SOLVERS)), **a.run()}
+    given |= {"regularization": a.positive(), "sample_weight": a.weights(n)}
+    given["class_features"] = None if a.rarely(0.3) else a.rows(a.near(m), a.size())
+    n_rows = n * m if given["class_features"] is None else n
+    return _core.fit_class_features(a.rows(n_rows, d), a.integers(n, m), given)
 
 
 def multiclass_path(a):
@@ -158,6 +167,7 @@ def consensus_round(a):
         "check_beta": a.rarely(0.5),
         "gap": a.positive(),
         "relative_gap": a.positive(),
+        "solver": a.choice(["block-descent", "sequential-dual"]),
         "tol": a.positive(),
         "max_iter": a.choice([0, 1, 5]),
         "seed": a.seed(),
@@ -294,6 +304,7 @@ def check_loss(a):
 
 DOORS = [
     fit_multiclass,
+    fit_class_features,
     multiclass_path,
     cross_validate,
     fit_sequences,

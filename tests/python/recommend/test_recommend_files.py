@@ -151,6 +151,14 @@ def test_a_file_that_is_no_model(tmp_path: Path, small: pd.DataFrame, spoil: Any
     assert not mark.exists()
 
 
+def test_a_history_without_its_epochs_is_refused(tmp_path: Path, small: pd.DataFrame) -> None:
+    path = tmp_path / "model.npz"
+    make_file("regression", small).save(path)
+    path.write_bytes(path.read_bytes().replace(b"epoch", b"epoxh"))
+    with pytest.raises(ValueError, match="not a saved OrdinalRecommender"):
+        OrdinalRecommender.load(path)
+
+
 def test_other_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         OrdinalRecommender.load(tmp_path / "missing")

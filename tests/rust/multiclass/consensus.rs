@@ -7,7 +7,7 @@ use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
 use dualgap::multiclass::{
     Answer, BlockDescent, BlockDescentOptions, Costs, Linear, MarginProblem, Order, Question,
-    answer,
+    SubproblemSolver, answer,
 };
 use dualgap::run::{Solver, Stopping, run};
 use ndarray::Array2;
@@ -108,13 +108,16 @@ fn the_sub_problem_has_the_reference_solution() {
         rho,
         betas: &[],
         check_betas: false,
+        solver: SubproblemSolver::BlockDescent,
         seed,
         stopping: EXACT,
         relative_gap: 0.0,
     };
-    let found = part.answer(&shared, &question).unwrap();
-    assert!(distance(&found.weights, &matrix(&record["W"])) < 1e-8);
-    assert!(found.gap < 1e-10 && found.gap > -1e-12, "{}", found.gap);
+    for (_, solver) in SubproblemSolver::NAMES {
+        let found = part.answer(&shared, &Question { solver: *solver, ..question }).unwrap();
+        assert!(distance(&found.weights, &matrix(&record["W"])) < 1e-8, "{solver:?}");
+        assert!(found.gap < 1e-10 && found.gap > -1e-12, "{solver:?}: {}", found.gap);
+    }
 }
 
 fn shared(kind: &'static str, m: usize, lambda: f64) -> Shared {
@@ -135,6 +138,7 @@ fn without_penalty_a_partition_is_the_plain_problem() {
                 rho: 0.0,
                 betas: &[],
                 check_betas: false,
+                solver: SubproblemSolver::BlockDescent,
                 seed: 7,
                 stopping,
                 relative_gap: 0.0,
@@ -178,6 +182,7 @@ fn train(
                     rho,
                     betas,
                     check_betas: true,
+                    solver: SubproblemSolver::BlockDescent,
                     seed: 0,
                     stopping: EXACT,
                     relative_gap: 0.0,
@@ -259,6 +264,7 @@ fn a_question_that_does_not_fit_is_refused() {
         rho: 1.0,
         betas: &[],
         check_betas: false,
+        solver: SubproblemSolver::BlockDescent,
         seed: 0,
         stopping: EXACT,
         relative_gap: 0.0,

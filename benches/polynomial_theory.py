@@ -1,0 +1,87 @@
+"""What is proved for polynomial networks, measured: support, rate, and refits in seconds.
+
+    python benches/polynomial_theory.py rate
+    python benches/polynomial_theory.py refits [data sets]
+
+"rate" holds the error of Algorithm 1 against the bound of Theorem 1, with the factor nu that basis
+selection guarantees. "refits" follows full and output refits in seconds. Data sets in the folder
+DUALGAP_DATA: vowel, satimage, letter.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _record import Table, data_folder
+
+from dualgap import PolynomialNetworkClassifier
+
+FOLDER = data_folder() or Path()
+RADII = {"vowel": 100.0, "satimage": 100.0, "letter": 3000.0}
+
+
+def load(name: str) -> tuple[Any, Any, Any, Any]:
+    with np.load(FOLDER / f"{name}.npz") as file:
+        X, tested = file["X_train"].astype(np.float64), file["X_test"].astype(np.float64)
+        return X, file["y_train"], tested, file["y_test"]
+
+
+def rate() -> None:
+    """Error against the bound 8 beta tau^2 / (t + 2), beside the best model of the ball nu tau."""
+    X, y = load("vowel")[:2]
+    m, radius = len(np.unique(y)), 1.0
+    factors = {"l1": 1.0, "l1/l2": m**-0.5, "l1/linf": 1.0 / m}
+    table = Table("polynomial-rate", "penalty")
+    for penalty, factor in factors.items():
+        parameters: dict[str, Any] = {
+            "penalty": penalty, "linear": None, "refit": "output", "random_state": 0, "n_jobs": 2,
+        }  # fmt: skip
+        best = PolynomialNetworkClassifier(80, radius=factor * radius, tol=1e-4, **parameters)
+        fit = PolynomialNetworkClassifier(40, radius=radius, tol=0.0, **parameters).fit(X, y)
+        errors = fit.history_["objective"] - best.fit(X, y).dual_objective_
+        times = m if penalty == "l1/linf" else 1
+        smoothness = 0.5 * times * (np.linalg.norm(X, axis=1) ** 4).sum()
+        bounds = 8.0 * smoothness * radius**2 / (np.arange(len(errors)) + 2)
+        own = fit.history_["objective"] - fit.history_["objective"][-1]
+        row = {f"own_{t}": own[t] for t in (1, 5, 10, 20)}
+        row |= {f"bound_{t}": bounds[t] for t in (1, 5, 10, 20)}
+        table.add(penalty=penalty, nu=factor, within=bool(np.all(errors <= bounds)), **row)
+
+
+def refits(names: list[str]) -> None:
+    """Seconds, objective and test accuracy at numbers of bases, full against output refits."""
+    table = Table("polynomial-convergence", "data", "refit", "bases")
+    for name in names:
+        X, y, X_test, y_test = load(name)
+        for refit in ("output", "full"):
+            for bases in (5, 10, 20, 40):
+                model = PolynomialNetworkClassifier(
+                    bases, radius=RADII[name], refit=refit, random_state=0, n_jobs=2, max_iter=100
+                ).fit(X, y)
+                table.add(
+                    data=name,
+                    refit=refit,
+                    bases=bases,
+                    seconds=model.history_["seconds"][-1],
+                    objective=model.objective_,
+                    relative_gap=model.relative_gap_,
+                    accuracy=100 * model.score(X_test, y_test),
+                )
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    if data_folder() is None:
+        print("polynomial_theory.py: DUALGAP_DATA must name a folder of data sets; skipped")
+    elif sys.argv[1:2] == ["rate"]:
+        rate()
+    else:
+        refits(sys.argv[2:] or ["vowel", "satimage", "letter"])
+
+
+if __name__ == "__main__":
+    main()

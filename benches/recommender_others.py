@@ -1,0 +1,216 @@
+"""Ratings beside other packages on the same folds, and on the official folds of MovieLens 100k.
+
+python benches/recommender_others.py official [N]   # ours on u1 to u5, or on the Nth
+python benches/recommender_others.py surprise [N]   # beside SVD and SVD++ on Surprise's five folds
+python benches/recommender_others.py myfm [SEED]    # beside myFM on the splits of movielens.py
+python benches/recommender_others.py means          # means over the folds and seeds measured so far
+
+`pip install scikit-surprise myfm`. Each fold is fitted by one package after the other in one run,
+and all predictions are clipped to [1, 5] and scored here.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from _record import Table
+
+from dualgap.datasets import fetch_movielens
+from dualgap.metrics import ndcg_at_k, rmse
+from dualgap.recommend import OrdinalRecommender, Variational
+from dualgap.recommend.comparison import split_ratings
+
+Predict = Callable[[pd.DataFrame, pd.DataFrame, int], np.ndarray]
+MEAN = "mean"
+
+
+def ours(**settings: Any) -> Predict:
+    def predict(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
+        model = OrdinalRecommender(random_state=seed, interactions=False, **settings).fit(train)
+        return model.predict(test["user"], test["item"], unknown="ignore")
+
+    return predict
+
+
+OURS = {
+    "ours, ids": ours(),
+    "ours, history": ours(history_features=True),
+}
+
+
+def measure(
+    table: Table, methods: dict[str, Predict], train: pd.DataFrame, test: pd.DataFrame, fold: int
+) -> None:
+    truth, users = test["rating"].to_numpy(), test["user"].to_numpy()
+    for name, predict in methods.items():
+        start = time.perf_counter()
+        predicted = np.clip(predict(train, test, fold), 1.0, 5.0)
+        seconds = time.perf_counter() - start
+        table.add(
+            method=name,
+            fold=fold,
+            rmse=rmse(truth, predicted),
+            mae=float(np.abs(truth - predicted).mean()),
+            ndcg5=ndcg_at_k(truth, predicted, 5, groups=users, ties="random", random_state=0),
+            seconds=seconds,
+        )
+
+
+def official(only: str | None = None) -> None:
+    """Fold i tests on the ith fifth of the file, as the data's own script mku.sh has it."""
+    data = fetch_movielens("100k")
+    assert data.items is not None
+    assert data.users is not None
+    genres = data.items.set_index("item")["genres"].str.get_dummies("|").astype(bool)
+    people = data.users.set_index("user").drop(columns="zip_code")
+    tables = {"user_features": people, "item_features": genres.astype("category")}
+
+    def with_tables(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
+        model = OrdinalRecommender(random_state=seed, interactions=False, history_features=True)
+        model.fit(train, **tables)
+        return model.predict(test["user"], test["item"], unknown="ignore")
+
+    longer = ours(history_features=True, method=Variational(n_sweeps=60, tol=0.0))
+    methods = {
+        **OURS,
+        "ours, history, 60 sweeps": longer,
+        "ours, history and features": with_tables,
+    }
+    table, ratings = Table("recommender-official", "method", "fold"), data.ratings
+    for fold, test in enumerate(np.split(np.arange(len(ratings)), 5), start=1):
+        if only is not None and fold != int(only):
+            continue
+        held = ratings.iloc[test]
+        measure(table, methods, ratings.drop(held.index), held, fold)
+
+
+def surprise_folds(ratings: pd.DataFrame) -> Iterator[tuple[Any, pd.DataFrame, pd.DataFrame]]:
+    """The folds of Surprise's examples/benchmark.py: KFold(random_state=0)."""
+    from surprise import Dataset, Reader
+    from surprise.model_selection import KFold
+
+    columns = ["user", "item", "rating"]
+    data = Dataset.load_from_df(ratings[columns], Reader(rating_scale=(1, 5)))
+    for trainset, testset in KFold(n_splits=5, random_state=0).split(data):
+        test = pd.DataFrame(testset, columns=columns)
+        rows = [
+            (trainset.to_raw_uid(user), trainset.to_raw_iid(item), rating)
+            for user, item, rating in trainset.all_ratings()
+        ]
+        yield trainset, pd.DataFrame(rows, columns=columns), test
+
+
+def surprise(only: str | None = None) -> None:
+    from surprise import SVD, SVDpp
+
+    table = Table("recommender-surprise", "method", "fold")
+    ratings = fetch_movielens("100k").ratings
+    for fold, (trainset, train, test) in enumerate(surprise_folds(ratings), start=1):
+        if only is not None and fold != int(only):
+            continue
+
+        def theirs(algorithm: Any, trainset: Any = trainset) -> Predict:
+            def predict(_: pd.DataFrame, held: pd.DataFrame, seed: int) -> np.ndarray:
+                fitted = algorithm(seed).fit(trainset)
+                pairs = zip(held["user"], held["item"], strict=True)
+                return np.array([fitted.predict(user, item).est for user, item in pairs])
+
+            return predict
+
+        others = {
+            "Surprise, SVD": theirs(lambda seed: SVD(random_state=seed)),
+            "Surprise, SVD++": theirs(lambda seed: SVDpp(random_state=seed, cache_ratings=True)),
+        }
+        measure(table, {**OURS, **others}, train, test, fold)
+
+
+def myfm_predict(history: bool) -> Predict:
+    """Ordered probit by Gibbs sampling, rank 5, 300 samples; histories as in its examples."""
+
+    def predict(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
+        import myfm
+
+        ids = [pd.Index(train[name].unique()) for name in ("user", "item")]
+        places = tuple(
+            known.get_indexer(train[name])
+            for known, name in zip(ids, ("user", "item"), strict=True)
+        )
+        rated = sp.csr_array((np.ones(len(train)), places), [len(known) for known in ids])
+        sides = []
+        for own in (rated, sp.csr_array(rated.T)):
+            parts = [sp.eye_array(own.shape[0])]
+            if history:
+                parts.append(sp.diags_array(1.0 / np.sqrt(own.sum(axis=1))) @ own)
+            block = sp.hstack(parts)
+            # The last row is that of an unknown id.
+            block = sp.vstack([block, sp.csr_array((1, block.shape[1]))])
+            sides.append((sp.csr_matrix(block), [part.shape[1] for part in parts]))
+
+        def blocks(table: pd.DataFrame) -> list[Any]:
+            found = []
+            for known, name, (block, _) in zip(ids, ("user", "item"), sides, strict=True):
+                at = known.get_indexer(table[name])
+                rows = np.where(at < 0, len(known), at).astype(np.int64)
+                found.append(myfm.RelationBlock(rows, block))
+            return found
+
+        model = myfm.MyFMOrderedProbit(rank=5, random_seed=seed)
+        levels = train["rating"].to_numpy(dtype=np.int64) - 1
+        groups = [width for _, widths in sides for width in widths]
+        settings = {"n_iter": 300, "n_kept_samples": 290, "group_shapes": groups}
+        model.fit(None, levels, X_rel=blocks(train), **settings)
+        return model.predict_proba(None, X_rel=blocks(test)) @ np.arange(1.0, 6.0)
+
+    return predict
+
+
+def myfm(only: str | None = None) -> None:
+    table = Table("recommender-myfm", "method", "fold")
+    ratings = fetch_movielens("100k").ratings
+    methods = {
+        **OURS,
+        "myFM, ids": myfm_predict(history=False),
+        "myFM, history": myfm_predict(history=True),
+    }
+    for seed in range(3) if only is None else [int(only)]:
+        train, _, test = split_ratings(ratings, seed)
+        measure(table, methods, train, test, seed)
+
+
+def means() -> None:
+    for name in ("recommender-official", "recommender-surprise", "recommender-myfm"):
+        table = Table(name, "method", "fold")
+        rows = [row for row in table.read() if row["fold"] != MEAN]
+        for method in dict.fromkeys(row["method"] for row in rows):
+            own = [row for row in rows if row["method"] == method]
+            cells = {
+                metric: np.mean([float(row[metric]) for row in own])
+                for metric in ("rmse", "mae", "ndcg5")
+            }
+            # The fastest fold: some were measured beside other work.
+            seconds = min(float(row["seconds"]) for row in own)
+            table.add(method=method, fold=MEAN, **cells, seconds=seconds)
+
+
+if __name__ == "__main__":
+    logging.getLogger("dualgap").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    actions: dict[str, Callable[..., None]] = {
+        "official": official,
+        "surprise": surprise,
+        "myfm": myfm,
+        "means": means,
+    }
+    if len(sys.argv) > 1:
+        actions[sys.argv[1]](*sys.argv[2:])
+    else:
+        for action in actions.values():
+            action()

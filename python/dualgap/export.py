@@ -1,0 +1,216 @@
+"""Models as files that other programs evaluate: ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dualgap._estimator import ScoringClassifier
+from dualgap.multiclass.svm import LinearModel
+from dualgap.polynomial import (
+    FactorizationMachineClassifier,
+    FactorizationMachineRegressor,
+    PolynomialNetworkClassifier,
+    PolynomialNetworkClassifierCV,
+    PolynomialNetworkRegressor,
+)
+
+__all__ = ["to_onnx"]
+
+_Polynomial: TypeAlias = (
+    FactorizationMachineClassifier
+    | FactorizationMachineRegressor
+    | PolynomialNetworkClassifier
+    | PolynomialNetworkClassifierCV
+    | PolynomialNetworkRegressor
+)
+
+# Of 2022; every runtime that is still maintained reads it.
+_OPSET, _IR_VERSION = 17, 8
+
+
+def to_onnx(model: LinearModel | _Polynomial, *, dtype: DTypeLike = np.float32) -> Any:
+    """Write a fitted linear or polynomial model as an ONNX graph.
+
+    The graph has the input ``X``, a matrix of `dtype` with a row for each sample. A classifier has
+    the outputs ``label`` (int64 or string), ``scores`` of shape (n_samples, n_classes), also where
+    there are two classes, and, where the model has `predict_proba`, ``probabilities``. A regressor
+    has ``predictions`` of shape (n_samples, n_outputs). Write it with ``onnx.save(graph, path)``.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        `MulticlassSVC`, `MulticlassSVCCV`, `ConsensusSVC`, or a polynomial network or factorization
+        machine.
+    dtype : dtype, default=float32
+        Precision of the graph, float32 or float64. Scores are rounded to it; labels differ from
+        those of the model only where two scores are equal to that precision.
+
+    Returns
+    -------
+    onnx.ModelProto
+
+    Raises
+    ------
+    ImportError
+        Without the package onnx (``pip install 'dualgap[onnx]'``).
+    TypeError
+        For another model, or labels that are neither whole numbers, truth values nor strings.
+    ValueError
+        For another `dtype`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualgap import MulticlassSVC
+    >>> from dualgap.export import to_onnx
+    >>> X, y = load_iris(return_X_y=True)
+    >>> graph = to_onnx(MulticlassSVC(C=0.1, random_state=0).fit(X, y))
+    >>> [output.name for output in graph.graph.output]
+    ['label', 'scores']
+    """
+    if not isinstance(model, LinearModel | _Polynomial):
+        name = type(model).__name__
+        msg = f"model: ONNX is for linear and polynomial models, not for {name}"
+        raise TypeError(msg)
+    check_is_fitted(model)
+    graph = _Graph(dtype)
+    if isinstance(model, LinearModel):
+        outputs = graph.linear("X", model.coef_, model.intercept_)
+    else:
+        outputs = _polynomial(graph, model)
+    if isinstance(model, ScoringClassifier):
+        graph.output(outputs, "scores", (None, len(model.classes_)))
+        _label(graph, model.classes_)
+        # The hinge losses give none.
+        if model.loss in ("logistic", "binary-logistic"):
+            _probabilities(graph, model.loss, len(model.classes_))
+    else:
+        graph.output(outputs, "predictions", (None, model.output_.shape[1]))
+    return graph.model(model.n_features_in_, type(model).__name__)
+
+
+class _Graph:
+    """A graph that grows by a node at a time."""
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        try:
+            import onnx
+            from onnx import helper
+        except ImportError as error:
+            msg = "to_onnx needs the package onnx: pip install 'dualgap[onnx]'"
+            raise ImportError(msg, name="onnx") from error
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+            msg = f"dtype: must be float32 or float64, got {dtype!r}"
+            raise ValueError(msg)
+        self._helper: Any = helper
+        self._kinds = {
+            np.dtype(np.float32): onnx.TensorProto.FLOAT,
+            np.dtype(np.float64): onnx.TensorProto.DOUBLE,
+            np.dtype(np.int64): onnx.TensorProto.INT64,
+            np.dtype(object): onnx.TensorProto.STRING,
+        }
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._outputs: list[Any] = []
+
+    def constant(self, values: Any, dtype: DTypeLike | None = None) -> str:
+        """An array as the graph keeps it."""
+        array = np.ascontiguousarray(values, dtype=self.dtype if dtype is None else dtype)
+        name, kind = f"constant_{len(self._constants)}", self._kinds[array.dtype]
+        entries = array.ravel().tolist()
+        if array.dtype == object:
+            entries = [text.encode() for text in entries]
+        self._constants.append(self._helper.make_tensor(name, kind, array.shape, entries))
+        return name
+
+    def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        """An operation; returns the name of its output."""
+        name = output or f"value_{len(self._nodes)}"
+        self._nodes.append(self._helper.make_node(kind, inputs, [name], **attributes))
+        return name
+
+    def linear(self, rows: str, weights: NDArray[Any], intercept: NDArray[Any] | None) -> str:
+        """``rows @ weights.T + intercept``."""
+        inputs = [rows, self.constant(weights)]
+        if intercept is not None:
+            inputs.append(self.constant(intercept))
+        return self.node("Gemm", *inputs, transB=1)
+
+    def output(self, source: str, name: str, shape: Sequence[int | None]) -> None:
+        """An output of the graph, of its own precision."""
+        self.node("Identity", source, output=name)
+        self.declare(name, self.dtype, shape)
+
+    def declare(self, name: str, dtype: DTypeLike, shape: Sequence[int | None]) -> None:
+        """Say that a node's output is one of the graph's."""
+        kind = self._kinds[np.dtype(dtype)]
+        self._outputs.append(self._helper.make_tensor_value_info(name, kind, shape))
+
+    def model(self, n_features: int, name: str) -> Any:
+        """The whole, checked."""
+        from onnx import checker
+
+        kind = self._kinds[self.dtype]
+        rows = self._helper.make_tensor_value_info("X", kind, (None, n_features))
+        # The label first, as others have it.
+        outputs = sorted(self._outputs, key=lambda output: output.name != "label")
+        graph = self._helper.make_graph(self._nodes, name, [rows], outputs, self._constants)
+        found = self._helper.make_model(
+            graph,
+            producer_name="dualgap",
+            ir_version=_IR_VERSION,
+            opset_imports=[self._helper.make_opsetid("", _OPSET)],
+        )
+        checker.check_model(found)
+        return found
+
+
+def _polynomial(graph: _Graph, model: _Polynomial) -> str:
+    """``K(X, H) U + X W + b`` with squares, or, without those of single features, ANOVA kernels."""
+    basis, augmented = model.components_, model.linear == "augment"
+    weights = basis[:, :-1] if augmented else basis
+    # A feature that is always 1 is an intercept of each basis vector's product.
+    shift = basis[:, -1] if augmented else None
+    product = graph.linear("X", weights, shift)
+    kernel = graph.node("Mul", product, product)
+    if model._kernel == "anova":
+        squares = graph.linear(
+            graph.node("Mul", "X", "X"), weights**2, None if shift is None else shift**2
+        )
+        kernel = graph.node("Mul", graph.node("Sub", kernel, squares), graph.constant(0.5))
+    terms = [graph.linear(kernel, model.output_.T, model.intercept_)] if len(basis) else []
+    if len(basis) == 0 or model.coef_.any():
+        none_yet = model.intercept_ if len(basis) == 0 else None
+        terms.append(graph.linear("X", model.coef_, none_yet))
+    return terms[0] if len(terms) == 1 else graph.node("Add", *terms)
+
+
+def _label(graph: _Graph, classes: NDArray[Any]) -> None:
+    """The class of the largest score, the first of equals."""
+    dtype: np.dtype[Any] = np.dtype(object)
+    if classes.dtype.kind in "iub":
+        dtype = np.dtype(np.int64)
+    elif not all(isinstance(name, str) for name in classes):
+        msg = f"model: ONNX has labels that are whole numbers or strings, not {classes.dtype}"
+        raise TypeError(msg)
+    best = graph.node("ArgMax", "scores", axis=1, keepdims=0, select_last_index=0)
+    graph.node("Gather", graph.constant(classes, dtype), best, output="label", axis=0)
+    graph.declare("label", dtype, (None,))
+
+
+def _probabilities(graph: _Graph, loss: Any, n_classes: int) -> None:
+    """As `predict_proba` has them."""
+    if loss == "logistic":
+        found = graph.node("Softmax", "scores", axis=1)
+    else:
+        shares = graph.node("Sigmoid", "scores")
+        total = graph.node("ReduceSum", shares, graph.constant([1], np.int64), keepdims=1)
+        least = graph.constant([np.finfo(graph.dtype).tiny])
+        found = graph.node("Div", shares, graph.node("Max", total, least))
+    graph.output(found, "probabilities", (None, n_classes))

@@ -1,0 +1,269 @@
+//! The layers of a model as one point: its coordinates, their units and the set that they stay in
+//! (docs/mathematics/polynomial-networks.md#units-of-the-layers).
+
+use ndarray::ArrayViewMut2;
+
+use super::evaluation::{Evaluation, evaluate};
+use super::metric::{Metric, has_metric};
+use super::model::PolynomialModel;
+use super::penalty::pull_inside;
+use super::problem::{Objective, PolynomialProblem};
+use super::quasi_newton::Constrained;
+use crate::data::Rows;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::vectors::axpy;
+use crate::parallel::sum_rows;
+
+/// Brings U back into its ball if it is outside by more than `tolerance`.
+pub(super) fn pull_in<R: Rows + Copy>(
+    problem: &PolynomialProblem<'_, R>,
+    model: &mut PolynomialModel,
+    tolerance: f64,
+) {
+    let (shape, n_roundings) = ((model.n_bases, model.n_outputs), 4 * model.basis_length() + 16);
+    if let Ok(output) = ArrayViewMut2::from_shape(shape, &mut model.output) {
+        let Objective { penalty, radius, .. } = problem.objective;
+        pull_inside(penalty, output, radius, (n_roundings, tolerance));
+    }
+}
+
+/// How far outside its ball U may be between steps, relative to the radius: far below any tolerance,
+/// and far above the rounding of a projection from nearby.
+const OUTSIDE: f64 = 1e-12;
+
+/// The layers as variables: U and W, and H if `basis`.
+pub(super) fn variables<'a, R: Rows + Copy>(
+    problem: &'a PolynomialProblem<'a, R>,
+    model: &mut PolynomialModel,
+    basis: bool,
+    interrupt: &'a Interrupt,
+) -> Result<LayerVariables<'a, R>> {
+    // Steps from outside would stay there.
+    pull_in(problem, model, OUTSIDE);
+    let scales = Scales::new(problem, model, interrupt)?;
+    let metric = if !basis && has_metric(problem, model) {
+        Metric::new(problem, model, &scales.of_rows(model), interrupt)?
+    } else {
+        None
+    };
+    Ok(LayerVariables { problem, model: model.clone(), basis, scales, metric, interrupt })
+}
+
+/// Lengths of the units in which steps are taken: the curvature along each coordinate is about the same.
+struct Scales {
+    basis: f64,
+    output: f64,
+    /// For each feature, so that rare ones move as far as frequent ones.
+    linear: Vec<f64>,
+}
+
+impl Scales {
+    /// Square roots of L Σ_i s_i E z_i² for U, with the activations of random directions; of
+    /// L Σ_i s_i x_ij² + α for W; and for H as for U, times τ/k, the mean length of a row of U. Half of
+    /// that measured best.
+    fn new<R: Rows + Copy>(
+        problem: &PolynomialProblem<'_, R>,
+        model: &PolynomialModel,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let rows = problem.linear_rows();
+        let d = rows.n_cols();
+        let mut sums = sum_rows(rows.n_rows(), d + 1, interrupt, |range, sums| {
+            for row in range {
+                let (weight, mut square) = (problem.weight(row), 0.0);
+                rows.visit_row(row, |column, value| {
+                    sums[column] += weight * value * value;
+                    square += value * value;
+                });
+                sums[d] += weight * square * square;
+            }
+        })?;
+        let smoothness = problem.objective.loss.smoothness(problem.objective.n_outputs);
+        let output = (smoothness * 3.0 * sums[d] / (d * (d + 2)) as f64).sqrt();
+        // Finite where fourth powers of the features overflow.
+        let output = output.clamp(f64::MIN_POSITIVE, 1e150);
+        let basis = 0.5 * output * mean_row(problem, model);
+        sums.truncate(d);
+        let ridge = problem.objective.ridge.unwrap_or(1.0);
+        let linear = sums.into_iter().map(|sum| (smoothness * sum + ridge).sqrt()).collect();
+        Ok(Self { basis, output, linear })
+    }
+}
+
+impl Scales {
+    /// The scale of each row of U and of W.
+    fn of_rows(&self, model: &PolynomialModel) -> Vec<f64> {
+        let output = std::iter::repeat_n(self.output, model.n_bases);
+        let linear = if model.linear.is_some() { self.linear.as_slice() } else { &[] };
+        output.chain(linear.iter().copied()).collect()
+    }
+}
+
+/// Ω(U)/k.
+fn mean_row<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>, model: &PolynomialModel) -> f64 {
+    let rows = model.output.chunks_exact(model.n_outputs);
+    let norm: f64 = rows.map(|u| problem.objective.penalty.row_norm(u)).sum();
+    let norm = if norm > 0.0 { norm } else { problem.objective.radius };
+    norm / model.n_bases.max(1) as f64
+}
+
+/// The layers as one point: \[H,\] U, W, each times its scale.
+pub(super) struct LayerVariables<'a, R> {
+    pub(super) problem: &'a PolynomialProblem<'a, R>,
+    pub(super) model: PolynomialModel,
+    pub(super) basis: bool,
+    scales: Scales,
+    /// With it the linear weights of a point are W + A U.
+    metric: Option<Metric>,
+    interrupt: &'a Interrupt,
+}
+
+impl<R: Rows + Copy> LayerVariables<'_, R> {
+    /// The coordinates of the model with their scales, in order.
+    fn visit(&mut self, mut visit: impl FnMut(&mut f64, f64)) {
+        let PolynomialModel { basis, output, linear, n_outputs, .. } = &mut self.model;
+        if self.basis {
+            basis.iter_mut().for_each(|h| visit(h, self.scales.basis));
+        }
+        output.iter_mut().for_each(|u| visit(u, self.scales.output));
+        let features = linear.iter_mut().flat_map(|linear| linear.chunks_exact_mut(*n_outputs));
+        for (w, scale) in features.zip(&self.scales.linear) {
+            w.iter_mut().for_each(|w| visit(w, *scale));
+        }
+    }
+
+    /// How far a coordinate moves, in its scale, for the outputs to change by about 1.
+    pub(super) fn step_lengths(&mut self) -> Vec<f64> {
+        let n = self.problem.rows.n_rows() as f64;
+        let Objective { loss, n_outputs, .. } = self.problem.objective;
+        let unit = (n * loss.smoothness(n_outputs)).sqrt();
+        let in_basis = if self.basis { self.model.basis.len() } else { 0 };
+        let entry = self.scales.basis / (self.model.basis_length() as f64).sqrt();
+        let mut lengths = Vec::new();
+        self.visit(|_, _| lengths.push(unit));
+        lengths[..in_basis].fill(entry);
+        lengths
+    }
+
+    /// Back to the set after a step: basis vectors to the sphere, U into its ball.
+    pub(super) fn to_set(&self, x: &mut [f64]) -> Result<()> {
+        if self.basis {
+            let basis = &mut x[..self.model.basis.len()];
+            let factors: Vec<f64> = lengths(basis, self.model.n_bases)
+                .into_iter()
+                .map(|length| if length > 0.0 { self.scales.basis / length } else { 0.0 })
+                .collect();
+            scale_basis(basis, &factors);
+        }
+        self.project(x)
+    }
+
+    /// Adds `sign` A U to the linear weights.
+    fn add_explained(&mut self, sign: f64) {
+        let Some(explained) = self.metric.as_ref().and_then(|metric| metric.explained.as_ref())
+        else {
+            return;
+        };
+        let PolynomialModel { output, linear, n_bases: k, n_outputs: m, .. } = &mut self.model;
+        let linear = linear.iter_mut().flat_map(|linear| linear.chunks_exact_mut(*m));
+        for (w, explained) in linear.zip(explained.rows()) {
+            for (u, explained) in output.chunks_exact(*m).zip(explained).take(*k) {
+                axpy(w, sign * explained, u);
+            }
+        }
+    }
+
+    pub(super) fn point(&mut self) -> Vec<f64> {
+        self.add_explained(1.0);
+        let point = self.scaled();
+        self.add_explained(-1.0);
+        point
+    }
+
+    fn scaled(&mut self) -> Vec<f64> {
+        let mut point = Vec::new();
+        self.visit(|value, scale| point.push(*value * scale));
+        point
+    }
+
+    pub(super) fn set(&mut self, point: &[f64]) {
+        let mut point = point.iter();
+        self.visit(|value, scale| *value = point.next().map_or(0.0, |x| x / scale));
+        self.add_explained(-1.0);
+    }
+}
+
+impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
+    fn evaluate(&mut self, x: &[f64], gradient: &mut Vec<f64>) -> Result<f64> {
+        self.set(x);
+        let Evaluation { objective, basis, mut output, linear } =
+            evaluate(self.problem, &self.model, self.basis, self.interrupt)?;
+        if let Some(Metric { explained: Some(explained), .. }) = &self.metric {
+            let m = self.model.n_outputs;
+            for (w, explained) in linear.chunks_exact(m).zip(explained.rows()) {
+                for (u, explained) in output.chunks_exact_mut(m).zip(explained) {
+                    axpy(u, -explained, w);
+                }
+            }
+        }
+        gradient.clear();
+        gradient.extend(basis.into_iter().chain(output).chain(linear));
+        let mut slopes = gradient.iter_mut();
+        self.visit(|_, scale| {
+            if let Some(slope) = slopes.next() {
+                *slope /= scale;
+            }
+        });
+        Ok(objective)
+    }
+
+    fn metric(&self, v: &[f64]) -> Vec<f64> {
+        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.product(v))
+    }
+
+    fn solve(&self, v: &[f64]) -> Vec<f64> {
+        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.solve(v))
+    }
+
+    fn project(&self, x: &mut [f64]) -> Result<()> {
+        self.interrupt.check()?;
+        let PolynomialModel { n_bases: k, n_outputs: m, .. } = self.model;
+        let (basis, rest) = x.split_at_mut(if self.basis { self.model.basis.len() } else { 0 });
+        if self.basis {
+            let factors: Vec<f64> = lengths(basis, k)
+                .into_iter()
+                .map(|length| 1.0 / (length / self.scales.basis).max(1.0))
+                .collect();
+            scale_basis(basis, &factors);
+        }
+        if let Ok(output) = ArrayViewMut2::from_shape((k, m), &mut rest[..k * m]) {
+            let Objective { penalty, radius, .. } = self.problem.objective;
+            let radius = radius * self.scales.output;
+            let mut output = output;
+            penalty.project(output.view_mut(), radius);
+            // From far away, differences of large numbers leave few digits of a small radius.
+            pull_inside(penalty, output, radius, (0, OUTSIDE));
+        }
+        Ok(())
+    }
+}
+
+/// Lengths of the columns of a feature-major basis.
+pub(super) fn lengths(basis: &[f64], k: usize) -> Vec<f64> {
+    let mut squares = vec![0.0; k];
+    for h in basis.chunks_exact(k.max(1)) {
+        for (square, h) in squares.iter_mut().zip(h) {
+            *square += h * h;
+        }
+    }
+    squares.into_iter().map(f64::sqrt).collect()
+}
+
+pub(super) fn scale_basis(basis: &mut [f64], factors: &[f64]) {
+    for h in basis.chunks_exact_mut(factors.len().max(1)) {
+        for (h, factor) in h.iter_mut().zip(factors) {
+            *h *= factor;
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The curvature of the convex layers up to a constant, as a metric for their steps
+//! (docs/mathematics/polynomial-networks.md#metric-of-the-convex-refit).
+
+use std::ops::Range;
+
+use ndarray::{Array2, ArrayView2, Axis, s};
+
+use super::evaluation::PackedLayers;
+use super::model::PolynomialModel;
+use super::problem::PolynomialProblem;
+use super::row_block::{BLOCK, OuterSum, RowBlock, row_blocks};
+use crate::data::Rows;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::cholesky::invert;
+use crate::parallel::sum_rows;
+
+/// Largest number of activations and features together for which the metric is formed: it then costs about
+/// as much as a few evaluations.
+const MAX_SIZE: usize = 192;
+
+/// What the diagonal is raised by, relative to its mean: activations may depend on one another.
+const RAISED: f64 = 1e-9;
+
+/// Entries that need no metric: rows of such a scale leave nothing to its digits.
+const LARGEST: f64 = 1e50;
+
+/// Whether there are few enough activations and features.
+pub(super) fn has_metric<R: Rows + Copy>(
+    problem: &PolynomialProblem<'_, R>,
+    model: &PolynomialModel,
+) -> bool {
+    let linear = if model.linear.is_some() { problem.linear_rows().n_cols() } else { 0 };
+    model.n_bases > 0 && model.n_bases + linear <= MAX_SIZE
+}
+
+/// P = L Σ_i s_i f_i f_iᵀ + α on the linear part, f = (z − Aᵀ[x, 1], [x, 1]), for coordinates in which the
+/// linear weights are W + A U: what the features explain of the activations is theirs, and U and W have
+/// no curvature in common.
+pub(super) struct Metric {
+    /// A, (d + 1) × k; none without linear terms.
+    pub explained: Option<Array2<f64>>,
+    matrix: Array2<f64>,
+    inverse: Array2<f64>,
+}
+
+impl Metric {
+    /// The metric at the basis of `model`; None without curvature to measure.
+    pub fn new<R: Rows + Copy>(
+        problem: &PolynomialProblem<'_, R>,
+        model: &PolynomialModel,
+        scales: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<Option<Self>> {
+        let (k, size) = (model.n_bases, scales.len());
+        let mut matrix = gram(problem, model, size, interrupt)?;
+        matrix *= problem.objective.loss.smoothness(model.n_outputs);
+        let ridge = problem.objective.ridge.unwrap_or(0.0);
+        matrix.slice_mut(s![k.., k..]).diag_mut().mapv_inplace(|entry| entry + ridge);
+        let mut explained = None;
+        if size > k {
+            let Some(inverse) = invert(&matrix.slice(s![k.., k..]).to_owned()) else {
+                return Ok(None);
+            };
+            let shared = matrix.slice(s![k.., ..k]).to_owned();
+            let found = inverse.matrix.dot(&shared);
+            let mut own = matrix.slice_mut(s![..k, ..k]);
+            own -= &shared.t().dot(&found);
+            matrix.slice_mut(s![k.., ..k]).fill(0.0);
+            matrix.slice_mut(s![..k, k..]).fill(0.0);
+            explained = Some(found);
+        }
+        for (i, mut row) in matrix.axis_iter_mut(Axis(0)).enumerate() {
+            row.iter_mut().zip(scales).for_each(|(entry, scale)| *entry /= scale * scales[i]);
+        }
+        let raised = RAISED * matrix.diag().sum() / size as f64;
+        matrix.diag_mut().mapv_inplace(|entry| entry + raised);
+        let inverse = invert(&matrix).map(|inverse| inverse.matrix);
+        let metric = inverse.map(|inverse| Self { explained, matrix, inverse });
+        Ok(metric.filter(Self::is_moderate))
+    }
+
+    /// Whether products with weights are far from overflow, whatever the scale of the rows.
+    fn is_moderate(&self) -> bool {
+        let arrays = [Some(&self.matrix), Some(&self.inverse), self.explained.as_ref()];
+        arrays.into_iter().flatten().flatten().all(|entry| entry.abs() < LARGEST)
+    }
+
+    /// P V, V having a row for each activation and feature.
+    pub fn product(&self, v: &[f64]) -> Vec<f64> {
+        times(&self.matrix, v)
+    }
+
+    /// P⁻¹ V.
+    pub fn solve(&self, v: &[f64]) -> Vec<f64> {
+        times(&self.inverse, v)
+    }
+}
+
+fn times(matrix: &Array2<f64>, v: &[f64]) -> Vec<f64> {
+    let size = matrix.nrows();
+    match ArrayView2::from_shape((size, v.len() / size), v) {
+        Ok(v) => matrix.dot(&v).into_iter().collect(),
+        Err(_) => unreachable!("points have a row for each activation and feature"),
+    }
+}
+
+/// Σ_i s_i f_i f_iᵀ with f = (z, x, 1), or the activations z alone where there is no room for more.
+fn gram<R: Rows + Copy>(
+    problem: &PolynomialProblem<'_, R>,
+    model: &PolynomialModel,
+    size: usize,
+    interrupt: &Interrupt,
+) -> Result<Array2<f64>> {
+    let layers = PackedLayers::<f64>::new(model);
+    let (k, m) = (model.n_bases, model.n_outputs);
+    let rows = &problem.rows;
+    let sums = sum_rows(rows.n_rows(), size * size, interrupt, |range: Range<usize>, sums| {
+        let mut sum = OuterSum::new(sums, size);
+        let (mut block, mut values) = (RowBlock::new(rows), Default::default());
+        let (mut outputs, mut features) = (vec![0.0; BLOCK * m], Vec::new());
+        for range in row_blocks(range) {
+            block.load(rows, range.clone());
+            layers.forward(&block, &mut values, &mut outputs[..range.len() * m]);
+            features.clear();
+            features.resize(range.len() * size, 0.0);
+            let each = features.chunks_exact_mut(size).zip(values.activations.chunks_exact(k));
+            for (row, (features, activations)) in range.clone().zip(each) {
+                features[..k].copy_from_slice(activations);
+                if let Some(constant) = features[k..].last_mut() {
+                    *constant = 1.0;
+                    rows.visit_row(row, |column, value| features[k + column] = value);
+                }
+            }
+            sum.add_dense(&features, size, |row, out| {
+                let weight = problem.weight(range.start + row);
+                let features = &features[row * size..][..size];
+                out.iter_mut().zip(features).for_each(|(out, f)| *out = weight * f);
+            });
+        }
+    })?;
+    match Array2::from_shape_vec((size, size), sums) {
+        Ok(sums) => Ok(sums),
+        Err(_) => unreachable!("a sum for each pair"),
+    }
+}

@@ -1,0 +1,118 @@
+//! Steps along the gradients of small batches of rows: Adam (Kingma and Ba 2015) on all layers
+//! (docs/mathematics/polynomial-networks.md#steps-on-batches).
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::evaluation::{Evaluation, batch_gradient, evaluate};
+use super::layers::LayerVariables;
+use super::model::PolynomialModel;
+use super::problem::PolynomialProblem;
+use super::row_block::BLOCK;
+use crate::data::Rows;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+
+/// Passes over the rows in batches, with the seed of their order.
+#[derive(Debug, Clone, Copy)]
+pub struct Passes {
+    /// Number of passes.
+    pub count: usize,
+    /// Length of the first step of each coordinate in its unit; the lengths fall to 0 linearly.
+    pub length: f64,
+    /// Seed of the order of the rows.
+    pub seed: u64,
+}
+
+/// Fewest rows for which batches pay: the quasi-Newton steps see as many in a moment.
+const MIN_ROWS: usize = 2048;
+
+/// Shares that the running means of gradients and their squares keep from batch to batch.
+const MEAN_KEPT: f64 = 0.9;
+const SQUARE_KEPT: f64 = 0.99;
+
+/// Whether a step on a batch costs no more than its gradient: a step moves every weight, and wide sparse
+/// rows give few of them a gradient.
+pub(super) fn worthwhile<R: Rows + Copy>(
+    problem: &PolynomialProblem<'_, R>,
+    model: &PolynomialModel,
+) -> bool {
+    let (n, width) = (problem.rows.n_rows(), model.n_bases + model.n_outputs);
+    let per_row = problem.rows.n_stored() as f64 / n as f64 + 1.0;
+    let n_weights = (model.basis_length() + 1) * width;
+    n >= MIN_ROWS && n_weights as f64 <= BLOCK as f64 * per_row * width as f64
+}
+
+/// Moves the layers of `model` by `passes` over the rows; returns whether that has lowered the objective, and
+/// leaves them as they are if not.
+pub(super) fn descend<R: Rows + Copy>(
+    mut variables: LayerVariables<'_, R>,
+    passes: Passes,
+    model: &mut PolynomialModel,
+    interrupt: &Interrupt,
+) -> Result<bool> {
+    let problem = variables.problem;
+    let before = evaluate(problem, model, false, interrupt)?.objective;
+    let lengths = variables.step_lengths();
+    let mut rng = Pcg64Mcg::seed_from_u64(passes.seed);
+    let n = problem.rows.n_rows();
+    let n_batches = n.div_ceil(BLOCK);
+    let total = (passes.count * n_batches) as f64;
+    let mut adam = Adam::new(lengths.len());
+    let mut x = variables.point();
+    let mut gradient = Vec::new();
+    for pass in 0..passes.count {
+        // Each row of a batch comes from a part of its own and is followed by the next row there: classes
+        // are mixed however the rows are sorted, and rows in files are read in order.
+        let starts: Vec<usize> = (0..BLOCK).map(|_| rng.random_range(0..n_batches)).collect();
+        for batch in 0..n_batches {
+            interrupt.check()?;
+            let rows = starts.iter().enumerate().map(|(part, start)| {
+                let (from, to) = (part * n / BLOCK, (part + 1) * n / BLOCK);
+                from + (start + batch) % (to - from)
+            });
+            variables.set(&x);
+            let Evaluation { basis, output, linear, .. } =
+                batch_gradient(problem, &variables.model, variables.basis, rows);
+            gradient.clear();
+            gradient.extend(basis.into_iter().chain(output).chain(linear));
+            let step = passes.length * (1.0 - (pass * n_batches + batch) as f64 / total);
+            adam.step(&mut x, &gradient, &lengths, step);
+            variables.to_set(&mut x)?;
+        }
+    }
+    variables.set(&x);
+    let after = evaluate(problem, &variables.model, false, interrupt)?.objective;
+    let lower = after < before;
+    if lower {
+        *model = variables.model;
+    }
+    Ok(lower)
+}
+
+/// Running means of the gradient and of its square, for each coordinate.
+struct Adam {
+    mean: Vec<f64>,
+    square: Vec<f64>,
+    n_steps: i32,
+}
+
+impl Adam {
+    fn new(size: usize) -> Self {
+        Self { mean: vec![0.0; size], square: vec![0.0; size], n_steps: 0 }
+    }
+
+    /// Moves x by `step` times the length of each coordinate, or less where gradients change their sign.
+    fn step(&mut self, x: &mut [f64], gradient: &[f64], lengths: &[f64], step: f64) {
+        self.n_steps = self.n_steps.saturating_add(1);
+        let step = step / (1.0 - MEAN_KEPT.powi(self.n_steps));
+        let correction = 1.0 / (1.0 - SQUARE_KEPT.powi(self.n_steps));
+        let means = self.mean.iter_mut().zip(&mut self.square);
+        for (((x, g), length), (mean, square)) in x.iter_mut().zip(gradient).zip(lengths).zip(means)
+        {
+            *mean += (1.0 - MEAN_KEPT) * (g - *mean);
+            *square += (1.0 - SQUARE_KEPT) * (g * g - *square);
+            *x -= step * length * *mean / ((*square * correction).sqrt() + f64::MIN_POSITIVE);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+"""Do what a newcomer does: run every example of the README, of the pages and of the tutorials.
+
+Usage: python -W error tests/python/stranger.py, away from the clone, in an environment that holds
+the installed wheel with its extras "recommend", "plot" and "distributed", and nothing else. Exits
+with status 1 where an example fails, warns, prints something else than it shows, or asks another
+machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import runpy
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib as mpl
+from snippets import ROOT, blocks, no_network, pages, run
+
+import dualgap
+
+
+def page_runs(page: Path) -> list[str]:
+    """What is wrong with the examples of a page."""
+    return run(blocks(page.read_text("utf-8")))[1]
+
+
+def tutorial_runs(script: Path) -> list[str]:
+    """What is wrong with a tutorial, but for what it raises."""
+    from matplotlib import pyplot
+
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            runpy.run_path(str(script), run_name="__main__")
+        return [] if pyplot.get_fignums() else ["no picture"]
+    finally:
+        pyplot.close("all")
+
+
+def failed(name: str, check: Callable[[Path], list[str]], path: Path) -> bool:
+    """Run one of them and say how it went."""
+    start = time.perf_counter()
+    try:
+        with no_network():
+            wrong = check(path)
+    except Exception:
+        wrong = [traceback.format_exc()]
+    print(f"{'FAILED' if wrong else 'runs'}  {time.perf_counter() - start:4.1f} s  {name}")
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    return bool(wrong)
+
+
+def main() -> int:
+    """Run all of them."""
+    here = Path(dualgap.__file__)
+    assert "site-packages" in here.parts, f"not the installed package: {here}"
+    mpl.use("agg")
+    jobs = [(page_runs, page) for page in pages()]
+    jobs += [(tutorial_runs, script) for script in sorted((ROOT / "examples").glob("*.py"))]
+    done = [failed(str(path.relative_to(ROOT)), check, path) for check, path in jobs]
+    print(f"{len(done)} pages and tutorials, {sum(done)} failed")
+    return 1 if any(done) or len(done) < 20 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Fits side by side: in threads, in processes, after a fork, in a sub-interpreter."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+
+from dualgap import MulticlassSVC, PolynomialNetworkClassifier
+from dualgap.structured import MulticlassModel, StructuredSVM
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+X, y = make_blobs(60, centers=4, cluster_std=3.0, random_state=0)
+MODELS: list[Any] = [
+    MulticlassSVC(random_state=0),
+    MulticlassSVC("weston-watkins", random_state=1),
+    MulticlassSVC(solver="block-frank-wolfe", max_iter=20, random_state=2),
+    PolynomialNetworkClassifier(2, max_iter=3, random_state=3),
+    StructuredSVM(MulticlassModel(), max_iter=10, random_state=4),
+]
+
+
+def numbers(number: int) -> bytes:
+    """The bits of a fit's weights."""
+    model = clone(MODELS[number % len(MODELS)]).set_params(n_jobs=1 + number % 2).fit(X, y)
+    arrays = [model.coef_, getattr(model, "components_", np.zeros(0))]
+    return b"".join(array.tobytes() for array in arrays)
+
+
+def test_fits_from_eight_threads_are_bit_identical() -> None:
+    # benches/trials_concurrency.py does 10,000.
+    alone = [numbers(number) for number in range(2 * len(MODELS))]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(numbers, range(400)))
+    assert all(bits == alone[number % len(alone)] for number, bits in enumerate(found))
+
+
+def test_loky_workers_find_the_same() -> None:
+    alone = [numbers(number) for number in range(4)]
+    found = joblib.Parallel(n_jobs=2, backend="loky")(
+        joblib.delayed(numbers)(number) for number in range(4)
+    )
+    assert found == alone
+
+
+@pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_child_of_a_process_that_has_fitted_fits() -> None:
+    alone = [numbers(number) for number in range(4)]
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.map_async(numbers, range(4)).get(60) == alone
+
+
+SUB_INTERPRETER = """
+import sys
+import dualgap
+try:
+    import _interpreters as interpreters
+    run = interpreters.exec
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    run = interpreters.run_string
+found = interpreters.create()
+try:
+    error = run(found, "import dualgap._core")
+    error = getattr(error, "formatted", error)
+except Exception as caught:
+    error = caught
+print(repr(error))
+"""
+
+
+def test_a_sub_interpreter_is_told_why_it_cannot_import() -> None:
+    command = [sys.executable, "-c", SUB_INTERPRETER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    # Python's own words, or PyO3's or NumPy's: an ImportError in any case, not a crash.
+    assert "ImportError" in done.stdout or "subinterpreter" in done.stdout, done.stdout
+
+
+def test_a_search_in_threads_scores_as_one_without() -> None:
+    # scikit-learn's issue 8410 shows LinearSVC(random_state=0) scoring now one way, now another.
+    rows, labels = make_blobs(random_state=0, centers=2)
+    search = GridSearchCV(MulticlassSVC(random_state=0), {"C": [0.1, 1, 10]}, cv=StratifiedKFold(3))
+    alone = clone(search).fit(rows, labels).cv_results_
+    for _ in range(5):
+        with joblib.parallel_backend("threading", n_jobs=4):
+            found = clone(search).fit(rows, labels).cv_results_
+        for fold in range(3):
+            name = f"split{fold}_test_score"
+            np.testing.assert_array_equal(found[name], alone[name])
