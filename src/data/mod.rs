@@ -9,6 +9,7 @@ mod augmented;
 mod chunked;
 mod csr;
 mod dense;
+mod libsvm;
 mod matrix;
 mod rows;
 
@@ -16,6 +17,7 @@ pub use augmented::Augmented;
 pub use chunked::Chunked;
 pub use csr::Csr;
 pub use dense::Dense;
+pub use libsvm::LibsvmRows;
 pub use matrix::Data;
 pub(crate) use rows::in_precision;
 pub use rows::{Real, Rows};

@@ -131,9 +131,19 @@ impl<T: Element> Kernel<T> for Score<'_, T> {
             *scores = stretch(simd, self.weights, padded, first, self.columns, self.x);
             first += VECTORS;
         }
-        for score in rest {
-            [*score] = stretch(simd, self.weights, padded, first, self.columns, self.x);
-            first += 1;
+        // What is left over in one or two passes over the row.
+        let (four, rest) = rest.as_chunks_mut::<4>();
+        for scores in four {
+            *scores = stretch(simd, self.weights, padded, first, self.columns, self.x);
+            first += 4;
+        }
+        match rest {
+            [a, b, c] => {
+                [*a, *b, *c] = stretch(simd, self.weights, padded, first, self.columns, self.x);
+            }
+            [a, b] => [*a, *b] = stretch(simd, self.weights, padded, first, self.columns, self.x),
+            [a] => [*a] = stretch(simd, self.weights, padded, first, self.columns, self.x),
+            _ => {}
         }
     }
 }

@@ -121,9 +121,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         &*self.polytope
     }
 
-    /// Whether the sum of a β whose values have that precision cannot rise further.
-    pub(crate) fn is_tight(&self, sum: f64, epsilon: f64) -> bool {
-        sum >= self.polytope.radius(self.n_classes()) * (1.0 - 64.0 * epsilon)
+    /// The sum of a β whose values have that precision from which it cannot rise further.
+    pub(crate) fn tight_sum(&self, epsilon: f64) -> f64 {
+        self.polytope.radius(self.n_classes()) * (1.0 - 64.0 * epsilon)
     }
 
     /// Turns scores s into margins v_j = Δ_j + s_j − s_y.

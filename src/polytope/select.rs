@@ -27,8 +27,20 @@ pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scrat
 
 /// The largest entry (−∞ of none), several at a time.
 pub(super) fn maximum(v: &[f64]) -> f64 {
-    let rest = v.as_chunks::<LANES>().1;
-    rest.iter().chain(&lane_maxima(v)).fold(f64::NEG_INFINITY, |max, &value| max.max(value))
+    let mut largest = lane_maxima(v);
+    // Lane by lane and then in halves, so that comparisons do not wait for each other.
+    for (largest, &value) in largest.iter_mut().zip(v.as_chunks::<LANES>().1) {
+        *largest = if value > *largest { value } else { *largest };
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        let (low, high) = largest.split_at_mut(width);
+        for (low, &high) in low.iter_mut().zip(&*high) {
+            *low = if high > *low { high } else { *low };
+        }
+        width /= 2;
+    }
+    largest[0]
 }
 
 /// The largest entry of each of [`LANES`] disjoint parts of `v` (without its last few entries).

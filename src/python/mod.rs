@@ -9,6 +9,7 @@ mod arrays;
 mod class_features;
 mod consensus;
 mod cross_validation;
+mod libsvm;
 mod losses;
 mod multiclass;
 mod oracle;
@@ -44,6 +45,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(structured::fit_structured, module)?)?;
     module.add_function(wrap_pyfunction!(structured::structured_path, module)?)?;
     module.add_function(wrap_pyfunction!(losses::check_loss, module)?)?;
+    module.add_function(wrap_pyfunction!(libsvm::read_libsvm, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::multiclass_path, module)?)?;
     module.add_function(wrap_pyfunction!(class_features::fit_class_features, module)?)?;

@@ -58,6 +58,22 @@ def _threads(_: click.Context, option: click.Parameter, value: int) -> int:
     return value
 
 
+def _class_weights(
+    _: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> dict[str, float] | None:
+    weights = {}
+    for value in values:
+        label, equals, factor = value.rpartition("=")
+        try:
+            weights[label] = float(factor)
+        except ValueError:
+            weights[label] = -1.0
+        if not (equals and label and math.isfinite(weights[label]) and weights[label] >= 0):
+            msg = f"{value!r} is not LABEL=WEIGHT with a weight of 0 or more"
+            raise click.BadParameter(msg, param=option)
+    return weights or None
+
+
 def _with(options: list[Any], command: Any) -> Any:
     for option in reversed(options):
         command = option(command)
@@ -132,6 +148,14 @@ _MODEL = [
         show_default=True,
         help="Value of a constant feature; none if negative.",
     ),
+    click.option(
+        "-w",
+        "--class-weight",
+        multiple=True,
+        metavar="LABEL=WEIGHT",
+        callback=_class_weights,
+        help="A factor on C for a class; may be given for several. Also as in LIBLINEAR: -w1 0.5.",
+    ),
     click.option("--smoothing", type=_Finite(min=0), default=0.0, help="Smoothing of the loss."),
     click.option(
         "--solver",
@@ -152,6 +176,7 @@ _MODEL = [
     ),
     click.option(
         "-n",
+        "-m",
         "--n-jobs",
         type=click.IntRange(min=-(2**31), max=2**31 - 1),
         callback=_threads,

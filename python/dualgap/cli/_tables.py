@@ -15,8 +15,8 @@ from typing import IO, Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
 
+from dualgap._libsvm import read_libsvm
 from dualgap._npz import UNREADABLE, check_header, checked_csr, read_npz
 from dualgap.cli._frames import RefusedError, read_frame, tidy
 from dualgap.cli._linear_file import Training
@@ -143,19 +143,12 @@ def read_table(source: Source, like: Training | None = None, *, need_labels: boo
 
 def _libsvm(path: Path, like: Training | None) -> Table:
     with open_rows(path) as file:
-        X, y = load_svmlight_file(file, zero_based=True)
+        # Features that training did not see have no weight.
+        known = (None, None) if like is None else (like.first_index, like.n_features)
+        X, y, first = read_libsvm(file, *known)
     if X.shape[0] == 0:
         raise RefusedError(f"{path}: has no rows")
-    from_zero = X.shape[1] > 0 and X.indices.size > 0 and X.indices.min() == 0
-    if like is None:
-        like = Training(X.shape[1] - (not from_zero), int(not from_zero))
-    first, n_features = like.first_index, like.n_features
-    if from_zero and first == 1:
-        raise RefusedError(f"{path}: has features with index 0, the training file began at 1")
-    # Features that training did not see have no weight.
-    width = max(X.shape[1], n_features + first)
-    X = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
-    return Table(X[:, first : first + n_features], tidy(y), Training(n_features, first))
+    return Table(X, tidy(y), Training(X.shape[1], first))
 
 
 def _arrays(path: Path) -> Table:

@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from dualgap._files import check_writable
+from dualgap.cli._liblinear import Command
 from dualgap.cli._linear_file import read_linear, write_linear
 from dualgap.cli._options import IN, OUT, data_options, model_options
 from dualgap.cli._predictions import FORMATS, Predictions
@@ -25,7 +26,7 @@ from dualgap.losses import Loss
 from dualgap.multiclass import MulticlassSVC
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("training_file", type=IN)
 @click.argument("model_file", type=OUT, required=False)
 @click.option(
@@ -66,11 +67,12 @@ def fit(
             _refuse_overwriting(training_file, path)
             check_writable(path)
         table = read_table(_source(training_file, options))
+        assert table.y is not None
+        model.class_weight = _class_weight(options["class_weight"], table.y)
         _describe(training_file, table, notes)
         if cross_validation is not None:
             _cross_validate(model, table, cross_validation, options["seed"])
             return
-        assert table.y is not None
         with _warnings_noted():
             model.fit(table.X, table.y)
         write_linear(path, model, table.training)
@@ -109,6 +111,28 @@ def _model(*, quiet: bool, **options: Any) -> MulticlassSVC:
     return model
 
 
+def _class_weight(weights: dict[str, float] | None, y: NDArray[Any]) -> dict[Any, float] | None:
+    """Weights by the labels as they are, given those by the labels as they were written."""
+    if weights is None:
+        return None
+    known = {str(label): label for label in np.unique(y).tolist()}
+    if y.dtype.kind in "iuf":
+        # A number may be written in several ways.
+        known |= {name: float(name) for name in weights if _is_number(name) and float(name) in y}
+    missing = [name for name in weights if name not in known]
+    if missing:
+        msg = f"--class-weight: {missing[0]!r} is not a label of the rows"
+        raise ValueError(msg)
+    return {known[name]: weight for name, weight in weights.items()}
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return float(name) == float(name)
+    except ValueError:
+        return False
+
+
 def _refuse_overwriting(training_file: Path, path: Path) -> None:
     if str(training_file) != "-" and path.exists() and path.samefile(training_file):
         raise click.UsageError("MODEL_FILE is TRAINING_FILE")
@@ -142,7 +166,7 @@ def _report(model: MulticlassSVC, table: Table, *, to_stderr: bool) -> None:
     click.echo(f"training {_accuracy(model.predict(table.X), table.y)}", err=to_stderr)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("test_file", type=IN)
 @click.argument("model_file", type=IN)
 @click.argument("output_file", type=OUT, default="-")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
 from sklearn.utils import check_array
 
+from dualgap._libsvm import read_libsvm
 from dualgap._validation import FloatArray
 
 
@@ -111,10 +111,19 @@ def read_files(paths: Sequence[str], target: Any, weight: Any, n_features: int |
     where = ", ".join(paths)
     if all(path.endswith((".parquet", ".pq")) for path in paths):
         return make_part(*_read_tables(paths, target, weight, where))
-    read = [load_svmlight_file(path, n_features=n_features, zero_based=False) for path in paths]
+    read = [_read_libsvm(path, n_features) for path in paths]
     width = max(X.shape[1] for X, _ in read)
     X = sp.vstack([_widened(X, width) for X, _ in read], format="csr")
     return make_part(X, np.concatenate([y for _, y in read]), None, where)
+
+
+def _read_libsvm(path: str, n_features: int | None) -> tuple[Any, Any]:
+    with open(path, "rb") as file:
+        X, y, _ = read_libsvm(file, 1)
+    if n_features is not None and X.shape[1] > n_features:
+        msg = f"{path}: has {X.shape[1]} features, more than n_features={n_features}"
+        raise ValueError(msg)
+    return _widened(X, n_features or X.shape[1]), y
 
 
 def _read_tables(paths: Sequence[str], target: Any, weight: Any, where: str) -> Any:

@@ -1,7 +1,9 @@
 //! The β_i of all examples, each kept over its candidate classes alone.
 
-use crate::data::Real;
+use pulp::Simd;
+
 use crate::error::Result;
+use crate::linalg::{Element, Kernel, Lane};
 use crate::memory::{check_growth, make_room, refused};
 
 /// For each example the classes that a visit looks at, with their β: all that are not 0, and those that
@@ -12,11 +14,15 @@ pub(super) struct Candidates<T> {
     counts: Vec<u32>,
     classes: Vec<u32>,
     values: Vec<T>,
+    /// An average of the values over passes, while one is kept.
+    average: Vec<T>,
+    /// The number of candidates of each row when it was begun.
+    counts_before: Vec<u32>,
     /// Whether rows were left out as there was no memory for them.
     cut_short: bool,
 }
 
-impl<T: Real> Candidates<T> {
+impl<T: Element> Candidates<T> {
     /// β = 0 for `n_rows` examples, without candidates.
     pub fn new(n_rows: usize) -> Self {
         Self {
@@ -24,6 +30,8 @@ impl<T: Real> Candidates<T> {
             counts: vec![0; n_rows],
             classes: Vec::new(),
             values: Vec::new(),
+            average: Vec::new(),
+            counts_before: Vec::new(),
             cut_short: false,
         }
     }
@@ -35,7 +43,8 @@ impl<T: Real> Candidates<T> {
     /// [`Error::Memory`](crate::error::Error::Memory).
     pub fn check_memory(&self, n_classes: usize) -> Result<()> {
         let entry = size_of::<u32>() + size_of::<T>();
-        let bytes = 4 * entry * self.classes.len();
+        // The average beside them.
+        let bytes = (4 * entry + size_of::<T>()) * self.classes.len();
         let what = || {
             let (n, entries) = (self.starts.len(), self.classes.len());
             format!(
@@ -58,15 +67,52 @@ impl<T: Real> Candidates<T> {
     }
 
     /// The candidates of a row and their β.
+    #[inline]
     pub fn row(&self, at: usize) -> (&[u32], &[T]) {
         let (start, count) = (self.starts[at], self.counts[at] as usize);
         (&self.classes[start..start + count], &self.values[start..start + count])
     }
 
     /// The candidates of a row, and their β to be changed.
+    #[inline]
     pub fn row_mut(&mut self, at: usize) -> (&mut [u32], &mut [T]) {
         let (start, count) = (self.starts[at], self.counts[at] as usize);
         (&mut self.classes[start..start + count], &mut self.values[start..start + count])
+    }
+
+    /// The same with the average of β.
+    #[inline]
+    pub fn row_with_average(&mut self, at: usize) -> (&mut [u32], &mut [T], &mut [T]) {
+        let (start, end) = (self.starts[at], self.starts[at] + self.counts[at] as usize);
+        (&mut self.classes[start..end], &mut self.values[start..end], &mut self.average[start..end])
+    }
+
+    /// Begins an average of the β, at those of now. Until it is used or begun anew, rows may lose candidates
+    /// that are 0 but not change otherwise.
+    pub fn begin_average(&mut self) {
+        self.average.clear();
+        if !make_room(&mut self.average, self.values.len()) {
+            self.cut_short = true;
+            return;
+        }
+        self.average.extend_from_slice(&self.values);
+        self.counts_before.clear();
+        self.counts_before.extend_from_slice(&self.counts);
+    }
+
+    /// Moves the average towards the β by a share of the way.
+    pub fn average(&mut self, share: f64) {
+        T::dispatch(Approach {
+            target: &mut self.average,
+            values: &self.values,
+            share: T::narrow(share),
+        });
+    }
+
+    /// Replaces the β by their average, for the candidates as of its beginning.
+    pub fn use_average(&mut self) {
+        std::mem::swap(&mut self.values, &mut self.average);
+        self.counts.copy_from_slice(&self.counts_before);
     }
 
     /// Where a row starts in the storage; [`Candidates::value`] takes such places.
@@ -133,5 +179,26 @@ impl<T: Real> Candidates<T> {
     pub fn copy(&mut self, at: usize, other: &Self) {
         let (classes, values) = other.row(at);
         self.append(at, &[classes.len() as u32], classes, values);
+    }
+}
+
+/// target += share (values − target).
+struct Approach<'a, T> {
+    target: &'a mut [T],
+    values: &'a [T],
+    share: T,
+}
+
+impl<T: Element> Kernel<T> for Approach<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, _: S)
+    where
+        T: Lane<S>,
+    {
+        for (target, &value) in self.target.iter_mut().zip(self.values) {
+            *target = *target + self.share * (value - *target);
+        }
     }
 }

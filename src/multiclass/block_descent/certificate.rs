@@ -5,13 +5,14 @@ use rayon::prelude::*;
 
 use super::candidates::Candidates;
 use super::dual_block::{DualBlock, add_images};
+use super::kernels::{Margins, RowScores};
 use super::scorer::{RowBlock, Scorer};
 use super::state::State;
 use crate::data::Real;
 use crate::dual::rounding::norm_above;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::Sparse;
+use crate::linalg::{Element, Sparse};
 use crate::multiclass::Workspace;
 use crate::multiclass::bounds::Bounds;
 use crate::polytope::lifted;
@@ -64,13 +65,15 @@ impl<M: Scorer> State<'_, M> {
         self.due = Some(terms.iter().flat_map(|terms| &terms.due).copied().collect());
         self.distance = bounds.distance();
         let lambda = self.shares.lambda();
-        Ok(match &self.exact {
+        let certificate = match &self.exact {
             _ if !self.origin.is_empty() => {
                 bounds.certificate_around(lambda, &self.coefficients(), &self.origin)
             }
             Some(exact) => bounds.certificate(lambda, exact.weights()),
             None => bounds.certificate(lambda, self.model.weights()),
-        })
+        };
+        self.size = certificate.primal.abs() / lambda;
+        Ok(certificate)
     }
 
     /// Sums up the weights and the sums of the blocks anew from β.
@@ -135,7 +138,7 @@ impl<M: Scorer> State<'_, M> {
     ) -> Terms<M::Value> {
         let Buffers { block, scores, margins, beta, point, norm, work } = buffers;
         let (padded, width) = (model.padded(), model.panel_width());
-        let mut terms = Terms::default();
+        let mut terms = Terms::with_room(end - first);
         for start in (first..end).step_by(N::LARGEST_BLOCK) {
             block.examples.clear();
             let duals = &self.duals[start..end.min(start + N::LARGEST_BLOCK)];
@@ -144,33 +147,26 @@ impl<M: Scorer> State<'_, M> {
             model.gather(block);
             scores.resize(n_rows * padded, N::Value::zero());
             model.score(block, scores);
-            for row in 0..n_rows {
-                let (at, dual) = (start + row, &duals[row]);
+            for (row, dual) in duals.iter().enumerate() {
+                let at = start + row;
                 let example = dual.example as usize;
-                for (panel, margins) in margins.chunks_mut(width).enumerate() {
-                    let columns = width.min(padded - panel * width);
-                    let scores = &scores[panel * width * n_rows + row * columns..];
-                    for (margin, score) in margins.iter_mut().zip(scores) {
-                        *margin = score.widen();
-                    }
-                }
-                self.problem.margins(example, margins);
+                let place = RowScores { scores, row, n_rows, padded, width };
+                let (costs, label) = (self.problem.cost_row(example), self.problem.label(example));
+                N::Value::dispatch(Margins { place, costs, label, margins });
                 let loss = terms.bounds.add_loss(self.problem, example, margins, *norm, work);
-                self.betas.scatter(at, beta);
                 let (classes, values) = self.betas.row(at);
                 point.clear();
                 let entries = classes.iter().zip(values.iter().map(|value| value.widen()));
+                let entries = entries.filter(|(_, value)| *value != 0.0);
                 point.extend(entries.map(|(class, value)| (*class, value)));
-                point.retain(|(_, value)| *value != 0.0);
                 terms.bounds.add_dual(self.problem, &self.shares, example, point);
-                if !dual.settled && self.could_gain(margins, beta, dual.sum, loss) {
+                if !dual.settled && self.could_gain(margins, point, dual.sum, loss) {
                     terms.due.push(at as u32);
+                    self.betas.scatter(at, beta);
                     self.choose(&mut terms, (margins, beta), dual, work);
+                    classes.iter().for_each(|class| beta[*class as usize] = M::Value::zero());
                 } else {
-                    terms.keep(self.betas.row(at));
-                }
-                for class in self.betas.row(at).0 {
-                    beta[*class as usize] = M::Value::zero();
+                    terms.keep((classes, values));
                 }
             }
         }
@@ -190,7 +186,7 @@ impl<M: Scorer> State<'_, M> {
         let (smoothing, label) =
             (self.problem.shares().smoothing(), self.problem.label(dual.example as usize));
         let zero = M::Value::zero();
-        let mut low = self.lowest_slope(dual.sum);
+        let mut low = self.bounds().lowest_slope(dual.sum);
         for (margin, beta) in margins.iter_mut().zip(beta) {
             *margin -= smoothing * (beta.widen() + dual.sum);
             if *beta > zero {
@@ -220,10 +216,10 @@ impl<M: Scorer> State<'_, M> {
     }
 
     /// Whether the example's share of the gap, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), is more than rounding.
-    fn could_gain(&self, margins: &[f64], beta: &[M::Value], sum: f64, loss: f64) -> bool {
+    fn could_gain(&self, margins: &[f64], point: &Sparse, sum: f64, loss: f64) -> bool {
         let (mut attained, mut size, mut squares) = (0.0, loss.abs(), 0.0);
-        for (margin, beta) in margins.iter().zip(beta) {
-            let beta = beta.widen();
+        for (class, beta) in point {
+            let margin = margins[*class as usize];
             attained += margin * beta;
             size += (margin * beta).abs();
             squares += beta * beta;
@@ -248,6 +244,12 @@ struct Buffers<T, B> {
 }
 
 impl<T: Real> Terms<T> {
+    /// For so many duals.
+    fn with_room(n_duals: usize) -> Self {
+        let (due, counts) = (Vec::with_capacity(n_duals), Vec::with_capacity(n_duals));
+        Self { due, counts, ..Self::default() }
+    }
+
     /// Notes the β of an example that is optimal.
     fn keep(&mut self, (classes, values): (&[u32], &[T])) {
         let start = self.classes.len();

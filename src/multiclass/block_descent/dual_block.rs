@@ -7,6 +7,7 @@ use super::scorer::{Changes, RowBlock, Scorer};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::linalg::Element;
 use crate::multiclass::MarginProblem;
 
 /// What is kept of an example's dual block beside β_i.
@@ -24,10 +25,21 @@ pub(super) struct DualBlock {
     pub multiplier: f64,
     /// Whether its block is optimal whatever the weights.
     pub settled: bool,
+    /// Whether visits leave it out for a while.
+    pub rest: Rest,
+}
+
+/// The passes that leave an example out since its visits gained little.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rest {
+    /// Passes of the last rest.
+    pub length: u8,
+    /// Passes of it to come.
+    pub left: u8,
 }
 
 /// Adds w(β), the weights that belong to the dual blocks, to the model's.
-pub(super) fn add_images<M: Scorer, T: Real>(
+pub(super) fn add_images<M: Scorer, T: Element>(
     problem: &MarginProblem<'_>,
     duals: &[DualBlock],
     betas: &Candidates<T>,

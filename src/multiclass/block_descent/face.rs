@@ -238,10 +238,10 @@ impl<M: Scorer> State<'_, M> {
         let (row, few) = (&mut self.work.row, &mut self.work.few);
         for (member, classes) in face.members_with_classes() {
             let row = self.model.row(self.duals[member.at].example as usize, row);
-            few.scores.resize(classes.len(), M::Value::zero());
-            self.model.score_few(weights, row, classes, &mut few.scores);
-            let own = few.scores[classes.len() - 1].widen();
-            for (out, score) in all[member.first..member.end].iter_mut().zip(&few.scores) {
+            let scores = &mut few.scores[..classes.len()];
+            self.model.score_few(weights, row, classes, scores);
+            let own = scores[classes.len() - 1].widen();
+            for (out, score) in all[member.first..member.end].iter_mut().zip(&*scores) {
                 *out = score.widen() - own;
             }
         }
@@ -258,10 +258,12 @@ impl<M: Scorer> State<'_, M> {
                 continue;
             }
             let row = self.model.row(dual.example as usize, row);
-            change.clear();
-            change.extend(direction.iter().map(|value| M::Value::narrow(-dual.weight * value)));
-            change.push(M::Value::narrow(dual.weight * direction.iter().sum::<f64>()));
-            self.model.add_few(image, row, classes, change);
+            let n = direction.len();
+            for (change, value) in change.iter_mut().zip(direction) {
+                *change = M::Value::narrow(-dual.weight * value);
+            }
+            change[n] = M::Value::narrow(dual.weight * direction.iter().sum::<f64>());
+            self.model.add_few(image, row, classes, &change[..=n]);
         }
     }
 

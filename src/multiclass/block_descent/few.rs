@@ -4,10 +4,14 @@
 //! leaves the visit, as in LIBLINEAR's shrinking (Keerthi et al. 2008, section 4); an example without
 //! anything to move leaves the epoch. Certificates bring both back.
 
+use num_traits::Float;
 use rand::seq::SliceRandom;
 
+use super::average::Average;
+use super::dual_block::Rest;
 use super::scorer::Scorer;
 use super::state::{GROUP, SHORTEST_WAIT, State, Work};
+use super::visit::Bounds;
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -31,6 +35,11 @@ const LONGEST_WAIT: usize = 12;
 const WORTH: f64 = 0.3;
 /// What a visit costs beside the numbers that it reads, in such numbers.
 const VISIT_OVERHEAD: usize = 256;
+/// Where visits are all there is, an example rests for a pass after a visit that gained less than this share of
+/// what visits of the pass before gained on average, and longer after several of them, but for so many passes at
+/// most.
+const SMALL: f64 = 0.6;
+const LONGEST_REST: u8 = 2;
 /// Visits between two looks at the interrupt.
 const PATIENCE: usize = 4096;
 
@@ -48,13 +57,18 @@ impl<M: Scorer> State<'_, M> {
     /// Visits the examples that are due until little is gained; returns whether any block changed.
     pub(super) fn descend_on_candidates(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let mut due = self.due.clone().unwrap_or_default();
+        self.betas.begin_average();
+        self.betas.check_memory(self.problem.n_classes())?;
         let mut weights = self.model.take_weights();
         let (mut n_active, mut moved) = (due.len(), false);
+        let mut average = Average::default();
         let (mut gains, mut attempted, mut most) = (Vec::new(), 0, PASSES);
+        due.iter().for_each(|at| self.duals[*at as usize].rest = Rest::default());
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
             let (gain, work) = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
             moved |= gain > 0.0;
+            self.betas.average(average.share_of_next(gain));
             gains.push(gain);
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
             // needs that more than the dual.
@@ -66,8 +80,11 @@ impl<M: Scorer> State<'_, M> {
             if pass >= attempted + self.wait && gain > CREEPING * earlier {
                 attempted = pass;
                 let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
-                moved |= attempt.gain > 0.0;
-                if attempt.work == 0 {
+                if attempt.gain > 0.0 {
+                    (moved, average) = (true, Average::default());
+                }
+                self.alone = attempt.work == 0;
+                if self.alone {
                     most = PASSES_ALONE;
                 }
                 let pace = (gain / earlier).powf((PASSES_COMPARED as f64).recip());
@@ -77,6 +94,9 @@ impl<M: Scorer> State<'_, M> {
                     false => (2 * self.wait).min(LONGEST_WAIT),
                 };
             }
+        }
+        if average.pays(4.0 * M::Value::epsilon().widen() * self.size) {
+            self.betas.use_average();
         }
         // Also when interrupted: weights and duals belong together.
         self.model.give_weights(weights);
@@ -93,17 +113,28 @@ impl<M: Scorer> State<'_, M> {
         weights: &mut Aligned<M::Value>,
         interrupt: &Interrupt,
     ) -> (f64, usize) {
-        let (mut gain, mut place, mut n_visits, mut work) = (0.0, 0, 0usize, 0);
+        let bounds = self.bounds();
+        let (mut gain, mut place, mut n_looks, mut work) = (0.0, 0, 0usize, 0);
+        let (mut n_visits, small) = (0, SMALL * self.mean_gain);
         while place < *n_active {
-            n_visits += 1;
-            if n_visits.is_multiple_of(PATIENCE) && interrupt.is_raised() {
+            n_looks += 1;
+            if n_looks.is_multiple_of(PATIENCE) && interrupt.is_raised() {
                 break;
             }
-            let visited = self.visit(due[place] as usize, weights);
-            work += VISIT_OVERHEAD + self.work.few.n_numbers;
-            match visited {
-                Visit::Moved(more) => gain += more,
-                Visit::Optimal => {}
+            let at = due[place] as usize;
+            if self.alone && self.duals[at].rest.is_taken() {
+                place += 1;
+                continue;
+            }
+            let (visit, n_numbers) = self.visit(at, bounds, weights);
+            n_visits += 1;
+            work += VISIT_OVERHEAD + n_numbers;
+            match visit {
+                Visit::Moved(more) => {
+                    gain += more;
+                    self.duals[at].rest.follow(more < small);
+                }
+                Visit::Optimal => self.duals[at].rest.follow(true),
                 Visit::Idle => {
                     *n_active -= 1;
                     due.swap(place, *n_active);
@@ -112,37 +143,58 @@ impl<M: Scorer> State<'_, M> {
             }
             place += 1;
         }
+        self.mean_gain = gain / f64::from(n_visits.max(1));
         (gain, work)
     }
 
-    /// Maximises over the candidates of one dual block.
-    fn visit(&mut self, at: usize, weights: &mut Aligned<M::Value>) -> Visit {
-        let floor = self.lowest_slope(self.duals[at].sum);
+    /// Maximises over the candidates of one dual block. Returns the numbers read as well.
+    fn visit(
+        &mut self,
+        at: usize,
+        bounds: Bounds,
+        weights: &mut Aligned<M::Value>,
+    ) -> (Visit, usize) {
         let dual = &mut self.duals[at];
         let example = dual.example as usize;
-        let label = self.problem.label(example);
         let Work { row, few, scratch, .. } = &mut self.work;
         let row = self.model.row(example, row);
-        few.classes.clear();
-        few.classes.extend_from_slice(self.betas.row(at).0);
-        few.classes.push(label as u32);
-        few.n_numbers = 2 * few.classes.len() * row.len();
-        few.scores.resize(few.classes.len(), Real::narrow(0.0));
-        self.model.score_few(weights, row, &few.classes, &mut few.scores);
-        if !few.shrink(self.problem, dual, &mut self.betas, at, floor) {
-            return Visit::Idle;
-        }
-        few.aim(self.problem, dual, self.betas.row(at).1);
+        let candidates = self.betas.row(at).0;
+        let n = candidates.len();
+        few.classes[..n].copy_from_slice(candidates);
+        few.classes[n] = self.problem.label(example) as u32;
+        let n_numbers = 2 * (n + 1) * row.len();
+        self.model.score_few(weights, row, &few.classes[..=n], &mut few.scores[..=n]);
+        let Some(n) = few.shrink(self.problem, dual, &mut self.betas, at, bounds) else {
+            return (Visit::Idle, n_numbers);
+        };
+        let steepness = dual.curvature + self.problem.shares().smoothing();
+        few.aim(steepness, dual.sum, self.betas.row(at).1);
         scratch.guess = Some(dual.multiplier);
-        let last = few.target.len() - 1;
-        self.problem.polytope().project(&few.target, last, 1.0, scratch, &mut few.projection);
+        let (target, projection) = (&few.target[..=n], &mut few.projection[..=n]);
+        self.problem.polytope().project(target, n, 1.0, scratch, projection);
         dual.multiplier = scratch.multiplier;
-        let gain = few.replace(self.problem, dual, &mut self.betas, at);
-        if gain.is_none() {
-            return Visit::Optimal;
-        }
-        self.model.add_few(weights, row, &few.classes, &few.change);
-        Visit::Moved(gain.unwrap_or(0.0))
+        let Some(gain) = few.replace(steepness, dual, self.betas.row_mut(at).1) else {
+            return (Visit::Optimal, n_numbers);
+        };
+        self.model.add_few(weights, row, &few.classes[..=n], &few.change[..=n]);
+        (Visit::Moved(gain), n_numbers)
+    }
+}
+
+impl Rest {
+    /// Whether the example rests now.
+    #[inline(always)]
+    fn is_taken(&mut self) -> bool {
+        let rests = self.left > 0;
+        self.left -= u8::from(rests);
+        rests
+    }
+
+    /// What follows a visit.
+    #[inline(always)]
+    fn follow(&mut self, small: bool) {
+        self.length = if small { (self.length + 1).min(LONGEST_REST) } else { 0 };
+        self.left = self.length;
     }
 }
 

@@ -3,6 +3,7 @@
 use pulp::Simd;
 
 use super::row::Row;
+use crate::data::Real;
 use crate::linalg::vectors::fused_dot;
 use crate::linalg::{Element, Kernel, Lane};
 
@@ -31,6 +32,67 @@ impl<T: Element> Kernel<T> for InnerProducts<'_, T> {
                 self.products[i * n + j] = fused_dot(simd, row(i), row(j));
             }
         }
+    }
+}
+
+/// Where the scores of a row of a block are: in panels of classes, each row by row.
+#[derive(Clone, Copy)]
+pub(super) struct RowScores<'a, T> {
+    pub scores: &'a [T],
+    pub row: usize,
+    pub n_rows: usize,
+    /// Number of classes with the padding.
+    pub padded: usize,
+    /// Classes of a panel; the last one's may be fewer.
+    pub width: usize,
+}
+
+impl<T: Real> RowScores<'_, T> {
+    /// The row's scores from a panel on.
+    #[inline(always)]
+    fn panel(&self, panel: usize) -> &[T] {
+        let first = panel * self.width;
+        &self.scores[first * self.n_rows + self.row * self.width.min(self.padded - first)..]
+    }
+}
+
+/// Margins v_j = Δ_j + s_j − s_y of a row of a block, 0 at the label.
+pub(super) struct Margins<'a, T> {
+    pub place: RowScores<'a, T>,
+    /// Δ; 1 off the label where there are none.
+    pub costs: Option<&'a [f64]>,
+    pub label: usize,
+    pub margins: &'a mut [f64],
+}
+
+impl<T: Element> Kernel<T> for Margins<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, _: S)
+    where
+        T: Lane<S>,
+    {
+        let Self { place, costs, label, margins } = self;
+        let own = place.panel(label / place.width)[label % place.width].widen();
+        for (panel, margins) in margins.chunks_mut(place.width).enumerate() {
+            let scores = &place.panel(panel)[..margins.len()];
+            match costs {
+                None => {
+                    let shift = 1.0 - own;
+                    for (margin, score) in margins.iter_mut().zip(scores) {
+                        *margin = score.widen() + shift;
+                    }
+                }
+                Some(costs) => {
+                    let numbers = scores.iter().zip(&costs[panel * place.width..]);
+                    for (margin, (score, cost)) in margins.iter_mut().zip(numbers) {
+                        *margin = score.widen() + (cost - own);
+                    }
+                }
+            }
+        }
+        margins[label] = 0.0;
     }
 }
 

@@ -2,6 +2,7 @@
 //! step for the simplex, and the like for every set that can be projected onto
 //! (`docs/mathematics/block-descent.md`).
 
+mod average;
 mod candidates;
 mod certificate;
 mod dual_block;

@@ -77,6 +77,12 @@ pub(super) struct State<'p, M: Scorer> {
     pub gradient_steps: usize,
     /// Passes before the next attempt at it.
     pub wait: usize,
+    /// Whether visits are all there is: the conjugate gradient method would cost more than it gains.
+    pub alone: bool,
+    /// What a visit of the last pass gained on average (in units of λ).
+    pub mean_gain: f64,
+    /// The objective over λ, as of the last certificate.
+    pub size: f64,
     /// Epochs so far that looked at all classes.
     pub n_full: usize,
     /// What may separate the weights from w(β) in exact arithmetic, as of the last certificate.
@@ -120,7 +126,7 @@ impl<'p, M: Scorer> State<'p, M> {
             target: vec![0.0; m],
             projection: vec![0.0; m],
             row: RowBuffer::new(),
-            few: visit::Buffers::default(),
+            few: visit::Buffers::new(m),
             scratch: Scratch::default(),
         };
         let mut random = Pcg64Mcg::new(u128::from(options.seed));
@@ -136,6 +142,9 @@ impl<'p, M: Scorer> State<'p, M> {
             due: None,
             gradient_steps: FIRST_STEPS,
             wait: SHORTEST_WAIT,
+            alone: false,
+            mean_gain: 0.0,
+            size: 0.0,
             n_full: 0,
             distance: 0.0,
             shares: problem.shares().clone(),
@@ -179,17 +188,14 @@ impl<'p, M: Scorer> State<'p, M> {
 
     /// Whether a sum of β is the largest possible.
     pub fn is_tight(&self, sum: f64) -> bool {
-        self.problem.is_tight(sum, M::Value::epsilon().widen())
+        sum >= self.problem.tight_sum(M::Value::epsilon().widen())
     }
 
-    /// The slope below which β_j = 0 cannot rise, whatever those with β_j > 0 have: with a sum that is
-    /// fixed, classes compete with each other alone, and in a box with 0 as well. Other sets may need a
-    /// class for the sake of others.
-    pub fn lowest_slope(&self, sum: f64) -> f64 {
-        match self.is_tight(sum) {
-            true => f64::INFINITY,
-            false if self.is_box() => 0.0,
-            false => f64::NEG_INFINITY,
+    /// What visits ask the set, at once.
+    pub fn bounds(&self) -> visit::Bounds {
+        visit::Bounds {
+            tight: self.problem.tight_sum(M::Value::epsilon().widen()),
+            lowest: if self.is_box() { 0.0 } else { f64::NEG_INFINITY },
         }
     }
 

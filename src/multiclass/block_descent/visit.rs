@@ -2,15 +2,16 @@
 
 use super::candidates::Candidates;
 use super::dual_block::DualBlock;
-use crate::data::Real;
+use crate::linalg::Element;
 use crate::multiclass::MarginProblem;
 
 /// Numbers of a visit, one for each candidate of the example; class and score of the label come last.
+///
+/// Room for all classes, of which a visit uses the first few: vectors that grow and shrink with each visit would
+/// be read just after their lengths were written, in other pieces than they were written in, and wait for it.
 #[derive(Debug)]
 pub(super) struct Buffers<T> {
     pub classes: Vec<u32>,
-    /// The numbers that the visit reads.
-    pub n_numbers: usize,
     pub scores: Vec<T>,
     pub change: Vec<T>,
     pub margins: Vec<f64>,
@@ -18,91 +19,113 @@ pub(super) struct Buffers<T> {
     pub projection: Vec<f64>,
 }
 
-impl<T> Default for Buffers<T> {
-    fn default() -> Self {
-        Self {
-            classes: Vec::new(),
-            n_numbers: 0,
-            scores: Vec::new(),
-            change: Vec::new(),
-            margins: Vec::new(),
-            target: Vec::new(),
-            projection: Vec::new(),
-        }
+/// A block's set as a visit needs it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// The sum of β from which it cannot rise further.
+    pub tight: f64,
+    /// The slope below which β_j = 0 cannot rise where it can.
+    pub lowest: f64,
+}
+
+impl Bounds {
+    /// The slope below which β_j = 0 cannot rise, whatever those with β_j > 0 have: with a sum that is fixed,
+    /// classes compete with each other alone, and in a box with 0 as well. Other sets may need a class for the
+    /// sake of others.
+    #[inline(always)]
+    pub fn lowest_slope(&self, sum: f64) -> f64 {
+        if sum >= self.tight { f64::INFINITY } else { self.lowest }
     }
 }
 
-impl<T: Real> Buffers<T> {
-    /// Turns scores into slopes v_j − γ(β_j + 1ᵀβ) and drops the candidates that cannot gain: β_j = 0 and a
-    /// slope below `low` and all of those with β_j > 0. Returns whether anything can move.
+impl<T: Element> Buffers<T> {
+    /// Room for so many classes.
+    pub fn new(n_classes: usize) -> Self {
+        let n = n_classes + 1;
+        Self {
+            classes: vec![0; n],
+            scores: vec![T::zero(); n],
+            change: vec![T::zero(); n],
+            margins: vec![0.0; n],
+            target: vec![0.0; n],
+            projection: vec![0.0; n],
+        }
+    }
+
+    /// Turns the scores of an example's candidates into slopes v_j − γ(β_j + 1ᵀβ) and drops the candidates that
+    /// cannot gain: β_j = 0 and a slope below that of `bounds` and of all classes with β_j > 0. Returns the
+    /// number of those that are left, or nothing where none of them can move.
+    #[inline(always)]
     pub fn shrink(
         &mut self,
         problem: &MarginProblem<'_>,
         dual: &DualBlock,
         betas: &mut Candidates<T>,
         at: usize,
-        low: f64,
-    ) -> bool {
+        bounds: Bounds,
+    ) -> Option<usize> {
         let (example, smoothing) = (dual.example as usize, problem.shares().smoothing());
-        let (classes, values) = betas.row_mut(at);
-        let mut count = classes.len();
-        let own = self.scores[count].widen();
-        self.margins.clear();
-        let (mut low, tight) = (low, low == f64::INFINITY);
+        let (classes, values, averages) = betas.row_with_average(at);
+        let n = classes.len();
+        let lowest = bounds.lowest_slope(dual.sum);
+        let (mut low, base) = (lowest, -self.scores[n].widen() - smoothing * dual.sum);
         let costs = problem.cost_row(example);
-        for ((class, value), score) in classes.iter().zip(&*values).zip(&self.scores) {
+        let margins = &mut self.margins[..n];
+        for (((margin, class), value), score) in
+            margins.iter_mut().zip(&*classes).zip(&*values).zip(&self.scores)
+        {
             let cost = costs.map_or(1.0, |costs| costs[*class as usize]);
             let beta = value.widen();
-            let margin = cost + score.widen() - own - smoothing * (beta + dual.sum);
-            if beta > 0.0 {
-                low = low.min(margin);
+            *margin = cost + (score.widen() + base) - smoothing * beta;
+            if beta > 0.0 && *margin < low {
+                low = *margin;
             }
-            self.margins.push(margin);
         }
-        let mut place = 0;
+        let (mut count, mut place) = (n, 0);
         while place < count {
-            if values[place] == T::zero() && self.margins[place] < low {
+            if values[place] == T::zero() && margins[place] < low {
                 count -= 1;
                 classes.swap(place, count);
                 values.swap(place, count);
-                self.margins.swap_remove(place);
+                averages.swap(place, count);
+                margins[place] = margins[count];
             } else {
                 place += 1;
             }
         }
-        self.classes.clear();
-        self.classes.extend_from_slice(&classes[..count]);
-        let alone = count == 1 && tight && values[0] > T::zero() && self.margins[0] >= 0.0;
+        self.classes[..count].copy_from_slice(&classes[..count]);
+        self.classes[count] = problem.label(example) as u32;
+        let alone =
+            count == 1 && lowest == f64::INFINITY && values[0] > T::zero() && margins[0] >= 0.0;
         betas.truncate(at, count);
-        self.classes.push(problem.label(example) as u32);
-        count > 0 && !alone
+        (count > 0 && !alone).then_some(count)
     }
 
     /// u = (v + C_i A_i (β + 1ᵀβ)) / h for the candidates, the label's own coordinate last.
-    pub fn aim(&mut self, problem: &MarginProblem<'_>, dual: &DualBlock, values: &[T]) {
-        let steepness = dual.curvature + problem.shares().smoothing();
-        self.target.clear();
+    #[inline(always)]
+    pub fn aim(&mut self, steepness: f64, sum: f64, values: &[T]) {
+        let scale = steepness.recip();
         // The slopes hold −γ(β + 1ᵀβ) already, so that h rather than C_i A_i brings the point back.
-        let target = |(slope, beta): (&f64, &T)| slope / steepness + beta.widen() + dual.sum;
-        self.target.extend(self.margins.iter().zip(values).map(target));
-        self.target.push(0.0);
-        self.projection.resize(self.target.len(), 0.0);
+        let slopes = self.margins.iter().zip(values);
+        for (target, (slope, beta)) in self.target.iter_mut().zip(slopes) {
+            *target = slope * scale + (beta.widen() + sum);
+        }
+        self.target[values.len()] = 0.0;
     }
 
     /// Replaces β by the projection and writes the change of the weights' coefficients. Returns by how
     /// much the dual rises, or nothing where β stays as it is.
+    #[inline(always)]
     pub fn replace(
         &mut self,
-        problem: &MarginProblem<'_>,
+        steepness: f64,
         dual: &mut DualBlock,
-        betas: &mut Candidates<T>,
-        at: usize,
+        values: &mut [T],
     ) -> Option<f64> {
         let (mut moved, mut total, mut sum) = (0.0, 0.0, 0.0);
         let (mut along, mut squares) = (0.0, 0.0);
-        self.change.clear();
-        let values = betas.row_mut(at).1;
-        for ((value, new), slope) in values.iter_mut().zip(&self.projection).zip(&self.margins) {
+        let numbers = self.projection.iter().zip(&self.margins).zip(&mut self.change);
+        for (value, ((new, slope), step)) in values.iter_mut().zip(numbers) {
             let new = T::narrow(*new);
             let change = new.widen() - value.widen();
             *value = new;
@@ -111,14 +134,13 @@ impl<T: Real> Buffers<T> {
             sum += new.widen();
             along += change * slope;
             squares += change * change;
-            self.change.push(T::narrow(-dual.weight * change));
+            *step = T::narrow(-dual.weight * change);
         }
         if moved == 0.0 {
             return None;
         }
         dual.sum = sum;
-        self.change.push(T::narrow(dual.weight * total));
-        let steepness = dual.curvature + problem.shares().smoothing();
+        self.change[values.len()] = T::narrow(dual.weight * total);
         Some(dual.weight * (along - 0.5 * steepness * (squares + total * total)))
     }
 }
