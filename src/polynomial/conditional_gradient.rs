@@ -54,9 +54,10 @@ const LAST: Effort = Effort {
     in_metric: 100,
 };
 
-/// Gain of an epoch, relative to the null model's objective, after which refits go on to their number of steps:
-/// near the optimum unfinished ones keep vectors that finished ones would drop.
-const FINISHING: f64 = 3e-4;
+/// Gain of an epoch, relative to the null model's objective, after which refits are finished: to a tolerance
+/// that is smaller by the same factor, and without batches but for the last. Near the optimum unfinished ones
+/// keep vectors that finished ones would drop, and leave a gradient of which the bound is made.
+const FINISHING: f64 = 1e-3;
 
 /// Epochs without a gain after which nothing more is expected: each has tried another start vector.
 const PATIENCE: usize = 5;
@@ -197,7 +198,12 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let cost = if full { LAST } else { CORRECTIVE };
         let mut effort = Effort { tol, passes: Passes { seed, ..cost.passes }, ..cost };
         if self.finishing {
-            (effort.share, effort.in_metric) = (0.0, effort.max_steps);
+            let steps = effort.max_steps;
+            effort = Effort { share: 0.0, polish: steps, in_metric: steps, ..effort };
+            effort.tol *= FINISHING;
+            if !full {
+                effort.passes.count = 0;
+            }
         }
         let ConditionalGradientSettings { refit: what, .. } = self.settings;
         let before = self.objective;
