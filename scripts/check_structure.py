@@ -35,7 +35,7 @@ RUST_LAYERS = [
 ]
 PYTHON_LAYERS = [
     {"_choices", "_core", "_files", "_libsvm", "_npz", "_validation"},
-    {"_estimator", "_path", "_search", "losses", "chunks", "metrics"},
+    {"_estimator", "_tuning", "losses", "chunks", "metrics"},
     {"multiclass", "structured", "polynomial", "recommend", "distributed", "datasets", "sequence"},
     {"plotting", "export", "cli"},
 ]

@@ -36,6 +36,7 @@ __all__ = [
     "multiclass_path",
     "predict_polynomial",
     "read_labels",
+    "read_libsvm",
     "select_basis",
     "sequence_path",
     "structured_path",

@@ -15,7 +15,7 @@ from sklearn.model_selection import check_cv
 from dualgap import _core
 from dualgap._choices import check_choice
 from dualgap._estimator import Fit, told, warn_user, watch
-from dualgap._search import ROUNDING, Rule, check_scores, choose, grid, rows_of_fold
+from dualgap._tuning.search import ROUNDING, Rule, check_scores, choose, grid, rows_of_fold
 from dualgap._validation import (
     FloatArray,
     MatrixLike,

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from dualgap._estimator import ScoringClassifier
-from dualgap._path import Interval, intervals
+from dualgap._tuning.path import Interval, intervals
 from dualgap._validation import FloatArray, MatrixLike
 
 __all__ = ["LinearPiece"]

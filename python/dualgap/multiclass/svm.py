@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
 from dualgap._estimator import Fit, ScoringClassifier, refuse_unused, run, told, watch
-from dualgap._path import check_interval, warn_of_pieces
+from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
     MatrixLike,

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from dualgap._path import intervals, scale_at
+from dualgap._tuning.path import intervals, scale_at
 from dualgap._validation import FloatArray
 from dualgap.sequence._sentences import Sentences
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
 from dualgap._estimator import Fit, refuse_unused, run, told, watch
-from dualgap._path import check_interval, warn_of_pieces
+from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.sequence._chain import TrainedChain
 from dualgap.sequence._file import read_tagger, write_tagger

@@ -14,7 +14,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import check_choice
-from dualgap._search import Rule, check_scores, choose, grid, rows_of_fold
+from dualgap._tuning.search import Rule, check_scores, choose, grid, rows_of_fold
 from dualgap._validation import FloatArray, check_positive
 
 __all__ = ["StructuredCV"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from dualgap._path import Interval, intervals
+from dualgap._tuning.path import Interval, intervals
 from dualgap._validation import FloatArray
 from dualgap.structured._arrays import Examples
 from dualgap.structured._predictor import Predictor

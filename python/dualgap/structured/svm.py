@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualgap import _core
 from dualgap._choices import Projection, Sampling, Step, StructuredSolver
 from dualgap._estimator import CertifiedEstimator, Fit, refuse_unused, run, told, warn_user, watch
-from dualgap._path import check_interval, warn_of_pieces
+from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import PythonOracle

@@ -1,0 +1,1 @@
+"""What every choice of C shares: paths of models over it, and searches on a grid."""
