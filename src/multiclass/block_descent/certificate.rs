@@ -78,6 +78,15 @@ impl<M: Scorer> State<'_, M> {
 
     /// Sums up the weights and the sums of the blocks anew from β.
     fn renew(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let renewed = self.sum_up(interrupt);
+        if renewed.is_err() {
+            // Weights and duals belong together, also when interrupted: it takes a fraction of a pass.
+            self.sum_up(&Interrupt::default())?;
+        }
+        renewed
+    }
+
+    fn sum_up(&mut self, interrupt: &Interrupt) -> Result<()> {
         for (at, dual) in self.duals.iter_mut().enumerate() {
             dual.sum = self.betas.row(at).1.iter().map(|beta| beta.widen()).sum();
         }

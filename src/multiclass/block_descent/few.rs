@@ -95,12 +95,13 @@ impl<M: Scorer> State<'_, M> {
                 };
             }
         }
-        if average.pays(4.0 * M::Value::epsilon().widen() * self.size) {
-            self.betas.use_average();
-        }
         // Also when interrupted: weights and duals belong together.
         self.model.give_weights(weights);
         interrupt.check()?;
+        // The certificate that follows sums up its weights.
+        if average.pays(4.0 * M::Value::epsilon().widen() * self.size) {
+            self.betas.use_average();
+        }
         Ok(moved)
     }
 
