@@ -33,20 +33,23 @@ const WEIGHT_WORK: usize = 8;
 const MEMBER_OVERHEAD: usize = 128;
 
 /// An example with free candidates.
-struct Member {
-    at: usize,
+pub(super) struct Member {
+    pub at: usize,
     /// Its places in the lists over the face.
-    first: usize,
-    end: usize,
+    pub first: usize,
+    pub end: usize,
     /// Whether the sum of its β is fixed.
     tight: bool,
 }
 
 /// The free candidates: places in the storage of β, and classes with each member's label at its end.
-struct Face {
-    members: Vec<Member>,
-    places: Vec<usize>,
-    classes: Vec<u32>,
+#[derive(Default)]
+pub(super) struct Face {
+    pub members: Vec<Member>,
+    pub places: Vec<usize>,
+    pub classes: Vec<u32>,
+    /// How many numbers a pass reads.
+    pub n_numbers: usize,
 }
 
 /// What an attempt came to.
@@ -68,7 +71,8 @@ impl<M: Scorer> State<'_, M> {
     ) -> Attempt {
         let mut attempt = Attempt::default();
         let Some(set) = self.problem.polytope().capped_box() else { return attempt };
-        let (face, n_numbers) = self.face(due, set);
+        let face = self.face(due, set);
+        let n_numbers = face.n_numbers;
         if face.places.is_empty() || NUMBERS_PER_WEIGHT * weights.len() > n_numbers {
             return attempt;
         }
@@ -100,10 +104,9 @@ impl<M: Scorer> State<'_, M> {
         attempt
     }
 
-    /// The free candidates of the examples, and how many numbers a pass over them reads.
-    fn face(&self, due: &[u32], set: CappedBox) -> (Face, usize) {
-        let mut face = Face { members: Vec::new(), places: Vec::new(), classes: Vec::new() };
-        let mut n_numbers = 0;
+    /// The free candidates of the examples.
+    fn face(&self, due: &[u32], set: CappedBox) -> Face {
+        let mut face = Face::default();
         for &at in due {
             let at = at as usize;
             let (first, start) = (face.places.len(), self.betas.start(at));
@@ -125,7 +128,7 @@ impl<M: Scorer> State<'_, M> {
                 continue;
             }
             let example = self.duals[at].example as usize;
-            n_numbers += (end - first + 1) * self.model.n_stored(example);
+            face.n_numbers += (end - first + 1) * self.model.n_stored(example);
             face.members.push(Member { at, first, end, tight });
         }
         for member in &face.members {
@@ -133,7 +136,7 @@ impl<M: Scorer> State<'_, M> {
             face.classes.extend(classes.map(|place| self.betas.class(*place)));
             face.classes.push(self.problem.label(self.duals[member.at].example as usize) as u32);
         }
-        (face, n_numbers)
+        face
     }
 
     /// Maximises the dual over the face approximately, preconditioned by each block's own curvature. Returns
@@ -185,7 +188,7 @@ impl<M: Scorer> State<'_, M> {
     }
 
     /// C_i (v_j − γ(β_j + 1ᵀβ)) for the free candidates, within the face.
-    fn slopes(&mut self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
+    fn slopes(&self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
         let mut slopes = self.scores(face, weights);
         let smoothing = self.problem.shares().smoothing();
         for member in &face.members {
@@ -203,7 +206,7 @@ impl<M: Scorer> State<'_, M> {
     }
 
     /// The change of the slopes that a direction makes, given its image and its own smoothing term.
-    fn slopes_of_image(&mut self, face: &Face, image: &[M::Value], bend: &[f64]) -> Vec<f64> {
+    fn slopes_of_image(&self, face: &Face, image: &[M::Value], bend: &[f64]) -> Vec<f64> {
         let mut slopes = self.scores(face, image);
         for member in &face.members {
             let weight = self.duals[member.at].weight;
@@ -230,41 +233,6 @@ impl<M: Scorer> State<'_, M> {
             }
         }
         bend
-    }
-
-    /// s_j − s_y for the free candidates.
-    fn scores(&mut self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
-        let mut all = vec![0.0; face.places.len()];
-        let (row, few) = (&mut self.work.row, &mut self.work.few);
-        for (member, classes) in face.members_with_classes() {
-            let row = self.model.row(self.duals[member.at].example as usize, row);
-            let scores = &mut few.scores[..classes.len()];
-            self.model.score_few(weights, row, classes, scores);
-            let own = scores[classes.len() - 1].widen();
-            for (out, score) in all[member.first..member.end].iter_mut().zip(&*scores) {
-                *out = score.widen() - own;
-            }
-        }
-        all
-    }
-
-    /// image += the weights that belong to a direction.
-    fn add_image(&mut self, face: &Face, direction: &[f64], image: &mut [M::Value]) {
-        let (row, change) = (&mut self.work.row, &mut self.work.few.change);
-        for (member, classes) in face.members_with_classes() {
-            let dual = &self.duals[member.at];
-            let direction = &direction[member.first..member.end];
-            if direction.iter().all(|value| *value == 0.0) {
-                continue;
-            }
-            let row = self.model.row(dual.example as usize, row);
-            let n = direction.len();
-            for (change, value) in change.iter_mut().zip(direction) {
-                *change = M::Value::narrow(-dual.weight * value);
-            }
-            change[n] = M::Value::narrow(dual.weight * direction.iter().sum::<f64>());
-            self.model.add_few(image, row, classes, &change[..=n]);
-        }
     }
 
     /// The inverse of each block's own curvature, C_i h_i (I + 11ᵀ), or C_i h_i I where the sum is fixed.
@@ -313,7 +281,7 @@ impl<M: Scorer> State<'_, M> {
 
     /// By how much the dual rises with other β, and the weights that belong to them, if it does.
     fn improved(
-        &mut self,
+        &self,
         face: &Face,
         candidate: &[M::Value],
         weights: &Aligned<M::Value>,
@@ -370,12 +338,11 @@ impl<M: Scorer> State<'_, M> {
 }
 
 impl Face {
-    /// Each member with the classes of its free candidates and its label.
-    fn members_with_classes(&self) -> impl Iterator<Item = (&Member, &[u32])> {
-        self.members.iter().enumerate().map(|(index, member)| {
-            // One label stands behind each of the members before.
-            (member, &self.classes[member.first + index..member.end + index + 1])
-        })
+    /// A member with the classes of its free candidates and its label.
+    pub fn member(&self, index: usize) -> (&Member, &[u32]) {
+        let member = &self.members[index];
+        // One label stands behind each of the members before.
+        (member, &self.classes[member.first + index..member.end + index + 1])
     }
 
     /// Takes out what would change a fixed sum.

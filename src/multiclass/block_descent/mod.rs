@@ -13,6 +13,7 @@ mod kernels;
 mod moved;
 mod row;
 mod scorer;
+mod spread;
 mod state;
 mod visit;
 

@@ -100,6 +100,9 @@ pub(super) trait Scorer: Send + Sync {
     /// are given back with [`Scorer::give_weights`], nothing else may read them.
     fn take_weights(&mut self) -> Aligned<Self::Value>;
 
+    /// The length of each class's weights where that order is class after class.
+    fn class_stride(&self) -> Option<usize>;
+
     /// Takes back the weights of [`Scorer::take_weights`].
     fn give_weights(&mut self, weights: Aligned<Self::Value>);
 
@@ -269,6 +272,10 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         weights
     }
 
+    fn class_stride(&self) -> Option<usize> {
+        Some(self.n_features().next_multiple_of(T::lanes()))
+    }
+
     fn give_weights(&mut self, weights: Aligned<T>) {
         let stride = self.n_features().next_multiple_of(T::lanes());
         for (class, row) in weights.chunks_exact(stride).enumerate() {
@@ -400,6 +407,10 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn take_weights(&mut self) -> Aligned<T> {
         self.weights.take()
+    }
+
+    fn class_stride(&self) -> Option<usize> {
+        None
     }
 
     fn give_weights(&mut self, weights: Aligned<T>) {
