@@ -115,7 +115,7 @@ pub(super) fn cross_validate<'py>(
         let search: SearchRecord<'py> = settings.extract()?;
         let run: RunRecord = settings.extract()?;
         let (data, labels) = (rows.rows()?, slice(&labels)?);
-        record.require_memory(data, MulticlassMethod::BlockDescent(search.seed), false)?;
+        record.size(data, false).require(MulticlassMethod::BlockDescent(search.seed))?;
         let parts = record.parts();
         let problems = |fold: &Fold<'_>, lambda: f64| {
             let shares = Shares::new(data.n_rows(), lambda)?.with_sample_weights(fold.weights)?;

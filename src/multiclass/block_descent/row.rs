@@ -44,7 +44,7 @@ impl<T: Element> RowBuffer<T> {
     pub fn read<'r, R: Real>(copied: &'r mut Vec<T>, values: &'r [R]) -> &'r [T] {
         in_precision(values).unwrap_or_else(|| {
             copied.clear();
-            copied.extend(values.iter().map(|x| T::narrow(x.widen())));
+            R::append_to(values, copied);
             copied
         })
     }

@@ -199,8 +199,7 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
     fn gather(&self, block: &mut RowBlock<T>) {
         block.values.clear();
         for &example in &block.examples {
-            let row = self.rows.row(example as usize).iter();
-            block.values.extend(row.map(|x| T::narrow(x.widen())));
+            R::append_to(self.rows.row(example as usize), &mut block.values);
             if self.bias != 0.0 {
                 block.values.push(T::narrow(self.bias));
             }
