@@ -150,6 +150,15 @@ def row_weights(
     return own if weights is None else own * weights
 
 
+def regularization_of(name: str, C: float, weights: FloatArray | None, n_rows: int) -> float:
+    """Return lambda = 1 / (C * total weight); ``name`` is the argument that gave C."""
+    scale = float(C) * float(n_rows if weights is None else weights.sum())
+    if not 1e-300 < scale < 1e300:
+        msg = f"{name}: {C} times the total weight must lie between 1e-300 and 1e300, got {scale}"
+        raise ValueError(msg)
+    return 1.0 / scale
+
+
 def resolve_threads(n_jobs: int | None) -> int:
     """Return the number of threads: for None and -1, all cores this process may use.
 

@@ -34,11 +34,15 @@ impl<'a, T: Real> Csr<'a, T> {
         let csr = Self { offsets, columns, values, n_cols };
         for row in 0..csr.n_rows() {
             let columns = csr.row(row).0;
-            if columns.iter().any(|&column| column < 0 || column as usize >= n_cols) {
-                return fail("an index of a CSR matrix is outside its columns");
-            }
-            if columns.windows(2).any(|pair| pair[0] >= pair[1]) {
+            // As they rise, the first and the last one tell whether all are inside.
+            let pairs = columns.iter().zip(columns.iter().skip(1));
+            if pairs.fold(false, |falls, (column, next)| falls | (column >= next)) {
                 return fail("indices of a CSR matrix must be sorted and unique in each row");
+            }
+            let inside =
+                |column: &i32| usize::try_from(*column).is_ok_and(|column| column < n_cols);
+            if ![columns.first(), columns.last()].into_iter().flatten().all(inside) {
+                return fail("an index of a CSR matrix is outside its columns");
             }
         }
         Ok(csr)

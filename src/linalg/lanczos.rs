@@ -1,10 +1,7 @@
 //! Extreme eigenpairs of a symmetric matrix known by its products
 //! (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
-
-use super::vectors::{axpy, dot, normalise};
+use super::vectors::{axpy, dot, normalise, random_unit};
 use crate::error::Result;
 
 /// An eigenvalue of largest absolute value, and how well it is known.
@@ -36,11 +33,7 @@ pub fn extreme_eigenpair(
     seed: u64,
     mut product: impl FnMut(&[f64]) -> Result<Vec<f64>>,
 ) -> Result<Extreme> {
-    let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let mut start: Vec<f64> = (0..size).map(|_| rng.random::<f64>() - 0.5).collect();
-    if normalise(&mut start) == 0.0 {
-        start[0] = 1.0;
-    }
+    let mut start = random_unit(size, seed);
     let mut best: Option<Extreme> = None;
     for _ in 0..=MAX_RESTARTS {
         let extreme = lanczos(start, tol, &mut product)?;

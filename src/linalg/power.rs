@@ -1,11 +1,8 @@
 //! The power method for a symmetric matrix known by its products
 //! (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
-
 use super::lanczos::Extreme;
-use super::vectors::{axpy, dot, norm, normalise};
+use super::vectors::{axpy, dot, norm, normalise, random_unit};
 use crate::error::Result;
 
 /// Products after which the pair at hand is returned as it is.
@@ -23,11 +20,7 @@ pub fn power_eigenpair(
     seed: u64,
     mut product: impl FnMut(&[f64]) -> Result<Vec<f64>>,
 ) -> Result<Extreme> {
-    let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let mut v: Vec<f64> = (0..size).map(|_| rng.random::<f64>() - 0.5).collect();
-    if normalise(&mut v) == 0.0 {
-        v[0] = 1.0;
-    }
+    let mut v = random_unit(size, seed);
     let mut image = product(&v)?;
     let mut n_products = 1;
     loop {
@@ -75,6 +68,9 @@ fn pair_in_plane(v: &[f64], image: &[f64], square: &[f64]) -> Extreme {
 
 #[cfg(test)]
 mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
     use super::*;
     use crate::linalg::lanczos::extreme_eigenpair;
     use crate::linalg::products::matrix_vector;

@@ -14,6 +14,8 @@
 //! [`axpy`] and [`blend`] add nothing up: `axpy` may replace any loop `y[i] += a * x[i]` without changing a bit.
 
 use pulp::Simd;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
 use super::Lane;
@@ -51,6 +53,16 @@ pub(crate) fn normalise(v: &mut [f64]) -> f64 {
         v.iter_mut().for_each(|v| *v /= length);
     }
     length
+}
+
+/// A random vector of unit length; `seed` fixes it.
+pub(crate) fn random_unit(size: usize, seed: u64) -> Vec<f64> {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let mut vector: Vec<f64> = (0..size).map(|_| rng.random::<f64>() - 0.5).collect();
+    if normalise(&mut vector) == 0.0 {
+        vector[0] = 1.0;
+    }
+    vector
 }
 
 /// y += scale x.

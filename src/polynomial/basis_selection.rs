@@ -1,8 +1,6 @@
 //! Basis selection: an approximate maximiser of the dual norm ω*(hᵀΓ_1h, …, hᵀΓ_mh) over the unit
 //! sphere (Blondel et al. 2017, (9) to (16); docs/mathematics/polynomial-networks.md#basis-selection).
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
 use super::gradient_matrices::GradientMatrices;
@@ -13,7 +11,7 @@ use crate::linalg::lanczos::{Extreme, extreme_eigenpair};
 use crate::linalg::power::power_eigenpair;
 use crate::linalg::products::matrix_vector;
 use crate::linalg::spectrum::{Chance, gamma as roundings, norm_bound};
-use crate::linalg::vectors::{axpy, dot, normalise};
+use crate::linalg::vectors::{axpy, dot, normalise, random_unit};
 use crate::names::find;
 
 /// A selected basis vector, with the bound that makes the duality gap a certificate.
@@ -128,8 +126,12 @@ pub fn select<R: Rows>(
         SelectionMethod::Refined | SelectionMethod::Power => {
             refine(gamma, penalty, dominant(extremes).vector)?
         }
-        SelectionMethod::RandomRefined => refine(gamma, penalty, random_unit(gamma.size(), seed))?,
-        SelectionMethod::Random => evaluated(gamma, random_unit(gamma.size(), seed))?,
+        SelectionMethod::RandomRefined => {
+            refine(gamma, penalty, random_unit(gamma.size(), mixed(seed, usize::MAX)))?
+        }
+        SelectionMethod::Random => {
+            evaluated(gamma, random_unit(gamma.size(), mixed(seed, usize::MAX)))?
+        }
         SelectionMethod::BestRow => best_row(gamma, penalty)?,
         SelectionMethod::Initial | SelectionMethod::Exact => {
             evaluated(gamma, dominant(extremes).vector)?
@@ -232,15 +234,6 @@ fn dominant(extremes: Vec<Extreme>) -> Extreme {
         if take { next } else { best }
     };
     extremes.into_iter().fold(none, larger)
-}
-
-fn random_unit(size: usize, seed: u64) -> Vec<f64> {
-    let mut rng = Pcg64Mcg::seed_from_u64(mixed(seed, usize::MAX));
-    let mut vector: Vec<f64> = (0..size).map(|_| rng.random::<f64>() - 0.5).collect();
-    if normalise(&mut vector) == 0.0 {
-        vector[0] = 1.0;
-    }
-    vector
 }
 
 /// h with g_h.

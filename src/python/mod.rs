@@ -23,6 +23,7 @@ mod sequence;
 mod session;
 mod structured;
 mod structured_models;
+mod tagger;
 mod trace;
 
 /// All memory of the module; a lack of it ends a call with MemoryError, not Python.
@@ -57,7 +58,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(polynomial::select_basis, module)?)?;
     module.add_function(wrap_pyfunction!(recommend::fit_variational, module)?)?;
     module.add_class::<sentences::PyVocabulary>()?;
-    module.add_class::<sequence::PyTagger>()?;
+    module.add_class::<tagger::PyTagger>()?;
     module.add_class::<sequence::SequencePoint>()?;
     module.add_class::<sequence::SequenceProblem>()?;
     module.add_function(wrap_pyfunction!(sentences::read_labels, module)?)?;

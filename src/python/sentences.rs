@@ -8,39 +8,25 @@ use pyo3::types::{
 };
 
 use super::session::guarded;
-use crate::sequence::{FeatureRows, Vocabulary};
+use crate::sequence::{FeatureRows, NamedRows, Vocabulary};
 
 /// Tokens between two looks at the signals.
-const POLL: usize = 1 << 14;
+const POLL: i64 = 1 << 14;
 
-/// What becomes of a name that is not known.
-enum Names<'v> {
-    Grow(&'v mut Vocabulary),
-    Known(&'v Vocabulary),
-}
+/// Tokens that are read before their names are looked up.
+const CHUNK: usize = 1 << 10;
 
-/// Reads tokens into rows.
-pub(super) struct Reader<'v> {
-    names: Names<'v>,
-    pub rows: FeatureRows,
+/// Reads tokens into rows of names.
+#[derive(Default)]
+pub(super) struct Reader {
+    pub rows: NamedRows,
     /// "name=value" under construction.
     text: String,
 }
 
-impl<'v> Reader<'v> {
-    /// A reader that leaves out what is not known.
-    pub fn of(vocabulary: &'v Vocabulary) -> Self {
-        Self { names: Names::Known(vocabulary), rows: FeatureRows::new(), text: String::new() }
-    }
-
+impl Reader {
     fn add(&mut self, name: &str, value: f64) {
-        let column = match &mut self.names {
-            Names::Grow(vocabulary) => Some(vocabulary.intern(name.as_bytes())),
-            Names::Known(vocabulary) => vocabulary.find(name.as_bytes()),
-        };
-        if let (Some(column), true) = (column, value != 0.0) {
-            self.rows.add(column, value);
-        }
+        self.rows.add(name.as_bytes(), value);
     }
 
     /// Reads a sentence; returns its number of tokens. `place` tells it in messages.
@@ -247,10 +233,9 @@ impl PyVocabulary {
         min_count: u32,
     ) -> PyResult<ReadRows<'py>> {
         guarded(|| {
-            let (rows, text) = (FeatureRows::new(), String::new());
-            let mut reader = Reader { names: Names::Grow(&mut self.0), rows, text };
-            let offsets = read(sentences, &mut reader)?;
-            let mut rows = reader.rows;
+            let mut rows = FeatureRows::new();
+            let vocabulary = &mut self.0;
+            let offsets = read(sentences, |named| named.learn(vocabulary, &mut rows))?;
             if min_count > 1 && !self.0.is_hashed() {
                 let counts = rows.counts(self.0.len());
                 rows.renumber(&self.0.retain(|number| counts[number] >= min_count));
@@ -262,24 +247,29 @@ impl PyVocabulary {
     /// Reads sentences and leaves out names that are not known.
     fn read<'py>(&self, py: Python<'py>, sentences: &Bound<'py, PyAny>) -> PyResult<ReadRows<'py>> {
         guarded(|| {
-            let mut reader = Reader::of(&self.0);
-            let offsets = read(sentences, &mut reader)?;
-            Ok(arrays(py, offsets, reader.rows))
+            let mut rows = FeatureRows::new();
+            let offsets = read(sentences, |named| named.resolve(&self.0, &mut rows))?;
+            Ok(arrays(py, offsets, rows))
         })
     }
 }
 
-fn read(sentences: &Bound<'_, PyAny>, reader: &mut Reader<'_>) -> PyResult<Vec<i64>> {
-    let mut offsets = vec![0];
-    let mut polled = 0;
+/// Reads sentences and hands on their rows; returns the offsets of the sentences.
+fn read(sentences: &Bound<'_, PyAny>, mut take: impl FnMut(&mut NamedRows)) -> PyResult<Vec<i64>> {
+    let (mut offsets, mut polled) = (vec![0], 0);
+    let mut reader = Reader::default();
     for (place, sentence) in PyIterator::from_object(sentences)?.enumerate() {
-        reader.sentence(&sentence?, place)?;
-        offsets.push(reader.rows.n_rows() as i64);
-        if reader.rows.n_rows() > polled + POLL {
-            polled = reader.rows.n_rows();
+        let n_rows = reader.sentence(&sentence?, place)? as i64;
+        offsets.push(offsets[place] + n_rows);
+        if reader.rows.n_rows() >= CHUNK {
+            take(&mut reader.rows);
+        }
+        if offsets[place + 1] > polled + POLL {
+            polled = offsets[place + 1];
             sentences.py().check_signals()?;
         }
     }
+    take(&mut reader.rows);
     Ok(offsets)
 }
 

@@ -1,30 +1,23 @@
-//! Fits of sequence labellers, and their answers.
+//! Fits of sequence labellers.
 
 use numpy::PyArray1;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList};
+use pyo3::types::{PyDict, PyList};
 
 use super::arrays::{Matrix, Vector, slice};
 use super::records::{RunRecord, SharesRecord};
-use super::sentences::{PyVocabulary, Reader};
-use super::session::{Session, THREADS_PER_CORE, guarded, run_session};
+use super::session::{Session, guarded, run_session};
 use super::trace::{piece_tuple, trace_dict};
 use crate::data::Data;
 use crate::dual::Shares;
-use crate::error::{Error, Result};
-use crate::interrupt::Interrupt;
+use crate::error::Result;
 use crate::names::find;
 use crate::run::Trace;
-use crate::sequence::{Emissions, FeatureRows, Sequences, Tagger, Transitions};
 use crate::solver::{Sampling, Target};
 use crate::structured::{
     Chain, ChainFit, ChainPoint, ConditionalFit, DescentOptions, Hamming, Links, Model, chain_path,
     conditional_path, fit_chain, fit_conditional,
 };
-
-/// Tokens that are tagged while the next ones are read.
-const CHUNK: usize = 4096;
 
 /// Where a fit ended, for a later one of the same sentences.
 #[pyclass(frozen)]
@@ -238,188 +231,4 @@ pub(super) fn sequence_path<'py>(
         let pieces = pieces.into_iter().map(|piece| piece_tuple(py, piece));
         PyList::new(py, pieces.collect::<Vec<_>>())
     })
-}
-
-/// The weights of a tagger as Python keeps them.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct TaggerRecord<'py> {
-    n_states: usize,
-    links: Vector<'py, u8>,
-    /// Offsets of the features' weights, labels and values.
-    offsets: Vector<'py, i64>,
-    labels: Vector<'py, u16>,
-    values: Vector<'py, f64>,
-    link_weights: Vector<'py, f64>,
-    edge_weights: Vector<'py, f64>,
-}
-
-/// A trained model, ready to tag.
-#[pyclass(frozen, name = "Tagger")]
-pub(super) struct PyTagger(Tagger);
-
-/// Rows, offsets of the sentences, and rows of the transitions' features.
-type Input<'py> = (Matrix<'py>, Vector<'py, i64>, Option<Matrix<'py>>);
-
-/// Offsets of the sentences, and labels one after the other.
-type Tagged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
-
-/// For each sentence its labels, best first, with their scores.
-type RankedLists = Vec<Vec<(Vec<u32>, f64)>>;
-
-impl PyTagger {
-    /// What `ask` finds, without the GIL.
-    fn ask<R: Send>(
-        &self,
-        py: Python<'_>,
-        (rows, offsets, edges): &Input<'_>,
-        n_threads: usize,
-        ask: impl FnOnce(&Tagger, &Sequences<'_>, &Interrupt) -> Result<R> + Send,
-    ) -> PyResult<R> {
-        let edges = edges.as_ref().map(Matrix::rows).transpose()?;
-        let sequences = Sequences { rows: rows.rows()?, offsets: slice(offsets)?, edges };
-        run_session(py, n_threads, None, |session| ask(&self.0, &sequences, session.interrupt))
-    }
-}
-
-#[pymethods]
-impl PyTagger {
-    #[new]
-    fn new(weights: &Bound<'_, PyDict>) -> PyResult<Self> {
-        guarded(|| {
-            let record: TaggerRecord<'_> = weights.extract()?;
-            let links = Links::from_codes(record.n_states, slice(&record.links)?)?;
-            let negative = || Error::argument("emissions", "offsets must not be negative");
-            let offsets = slice(&record.offsets)?.iter().map(|at| usize::try_from(*at));
-            let emissions = Emissions {
-                offsets: offsets.collect::<std::result::Result<_, _>>().map_err(|_| negative())?,
-                labels: slice(&record.labels)?.to_vec(),
-                values: slice(&record.values)?.to_vec(),
-            };
-            let weights = slice(&record.link_weights)?.to_vec();
-            let features = slice(&record.edge_weights)?.to_vec();
-            Ok(Self(Tagger::new(emissions, Transitions { links, weights, features })?))
-        })
-    }
-
-    /// The labels of all rows.
-    fn decode<'py>(
-        &self,
-        py: Python<'py>,
-        input: Input<'py>,
-        n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray1<u32>>> {
-        guarded(|| {
-            let labels = self.ask(py, &input, n_threads, Tagger::decode)?;
-            Ok(PyArray1::from_vec(py, labels.concat()))
-        })
-    }
-
-    /// The labels of sentences of strings: (offsets, labels). They are read here, while other threads tag
-    /// what was read before.
-    fn tag<'py>(
-        &self,
-        py: Python<'py>,
-        vocabulary: PyRef<'py, PyVocabulary>,
-        sentences: &Bound<'py, PyAny>,
-        n_threads: usize,
-    ) -> PyResult<Tagged<'py>> {
-        guarded(|| {
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(n_threads.saturating_sub(1).clamp(1, THREADS_PER_CORE * cores))
-                .build()
-                .map_err(|error| {
-                    PyRuntimeError::new_err(format!("cannot start threads: {error}"))
-                })?;
-            let (names, tagger) = (&vocabulary.0, &self.0);
-            let (sender, found) = std::sync::mpsc::channel();
-            let mut offsets = vec![0];
-            let interrupt = Interrupt::default();
-            pool.in_place_scope(|scope| {
-                let mut sentences = PyIterator::from_object(sentences)?.enumerate().peekable();
-                let mut number = 0;
-                while sentences.peek().is_some() {
-                    let (mut reader, mut own, mut read) = (Reader::of(names), vec![0], 0);
-                    for (place, sentence) in sentences.by_ref() {
-                        read += reader.sentence(&sentence?, place)? as i64;
-                        own.push(read);
-                        offsets.push(
-                            offsets[offsets.len() - 1] + own[own.len() - 1] - own[own.len() - 2],
-                        );
-                        if read >= CHUNK as i64 {
-                            break;
-                        }
-                    }
-                    let (sender, rows, interrupt) = (sender.clone(), reader.rows, &interrupt);
-                    scope.spawn(move |_| {
-                        let labels = tag_rows(tagger, names.len(), &rows, &own, interrupt);
-                        // Nobody waits for it only where the call has failed.
-                        let _ = sender.send((number, labels));
-                    });
-                    number += 1;
-                    if let Err(error) = py.check_signals() {
-                        interrupt.raise();
-                        return Err(error);
-                    }
-                }
-                Ok(())
-            })?;
-            drop(sender);
-            let mut chunks: Vec<_> = found.into_iter().collect();
-            chunks.sort_unstable_by_key(|(number, _)| *number);
-            let mut labels = Vec::with_capacity(offsets[offsets.len() - 1] as usize);
-            for (_, chunk) in chunks {
-                labels.extend(chunk?.concat());
-            }
-            Ok((PyArray1::from_vec(py, offsets), PyArray1::from_vec(py, labels)))
-        })
-    }
-
-    /// The k best labels of each sentence with their scores, or logarithms of probabilities.
-    fn decode_best(
-        &self,
-        py: Python<'_>,
-        input: Input<'_>,
-        k: usize,
-        normalised: bool,
-        n_threads: usize,
-    ) -> PyResult<RankedLists> {
-        guarded(|| {
-            self.ask(py, &input, n_threads, |tagger, sequences, interrupt| {
-                tagger.decode_best(sequences, k, normalised, interrupt)
-            })
-        })
-    }
-
-    /// Probabilities of labels at each row, or max-marginals.
-    fn marginals<'py>(
-        &self,
-        py: Python<'py>,
-        input: Input<'py>,
-        maximal: bool,
-        n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        guarded(|| {
-            let found = self.ask(py, &input, n_threads, |tagger, sequences, interrupt| {
-                if maximal {
-                    tagger.max_marginals(sequences, interrupt)
-                } else {
-                    tagger.marginals(sequences, interrupt)
-                }
-            })?;
-            Ok(PyArray1::from_vec(py, found.concat()))
-        })
-    }
-}
-
-fn tag_rows(
-    tagger: &Tagger,
-    n_columns: usize,
-    rows: &FeatureRows,
-    offsets: &[i64],
-    interrupt: &Interrupt,
-) -> Result<Vec<Vec<u32>>> {
-    let rows = Data::Csr64(rows.matrix(n_columns)?);
-    tagger.decode(&Sequences { rows, offsets, edges: None }, interrupt)
 }

@@ -1,10 +1,14 @@
 //! Tagging: the names of features, and the labels of sequences under a model with few weights
 //! (`docs/mathematics/sequences.md`).
 
+mod emissions;
+mod named;
 mod rows;
 mod tagger;
 mod vocabulary;
 
+pub use emissions::Emissions;
+pub use named::NamedRows;
 pub use rows::FeatureRows;
-pub use tagger::{Emissions, Ranked, Sequences, Tagger, Transitions};
+pub use tagger::{Ranked, Sequences, Tagger, Transitions};
 pub use vocabulary::Vocabulary;

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::emissions::{EmissionTable, Emissions, Parts};
 use crate::data::{Data, Rows as _};
 use crate::error::{Error, Result};
 use crate::for_data;
@@ -13,17 +14,6 @@ const GROUP: usize = 16;
 
 /// Paths at most this good use what is forbidden.
 const IMPOSSIBLE: f64 = 0.1 * FORBIDDEN;
-
-/// The weights of features and labels that are not zero, by feature.
-#[derive(Debug, Clone)]
-pub struct Emissions {
-    /// Where the weights of each feature begin, and where the last ones end.
-    pub offsets: Vec<usize>,
-    /// The labels, increasing for each feature.
-    pub labels: Vec<u16>,
-    /// The weights.
-    pub values: Vec<f64>,
-}
 
 /// The weights of transitions.
 #[derive(Debug, Clone)]
@@ -39,7 +29,7 @@ pub struct Transitions {
 /// A trained chain: what scores labels.
 #[derive(Debug, Clone)]
 pub struct Tagger {
-    emissions: Emissions,
+    emissions: EmissionTable,
     transitions: Transitions,
     /// The scores of transitions that all positions share.
     edges: Vec<f64>,
@@ -51,10 +41,18 @@ pub type Ranked = (Vec<u32>, f64);
 /// Buffers for one sequence at a time.
 #[derive(Debug, Default)]
 struct Scratch {
+    parts: Parts,
     nodes: Vec<f64>,
     edges: Vec<f64>,
-    marginals: Vec<f64>,
+    other: Buffers,
+}
+
+/// Buffers of what is asked about a sequence.
+#[derive(Debug, Default)]
+struct Buffers {
     work: Work,
+    label: Vec<u32>,
+    marginals: Vec<f64>,
 }
 
 /// Rows of all sequences, where each begins, and the rows of features of their transitions.
@@ -74,15 +72,8 @@ impl Tagger {
     /// # Errors
     /// [`Error::InvalidArgument`] naming what does not fit together.
     pub fn new(emissions: Emissions, transitions: Transitions) -> Result<Self> {
-        let (n_states, Emissions { offsets, labels, values }) =
-            (transitions.links.n_states(), &emissions);
-        let rises = offsets.first() == Some(&0)
-            && offsets.last() == Some(&labels.len())
-            && offsets.windows(2).all(|pair| pair[0] <= pair[1]);
-        let known = labels.iter().all(|label| usize::from(*label) < n_states);
-        if !rises || !known || labels.len() != values.len() {
-            return Err(Error::argument("emissions", "must be rows of labels with a weight each"));
-        }
+        let n_states = transitions.links.n_states();
+        let emissions = EmissionTable::new(&emissions, n_states)?;
         let (n_edges, weights) = (n_states * n_states, &transitions.weights);
         if weights.len() != n_edges + 2 * n_states
             || n_states == 0
@@ -93,9 +84,8 @@ impl Tagger {
                 "must have a weight for each pair of labels",
             ));
         }
-        let all = [values, weights, &transitions.features];
-        if !all.iter().all(|values| values.iter().all(|value| value.is_finite())) {
-            return Err(Error::argument("emissions", "all weights must be finite"));
+        if !weights.iter().chain(&transitions.features).all(|value| value.is_finite()) {
+            return Err(Error::argument("transitions", "all weights must be finite"));
         }
         let edges = (0..n_edges).map(|index| transitions.links.score(index, weights)).collect();
         Ok(Self { emissions, transitions, edges })
@@ -108,7 +98,7 @@ impl Tagger {
 
     /// Number of features.
     pub fn n_features(&self) -> usize {
-        self.emissions.offsets.len() - 1
+        self.emissions.n_features()
     }
 
     fn check(&self, sequences: &Sequences<'_>) -> Result<()> {
@@ -128,27 +118,18 @@ impl Tagger {
         Err(Error::argument("X", "the rows are not those of sequences of this model"))
     }
 
-    /// The scores of one sequence's parts.
+    /// The scores of one sequence's parts, and what is left of the buffers.
     fn load<'s>(
         &'s self,
         sequences: &Sequences<'_>,
         sequence: usize,
         scratch: &'s mut Scratch,
-    ) -> ChainScores<'s> {
+    ) -> (ChainScores<'s>, &'s mut Buffers) {
         let n_states = self.n_states();
         let range = sequences.offsets[sequence] as usize..sequences.offsets[sequence + 1] as usize;
-        let (len, Emissions { offsets, labels, values }) = (range.len(), &self.emissions);
-        let nodes = &mut scratch.nodes;
-        nodes.clear();
+        let (len, Scratch { parts, nodes, edges, other }) = (range.len(), scratch);
         nodes.resize(len * n_states, 0.0);
-        for_data!(sequences.rows, rows => for (nodes, row) in nodes.chunks_exact_mut(n_states).zip(range.clone()) {
-            rows.visit_row(row, |feature, value| {
-                let own = offsets[feature]..offsets[feature + 1];
-                for (label, weight) in labels[own.clone()].iter().zip(&values[own]) {
-                    nodes[usize::from(*label)] += value * weight;
-                }
-            });
-        });
+        for_data!(sequences.rows, rows => self.emissions.scores(&rows, range.clone(), parts, nodes));
         let Transitions { links, weights, features } = &self.transitions;
         for t in [0, len.saturating_sub(1)].into_iter().take(len.min(2)) {
             for first in links.at_ends(t, len) {
@@ -158,56 +139,71 @@ impl Tagger {
         }
         let n_edges = n_states * n_states;
         let Some(data) = sequences.edges else {
-            return ChainScores { nodes, edges: &self.edges, stride: 0, n_states };
+            return (ChainScores { nodes, edges: &self.edges, stride: 0, n_states }, other);
         };
-        scratch.edges.clear();
+        edges.clear();
         for_data!(data, rows => for row in range.skip(1) {
-            let start = scratch.edges.len();
-            scratch.edges.extend_from_slice(&self.edges);
+            let start = edges.len();
+            edges.extend_from_slice(&self.edges);
             rows.visit_row(row, |feature, value| {
                 let weights = &features[feature * n_edges..][..n_edges];
-                let edges = scratch.edges[start..].iter_mut().zip(weights);
-                edges.for_each(|(edge, weight)| *edge += value * weight);
+                let own = edges[start..].iter_mut().zip(weights);
+                own.for_each(|(edge, weight)| *edge += value * weight);
             });
         });
-        ChainScores { nodes, edges: &scratch.edges, stride: n_edges, n_states }
+        (ChainScores { nodes, edges, stride: n_edges, n_states }, other)
     }
 
-    /// What `look` finds for each sequence, in parallel and in their order.
-    fn look<R: Send>(
+    /// What `look` finds for each sequence, added to what was found for those before it, in parallel and in
+    /// their order.
+    fn look<R: Send + Clone>(
         &self,
         sequences: &Sequences<'_>,
         interrupt: &Interrupt,
-        look: impl Fn(ChainScores<'_>, &mut Work, &mut Vec<f64>) -> Result<R> + Sync,
+        look: impl Fn(ChainScores<'_>, &mut Buffers, &mut Vec<R>) -> Result<()> + Sync,
     ) -> Result<Vec<R>> {
         self.check(sequences)?;
-        let each = |scratch: &mut Scratch, sequence: usize| {
-            interrupt.check()?;
-            let (mut work, mut marginals) =
-                (std::mem::take(&mut scratch.work), std::mem::take(&mut scratch.marginals));
-            let found = look(self.load(sequences, sequence, scratch), &mut work, &mut marginals);
-            (scratch.work, scratch.marginals) = (work, marginals);
-            found
+        let n = sequences.offsets.len() - 1;
+        let group = |scratch: &mut Scratch, group: usize| {
+            let mut found = Vec::new();
+            for sequence in group * GROUP..((group + 1) * GROUP).min(n) {
+                interrupt.check()?;
+                let (scores, buffers) = self.load(sequences, sequence, scratch);
+                look(scores, buffers, &mut found)?;
+            }
+            Ok(found)
         };
-        let all = (0..sequences.offsets.len() - 1).into_par_iter().with_min_len(GROUP);
-        all.map_init(Scratch::default, each).collect()
+        let groups = (0..n.div_ceil(GROUP)).into_par_iter();
+        let groups: Result<Vec<_>> = groups.map_init(Scratch::default, group).collect();
+        Ok(groups?.concat())
     }
 
-    /// The best label of each sequence.
+    /// The best labels of all sequences, one after the other.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `X` for rows of another model, and for a sequence for which all labels
     /// are forbidden; [`Error::Interrupted`].
-    pub fn decode(
+    pub fn decode(&self, sequences: &Sequences<'_>, interrupt: &Interrupt) -> Result<Vec<u32>> {
+        self.look(sequences, interrupt, best_labels)
+    }
+
+    /// The same, on this thread alone.
+    ///
+    /// # Errors
+    /// As for [`Tagger::decode`].
+    pub fn decode_here(
         &self,
         sequences: &Sequences<'_>,
         interrupt: &Interrupt,
-    ) -> Result<Vec<Vec<u32>>> {
-        self.look(sequences, interrupt, |scores, work, _| {
-            let mut label = Vec::new();
-            possible(scores.decode(work, &mut label))?;
-            Ok(label)
-        })
+    ) -> Result<Vec<u32>> {
+        self.check(sequences)?;
+        let (mut scratch, mut found) = (Scratch::default(), Vec::new());
+        for sequence in 0..sequences.offsets.len() - 1 {
+            interrupt.check()?;
+            let (scores, buffers) = self.load(sequences, sequence, &mut scratch);
+            best_labels(scores, buffers, &mut found)?;
+        }
+        Ok(found)
     }
 
     /// The k best labels of each sequence, best first, with their scores; fewer where there are not as many.
@@ -222,7 +218,7 @@ impl Tagger {
         normalised: bool,
         interrupt: &Interrupt,
     ) -> Result<Vec<Vec<Ranked>>> {
-        self.look(sequences, interrupt, |scores, work, marginals| {
+        self.look(sequences, interrupt, |scores, Buffers { work, marginals, .. }, found| {
             let mut best = best(scores, k);
             best.retain(|(_, score)| *score > IMPOSSIBLE);
             possible(best.first().map_or(IMPOSSIBLE, |(_, score)| *score))?;
@@ -231,24 +227,22 @@ impl Tagger {
                 let log_sum = chain_marginals(scores, work, marginals);
                 best.iter_mut().for_each(|(_, score)| *score = (*score - log_sum).min(0.0));
             }
-            Ok(best)
+            found.push(best);
+            Ok(())
         })
     }
 
-    /// The probability of each label at each position: rows of K.
+    /// The probability of each label at each position: rows of K, one after the other.
     ///
     /// # Errors
     /// As for [`Tagger::decode`].
-    pub fn marginals(
-        &self,
-        sequences: &Sequences<'_>,
-        interrupt: &Interrupt,
-    ) -> Result<Vec<Vec<f64>>> {
-        self.look(sequences, interrupt, |scores, work, marginals| {
-            possible(scores.decode(work, &mut Vec::new()))?;
+    pub fn marginals(&self, sequences: &Sequences<'_>, interrupt: &Interrupt) -> Result<Vec<f64>> {
+        self.look(sequences, interrupt, |scores, Buffers { work, label, marginals }, found| {
+            possible(scores.decode(work, label))?;
             marginals.resize(scores.nodes.len() + scores.edges.len(), 0.0);
             chain_marginals(scores, work, marginals);
-            Ok(marginals[..scores.nodes.len()].to_vec())
+            found.extend_from_slice(&marginals[..scores.nodes.len()]);
+            Ok(())
         })
     }
 
@@ -261,16 +255,14 @@ impl Tagger {
         &self,
         sequences: &Sequences<'_>,
         interrupt: &Interrupt,
-    ) -> Result<Vec<Vec<f64>>> {
-        self.look(sequences, interrupt, |scores, work, _| {
-            let best = scores.decode(work, &mut Vec::new());
+    ) -> Result<Vec<f64>> {
+        self.look(sequences, interrupt, |scores, Buffers { work, label, .. }, found| {
+            let best = scores.decode(work, label);
             possible(best)?;
-            let mut found = max_marginals(scores);
-            for value in &mut found {
-                *value =
-                    if *value > IMPOSSIBLE { (*value - best).min(0.0) } else { f64::NEG_INFINITY };
-            }
-            Ok(found)
+            found.extend(max_marginals(scores).into_iter().map(|value| {
+                if value > IMPOSSIBLE { (value - best).min(0.0) } else { f64::NEG_INFINITY }
+            }));
+            Ok(())
         })
     }
 
@@ -278,6 +270,16 @@ impl Tagger {
     pub fn link(&self, index: usize) -> ChainLink {
         self.transitions.links.of(index)
     }
+}
+
+fn best_labels(
+    scores: ChainScores<'_>,
+    Buffers { work, label, .. }: &mut Buffers,
+    found: &mut Vec<u32>,
+) -> Result<()> {
+    possible(scores.decode(work, label))?;
+    found.extend_from_slice(label);
+    Ok(())
 }
 
 fn possible(best: f64) -> Result<()> {

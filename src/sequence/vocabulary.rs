@@ -9,8 +9,8 @@
 pub struct Vocabulary {
     /// All names.
     text: Vec<u8>,
-    /// Where each of them ends.
-    ends: Vec<usize>,
+    /// Where each of them begins, and the last one ends.
+    bounds: Vec<usize>,
     /// Part of a hash and one more than a number, 0 where there is none; a power of two of them, at most
     /// half of them taken.
     table: Vec<(u32, u32)>,
@@ -30,7 +30,7 @@ impl Vocabulary {
 
     /// No names.
     pub fn new() -> Self {
-        Self { text: Vec::new(), ends: Vec::new(), table: vec![(0, 0); 16], bits: None }
+        Self { text: Vec::new(), bounds: vec![0], table: vec![(0, 0); 16], bits: None }
     }
 
     /// Numbers of so many bits, 1 to [`Vocabulary::MAX_BITS`], and no names.
@@ -40,7 +40,11 @@ impl Vocabulary {
 
     /// Number of features.
     pub fn len(&self) -> usize {
-        self.bits.map_or(self.ends.len(), |bits| 1 << bits)
+        self.bits.map_or(self.n_names(), |bits| 1 << bits)
+    }
+
+    fn n_names(&self) -> usize {
+        self.bounds.len() - 1
     }
 
     /// Whether there is none.
@@ -55,13 +59,12 @@ impl Vocabulary {
 
     /// The name of a feature; empty where numbers are hashes.
     pub fn name(&self, number: usize) -> &[u8] {
-        let start = if number == 0 { 0 } else { self.ends[number - 1] };
-        &self.text[start..self.ends[number]]
+        &self.text[self.bounds[number]..self.bounds[number + 1]]
     }
 
     /// All names in one piece, and where each ends.
     pub fn names(&self) -> (&[u8], &[usize]) {
-        (&self.text, &self.ends)
+        (&self.text, &self.bounds[1..])
     }
 
     /// The number of a name, if it is known.
@@ -73,6 +76,37 @@ impl Vocabulary {
         self.slot(name, hash).ok()
     }
 
+    /// The numbers of names in one piece of text that end at these bytes. Each look at memory is made for all
+    /// of them before the next one, so that none waits for another.
+    pub fn find_all(&self, text: &[u8], ends: &[usize]) -> Vec<Option<u32>> {
+        let starts = std::iter::once(&0).chain(ends);
+        let names = || starts.clone().zip(ends).map(|(start, end)| &text[*start..*end]);
+        if self.is_hashed() {
+            return names().map(|name| self.find(name)).collect();
+        }
+        if self.is_empty() {
+            return vec![None; ends.len()];
+        }
+        let mask = self.table.len() - 1;
+        let hashes: Vec<u64> = names().map(hash).collect();
+        let slots: Vec<(u32, u32)> =
+            hashes.iter().map(|hash| self.table[(hash >> 32) as usize & mask]).collect();
+        // Any name will do where a slot has none.
+        let place = |number: u32| (number as usize).max(1) - 1;
+        let places: Vec<(usize, usize)> = slots
+            .iter()
+            .map(|(_, number)| (self.bounds[place(*number)], self.bounds[place(*number) + 1]))
+            .collect();
+        let found = names().zip(hashes).zip(slots.into_iter().zip(places));
+        found
+            .map(|((name, hash), ((part, number), (start, end)))| match number {
+                0 => None,
+                _ if part == hash as u32 && self.text[start..end] == *name => Some(number - 1),
+                _ => self.slot(name, hash).ok(),
+            })
+            .collect()
+    }
+
     /// The number of a name, a new one if need be.
     pub fn intern(&mut self, name: &[u8]) -> u32 {
         if self.bits.is_some() {
@@ -82,11 +116,11 @@ impl Vocabulary {
         match self.slot(name, hash) {
             Ok(number) => number,
             Err(slot) => {
-                let number = self.ends.len() as u32;
+                let number = self.n_names() as u32;
                 self.text.extend_from_slice(name);
-                self.ends.push(self.text.len());
+                self.bounds.push(self.text.len());
                 self.table[slot] = (hash as u32, number + 1);
-                if 2 * self.ends.len() > self.table.len() {
+                if 2 * self.n_names() > self.table.len() {
                     self.grow();
                 }
                 number
@@ -98,7 +132,7 @@ impl Vocabulary {
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) -> Vec<Option<u32>> {
         let mut kept = Self::new();
         let number = |number| keep(number).then(|| kept.intern(self.name(number)));
-        let numbers = (0..self.ends.len()).map(number).collect();
+        let numbers = (0..self.n_names()).map(number).collect();
         *self = kept;
         numbers
     }
@@ -122,7 +156,7 @@ impl Vocabulary {
     fn grow(&mut self) {
         let mask = 4 * self.table.len() - 1;
         let mut table = vec![(0, 0); mask + 1];
-        for number in 0..self.ends.len() {
+        for number in 0..self.n_names() {
             let hash = hash(self.name(number));
             let mut slot = (hash >> 32) as usize & mask;
             while table[slot].1 != 0 {
@@ -167,6 +201,14 @@ mod tests {
             }
         }
         assert_eq!((vocabulary.len(), vocabulary.find(b"word[0]=1")), (5000, None));
+        let others = ["word[0]=1", "", names[17].as_str(), names[0].as_str(), "word[0]=0 "];
+        let ends: Vec<usize> = (1..=others.len()).map(|n| others[..n].concat().len()).collect();
+        let expected = [None, None, Some(17), Some(0), None];
+        assert_eq!(vocabulary.find_all(others.concat().as_bytes(), &ends), expected);
+        assert_eq!(Vocabulary::new().find_all(b"ab", &[1, 2]), [None, None]);
+        let (text, all) = vocabulary.names();
+        let found = vocabulary.find_all(text, all);
+        assert!(found.iter().zip(0..).all(|(found, number)| *found == Some(number)));
         assert_eq!(vocabulary.find(b"word[1]=1"), Some(1));
         let numbers = vocabulary.retain(|number| number % 2 == 1);
         assert_eq!((numbers[0], numbers[1], numbers[4999]), (None, Some(0), Some(2499)));

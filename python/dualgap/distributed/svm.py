@@ -29,6 +29,7 @@ from dualgap._validation import (
     check_positive,
     check_rows_and_targets,
     check_weights,
+    regularization_of,
     resolve_seed,
     resolve_threads,
 )
@@ -226,7 +227,7 @@ class ConsensusSVC(LinearClassifier):
         if not total > 0.0:
             msg = "sample_weight: at least one weight must be positive"
             raise ValueError(msg)
-        lam = 1.0 / (float(self.C) * total)
+        lam = regularization_of("C", self.C, counts, len(counts))
         # Partitions without weight take no part.
         numbers = np.flatnonzero(counts > 0.0).tolist()
         self.n_partitions_ = len(numbers)

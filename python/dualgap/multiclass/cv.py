@@ -62,18 +62,18 @@ class MulticlassSVCCV(LinearModel):
         scale.
     cv : int, splitter or iterable, optional
         As in scikit-learn; None means five stratified folds.
-    scoring : str or callable, default="accuracy"
+    scoring : str, callable or None, default="accuracy"
         "accuracy", "balanced_accuracy", "top-K" (the share of rows whose class is among the K best,
         as "top-3") and "neg_mean_cost" (minus the mean cost of the predicted classes, for losses
         with costs) have bounds. Any other name or scorer of scikit-learn is called with a fitted
-        model and the held-out rows, and has none.
+        model and the held-out rows, and has none. None means accuracy.
     rule : {"best", "one-standard-error"}, default="best"
         Whether to choose the C of the best mean score (the smallest of equals), or the smallest one
         whose mean score is within one standard error of that.
     bounds : float, optional
         How far the bounds of a score may be apart. Fits whose bounds are wider go on, up to
         `max_iter`, unless their C is known to be beaten. None takes the bounds as they come.
-    cv_tol : float, default=1e-2
+    cv_tol : float, default=3e-3
         Relative duality gap at which the fits of the folds end; see `tol` in
         :class:`MulticlassSVC`. Scores need less than the final model.
     refit : bool, default=True
@@ -125,10 +125,10 @@ class MulticlassSVCCV(LinearModel):
 
     Cs: int | ArrayLike = field(default=13)
     cv: Any = None
-    scoring: str | Callable[..., float] = "accuracy"
+    scoring: str | Callable[..., float] | None = "accuracy"
     rule: Rule = "best"
     bounds: float | None = None
-    cv_tol: float = 1e-2
+    cv_tol: float = 3e-3
     refit: bool = True
 
     C_: float = field(init=False)
@@ -238,19 +238,20 @@ class MulticlassSVCCV(LinearModel):
     def _scoring(self, rows: Any, labels: Any, folds: list[Any], Cs: FloatArray) -> dict[str, Any]:
         """How the core is to score."""
         found: dict[str, Any] = {"measure": None, "top_k": 1, "score": None}
-        if isinstance(self.scoring, str) and self.scoring in _MEASURES:
-            return {**found, "measure": _MEASURES[self.scoring]}
-        count = re.fullmatch(r"top-(\d+)", self.scoring) if isinstance(self.scoring, str) else None
+        scoring = "accuracy" if self.scoring is None else self.scoring
+        if isinstance(scoring, str) and scoring in _MEASURES:
+            return {**found, "measure": _MEASURES[scoring]}
+        count = re.fullmatch(r"top-(\d+)", scoring) if isinstance(scoring, str) else None
         if count:
             k = int(count[1])
             if not 0 < k < len(self.classes_):
-                msg = f"scoring: {self.scoring!r} needs a number from 1 to {len(self.classes_) - 1}"
+                msg = f"scoring: {scoring!r} needs a number from 1 to {len(self.classes_) - 1}"
                 raise ValueError(msg)
             return {**found, "measure": "top_k", "top_k": k}
         if self.bounds is not None:
-            msg = f"bounds: there are none for scoring={self.scoring!r}"
+            msg = f"bounds: there are none for scoring={scoring!r}"
             raise ValueError(msg)
-        scorer = check_scoring(MulticlassSVC(), self.scoring)
+        scorer = check_scoring(MulticlassSVC(), scoring)
 
         def score(fold: int, at: int, weights: FloatArray) -> float:
             held_out = folds[fold][1]

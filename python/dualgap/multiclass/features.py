@@ -30,6 +30,7 @@ from dualgap._validation import (
     check_rows_and_targets,
     check_weights,
     core_rows,
+    regularization_of,
     resolve_seed,
     resolve_threads,
     row_weights,
@@ -161,7 +162,6 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         self.classes_, codes = self._encode(y)
         weights = check_weights(sample_weight, X)
         weights = row_weights(self.class_weight, self.classes_, codes, weights)
-        total = float(len(codes) if weights is None else weights.sum())
         joint = callable(self.class_features)
         features = None if joint else self._class_features(self.class_features, own=True)
         rows = self._joint_features(X, self.classes_) if joint else X
@@ -169,7 +169,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
             **self._problem(),
             "sample_weight": weights,
             "class_features": None if features is None else core_rows(features),
-            "regularization": 1.0 / (float(self.C) * total),
+            "regularization": regularization_of("C", self.C, weights, len(codes)),
             "step": self.step,
             "sampling": self.sampling,
             "tol": float(self.tol),

@@ -30,6 +30,7 @@ from dualgap._validation import (
     check_weights,
     core_rows,
     encode_classes,
+    regularization_of,
     resolve_seed,
     resolve_threads,
     row_weights,
@@ -317,8 +318,7 @@ class MulticlassSVC(LinearClassifier):
         self, X: Any, labels: NDArray[np.uint32], weights: FloatArray | None
     ) -> tuple[dict[str, Any], str]:
         """What the core is told, and what a warm start needs to be the same."""
-        total = float(len(labels) if weights is None else weights.sum())
-        regularization = 1.0 / (float(self.C) * total)
+        regularization = regularization_of("C", self.C, weights, len(labels))
         problem = {**self._problem(), "sample_weight": weights}
         problem["solver"] = check_solver(problem["loss"], self.solver, self.smoothing)
         identity = ""
@@ -395,11 +395,10 @@ class MulticlassSVC(LinearClassifier):
         model.classes_, codes = encode_classes(y)
         weights = check_weights(sample_weight, X)
         weights = row_weights(self.class_weight, model.classes_, codes, weights)
-        total = float(len(codes) if weights is None else weights.sum())
         settings = {
             **model._problem(),
             "sample_weight": weights,
-            "regularization": 1.0 / (float(C_min) * total),
+            "regularization": regularization_of("C_min", C_min, weights, len(codes)),
             "solver": "block-frank-wolfe",
             "step": "pairwise",
             "sampling": self.sampling,
@@ -409,7 +408,7 @@ class MulticlassSVC(LinearClassifier):
             "n_threads": resolve_threads(self.n_jobs),
         }
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
-        until = 1.0 / (float(C_max) * total)
+        until = regularization_of("C_max", C_max, weights, len(codes))
         with watch(self, Fit(is_fit=False)) as callback:
             settings["callback"] = callback
             pieces = _core.multiclass_path(core_rows(X), labels, settings, until)

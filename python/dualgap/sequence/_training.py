@@ -56,16 +56,6 @@ def examples_weights(sample_weight: ArrayLike | None, n_sentences: int) -> Float
     return weights
 
 
-def regularization(name: str, C: float, weights: FloatArray | None, n_sentences: int) -> float:
-    """Return lambda."""
-    total = float(n_sentences if weights is None else weights.sum())
-    scale = float(C) * total
-    if not 1e-300 < scale < 1e300:
-        msg = f"{name}: {C} is too small or too large"
-        raise ValueError(msg)
-    return 1.0 / scale
-
-
 def error_costs(
     tagger: Any, token_weight: Any, labels: NDArray[Any], offsets: NDArray[np.int64], *, flat: bool
 ) -> FloatArray | None:

@@ -15,7 +15,13 @@ from dualgap import _core
 from dualgap._choices import Sampling, check_choice
 from dualgap._estimator import Fit, refuse_unused, run, told, watch
 from dualgap._tuning.path import check_interval, warn_of_pieces
-from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
+from dualgap._validation import (
+    FloatArray,
+    check_positive,
+    regularization_of,
+    resolve_seed,
+    resolve_threads,
+)
 from dualgap.sequence._chain import TrainedChain
 from dualgap.sequence._file import read_tagger, write_tagger
 from dualgap.sequence._sentences import (
@@ -31,7 +37,6 @@ from dualgap.sequence._training import (
     error_costs,
     examples_weights,
     marked_columns,
-    regularization,
     training_of,
 )
 from dualgap.sequence._transitions import (
@@ -236,7 +241,7 @@ history_, null_objective_
             **self._settings(weights),
             "start": start,
             "keep_point": keep_point,
-            "regularization": regularization("C", self.C, weights, problem.n_sentences),
+            "regularization": regularization_of("C", self.C, weights, problem.n_sentences),
         }
 
         def solve(**changes: Any) -> Any:
@@ -290,8 +295,8 @@ history_, null_objective_
         check_interval(C_min, C_max)
         problem = self._problem(X, y, token_weight, lengths)
         weights = examples_weights(sample_weight, problem.n_sentences)
-        largest = regularization("C_min", C_min, weights, problem.n_sentences)
-        smallest = regularization("C_max", C_max, weights, problem.n_sentences)
+        largest = regularization_of("C_min", C_min, weights, problem.n_sentences)
+        smallest = regularization_of("C_max", C_max, weights, problem.n_sentences)
         settings = {**self._settings(weights), "regularization": largest}
         settings |= {"start": None, "keep_point": False}
         with watch(self, Fit(is_fit=False)) as callback:

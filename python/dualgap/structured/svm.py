@@ -22,7 +22,13 @@ from dualgap import _core
 from dualgap._choices import Projection, Sampling, Step, StructuredSolver
 from dualgap._estimator import CertifiedEstimator, Fit, refuse_unused, run, told, warn_user, watch
 from dualgap._tuning.path import check_interval, warn_of_pieces
-from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
+from dualgap._validation import (
+    FloatArray,
+    check_positive,
+    regularization_of,
+    resolve_seed,
+    resolve_threads,
+)
 from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import PythonOracle
 from dualgap.structured._predictor import Predictor, example_weights
@@ -209,7 +215,7 @@ class StructuredSVM(CertifiedEstimator):
         self._check_parameters()
         source, n_examples, coding = self._source(X, Y)
         weights = example_weights(sample_weight, n_examples)
-        regularization = _regularization("C", self.C, weights, n_examples)
+        regularization = regularization_of("C", self.C, weights, n_examples)
         kind = (X, Y, weights, self.model, self.signs)
         identity = joblib.hash(kind) if self.warm_start else ""
         settings = {
@@ -344,8 +350,8 @@ class StructuredSVM(CertifiedEstimator):
             raise ValueError(msg)
         source, n_examples, coding = self._source(X, Y)
         weights = example_weights(sample_weight, n_examples)
-        largest = _regularization("C_min", C_min, weights, n_examples)
-        smallest = _regularization("C_max", C_max, weights, n_examples)
+        largest = regularization_of("C_min", C_min, weights, n_examples)
+        smallest = regularization_of("C_max", C_max, weights, n_examples)
         settings = {**self._settings(largest, weights), "keep_dual": False, "start": None}
         with watch(self, Fit(is_fit=False)) as callback:
             settings["callback"] = callback
@@ -450,13 +456,3 @@ def _signs(signs: ArrayLike | None) -> NDArray[np.int8] | None:
         msg = "signs: must be one number for each weight, -1, 0 or 1"
         raise ValueError(msg)
     return np.ascontiguousarray(found, dtype=np.int8)
-
-
-def _regularization(name: str, C: float, weights: FloatArray | None, n_examples: int) -> float:
-    """Return lambda."""
-    total = float(n_examples if weights is None else weights.sum())
-    scale = float(C) * total
-    if not 1e-300 < scale < 1e300:
-        msg = f"{name}: {C} is too small or too large"
-        raise ValueError(msg)
-    return 1.0 / scale

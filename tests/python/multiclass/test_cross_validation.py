@@ -94,7 +94,10 @@ def test_two_classes_strings_and_groups() -> None:
     X, y = load_iris(return_X_y=True)
     names = np.array(["a", "b"])[(y == 2).astype(int)]
     model = MulticlassSVCCV(
-        Cs=[0.1, 10.0], cv=KFold(3, shuffle=True, random_state=0), random_state=0
+        Cs=[0.1, 10.0],
+        cv=KFold(3, shuffle=True, random_state=0),
+        random_state=0,
+        max_iter=5000,
     )
     model.fit(X, names)
     assert set(model.predict(X)) <= {"a", "b"}

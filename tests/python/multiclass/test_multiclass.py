@@ -330,7 +330,9 @@ def test_two_classes_have_one_decision_value() -> None:
 def test_rows_are_not_copied() -> None:
     rng = np.random.default_rng(0)
     y = np.arange(20_000) % 3
-    sparse = sp.random_array((20_000, 1000), density=0.1, format="csr", rng=rng)
+    columns = (np.arange(100) * 10 + rng.integers(10, size=(20_000, 1))).ravel()
+    indptr = np.arange(0, 2_000_001, 100)
+    sparse = sp.csr_array((rng.normal(size=2_000_000), columns, indptr), shape=(20_000, 1000))
     for X in (rng.normal(size=(20_000, 100)), rng.normal(size=(20_000, 200)).astype(np.float32)):
         assert _peak(X, y) < 0.25 * X.nbytes
     for X in (sparse, sparse.astype(np.float32)):

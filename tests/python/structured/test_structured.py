@@ -445,7 +445,7 @@ CHAIN = chains(4)
         (ChainModel(), *CHAIN, {"solver": "frank-wolfe", "cache": True}, "cache: solver="),
         (ChainModel(), *CHAIN, {"solver": "subgradient", "step": "away"}, "step: solver="),
         (ChainModel(), iter(CHAIN[0]), CHAIN[1], {}, "X: must be a sequence"),
-        (ChainModel(), *CHAIN, {"C": 1e-308}, "C: .* too small"),
+        (ChainModel(), *CHAIN, {"C": 1e-308}, "C: .* total weight"),
         (MultilabelModel(edges=[(0.5, 1)]), np.eye(3), np.eye(3), {}, "edges: must be"),
         (object(), *CHAIN, {}, "model: must be a built-in model or have"),
     ],

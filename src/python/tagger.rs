@@ -1,0 +1,256 @@
+//! Answers of trained sequence labellers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use numpy::PyArray1;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyIterator};
+
+use super::arrays::{Matrix, Vector, slice};
+use super::sentences::{PyVocabulary, Reader};
+use super::session::{THREADS_PER_CORE, guarded, run_session};
+use crate::data::Data;
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::sequence::{
+    Emissions, FeatureRows, NamedRows, Sequences, Tagger, Transitions, Vocabulary,
+};
+use crate::structured::Links;
+
+/// Tokens that are tagged while the next ones are read.
+const CHUNK: usize = 1024;
+
+/// The weights of a tagger as Python keeps them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct TaggerRecord<'py> {
+    n_states: usize,
+    links: Vector<'py, u8>,
+    /// Offsets of the features' weights, labels and values.
+    offsets: Vector<'py, i64>,
+    labels: Vector<'py, u16>,
+    values: Vector<'py, f64>,
+    link_weights: Vector<'py, f64>,
+    edge_weights: Vector<'py, f64>,
+}
+
+/// A trained model, ready to tag.
+#[pyclass(frozen, name = "Tagger")]
+pub(super) struct PyTagger(Tagger);
+
+/// Rows, offsets of the sentences, and rows of the transitions' features.
+type Input<'py> = (Matrix<'py>, Vector<'py, i64>, Option<Matrix<'py>>);
+
+/// Offsets of the sentences, and labels one after the other.
+type Tagged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
+
+/// For each sentence its labels, best first, with their scores.
+type RankedLists = Vec<Vec<(Vec<u32>, f64)>>;
+
+impl PyTagger {
+    /// What `ask` finds, without the GIL.
+    fn ask<R: Send>(
+        &self,
+        py: Python<'_>,
+        (rows, offsets, edges): &Input<'_>,
+        n_threads: usize,
+        ask: impl FnOnce(&Tagger, &Sequences<'_>, &Interrupt) -> Result<R> + Send,
+    ) -> PyResult<R> {
+        let edges = edges.as_ref().map(Matrix::rows).transpose()?;
+        let sequences = Sequences { rows: rows.rows()?, offsets: slice(offsets)?, edges };
+        run_session(py, n_threads, None, |session| ask(&self.0, &sequences, session.interrupt))
+    }
+}
+
+#[pymethods]
+impl PyTagger {
+    #[new]
+    fn new(weights: &Bound<'_, PyDict>) -> PyResult<Self> {
+        guarded(|| {
+            let record: TaggerRecord<'_> = weights.extract()?;
+            let links = Links::from_codes(record.n_states, slice(&record.links)?)?;
+            let negative = || Error::argument("emissions", "offsets must not be negative");
+            let offsets = slice(&record.offsets)?.iter().map(|at| usize::try_from(*at));
+            let emissions = Emissions {
+                offsets: offsets.collect::<std::result::Result<_, _>>().map_err(|_| negative())?,
+                labels: slice(&record.labels)?.to_vec(),
+                values: slice(&record.values)?.to_vec(),
+            };
+            let weights = slice(&record.link_weights)?.to_vec();
+            let features = slice(&record.edge_weights)?.to_vec();
+            Ok(Self(Tagger::new(emissions, Transitions { links, weights, features })?))
+        })
+    }
+
+    /// The labels of all rows.
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        input: Input<'py>,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        guarded(|| {
+            let labels = self.ask(py, &input, n_threads, Tagger::decode)?;
+            Ok(PyArray1::from_vec(py, labels))
+        })
+    }
+
+    /// The labels of sentences of strings: (offsets, labels). They are read here, while other threads tag
+    /// what was read before.
+    fn tag<'py>(
+        &self,
+        py: Python<'py>,
+        vocabulary: PyRef<'py, PyVocabulary>,
+        sentences: &Bound<'py, PyAny>,
+        n_threads: usize,
+    ) -> PyResult<Tagged<'py>> {
+        guarded(|| {
+            let (names, interrupt) = (&vocabulary.0, Interrupt::default());
+            let tag = |chunk: Chunk| chunk.tag(names, &self.0, &interrupt);
+            let mut sentences = PyIterator::from_object(sentences)?.enumerate().peekable();
+            let first = Chunk::read(&mut sentences)?;
+            let (mut sizes, mut found) = (first.sizes.clone(), Vec::new());
+            if n_threads == 1 || sentences.peek().is_none() {
+                found.push(tag(first));
+                while sentences.peek().is_some() {
+                    let chunk = Chunk::read(&mut sentences)?;
+                    sizes.extend_from_slice(&chunk.sizes);
+                    found.push(tag(chunk));
+                    py.check_signals()?;
+                }
+            } else {
+                let read = || {
+                    py.check_signals().inspect_err(|_| interrupt.raise())?;
+                    let more = sentences.peek().is_some();
+                    more.then(|| Chunk::read(&mut sentences)).transpose()
+                };
+                found = tag_beside(first, read, tag, n_threads - 1, &mut sizes)?;
+            }
+            let chunks: Result<Vec<_>> = found.into_iter().collect();
+            let mut offsets = vec![0];
+            offsets.extend(sizes.iter().scan(0, |end, size| {
+                *end += size;
+                Some(*end)
+            }));
+            Ok((PyArray1::from_vec(py, offsets), PyArray1::from_vec(py, chunks?.concat())))
+        })
+    }
+
+    /// The k best labels of each sentence with their scores, or logarithms of probabilities.
+    fn decode_best(
+        &self,
+        py: Python<'_>,
+        input: Input<'_>,
+        k: usize,
+        normalised: bool,
+        n_threads: usize,
+    ) -> PyResult<RankedLists> {
+        guarded(|| {
+            self.ask(py, &input, n_threads, |tagger, sequences, interrupt| {
+                tagger.decode_best(sequences, k, normalised, interrupt)
+            })
+        })
+    }
+
+    /// Probabilities of labels at each row, or max-marginals.
+    fn marginals<'py>(
+        &self,
+        py: Python<'py>,
+        input: Input<'py>,
+        maximal: bool,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        guarded(|| {
+            let found = self.ask(py, &input, n_threads, |tagger, sequences, interrupt| {
+                if maximal {
+                    tagger.max_marginals(sequences, interrupt)
+                } else {
+                    tagger.marginals(sequences, interrupt)
+                }
+            })?;
+            Ok(PyArray1::from_vec(py, found))
+        })
+    }
+}
+
+/// Sentences that are tagged together.
+struct Chunk {
+    rows: NamedRows,
+    /// Numbers of tokens.
+    sizes: Vec<i64>,
+}
+
+impl Chunk {
+    /// Reads the next sentences.
+    fn read<'py>(
+        sentences: &mut impl Iterator<Item = (usize, PyResult<Bound<'py, PyAny>>)>,
+    ) -> PyResult<Self> {
+        let (mut reader, mut sizes) = (Reader::default(), Vec::new());
+        for (place, sentence) in sentences {
+            sizes.push(reader.sentence(&sentence?, place)? as i64);
+            if reader.rows.n_rows() >= CHUNK {
+                break;
+            }
+        }
+        Ok(Self { rows: reader.rows, sizes })
+    }
+
+    fn tag(
+        mut self,
+        names: &Vocabulary,
+        tagger: &Tagger,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<u32>> {
+        let mut rows = FeatureRows::new();
+        self.rows.resolve(names, &mut rows);
+        let mut offsets = vec![0];
+        self.sizes.iter().for_each(|size| offsets.push(offsets[offsets.len() - 1] + size));
+        let rows = Data::Csr64(rows.matrix(names.len())?);
+        tagger.decode_here(&Sequences { rows, offsets: &offsets, edges: None }, interrupt)
+    }
+}
+
+/// Tags chunks on other threads while this one reads the next; where too many wait, it takes part. Returns what
+/// was found in their order.
+fn tag_beside(
+    first: Chunk,
+    mut read: impl FnMut() -> PyResult<Option<Chunk>>,
+    tag: impl Fn(Chunk) -> Result<Vec<u32>> + Sync,
+    n_threads: usize,
+    sizes: &mut Vec<i64>,
+) -> PyResult<Vec<Result<Vec<u32>>>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let n_threads = n_threads.min(THREADS_PER_CORE * cores);
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(n_threads)
+        .build()
+        .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
+    let (sender, found) = std::sync::mpsc::channel();
+    let (waiting, tag) = (AtomicUsize::new(0), &tag);
+    pool.in_place_scope(|scope| {
+        let (mut next, mut number) = (Some(first), 0);
+        while let Some(chunk) = next {
+            let (sender, waiting) = (sender.clone(), &waiting);
+            // Nobody listens only where the call has failed.
+            let send = move |chunk| drop(sender.send((number, tag(chunk))));
+            if waiting.fetch_add(1, Ordering::Relaxed) < 2 * n_threads {
+                scope.spawn(move |_| {
+                    send(chunk);
+                    waiting.fetch_sub(1, Ordering::Relaxed);
+                });
+            } else {
+                send(chunk);
+                waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+            number += 1;
+            next = read()?;
+            sizes.extend(next.iter().flat_map(|chunk| &chunk.sizes));
+        }
+        Ok::<_, PyErr>(())
+    })?;
+    drop(sender);
+    let mut chunks: Vec<_> = found.into_iter().collect();
+    chunks.sort_unstable_by_key(|(number, _)| *number);
+    Ok(chunks.into_iter().map(|(_, labels)| labels).collect())
+}

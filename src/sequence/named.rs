@@ -1,0 +1,93 @@
+//! Rows of features by name, before the names are looked up.
+
+use super::{FeatureRows, Vocabulary};
+
+/// Rows of names and values, names in one piece of memory: what reads them need not wait for the table of a
+/// vocabulary, and what looks them up can look for many at a time.
+#[derive(Debug, Clone, Default)]
+pub struct NamedRows {
+    text: Vec<u8>,
+    /// Where each name ends.
+    ends: Vec<usize>,
+    values: Vec<f64>,
+    /// How many names there are up to the end of each row.
+    row_ends: Vec<usize>,
+}
+
+impl NamedRows {
+    /// Adds a value to the current row.
+    pub fn add(&mut self, name: &[u8], value: f64) {
+        self.text.extend_from_slice(name);
+        self.ends.push(self.text.len());
+        self.values.push(value);
+    }
+
+    /// Ends the current row.
+    pub fn end_row(&mut self) {
+        self.row_ends.push(self.ends.len());
+    }
+
+    /// Number of complete rows.
+    pub fn n_rows(&self) -> usize {
+        self.row_ends.len()
+    }
+
+    /// Adds the rows to others, without the names that are not known, and leaves none behind.
+    pub fn resolve(&mut self, vocabulary: &Vocabulary, rows: &mut FeatureRows) {
+        let numbers = vocabulary.find_all(&self.text, &self.ends);
+        self.drain(|entry, _| numbers[entry], rows);
+    }
+
+    /// Adds the rows to others, with numbers for new names, and leaves none behind.
+    pub fn learn(&mut self, vocabulary: &mut Vocabulary, rows: &mut FeatureRows) {
+        self.drain(|_, name| Some(vocabulary.intern(name)), rows);
+    }
+
+    fn drain(
+        &mut self,
+        mut column: impl FnMut(usize, &[u8]) -> Option<u32>,
+        rows: &mut FeatureRows,
+    ) {
+        let (mut entry, mut start) = (0, 0);
+        for row_end in self.row_ends.drain(..) {
+            for (end, value) in self.ends[entry..row_end].iter().zip(&self.values[entry..]) {
+                let column = column(entry, &self.text[start..*end]);
+                (entry, start) = (entry + 1, *end);
+                if let (Some(column), true) = (column, *value != 0.0) {
+                    rows.add(column, *value);
+                }
+            }
+            rows.end_row();
+        }
+        self.text.clear();
+        self.ends.clear();
+        self.values.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_names_become_columns() {
+        let mut vocabulary = Vocabulary::new();
+        for name in ["a", "", "b=c"] {
+            vocabulary.intern(name.as_bytes());
+        }
+        let mut named = NamedRows::default();
+        for (name, value) in [("b=c", 2.0), ("x", 1.0), ("a", 1.0), ("b=c", 0.5)] {
+            named.add(name.as_bytes(), value);
+        }
+        named.end_row();
+        named.end_row();
+        named.add(b"", 3.0);
+        named.end_row();
+        assert_eq!(named.n_rows(), 3);
+        let mut rows = FeatureRows::new();
+        named.resolve(&vocabulary, &mut rows);
+        named.resolve(&vocabulary, &mut rows);
+        assert_eq!((named.n_rows(), rows.n_rows()), (0, 3));
+        assert_eq!(rows.into_parts(), (vec![0, 2, 2, 3], vec![0, 2, 1], vec![1.0, 2.5, 3.0]));
+    }
+}
