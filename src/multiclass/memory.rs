@@ -96,14 +96,14 @@ impl Size {
     /// [`Error::Memory`](crate::error::Error::Memory) if there is not as much.
     pub fn require(&self, method: MulticlassMethod) -> Result<()> {
         let Estimate { weights, duals } = self.estimate(method);
-        let Self { n_examples: n, n_classes: m, n_features: d, .. } = self;
+        let (n, m, d) = (self.n_examples, self.n_classes, self.n_features + 1);
         let what = || {
             let duals = if duals > 0 { "the dual variables and " } else { "" };
             format!("{duals}the weights for n = {n} rows, m = {m} classes and d = {d} features")
         };
         let remedy = if duals > 0 {
-            "solver=\"frank-wolfe\" keeps no dual variables without smoothing; float32 rows, fewer \
-             rows, fewer features or fewer classes take less"
+            "solver=\"block-frank-wolfe\" keeps only dual variables that are not 0, and \"frank-wolfe\" none \
+             without smoothing; float32 rows, fewer rows, fewer features or fewer classes take less"
         } else {
             "fewer features or fewer classes take less"
         };
@@ -203,7 +203,8 @@ mod tests {
         let size = Size { n_examples: 1 << 40, keep_dual: true, ..large(true) };
         let message = size.require(method).unwrap_err().to_string();
         assert!(message.contains("n = 1099511627776 rows, m = 1000 classes"), "{message}");
-        assert!(message.contains("solver=\"frank-wolfe\""), "{message}");
+        assert!(message.contains("and d = 201 features need"), "{message}");
+        assert!(message.contains("solver=\"block-frank-wolfe\" keeps only"), "{message}");
     }
 
     #[test]
