@@ -1,9 +1,10 @@
-"""Random fits over extreme ranges whose certificates are recomputed in rational arithmetic.
+"""Random fits over extreme ranges whose certificates are recomputed in exact arithmetic.
 
-python benches/certificates.py [--minutes 3] [--seed 1]
+python benches/certificates.py [--minutes 3] [--seed 1] [KIND ...]
 
-"refused" counts fits that ended with an error that names the remedy, "failed" certificates that did
-not hold.
+Without a KIND: linear fits for that many minutes, then every other kind of fit, as many minutes in
+all. "refused" counts fits that ended with an error that names the remedy, "failed" certificates
+that did not hold.
 """
 
 from __future__ import annotations
@@ -12,13 +13,20 @@ import argparse
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 
 import numpy as np
 from _record import HERE, Table
 
 sys.path.insert(0, str(HERE.parent / "tests/python/certificates"))
 
+from claims import Claims, examine
+from kinds import KINDS
 from trials import Trial, check, draw
+
+Random = np.random.Generator
+LINEAR = "linear"
+NAMES = ("holds", "refused", "failed")
 
 
 def group(trial: Trial) -> str:
@@ -29,14 +37,10 @@ def group(trial: Trial) -> str:
     return "1e6 and above"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=3.0)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    random = np.random.default_rng(options.seed)
+def linear(table: Table, random: Random, minutes: float) -> None:
+    """`MulticlassSVC` by every solver, its objective and its dual point recomputed."""
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    end = time.monotonic() + 60.0 * options.minutes
+    end = time.monotonic() + 60.0 * minutes
     while time.monotonic() < end:
         trial = draw(random)
         try:
@@ -46,11 +50,39 @@ def main() -> None:
             result = "failed"
         solver = trial.solver + (f" ({trial.step})" if trial.step else "")
         counts[solver, group(trial)][result] += 1
-    table = Table("certificates", "solver", "rows")
     for (solver, rows), found in sorted(counts.items()):
-        names = ("holds", "refused", "failed")
-        trials = {name: found[name] for name in names}
+        trials = {name: found[name] for name in NAMES}
         table.add(solver=solver, rows=rows, tried=sum(found.values()), **trials)
+
+
+def other(
+    table: Table, name: str, kind: Callable[[Random], Claims], random: Random, minutes: float
+) -> None:
+    """Fits of one problem after the other, each problem solved in several ways."""
+    found: Counter[str] = Counter()
+    end = time.monotonic() + 60.0 * minutes
+    while time.monotonic() < end:
+        counts, wrong = examine(kind(random))
+        found += counts
+        for line in wrong:
+            print("failed:", line, file=sys.stderr)
+    trials = {each: found[each] for each in NAMES}
+    table.add(solver=name, rows="all", tried=sum(found.values()), **trials)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("kinds", nargs="*", default=[LINEAR, *KINDS], metavar="KIND")
+    options = parser.parse_args()
+    random = np.random.default_rng(options.seed)
+    table = Table("certificates", "solver", "rows")
+    others = [name for name in options.kinds if name != LINEAR]
+    if LINEAR in options.kinds:
+        linear(table, random, options.minutes)
+    for name in others:
+        other(table, name, KINDS[name], random, options.minutes / len(others))
 
 
 if __name__ == "__main__":

@@ -206,6 +206,8 @@ class _Blocks(TypedDict):
     precision: float
     user_prior: dict[str, Any]
     item_prior: dict[str, Any]
+    user_effects: NDArray[np.float64] | None
+    item_effects: NDArray[np.float64] | None
 
 def fit_variational(
     users: NDArray[np.uint32],

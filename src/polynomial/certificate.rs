@@ -36,25 +36,28 @@ impl Rounding {
         interrupt: &Interrupt,
     ) -> Result<Self> {
         let (m, n) = (model.n_outputs, problem.rows.n_rows());
-        let (basis_sizes, linear_sizes) = sizes(model);
+        let Sizes { basis, linear, intercepts } = Sizes::of(model);
         // A difference of targets and outputs is exact up to its own rounding; losses of classes
         // round at the size of the outputs.
         let of_classes = problem.objective.loss.target_kind() != TargetKind::Values;
         let extra = if problem.objective.augmented { 1.0 } else { 0.0 };
-        let sums = sum_rows(n, 2 * m + 2, interrupt, |range, sums| {
+        let sums = sum_rows(n, 3 * m + 2, interrupt, |range, sums| {
             for row in range {
                 let mut square = 0.0;
                 problem.rows.visit_row(row, |_, value| square += value * value);
-                let (in_basis, in_linear) = (square + extra, (square + 1.0).sqrt());
+                // Products that underflow lose more than their share.
+                let in_basis = square + extra + f64::MIN_POSITIVE;
+                let in_linear = square.sqrt() + f64::MIN_POSITIVE;
                 let size = 1.0 + output_sizes[row];
                 let own = if of_classes { problem.weight(row) * size } else { 0.0 };
                 for (c, residual) in values[row * m..][..m].iter().enumerate() {
                     let size = residual.abs() + own;
                     sums[c] += times(size, in_basis);
                     sums[m + c] += times(size, in_linear);
+                    sums[2 * m + c] += size;
                 }
-                sums[2 * m] += own;
-                sums[2 * m + 1] += times(own, in_basis);
+                sums[3 * m] += own;
+                sums[3 * m + 1] += times(own, in_basis);
             }
         })?;
         let of_outputs = gamma(2 * (2 * model.basis_length() + model.n_bases + m + 32));
@@ -63,33 +66,60 @@ impl Rounding {
         let product = |sizes: &[f64], sums: &[f64]| -> f64 {
             sizes.iter().zip(sums).map(|(size, sum)| times(*size, *sum)).sum()
         };
-        let inner = product(&basis_sizes, &sums[..m]) + product(&linear_sizes, &sums[m..2 * m]);
-        let weights = squared_norm_in_order(&linear_sizes);
-        let linear = norm(&sums[m..2 * m]) + ridge * weights.sqrt();
+        let inner = product(&basis, &sums[..m])
+            + product(&linear, &sums[m..2 * m])
+            + product(&intercepts, &sums[2 * m..3 * m]);
+        let weights = squared_norm_in_order(&linear) + squared_norm_in_order(&intercepts);
+        let gradient = norm(&sums[m..2 * m]) + norm(&sums[2 * m..3 * m]) + ridge * weights.sqrt();
         Ok(Self {
             objective: gamma(2 * (n + 64)) * objective
-                + of_outputs * (sums[2 * m] + inner)
-                + gamma(model.basis_length() * m + 64) * ridge * weights,
+                + of_outputs * (sums[3 * m] + inner)
+                + gamma(model.basis_length() * m + 64) * ridge * weights
+                + underflow(problem),
             inner: of_sums * inner,
-            linear: of_sums * linear,
-            matrices: of_outputs * sums[2 * m + 1],
+            linear: of_sums * gradient,
+            matrices: of_outputs * sums[3 * m + 1],
         })
     }
 }
 
-/// Σ_r |u_rc| and ‖W_c‖ of each output.
-fn sizes(model: &PolynomialModel) -> (Vec<f64>, Vec<f64>) {
-    let m = model.n_outputs;
-    let mut basis = vec![0.0; m];
-    for row in model.output.chunks_exact(m) {
-        basis.iter_mut().zip(row).for_each(|(sum, u)| *sum += u.abs());
+/// What an objective loses to squares and products that are less than the smallest number.
+pub(super) fn underflow<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>) -> f64 {
+    let weights: f64 = (0..problem.rows.n_rows()).map(|row| problem.weight(row)).sum();
+    let ridge = problem.objective.ridge.unwrap_or(0.0);
+    f64::MIN_POSITIVE * problem.objective.n_outputs as f64 * (1.0 + weights + ridge)
+}
+
+/// How large the layers are, of each output.
+struct Sizes {
+    /// Σ_r |u_rc|
+    basis: Vec<f64>,
+    /// ‖w_c‖
+    linear: Vec<f64>,
+    /// |b_c|: beside the weights of rows of 1e20 an intercept would count 1e20 times.
+    intercepts: Vec<f64>,
+}
+
+impl Sizes {
+    fn of(model: &PolynomialModel) -> Self {
+        let m = model.n_outputs;
+        let mut basis = vec![0.0; m];
+        for row in model.output.chunks_exact(m) {
+            basis.iter_mut().zip(row).for_each(|(sum, u)| *sum += u.abs());
+        }
+        let (mut linear, mut intercepts) = (vec![0.0; m], vec![0.0; m]);
+        if let Some((weights, last)) =
+            model.linear.as_ref().and_then(|w| w.split_at_checked(w.len() - m))
+        {
+            let columns = weights.chunks_exact(m).flat_map(|row| row.iter().enumerate());
+            // The square of a small weight underflows.
+            let square = |w: f64| if w == 0.0 { 0.0 } else { w * w + f64::MIN_POSITIVE };
+            columns.for_each(|(c, w)| linear[c] += square(*w));
+            linear.iter_mut().for_each(|sum: &mut f64| *sum = sum.sqrt());
+            intercepts.iter_mut().zip(last).for_each(|(b, last)| *b = last.abs());
+        }
+        Self { basis, linear, intercepts }
     }
-    let mut linear = vec![0.0; m];
-    for row in model.linear.iter().flat_map(|linear| linear.chunks_exact(m)) {
-        linear.iter_mut().zip(row).for_each(|(sum, w)| *sum += w * w);
-    }
-    linear.iter_mut().for_each(|sum: &mut f64| *sum = sum.sqrt());
-    (basis, linear)
 }
 
 /// a b, and 0 where one of them is, even if the other has overflowed.

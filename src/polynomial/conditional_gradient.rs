@@ -2,7 +2,7 @@
 //! docs/mathematics/polynomial-networks.md#conditional-gradient).
 
 use super::basis_selection::{Bounding, Selection, SelectionMethod, select};
-use super::certificate::Rounding;
+use super::certificate::{Rounding, underflow};
 use super::evaluation::{evaluate, residuals};
 use super::gradient_matrices::GradientMatrices;
 use super::model::{PolynomialModel, largest_overlap};
@@ -151,6 +151,11 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         self.scale
     }
 
+    /// The gap of an objective whose terms are less than the smallest number: none that could be made smaller.
+    pub fn smallest_gap(&self) -> f64 {
+        2.0 * underflow(&self.problem)
+    }
+
     /// Selects the next basis vector and, with its bound, evaluates the duality gap:
     /// ⟨O_U, R⟩ + τ max_h ω*(g_h) + ‖∂F/∂W‖²/(2α).
     ///
@@ -188,6 +193,8 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let gap = if gap < 0.0 { 0.0 } else { gap };
         let terms = primal.abs() + inner.abs() + gap;
         let dual = primal - gap - rounding.objective - 8.0 * f64::EPSILON * terms;
+        // No term of the objective is negative. (Again, a NaN must stay one.)
+        let dual = if dual < 0.0 { 0.0 } else { dual };
         Ok(Certificate { primal: primal + rounding.objective, dual })
     }
 
@@ -226,7 +233,10 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
 
     fn drop_zero_rows(&mut self) {
         let rows = self.model.output.chunks_exact(self.problem.objective.n_outputs);
-        let keep: Vec<bool> = rows.map(|row| row.iter().any(|u| u.abs() > 1e-12)).collect();
+        // Beside the largest weight: rows of 1e8 have weights of 1e-16, since activations are squares of them.
+        let largest = self.model.output.iter().map(|u| u.abs()).fold(0.0, f64::max);
+        let keep: Vec<bool> =
+            rows.map(|row| row.iter().any(|u| u.abs() > 1e-12 * largest)).collect();
         if !keep.iter().all(|keep| *keep) {
             self.model.retain(&keep);
         }

@@ -180,7 +180,10 @@ fn fit(
     let interrupt = session.interrupt;
     let mut solver = ConditionalGradient::new(problem, settings, model, validation, interrupt)?;
     let scale = solver.scale();
-    let stopping = Target { tol: settings.tol, max_epochs }.stopping(scale);
+    let mut stopping = Target { tol: settings.tol, max_epochs }.stopping(scale);
+    if settings.tol > 0.0 {
+        stopping.floor = stopping.floor.max(solver.smallest_gap());
+    }
     let trace = run(&mut solver, stopping, interrupt, &mut |epoch| session.observe(epoch))?;
     let (model, path) = solver.into_result();
     Ok(Fitted { trace, path, model, scale })

@@ -134,6 +134,7 @@ pub(super) fn new_blocks<'py>(
             weights: &[],
             n_users: prior.mean.nrows(),
             n_items: means.nrows(),
+            groups: Default::default(),
         };
         let (counts, spread) = (model.counts.as_array(), model.spread.as_array());
         let output = FittedOutput {

@@ -1,5 +1,6 @@
 //! Variational fits of two-sided factorization machines.
 
+use ndarray::Array2;
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -11,7 +12,8 @@ use crate::data::{Csr, Data};
 use crate::error::{Error, Result};
 use crate::polynomial::penalty;
 use crate::recommend::{
-    Factors, LearnedPrior, Likelihood, Ratings, Spread, VariationalRefit, VariationalSettings,
+    Factors, Groups, LearnedPrior, Likelihood, Ratings, Spread, VariationalRefit,
+    VariationalSettings,
 };
 use crate::run::{Stopping, run};
 
@@ -39,6 +41,8 @@ pub(super) struct VariationalRecord<'py> {
     item_features: Option<Matrix<'py>>,
     /// A weight for each rating, or None.
     weights: Option<Vector<'py, f64>>,
+    /// A group of its user's and one of its item's ratings for each rating, and how many there are of either.
+    groups: Option<[(Vector<'py, u32>, usize); 2]>,
     callback: Option<Py<PyAny>>,
 }
 
@@ -66,6 +70,10 @@ pub(super) fn fit_variational<'py>(
             tol: settings.tol,
             seed: settings.seed,
         };
+        let mut groups = [Groups::default(); 2];
+        for (group, (of, n)) in groups.iter_mut().zip(settings.groups.iter().flatten()) {
+            *group = Groups { of: slice(of)?, n: *n };
+        }
         let ratings = Ratings {
             users: slice(&users)?,
             items: slice(&items)?,
@@ -73,6 +81,7 @@ pub(super) fn fit_variational<'py>(
             weights: settings.weights.as_ref().map_or(Ok(&[][..]), slice)?,
             n_users: settings.n_users,
             n_items: settings.n_items,
+            groups,
         };
         let n_threads = settings.n_threads;
         let user_features = settings.user_features.as_ref().map(features).transpose()?;
@@ -86,7 +95,8 @@ pub(super) fn fit_variational<'py>(
                 let trace = run(&mut solver, stopping, session.interrupt, &mut |epoch| {
                     session.observe(epoch)
                 })?;
-                Ok((trace, (solver.factors(), solver.learned(interrupt)?, solver.precision())))
+                let fitted = (solver.factors(), solver.effects());
+                Ok((trace, (fitted, solver.learned(interrupt)?, solver.precision())))
             })?;
         let result = trace_dict(py, &trace)?;
         describe(&result, solver_state)?;
@@ -94,11 +104,15 @@ pub(super) fn fit_variational<'py>(
     })
 }
 
-type Fit = (Factors, [(LearnedPrior, Spread); 2], f64);
+type Fit = ((Factors, [Option<Array2<f64>>; 2]), [(LearnedPrior, Spread); 2], f64);
 
 /// Adds what was fitted to the record of the run.
-fn describe(result: &Bound<'_, PyDict>, (factors, learned, precision): Fit) -> PyResult<()> {
-    let py = result.py();
+fn describe(result: &Bound<'_, PyDict>, (fitted, learned, precision): Fit) -> PyResult<()> {
+    let (py, (factors, effects)) = (result.py(), fitted);
+    for (side, effects) in ["user", "item"].into_iter().zip(effects) {
+        let effects = effects.map(|effects| effects.into_pyarray(py));
+        result.set_item(format!("{side}_effects"), effects)?;
+    }
     result.set_item("precision", precision)?;
     for (side, (prior, spread)) in ["user", "item"].into_iter().zip(learned) {
         let LearnedPrior { base, centre, features, covariance } = prior;

@@ -8,7 +8,7 @@ use super::block::BlockLayout;
 use super::output::OutputLayer;
 use super::prior::{Prior, PriorSettings};
 use super::problem::{Likelihood, Ratings, check_ratings};
-use super::rows::update_rows;
+use super::rows::{Others, update_rows};
 use super::side::{Side, SideRatings};
 use super::spread::{block_of, fits};
 use crate::error::{Error, Result};
@@ -91,7 +91,8 @@ pub fn fold_in(
     }
     let partners: Vec<u32> = ratings.items.iter().map(|item| rated[item]).collect();
     let Ratings { users: rows, values, weights, .. } = ratings;
-    let sorted = SideRatings { rows, partners: &partners, values, weights };
+    let groups = Default::default();
+    let sorted = SideRatings { rows, partners: &partners, values, weights, groups };
     let known = PriorSettings { popularity: false, ridge: 1.0, relaxation: 1.0 };
     let mut side = Side::new(sorted, ratings.n_users, (k, m), None, (known, interrupt))?;
     side.start_from(Prior::known(prior.mean, prior.covariance));
@@ -101,7 +102,13 @@ pub fn fold_in(
         precision: output.precision,
     };
     for _ in 0..UPDATES {
-        update_rows(&mut side, &others, &layer, &output.likelihood, interrupt)?;
+        update_rows(
+            &mut side,
+            Others { blocks: &others, effects: None },
+            &layer,
+            &output.likelihood,
+            interrupt,
+        )?;
     }
     Ok(side.means())
 }

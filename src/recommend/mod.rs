@@ -24,6 +24,7 @@
 //! [`Progress::Objective`](crate::run::Progress::Objective) and its trace has no certificate.
 
 mod block;
+mod effects;
 mod fold_in;
 mod interactions;
 mod output;
@@ -33,16 +34,19 @@ mod problem;
 mod ranking;
 mod row_sums;
 mod rows;
+mod scores;
 mod side;
 mod spread;
 mod sums;
 mod tiles;
 mod variational;
 
+pub use effects::Groups;
 pub use fold_in::{FittedOutput, FittedSide, NewPrior, fold_in};
 pub use interactions::{InteractionFit, InteractionSettings, Interactions, fold_in_interactions};
 pub use prior::{Features, LearnedPrior};
 pub use problem::{Factors, Likelihood, Ratings, VariationalSettings};
-pub use ranking::{Excluded, Link, Part, best_items};
+pub use ranking::{Excluded, best_items};
+pub use scores::{Link, Part};
 pub use spread::Spread;
 pub use variational::VariationalRefit;

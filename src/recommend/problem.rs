@@ -2,6 +2,7 @@
 
 use ndarray::Array2;
 
+use super::effects::Groups;
 use crate::error::{Error, Result};
 use crate::polynomial::penalty::Penalty;
 
@@ -20,6 +21,8 @@ pub struct Ratings<'a> {
     pub n_users: usize,
     /// Number of items.
     pub n_items: usize,
+    /// Groups of a user's ratings, and of an item's, with linear weights of their own.
+    pub groups: [Groups<'a>; 2],
 }
 
 /// How ratings follow from outputs.
@@ -123,6 +126,12 @@ pub(super) fn check_ratings(ratings: &Ratings<'_>, likelihood: &Likelihood) -> R
         || ratings.items.iter().any(|&item| item as usize >= ratings.n_items)
     {
         return fail("an id is out of range");
+    }
+    for Groups { of, n: n_groups } in ratings.groups {
+        let length = if n_groups > 0 { n } else { 0 };
+        if of.len() != length || of.iter().any(|&group| group as usize >= n_groups) {
+            return fail("there must be a group for each, below their number");
+        }
     }
     if ratings.values.iter().any(|value| !value.is_finite()) {
         return fail("must not contain NaN or infinity");

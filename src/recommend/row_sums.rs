@@ -96,6 +96,27 @@ pub(super) struct RatedRow<'a> {
     pub weights: &'a [f64],
     /// The blocks of all partners.
     pub others: &'a [f64],
+    /// What the ratings' groups add to each rating's outputs: means and variances, n × m; or empty.
+    pub shifts: (&'a [f64], &'a [f64]),
+}
+
+impl RatedRow<'_> {
+    /// Mean and variance of what the groups add to an output of a rating.
+    #[inline(always)]
+    fn shift(&self, rating: usize, c: usize, m: usize) -> (f64, f64) {
+        let (means, variances) = self.shifts;
+        if means.is_empty() {
+            return (0.0, 0.0);
+        }
+        (means[rating * m + c], variances[rating * m + c])
+    }
+}
+
+/// E o, κ and ω for each rating and output of a row.
+pub(super) struct Bounds<'a> {
+    pub outputs: &'a mut Vec<f64>,
+    pub kappa: &'a mut Vec<f64>,
+    pub omega: &'a mut Vec<f64>,
 }
 
 impl RowSums {
@@ -116,7 +137,26 @@ impl RowSums {
 
     /// Sums over the ratings of `row`; `totals` gets their share of the bound.
     pub fn gather(&mut self, output: &PackedOutput<'_>, row: RatedRow<'_>, totals: &mut SweepSums) {
-        arch().dispatch(Gather { sums: self, output, row, totals });
+        arch().dispatch(Gather { sums: self, output, row, totals, from: 0, bounds: None });
+    }
+
+    /// The bounds of a row's ratings as they stand.
+    pub fn record(
+        &mut self,
+        output: &PackedOutput<'_>,
+        row: RatedRow<'_>,
+        bounds: Bounds<'_>,
+        totals: &mut SweepSums,
+    ) {
+        let Bounds { outputs, kappa, omega } = bounds;
+        for values in [&mut *outputs, &mut *kappa, &mut *omega] {
+            values.clear();
+        }
+        let bounds = Some(Bounds { outputs, kappa, omega });
+        // What counts is the bound after the groups' update.
+        let before = (totals.bound, totals.squares);
+        arch().dispatch(Gather { sums: self, output, row, totals, from: 0, bounds });
+        (totals.bound, totals.squares) = before;
     }
 
     /// Σ ω E\[o²\] − 2 κ E\[o\] over the row's ratings if its block were `block`, less what does not depend on it.
@@ -151,6 +191,10 @@ struct Gather<'a> {
     output: &'a PackedOutput<'a>,
     row: RatedRow<'a>,
     totals: &'a mut SweepSums,
+    /// The first rating of the group of ratings at hand.
+    from: usize,
+    /// Where the bounds go, if they alone are wanted.
+    bounds: Option<Bounds<'a>>,
 }
 
 impl WithSimd for Gather<'_> {
@@ -163,10 +207,19 @@ impl WithSimd for Gather<'_> {
         for (group, (partners, values)) in
             partners.chunks(GROUP).zip(values.chunks(GROUP)).enumerate()
         {
+            self.from = group * GROUP;
             self.moments(simd, partners);
-            let from = (group * GROUP).min(weights.len());
+            if let Some(bounds) = &mut self.bounds {
+                by_ratings(&self.sums.mean, partners.len(), bounds.outputs);
+            }
+            let from = self.from.min(weights.len());
             self.curvatures(values, &weights[from..(from + GROUP).min(weights.len())]);
-            self.add(simd, partners);
+            if let Some(bounds) = &mut self.bounds {
+                by_ratings(&self.sums.mean, partners.len(), bounds.kappa);
+                by_ratings(&self.sums.variance, partners.len(), bounds.omega);
+            } else {
+                self.add(simd, partners);
+            }
         }
     }
 }
@@ -252,9 +305,10 @@ impl Gather<'_> {
             for (n, other) in others.iter().enumerate().take(count) {
                 let cross = padded_dot(up[c], &other[layout.x()][wide.clone()]);
                 let (s, at) = (s[c][n], output_c * GROUP + slot + n);
-                sums.mean[at] = constant + other[layout.l()][output_c] + s;
+                let (shift, spread) = row.shift(self.from + slot + n, output_c, layout.m);
+                sums.mean[at] = constant + shift + other[layout.l()][output_c] + s;
                 sums.variance[at] =
-                    v + other[layout.v()][output_c] + second[c][n] + 2.0 * cross - s * s;
+                    v + spread + other[layout.v()][output_c] + second[c][n] + 2.0 * cross - s * s;
             }
         }
     }
@@ -311,7 +365,8 @@ impl Gather<'_> {
             for (c, l2) in l2.iter().enumerate() {
                 let (wide, at) = (c * k_pad..(c + 1) * k_pad, c * GROUP + slot);
                 let omega = sums.variance[at];
-                let pull = sums.mean[at] - omega * (output.intercept[c] + l2);
+                let (shift, _) = row.shift(self.from + slot, c, m);
+                let pull = sums.mean[at] - omega * (output.intercept[c] + l2 + shift);
                 sums.mean[at] = pull;
                 sums.omega[c] += omega;
                 sums.pull[c] += pull;
@@ -335,6 +390,11 @@ impl Gather<'_> {
             }
         }
     }
+}
+
+/// Appends values of outputs and ratings, [`GROUP`] for each output, by ratings.
+fn by_ratings(values: &[f64], count: usize, to: &mut Vec<f64>) {
+    to.extend((0..count).flat_map(|slot| values[slot..].iter().step_by(GROUP)));
 }
 
 /// Partners whose blocks are added together: few enough to stay in the first cache.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use ndarray::Array2;
 
 use super::block::{BlockLayout, pairs};
+use super::effects::{Effects, Groups, SortedGroups};
 use super::prior::{Features, Prior, PriorSettings};
 use super::spread::{Spread, spread};
 use crate::error::Result;
@@ -21,6 +22,8 @@ pub(super) struct SideRatings<'r> {
     pub partners: &'r [u32],
     pub values: &'r [f64],
     pub weights: &'r [f64],
+    /// Groups on this side, and on the other.
+    pub groups: [Groups<'r>; 2],
 }
 
 /// The blocks of one side.
@@ -44,6 +47,11 @@ pub(super) struct Side<'a> {
     /// Σ_a log det S_a.
     pub log_det_sum: f64,
     pub prior: Prior<'a>,
+    /// Weights that some ratings of a row share, and which ratings.
+    pub effects: Option<Effects>,
+    pub groups: SortedGroups,
+    /// The other side's group of each rating; empty where it has none.
+    pub partner_groups: Vec<u32>,
     /// Rows that one task updates.
     pub parts: Vec<Range<usize>>,
 }
@@ -55,6 +63,7 @@ pub(super) struct SideState<'a> {
     covariance_sum: Array2<f64>,
     log_det_sum: f64,
     prior: Prior<'a>,
+    effects: Option<Effects>,
 }
 
 impl<'a> Side<'a> {
@@ -66,7 +75,7 @@ impl<'a> Side<'a> {
         features: Option<Features<'a>>,
         (settings, interrupt): (PriorSettings, &Interrupt),
     ) -> Result<Self> {
-        let SideRatings { rows, partners, values, weights } = ratings;
+        let SideRatings { rows, partners, values, weights, groups } = ratings;
         let layout = BlockLayout::new(k, m);
         let what = || format!("the posteriors of n = {n} users or items with d = {k} components");
         let bytes = 8 * n as u128 * layout.stride() as u128;
@@ -80,25 +89,23 @@ impl<'a> Side<'a> {
             offsets[row + 1] += offsets[row];
         }
         let mut next = offsets.clone();
-        let (mut sorted_partners, mut sorted_values) = (vec![0; rows.len()], vec![0.0; rows.len()]);
-        let mut sorted_weights = vec![0.0; weights.len()];
-        for (at, ((&row, &partner), &value)) in rows.iter().zip(partners).zip(values).enumerate() {
-            let slot = next[row as usize];
+        let slots = rows.iter().map(|&row| {
             next[row as usize] += 1;
-            sorted_partners[slot] = partner;
-            sorted_values[slot] = value;
-            if let Some(weight) = weights.get(at) {
-                sorted_weights[slot] = *weight;
-            }
-        }
+            next[row as usize] - 1
+        });
+        let slots: Vec<usize> = slots.collect();
+        let [own, other] = groups;
         Ok(Self {
             layout,
             n,
             parts: equal_parts(&offsets),
+            partners: sorted(partners, &slots),
+            values: sorted(values, &slots),
+            weights: sorted(weights, &slots),
+            effects: (own.n > 0).then(|| Effects::new(own.n, m)),
+            groups: SortedGroups::new(sorted(own.of, &slots), own.n, &offsets)?,
+            partner_groups: sorted(other.of, &slots),
             offsets,
-            partners: sorted_partners,
-            values: sorted_values,
-            weights: sorted_weights,
             blocks: vec![0.0; n * layout.stride()],
             covariance_sum: Array2::zeros((k + m, k + m)),
             log_det_sum: 0.0,
@@ -128,15 +135,16 @@ impl<'a> Side<'a> {
 
     /// The state to [restore](Self::restore).
     pub fn state(&self) -> SideState<'a> {
-        let Self { blocks, covariance_sum, log_det_sum, prior, .. } = self;
+        let Self { blocks, covariance_sum, log_det_sum, prior, effects, .. } = self;
         let (blocks, covariance_sum) = (blocks.clone(), covariance_sum.clone());
-        SideState { blocks, covariance_sum, log_det_sum: *log_det_sum, prior: prior.clone() }
+        let (prior, effects) = (prior.clone(), effects.clone());
+        SideState { blocks, covariance_sum, log_det_sum: *log_det_sum, prior, effects }
     }
 
     /// Back to an earlier state.
     pub fn restore(&mut self, state: SideState<'a>) {
-        let SideState { blocks, covariance_sum, log_det_sum, prior } = state;
-        (self.blocks, self.prior) = (blocks, prior);
+        let SideState { blocks, covariance_sum, log_det_sum, prior, effects } = state;
+        (self.blocks, self.prior, self.effects) = (blocks, prior, effects);
         (self.covariance_sum, self.log_det_sum) = (covariance_sum, log_det_sum);
     }
 
@@ -246,6 +254,15 @@ impl<'a> Side<'a> {
         self.log_det_sum -= 2.0 * self.n as f64 * scale.iter().map(|s| s.ln()).sum::<f64>();
         self.prior.rescale(scale);
     }
+}
+
+/// Values in the order of `slots`; none if there are none.
+fn sorted<T: Copy + Default>(values: &[T], slots: &[usize]) -> Vec<T> {
+    let mut result = vec![T::default(); values.len()];
+    for (value, &slot) in values.iter().zip(slots) {
+        result[slot] = *value;
+    }
+    result
 }
 
 /// Variance of the factors before the first update.

@@ -4,10 +4,11 @@ use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::effects::Effects;
 use super::output::{OutputLayer, fit_output, rescale};
 use super::prior::{Features, LearnedPrior, PriorSettings};
 use super::problem::{Factors, Likelihood, Ratings, VariationalSettings, check};
-use super::rows::update_rows;
+use super::rows::{Others, update_rows};
 use super::side::{Side, SideRatings, SideState};
 use super::spread::Spread;
 use super::sums::SweepSums;
@@ -56,16 +57,22 @@ impl<'a> VariationalRefit<'a> {
         // A sum of uniforms stands in for a normal draw: only the scale matters.
         let mut draw =
             || -> f64 { 0.3 * ((0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0) };
-        let Ratings { values, weights, .. } = ratings;
+        let Ratings { values, weights, groups, .. } = ratings;
         let mut users = Side::new(
-            SideRatings { rows: ratings.users, partners: ratings.items, values, weights },
+            SideRatings { rows: ratings.users, partners: ratings.items, values, weights, groups },
             ratings.n_users,
             (k, m),
             user_features,
             prior,
         )?;
         let mut items = Side::new(
-            SideRatings { rows: ratings.items, partners: ratings.users, values, weights },
+            SideRatings {
+                rows: ratings.items,
+                partners: ratings.users,
+                values,
+                weights,
+                groups: [groups[1], groups[0]],
+            },
             ratings.n_items,
             (k, m),
             item_features,
@@ -89,6 +96,11 @@ impl<'a> VariationalRefit<'a> {
             output: self.output.weights.t().to_owned(),
             intercept: self.output.intercept.clone(),
         }
+    }
+
+    /// The linear weights of the groups of users' ratings, and of items': a row for each group.
+    pub fn effects(&self) -> [Option<Array2<f64>>; 2] {
+        [&self.users, &self.items].map(|side| side.effects.as_ref().map(Effects::table))
     }
 
     /// What the blocks of further ids need, of users and of items.
@@ -138,7 +150,8 @@ impl<'a> VariationalRefit<'a> {
     fn update(&mut self, users: bool, interrupt: &Interrupt) -> Result<SweepSums> {
         let (own, other) =
             if users { (&mut self.users, &self.items) } else { (&mut self.items, &self.users) };
-        update_rows(own, &other.blocks, &self.output, &self.settings.likelihood, interrupt)
+        let others = Others { blocks: &other.blocks, effects: other.effects.as_ref() };
+        update_rows(own, others, &self.output, &self.settings.likelihood, interrupt)
     }
 }
 
@@ -152,7 +165,10 @@ impl Solver for VariationalRefit<'_> {
         let now = self.may_rise().then(|| self.state());
         let mut sums = self.update(false, interrupt)?;
         let squares: f64 = self.output.weights.iter().map(|u| u * u).sum();
-        let objective = sums.bound + divergence + 0.5 * self.settings.output_ridge * squares;
+        let mut objective = sums.bound + divergence + 0.5 * self.settings.output_ridge * squares;
+        for effects in [&self.users.effects, &self.items.effects].into_iter().flatten() {
+            objective += effects.divergence()?;
+        }
         if let Some(kept) = self.kept.take_if(|_| objective > self.objective) {
             self.users.restore(kept.users);
             self.items.restore(kept.items);
@@ -167,6 +183,9 @@ impl Solver for VariationalRefit<'_> {
             sums.curvature *= ratio;
             sums.slope *= ratio;
             self.output.precision = precision;
+        }
+        for effects in [&mut self.users.effects, &mut self.items.effects].into_iter().flatten() {
+            effects.learn_prior();
         }
         let learn = self.sweep >= self.settings.hold;
         let sweep = self.sweep;

@@ -66,6 +66,11 @@ from dualgap.recommend.comparison import Row, compare, split_ratings
 )
 @click.option("--history", is_flag=True, help="Use rating histories as features.")
 @click.option(
+    "--time-features",
+    is_flag=True,
+    help="Let users and items drift: use the time of each rating (needs a timestamp column).",
+)
+@click.option(
     "--evaluate",
     is_flag=True,
     help="Hold out 25 % of the ratings for validation and 25 % for a test, and print its metrics.",
@@ -129,6 +134,7 @@ class _Options:
     load: Path | None
     output: str
     history: bool
+    time_features: bool
     evaluate: bool
     comparing: bool
     plot: Path | None
@@ -150,6 +156,8 @@ class _Options:
                 "--load cannot be combined with --evaluate: the model was fitted to ratings that "
                 "would be among those held out"
             )
+        if self.likes and self.time_features:
+            raise click.UsageError("--likes cannot be combined with --time-features")
         if self.likes and (self.comparing or self.rank_by == "rating"):
             raise click.UsageError("--likes cannot be combined with --compare or --rank-by rating")
 
@@ -200,6 +208,7 @@ def _fit(train: pd.DataFrame, chosen: _Options) -> OrdinalRecommender:
         method=Variational(),
         reduction="interactions" if chosen.likes else "mcrank",
         history_features=chosen.history,
+        time_features=chosen.time_features,
         random_state=chosen.seed,
         n_jobs=chosen.n_jobs,
         verbose=0 if chosen.quiet else None,

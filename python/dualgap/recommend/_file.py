@@ -18,8 +18,9 @@ from dualgap.recommend._factors import BLOCK_FIELDS, Blocks
 from dualgap.recommend._interactions import InteractionFactors
 from dualgap.recommend._learned import PRIOR_FIELDS, Learned, SidePrior
 from dualgap.recommend._method import Fitted
+from dualgap.recommend._times import FittedTimes, TimeWeights
 
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class State:
         good &= len(self.fitted.learned) in (0, n_models)
         for blocks, learned in zip(self.fitted.models, self.fitted.learned, strict=False):
             good &= learned.fits(len(blocks.output), n_outputs)
+        if self.fitted.times is not None:
+            good &= self.fitted.times.fits(n_models, n_outputs)
         if self.fitted.interactions is not None:
             good &= self.fitted.interactions.fits(len(self.user_ids), len(self.item_ids))
         if not good:
@@ -99,6 +102,12 @@ def write_state(path: str | os.PathLike[str], state: State) -> None:
     if state.fitted.interactions is not None:
         for name in _FACTORS:
             arrays[f"interactions.{name}"] = getattr(state.fitted.interactions, name)
+    if state.fitted.times is not None:
+        for name in _FACTORS:
+            weights: TimeWeights = getattr(state.fitted.times, name)
+            arrays[f"times.{name}"] = weights.codes
+            for number, table in enumerate(weights.tables):
+                arrays[f"times{number}.{name}"] = table[:-1]
     for name, column in state.fitted.history.items():
         arrays[f"history.{name}"] = column
     write_npz(path, meta, arrays)
@@ -122,6 +131,7 @@ def read_state(path: str | os.PathLike[str]) -> State:
         },
         learned=_read_learned(arrays),
         interactions=_read_interactions(arrays, float(meta["record"]["like"])),
+        times=_read_times(arrays, meta["n_models"]),
         **{name: meta["record"][name] for name in _RECORD},
     )
     return State(
@@ -154,6 +164,19 @@ def _read_interactions(arrays: dict[str, NDArray[Any]], like: float) -> Interact
         return None
     users, items = (arrays[f"interactions.{name}"] for name in _FACTORS)
     return InteractionFactors(users, items, like, {}, float("nan"))
+
+
+def _read_times(arrays: dict[str, NDArray[Any]], n_models: int) -> FittedTimes | None:
+    if "times.users" not in arrays:
+        return None
+    sides = [
+        TimeWeights.of(
+            arrays[f"times.{name}"],
+            [arrays[f"times{number}.{name}"] for number in range(n_models)],
+        )
+        for name in _FACTORS
+    ]
+    return FittedTimes(*sides)
 
 
 def _plain(ids: pd.Index[Any], what: str) -> NDArray[Any]:

@@ -16,6 +16,7 @@ from dualgap.recommend._features import Sides
 from dualgap.recommend._interactions import InteractionFactors
 from dualgap.recommend._learned import Learned
 from dualgap.recommend._ratings import Indexed
+from dualgap.recommend._times import FittedTimes
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Fitted:
     # Of each model, what new ids are fitted with; empty where they cannot be.
     learned: list[Learned] = field(default_factory=list)
     interactions: InteractionFactors | None = None
+    times: FittedTimes | None = None
     # The smallest rating that is a like.
     like: float = 0.0
 
@@ -59,6 +61,8 @@ class Method(BaseEstimator):  # type: ignore[misc]
 
     name: ClassVar[str]
     validates: ClassVar[bool]
+    # Whether it takes up the times of ratings.
+    has_times: ClassVar[bool] = False
 
     @abstractmethod
     def check(self) -> None:

@@ -58,6 +58,8 @@ class Indexed:
     items: NDArray[np.intp]
     values: FloatArray
     weights: FloatArray | None = None
+    # A number for each user's and for each item's period, where times are used.
+    periods: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def take(self, rows: NDArray[np.intp]) -> Indexed:
         """Some of the ratings."""
@@ -81,12 +83,14 @@ def read_ratings(
     *,
     name: str = "ratings",
     sample_weight: ArrayLike | None = None,
+    timestamps: ArrayLike | None = None,
 ) -> Triples:
     """Read ratings of any accepted form.
 
     A sparse matrix has users as rows and items as columns; its stored entries are the ratings.
     """
     users, items, values, times = _parts(as_pandas(ratings), columns, name)
+    times = times if timestamps is None else np.asarray(timestamps)
     try:
         numbers = np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -101,6 +105,9 @@ def read_ratings(
         raise ValueError(msg)
     if not np.isfinite(numbers).all():
         msg = f"{name}: the rating values must not contain NaN or infinity"
+        raise ValueError(msg)
+    if times is not None and np.shape(times) != numbers.shape:
+        msg = f"timestamps: must be {len(numbers)} times, one for each rating"
         raise ValueError(msg)
     weights = None if sample_weight is None else _weights(sample_weight, len(numbers))
     return Triples(user_index, item_index, numbers, weights, times)

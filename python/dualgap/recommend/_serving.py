@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,14 +13,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap._choices import Ranking, Reduction, check_choice
-from dualgap._estimator import Estimator
-from dualgap._validation import FloatArray, check_positive, resolve_threads
+from dualgap._choices import Ranking, check_choice
+from dualgap._validation import check_positive, resolve_threads
 from dualgap.recommend._evaluation import catalogue_metrics, rating_metrics
-from dualgap.recommend._factors import Blocks, expected_level, level_probabilities
 from dualgap.recommend._fold_in import folded_blocks, folded_interactions, new_ids, with_history
-from dualgap.recommend._interactions import InteractionFactors, Interactions
-from dualgap.recommend._learned import Learned
+from dualgap.recommend._predicting import Ids, PredictingRecommender
 from dualgap.recommend._ranking import (
     allowed_items,
     best_items,
@@ -30,7 +27,6 @@ from dualgap.recommend._ranking import (
     rating_parts,
 )
 from dualgap.recommend._ratings import (
-    Columns,
     Indexed,
     RatingsLike,
     Unknown,
@@ -44,93 +40,10 @@ from dualgap.recommend._ratings import (
 
 __all__ = ["ServingRecommender"]
 
-Ids = Hashable | Iterable[Hashable]
-
-# Pairs whose outputs are computed at a time.
-_PAIRS = 1 << 14
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ServingRecommender(Estimator):
+class ServingRecommender(PredictingRecommender):
     """What a recommender does once it is fitted."""
-
-    reduction: Reduction = "mcrank"
-    interactions: Interactions | bool = True
-    history_features: bool | Literal["users"] = False
-    user_column: str = "user"
-    item_column: str = "item"
-    rating_column: str = "rating"
-    timestamp_column: str = "timestamp"
-
-    user_ids_: pd.Index[Any] = field(init=False)
-    item_ids_: pd.Index[Any] = field(init=False)
-    levels_: FloatArray = field(init=False)
-    like_: float = field(init=False)
-
-    _models: list[Blocks] = field(init=False)
-    _learned: list[Learned] = field(init=False)
-    _interactions: InteractionFactors | None = field(init=False)
-    _seen: sp.csr_array = field(init=False)
-
-    def predict(self, users: Ids, items: Ids, *, unknown: Unknown = "warn") -> FloatArray:
-        """Expected ratings of (user, item) pairs.
-
-        Parameters
-        ----------
-        users, items : id or iterable of ids
-            Equally many, or one of them a single id.
-        unknown : {"warn", "ignore"}, default="warn"
-            What to do about ids that were not in the ratings. They count as an average user or
-            item; "warn" says how many there are, and refuses them where there are no others.
-
-        Returns
-        -------
-        ndarray of shape (n_pairs,)
-            Within the range of the levels; for ``reduction="interactions"`` scores, about 1 for
-            what the user takes up and 0 for the rest.
-
-        Raises
-        ------
-        ValueError
-            If none of the users or items was in the ratings.
-        TypeError
-            If ids are strings where those of the ratings are numbers, or the other way around.
-        """
-        return self._predict(*self._pairs(users, items, unknown))
-
-    def predict_proba(self, users: Ids, items: Ids, *, unknown: Unknown = "warn") -> FloatArray:
-        """Probability of each level of ``levels_`` for (user, item) pairs.
-
-        Parameters
-        ----------
-        users, items, unknown
-            As for `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_pairs, n_levels)
-
-        Raises
-        ------
-        AttributeError
-            For another reduction than "mcrank", which has no level probabilities.
-        """
-        check_is_fitted(self)
-        if self.reduction != "mcrank":
-            msg = (
-                f'predict_proba: reduction="{self.reduction}" gives no level probabilities; '
-                'use "mcrank"'
-            )
-            raise AttributeError(msg)
-        pairs = self._pairs(users, items, unknown)
-        result = np.empty((len(pairs[0]), len(self.levels_)))
-        for rows in _batches(len(result)):
-            chosen = pairs[0][rows], pairs[1][rows]
-            each = [
-                level_probabilities(model.pairs(*chosen), self.levels_) for model in self._models
-            ]
-            result[rows] = np.mean(each, axis=0)
-        return result
 
     def recommend(
         self,
@@ -252,7 +165,7 @@ class ServingRecommender(Estimator):
 
         Each user is fitted to the ratings given, all else staying as it is; that takes well under a
         millisecond. A user who is known already is fitted anew: pass all ratings of that user, not
-        the latest ones alone.
+        the latest ones alone. Times of ratings are not used.
 
         Parameters
         ----------
@@ -312,6 +225,8 @@ class ServingRecommender(Estimator):
                 of_users=of_users,
                 n_jobs=self.n_jobs,
             )
+        if self._times is not None:
+            new._times = self._times.without(target, of_users=of_users)
         ids = tables[0].append(names[fresh])
         rows = with_history(seen, target[folded.users], other, len(ids))
         new._seen = rows if of_users else sp.csr_array(rows.T)
@@ -322,6 +237,7 @@ class ServingRecommender(Estimator):
         self,
         test: RatingsLike,
         *,
+        timestamps: ArrayLike | None = None,
         k: Sequence[int] = (1, 5, 10),
         catalogue: bool = False,
         rank_by: Ranking | None = None,
@@ -332,7 +248,9 @@ class ServingRecommender(Estimator):
         Parameters
         ----------
         test : as for `fit`
-            Ratings that had no part in the fit.
+            Ratings that had no part in the fit. A model with `time_features` uses their times.
+        timestamps : array-like of shape (n_ratings,), optional
+            Their times where they are not a column.
         k : sequence of int, default=(1, 5, 10)
             Numbers of ranks.
         catalogue : bool, default=False
@@ -351,12 +269,13 @@ class ServingRecommender(Estimator):
             "catalogue_ndcg@k", "map@k" and "coverage@k" (`dualgap.metrics`).
         """
         check_is_fitted(self)
-        triples = read_ratings(test, self._columns(), name="test")
+        triples = read_ratings(test, self._columns(), name="test", timestamps=timestamps)
         users = known_codes(self.user_ids_, triples.users, "user", unknown)
         items = known_codes(self.item_ids_, triples.items, "item", unknown)
         result = {}
         if self.reduction != "interactions":
-            result = rating_metrics(triples, self._predict(users, items), k)
+            times = triples.times if self._times is not None else None
+            result = rating_metrics(triples, self._predict(self._timed(users, items, times)), k)
         if catalogue or self.reduction == "interactions":
             # An id that is unknown cannot be found: it counts as missed.
             liked = triples.values >= self.like_
@@ -391,14 +310,6 @@ class ServingRecommender(Estimator):
         return found["recall@10"] if self.reduction == "interactions" else -found["rmse"]
 
     # --- What these share ---
-
-    def _columns(self) -> Columns:
-        return Columns(
-            self.user_column, self.item_column, self.rating_column, self.timestamp_column
-        )
-
-    def _interaction_settings(self) -> Interactions:
-        return self.interactions if isinstance(self.interactions, Interactions) else Interactions()
 
     def _ranking(self, rank_by: Ranking | None) -> Ranking:
         if rank_by is None:
@@ -445,41 +356,3 @@ class ServingRecommender(Estimator):
         if self.reduction == "regression" and ranking == "rating":
             scores = np.clip(scores, self.levels_[0], self.levels_[-1])
         return found, scores
-
-    def _pairs(
-        self, users: Ids, items: Ids, unknown: Unknown
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        check_is_fitted(self)
-        u = known_codes(self.user_ids_, read_ids(list_ids(users), "user"), "user", unknown)
-        i = known_codes(self.item_ids_, read_ids(list_ids(items), "item"), "item", unknown)
-        if len(u) != len(i) and 1 not in (len(u), len(i)):
-            msg = (
-                "users, items: must be equally many (or one of them a single id), "
-                f"got {len(u)} and {len(i)}"
-            )
-            raise ValueError(msg)
-        u, i = np.broadcast_arrays(u, i)
-        return u, i
-
-    def _expected(self, outputs: FloatArray) -> FloatArray:
-        if self.reduction == "mcrank":
-            return expected_level(outputs, self.levels_)
-        return np.clip(outputs[..., 0], self.levels_[0], self.levels_[-1])
-
-    def _predict(self, users: NDArray[np.intp], items: NDArray[np.intp]) -> FloatArray:
-        """Expected ratings, in memory that does not grow with the pairs."""
-        check_is_fitted(self)
-        result = np.empty(len(users))
-        for rows in _batches(len(users)):
-            u, i = users[rows], items[rows]
-            if self.reduction == "interactions":
-                assert self._interactions is not None
-                result[rows] = self._interactions.scores(u, i)
-            else:
-                each = [self._expected(model.pairs(u, i)) for model in self._models]
-                result[rows] = np.mean(each, axis=0)
-        return result
-
-
-def _batches(n: int) -> Iterator[slice]:
-    return (slice(start, start + _PAIRS) for start in range(0, n, _PAIRS))

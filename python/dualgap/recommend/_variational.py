@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from dualgap.recommend._features import Sides
 from dualgap.recommend._learned import Learned, SidePrior
 from dualgap.recommend._method import Fitted, Method, Task
 from dualgap.recommend._ratings import Indexed
+from dualgap.recommend._times import FittedTimes, TimeWeights
 
 __all__ = ["Variational"]
 
@@ -62,6 +63,7 @@ class Variational(Method):
 
     name = "variational"
     validates = False
+    has_times = True
 
     n_models: int = 3
     n_sweeps: int = 40
@@ -103,6 +105,9 @@ class Variational(Method):
         if task.ordinal:
             targets = np.searchsorted(task.levels, targets).astype(np.float64)
         models, learned, histories = [], [], []
+        periods = (
+            [] if ratings.periods is None else [_Periods.read(each) for each in ratings.periods]
+        )
         done: tuple[int, float] = (0, 0.0)
         for number in range(self.n_models):
             users, items = parts
@@ -113,6 +118,7 @@ class Variational(Method):
                 {
                     **settings,
                     "weights": ratings.weights,
+                    "groups": [(own.of, len(own.codes)) for own in periods] or None,
                     "seed": int(generator.integers(2**63)),
                     "callback": _going_on(task.callback, *done),
                 },
@@ -126,6 +132,8 @@ class Variational(Method):
                     result["intercept"],
                 )
             )
+            for own, side in zip(periods, _SIDES, strict=False):
+                own.tables.append(result[f"{side}_effects"])
             tempering = np.array(settings["tempering"] or [])
             precision = np.array([result["precision"]])
             learned.append(Learned(of_users, of_items, precision, tempering))
@@ -136,7 +144,9 @@ class Variational(Method):
         history = {
             name: np.concatenate([each[name] for each in histories]) for name in histories[0]
         }
-        return Fitted(models, history, result["objective"], learned=learned)
+        return Fitted(
+            models, history, result["objective"], learned=learned, times=_Periods.times(periods)
+        )
 
     def _settings(self, task: Task, parts: list[_Part]) -> dict[str, Any]:
         """What the models have in common."""
@@ -169,6 +179,29 @@ class Variational(Method):
             "user_features": user_rows,
             "item_features": item_rows,
         }
+
+
+@dataclass(frozen=True)
+class _Periods:
+    """The periods of one side by their codes, that of each rating, and their weights."""
+
+    codes: NDArray[np.int64]
+    of: NDArray[np.uint32]
+    # A table for each model.
+    tables: list[FloatArray] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, codes: NDArray[np.int64]) -> _Periods:
+        distinct, numbered = np.unique(codes, return_inverse=True)
+        return cls(distinct, numbered.astype(np.uint32))
+
+    @staticmethod
+    def times(periods: list[_Periods]) -> FittedTimes | None:
+        """What was learned of the periods of users and items, if there are any."""
+        if not periods:
+            return None
+        users, items = (TimeWeights.of(side.codes, side.tables) for side in periods)
+        return FittedTimes(users, items)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from dualgap.recommend._ratings import (
     unique_ids,
 )
 from dualgap.recommend._serving import ServingRecommender
+from dualgap.recommend._times import TimeFeatures, read_times
 from dualgap.recommend._variational import Variational
 
 __all__ = ["OrdinalRecommender"]
@@ -79,6 +80,10 @@ class OrdinalRecommender(ServingRecommender):
     history_features : {False, True, "users"}, default=False
         Use the set of items that a user has rated as features of the user, and the set of users who
         rated an item as features of the item; "users" for the former alone.
+    time_features : bool or TimeFeatures, default=False
+        Whether every output gets weights for the user's ratings of an hour and the item's of a
+        month (`TimeFeatures` has the lengths), as in timeSVD++. Ratings must then have times, and
+        predictions may; ``method="variational"`` only. Recommendations do not depend on them.
     interactions : bool or Interactions, default=True
         Whether to learn, beside the ratings, which of all items a user takes up and likes:
         ``recommend(rank_by="like")`` needs it. An `Interactions` object has its parameters.
@@ -88,7 +93,7 @@ class OrdinalRecommender(ServingRecommender):
         Names of the columns when ratings come as a table.
     timestamp_column : str, default="timestamp"
         Where a table has this column, it decides which of several ratings of the same user and item
-        is the latest. Nothing else depends on time.
+        is the latest, and has the times of `time_features`.
     random_state : int, RandomState or None, default=None
         Seed.
     n_jobs : int, optional
@@ -161,6 +166,7 @@ class OrdinalRecommender(ServingRecommender):
         user_features: FeaturesLike | None = None,
         item_features: FeaturesLike | None = None,
         sample_weight: ArrayLike | None = None,
+        timestamps: ArrayLike | None = None,
         validation: RatingsLike | None = None,
     ) -> Self:
         """Fit to ratings.
@@ -178,6 +184,9 @@ class OrdinalRecommender(ServingRecommender):
             without ratings are known by their features.
         sample_weight : array-like of shape (n_ratings,), optional
             Positive weight of each rating.
+        timestamps : array-like of shape (n_ratings,), optional
+            When each rating was given, where the ratings have no such column: seconds since 1970,
+            or dates.
         validation : as `ratings`, optional
             Ratings on which the number of bases is chosen ("conditional-gradient" only).
 
@@ -195,13 +204,17 @@ class OrdinalRecommender(ServingRecommender):
             msg = 'validation: only method="conditional-gradient" chooses its size on it'
             raise ValueError(msg)
         columns = self._columns()
-        triples = last_of_each_pair(read_ratings(ratings, columns, sample_weight=sample_weight))
+        triples = last_of_each_pair(
+            read_ratings(ratings, columns, sample_weight=sample_weight, timestamps=timestamps)
+        )
         users = read_features(user_features, "user_features")
         items = read_features(item_features, "item_features")
         self.user_ids_ = unique_ids(triples.users, users.ids)
         self.item_ids_ = unique_ids(triples.items, items.ids)
         self.levels_ = find_levels(triples.values, self.levels, self.reduction)
         rated = self._indexed(triples)
+        if self.time_features is not False:
+            rated = self._with_periods(rated, triples.times)
         shape = (len(self.user_ids_), len(self.item_ids_))
         self._seen = history_rows(rated.users, rated.items, shape)
         user_rows, item_rows = users.rows(self.user_ids_), items.rows(self.item_ids_)
@@ -218,6 +231,17 @@ class OrdinalRecommender(ServingRecommender):
         with watch(self, fit) as callback:
             self._store(self._fitted(method, (rated, sides, held_out), callback))
         return self
+
+    def _with_periods(self, rated: Indexed, times: Any) -> Indexed:
+        if times is None:
+            msg = (
+                f"timestamps: time_features needs the times of the ratings: pass timestamps=, or a "
+                f"table with the column {self.timestamp_column!r}"
+            )
+            raise ValueError(msg)
+        seconds = read_times(times, len(rated.values))
+        periods = self._time_settings().periods(rated.users, rated.items, seconds)
+        return replace(rated, periods=periods)
 
     def _n_epochs(self, method: Method) -> int | None:
         """How many the callback is told of at most."""
@@ -261,6 +285,7 @@ class OrdinalRecommender(ServingRecommender):
     def _store(self, fitted: Fitted) -> None:
         self._models, self._learned = fitted.models, fitted.learned
         self._interactions, self.like_ = fitted.interactions, fitted.like
+        self._times = fitted.times
         self.objective_, self.dual_objective_ = fitted.objective, fitted.dual_objective
         self.duality_gap_ = self.relative_gap_ = None
         if fitted.dual_objective is not None:
@@ -286,6 +311,8 @@ class OrdinalRecommender(ServingRecommender):
             del parameters[name]
         method = self._method()
         parameters["method"] = {"name": method.name, **method.get_params()}
+        if isinstance(self.time_features, TimeFeatures):
+            parameters["time_features"] = self.time_features.get_params()
         if isinstance(self.interactions, Interactions):
             parameters["interactions"] = self.interactions.get_params()
         if self.levels is not None:
@@ -307,6 +334,7 @@ class OrdinalRecommender(ServingRecommender):
                 certificate=self.certificate_,
                 learned=self._learned,
                 interactions=self._interactions,
+                times=self._times,
                 like=self.like_,
             ),
         )
@@ -338,6 +366,8 @@ class OrdinalRecommender(ServingRecommender):
             changed: dict[str, Any] = {"method": method(**state.parameters["method"])}
             if isinstance(state.parameters["interactions"], dict):
                 changed["interactions"] = Interactions(**state.parameters["interactions"])
+            if isinstance(state.parameters["time_features"], dict):
+                changed["time_features"] = TimeFeatures(**state.parameters["time_features"])
             model = cls(**{**state.parameters, **changed})
             model._check_parameters()
             state.check(len(state.levels) - 1 if model.reduction == "mcrank" else 1)
@@ -372,8 +402,19 @@ class OrdinalRecommender(ServingRecommender):
         if not isinstance(self.interactions, bool | Interactions):
             msg = f"interactions: must be a bool or Interactions(...), got {self.interactions!r}"
             raise ValueError(msg)
+        if not isinstance(self.time_features, bool | TimeFeatures):
+            msg = f"time_features: must be a bool or TimeFeatures(...), got {self.time_features!r}"
+            raise ValueError(msg)
         self._interaction_settings().check()
+        self._time_settings().check()
         check_choice("history_features", self.history_features, False, True, "users")
         method = self._method()
         method.check()
+        if self.time_features is not False:
+            if self.reduction == "interactions":
+                msg = 'time_features: reduction="interactions" predicts no ratings that drift'
+                raise ValueError(msg)
+            if not method.has_times:
+                msg = f'time_features: method="{method.name}" has none; use "variational"'
+                raise ValueError(msg)
         return method

@@ -339,6 +339,7 @@ impl<M: Scorer> State<'_, M> {
 
 impl Face {
     /// A member with the classes of its free candidates and its label.
+    #[inline(always)]
     pub fn member(&self, index: usize) -> (&Member, &[u32]) {
         let member = &self.members[index];
         // One label stands behind each of the members before.

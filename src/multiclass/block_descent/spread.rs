@@ -3,14 +3,17 @@
 //! A member's scores depend on the weights alone, so any thread may compute them. Each weight gathers what the
 //! members add to it in their order, so threads share out the weights: whole classes, as dense data keep them.
 
+use std::ops::Range;
+
 use num_traits::Zero;
+use pulp::Simd;
 use rayon::prelude::*;
 
-use super::face::{Face, Member};
-use super::row::RowBuffer;
+use super::face::Face;
 use super::scorer::Scorer;
 use super::state::State;
 use crate::data::Real;
+use crate::linalg::{Element, Kernel, Lane};
 
 /// Members that a thread scores at a time.
 const PIECE: usize = 256;
@@ -34,26 +37,14 @@ impl<M: Scorer> State<'_, M> {
             pieces.push((index * PIECE, own));
             rest = later;
         }
-        let most = self.problem.n_classes() + 1;
-        let buffers = || (RowBuffer::new(), vec![M::Value::zero(); most]);
-        let score = |(row, scores): &mut (_, Vec<_>), (first, out): (usize, &mut [f64])| {
-            let mut out = out.iter_mut();
-            let last = face.members.len().min(first + PIECE);
-            for (member, classes) in (first..last).map(|index| face.member(index)) {
-                let row = self.model.row(self.duals[member.at].example as usize, row);
-                let scores = &mut scores[..classes.len()];
-                self.model.score_few(weights, row, classes, scores);
-                let own = scores[classes.len() - 1].widen();
-                for (score, out) in scores[..classes.len() - 1].iter().zip(&mut out) {
-                    *out = score.widen() - own;
-                }
-            }
+        let score = |(first, out): (usize, &mut [f64])| {
+            let members = first..face.members.len().min(first + PIECE);
+            M::Value::dispatch(FaceScores { state: self, face, members, weights, out });
         };
         if Self::n_threads(face) > 1 {
-            pieces.into_par_iter().for_each_init(buffers, score);
+            pieces.into_par_iter().for_each(score);
         } else {
-            let mut buffers = buffers();
-            pieces.into_iter().for_each(|piece| score(&mut buffers, piece));
+            pieces.into_iter().for_each(score);
         }
         all
     }
@@ -64,7 +55,8 @@ impl<M: Scorer> State<'_, M> {
         let stride = self.model.class_stride();
         let n_parts = stride.map_or(1, |_| Self::n_threads(face).min(m));
         if n_parts == 1 {
-            return self.add_part(face, direction, (0, m), image);
+            let all = None;
+            return M::Value::dispatch(FaceImage { state: self, face, direction, own: all, image });
         }
         let cuts = face.balanced_classes(m, n_parts);
         let mut parts = Vec::with_capacity(n_parts);
@@ -72,44 +64,94 @@ impl<M: Scorer> State<'_, M> {
         for cut in cuts.windows(2) {
             let length = (cut[1] - cut[0]) * stride.unwrap_or(0);
             let (own, later) = std::mem::take(&mut rest).split_at_mut(length);
-            parts.push(((cut[0], cut[1]), own));
+            parts.push((cut[0]..cut[1], own));
             rest = later;
         }
-        parts.into_par_iter().for_each(|(classes, image)| {
-            self.add_part(face, direction, classes, image);
+        parts.into_par_iter().for_each(|(own, image)| {
+            let own = Some(own);
+            M::Value::dispatch(FaceImage { state: self, face, direction, own, image });
         });
     }
+}
 
-    /// The same for the weights of the classes `first..end` alone.
-    fn add_part(
-        &self,
-        face: &Face,
-        direction: &[f64],
-        (first, end): (usize, usize),
-        image: &mut [M::Value],
-    ) {
-        let most = self.problem.n_classes() + 1;
-        let (mut own, mut change) = (vec![0; most], vec![M::Value::zero(); most]);
-        let mut row = RowBuffer::new();
-        for (member, classes) in (0..face.members.len()).map(|index| face.member(index)) {
-            let Member { at, first: start, end: stop, .. } = *member;
-            let (dual, direction) = (&self.duals[at], &direction[start..stop]);
-            if direction.iter().all(|value| *value == 0.0) {
-                continue;
+/// [`State::scores`] of some members, compiled as a whole for the vectors of this machine.
+struct FaceScores<'a, 'p, M: Scorer> {
+    state: &'a State<'p, M>,
+    face: &'a Face,
+    members: Range<usize>,
+    weights: &'a [M::Value],
+    out: &'a mut [f64],
+}
+
+impl<M: Scorer> Kernel<M::Value> for FaceScores<'_, '_, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        M::Value: Lane<S>,
+    {
+        let Self { state, face, members, weights, out } = self;
+        let (mut row, mut done) = (Vec::new(), 0);
+        let mut scores = vec![M::Value::zero(); state.problem.n_classes() + 1];
+        for (member, classes) in members.map(|index| face.member(index)) {
+            let row = state.model.row(state.duals[member.at].example as usize, &mut row);
+            let scores = &mut scores[..classes.len()];
+            state.model.score_few(simd, weights, row, classes, scores);
+            let own = scores[classes.len() - 1].widen();
+            for (out, score) in out[done..].iter_mut().zip(&scores[..classes.len() - 1]) {
+                *out = score.widen() - own;
             }
-            // The label's class comes last, and gains what the others lose.
-            let total = -direction.iter().sum::<f64>();
-            let mut n_own = 0;
-            for (class, value) in classes.iter().zip(direction.iter().chain([&total])) {
-                if (first..end).contains(&(*class as usize)) {
-                    own[n_own] = class - first as u32;
-                    change[n_own] = M::Value::narrow(-dual.weight * value);
-                    n_own += 1;
+            done += classes.len() - 1;
+        }
+    }
+}
+
+/// [`State::add_image`], likewise, of all classes or of some.
+struct FaceImage<'a, 'p, M: Scorer> {
+    state: &'a State<'p, M>,
+    face: &'a Face,
+    direction: &'a [f64],
+    /// The classes of `image`.
+    own: Option<Range<usize>>,
+    image: &'a mut [M::Value],
+}
+
+impl<M: Scorer> Kernel<M::Value> for FaceImage<'_, '_, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        M::Value: Lane<S>,
+    {
+        let Self { state, face, direction, own, image } = self;
+        let most = state.problem.n_classes() + 1;
+        let (mut among, mut change) = (vec![0; most], vec![M::Value::zero(); most]);
+        let mut row = Vec::new();
+        for (member, classes) in (0..face.members.len()).map(|index| face.member(index)) {
+            let dual = &state.duals[member.at];
+            let direction = &direction[member.first..member.end];
+            let (n, mut sum) = (direction.len(), 0.0);
+            for (change, value) in change.iter_mut().zip(direction) {
+                *change = M::Value::narrow(-dual.weight * value);
+                sum += value;
+            }
+            change[n] = M::Value::narrow(dual.weight * sum);
+            let (mut classes, mut n_own) = (classes, n + 1);
+            if let Some(own) = &own {
+                n_own = 0;
+                for (at, class) in classes.iter().enumerate() {
+                    if own.contains(&(*class as usize)) {
+                        (among[n_own], change[n_own]) = (class - own.start as u32, change[at]);
+                        n_own += 1;
+                    }
                 }
+                classes = &among[..n_own];
             }
             if n_own > 0 {
-                let row = self.model.row(dual.example as usize, &mut row);
-                self.model.add_few(image, row, &own[..n_own], &change[..n_own]);
+                let row = state.model.row(dual.example as usize, &mut row);
+                state.model.add_few(simd, image, row, classes, &change[..n_own]);
             }
         }
     }

@@ -130,18 +130,33 @@ def objective(
     loss: Loss, X: Matrix, labels: Sequence[int], W: Matrix, C: float, smoothing: float
 ) -> Fraction:
     """Return the objective of W (or, with smoothing, at times a lower bound on it)."""
-    n, m = len(X), len(W)
-    lam = 1 / (Fraction(C) * n)
-    total = Fraction(0)
-    for x, label in zip(X, labels, strict=True):
-        scores = [dot(w, x) for w in W]
-        costs = costs_of(loss, label, m)
-        margins = [cost + s - scores[label] for cost, s in zip(costs, scores, strict=True)]
+    scores = [[dot(w, x) for w in W] for x in X]
+    square = sum((dot(w, w) for w in W), Fraction(0))
+    return objective_of_scores(loss, scores, labels, square, C, smoothing)
+
+
+def objective_of_scores(
+    loss: Loss,
+    scores: Matrix,
+    labels: Sequence[int],
+    square: Fraction,
+    C: float,
+    smoothing: float,
+    sample_weight: Any = None,
+) -> Fraction:
+    """Return the objective of weights with these scores and this squared norm."""
+    weights = [Fraction(1)] * len(scores)
+    if sample_weight is not None:
+        weights = [Fraction(float(weight)) for weight in sample_weight]
+    n, total = sum(weights, Fraction(0)), Fraction(0)
+    for row, label, weight in zip(scores, labels, weights, strict=True):
+        costs = costs_of(loss, label, len(row))
+        margins = [cost + s - row[label] for cost, s in zip(costs, row, strict=True)]
         if smoothing == 0.0:
-            total += plain_loss(loss, margins)
+            total += weight * plain_loss(loss, margins)
         else:
-            total += smoothed_loss(loss, margins, label, Fraction(smoothing))
-    return lam / 2 * sum((dot(w, w) for w in W), Fraction(0)) + total / n
+            total += weight * smoothed_loss(loss, margins, label, Fraction(smoothing))
+    return square / (2 * Fraction(C) * n) + total / n
 
 
 def gauge(loss: Loss, beta: Vector) -> Fraction:

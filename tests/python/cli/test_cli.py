@@ -337,3 +337,26 @@ def test_help_and_version() -> None:
         assert "Exit status: 0 on success" in result.stdout
     result = CliRunner().invoke(main, ["--version"])
     assert dualgap.__version__ in result.stdout
+
+
+def test_time_features(data: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.read_csv(data)
+    visit = rng.integers(3, size=len(table))
+    mood = rng.normal(0.0, 1.5, (80, 3))[table["userId"], visit]
+    table["rating"] = np.clip(np.rint(table["rating"] + mood), 1.0, 5.0)
+    table["timestamp"] = 1e9 + 1e5 * visit
+    drifting = tmp_path / "ratings.csv"
+    table.to_csv(drifting, index=False)
+    errors = []
+    for extra in ([], ["--time-features"]):
+        printed = good("--data", drifting, "--evaluate", "--quiet", *extra).stderr
+        errors.append(float(printed.split("rmse ")[1].split()[0]))
+    assert errors[1] < 0.99 * errors[0]
+    timeless = tmp_path / "timeless.csv"
+    table.drop(columns="timestamp").to_csv(timeless, index=False)
+    columns = ["--user-column", "userId", "--item-column", "movieId"]
+    result = run("--data", timeless, *columns, "--time-features")
+    assert result.exit_code == 1
+    assert "time_features needs the times" in result.output
+    assert run("--data", drifting, "--likes", "--time-features").exit_code == 2

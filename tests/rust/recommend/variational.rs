@@ -8,7 +8,7 @@ use dualgap::data::Csr;
 use dualgap::interrupt::Interrupt;
 use dualgap::polynomial::penalty;
 use dualgap::recommend::{
-    Factors, FittedOutput, FittedSide, Likelihood, NewPrior, Ratings, VariationalRefit,
+    Factors, FittedOutput, FittedSide, Groups, Likelihood, NewPrior, Ratings, VariationalRefit,
     VariationalSettings as Settings, fold_in,
 };
 use dualgap::run::{Stopping, Trace, run};
@@ -35,7 +35,15 @@ impl Table {
 
     fn ratings(&self) -> Ratings<'_> {
         let Self { users, items, values } = self;
-        Ratings { users, items, values, weights: &[], n_users: N_USERS, n_items: N_ITEMS }
+        Ratings {
+            users,
+            items,
+            values,
+            weights: &[],
+            n_users: N_USERS,
+            n_items: N_ITEMS,
+            groups: Default::default(),
+        }
     }
 
     fn rmse(&self, predict: impl Fn(usize, usize) -> f64) -> f64 {
@@ -122,6 +130,88 @@ fn the_objective_falls_with_every_sweep() {
         }
         assert!(objectives[39] < 0.95 * objectives[0], "little was gained: {objectives:?}");
     }
+}
+
+/// The levels, raised by one on a user's odd days.
+fn with_days() -> (Table, Vec<u32>, Vec<u32>) {
+    let mut table = levels();
+    let (mut days, mut months) = (Vec::new(), Vec::new());
+    for at in 0..table.values.len() {
+        let (user, item) = (table.users[at], table.items[at]);
+        // Nothing that users and items could explain.
+        let mixed = (50 * user + item).wrapping_mul(2_654_435_761);
+        let day = (mixed >> 16) % 4;
+        table.values[at] = (table.values[at] + f64::from(day % 2)).min(4.0);
+        days.push(4 * user + day);
+        months.push(2 * item + (mixed >> 20) % 2);
+    }
+    (table, days, months)
+}
+
+#[test]
+fn groups_of_ratings_are_learned_and_the_objective_falls() {
+    let (table, days, months) = with_days();
+    let penalty = penalty::parse("l1/l2").unwrap();
+    let interrupt = Interrupt::default();
+    let [by_day, by_month] =
+        [(&days, 4 * N_USERS), (&months, 2 * N_ITEMS)].map(|(of, n)| Groups { of, n });
+    for likelihood in [ordinal(), Likelihood::Gaussian] {
+        for groups in
+            [[by_day, by_month], [by_day, Groups::default()], [Groups::default(), by_month]]
+        {
+            let outcome = |n_threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+                pool.install(|| {
+                    let ratings = Ratings { groups, ..table.ratings() };
+                    let settings = settings(likelihood.clone(), &*penalty);
+                    let mut solver =
+                        VariationalRefit::new(ratings, None, None, settings, &interrupt).unwrap();
+                    let stopping = Stopping { max_epochs: 30, relative: 0.0, floor: 0.0 };
+                    let watch = &mut |_: &_| ControlFlow::Continue(());
+                    let trace = run(&mut solver, stopping, &interrupt, watch).unwrap();
+                    (trace, solver.effects())
+                })
+            };
+            let ((trace, effects), (_, other)) = (outcome(1), outcome(2));
+            assert_eq!(effects, other, "one thread and two");
+            let objectives: Vec<f64> =
+                trace.epochs.iter().map(|epoch| epoch.objective.unwrap()).collect();
+            for pair in objectives.windows(2) {
+                assert!(pair[1] <= pair[0] + 1e-7 * pair[0].abs(), "{likelihood:?}: {pair:?}");
+            }
+            assert_eq!(effects[0].is_some(), groups[0].n > 0);
+            assert_eq!(effects[1].is_some(), groups[1].n > 0);
+            if let Some(effects) = &effects[0] {
+                let mean = |odd: usize| {
+                    let rows = (0..4 * N_USERS).filter(|group| group % 2 == odd);
+                    rows.map(|group| effects.row(group).sum()).sum::<f64>() / (2.0 * N_USERS as f64)
+                };
+                // Of a rating of at most a level the odd days make less; of the rating itself more.
+                let lift = mean(1) - mean(0);
+                let sign = if likelihood == Likelihood::Gaussian { 1.0 } else { -1.0 };
+                assert!(sign * lift > 0.2, "{likelihood:?}: {lift}");
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_that_are_not_numbered_by_rows_are_refused() {
+    let (table, mut days, _) = with_days();
+    let penalty = penalty::parse("l1").unwrap();
+    let refused = |days: &[u32], n: usize, words: &str| {
+        let groups = [Groups { of: days, n }, Groups::default()];
+        let ratings = Ratings { groups, ..table.ratings() };
+        let settings = settings(ordinal(), &*penalty);
+        let interrupt = Interrupt::default();
+        let error = VariationalRefit::new(ratings, None, None, settings, &interrupt).unwrap_err();
+        let Error::InvalidArgument { argument: name, message } = error else { panic!("{error}") };
+        assert!(name == "ratings" && message.contains(words), "{name}: {message}");
+    };
+    refused(&days, 4 * N_USERS - 1, "a group for each");
+    refused(&days[1..], 4 * N_USERS, "a group for each");
+    days.reverse();
+    refused(&days, 4 * N_USERS, "numbered by rows");
 }
 
 #[test]

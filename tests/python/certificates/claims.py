@@ -1,0 +1,101 @@
+"""What fits of one problem claim, compared with each other in exact arithmetic.
+
+The objective of any model bounds the optimum from above. So no dual value may exceed the exact
+objective of any of the fits, and no objective may be below the exact one of its own model.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+Bounds = tuple[Fraction, Fraction]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one fit says of its objective and of the optimum, and what is true."""
+
+    what: str
+    objective: float
+    dual: float
+    exact: Bounds
+    """The objective of its model."""
+    optimum_below: Fraction
+    """The objective of a model that meets all constraints: its own, or one next to it."""
+    wrong: str = ""
+    """What else is not true of the model."""
+
+
+Claims = Iterator[Claim | None]
+"""Claims of fits of one problem; None for a fit that was refused with a remedy."""
+
+
+def fitted(fit: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """Return what the fit returns, or None where it was refused."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return fit(*given, **options)
+    except (RuntimeError, ValueError) as error:
+        if any(remedy in str(error) for remedy in ("scale the", "X: ", "y: ")):
+            return None
+        raise
+
+
+def claim(what: str, model: Any, exact: Fraction | Bounds) -> Claim:
+    """Return the claim of a fitted model whose objective is known."""
+    around = exact if isinstance(exact, tuple) else (exact, exact)
+    duals = np.asarray(model.history_["dual_objective"])
+    dual = max([model.dual_objective_, *duals[~np.isnan(duals)].tolist()])
+    return Claim(what, model.objective_, dual, around, around[1])
+
+
+def of_piece(what: str, piece: Any, model: Fraction, other: Fraction) -> Claim:
+    """Return the claim of a piece of a path: how far its model is at most from any other one."""
+    gap = max(model - other, Fraction(0))
+    wrong = ""
+    if gap > Fraction(piece.duality_gap) or gap > Fraction(piece.relative_gap) * model:
+        claimed = (piece.duality_gap, piece.relative_gap)
+        wrong = f"a gap of {float(gap):.6g} of {float(model):.6g} where {claimed} is claimed"
+    return compared(what, wrong)
+
+
+def compared(what: str, wrong: str) -> Claim:
+    """Return a claim that was compared with the truth where it was made."""
+    return Claim(what, 0.0, 0.0, (Fraction(0), Fraction(0)), Fraction(0), wrong)
+
+
+def failures(claims: Iterable[Claim]) -> list[str]:
+    """Return what is not true."""
+    known = list(claims)
+    best = min((one.optimum_below for one in known), default=Fraction(0))
+    found = []
+    for one in known:
+        if one.wrong:
+            found.append(f"{one.what}: {one.wrong}")
+        elif not (np.isfinite(one.objective) and np.isfinite(one.dual)):
+            found.append(f"{one.what}: objective {one.objective}, bound {one.dual}")
+        elif one.exact[0] > Fraction(one.objective):
+            off = float(one.exact[0] - Fraction(one.objective))
+            found.append(f"{one.what}: the objective is larger than {one.objective!r} by {off:.3g}")
+        elif Fraction(one.dual) > best:
+            off = float(Fraction(one.dual) - best)
+            found.append(f"{one.what}: the bound {one.dual!r} is above a model by {off:.3g}")
+    return found
+
+
+def examine(claims: Claims) -> tuple[Counter[str], list[str]]:
+    """Run the fits of a problem: how many there were, and what was not true."""
+    results = list(claims)
+    known = [one for one in results if one is not None]
+    wrong = failures(known)
+    failed = min(len(wrong), len(known))
+    counts = Counter(refused=len(results) - len(known), failed=failed, holds=len(known) - failed)
+    return counts, wrong

@@ -1,0 +1,158 @@
+"""Time features: they help where tastes drift, and only there; files, refusals, determinism."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from recommenders import N_ITEMS, N_USERS, assert_same, greedy, quick
+
+from dualgap import OrdinalRecommender
+from dualgap.datasets import synthetic_ratings
+from dualgap.recommend import TimeFeatures
+
+DAY = 86_400
+DAYS = TimeFeatures(user_days=1.0)
+
+
+@pytest.fixture(scope="module")
+def drifting() -> pd.DataFrame:
+    """Every user has a mood on each of four visits, every item a fashion in each of four months."""
+    table = synthetic_ratings(5000, N_USERS, N_ITEMS, rank=1)
+    rng = np.random.default_rng(3)
+    visit = rng.integers(4, size=len(table))
+    month = rng.integers(4, size=(N_USERS, 4))[table["user"], visit]
+    mood = rng.normal(0.0, 0.9, (N_USERS, 4))[table["user"], visit]
+    fashion = rng.normal(0.0, 0.7, (N_ITEMS, 4))[table["item"], month]
+    return table.assign(
+        rating=np.clip(np.rint(table["rating"] + mood + fashion), 1.0, 5.0),
+        timestamp=(month * 30 + 10 + visit) * DAY + rng.integers(DAY, size=len(table)),
+    )
+
+
+def rmse_with(drifting: pd.DataFrame, **settings: Any) -> float:
+    train, test = drifting.iloc[:4000], drifting.iloc[4000:]
+    model = quick(n_sweeps=20, interactions=False, **settings).fit(train)
+    return model.evaluate(test, unknown="ignore")["rmse"]
+
+
+def test_they_help_where_there_is_drift(drifting: pd.DataFrame) -> None:
+    without = rmse_with(drifting)
+    users = rmse_with(drifting, time_features=TimeFeatures(user_days=1.0, item_days=1e6))
+    items = rmse_with(drifting, time_features=TimeFeatures(user_days=1e6))
+    both = rmse_with(drifting, time_features=DAYS)
+    assert users < 0.98 * without
+    assert items < 0.97 * without
+    assert both < 0.97 * min(users, items)
+    assert rmse_with(drifting, time_features=DAYS, reduction="regression") < 0.96 * without
+
+
+def test_they_do_little_harm_where_there_is_none(ratings: pd.DataFrame) -> None:
+    rng = np.random.default_rng(0)
+    table = ratings.assign(timestamp=rng.integers(100 * DAY, size=len(ratings)))
+    train, test = table.iloc[:2400], table.iloc[2400:]
+    found = [
+        quick(interactions=False, time_features=features).fit(train).evaluate(test)["rmse"]
+        for features in (False, DAYS)
+    ]
+    assert found[1] < 1.01 * found[0]
+
+
+@pytest.mark.parametrize("reduction", ["mcrank", "regression"])
+def test_the_objective_never_rises_with_them(drifting: pd.DataFrame, reduction: Any) -> None:
+    for extra in ({}, {"history_features": True}, {"radius": 500.0}):
+        model = quick(n_sweeps=25, tol=0.0, reduction=reduction, time_features=DAYS, **extra).fit(
+            drifting.iloc[:1500]
+        )
+        objective, number = model.history_["objective"], model.history_["model"]
+        step = np.diff(objective)[np.diff(number) == 0]
+        # A radius sets in after the first sweeps.
+        late = step if "radius" not in extra else step[8:17]
+        assert (late <= 1e-7 * np.abs(objective).max()).all(), extra
+
+
+def test_the_model_with_them_does_not_depend_on_the_threads(drifting: pd.DataFrame) -> None:
+    one, two = (quick(time_features=True, n_jobs=n).fit(drifting) for n in (1, 2))
+    assert_same(one, two)
+    pairs = drifting["user"], drifting["item"]
+    times = drifting["timestamp"]
+    np.testing.assert_array_equal(
+        one.predict(*pairs, timestamps=times), two.predict(*pairs, timestamps=times)
+    )
+
+
+def test_times_of_any_form_give_the_same_model(drifting: pd.DataFrame) -> None:
+    small = drifting.iloc[:1000]
+    parts = tuple(small[name] for name in ("user", "item", "rating"))
+    table = quick(time_features=DAYS).fit(small)
+    dates = pd.to_datetime(small["timestamp"], unit="s")
+    for timestamps in (
+        small["timestamp"].tolist(),
+        dates.to_numpy(),
+        dates.dt.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    ):
+        fitted = quick(time_features=DAYS).fit(parts, timestamps=timestamps)
+        assert_same(table, fitted)
+        np.testing.assert_array_equal(
+            table.predict(*parts[:2], timestamps=small["timestamp"]),
+            fitted.predict(*parts[:2], timestamps=timestamps),
+        )
+    named = quick(time_features=DAYS, timestamp_column="when")
+    assert_same(table, named.fit(small.rename(columns={"timestamp": "when"})))
+
+
+def test_unknown_periods_count_as_no_time(drifting: pd.DataFrame) -> None:
+    model = quick(time_features=DAYS).fit(drifting)
+    users, items = [0, 1, 2], [3, 4, 5]
+    plain = model.predict(users, items)
+    np.testing.assert_array_equal(plain, model.predict(users, items, timestamps=9_999 * DAY))
+    assert (plain != model.predict(users, items, timestamps=11 * DAY)).any()
+    chances = model.predict_proba(users, items, timestamps=11 * DAY)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    # The ranking of the catalogue knows no time.
+    assert len(model.recommend([0, 1], n=3)) == 6
+
+
+def test_files_and_new_users(drifting: pd.DataFrame, tmp_path: Path) -> None:
+    model = quick(time_features=DAYS).fit(drifting)
+    model.save(tmp_path / "model.npz")
+    loaded = OrdinalRecommender.load(tmp_path / "model.npz")
+    pairs, times = (drifting["user"], drifting["item"]), drifting["timestamp"]
+    np.testing.assert_array_equal(
+        model.predict(*pairs, timestamps=times), loaded.predict(*pairs, timestamps=times)
+    )
+    assert loaded.get_params()["time_features"].user_days == 1.0
+    folded = loaded.fold_in(drifting[drifting["user"] == 7])
+    mine, other = (model.predict(user, [1, 2, 3], timestamps=11 * DAY) for user in (7, 8))
+    assert (folded.predict(7, [1, 2, 3], timestamps=11 * DAY) != mine).any()
+    np.testing.assert_array_equal(folded.predict(8, [1, 2, 3], timestamps=11 * DAY), other)
+
+
+def test_what_cannot_be_used_is_refused(drifting: pd.DataFrame, ratings: pd.DataFrame) -> None:
+    with pytest.raises(
+        ValueError, match=r"^timestamps: time_features needs the times .*'timestamp'"
+    ):
+        quick(time_features=True).fit(ratings)
+    with pytest.raises(ValueError, match=r"^timestamps: must be 5000 times"):
+        quick(time_features=True).fit(drifting, timestamps=[1, 2])
+    with pytest.raises(ValueError, match=r"^timestamps: a time is missing"):
+        quick(time_features=True).fit(drifting.assign(timestamp=np.nan))
+    with pytest.raises(ValueError, match=r"^timestamps: must be numbers of seconds or dates"):
+        quick(time_features=True).fit(drifting.assign(timestamp="yesterday"))
+    with pytest.raises(ValueError, match=r"^timestamps: .* too far away"):
+        quick(time_features=True).fit(drifting.assign(timestamp=1e30))
+    with pytest.raises(ValueError, match=r"^time_features: must be a bool or TimeFeatures"):
+        quick(time_features="day").fit(drifting)
+    with pytest.raises(ValueError, match=r"^user_days: must be"):
+        quick(time_features=TimeFeatures(user_days=0.0)).fit(drifting)
+    with pytest.raises(ValueError, match=r'^time_features: method="conditional-gradient" has none'):
+        greedy(time_features=True).fit(drifting)
+    with pytest.raises(ValueError, match=r'^time_features: reduction="interactions"'):
+        quick(time_features=True, reduction="interactions").fit(drifting)
+    with pytest.raises(ValueError, match=r"^timestamps: this recommender was fitted without"):
+        quick().fit(drifting).predict(0, [1, 2], timestamps=0)
+    with pytest.raises(ValueError, match=r"^timestamps: must be 2 times, one for each pair"):
+        quick(time_features=True).fit(drifting).predict(0, [1, 2], timestamps=[1, 2, 3])
