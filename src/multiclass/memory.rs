@@ -90,11 +90,11 @@ impl Size {
         }
     }
 
-    /// Refuses a fit whose weights and dual variables do not fit into memory.
+    /// Refuses so many fits side by side where their weights and dual variables do not fit into memory.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::error::Error::Memory) if there is not as much.
-    pub fn require(&self, method: MulticlassMethod) -> Result<()> {
+    pub fn require(&self, method: MulticlassMethod, n_fits: usize) -> Result<()> {
         let Estimate { weights, duals } = self.estimate(method);
         let (n, m, d) = (self.n_examples, self.n_classes, self.n_features + 1);
         let what = || {
@@ -107,7 +107,7 @@ impl Size {
         } else {
             "fewer features or fewer classes take less"
         };
-        require(weights + duals, what, remedy)
+        require(n_fits as u128 * (weights + duals), what, remedy)
     }
 
     /// The solver that the choices name; where they leave it open, the first that fits into memory of block
@@ -201,10 +201,19 @@ mod tests {
         assert_eq!(duals, 1_000_000 * (200 * 28 + 128));
         assert!(weights < 20_000_000, "{weights}");
         let size = Size { n_examples: 1 << 40, keep_dual: true, ..large(true) };
-        let message = size.require(method).unwrap_err().to_string();
+        let message = size.require(method, 1).unwrap_err().to_string();
         assert!(message.contains("n = 1099511627776 rows, m = 1000 classes"), "{message}");
         assert!(message.contains("and d = 201 features need"), "{message}");
         assert!(message.contains("solver=\"block-frank-wolfe\" keeps only"), "{message}");
+    }
+
+    #[test]
+    fn fits_side_by_side_need_as_much_each() {
+        let method = MulticlassMethod::BlockDescent(0);
+        let size = Size { n_examples: 2, n_classes: 3, n_features: 1, ..large(false) };
+        size.require(method, 1).unwrap();
+        let error = size.require(method, usize::MAX).unwrap_err().to_string();
+        assert!(error.contains("n = 2 rows, m = 3 classes and d = 2 features need"), "{error}");
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(super) fn fit_multiclass<'py>(
         let data = rows.rows()?;
         let size = record.size(data, keep_dual);
         let method = size.method(&method.choices())?;
-        size.require(method)?;
+        size.require(method, 1)?;
         let rows = (data, slice(&labels)?);
         let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
         let layout = problem.map().layout();
