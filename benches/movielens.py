@@ -92,7 +92,7 @@ def grid(ratings: pd.DataFrame) -> None:
         record(table, *run(ratings, 3, 1, **parameters), settings=name)
 
 
-def test(ratings: pd.DataFrame, only: str | None = None) -> None:
+def on_test(ratings: pd.DataFrame, only: str | None = None) -> None:
     table = Table("movielens-test", "seeds", "settings")
     for n_seeds in (3, 10):
         seeds = f"0-{n_seeds - 1}"
@@ -122,7 +122,7 @@ def baselines(ratings: pd.DataFrame) -> None:
 if __name__ == "__main__":
     logging.getLogger("dualgap").setLevel(logging.ERROR)
     table = fetch_movielens("100k").ratings
-    actions: dict[str, Callable[..., None]] = {"grid": grid, "test": test, "baselines": baselines}
+    actions: dict[str, Callable[..., None]] = {"grid": grid, "test": on_test, "baselines": baselines}
     if len(sys.argv) > 1:
         actions[sys.argv[1]](table, *sys.argv[2:])
     else:
