@@ -64,11 +64,11 @@ def implicit_bpr(likes: Likes, setting: tuple[float, float] | None = None) -> Ra
 
     def scores(setting: tuple[float, float]) -> np.ndarray:
         rate, ridge = setting
-        options = {"learning_rate": rate, "regularization": ridge, "iterations": 100}
+        options = {"learning_rate": rate, "regularization": ridge, "iterations": 150}
         model = BayesianPersonalizedRanking(factors=64, random_state=0, **options)
         return implicit_scores(model, likes)
 
-    grid = [(rate, ridge) for rate in (0.02, 0.05) for ridge in (0.01, 0.05)]
+    grid = [(rate, ridge) for rate in (0.005, 0.01, 0.02) for ridge in (0.003, 0.01, 0.03)]
     return likes.best_of(scores, grid if setting is None else (setting,))
 
 
