@@ -96,6 +96,8 @@ pub trait Lane<S: Simd>: Real {
     fn plus(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// a·b + c.
     fn fused(simd: S, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// Fewer values than fill a vector, followed by zeros.
+    fn partial(simd: S, values: &[Self]) -> Self::Vector;
     /// Whole vectors, and the values left over.
     fn vectors(values: &[Self]) -> (&[Self::Vector], &[Self]);
     /// Whole vectors, and the values left over.
@@ -105,7 +107,7 @@ pub trait Lane<S: Simd>: Real {
 macro_rules! element {
     (
         $real:ty, $vector:ident, $lanes:ident, $splat:ident, $total:ident, $add:ident, $fused:ident,
-        $view:ident, $view_mut:ident
+        $partial:ident, $view:ident, $view_mut:ident
     ) => {
         impl<S: Simd> Lane<S> for $real {
             type Vector = S::$vector;
@@ -125,6 +127,10 @@ macro_rules! element {
             #[inline(always)]
             fn fused(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
                 simd.$fused(a, b, c)
+            }
+            #[inline(always)]
+            fn partial(simd: S, values: &[Self]) -> S::$vector {
+                simd.$partial(values)
             }
             #[inline(always)]
             fn vectors(values: &[Self]) -> (&[S::$vector], &[Self]) {
@@ -169,6 +175,7 @@ element!(
     reduce_sum_f32s,
     add_f32s,
     mul_add_f32s,
+    partial_load_f32s,
     as_simd_f32s,
     as_mut_simd_f32s
 );
@@ -180,6 +187,7 @@ element!(
     reduce_sum_f64s,
     add_f64s,
     mul_add_f64s,
+    partial_load_f64s,
     as_simd_f64s,
     as_mut_simd_f64s
 );

@@ -107,11 +107,13 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     }
 
     /// The label of an example.
+    #[inline]
     pub fn label(&self, example: usize) -> usize {
         self.labels[example] as usize
     }
 
     /// Δ_i, or none for 1 off the label.
+    #[inline]
     pub fn cost_row(&self, example: usize) -> Option<&[f64]> {
         self.costs.row(example, self.label(example), self.n_classes())
     }

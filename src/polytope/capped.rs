@@ -39,6 +39,19 @@ impl Capped {
         arch().dispatch(Search { set: self, v, guess })
     }
 
+    /// The projection onto a simplex with a bias of 1, inlined where one of few margins follows the other; returns
+    /// the multiplier.
+    #[inline(always)]
+    pub fn project_few(&self, v: &[f64], guess: f64, b: &mut [f64]) -> f64 {
+        debug_assert!(self.floor == 0.0 && self.cap <= self.upper && self.bias == 1.0);
+        let tau = match v.len() <= FEW {
+            true => simplex_multiplier(v, self.cap, guess),
+            false => self.multiplier(v, guess),
+        };
+        self.write(v, tau, b);
+        tau
+    }
+
     /// The same for a handful of margins, for which filling vectors costs more than it saves.
     fn multiplier_of_few(&self, v: &[f64], guess: f64) -> f64 {
         let finite = v.iter().filter(|v| **v > f64::NEG_INFINITY);
@@ -110,6 +123,7 @@ impl Capped {
     }
 
     /// b = clip(v − τ, 0, upper).
+    #[inline]
     pub fn write(&self, v: &[f64], tau: f64, b: &mut [f64]) {
         if v.len() <= FEW {
             b.iter_mut().zip(v).for_each(|(b, v)| *b = clip(v - tau, self.upper));
@@ -138,6 +152,31 @@ impl Capped {
             }
         }
     }
+}
+
+/// The multiplier of {b >= 0, 1ᵀb <= cap} with a bias of 1, by Newton's method without a bracket: both functions
+/// that it is the larger root of, Σ_j max(0, v_j − τ) less τ and less the cap, are convex and fall, so that from
+/// the first step on the steps come from the left, each leaving out some v_j until the root's own are left.
+#[inline(always)]
+fn simplex_multiplier(v: &[f64], cap: f64, guess: f64) -> f64 {
+    let (mut tau, mut n_before) = (guess.max(0.0), -1.0);
+    for _ in 0..v.len() + 2 {
+        let (mut sum, mut n) = (0.0, 0.0);
+        for v in v {
+            let above = *v > tau;
+            sum += if above { *v } else { 0.0 };
+            n += if above { 1.0 } else { 0.0 };
+        }
+        if n == n_before {
+            break;
+        }
+        n_before = n;
+        tau = sum / (n + 1.0);
+        if n > 0.0 && tau > cap {
+            tau = tau.max((sum - cap) / n);
+        }
+    }
+    tau
 }
 
 // Dispatched work is a struct, since a closure's body would not be inlined into the dispatch.

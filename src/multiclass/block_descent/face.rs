@@ -7,12 +7,13 @@
 //! method of Moré and Toraldo 1991, with block descent in the place of the projected gradients).
 
 use num_traits::Zero;
+use pulp::Simd;
 
 use super::scorer::Scorer;
-use super::state::State;
+use super::state::{State, Work};
 use crate::data::Real;
 use crate::interrupt::Interrupt;
-use crate::linalg::Aligned;
+use crate::linalg::{Aligned, Element, Kernel, Lane};
 use crate::polytope::CappedBox;
 
 /// Bounds on the steps of an attempt; those that end inside the domain may make more, others fewer.
@@ -234,37 +235,14 @@ impl<M: Scorer> State<'_, M> {
 
     /// s_j − s_y for the free candidates.
     fn scores(&mut self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
-        let mut all = vec![0.0; face.places.len()];
-        let (row, few) = (&mut self.work.row, &mut self.work.few);
-        for (member, classes) in face.members_with_classes() {
-            let row = self.model.row(self.duals[member.at].example as usize, row);
-            let scores = &mut few.scores[..classes.len()];
-            self.model.score_few(weights, row, classes, scores);
-            let own = scores[classes.len() - 1].widen();
-            for (out, score) in all[member.first..member.end].iter_mut().zip(&*scores) {
-                *out = score.widen() - own;
-            }
-        }
-        all
+        let mut out = vec![0.0; face.places.len()];
+        M::Value::dispatch(FaceScores { state: self, face, weights, out: &mut out });
+        out
     }
 
     /// image += the weights that belong to a direction.
     fn add_image(&mut self, face: &Face, direction: &[f64], image: &mut [M::Value]) {
-        let (row, change) = (&mut self.work.row, &mut self.work.few.change);
-        for (member, classes) in face.members_with_classes() {
-            let dual = &self.duals[member.at];
-            let direction = &direction[member.first..member.end];
-            if direction.iter().all(|value| *value == 0.0) {
-                continue;
-            }
-            let row = self.model.row(dual.example as usize, row);
-            let n = direction.len();
-            for (change, value) in change.iter_mut().zip(direction) {
-                *change = M::Value::narrow(-dual.weight * value);
-            }
-            change[n] = M::Value::narrow(dual.weight * direction.iter().sum::<f64>());
-            self.model.add_few(image, row, classes, &change[..=n]);
-        }
+        M::Value::dispatch(FaceImage { state: self, face, direction, image });
     }
 
     /// The inverse of each block's own curvature, C_i h_i (I + 11ᵀ), or C_i h_i I where the sum is fixed.
@@ -369,8 +347,72 @@ impl<M: Scorer> State<'_, M> {
     }
 }
 
+/// [`State::scores`], compiled as a whole for the vectors of this machine.
+struct FaceScores<'a, 'p, M: Scorer> {
+    state: &'a mut State<'p, M>,
+    face: &'a Face,
+    weights: &'a [M::Value],
+    out: &'a mut [f64],
+}
+
+impl<M: Scorer> Kernel<M::Value> for FaceScores<'_, '_, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        M::Value: Lane<S>,
+    {
+        let Self { state, face, weights, out } = self;
+        let Work { row, few, .. } = &mut state.work;
+        for (member, classes) in face.members_with_classes() {
+            let row = state.model.row(state.duals[member.at].example as usize, row);
+            let scores = &mut few.scores[..classes.len()];
+            state.model.score_few(simd, weights, row, classes, scores);
+            let own = scores[classes.len() - 1].widen();
+            for (out, score) in out[member.first..member.end].iter_mut().zip(&*scores) {
+                *out = score.widen() - own;
+            }
+        }
+    }
+}
+
+/// [`State::add_image`], likewise.
+struct FaceImage<'a, 'p, M: Scorer> {
+    state: &'a mut State<'p, M>,
+    face: &'a Face,
+    direction: &'a [f64],
+    image: &'a mut [M::Value],
+}
+
+impl<M: Scorer> Kernel<M::Value> for FaceImage<'_, '_, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        M::Value: Lane<S>,
+    {
+        let Self { state, face, direction, image } = self;
+        let Work { row, few, .. } = &mut state.work;
+        for (member, classes) in face.members_with_classes() {
+            let dual = &state.duals[member.at];
+            let direction = &direction[member.first..member.end];
+            let row = state.model.row(dual.example as usize, row);
+            let (n, mut sum) = (direction.len(), 0.0);
+            for (change, value) in few.change.iter_mut().zip(direction) {
+                *change = M::Value::narrow(-dual.weight * value);
+                sum += value;
+            }
+            few.change[n] = M::Value::narrow(dual.weight * sum);
+            state.model.add_few(simd, image, row, classes, &few.change[..=n]);
+        }
+    }
+}
+
 impl Face {
     /// Each member with the classes of its free candidates and its label.
+    #[inline(always)]
     fn members_with_classes(&self) -> impl Iterator<Item = (&Member, &[u32])> {
         self.members.iter().enumerate().map(|(index, member)| {
             // One label stands behind each of the members before.

@@ -5,6 +5,7 @@
 //! anything to move leaves the epoch. Certificates bring both back.
 
 use num_traits::Float;
+use pulp::Simd;
 use rand::seq::SliceRandom;
 
 use super::average::Average;
@@ -15,7 +16,7 @@ use super::visit::Bounds;
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::Aligned;
+use crate::linalg::{Aligned, Element, Kernel, Lane};
 
 /// Passes over the examples that are due between two certificates.
 const PASSES: usize = 30;
@@ -114,47 +115,21 @@ impl<M: Scorer> State<'_, M> {
         weights: &mut Aligned<M::Value>,
         interrupt: &Interrupt,
     ) -> (f64, usize) {
-        let bounds = self.bounds();
-        let (mut gain, mut place, mut n_looks, mut work) = (0.0, 0, 0usize, 0);
-        let (mut n_visits, small) = (0, SMALL * self.mean_gain);
-        while place < *n_active {
-            n_looks += 1;
-            if n_looks.is_multiple_of(PATIENCE) && interrupt.is_raised() {
-                break;
-            }
-            let at = due[place] as usize;
-            if self.alone && self.duals[at].rest.is_taken() {
-                place += 1;
-                continue;
-            }
-            let (visit, n_numbers) = self.visit(at, bounds, weights);
-            n_visits += 1;
-            work += VISIT_OVERHEAD + n_numbers;
-            match visit {
-                Visit::Moved(more) => {
-                    gain += more;
-                    self.duals[at].rest.follow(more < small);
-                }
-                Visit::Optimal => self.duals[at].rest.follow(true),
-                Visit::Idle => {
-                    *n_active -= 1;
-                    due.swap(place, *n_active);
-                    continue;
-                }
-            }
-            place += 1;
-        }
-        self.mean_gain = gain / f64::from(n_visits.max(1));
-        (gain, work)
+        M::Value::dispatch(Pass { state: self, due, n_active, weights, interrupt })
     }
 
     /// Maximises over the candidates of one dual block. Returns the numbers read as well.
-    fn visit(
+    #[inline(always)]
+    fn visit<S: Simd>(
         &mut self,
+        simd: S,
         at: usize,
         bounds: Bounds,
-        weights: &mut Aligned<M::Value>,
-    ) -> (Visit, usize) {
+        weights: &mut [M::Value],
+    ) -> (Visit, usize)
+    where
+        M::Value: Lane<S>,
+    {
         let dual = &mut self.duals[at];
         let example = dual.example as usize;
         let Work { row, few, scratch, .. } = &mut self.work;
@@ -164,21 +139,83 @@ impl<M: Scorer> State<'_, M> {
         few.classes[..n].copy_from_slice(candidates);
         few.classes[n] = self.problem.label(example) as u32;
         let n_numbers = 2 * (n + 1) * row.len();
-        self.model.score_few(weights, row, &few.classes[..=n], &mut few.scores[..=n]);
+        self.model.score_few(simd, weights, row, &few.classes[..=n], &mut few.scores[..=n]);
         let Some(n) = few.shrink(self.problem, dual, &mut self.betas, at, bounds) else {
             return (Visit::Idle, n_numbers);
         };
         let steepness = dual.curvature + self.problem.shares().smoothing();
         few.aim(steepness, dual.sum, self.betas.row(at).1);
-        scratch.guess = Some(dual.multiplier);
-        let (target, projection) = (&few.target[..=n], &mut few.projection[..=n]);
-        self.problem.polytope().project(target, n, 1.0, scratch, projection);
-        dual.multiplier = scratch.multiplier;
+        match &bounds.simplex {
+            // The label's coordinate, which is 0, would stay so.
+            Some(simplex) => {
+                let (target, projection) = (&few.target[..n], &mut few.projection[..n]);
+                dual.multiplier = simplex.project_few(target, dual.multiplier, projection);
+            }
+            None => {
+                scratch.guess = Some(dual.multiplier);
+                let (target, projection) = (&few.target[..=n], &mut few.projection[..=n]);
+                self.problem.polytope().project(target, n, 1.0, scratch, projection);
+                dual.multiplier = scratch.multiplier;
+            }
+        }
         let Some(gain) = few.replace(steepness, dual, self.betas.row_mut(at).1) else {
             return (Visit::Optimal, n_numbers);
         };
-        self.model.add_few(weights, row, &few.classes[..=n], &few.change[..=n]);
+        self.model.add_few(simd, weights, row, &few.classes[..=n], &few.change[..=n]);
         (Visit::Moved(gain), n_numbers)
+    }
+}
+
+/// [`State::pass`], all of it compiled for the vectors of this machine.
+struct Pass<'a, 'p, M: Scorer> {
+    state: &'a mut State<'p, M>,
+    due: &'a mut [u32],
+    n_active: &'a mut usize,
+    weights: &'a mut [M::Value],
+    interrupt: &'a Interrupt,
+}
+
+impl<M: Scorer> Kernel<M::Value> for Pass<'_, '_, M> {
+    type Output = (f64, usize);
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S) -> (f64, usize)
+    where
+        M::Value: Lane<S>,
+    {
+        let Self { state, due, n_active, weights, interrupt } = self;
+        let bounds = state.bounds();
+        let (mut gain, mut place, mut n_looks, mut work) = (0.0, 0, 0usize, 0);
+        let (mut n_visits, small) = (0, SMALL * state.mean_gain);
+        while place < *n_active {
+            n_looks += 1;
+            if n_looks.is_multiple_of(PATIENCE) && interrupt.is_raised() {
+                break;
+            }
+            let at = due[place] as usize;
+            if state.alone && state.duals[at].rest.is_taken() {
+                place += 1;
+                continue;
+            }
+            let (visit, n_numbers) = state.visit(simd, at, bounds, weights);
+            n_visits += 1;
+            work += VISIT_OVERHEAD + n_numbers;
+            match visit {
+                Visit::Moved(more) => {
+                    gain += more;
+                    state.duals[at].rest.follow(more < small);
+                }
+                Visit::Optimal => state.duals[at].rest.follow(true),
+                Visit::Idle => {
+                    *n_active -= 1;
+                    due.swap(place, *n_active);
+                    continue;
+                }
+            }
+            place += 1;
+        }
+        state.mean_gain = gain / f64::from(n_visits.max(1));
+        (gain, work)
     }
 }
 

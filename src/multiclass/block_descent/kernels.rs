@@ -269,9 +269,9 @@ impl<T: Element> Kernel<T> for ScoreFew<'_, T> {
         T: Lane<S>,
     {
         let Self { weights, row, classes, scores } = self;
-        let (whole, tail) = (T::vectors(row.values).0, T::vectors(row.tail).0);
+        let (whole, tail) = (T::vectors(row.values).0, row.tail(simd));
         let weights = T::vectors(weights).0;
-        let stride = whole.len() + tail.len();
+        let stride = whole.len() + usize::from(tail.is_some());
         for (score, class) in scores.iter_mut().zip(classes) {
             let own = &weights[*class as usize * stride..][..stride];
             let (own, last) = own.split_at(whole.len());
@@ -284,8 +284,8 @@ impl<T: Element> Kernel<T> for ScoreFew<'_, T> {
             for (weight, x) in own_pairs.1.iter().zip(pairs.1) {
                 sums[0] = T::fused(simd, *weight, *x, sums[0]);
             }
-            for (weight, x) in last.iter().zip(tail) {
-                sums[1] = T::fused(simd, *weight, *x, sums[1]);
+            if let (Some(weight), Some(x)) = (last.first(), tail) {
+                sums[1] = T::fused(simd, *weight, x, sums[1]);
             }
             *score = T::total(simd, T::plus(simd, sums[0], sums[1]));
         }
@@ -309,9 +309,9 @@ impl<T: Element> Kernel<T> for AddFew<'_, T> {
         T: Lane<S>,
     {
         let Self { weights, row, classes, change } = self;
-        let (whole, tail) = (T::vectors(row.values).0, T::vectors(row.tail).0);
+        let (whole, tail) = (T::vectors(row.values).0, row.tail(simd));
         let weights = T::vectors_mut(weights).0;
-        let stride = whole.len() + tail.len();
+        let stride = whole.len() + usize::from(tail.is_some());
         for (change, class) in change.iter().zip(classes) {
             let change = T::splat(simd, *change);
             let weights = &mut weights[*class as usize * stride..][..stride];
@@ -319,8 +319,8 @@ impl<T: Element> Kernel<T> for AddFew<'_, T> {
             for (weight, x) in own.iter_mut().zip(whole) {
                 *weight = T::fused(simd, change, *x, *weight);
             }
-            for (weight, x) in last.iter_mut().zip(tail) {
-                *weight = T::fused(simd, change, *x, *weight);
+            if let (Some(weight), Some(x)) = (last.first_mut(), tail) {
+                *weight = T::fused(simd, change, x, *weight);
             }
         }
     }

@@ -1,7 +1,9 @@
 //! One example's row, as visits to few classes read it.
 
+use pulp::Simd;
+
 use crate::data::{Real, in_precision};
-use crate::linalg::{Aligned, Element};
+use crate::linalg::Lane;
 
 /// One example's row, as visits to few classes read it, the constant feature included.
 #[derive(Debug, Clone, Copy)]
@@ -10,42 +12,49 @@ pub(super) struct Row<'r, T> {
     pub values: &'r [T],
     /// Sparse: their columns.
     pub columns: &'r [i32],
-    /// Dense: what is left over, padded with zeros to a vector. Sparse: the constant feature.
-    pub tail: &'r [T],
+    /// Dense: the features left over.
+    pub rest: &'r [T],
+    /// The constant feature, if any. Dense: in its place behind those left over, in a vector of zeros.
+    pub constant: &'r [T],
 }
 
 impl<T: Real> Row<'_, T> {
-    /// Number of its values.
+    /// Number of values that a visit reads.
+    #[inline(always)]
     pub fn len(&self) -> usize {
-        self.values.len() + self.tail.len()
+        self.values.len() + self.rest.len() + self.constant.len()
     }
 
     /// Sparse: (feature, value) pairs, the constant feature's last.
     #[inline(always)]
     pub fn entries(&self, n_features: usize) -> impl Iterator<Item = (usize, T)> {
         let stored = self.columns.iter().zip(self.values).map(|(column, x)| (*column as usize, *x));
-        stored.chain(self.tail.iter().map(move |x| (n_features - 1, *x)))
+        stored.chain(self.constant.iter().map(move |x| (n_features - 1, *x)))
+    }
+
+    /// Dense: what is left over behind whole vectors, if anything, with the constant feature.
+    #[inline(always)]
+    pub fn tail<S: Simd>(&self, simd: S) -> Option<T::Vector>
+    where
+        T: Lane<S>,
+    {
+        let rest = T::partial(simd, self.rest);
+        match T::vectors(self.constant).0.first() {
+            Some(constant) => Some(T::plus(simd, rest, *constant)),
+            None => (!self.rest.is_empty()).then_some(rest),
+        }
     }
 }
 
-/// Room for what of a row cannot be read where the data are.
-#[derive(Debug)]
-pub(super) struct RowBuffer<T> {
-    pub values: Vec<T>,
-    pub tail: Aligned<T>,
-}
-
-impl<T: Element> RowBuffer<T> {
-    pub fn new() -> Self {
-        Self { values: Vec::new(), tail: Aligned::zeros(T::lanes()) }
-    }
-
-    /// The values in this precision.
-    pub fn read<'r, R: Real>(copied: &'r mut Vec<T>, values: &'r [R]) -> &'r [T] {
-        in_precision(values).unwrap_or_else(|| {
+/// The values in this precision, copied where they are not stored in it.
+#[inline(always)]
+pub(super) fn read<'r, R: Real, T: Real>(copied: &'r mut Vec<T>, values: &'r [R]) -> &'r [T] {
+    match in_precision(values) {
+        Some(values) => values,
+        None => {
             copied.clear();
             copied.extend(values.iter().map(|x| T::narrow(x.widen())));
             copied
-        })
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Rows and weights together: what block descent asks of dense and of sparse data.
 
+use pulp::Simd;
+
 use super::kernels::{AddFew, AddFewSparse, ScoreFew, ScoreFewSparse};
-use super::row::{Row, RowBuffer};
-use crate::data::{Csr, Dense, Real, Rows};
-use crate::linalg::{Aligned, Element, FeatureMajor, PanelWeights, Update};
+use super::row::{Row, read};
+use crate::data::{Csr, Dense, Real, Rows, in_precision};
+use crate::linalg::{Aligned, Element, FeatureMajor, Kernel, Lane, PanelWeights, Update};
 
 /// Some examples' rows, copied next to each other, the constant feature appended.
 #[derive(Debug)]
@@ -90,11 +92,7 @@ pub(super) trait Scorer: Send + Sync {
     fn n_stored(&self, example: usize) -> usize;
 
     /// The row of an example.
-    fn row<'r>(
-        &'r self,
-        example: usize,
-        buffer: &'r mut RowBuffer<Self::Value>,
-    ) -> Row<'r, Self::Value>;
+    fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<Self::Value>) -> Row<'r, Self::Value>;
 
     /// Hands out the weights in the order in which few classes of a row are scored fastest. Until they
     /// are given back with [`Scorer::give_weights`], nothing else may read them.
@@ -104,22 +102,26 @@ pub(super) trait Scorer: Send + Sync {
     fn give_weights(&mut self, weights: Aligned<Self::Value>);
 
     /// Scores of a row for some classes, by weights in the order of [`Scorer::take_weights`].
-    fn score_few(
+    fn score_few<S: Simd>(
         &self,
+        simd: S,
         weights: &[Self::Value],
         row: Row<'_, Self::Value>,
         classes: &[u32],
         scores: &mut [Self::Value],
-    );
+    ) where
+        Self::Value: Lane<S>;
 
     /// Adds `change` times the row to the weights of some classes.
-    fn add_few(
+    fn add_few<S: Simd>(
         &self,
+        simd: S,
         weights: &mut [Self::Value],
         row: Row<'_, Self::Value>,
         classes: &[u32],
         change: &[Self::Value],
-    );
+    ) where
+        Self::Value: Lane<S>;
 
     /// The weight of a feature for a class.
     fn weight(&self, feature: usize, class: usize) -> f64;
@@ -148,10 +150,23 @@ fn is_double<T: Real>() -> bool {
     size_of::<T>() == size_of::<f64>()
 }
 
+/// Appends values, in another precision where it is another.
+#[inline]
+fn extend<R: Real, T: Real>(target: &mut Vec<T>, values: &[R]) {
+    match in_precision(values) {
+        Some(values) => target.extend_from_slice(values),
+        None => target.extend(values.iter().map(|x| T::narrow(x.widen()))),
+    }
+}
+
 /// Dense rows of one precision, weights of another.
 pub(super) struct DenseScorer<'a, R, T> {
     rows: Dense<'a, R>,
     bias: f64,
+    /// Features of a row in whole vectors.
+    n_whole: usize,
+    /// A row's last vector with the constant feature alone, if there is one.
+    constant: Vec<T>,
     weights: PanelWeights<T>,
     n_classes: usize,
 }
@@ -159,7 +174,14 @@ pub(super) struct DenseScorer<'a, R, T> {
 impl<'a, R: Real, T: Element> DenseScorer<'a, R, T> {
     pub fn new(rows: Dense<'a, R>, bias: f64, n_classes: usize) -> Self {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
-        Self { rows, bias, weights: PanelWeights::new(n_features, n_classes), n_classes }
+        let n_whole = rows.n_cols() / T::lanes() * T::lanes();
+        let mut constant = Vec::new();
+        if bias != 0.0 {
+            constant.resize(T::lanes(), T::zero());
+            constant[rows.n_cols() - n_whole] = T::narrow(bias);
+        }
+        let weights = PanelWeights::new(n_features, n_classes);
+        Self { rows, bias, n_whole, constant, weights, n_classes }
     }
 }
 
@@ -196,8 +218,7 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
     fn gather(&self, block: &mut RowBlock<T>) {
         block.values.clear();
         for &example in &block.examples {
-            let row = self.rows.row(example as usize).iter();
-            block.values.extend(row.map(|x| T::narrow(x.widen())));
+            extend(&mut block.values, self.rows.row(example as usize));
             if self.bias != 0.0 {
                 block.values.push(T::narrow(self.bias));
             }
@@ -244,19 +265,11 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         self.n_features()
     }
 
-    fn row<'r>(&'r self, example: usize, buffer: &'r mut RowBuffer<T>) -> Row<'r, T> {
-        let x = self.rows.row(example);
-        let (whole, rest) = x.split_at(x.len() / T::lanes() * T::lanes());
-        let RowBuffer { values, tail } = buffer;
-        let mut used = 0;
-        if rest.len() + usize::from(self.bias != 0.0) > 0 {
-            used = T::lanes();
-            tail.iter_mut().zip(rest).for_each(|(tail, x)| *tail = T::narrow(x.widen()));
-            if self.bias != 0.0 {
-                tail[rest.len()] = T::narrow(self.bias);
-            }
-        }
-        Row { values: RowBuffer::read(values, whole), columns: &[], tail: &tail[..used] }
+    #[inline(always)]
+    fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<T>) -> Row<'r, T> {
+        let x = read(buffer, self.rows.row(example));
+        let (values, rest) = x.split_at(self.n_whole);
+        Row { values, columns: &[], rest, constant: &self.constant }
     }
 
     fn take_weights(&mut self) -> Aligned<T> {
@@ -276,12 +289,32 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         }
     }
 
-    fn score_few(&self, weights: &[T], row: Row<'_, T>, classes: &[u32], scores: &mut [T]) {
-        T::dispatch(ScoreFew { weights, row, classes, scores });
+    #[inline(always)]
+    fn score_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &[T],
+        row: Row<'_, T>,
+        classes: &[u32],
+        scores: &mut [T],
+    ) where
+        T: Lane<S>,
+    {
+        ScoreFew { weights, row, classes, scores }.compute(simd);
     }
 
-    fn add_few(&self, weights: &mut [T], row: Row<'_, T>, classes: &[u32], change: &[T]) {
-        T::dispatch(AddFew { weights, row, classes, change });
+    #[inline(always)]
+    fn add_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &mut [T],
+        row: Row<'_, T>,
+        classes: &[u32],
+        change: &[T],
+    ) where
+        T: Lane<S>,
+    {
+        AddFew { weights, row, classes, change }.compute(simd);
     }
 
     fn weight(&self, feature: usize, class: usize) -> f64 {
@@ -306,6 +339,8 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
 pub(super) struct SparseScorer<'a, R, T> {
     rows: Csr<'a, R>,
     bias: f64,
+    /// The constant feature, if there is one.
+    constant: Vec<T>,
     weights: FeatureMajor<T>,
     n_classes: usize,
 }
@@ -313,7 +348,9 @@ pub(super) struct SparseScorer<'a, R, T> {
 impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
     pub fn new(rows: Csr<'a, R>, bias: f64, n_classes: usize) -> Self {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
-        Self { rows, bias, weights: FeatureMajor::new(n_features, n_classes), n_classes }
+        let constant = if bias == 0.0 { Vec::new() } else { vec![T::narrow(bias)] };
+        let weights = FeatureMajor::new(n_features, n_classes);
+        Self { rows, bias, constant, weights, n_classes }
     }
 }
 
@@ -347,7 +384,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         for &example in &block.examples {
             let (columns, values) = self.rows.row(example as usize);
             block.columns.extend_from_slice(columns);
-            block.values.extend(values.iter().map(|x| T::narrow(x.widen())));
+            extend(&mut block.values, values);
             if self.bias != 0.0 {
                 block.columns.push(self.rows.n_cols() as i32);
                 block.values.push(T::narrow(self.bias));
@@ -390,12 +427,10 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         self.rows.row(example).0.len() + usize::from(self.bias != 0.0)
     }
 
-    fn row<'r>(&'r self, example: usize, buffer: &'r mut RowBuffer<T>) -> Row<'r, T> {
+    #[inline(always)]
+    fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<T>) -> Row<'r, T> {
         let (columns, x) = self.rows.row(example);
-        let RowBuffer { values, tail } = buffer;
-        tail[0] = T::narrow(self.bias);
-        let tail = &tail[..usize::from(self.bias != 0.0)];
-        Row { values: RowBuffer::read(values, x), columns, tail }
+        Row { values: read(buffer, x), columns, rest: &[], constant: &self.constant }
     }
 
     fn take_weights(&mut self) -> Aligned<T> {
@@ -406,14 +441,34 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         self.weights.give(weights);
     }
 
-    fn score_few(&self, weights: &[T], row: Row<'_, T>, classes: &[u32], scores: &mut [T]) {
+    #[inline(always)]
+    fn score_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &[T],
+        row: Row<'_, T>,
+        classes: &[u32],
+        scores: &mut [T],
+    ) where
+        T: Lane<S>,
+    {
         let padded = self.weights.padded();
-        T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores });
+        ScoreFewSparse { weights, padded, row, classes, scores }.compute(simd);
     }
 
-    fn add_few(&self, weights: &mut [T], row: Row<'_, T>, classes: &[u32], change: &[T]) {
+    #[inline(always)]
+    fn add_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &mut [T],
+        row: Row<'_, T>,
+        classes: &[u32],
+        change: &[T],
+    ) where
+        T: Lane<S>,
+    {
         let padded = self.weights.padded();
-        T::dispatch(AddFewSparse { weights, padded, row, classes, change });
+        AddFewSparse { weights, padded, row, classes, change }.compute(simd);
     }
 
     fn weight(&self, feature: usize, class: usize) -> f64 {

@@ -6,7 +6,6 @@ use rand_pcg::Pcg64Mcg;
 
 use super::candidates::Candidates;
 use super::dual_block::{DualBlock, add_images};
-use super::row::RowBuffer;
 use super::scorer::{Changes, RowBlock, Scorer};
 use super::visit;
 use crate::data::Real;
@@ -14,7 +13,7 @@ use crate::dual::Shares;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::multiclass::MarginProblem;
-use crate::polytope::Scratch;
+use crate::polytope::{Capped, Scratch};
 use crate::run::{Certificate, Progress, Solver};
 
 /// How block descent goes about it; nothing of this changes what it converges to.
@@ -103,7 +102,8 @@ pub(super) struct Work<T> {
     pub beta: Vec<T>,
     pub target: Vec<f64>,
     pub projection: Vec<f64>,
-    pub row: RowBuffer<T>,
+    /// A row in the precision of the weights, where it is stored in another.
+    pub row: Vec<T>,
     pub few: visit::Buffers<T>,
     pub scratch: Scratch,
 }
@@ -125,7 +125,7 @@ impl<'p, M: Scorer> State<'p, M> {
             beta: vec![M::Value::zero(); m],
             target: vec![0.0; m],
             projection: vec![0.0; m],
-            row: RowBuffer::new(),
+            row: Vec::new(),
             few: visit::Buffers::new(m),
             scratch: Scratch::default(),
         };
@@ -193,9 +193,17 @@ impl<'p, M: Scorer> State<'p, M> {
 
     /// What visits ask the set, at once.
     pub fn bounds(&self) -> visit::Bounds {
+        let set = self.problem.polytope().capped_box();
+        let simplex = set.filter(|set| set.floor == 0.0 && set.cap <= set.upper);
         visit::Bounds {
             tight: self.problem.tight_sum(M::Value::epsilon().widen()),
             lowest: if self.is_box() { 0.0 } else { f64::NEG_INFINITY },
+            simplex: simplex.map(|set| Capped {
+                upper: set.cap,
+                floor: 0.0,
+                cap: set.cap,
+                bias: 1.0,
+            }),
         }
     }
 

@@ -4,6 +4,7 @@ use super::candidates::Candidates;
 use super::dual_block::DualBlock;
 use crate::linalg::Element;
 use crate::multiclass::MarginProblem;
+use crate::polytope::Capped;
 
 /// Numbers of a visit, one for each candidate of the example; class and score of the label come last.
 ///
@@ -26,6 +27,8 @@ pub(super) struct Bounds {
     pub tight: f64,
     /// The slope below which β_j = 0 cannot rise where it can.
     pub lowest: f64,
+    /// The simplex of the max hinge, whose projections are short enough to be worth no call.
+    pub simplex: Option<Capped>,
 }
 
 impl Bounds {
