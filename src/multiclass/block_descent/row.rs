@@ -53,7 +53,7 @@ pub(super) fn read<'r, R: Real, T: Real>(copied: &'r mut Vec<T>, values: &'r [R]
         Some(values) => values,
         None => {
             copied.clear();
-            copied.extend(values.iter().map(|x| T::narrow(x.widen())));
+            R::append_to(values, copied);
             copied
         }
     }

@@ -98,6 +98,9 @@ pub(super) trait Scorer: Send + Sync {
     /// are given back with [`Scorer::give_weights`], nothing else may read them.
     fn take_weights(&mut self) -> Aligned<Self::Value>;
 
+    /// The length of each class's weights where that order is class after class.
+    fn class_stride(&self) -> Option<usize>;
+
     /// Takes back the weights of [`Scorer::take_weights`].
     fn give_weights(&mut self, weights: Aligned<Self::Value>);
 
@@ -155,7 +158,7 @@ fn is_double<T: Real>() -> bool {
 fn extend<R: Real, T: Real>(target: &mut Vec<T>, values: &[R]) {
     match in_precision(values) {
         Some(values) => target.extend_from_slice(values),
-        None => target.extend(values.iter().map(|x| T::narrow(x.widen()))),
+        None => R::append_to(values, target),
     }
 }
 
@@ -280,6 +283,10 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
             self.weights.copy_class(class, row);
         }
         weights
+    }
+
+    fn class_stride(&self) -> Option<usize> {
+        Some(self.n_features().next_multiple_of(T::lanes()))
     }
 
     fn give_weights(&mut self, weights: Aligned<T>) {
@@ -435,6 +442,10 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn take_weights(&mut self) -> Aligned<T> {
         self.weights.take()
+    }
+
+    fn class_stride(&self) -> Option<usize> {
+        None
     }
 
     fn give_weights(&mut self, weights: Aligned<T>) {
