@@ -38,11 +38,12 @@ impl<T: Real> Row<'_, T> {
     where
         T: Lane<S>,
     {
-        let rest = T::partial(simd, self.rest);
-        match T::vectors(self.constant).0.first() {
-            Some(constant) => Some(T::plus(simd, rest, *constant)),
-            None => (!self.rest.is_empty()).then_some(rest),
+        let constant = T::vectors(self.constant).0.first().copied();
+        if self.rest.is_empty() {
+            return constant;
         }
+        let rest = T::partial(simd, self.rest);
+        Some(constant.map_or(rest, |constant| T::plus(simd, rest, constant)))
     }
 }
 
