@@ -354,6 +354,20 @@ impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
     }
 }
 
+/// Columns and values of a block's row, which is copied only where it is not stored as it is read.
+fn gathered<'b, R: Real, T: Real>(
+    rows: &'b Csr<'_, R>,
+    block: &'b RowBlock<T>,
+) -> (&'b [i32], &'b [T]) {
+    match block.examples.first() {
+        Some(example) if block.values.is_empty() => {
+            let (columns, values) = rows.row(*example as usize);
+            (columns, in_precision(values).unwrap_or_default())
+        }
+        _ => (&block.columns, &block.values),
+    }
+}
+
 impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     type Value = T;
     type Exact = SparseScorer<'a, R, f64>;
@@ -383,6 +397,9 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         block.columns.clear();
         for &example in &block.examples {
             let (columns, values) = self.rows.row(example as usize);
+            if self.bias == 0.0 && in_precision::<R, T>(values).is_some() {
+                continue;
+            }
             block.columns.extend_from_slice(columns);
             extend(&mut block.values, values);
             if self.bias != 0.0 {
@@ -396,12 +413,14 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
         if !changes.changed.is_empty() {
-            self.weights.update(&block.columns, &block.values, &changes.values);
+            let (columns, values) = gathered(&self.rows, block);
+            self.weights.update(columns, values, &changes.values);
         }
     }
 
     fn score(&self, block: &RowBlock<T>, scores: &mut [T]) {
-        self.weights.score(&block.columns, &block.values, scores);
+        let (columns, values) = gathered(&self.rows, block);
+        self.weights.score(columns, values, scores);
     }
 
     fn update_and_score(

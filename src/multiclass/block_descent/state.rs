@@ -226,8 +226,11 @@ impl<'p, M: Scorer> State<'p, M> {
 impl<M: Scorer> Solver for State<'_, M> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.exact = None;
-        if self.due.is_none() && self.options.shrink && self.n_full == 0 {
-            // What a certificate would say of the first pass is not worth its time.
+        if self.options.shrink
+            && self.due.is_none()
+            && self.model.weights().iter().all(Zero::is_zero)
+        {
+            // From nothing, what a certificate would say of the first pass is not worth its time.
             self.descend_fully(interrupt)?;
         }
         // What candidates alone do not move, all classes may.
