@@ -6,8 +6,8 @@ SIGINT must end a fit by KeyboardInterrupt within a second, leave the estimator 
 the process able to fit; SIGTERM and SIGHUP must end the process within a second. A command must
 end within a second, too (with status 130 after SIGINT, unless it had ended or not begun), and leave
 the model file as it was or complete, and nothing beside it. A consensus fit that was ended, by
-SIGKILL as well, must leave a folder that a resumed fit converges from, to bounds that agree with
-those of a fit that nobody ended, or that it refuses because there is no checkpoint yet.
+SIGKILL as well, must leave a folder from which a resumed fit converges to the model, bit for bit,
+of a fit that nobody ended, or which it refuses because there is no checkpoint yet.
 """
 
 from __future__ import annotations
@@ -197,10 +197,10 @@ def signal_consensus(number: signal.Signals, data: Any, whole: Any) -> Outcome:
             resumed = consensus(resume=folder).fit(*data)
         except ValueError as error:
             return well and not drafts and "there is no checkpoint" in str(error), seconds
-        # Partitions may have been saved in different rounds: other models, but the same optimum.
         below = resumed.dual_objective_ <= whole.objective_
         bounds = below and whole.dual_objective_ <= resumed.objective_
-        return well and not drafts and bounds and resumed.converged_, seconds
+        same = np.array_equal(resumed.coef_, whole.coef_) and resumed.converged_
+        return well and not drafts and bounds and same, seconds
 
 
 def record(table: Table, trial: str, number: signal.Signals, outcomes: list[Outcome]) -> None:

@@ -13,7 +13,7 @@ use crate::solver::Method;
 /// (twice for rows in single precision, whose certificate needs exact ones) and three times elsewhere; the
 /// result, twice; n m dual variables in block descent, in the precision of the rows, and in smoothed
 /// Frank-Wolfe; and 16 n m bytes where the caller wants them back. Active sets grow with the run and are
-/// not in it.
+/// not in it. `n_fits` of them run side by side.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::error::Error::Memory) if there is not as much.
@@ -23,6 +23,7 @@ pub fn require_memory(
     method: MulticlassMethod,
     smooth: bool,
     keep_dual: bool,
+    n_fits: usize,
 ) -> Result<()> {
     let value: usize = match data {
         Data::Dense32(_) | Data::Csr32(_) => 4,
@@ -54,7 +55,7 @@ pub fn require_memory(
     } else {
         "fewer features or fewer classes take less"
     };
-    require(weights + wide(n) * wide(m) * wide(dual), what, remedy)
+    require(wide(n_fits) * (weights + wide(n) * wide(m) * wide(dual)), what, remedy)
 }
 
 /// The same for joint features: the weights four times, as a solver, its kernels, its certificate and the
@@ -77,4 +78,22 @@ pub fn require_joint_memory(
     let duals = if kept { 8 * n as u128 * m as u128 } else { 0 };
     let what = || format!("d = {d} weights, for n = {n} rows and m = {m} classes");
     require(32 * d as u128 + duals, what, "fewer features of rows or classes take less")
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+    use crate::data::Dense;
+
+    #[test]
+    fn fits_side_by_side_need_as_much_each() {
+        let rows = array![[1.0], [2.0]];
+        let data = Data::Dense64(Dense::new(rows.view()).unwrap());
+        let fits = |n| require_memory(data, 3, MulticlassMethod::BlockDescent(0), false, false, n);
+        fits(1).unwrap();
+        let error = fits(usize::MAX).unwrap_err().to_string();
+        assert!(error.contains("n = 2 rows, m = 3 classes and d = 2 features need"), "{error}");
+    }
 }

@@ -115,7 +115,9 @@ pub(super) fn cross_validate<'py>(
         let search: SearchRecord<'py> = settings.extract()?;
         let run: RunRecord = settings.extract()?;
         let (data, labels) = (rows.rows()?, slice(&labels)?);
-        record.require_memory(data, MulticlassMethod::BlockDescent(search.seed), false)?;
+        let at_once = run.n_threads.clamp(1, search.held_out.len().max(1));
+        let method = MulticlassMethod::BlockDescent(search.seed);
+        record.require_memory(data, method, false, at_once)?;
         let parts = record.parts();
         let problems = |fold: &Fold<'_>, lambda: f64| {
             let shares = Shares::new(data.n_rows(), lambda)?.with_sample_weights(fold.weights)?;

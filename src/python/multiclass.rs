@@ -50,7 +50,7 @@ pub(super) fn fit_multiclass<'py>(
         let WarmStart { keep_dual, start } = settings.extract()?;
         let method = MulticlassMethod::parse(&method.choices())?;
         let data = rows.rows()?;
-        record.require_memory(data, method, keep_dual)?;
+        record.require_memory(data, method, keep_dual, 1)?;
         let rows = (data, slice(&labels)?);
         let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
         let layout = problem.map().layout();

@@ -156,15 +156,19 @@ pub(super) fn fit_polynomial<'py>(
     })
 }
 
+/// Vectors as long as the first layers that a refit keeps.
+const COPIES: u128 = 16;
+
 /// Refuses a fit whose outputs or first layers do not fit into memory: the outputs of all rows and their
-/// residuals, and the linear weights beside a basis of as many vectors as there are outputs, each with its
-/// gradient, and the vectors that bound the eigenvalues of a gradient matrix. What a basis adds as it grows is
-/// not in the estimate.
+/// residuals; the linear weights as often as quasi-Newton steps keep them (two pairs of steps and changes of
+/// gradients, a third being added, points, gradients and a direction), which they do where there is no metric; and
+/// the vectors that bound the eigenvalues of a gradient matrix. What a basis adds as it grows is not in the
+/// estimate.
 fn require_memory(n: usize, m: usize, d: usize) -> Result<()> {
     let what = || {
         format!("the outputs and weights for n = {n} rows, m = {m} outputs and d = {d} features")
     };
-    let bytes = 8 * m as u128 * (2 * n as u128 + 4 * (d as u128 + 1));
+    let bytes = 8 * m as u128 * (2 * n as u128 + COPIES * (d as u128 + 1));
     let bytes = bytes + 8 * bound_memory(d + 1) as u128;
     require(bytes, what, "fit fewer rows, fewer outputs or fewer features")
 }
@@ -233,6 +237,8 @@ pub(super) fn predict_polynomial<'py>(
         let data = rows.rows()?;
         let model = model.model(Kernel::parse(kernel)?, augmented, data.n_cols())?;
         let shape = [data.n_rows(), model.n_outputs];
+        let what = || format!("the outputs for n = {} rows and m = {} outputs", shape[0], shape[1]);
+        require(8 * shape[0] as u128 * shape[1] as u128, what, "predict for fewer rows at a time")?;
         let outputs = run_session(py, n_threads, None, |session: &Session<'_>| {
             let interrupt: &Interrupt = session.interrupt;
             predict(&model, data, interrupt)

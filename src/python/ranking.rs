@@ -9,6 +9,7 @@ use super::arrays::{Table, Vector, slice};
 use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
+use crate::memory::require;
 use crate::recommend::{
     Excluded, FittedOutput, FittedSide, InteractionFit, InteractionSettings, Interactions,
     Likelihood, Link, NewPrior, Part, Ratings, best_items, fold_in, fold_in_interactions,
@@ -209,6 +210,9 @@ pub(super) fn best<'py>(
             allowed: slice(&excluded.allowed)?,
         };
         let shape = (lists.offsets.len().saturating_sub(1), excluded.n_items);
+        let what = || format!("lists of n = {n} items for {} users", shape.0);
+        let remedy = "ask for fewer users at a time";
+        require(size_of::<(i64, f32)>() as u128 * shape.0 as u128 * n as u128, what, remedy)?;
         let (items, scores) =
             run_session(py, excluded.n_threads, None, |session: &Session<'_>| {
                 best_items(&parts, shape, lists, n, session.interrupt)

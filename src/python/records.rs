@@ -97,8 +97,9 @@ impl MarginRecord<'_> {
         rows: Data<'_>,
         method: MulticlassMethod,
         keep_dual: bool,
+        n_fits: usize,
     ) -> Result<()> {
-        require_memory(rows, self.n_classes, method, self.smoothing > 0.0, keep_dual)
+        require_memory(rows, self.n_classes, method, self.smoothing > 0.0, keep_dual, n_fits)
     }
 
     fn costs(&self) -> Costs {

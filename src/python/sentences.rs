@@ -8,6 +8,7 @@ use pyo3::types::{
 };
 
 use super::session::guarded;
+use crate::error;
 use crate::sequence::{FeatureRows, NamedRows, Vocabulary};
 
 /// Tokens between two looks at the signals.
@@ -255,21 +256,24 @@ impl PyVocabulary {
 }
 
 /// Reads sentences and hands on their rows; returns the offsets of the sentences.
-fn read(sentences: &Bound<'_, PyAny>, mut take: impl FnMut(&mut NamedRows)) -> PyResult<Vec<i64>> {
+fn read(
+    sentences: &Bound<'_, PyAny>,
+    mut take: impl FnMut(&mut NamedRows) -> error::Result<()>,
+) -> PyResult<Vec<i64>> {
     let (mut offsets, mut polled) = (vec![0], 0);
     let mut reader = Reader::default();
     for (place, sentence) in PyIterator::from_object(sentences)?.enumerate() {
         let n_rows = reader.sentence(&sentence?, place)? as i64;
         offsets.push(offsets[place] + n_rows);
         if reader.rows.n_rows() >= CHUNK {
-            take(&mut reader.rows);
+            take(&mut reader.rows)?;
         }
         if offsets[place + 1] > polled + POLL {
             polled = offsets[place + 1];
             sentences.py().check_signals()?;
         }
     }
-    take(&mut reader.rows);
+    take(&mut reader.rows)?;
     Ok(offsets)
 }
 

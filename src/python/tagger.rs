@@ -203,7 +203,7 @@ impl Chunk {
         interrupt: &Interrupt,
     ) -> Result<Vec<u32>> {
         let mut rows = FeatureRows::new();
-        self.rows.resolve(names, &mut rows);
+        self.rows.resolve(names, &mut rows)?;
         let mut offsets = vec![0];
         self.sizes.iter().for_each(|size| offsets.push(offsets[offsets.len() - 1] + size));
         let rows = Data::Csr64(rows.matrix(names.len())?);

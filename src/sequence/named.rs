@@ -1,6 +1,7 @@
 //! Rows of features by name, before the names are looked up.
 
 use super::{FeatureRows, Vocabulary};
+use crate::error::Result;
 
 /// Rows of names and values, names in one piece of memory: what reads them need not wait for the table of a
 /// vocabulary, and what looks them up can look for many at a time.
@@ -33,14 +34,25 @@ impl NamedRows {
     }
 
     /// Adds the rows to others, without the names that are not known, and leaves none behind.
-    pub fn resolve(&mut self, vocabulary: &Vocabulary, rows: &mut FeatureRows) {
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::error::Error::Memory) where they do not fit.
+    pub fn resolve(&mut self, vocabulary: &Vocabulary, rows: &mut FeatureRows) -> Result<()> {
+        rows.make_room(self.n_rows(), self.ends.len())?;
         let numbers = vocabulary.find_all(&self.text, &self.ends);
         self.drain(|entry, _| numbers[entry], rows);
+        Ok(())
     }
 
     /// Adds the rows to others, with numbers for new names, and leaves none behind.
-    pub fn learn(&mut self, vocabulary: &mut Vocabulary, rows: &mut FeatureRows) {
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::error::Error::Memory) where they do not fit.
+    pub fn learn(&mut self, vocabulary: &mut Vocabulary, rows: &mut FeatureRows) -> Result<()> {
+        rows.make_room(self.n_rows(), self.ends.len())?;
+        vocabulary.make_room(self.text.len(), self.ends.len())?;
         self.drain(|_, name| Some(vocabulary.intern(name)), rows);
+        Ok(())
     }
 
     fn drain(
@@ -85,8 +97,8 @@ mod tests {
         named.end_row();
         assert_eq!(named.n_rows(), 3);
         let mut rows = FeatureRows::new();
-        named.resolve(&vocabulary, &mut rows);
-        named.resolve(&vocabulary, &mut rows);
+        named.resolve(&vocabulary, &mut rows).unwrap();
+        named.resolve(&vocabulary, &mut rows).unwrap();
         assert_eq!((named.n_rows(), rows.n_rows()), (0, 3));
         assert_eq!(rows.into_parts(), (vec![0, 2, 2, 3], vec![0, 2, 1], vec![1.0, 2.5, 3.0]));
     }

@@ -2,6 +2,7 @@
 
 use crate::data::Csr;
 use crate::error::Result;
+use crate::memory::{make_room, refused};
 
 /// A sparse matrix under construction: its columns may come in any order, and more than once.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +41,24 @@ impl FeatureRows {
             }
         }
         self.ends.push(self.columns.len() as i64);
+    }
+
+    /// Makes room for more rows, of so many values in all, before they are added.
+    pub(super) fn make_room(&mut self, n_rows: usize, n_values: usize) -> Result<()> {
+        let room = make_room(&mut self.ends, n_rows)
+            && make_room(&mut self.columns, n_values)
+            && make_room(&mut self.values, n_values);
+        if room {
+            return Ok(());
+        }
+        let n = self.values.len();
+        let bytes = 2 * n * (size_of::<i32>() + size_of::<f64>());
+        let what = || format!("the tokens, {n} features of them so far,");
+        Err(refused(
+            bytes,
+            what,
+            "fewer sentences take less, and so does a matrix of single features",
+        ))
     }
 
     /// Number of complete rows.
@@ -88,6 +107,15 @@ impl FeatureRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_that_there_is_not_is_refused() {
+        let mut rows = FeatureRows::new();
+        rows.make_room(3, 9).unwrap();
+        let error = rows.make_room(1, 1 << 60).unwrap_err().to_string();
+        assert!(error.contains("the tokens, 0 features of them so far, need"), "{error}");
+        assert_eq!(rows.n_rows(), 0);
+    }
 
     #[test]
     fn rows_are_sorted_summed_and_renumbered() {

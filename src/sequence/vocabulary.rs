@@ -1,5 +1,8 @@
 //! The numbers of features that are known by their names.
 
+use crate::error;
+use crate::memory::{check_growth, make_room, refused};
+
 /// The names of features and their numbers, in the order in which they were first seen; or, hashed, numbers
 /// without names (the hashing trick, Weinberger et al. 2009).
 ///
@@ -105,6 +108,21 @@ impl Vocabulary {
                 _ => self.slot(name, hash).ok(),
             })
             .collect()
+    }
+
+    /// Makes room for more names, of so many bytes in all, before they are added.
+    pub(super) fn make_room(&mut self, n_bytes: usize, n_names: usize) -> error::Result<()> {
+        if self.bits.is_some() {
+            return Ok(());
+        }
+        let (what, remedy) = ("the names of features", "hash_bits=22 keeps none");
+        if 2 * (self.n_names() + n_names) > self.table.len() {
+            check_growth(2 * size_of_val(&self.table[..]), || what.to_owned(), remedy)?;
+        }
+        if make_room(&mut self.text, n_bytes) && make_room(&mut self.bounds, n_names) {
+            return Ok(());
+        }
+        Err(refused(2 * self.text.len(), || what.to_owned(), remedy))
     }
 
     /// The number of a name, a new one if need be.
@@ -214,6 +232,19 @@ mod tests {
         assert_eq!((numbers[0], numbers[1], numbers[4999]), (None, Some(0), Some(2499)));
         assert_eq!((vocabulary.name(2499), vocabulary.find(b"")), (names[4999].as_bytes(), None));
         assert_eq!((vocabulary.intern(b""), vocabulary.find(b"")), (2500, Some(2500)));
+    }
+
+    #[test]
+    fn room_that_there_is_not_is_refused() {
+        let mut vocabulary = Vocabulary::new();
+        vocabulary.make_room(9, 3).unwrap();
+        for (n_bytes, n_names) in [(1 << 60, 1), (1, 1 << 58)] {
+            let error = vocabulary.make_room(n_bytes, n_names).unwrap_err().to_string();
+            assert!(error.contains("the names of features need"), "{error}");
+        }
+        vocabulary.intern(b"name");
+        assert_eq!(vocabulary.len(), 1);
+        Vocabulary::hashed(4).make_room(1 << 60, 1 << 58).unwrap();
     }
 
     #[test]

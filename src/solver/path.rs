@@ -7,6 +7,7 @@ use super::{Block, BlockFrankWolfe, BlockOptions};
 use crate::dual::{BlockDual, Bounded, DualValue, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::memory::check_growth;
 use crate::run::{Certificate, Epoch, Stopping, run};
 
 /// A dual point and the interval of λ that it serves: at λ' the model is (λ/λ') w.
@@ -118,6 +119,9 @@ pub fn path(
         let longest = (lambda / last).min(LONGEST);
         let (factor, reached) = stretch(solver, known, stopping, longest, interrupt)?;
         let until = if factor == lambda / last { last } else { lambda / factor };
+        let what = || format!("the weights of {} models on the path", pieces.len() + 1);
+        let remedy = "a shorter path or a larger tol has fewer";
+        check_growth(size_of_val(solver.weights()), what, remedy)?;
         let weights = solver.weights().to_vec();
         pieces.push(Piece { lambda, until, weights, ends: [known, reached], epochs });
         if until <= last || stopped {

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dualgap import FactorizationMachineRegressor, MulticlassSVC
+from dualgap import FactorizationMachineRegressor, MulticlassSVC, _core
 from dualgap._core import THREADS_PER_CORE
 from dualgap._validation import resolve_threads
 from dualgap.distributed import ConsensusSVC
@@ -45,6 +45,21 @@ def test_weights_beyond_memory_are_refused() -> None:
             model.fit(X, y)
     with pytest.raises(MemoryError, match="m = 1 outputs and d = 2000000001 features need"):
         FactorizationMachineRegressor(1).fit(X, [0.0, 1.0, 2.0])
+
+
+@LINUX
+def test_outputs_lists_and_searches_beyond_memory_are_refused() -> None:
+    rows = sp.csr_matrix((10**6, 2))
+    wide = {"basis": np.ones((1, 2)), "output": np.ones((1, 10**6)), "linear": None}
+    options = {"kernel": "square", "augmented": False, "n_threads": 1}
+    X = (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, 2)
+    message = "n = 1000000 rows and m = 1000000 outputs need 8000.* predict for fewer rows"
+    with pytest.raises(MemoryError, match=message):
+        _core.predict_polynomial(X, wide, **options)
+    lists = {"offsets": np.zeros(4, np.int64), "items": np.zeros(0, np.int32)}
+    excluded = {**lists, "allowed": np.zeros(0, bool), "n_items": 2, "n_threads": 1}
+    with pytest.raises(MemoryError, match=r"lists of n = \d+ items for 3 users need"):
+        _core.best_items([], excluded, 2**50)
 
 
 def test_a_limit_on_the_process_is_met_before_it_is_hit(tmp_path: Path) -> None:

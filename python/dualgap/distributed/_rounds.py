@@ -112,6 +112,8 @@ class Run:
     """The penalty of the first round."""
     mark: tuple[int, float] = (0, np.inf)
     """When the gap was last seen to become smaller, and how large it was then."""
+    copy: int = 0
+    """Which of the partitions' copies belong to the kept round."""
     resumed: bool = False
     """Whether the next round is the first after a kept copy was read."""
     expected: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
@@ -124,7 +126,7 @@ class Run:
         return self.primal - self.dual
 
 
-_VALUES = ("rho", "first_rho", "round", "seconds")
+_VALUES = ("rho", "first_rho", "round", "seconds", "copy")
 """Numbers of a run that are kept: none of those that a certificate is made of."""
 
 
@@ -153,13 +155,15 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
         due = not run.resumed and now - saved >= settings.interval
         save = plan.folder is not None and due
         accuracy = _inner_gap(run, settings.tol, len(numbers))
-        order = Order(run.round, run.rho, *accuracy, save)
+        copy = 1 - run.copy if save else None
+        order = Order(run.round, run.rho, *accuracy, copy)
         answer = engine.ask(numbers, plan, order, run.consensus)
         _digest(run, answer, plan, settings)
         run.resumed = False
         run.seconds = time.monotonic() - started
         run.rows[-1][1] = run.seconds
-        if save and plan.folder is not None:
+        if copy is not None:
+            run.copy = copy
             _keep(run, plan, settings)
             saved = now
         row = run.rows[-1]
@@ -280,7 +284,7 @@ def _keep(run: Run, plan: Plan, settings: Settings) -> None:
     assert run.best is not None
     # JSON has no infinity.
     values = {name: repr(float(getattr(run, name))) for name in _VALUES}
-    meta = {"run": plan.run, "identity": settings.identity, "values": values}
+    meta = {"run": plan.kept, "identity": settings.identity, "values": values}
     meta["expected"] = list(map(repr, map(float, run.expected)))
     arrays = {"consensus": run.consensus, "rows": np.array(run.rows)}
     if run.absent is not None:
@@ -315,6 +319,7 @@ def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
             raise ValueError(msg)
         run.rows, run.round, run.resumed = rows.tolist(), int(values["round"]), True
         run.rho, run.seconds = values["rho"], values["seconds"]
+        run.first_rho, run.copy = values["first_rho"], int(values["copy"] == 1.0)
         run.expected = [float(value) for value in meta["expected"]]
         if len(run.expected) != 2:
             msg = "there must be two expected values"

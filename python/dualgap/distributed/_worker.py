@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -28,6 +28,8 @@ class Plan:
     """What all partitions share during a fit."""
 
     run: str
+    kept: str
+    """The run's name in a checkpoint: that of the first one, where it was resumed."""
     version: str
     classes: NDArray[Any]
     factors: FloatArray | None
@@ -62,7 +64,8 @@ class Order:
     gap: float
     relative_gap: float
     tol: float
-    save: bool
+    copy: int | None
+    """Which of a partition's two copies the round is to be kept in, if it is."""
 
 
 @dataclass
@@ -153,7 +156,7 @@ def answer(
     over the columns that have entries here; `_rounds.Absent` stands for the others.
     """
     started = time.perf_counter()
-    state = _checked_state(part, number, plan)
+    state = _checked_state(part, number, plan, order.round)
     if state.columns is not None:
         consensus = consensus.reshape(len(plan.classes), -1)[:, state.columns].ravel()
     consensus = _aligned(consensus)
@@ -182,8 +185,8 @@ def answer(
     vector = relaxation * weights
     arrays = {"multiplier": multiplier, "relaxed": vector + (1.0 - relaxation) * consensus}
     arrays.update(_packed(result["beta"].astype(part.X.dtype, copy=False)))
-    if order.save and plan.folder is not None:
-        _save(_path(plan.folder, number), state, arrays, plan)
+    if order.copy is not None and plan.folder is not None:
+        _save(_path(plan.folder, number, order.copy), state, arrays, plan)
     with _LOCK:
         # The answer of an attempt that was given up is not part of the consensus.
         if state.attempt == attempt:
@@ -208,7 +211,7 @@ def answer(
     )
 
 
-def _checked_state(part: Part, number: int, plan: Plan) -> _State:
+def _checked_state(part: Part, number: int, plan: Plan, at: int) -> _State:
     """What this worker knows of the partition; it has to run the client's version."""
     if plan.version != VERSION:
         msg = (
@@ -216,7 +219,7 @@ def _checked_state(part: Part, number: int, plan: Plan) -> _State:
             "install the same version everywhere"
         )
         raise RuntimeError(msg)
-    return _STATES.get((plan.run, number)) or _begin(part, number, plan)
+    return _STATES.get((plan.run, number)) or _begin(part, number, plan, at)
 
 
 def _up_to_date(
@@ -318,8 +321,8 @@ def add(n_columns: int, *answers: Answer) -> Answer:
     return total
 
 
-def _begin(part: Part, number: int, plan: Plan) -> _State:
-    """The state of a partition that has none: the last kept copy, or zero."""
+def _begin(part: Part, number: int, plan: Plan, at: int) -> _State:
+    """The state of a partition that has none before round `at`: a kept copy, or zero."""
     codes = np.searchsorted(plan.classes, part.y).astype(np.uint32)
     weights = part.weights
     if plan.factors is not None:
@@ -332,25 +335,38 @@ def _begin(part: Part, number: int, plan: Plan) -> _State:
     arrays = {"multiplier": np.zeros(len(plan.classes) * width)}
     # Before the first round zero is where everybody starts.
     state = _State(codes, weights, mass / plan.total, columns, arrays)
-    path = None if plan.folder is None else _path(plan.folder, number)
-    if path is not None and path.exists():
-        _restore(state, path, plan)
+    if plan.folder is not None:
+        paths = (_path(plan.folder, number, copy) for copy in range(_COPIES))
+        copies = [_restored(state, path, plan) for path in paths if path.exists()]
+        # A run that was ended while it kept a round has the one before in the other copy.
+        return max(copies, key=lambda copy: _worth(copy.round, at), default=state)
     return state
 
 
-def _path(folder: str, number: int) -> Path:
-    return Path(folder) / f"partition-{number}.npz"
+_COPIES = 2
+"""The rounds of a partition that are kept, in turn."""
+
+
+def _worth(kept: int, at: int) -> tuple[bool, bool, bool, int]:
+    """What comes first: the state that round `at` begins with, then what is near it."""
+    return kept == at - 1, kept == at, kept < at, kept
+
+
+def _path(folder: str, number: int, copy: int) -> Path:
+    return Path(folder) / f"partition-{number}-{copy}.npz"
 
 
 def _save(path: Path, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
     """Keep a copy."""
-    write_npz(path, {"run": plan.run, "round": state.round, "rho": state.rho}, arrays)
+    write_npz(path, {"run": plan.kept, "round": state.round, "rho": state.rho}, arrays)
 
 
-def _restore(state: _State, path: Path, plan: Plan) -> None:
+def _restored(begun: _State, path: Path, plan: Plan) -> _State:
+    """Return the state as a kept copy has it."""
+    state = replace(begun)
     with refused_as(path, "a kept copy of a partition of this run"):
         arrays = read_npz(path)
-        meta = read_meta(arrays, run=plan.run)
+        meta = read_meta(arrays, run=plan.kept)
         del arrays["meta"]
         beta = _unpacked(arrays)
         shape = state.arrays["multiplier"].shape
@@ -371,3 +387,4 @@ def _restore(state: _State, path: Path, plan: Plan) -> None:
             msg = "the penalty is not finite"
             raise ValueError(msg)
         state.arrays, state.restored = arrays, True
+    return state

@@ -205,9 +205,8 @@ class ConsensusSVC(LinearClassifier):
         engine = self._engine(X, y, sample_weight)
         run_id, cancel = uuid.uuid4().hex, True
         try:
-            fit = self._described(X, y, sample_weight)
-            with watch(self, fit) as callback:
-                run_id = self._fit(engine, run_id, seed, callback)
+            with watch(self, self._described(X, y, sample_weight)) as callback:
+                self._fit(engine, run_id, seed, callback)
             cancel = False
         finally:
             engine.close(run_id, cancel=cancel)
@@ -219,7 +218,7 @@ class ConsensusSVC(LinearClassifier):
         data = (X, y, sample_weight) if isinstance(y, np.ndarray) else (None, None, None)
         return Fit(ends=(n_rounds, float(self.tol)), data=data)
 
-    def _fit(self, engine: Engine, run_id: str, seed: int, callback: Callback | None) -> str:
+    def _fit(self, engine: Engine, run_id: str, seed: int, callback: Callback | None) -> None:
         summaries = engine.describe(self.checkpoint is not None or self.resume is not None)
         self._merge(summaries)
         counts, factors = self._count(summaries)
@@ -227,7 +226,7 @@ class ConsensusSVC(LinearClassifier):
         if not total > 0.0:
             msg = "sample_weight: at least one weight must be positive"
             raise ValueError(msg)
-        lam = regularization_of("C", self.C, counts, len(counts))
+        lam = self._lambda = regularization_of("C", self.C, counts, len(counts))
         # Partitions without weight take no part.
         numbers = np.flatnonzero(counts > 0.0).tolist()
         self.n_partitions_ = len(numbers)
@@ -238,14 +237,16 @@ class ConsensusSVC(LinearClassifier):
         run = Run(np.zeros(n_weights), rho)
         if rho > 0.0:
             run.absent = self._absent([summaries[n] for n in numbers], counts[numbers] / total)
+        kept = run_id
         if self.resume is not None:
-            run_id = resume(os.fspath(self.resume), identity, run)
+            kept = resume(os.fspath(self.resume), identity, run)
             run.null_objective = null_objective(problem)
         folder = self.resume if self.checkpoint is None else self.checkpoint
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
         plan = Plan(
             run=run_id,
+            kept=kept,
             version=VERSION,
             classes=self.classes_,
             factors=factors,
@@ -268,10 +269,8 @@ class ConsensusSVC(LinearClassifier):
             callback=callback,
             identity=identity,
         )
-        self._lambda = lam
         train(engine, numbers, plan, settings, run)
         self._store(run)
-        return run_id
 
     def _store(self, run: Run) -> None:
         columns = np.array(run.rows).reshape(-1, len(COLUMNS)).T

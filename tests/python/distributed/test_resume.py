@@ -120,12 +120,41 @@ def test_a_checkpoint_loses_nothing(data, folder, whole):
     assert model.n_iter_ == whole.n_iter_
 
 
+@pytest.mark.parametrize("written", range(4))
+@pytest.mark.parametrize("again", [False, True])
+def test_a_run_that_was_ended_while_it_kept_a_round_loses_nothing(
+    data, folder, whole, monkeypatch, written, again
+):
+    """Some partitions are a round further than the others and the consensus."""
+    X, y, weights = data
+    files = iter(range(100))
+
+    def ended(path, *rest):
+        # Files of the partitions' threads, and of the consensus after them.
+        if next(files) >= written:
+            raise OSError(28, "No space left on device")
+        write_npz(path, *rest)
+
+    for _ in range(1 + again):
+        files = iter(range(100))
+        with monkeypatch.context() as patch:
+            patch.setattr("dualgap.distributed._worker.write_npz", ended)
+            patch.setattr("dualgap.distributed._rounds.write_npz", ended)
+            with pytest.raises(OSError, match="No space left"):
+                ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    rounds = [json.loads(read_npz(path)["meta"].tobytes())["round"] for path in folder.glob("p*")]
+    assert sorted(set(rounds)) == ([3, 4] if written == 0 else [3, 4, 6][written == 3 :])
+    model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert np.array_equal(model.coef_, whole.coef_)
+    assert model.n_iter_ == whole.n_iter_
+
+
 def test_weights_of_a_file_only_start_the_next_round(data, folder):
     X, y, weights = data
     kept = read_npz(folder / "consensus.npz")["consensus"]
     change(folder / "consensus.npz", consensus=np.full_like(kept, 3.0))
-    first = read_npz(folder / "partition-1.npz")["multiplier"]
-    change(folder / "partition-1.npz", multiplier=np.full_like(first, -2.0))
+    for path in folder.glob("partition-1-*.npz"):
+        change(path, multiplier=np.full_like(read_npz(path)["multiplier"], -2.0))
     settings = {**SETTINGS, "tol": 1e-3, "max_iter": 300}
     model = ConsensusSVC(resume=folder, **settings).fit(X, y, sample_weight=weights)
     reached = objective(model, *data)
@@ -148,10 +177,10 @@ REFUSED = {
 @pytest.mark.parametrize("how", REFUSED)
 def test_dual_variables_that_no_run_leaves_are_refused(data, folder, how):
     X, y, weights = data
-    path = folder / "partition-0.npz"
+    path = folder / "partition-0-0.npz"
     change(path, **REFUSED[how](read_npz(path)))
     before = contents(folder)
-    with pytest.raises(ValueError, match=r"partition-0\.npz: not a kept copy|betas: "):
+    with pytest.raises(ValueError, match=r"partition-0-0\.npz: not a kept copy|betas: "):
         ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
     assert contents(folder) == before
 
