@@ -103,7 +103,7 @@ SANITIZED := $(CURDIR)/target/sanitize
 SANITIZER = CARGO_TARGET_DIR="$(SANITIZED)" RUSTFLAGS="-Zsanitizer=address" PROPTEST_CASES=$${PROPTEST_CASES-16} \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_segv=2:handle_sigbus=2
 
-sanitize: $(DEPENDENCIES) ## Rust tests and the Python doors under AddressSanitizer, kernels under Miri (nightly, Linux)
+sanitize: $(DEPENDENCIES) ## Rust tests and the Python doors under AddressSanitizer, unsafe code under Miri (nightly, Linux)
 	$(say) "AddressSanitizer, debug assertions: Rust tests"
 	$(SANITIZER) cargo +nightly test --quiet --profile sanitize --lib --tests \
 		--target $$(rustc -vV | sed -n 's/^host: //p')

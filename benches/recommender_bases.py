@@ -1,8 +1,9 @@
 """RMSE and nDCG against the number of bases (Figure 4 of Blondel et al. 2017), with certificates.
 
-python benches/recommender_bases.py [METHOD]...
+python benches/recommender_bases.py [METHOD]...          # MovieLens 100k
+python benches/recommender_bases.py ML-1M [METHOD]...    # movielens_1m.npz in DUALGAP_DATA
 
-MovieLens 100k, 50/25/25, seed 0. The conditional gradients choose their radius on the validation
+50/25/25, seed 0. The conditional gradients choose their radius on the validation
 part with eight bases, once for all numbers of bases; only the output layer is refitted after each
 new basis (convex). Test ratings are scored.
 """
@@ -10,10 +11,12 @@ new basis (convex). Test ratings are scored.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,8 +74,9 @@ def network(train: pd.DataFrame) -> Fit:
     return fit
 
 
-def run(name: str, fit: Fit, radii: tuple[float, ...], held: list[pd.DataFrame]) -> None:
-    table = Table("recommender-bases", "method", "bases")
+def run(
+    table: Table, name: str, fit: Fit, radii: tuple[float, ...], held: list[pd.DataFrame]
+) -> None:
     validation, test = held
 
     def error(radius: float) -> float:
@@ -106,7 +110,14 @@ def run(name: str, fit: Fit, radii: tuple[float, ...], held: list[pd.DataFrame])
 
 
 def main(*only: str) -> None:
-    train, *held = split_ratings(fetch_movielens("100k").ratings, 0)
+    table = Table("recommender-bases", "method", "bases")
+    if only[:1] == ("ML-1M",):
+        arrays = np.load(Path(os.environ.get("DUALGAP_DATA") or ".") / "movielens_1m.npz")
+        ratings = pd.DataFrame({key: arrays[key] for key in ("user", "item", "rating")})
+        table, only = Table("recommender-bases-1m", "method", "bases"), only[1:]
+    else:
+        ratings = fetch_movielens("100k").ratings
+    train, *held = split_ratings(ratings, 0)
     single = "regression"
     methods: dict[str, tuple[Fit, tuple[float, ...]]] = {
         "variational": (recommender(train, greedy=False), (np.inf,)),
@@ -116,7 +127,7 @@ def main(*only: str) -> None:
     }
     for name, (fit, radii) in methods.items():
         if not only or name in only:
-            run(name, fit, radii, held)
+            run(table, name, fit, radii, held)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,30 @@
 """Ratings beside other packages on the same folds, and on the official folds of MovieLens 100k.
 
-python benches/recommender_others.py official [N]   # ours on u1 to u5, or on the Nth
-python benches/recommender_others.py surprise [N]   # beside SVD and SVD++ on Surprise's five folds
-python benches/recommender_others.py myfm [SEED]    # beside myFM on the splits of movielens.py
-python benches/recommender_others.py means          # means over the folds and seeds measured so far
+python benches/recommender_others.py official [N]    # ours on u1 to u5, or on the Nth
+python benches/recommender_others.py surprise [N]    # beside SVD and SVD++ on Surprise's folds
+python benches/recommender_others.py myfm [SEED]     # beside myFM and libFM, splits of movielens.py
+python benches/recommender_others.py million [NAME]  # the same on MovieLens 1M, 90/10
+python benches/recommender_others.py means           # means over folds and seeds measured so far
 
-`pip install scikit-surprise myfm`. Each fold is fitted by one package after the other in one run,
-and all predictions are clipped to [1, 5] and scored here.
+`pip install scikit-surprise myfm`. libFM 1.4.2 lies within pywFM 0.9.0 on PyPI, as a program for
+musl; LIBFM is the command that runs it, for example "lib/libc.so --library-path lib ./libFM" with
+the libc.so of Debian's musl, and libstdc++.so.6 and libgcc_s.so.1 from any musllinux wheel that has
+them (pandas 2.2.2). Without LIBFM it is left out. Each fold is fitted by one package after the
+other in one run, and all predictions are clipped to [1, 5] and scored here.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import shlex
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -175,14 +184,56 @@ def myfm_predict(history: bool) -> Predict:
 def myfm(only: str | None = None) -> None:
     table = Table("recommender-myfm", "method", "fold")
     ratings = fetch_movielens("100k").ratings
-    methods = {
-        **OURS,
-        "myFM, ids": myfm_predict(history=False),
-        "myFM, history": myfm_predict(history=True),
-    }
+    methods = {**OURS, **samplers()}
     for seed in range(3) if only is None else [int(only)]:
         train, _, test = split_ratings(ratings, seed)
         measure(table, methods, train, test, seed)
+
+
+def libfm_predict(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
+    """libFM: regression by Gibbs sampling, dimension 20, 300 iterations, ids alone."""
+    users, items = (pd.Index(train[name].unique()) for name in ("user", "item"))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, table in (("train", train), ("test", test)):
+            u, i = users.get_indexer(table["user"]), items.get_indexer(table["item"])
+            lines = (
+                f"{rating:g}{f' {a}:1' if a >= 0 else ''}{f' {len(users) + b}:1' if b >= 0 else ''}"
+                for rating, a, b in zip(table["rating"], u, i, strict=True)
+            )
+            Path(folder, name).write_text("\n".join(lines) + "\n")
+        command = [
+            *shlex.split(os.environ["LIBFM"]),
+            "-task",
+            "r",
+            "-method",
+            "mcmc",
+            "-dim",
+            "1,1,20",
+        ]
+        command += ["-train", "train", "-test", "test", "-out", "out", "-iter", "300"]
+        command += ["-init_stdev", "0.1", "-seed", str(seed)]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        return np.loadtxt(Path(folder, "out"))
+
+
+def samplers() -> dict[str, Predict]:
+    found = {
+        "myFM, ids": myfm_predict(history=False),
+        "myFM, history": myfm_predict(history=True),
+    }
+    return {"libFM, ids": libfm_predict, **found} if "LIBFM" in os.environ else found
+
+
+def million(only: str | None = None) -> None:
+    path = Path(os.environ.get("DUALGAP_DATA") or ".") / "movielens_1m.npz"
+    if not path.exists():
+        return
+    arrays = np.load(path)
+    ratings = pd.DataFrame({name: arrays[name] for name in ("user", "item", "rating")})
+    train, _, test = split_ratings(ratings, 0, (0.9, 0.0))
+    methods = {**OURS, **samplers()}
+    chosen = {name: each for name, each in methods.items() if only in (None, name)}
+    measure(Table("recommender-million-others", "method", "fold"), chosen, train, test, 0)
 
 
 def means() -> None:
@@ -207,6 +258,7 @@ if __name__ == "__main__":
         "official": official,
         "surprise": surprise,
         "myfm": myfm,
+        "million": million,
         "means": means,
     }
     if len(sys.argv) > 1:

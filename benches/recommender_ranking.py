@@ -1,13 +1,13 @@
 """Top-10 of the whole catalogue, larger data, new users, calibration, and recommendations a second.
 
-python benches/recommender_ranking.py ranking      # recall@10 beside popularity, EASE and ALS
-python benches/recommender_ranking.py million      # RMSE and nDCG on MovieLens 1M, 90/10
+python benches/recommender_ranking.py ranking [DATA]  # recall@10 beside popularity, EASE, ALS, BPR
+python benches/recommender_ranking.py million [ROW]   # RMSE and nDCG on MovieLens 1M, 90/10
 python benches/recommender_ranking.py new-users    # fold_in beside a refit
 python benches/recommender_ranking.py calibration  # error of the level probabilities
 python benches/recommender_ranking.py serving      # users a second; beside implicit if installed
 
 MovieLens 1M is movielens_1m.npz (users, items, ratings) in the folder DUALGAP_DATA; what needs it
-is left out without it.
+is left out without it, as is implicit (pip install implicit) where it is not installed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,12 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from _record import Table, paired
+from sklearn.base import clone
 
 from dualgap.datasets import fetch_movielens
 from dualgap.metrics import calibration_error, rmse
 from dualgap.recommend import Interactions, OrdinalRecommender, Variational
-from dualgap.recommend._baselines import Likes, als, ease, popularity
+from dualgap.recommend._baselines import Likes, Ranked, als, ease, popularity
 from dualgap.recommend.comparison import split_ratings
 
 
@@ -43,15 +45,52 @@ def data_sets() -> dict[str, pd.DataFrame]:
     return found
 
 
-def ranking() -> None:
+def implicit_als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
+    """implicit's own least squares on the likes, alpha and regularization from a grid."""
+    from implicit.cpu.als import AlternatingLeastSquares
+
+    def scores(setting: tuple[float, float]) -> np.ndarray:
+        alpha, ridge = setting
+        options = {"alpha": alpha, "regularization": ridge, "iterations": 15, "random_state": 0}
+        return implicit_scores(AlternatingLeastSquares(factors=64, **options), likes)
+
+    grid = [(alpha, ridge) for alpha in (2.0, 5.0, 10.0) for ridge in (1.0, 5.0, 20.0)]
+    return likes.best_of(scores, grid if setting is None else (setting,))
+
+
+def implicit_bpr(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
+    """implicit's pairwise ranking on the likes, rate and regularization from a grid."""
+    from implicit.cpu.bpr import BayesianPersonalizedRanking
+
+    def scores(setting: tuple[float, float]) -> np.ndarray:
+        rate, ridge = setting
+        options = {"learning_rate": rate, "regularization": ridge, "iterations": 150}
+        model = BayesianPersonalizedRanking(factors=64, random_state=0, **options)
+        return implicit_scores(model, likes)
+
+    grid = [(rate, ridge) for rate in (0.005, 0.01, 0.02) for ridge in (0.003, 0.01, 0.03)]
+    return likes.best_of(scores, grid if setting is None else (setting,))
+
+
+def implicit_scores(model: Any, likes: Likes) -> np.ndarray:
+    model.fit(sp.csr_matrix(likes.train, dtype=np.float32), show_progress=False)
+    return np.asarray(model.user_factors @ model.item_factors.T, dtype=np.float64)
+
+
+def ranking(only: str | None = None) -> None:
     """80/20; the baselines' settings are chosen on a tenth of the training part."""
     table = Table("recommender-ranking", "data", "method")
+    others = {"popularity": popularity, "EASE": ease, "ALS": als}
+    if find_spec("implicit") is not None:
+        others |= {"implicit, ALS": implicit_als, "implicit, BPR": implicit_bpr}
     for data, ratings in data_sets().items():
+        if only is not None and data != only:
+            continue
         train, _, test = split_ratings(ratings, 0, (0.8, 0.0))
         rest, validation, _ = split_ratings(train, 1, (0.9, 0.1))
         chosen = Likes.of(rest, validation, test)
         whole = Likes.of(train, validation, test)
-        for name, rank in (("popularity", popularity), ("EASE", ease), ("ALS", als)):
+        for name, rank in others.items():
             start = time.perf_counter()
             # Settings from the validation likes, then a fit to all of the training part.
             scores = rank(whole, rank(chosen).setting)
@@ -120,26 +159,28 @@ def million(only: str | None = None) -> None:
 
 
 def new_users() -> None:
-    """Every twentieth user is new: their training ratings come after the fit."""
+    """Every twentieth user is new, ten times over: their training ratings come after the fit."""
     table = Table("recommender-new-users", "settings")
     train, _, test = split_ratings(data_sets()["ML-100k"], 0, (0.8, 0.0))
-    users = np.unique(train["user"])[::20]
-    is_new = train["user"].isin(users)
-    held = test[test["user"].isin(users)]
+    users = np.unique(train["user"])
     for name, settings in (("ids", {}), ("history", {"history_features": True})):
         make = OrdinalRecommender(random_state=0, **settings)
-        before = make.fit(train[~is_new])
-        start = time.perf_counter()
-        folded = before.fold_in(train[is_new])
-        seconds = time.perf_counter() - start
-        errors = {"average": error(before, held), "folded": error(folded, held)}
-        refit = OrdinalRecommender(random_state=0, **settings).fit(train)
-        table.add(
-            settings=name,
-            **errors,
-            refit=error(refit, held),
-            milliseconds=1e3 * seconds / len(users),
-        )
+        refit = clone(make).fit(train)
+        squares: dict[str, float] = {"average": 0.0, "folded": 0.0, "refit": 0.0}
+        count, times = 0, []
+        for group in range(0, 20, 2):
+            new = users[group::20]
+            is_new = train["user"].isin(new)
+            held = test[test["user"].isin(new)]
+            before = clone(make).fit(train[~is_new])
+            start = time.perf_counter()
+            folded = before.fold_in(train[is_new])
+            times.append((time.perf_counter() - start) / len(new))
+            for what, model in zip(squares, (before, folded, refit), strict=True):
+                squares[what] += len(held) * error(model, held) ** 2
+            count += len(held)
+        errors = {what: (total / count) ** 0.5 for what, total in squares.items()}
+        table.add(settings=name, **errors, milliseconds=1e3 * np.median(times))
 
 
 def error(model: OrdinalRecommender, test: pd.DataFrame) -> float:
@@ -216,12 +257,15 @@ def implicit_recommender(model: OrdinalRecommender) -> Any:
 if __name__ == "__main__":
     logging.getLogger("dualgap").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    actions = {
+    actions: dict[str, Callable[..., None]] = {
         "ranking": ranking,
         "million": million,
         "new-users": new_users,
         "calibration": calibration,
         "serving": serving,
     }
-    for action in sys.argv[1:] or actions:
-        actions[action]()
+    if len(sys.argv) > 1:
+        actions[sys.argv[1]](*sys.argv[2:])
+    else:
+        for action in actions.values():
+            action()

@@ -34,6 +34,7 @@ __all__ = [
     "fold_in",
     "fold_in_interactions",
     "multiclass_path",
+    "plan_multiclass",
     "predict_polynomial",
     "read_labels",
     "read_libsvm",
@@ -43,7 +44,8 @@ __all__ = [
 ]
 
 _Rows: TypeAlias = (
-    NDArray[np.float32]
+    NDArray[np.float16]
+    | NDArray[np.float32]
     | NDArray[np.float64]
     | tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any], int]
 )
@@ -158,6 +160,7 @@ def fit_multiclass(
 def fit_class_features(
     rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
 ) -> _JointFit: ...
+def plan_multiclass(rows: _Rows, settings: dict[str, Any]) -> tuple[str, int, int]: ...
 def multiclass_path(
     rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any], until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -22,7 +22,8 @@ MatrixLike: TypeAlias = "ArrayLike | sp.spmatrix | sp.sparray"
 ClassWeight: TypeAlias = Mapping[Any, float] | Literal["balanced"] | None
 """A factor for each class, or factors that give all classes the same weight."""
 Rows: TypeAlias = (
-    NDArray[np.float32]
+    NDArray[np.float16]
+    | NDArray[np.float32]
     | NDArray[np.float64]
     | tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any], int]
 )
@@ -52,18 +53,38 @@ def core_rows(X: Any) -> Rows:
     )
 
 
-def check_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Validate ``X`` alone: finite, two-dimensional, float32 or float64, dense or CSR."""
-    return validate_data(estimator, X, reset=reset, **_ROWS)
+def check_rows(estimator: Any, X: Any, *, reset: bool, half: bool = False) -> Any:
+    """Validate ``X`` alone: finite, two-dimensional, float32 or float64, dense or CSR.
+
+    With ``half``, an array of float16 stays one.
+    """
+    half = half and _is_half(X)
+    X = validate_data(estimator, X, reset=reset, **(_HALF_ROWS if half else _ROWS))
+    if half:
+        _check_half(X)
+    return X
 
 
 def check_rows_and_targets(
-    estimator: Any, X: Any, y: Any, *, multi_output: bool = False, y_numeric: bool = False
+    estimator: Any, X: Any, y: Any, *, half: bool = False, **options: bool
 ) -> tuple[Any, Any]:
-    """Validate training data."""
+    """Validate training data; ``options`` are `validate_data`'s, ``half`` as in `check_rows`."""
     refuse_sparse("y", y)
-    X, y = validate_data(estimator, X, y, multi_output=multi_output, y_numeric=y_numeric, **_ROWS)
+    half = half and _is_half(X)
+    X, y = validate_data(estimator, X, y, **options, **(_HALF_ROWS if half else _ROWS))
+    if half:
+        _check_half(X)
     return X, y
+
+
+def _is_half(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.dtype == np.float16
+
+
+def _check_half(X: NDArray[np.float16]) -> None:
+    """Refuse what is not finite, by blocks: a mask of all rows would be half as large as they."""
+    for start in range(0, len(X), _BLOCK):
+        assert_all_finite(X[start : start + _BLOCK].astype(np.float32), input_name="X")
 
 
 def refuse_sparse(name: str, y: Any) -> None:
@@ -78,6 +99,9 @@ _ROWS: dict[str, Any] = {
     "dtype": [np.float64, np.float32],
     "order": "C",
 }
+_HALF_ROWS: dict[str, Any] = {**_ROWS, "dtype": np.float16, "ensure_all_finite": False}
+# Rows of float16 that are looked at together.
+_BLOCK = 4096
 
 
 def encode_classes(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:

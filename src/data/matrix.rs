@@ -2,9 +2,11 @@
 
 use super::{Csr, Dense, Rows};
 
-/// Rows of any of the four kinds.
+/// Rows of any of the five kinds.
 #[derive(Debug, Clone, Copy)]
 pub enum Data<'a> {
+    /// Dense, half precision.
+    Dense16(Dense<'a, half::f16>),
     /// Dense, single precision.
     Dense32(Dense<'a, f32>),
     /// Dense, double precision.
@@ -20,6 +22,7 @@ pub enum Data<'a> {
 macro_rules! for_data {
     ($data:expr, $rows:ident => $body:expr) => {
         match $data {
+            $crate::data::Data::Dense16($rows) => $body,
             $crate::data::Data::Dense32($rows) => $body,
             $crate::data::Data::Dense64($rows) => $body,
             $crate::data::Data::Csr32($rows) => $body,

@@ -1,4 +1,4 @@
-//! Rows as solvers read them: dense or CSR, single or double precision, borrowed from the caller.
+//! Rows as solvers read them: dense or CSR, half, single or double precision, borrowed from the caller.
 //!
 //! Kernels are generic over [`Rows`], which hides whether entries are stored or implied; [`Data`] is the
 //! closed set of what they can be given, and [`for_data!`](crate::for_data) picks the right one once per

@@ -1,4 +1,6 @@
-//! What kernels read: stored values of either precision, matrices row by row.
+//! What kernels read: stored values of any precision, matrices row by row.
+
+use half::slice::HalfFloatSliceExt;
 
 /// Floating-point type of stored values.
 pub trait Real:
@@ -14,6 +16,11 @@ pub trait Real:
     fn singles(values: &[Self]) -> Option<&[f32]>;
     /// The values, if they are in double precision.
     fn doubles(values: &[Self]) -> Option<&[f64]>;
+    /// Appends the values to others, in their precision.
+    #[inline(always)]
+    fn append_to<T: Real>(values: &[Self], others: &mut Vec<T>) {
+        others.extend(values.iter().map(|value| T::narrow(value.widen())));
+    }
 }
 
 /// Values in another precision, or nothing where that is not the one in which they are stored.
@@ -54,6 +61,34 @@ impl Real for f64 {
     }
     fn doubles(values: &[f64]) -> Option<&[f64]> {
         Some(values)
+    }
+}
+
+/// Stored only: kernels read such rows block by block, in single precision.
+impl Real for half::f16 {
+    fn widen(self) -> f64 {
+        f64::from(self)
+    }
+    fn narrow(value: f64) -> Self {
+        Self::from_f64(value)
+    }
+    fn stored<'a>(_: Option<&'a [f32]>, _: Option<&'a [f64]>) -> Option<&'a [Self]> {
+        None
+    }
+    fn singles(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
+    fn doubles(_: &[Self]) -> Option<&[f64]> {
+        None
+    }
+    fn append_to<T: Real>(values: &[Self], others: &mut Vec<T>) {
+        // Whole vectors at a time, where the processor can.
+        let mut singles = [0.0; 256];
+        for values in values.chunks(singles.len()) {
+            let singles = &mut singles[..values.len()];
+            values.convert_to_f32_slice(singles);
+            others.extend(singles.iter().map(|value| T::narrow(f64::from(*value))));
+        }
     }
 }
 

@@ -64,6 +64,13 @@ pub fn require(bytes: u128, what: impl FnOnce() -> String, remedy: &str) -> Resu
     Err(Error::Memory(format!("{} need {needed} of memory, and {there}; {remedy}", what())))
 }
 
+/// Whether [`require`] would grant so much.
+pub fn fits(bytes: u128) -> bool {
+    let bytes = bytes.saturating_add(SLACK);
+    available().is_none_or(|limit| bytes <= u128::from(limit))
+        && can_reserve(bytes.saturating_add(ADDRESSES))
+}
+
 fn can_reserve(bytes: u128) -> bool {
     usize::try_from(bytes).is_ok_and(reserve::grants)
 }

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
+use half::f16;
 use rayon::prelude::*;
 
 use super::map::{RowSize, ScoreMap};
 use super::{Layout, Order};
-use crate::data::{Csr, Data, Dense, Rows};
+use crate::data::{Csr, Data, Dense, Real, Rows};
 use crate::for_data;
 use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter, sparse};
 
@@ -26,6 +27,7 @@ pub struct Linear<'a> {
 
 /// The rows as their kernels take them, with the scratch memory of those.
 enum Kind<'a> {
+    Dense16(Map<Dense<'a, f16>, f32>),
     Dense32(Map<Dense<'a, f32>, f32>),
     Dense64(Map<Dense<'a, f64>, f64>),
     Csr32(Map<Csr<'a, f32>, f32>),
@@ -42,6 +44,7 @@ struct Map<R, T> {
 macro_rules! for_kind {
     ($kind:expr, $map:ident => $body:expr) => {
         match $kind {
+            Kind::Dense16($map) => $body,
             Kind::Dense32($map) => $body,
             Kind::Dense64($map) => $body,
             Kind::Csr32($map) => $body,
@@ -82,6 +85,7 @@ impl<'a> Linear<'a> {
     /// The map of the given rows, its weights ordered for a kind of solvers.
     pub fn new(data: Data<'a>, n_classes: usize, bias: f64, order: Order) -> Self {
         let kind = match data {
+            Data::Dense16(rows) => Kind::Dense16(Map::new(rows, n_classes)),
             Data::Dense32(rows) => Kind::Dense32(Map::new(rows, n_classes)),
             Data::Dense64(rows) => Kind::Dense64(Map::new(rows, n_classes)),
             Data::Csr32(rows) => Kind::Csr32(Map::new(rows, n_classes)),
@@ -89,7 +93,9 @@ impl<'a> Linear<'a> {
         };
         let n_features = data.n_cols() + usize::from(bias != 0.0);
         let tile = match (order, &data) {
-            (Order::Batches, Data::Dense32(_) | Data::Dense64(_)) => TILE.min(n_features).max(1),
+            (Order::Batches, Data::Dense16(_) | Data::Dense32(_) | Data::Dense64(_)) => {
+                TILE.min(n_features).max(1)
+            }
             _ => 1,
         };
         let layout = Layout { n_classes, n_features, tile };
@@ -204,6 +210,10 @@ impl ScoreMap for Linear<'_> {
             scores.copy_from_slice(&self.offsets);
         }
         match self.data {
+            Data::Dense16(rows) => {
+                copy_in(rows.block(examples.start, examples.end), buffer);
+                self.exact.add_scores(buffer, scores);
+            }
             Data::Dense32(rows) => {
                 let rows = Widened::in_double(rows.block(examples.start, examples.end), buffer);
                 self.exact.add_scores(rows, scores);
@@ -221,7 +231,7 @@ impl ScoreMap for Linear<'_> {
 
     fn epsilon(&self) -> f64 {
         match self.kind {
-            Kind::Dense32(_) | Kind::Csr32(_) => f64::from(f32::EPSILON),
+            Kind::Dense16(_) | Kind::Dense32(_) | Kind::Csr32(_) => f64::from(f32::EPSILON),
             Kind::Dense64(_) | Kind::Csr64(_) => f64::EPSILON,
         }
     }
@@ -305,6 +315,35 @@ impl<T: Widened> Kernels<T> for Dense<'_, T> {
         // A bound on what single precision loses here would be too large to certify much.
         let rows = self.block(duals.first, duals.first + duals.len());
         let rows = T::in_double(rows, &mut scratch.rows);
+        image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {
+            scatter(rows, n_cols, index * tile, duals, image, tile);
+        });
+    }
+}
+
+/// Rows in half precision, as kernels read them in another.
+fn copy_in<T: Real>(values: &[f16], copied: &mut Vec<T>) {
+    copied.clear();
+    f16::append_to(values, copied);
+}
+
+impl Kernels<f32> for Dense<'_, f16> {
+    fn add_scores(&self, weights: &Panels<f32>, rows: Range<usize>, scores: &mut [f64]) {
+        let mut copied = Vec::new();
+        copy_in(self.block(rows.start, rows.end), &mut copied);
+        weights.add_scores(&copied, scores);
+    }
+
+    fn add_images(
+        &self,
+        duals: &SparseRows,
+        layout: Layout,
+        scratch: &mut Scratch,
+        image: &mut [f64],
+    ) {
+        let (n_cols, tile) = (self.n_cols(), layout.tile);
+        copy_in(self.block(duals.first, duals.first + duals.len()), &mut scratch.rows);
+        let rows = &scratch.rows;
         image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {
             scatter(rows, n_cols, index * tile, duals, image, tile);
         });

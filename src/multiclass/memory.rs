@@ -3,64 +3,148 @@
 use super::{JointMap, MulticlassMethod, ScoreMap};
 use crate::data::Data;
 use crate::error::Result;
-use crate::memory::require;
-use crate::solver::Method;
+use crate::memory::{fits, require};
+use crate::solver::{Choices, Method};
 
-/// Refuses a fit whose weights and dual variables do not fit into memory.
-///
-/// The estimate, for n rows of m classes and d features, the constant one included: the weights, d m
-/// numbers of 8 bytes with the classes rounded up to whole vectors of 64 bytes, once in block descent
-/// (twice for rows in single precision, whose certificate needs exact ones) and three times elsewhere; the
-/// result, twice; n m dual variables in block descent, in the precision of the rows, and in smoothed
-/// Frank-Wolfe; and 16 n m bytes where the caller wants them back. Active sets grow with the run and are
-/// not in it. `n_fits` of them run side by side.
-///
-/// # Errors
-/// [`Error::Memory`](crate::error::Error::Memory) if there is not as much.
-pub fn require_memory(
-    data: Data<'_>,
-    n_classes: usize,
-    method: MulticlassMethod,
-    smooth: bool,
-    keep_dual: bool,
-    n_fits: usize,
-) -> Result<()> {
-    let value: usize = match data {
-        Data::Dense32(_) | Data::Csr32(_) => 4,
-        Data::Dense64(_) | Data::Csr64(_) => 8,
-    };
-    let wide = |number: usize| number as u128;
-    let (n, d, m) = (data.n_rows(), data.n_cols() + 1, n_classes);
-    let padded = m.checked_next_multiple_of(64 / value).unwrap_or(m);
-    let copies = match method {
-        MulticlassMethod::BlockDescent(_) => 1 + usize::from(value == 4),
-        MulticlassMethod::Vertices(_) => 3,
-    };
-    let weights = wide(d) * (wide(copies * 8) * wide(padded) + 16 * wide(m));
-    let dual = match method {
-        MulticlassMethod::BlockDescent(_) => value,
-        MulticlassMethod::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient) if smooth => {
-            8
-        }
-        MulticlassMethod::Vertices(_) => 0,
-    };
-    let dual = dual + if keep_dual { 16 } else { 0 };
-    let what = || {
-        let duals = if dual > 0 { "the dual variables and " } else { "" };
-        format!("{duals}the weights for n = {n} rows, m = {m} classes and d = {d} features")
-    };
-    let remedy = if dual > 0 {
-        "solver=\"block-frank-wolfe\" keeps only dual variables that are not 0; float32 rows, fewer \
-         rows, fewer features or fewer classes take less"
-    } else {
-        "fewer features or fewer classes take less"
-    };
-    require(wide(n_fits) * (weights + wide(n) * wide(m) * wide(dual)), what, remedy)
+/// The most classes that an example is taken to have candidates in, as a share of all and at least so many.
+const CANDIDATES: (usize, usize) = (5, 16);
+/// The most classes in which Frank-Wolfe steps leave an example's dual variables other than 0: one a pass.
+const STEPS: usize = 64;
+/// Bytes for an example's place in the order, its sums, where its dual variables stand, and its norms.
+const PER_EXAMPLE: usize = 128;
+
+/// What a linear fit is about, as far as its memory goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// n.
+    pub n_examples: usize,
+    /// m.
+    pub n_classes: usize,
+    /// d, without the constant feature.
+    pub n_features: usize,
+    /// Bytes of a number in the precision that the fit computes in.
+    pub value: usize,
+    /// Whether there is smoothing.
+    pub smooth: bool,
+    /// Whether the caller wants the dual variables back.
+    pub keep_dual: bool,
 }
 
-/// The same for joint features: the weights four times, as a solver, its kernels, its certificate and the
-/// caller have them, and dual variables for n rows and m classes in smoothed Frank-Wolfe; those of block descent
-/// are few and grow with the run.
+/// The bytes that a fit takes beside the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// For the weights.
+    pub weights: u128,
+    /// For the dual variables.
+    pub duals: u128,
+}
+
+impl Size {
+    /// That of rows and classes.
+    pub fn of(data: Data<'_>, n_classes: usize, smooth: bool, keep_dual: bool) -> Self {
+        let value = match data {
+            Data::Dense16(_) | Data::Dense32(_) | Data::Csr32(_) => 4,
+            Data::Dense64(_) | Data::Csr64(_) => 8,
+        };
+        let (n_examples, n_features) = (data.n_rows(), data.n_cols());
+        Self { n_examples, n_classes, n_features, value, smooth, keep_dual }
+    }
+
+    /// What a fit takes for its large buffers.
+    ///
+    /// The weights: (d + 1) m numbers of 8 bytes with the classes rounded up to whole vectors of 64 bytes, in
+    /// block descent twice (once more for rows below double precision, whose certificate needs exact ones) and
+    /// three times elsewhere; the result, twice.
+    ///
+    /// The dual variables. Block descent keeps an example's candidate classes: a fifth of all at most, as more
+    /// mean epochs that write only what is not 0, but where there are few, 16. Each is a class (4 bytes) and a
+    /// value, three times, as new ones are written beside the old ones to storage that grows by doubling, and
+    /// once more a value, their average. Block Frank-Wolfe adds at most one a pass, 64 at 16 bytes; Frank-Wolfe
+    /// keeps n m numbers with smoothing and none without. And 16 n m bytes where the caller wants them back.
+    /// Active sets of vertices grow with the run and are not in it.
+    pub fn estimate(&self, method: MulticlassMethod) -> Estimate {
+        let wide = |number: usize| number as u128;
+        let Self { n_examples, n_classes, value, .. } = *self;
+        let (n, m, d) = (wide(n_examples), wide(n_classes), wide(self.n_features) + 1);
+        let padded = n_classes.checked_next_multiple_of(64 / value).unwrap_or(n_classes);
+        let (copies, duals) = match method {
+            MulticlassMethod::BlockDescent(_) => {
+                let (share, fewest) = CANDIDATES;
+                let kept = n_classes.min(fewest.max(n_classes.div_ceil(share)));
+                (2 + usize::from(value == 4), kept * (3 * (4 + value) + value) + PER_EXAMPLE)
+            }
+            MulticlassMethod::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient)
+                if self.smooth =>
+            {
+                (3, 8 * n_classes)
+            }
+            MulticlassMethod::Vertices(Method::BlockFrankWolfe(_)) => {
+                (3, 16 * n_classes.min(STEPS) + PER_EXAMPLE)
+            }
+            MulticlassMethod::Vertices(_) => (3, 0),
+        };
+        let returned = if self.keep_dual { 16 * m } else { 0 };
+        Estimate {
+            weights: d * (wide(copies * 8) * wide(padded) + 16 * m),
+            duals: n * (wide(duals) + returned),
+        }
+    }
+
+    /// Refuses so many fits side by side where their weights and dual variables do not fit into memory.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::error::Error::Memory) if there is not as much.
+    pub fn require(&self, method: MulticlassMethod, n_fits: usize) -> Result<()> {
+        let Estimate { weights, duals } = self.estimate(method);
+        let (n, m, d) = (self.n_examples, self.n_classes, self.n_features + 1);
+        let what = || {
+            let duals = if duals > 0 { "the dual variables and " } else { "" };
+            format!("{duals}the weights for n = {n} rows, m = {m} classes and d = {d} features")
+        };
+        let remedy = if duals > 0 {
+            "solver=\"block-frank-wolfe\" keeps only dual variables that are not 0, and \"frank-wolfe\" none \
+             without smoothing; float32 rows, fewer rows, fewer features or fewer classes take less"
+        } else {
+            "fewer features or fewer classes take less"
+        };
+        require(n_fits as u128 * (weights + duals), what, remedy)
+    }
+
+    /// The solver that the choices name; where they leave it open, the first that fits into memory of block
+    /// descent, block Frank-Wolfe and Frank-Wolfe, which keep fewer and fewer dual variables.
+    ///
+    /// # Errors
+    /// As for [`MulticlassMethod::parse`].
+    pub fn method(&self, choices: &Choices<'_>) -> Result<MulticlassMethod> {
+        self.method_within(choices, fits)
+    }
+
+    fn method_within(
+        &self,
+        choices: &Choices<'_>,
+        fits: impl Fn(u128) -> bool,
+    ) -> Result<MulticlassMethod> {
+        let chosen = MulticlassMethod::parse(choices)?;
+        if choices.solver != "auto" {
+            return Ok(chosen);
+        }
+        let others = ["block-frank-wolfe", "frank-wolfe"];
+        let others = others.map(|solver| Choices { seed: choices.seed, ..Choices::of(solver) });
+        let mut methods = vec![chosen];
+        for other in &others {
+            methods.push(MulticlassMethod::parse(other)?);
+        }
+        let affordable = |method: &&MulticlassMethod| {
+            let Estimate { weights, duals } = self.estimate(**method);
+            fits(weights + duals)
+        };
+        Ok(methods.iter().find(affordable).copied().unwrap_or(chosen))
+    }
+}
+
+/// Refuses a fit on joint features that does not fit into memory: the weights four times, as a solver, its
+/// kernels, its certificate and the caller have them, and dual variables for n rows and m classes in smoothed
+/// Frank-Wolfe; those of block descent are few and grow with the run.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::error::Error::Memory) if there is not as much.
@@ -82,18 +166,66 @@ pub fn require_joint_memory(
 
 #[cfg(test)]
 mod tests {
-    use ndarray::array;
-
     use super::*;
-    use crate::data::Dense;
+
+    fn large(smooth: bool) -> Size {
+        Size {
+            n_examples: 1_000_000,
+            n_classes: 1000,
+            n_features: 200,
+            value: 4,
+            smooth,
+            keep_dual: false,
+        }
+    }
+
+    #[test]
+    fn auto_takes_the_first_solver_that_fits() {
+        let chosen = |solver: &str, gigabytes: u128| {
+            let fits = |bytes| bytes <= gigabytes << 30;
+            large(false).method_within(&Choices::of(solver), fits).unwrap().name()
+        };
+        assert_eq!(chosen("auto", 8), "block-descent");
+        assert_eq!(chosen("auto", 2), "block-frank-wolfe");
+        assert_eq!(chosen("auto", 1), "frank-wolfe");
+        // Nothing fits, and what is refused is what would have been taken.
+        assert_eq!(chosen("auto", 0), "block-descent");
+        assert_eq!(chosen("block-descent", 1), "block-descent");
+    }
+
+    #[test]
+    fn a_million_rows_of_a_thousand_classes_are_estimated_before_anything_is_allocated() {
+        let choices = Choices::of("auto");
+        let method = MulticlassMethod::parse(&choices).unwrap();
+        let Estimate { weights, duals } = large(false).estimate(method);
+        assert_eq!(duals, 1_000_000 * (200 * 28 + 128));
+        assert!(weights < 20_000_000, "{weights}");
+        let size = Size { n_examples: 1 << 40, keep_dual: true, ..large(true) };
+        let message = size.require(method, 1).unwrap_err().to_string();
+        assert!(message.contains("n = 1099511627776 rows, m = 1000 classes"), "{message}");
+        assert!(message.contains("and d = 201 features need"), "{message}");
+        assert!(message.contains("solver=\"block-frank-wolfe\" keeps only"), "{message}");
+    }
 
     #[test]
     fn fits_side_by_side_need_as_much_each() {
-        let rows = array![[1.0], [2.0]];
-        let data = Data::Dense64(Dense::new(rows.view()).unwrap());
-        let fits = |n| require_memory(data, 3, MulticlassMethod::BlockDescent(0), false, false, n);
-        fits(1).unwrap();
-        let error = fits(usize::MAX).unwrap_err().to_string();
+        let method = MulticlassMethod::BlockDescent(0);
+        let size = Size { n_examples: 2, n_classes: 3, n_features: 1, ..large(false) };
+        size.require(method, 1).unwrap();
+        let error = size.require(method, usize::MAX).unwrap_err().to_string();
         assert!(error.contains("n = 2 rows, m = 3 classes and d = 2 features need"), "{error}");
+    }
+
+    #[test]
+    fn few_classes_are_all_kept_and_frank_wolfe_keeps_none() {
+        let size = Size { n_classes: 3, value: 8, ..large(false) };
+        let of = |solver| MulticlassMethod::parse(&Choices::of(solver)).unwrap();
+        MulticlassMethod::names()[1..]
+            .iter()
+            .for_each(|solver| assert_eq!(of(solver).name(), *solver));
+        assert_eq!(size.estimate(of("block-descent")).duals, 1_000_000 * (3 * 44 + 128));
+        assert_eq!(size.estimate(of("frank-wolfe")).duals, 0);
+        let smooth = Size { smooth: true, keep_dual: true, ..size };
+        assert_eq!(smooth.estimate(of("frank-wolfe")).duals, 1_000_000 * (3 * 8 + 3 * 16));
     }
 }

@@ -43,6 +43,14 @@ impl MulticlassMethod {
         Ok(Self::Vertices(Method::parse(choices)?))
     }
 
+    /// The name of the solver.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BlockDescent(_) => Self::BLOCK_DESCENT[1],
+            Self::Vertices(method) => method.name(),
+        }
+    }
+
     /// The options of a path, which only block Frank-Wolfe follows.
     ///
     /// # Errors

@@ -25,6 +25,6 @@ pub use joint::{JointDescent, JointFit, JointMap, fit_joint};
 pub use layout::{Layout, Order};
 pub use linear::Linear;
 pub use map::{RowSize, ScoreMap};
-pub use memory::{require_joint_memory, require_memory};
+pub use memory::{Estimate, Size, require_joint_memory};
 pub use method::{MarginPoint, MulticlassFit, MulticlassMethod, fit};
 pub use problem::{MarginProblem, Workspace};

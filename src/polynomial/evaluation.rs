@@ -37,6 +37,7 @@ pub fn predict(model: &PolynomialModel, data: Data<'_>, interrupt: &Interrupt) -
     let finite = |outputs: &Vec<f64>| outputs.iter().all(|output| output.is_finite());
     if fits_single(model) {
         let outputs = match data {
+            Data::Dense16(rows) => Some(outputs::<f32>(model, &rows, interrupt)?),
             Data::Dense32(rows) => Some(outputs::<f32>(model, &rows, interrupt)?),
             Data::Csr32(rows) => Some(outputs::<f32>(model, &rows, interrupt)?),
             Data::Dense64(_) | Data::Csr64(_) => None,

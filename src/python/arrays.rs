@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use half::f16;
 use ndarray::{Dimension, Ix1, Ix2};
 use numpy::{Element, PyArray, PyArrayMethods, PyReadonlyArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -50,6 +51,8 @@ impl<'py, T: Element, D: Dimension + 'static> FromPyObject<'_, 'py> for Array<'p
 #[derive(FromPyObject)]
 pub(super) enum Matrix<'py> {
     #[pyo3(transparent)]
+    Dense16(Table<'py, f16>),
+    #[pyo3(transparent)]
     Dense32(Table<'py, f32>),
     #[pyo3(transparent)]
     Dense64(Table<'py, f64>),
@@ -71,6 +74,7 @@ impl Matrix<'_> {
             Csr::new(slice(offsets)?, slice(columns)?, slice(values)?, *n_cols)
         }
         Ok(match self {
+            Self::Dense16(array) => Data::Dense16(Dense::new(array.as_array())?),
             Self::Dense32(array) => Data::Dense32(Dense::new(array.as_array())?),
             Self::Dense64(array) => Data::Dense64(Dense::new(array.as_array())?),
             Self::Csr32(arrays) => Data::Csr32(csr(arrays)?),

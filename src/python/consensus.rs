@@ -66,7 +66,7 @@ pub(super) fn consensus_round<'py>(
         let round: Round<'py> = settings.extract()?;
         let data = rows.rows()?;
         // A round is one of block descent, whose dual point comes out.
-        record.require_memory(data, MulticlassMethod::BlockDescent(round.seed), true, 1)?;
+        record.size(data, true).require(MulticlassMethod::BlockDescent(round.seed), 1)?;
         let rows = (data, slice(&labels)?);
         let problem = record.problem(py, rows, &shares, Order::Batches, round.n_threads)?;
         let question = round.question()?;

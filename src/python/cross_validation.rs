@@ -117,7 +117,7 @@ pub(super) fn cross_validate<'py>(
         let (data, labels) = (rows.rows()?, slice(&labels)?);
         let at_once = run.n_threads.clamp(1, search.held_out.len().max(1));
         let method = MulticlassMethod::BlockDescent(search.seed);
-        record.require_memory(data, method, false, at_once)?;
+        record.size(data, false).require(method, at_once)?;
         let parts = record.parts();
         let problems = |fold: &Fold<'_>, lambda: f64| {
             let shares = Shares::new(data.n_rows(), lambda)?.with_sample_weights(fold.weights)?;

@@ -7,8 +7,8 @@ use pyo3::types::PyBytes;
 use super::session::{guarded, run_session};
 use crate::data::LibsvmRows;
 
-/// Bytes asked for at a time.
-const BLOCK: usize = 1 << 24;
+/// Bytes asked for at a time: pieces for 16 threads. The text of a block, and its rows, stand beside the matrix.
+const BLOCK: usize = 1 << 22;
 
 type Arrays<'py> = (
     Bound<'py, PyArray1<f64>>,

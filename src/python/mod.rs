@@ -49,6 +49,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(libsvm::read_libsvm, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::fit_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(multiclass::multiclass_path, module)?)?;
+    module.add_function(wrap_pyfunction!(multiclass::plan_multiclass, module)?)?;
     module.add_function(wrap_pyfunction!(class_features::fit_class_features, module)?)?;
     module.add_function(wrap_pyfunction!(cross_validation::cross_validate, module)?)?;
     module.add_function(wrap_pyfunction!(consensus::consensus_round, module)?)?;

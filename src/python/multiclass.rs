@@ -48,9 +48,10 @@ pub(super) fn fit_multiclass<'py>(
         let method: MethodRecord = settings.extract()?;
         let run: RunRecord = settings.extract()?;
         let WarmStart { keep_dual, start } = settings.extract()?;
-        let method = MulticlassMethod::parse(&method.choices())?;
         let data = rows.rows()?;
-        record.require_memory(data, method, keep_dual, 1)?;
+        let size = record.size(data, keep_dual);
+        let method = size.method(&method.choices())?;
+        size.require(method, 1)?;
         let rows = (data, slice(&labels)?);
         let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
         let layout = problem.map().layout();
@@ -63,6 +64,26 @@ pub(super) fn fit_multiclass<'py>(
         };
         let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel);
         fit_dict(py, raised(own, fitted)?, layout)
+    })
+}
+
+/// The solver of a fit with such settings, and the bytes that it needs for its weights and its dual variables
+/// at most.
+#[pyfunction]
+pub(super) fn plan_multiclass(
+    rows: Matrix<'_>,
+    settings: &Bound<'_, PyDict>,
+) -> PyResult<(String, u64, u64)> {
+    guarded(|| {
+        let record: MarginRecord<'_> = settings.extract()?;
+        let method: MethodRecord = settings.extract()?;
+        let WarmStart { keep_dual, .. } = settings.extract()?;
+        let size = record.size(rows.rows()?, keep_dual);
+        let choices = method.choices();
+        let chosen = size.method(&choices)?;
+        let estimate = size.estimate(chosen);
+        let bytes = |bytes: u128| u64::try_from(bytes).unwrap_or(u64::MAX);
+        Ok((chosen.name().to_owned(), bytes(estimate.weights), bytes(estimate.duals)))
     })
 }
 

@@ -10,9 +10,7 @@ use super::session::run_session;
 use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
-use crate::multiclass::{
-    Costs, Linear, MarginProblem, MulticlassMethod, Order, ScoreMap, require_memory,
-};
+use crate::multiclass::{Costs, Linear, MarginProblem, Order, ScoreMap, Size};
 use crate::polytope::{self, Parameters, Polytope};
 use crate::solver::{Choices, Target};
 
@@ -91,15 +89,9 @@ impl MarginRecord<'_> {
         }
     }
 
-    /// Refuses a fit that does not fit into memory, before anything is allocated.
-    pub fn require_memory(
-        &self,
-        rows: Data<'_>,
-        method: MulticlassMethod,
-        keep_dual: bool,
-        n_fits: usize,
-    ) -> Result<()> {
-        require_memory(rows, self.n_classes, method, self.smoothing > 0.0, keep_dual, n_fits)
+    /// What its memory depends on.
+    pub fn size(&self, rows: Data<'_>, keep_dual: bool) -> Size {
+        Size::of(rows, self.n_classes, self.smoothing > 0.0, keep_dual)
     }
 
     fn costs(&self) -> Costs {

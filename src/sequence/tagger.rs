@@ -257,11 +257,14 @@ impl Tagger {
         interrupt: &Interrupt,
     ) -> Result<Vec<f64>> {
         self.look(sequences, interrupt, |scores, Buffers { work, label, .. }, found| {
-            let best = scores.decode(work, label);
-            possible(best)?;
-            found.extend(max_marginals(scores).into_iter().map(|value| {
-                if value > IMPOSSIBLE { (value - best).min(0.0) } else { f64::NEG_INFINITY }
-            }));
+            possible(scores.decode(work, label))?;
+            for values in max_marginals(scores).chunks_exact(scores.n_states) {
+                // The largest of every position are equal but for rounding.
+                let best = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                found.extend(values.iter().map(|value| {
+                    if *value > IMPOSSIBLE { value - best } else { f64::NEG_INFINITY }
+                }));
+            }
             Ok(())
         })
     }

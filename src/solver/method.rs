@@ -132,6 +132,18 @@ impl Method {
         find("solver", choices.solver, Self::REGISTRY)?(choices)
     }
 
+    /// The name of the method.
+    pub fn name(self) -> &'static str {
+        let place = match self {
+            Self::BlockFrankWolfe(_) => 0,
+            Self::FrankWolfe(_) => 1,
+            Self::AwayFrankWolfe { .. } => 2,
+            Self::ProjectedGradient => 3,
+            Self::Subgradient { .. } => 4,
+        };
+        Self::REGISTRY[place].0
+    }
+
     fn block_frank_wolfe(choices: &Choices<'_>) -> Result<Self> {
         choices.refuse_all_but(&["step", "sampling", "cache", "averaging"])?;
         let Choices { cache, averaging, seed, .. } = *choices;

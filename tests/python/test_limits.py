@@ -75,7 +75,9 @@ def test_a_limit_on_the_process_is_met_before_it_is_hit(tmp_path: Path) -> None:
     assert result.exit_code == 1, result
     print(result.stderr)
     try:
-        MulticlassSVC(n_jobs=1).fit(np.ones((80_000, 1)), np.arange(80_000) // 2)
+        MulticlassSVC(n_jobs=1, solver="block-descent").fit(
+            np.ones((80_000, 1)), np.arange(80_000) // 2
+        )
     except MemoryError as error:
         print(error)
     """

@@ -135,16 +135,17 @@ def _table(
 
 
 def _ratings(table: pd.DataFrame, file: _File) -> pd.DataFrame:
-    missing = [name for name in _RATINGS if name not in table]
+    missing = [name for name in _RATINGS[:3] if name not in table]
     if missing:
         raise ValueError(f"{file} lacks the columns {missing}")
-    table = table[_RATINGS]
+    table = table[[name for name in _RATINGS if name in table]]
     if table.empty:
         raise ValueError(f"{file} holds no rating")
     if table.isna().to_numpy().any():
         raise ValueError(f"{file} has empty fields")
     try:
-        return table.astype({"rating": np.float64, "timestamp": np.int64})
+        table = table.astype({"rating": np.float64})
+        return table.astype({"timestamp": np.int64}) if "timestamp" in table else table
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
 

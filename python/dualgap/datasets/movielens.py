@@ -52,8 +52,8 @@ class Ratings:
     Attributes
     ----------
     ratings : pandas.DataFrame
-        Columns ``user``, ``item``, ``rating`` (float) and ``timestamp`` (seconds, integer), the
-        rows in their stored order.
+        Columns ``user``, ``item``, ``rating`` (float) and, unless a file has none, ``timestamp``
+        (seconds, integer), the rows in their stored order.
     items : pandas.DataFrame or None
         Columns ``item``, ``title`` (without the year), ``year`` (nullable integer) and
         ``genres`` (joined by ``|``).

@@ -15,6 +15,35 @@ from dualgap._validation import FloatArray
 _BLOCK = 4096
 
 
+def linear_scores(X: Any, coef: FloatArray, intercept: FloatArray) -> FloatArray:
+    """Return the scores of checked rows, in their precision; float16 is multiplied in float32.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n_samples, n_features)
+        Checked rows.
+    coef : ndarray of shape (n_classes, n_features)
+        Weights.
+    intercept : ndarray of shape (n_classes,)
+        Intercepts.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+    """
+    if X.dtype == np.float16:
+        # Block by block: a copy of all rows would be twice as large as they.
+        weights = coef.T.astype(np.float32)
+        scores = np.empty((X.shape[0], len(coef)))
+        for start in range(0, X.shape[0], _BLOCK):
+            block = slice(start, start + _BLOCK)
+            scores[block] = X[block].astype(np.float32) @ weights
+        return scores + intercept
+    # The rows are the large operand: the weights take their precision.
+    scores = safe_sparse_dot(X, coef.T.astype(X.dtype, copy=False), dense_output=True)
+    return np.asarray(scores + intercept, dtype=np.float64)
+
+
 def undecided(
     X: Any,
     model: tuple[FloatArray, FloatArray, float],

@@ -15,7 +15,6 @@ import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
@@ -38,7 +37,8 @@ from dualgap._validation import (
 )
 from dualgap.losses import Loss, MarginLoss, core_loss
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
-from dualgap.multiclass._rows import undecided
+from dualgap.multiclass._plan import tell_plan
+from dualgap.multiclass._rows import linear_scores, undecided
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
 __all__ = ["MulticlassSVC"]
@@ -94,10 +94,8 @@ class LinearModel(MarginModel):
 
     def _scores(self, X: Any) -> FloatArray:
         check_is_fitted(self, "coef_")
-        X = check_rows(self, X, reset=False)
-        # The rows are the large operand: the weights take their precision.
-        scores = safe_sparse_dot(X, self.coef_.T.astype(X.dtype, copy=False), dense_output=True)
-        return np.asarray(scores + self.intercept_, dtype=np.float64)
+        X = check_rows(self, X, reset=False, half=True)
+        return linear_scores(X, self.coef_, self.intercept_)
 
     def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
         """Tell which predictions more training might change.
@@ -129,7 +127,8 @@ class LinearModel(MarginModel):
         radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda))
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
         linear = (self.coef_, self.intercept_, bias)
-        return undecided(check_rows(self, X, reset=False), linear, radius, scores.argmax(axis=1))
+        X = check_rows(self, X, reset=False, half=True)
+        return undecided(X, linear, radius, scores.argmax(axis=1))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -174,7 +173,10 @@ class MulticlassSVC(LinearClassifier):
         smoothing), "subgradient" is Pegasos, "projected-gradient" its batch form, a step per pass;
         these are for comparison or where memory is short.
         "auto" is "block-descent", which has the projection it needs for every loss but one of your
-        own that has no ``project``: for these it is "block-frank-wolfe".
+        own that has no ``project``: for these it is "block-frank-wolfe". Where there is no memory
+        for "block-descent" by the estimate that `verbose` prints, "auto" is "block-frank-wolfe",
+        and "frank-wolfe" where there is none for that either; a fit that fits nowhere is refused
+        before it starts.
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
         For "frank-wolfe" one of "frank-wolfe" (default), the best step in closed form, and
         "scheduled", ``2 / (t + 2)``; for "block-frank-wolfe" one of "frank-wolfe" (default), "away"
@@ -207,7 +209,8 @@ class MulticlassSVC(LinearClassifier):
     verbose : int, optional
         Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
         fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
-        line per iteration, at most five a second.
+        line per iteration, at most five a second. 1 also says, before the fit, which solver was
+        chosen, how much memory it needs beside the rows, and what the threads do.
     callback : callable, optional
         Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``, with
         NaN for what was not evaluated (see `history_`); a true return value stops the fit.
@@ -266,7 +269,8 @@ class MulticlassSVC(LinearClassifier):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features)
-            Training rows; float32 and float64 are read in place.
+            Training rows; float32 and float64 are read in place, and so is float16, of which
+            small blocks are computed with in float32.
         y : array-like of shape (n_samples,)
             Class labels of any kind.
         sample_weight : array-like of shape (n_samples,), optional
@@ -282,13 +286,15 @@ class MulticlassSVC(LinearClassifier):
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        X, y = check_rows_and_targets(self, X, y)
+        X, y = check_rows_and_targets(self, X, y, half=True)
         self.classes_, codes = encode_classes(y)
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         weights = check_weights(sample_weight, X)
         weights = row_weights(self.class_weight, self.classes_, codes, weights)
         settings, identity = self._settings(X, labels, weights)
         builtin = isinstance(settings["loss"], str)
+        if self.verbose:
+            tell_plan(core_rows(X), settings)
 
         def solve(**changes: Any) -> Any:
             return _core.fit_multiclass(core_rows(X), labels, {**settings, **changes})

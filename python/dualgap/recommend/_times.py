@@ -31,8 +31,9 @@ class TimeFeatures(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    user_days : float, default=1/24
-        Length of a user's periods in days: an hour is about a sitting.
+    user_days : float, default=1/96
+        Length of a user's periods in days: a quarter of an hour, chosen on validation ratings of
+        MovieLens 100k.
     item_days : float, default=30.0
         Length of an item's periods in days.
 
@@ -41,7 +42,7 @@ class TimeFeatures(BaseEstimator):  # type: ignore[misc]
     .. [1] Y. Koren, Collaborative filtering with temporal dynamics, KDD 2009, equation 9.
     """
 
-    user_days: float = 1 / 24
+    user_days: float = 1 / 96
     item_days: float = 30.0
 
     def check(self) -> None:

@@ -81,9 +81,10 @@ class OrdinalRecommender(ServingRecommender):
         Use the set of items that a user has rated as features of the user, and the set of users who
         rated an item as features of the item; "users" for the former alone.
     time_features : bool or TimeFeatures, default=False
-        Whether every output gets weights for the user's ratings of an hour and the item's of a
-        month (`TimeFeatures` has the lengths), as in timeSVD++. Ratings must then have times, and
-        predictions may; ``method="variational"`` only. Recommendations do not depend on them.
+        Whether every output gets weights for the user's ratings of a quarter of an hour and the
+        item's of a month (`TimeFeatures` has the lengths), as in timeSVD++. Ratings must then have
+        times, and predictions may; ``method="variational"`` only. Recommendations do not depend on
+        them.
     interactions : bool or Interactions, default=True
         Whether to learn, beside the ratings, which of all items a user takes up and likes:
         ``recommend(rank_by="like")`` needs it. An `Interactions` object has its parameters.

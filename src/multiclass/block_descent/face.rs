@@ -7,14 +7,13 @@
 //! method of Moré and Toraldo 1991, with block descent in the place of the projected gradients).
 
 use num_traits::Zero;
-use pulp::Simd;
 
 use super::scorer::Scorer;
-use super::state::{State, Work};
+use super::state::State;
 use crate::data::Real;
 use crate::interrupt::Interrupt;
+use crate::linalg::Aligned;
 use crate::linalg::vectors::dot;
-use crate::linalg::{Aligned, Element, Kernel, Lane};
 use crate::polytope::CappedBox;
 
 /// Bounds on the steps of an attempt; those that end inside the domain may make more, others fewer.
@@ -35,20 +34,23 @@ const WEIGHT_WORK: usize = 8;
 const MEMBER_OVERHEAD: usize = 128;
 
 /// An example with free candidates.
-struct Member {
-    at: usize,
+pub(super) struct Member {
+    pub at: usize,
     /// Its places in the lists over the face.
-    first: usize,
-    end: usize,
+    pub first: usize,
+    pub end: usize,
     /// Whether the sum of its β is fixed.
     tight: bool,
 }
 
 /// The free candidates: places in the storage of β, and classes with each member's label at its end.
-struct Face {
-    members: Vec<Member>,
-    places: Vec<usize>,
-    classes: Vec<u32>,
+#[derive(Default)]
+pub(super) struct Face {
+    pub members: Vec<Member>,
+    pub places: Vec<usize>,
+    pub classes: Vec<u32>,
+    /// How many numbers a pass reads.
+    pub n_numbers: usize,
 }
 
 /// What an attempt came to.
@@ -70,7 +72,8 @@ impl<M: Scorer> State<'_, M> {
     ) -> Attempt {
         let mut attempt = Attempt::default();
         let Some(set) = self.problem.polytope().capped_box() else { return attempt };
-        let (face, n_numbers) = self.face(due, set);
+        let face = self.face(due, set);
+        let n_numbers = face.n_numbers;
         if face.places.is_empty() || NUMBERS_PER_WEIGHT * weights.len() > n_numbers {
             return attempt;
         }
@@ -102,10 +105,9 @@ impl<M: Scorer> State<'_, M> {
         attempt
     }
 
-    /// The free candidates of the examples, and how many numbers a pass over them reads.
-    fn face(&self, due: &[u32], set: CappedBox) -> (Face, usize) {
-        let mut face = Face { members: Vec::new(), places: Vec::new(), classes: Vec::new() };
-        let mut n_numbers = 0;
+    /// The free candidates of the examples.
+    fn face(&self, due: &[u32], set: CappedBox) -> Face {
+        let mut face = Face::default();
         for &at in due {
             let at = at as usize;
             let (first, start) = (face.places.len(), self.betas.start(at));
@@ -127,7 +129,7 @@ impl<M: Scorer> State<'_, M> {
                 continue;
             }
             let example = self.duals[at].example as usize;
-            n_numbers += (end - first + 1) * self.model.n_stored(example);
+            face.n_numbers += (end - first + 1) * self.model.n_stored(example);
             face.members.push(Member { at, first, end, tight });
         }
         for member in &face.members {
@@ -135,7 +137,7 @@ impl<M: Scorer> State<'_, M> {
             face.classes.extend(classes.map(|place| self.betas.class(*place)));
             face.classes.push(self.problem.label(self.duals[member.at].example as usize) as u32);
         }
-        (face, n_numbers)
+        face
     }
 
     /// Maximises the dual over the face approximately, preconditioned by each block's own curvature. Returns
@@ -187,7 +189,7 @@ impl<M: Scorer> State<'_, M> {
     }
 
     /// C_i (v_j − γ(β_j + 1ᵀβ)) for the free candidates, within the face.
-    fn slopes(&mut self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
+    fn slopes(&self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
         let mut slopes = self.scores(face, weights);
         let smoothing = self.problem.shares().smoothing();
         for member in &face.members {
@@ -205,7 +207,7 @@ impl<M: Scorer> State<'_, M> {
     }
 
     /// The change of the slopes that a direction makes, given its image and its own smoothing term.
-    fn slopes_of_image(&mut self, face: &Face, image: &[M::Value], bend: &[f64]) -> Vec<f64> {
+    fn slopes_of_image(&self, face: &Face, image: &[M::Value], bend: &[f64]) -> Vec<f64> {
         let mut slopes = self.scores(face, image);
         for member in &face.members {
             let weight = self.duals[member.at].weight;
@@ -234,18 +236,6 @@ impl<M: Scorer> State<'_, M> {
         bend
     }
 
-    /// s_j − s_y for the free candidates.
-    fn scores(&mut self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
-        let mut out = vec![0.0; face.places.len()];
-        M::Value::dispatch(FaceScores { state: self, face, weights, out: &mut out });
-        out
-    }
-
-    /// image += the weights that belong to a direction.
-    fn add_image(&mut self, face: &Face, direction: &[f64], image: &mut [M::Value]) {
-        M::Value::dispatch(FaceImage { state: self, face, direction, image });
-    }
-
     /// The inverse of each block's own curvature, C_i h_i (I + 11ᵀ), or C_i h_i I where the sum is fixed.
     fn precondition(&self, face: &Face, residual: &[f64], scaled: &mut [f64]) {
         for member in &face.members {
@@ -268,10 +258,11 @@ impl<M: Scorer> State<'_, M> {
         for member in &face.members {
             let (mut free_sum, mut fixed) = (0.0, self.duals[member.at].sum);
             moved.clear();
-            for free in member.first..member.end {
-                let beta = self.betas.value(face.places[free]).widen();
+            let own = member.first..member.end;
+            for (place, total) in face.places[own.clone()].iter().zip(&total[own]) {
+                let beta = self.betas.value(*place).widen();
                 fixed -= beta;
-                let beta = (beta + share * total[free]).max(0.0).min(set.upper);
+                let beta = (beta + share * total).max(0.0).min(set.upper);
                 free_sum += beta;
                 moved.push(beta);
             }
@@ -289,7 +280,7 @@ impl<M: Scorer> State<'_, M> {
 
     /// By how much the dual rises with other β, and the weights that belong to them, if it does.
     fn improved(
-        &mut self,
+        &self,
         face: &Face,
         candidate: &[M::Value],
         weights: &Aligned<M::Value>,
@@ -345,77 +336,13 @@ impl<M: Scorer> State<'_, M> {
     }
 }
 
-/// [`State::scores`], compiled as a whole for the vectors of this machine.
-struct FaceScores<'a, 'p, M: Scorer> {
-    state: &'a mut State<'p, M>,
-    face: &'a Face,
-    weights: &'a [M::Value],
-    out: &'a mut [f64],
-}
-
-impl<M: Scorer> Kernel<M::Value> for FaceScores<'_, '_, M> {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        M::Value: Lane<S>,
-    {
-        let Self { state, face, weights, out } = self;
-        let Work { row, few, .. } = &mut state.work;
-        for (member, classes) in face.members_with_classes() {
-            let row = state.model.row(state.duals[member.at].example as usize, row);
-            let scores = &mut few.scores[..classes.len()];
-            state.model.score_few(simd, weights, row, classes, scores);
-            let own = scores[classes.len() - 1].widen();
-            for (out, score) in out[member.first..member.end].iter_mut().zip(&*scores) {
-                *out = score.widen() - own;
-            }
-        }
-    }
-}
-
-/// [`State::add_image`], likewise.
-struct FaceImage<'a, 'p, M: Scorer> {
-    state: &'a mut State<'p, M>,
-    face: &'a Face,
-    direction: &'a [f64],
-    image: &'a mut [M::Value],
-}
-
-impl<M: Scorer> Kernel<M::Value> for FaceImage<'_, '_, M> {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        M::Value: Lane<S>,
-    {
-        let Self { state, face, direction, image } = self;
-        let Work { row, few, .. } = &mut state.work;
-        for (member, classes) in face.members_with_classes() {
-            let dual = &state.duals[member.at];
-            let direction = &direction[member.first..member.end];
-            let row = state.model.row(dual.example as usize, row);
-            let (n, mut sum) = (direction.len(), 0.0);
-            for (change, value) in few.change.iter_mut().zip(direction) {
-                *change = M::Value::narrow(-dual.weight * value);
-                sum += value;
-            }
-            few.change[n] = M::Value::narrow(dual.weight * sum);
-            state.model.add_few(simd, image, row, classes, &few.change[..=n]);
-        }
-    }
-}
-
 impl Face {
-    /// Each member with the classes of its free candidates and its label.
+    /// A member with the classes of its free candidates and its label.
     #[inline(always)]
-    fn members_with_classes(&self) -> impl Iterator<Item = (&Member, &[u32])> {
-        self.members.iter().enumerate().map(|(index, member)| {
-            // One label stands behind each of the members before.
-            (member, &self.classes[member.first + index..member.end + index + 1])
-        })
+    pub fn member(&self, index: usize) -> (&Member, &[u32]) {
+        let member = &self.members[index];
+        // One label stands behind each of the members before.
+        (member, &self.classes[member.first + index..member.end + index + 1])
     }
 
     /// Takes out what would change a fixed sum.

@@ -13,6 +13,7 @@ mod kernels;
 mod moved;
 mod row;
 mod scorer;
+mod spread;
 mod state;
 mod visit;
 
@@ -53,6 +54,7 @@ impl<'p> BlockDescent<'p> {
     pub fn new(problem: &'p MarginProblem<'p>, options: Options) -> Self {
         let (bias, m) = (problem.map().bias(), problem.n_classes());
         Self(match problem.map().data() {
+            Data::Dense16(x) => boxed(problem, DenseScorer::<_, f32>::new(x, bias, m), options),
             Data::Dense32(x) => boxed(problem, DenseScorer::<_, f32>::new(x, bias, m), options),
             Data::Dense64(x) => boxed(problem, DenseScorer::<_, f64>::new(x, bias, m), options),
             Data::Csr32(x) => boxed(problem, SparseScorer::<_, f32>::new(x, bias, m), options),

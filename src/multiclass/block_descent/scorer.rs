@@ -3,26 +3,10 @@
 use pulp::Simd;
 
 use super::kernels::{AddFew, AddFewSparse, ScoreFew, ScoreFewSparse};
-use super::row::{Row, read};
+pub(super) use super::row::RowBlock;
+use super::row::{Row, extend, read};
 use crate::data::{Csr, Dense, Real, Rows, in_precision};
 use crate::linalg::{Aligned, Element, FeatureMajor, Kernel, Lane, PanelWeights, Update};
-
-/// Some examples' rows, copied next to each other, the constant feature appended.
-#[derive(Debug)]
-pub(super) struct RowBlock<T> {
-    pub examples: Vec<u32>,
-    values: Vec<T>,
-    columns: Vec<i32>,
-    /// The rows' inner products with the rows before them and with themselves (b × b).
-    pub gram: Vec<T>,
-}
-
-impl<T> Default for RowBlock<T> {
-    fn default() -> Self {
-        let (examples, values) = (Vec::new(), Vec::new());
-        Self { examples, values, columns: Vec::new(), gram: Vec::new() }
-    }
-}
 
 /// The change of the scores' duals that a block made, one row (padded classes) for each example.
 #[derive(Debug)]
@@ -98,6 +82,9 @@ pub(super) trait Scorer: Send + Sync {
     /// are given back with [`Scorer::give_weights`], nothing else may read them.
     fn take_weights(&mut self) -> Aligned<Self::Value>;
 
+    /// The length of each class's weights where that order is class after class.
+    fn class_stride(&self) -> Option<usize>;
+
     /// Takes back the weights of [`Scorer::take_weights`].
     fn give_weights(&mut self, weights: Aligned<Self::Value>);
 
@@ -148,15 +135,6 @@ pub(super) trait Scorer: Send + Sync {
 /// Whether values of this type are in double precision.
 fn is_double<T: Real>() -> bool {
     size_of::<T>() == size_of::<f64>()
-}
-
-/// Appends values, in another precision where it is another.
-#[inline]
-fn extend<R: Real, T: Real>(target: &mut Vec<T>, values: &[R]) {
-    match in_precision(values) {
-        Some(values) => target.extend_from_slice(values),
-        None => target.extend(values.iter().map(|x| T::narrow(x.widen()))),
-    }
 }
 
 /// Dense rows of one precision, weights of another.
@@ -280,6 +258,10 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
             self.weights.copy_class(class, row);
         }
         weights
+    }
+
+    fn class_stride(&self) -> Option<usize> {
+        Some(self.n_features().next_multiple_of(T::lanes()))
     }
 
     fn give_weights(&mut self, weights: Aligned<T>) {
@@ -454,6 +436,10 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn take_weights(&mut self) -> Aligned<T> {
         self.weights.take()
+    }
+
+    fn class_stride(&self) -> Option<usize> {
+        None
     }
 
     fn give_weights(&mut self, weights: Aligned<T>) {

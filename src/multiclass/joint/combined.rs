@@ -15,7 +15,7 @@ pub(super) enum Combined {
 impl Combined {
     /// The combination of the rows `first + j` of a matrix.
     pub fn of(rows: Data<'_>, first: usize, delta: &[(u32, f64)]) -> Self {
-        if let Data::Dense32(_) | Data::Dense64(_) = rows {
+        if let Data::Dense16(_) | Data::Dense32(_) | Data::Dense64(_) = rows {
             let mut sum = vec![0.0; rows.n_cols()];
             for &(row, scale) in delta {
                 let row = first + row as usize;

@@ -7,16 +7,19 @@
 //! (`docs/mathematics/sequences.md`).
 
 mod dual_point;
+mod layout;
 mod rounding;
 mod solver;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
 pub use solver::{ConditionalFit, conditional_path, fit_conditional};
 
 use self::dual_point::DualPoint;
+use self::layout::Layout;
 use self::rounding::Reach;
 use super::marginals::chain_marginals;
 use super::model::{Chain, ChainLink, Model, Work};
@@ -41,6 +44,8 @@ const SUM_SIZE: usize = 1 << 24;
 #[derive(Clone)]
 struct Field<'a> {
     chain: &'a Chain,
+    /// The order of the weights in a pass, where it is not that of the chain.
+    layout: Option<Arc<Layout<'a>>>,
     shares: Shares,
     /// Each so-manyth sequence counts, and no other.
     stride: usize,
@@ -88,7 +93,8 @@ impl<'a> Field<'a> {
         if shares.n_blocks() != chain.n_examples() {
             return Err(Error::argument("X", "must have an example for each share"));
         }
-        Ok(Self { chain, shares, stride: 1 })
+        let layout = Layout::new(chain).map(Arc::new);
+        Ok(Self { chain, layout, shares, stride: 1 })
     }
 
     /// Number of sequences that count.
@@ -120,16 +126,16 @@ impl<'a> Field<'a> {
     ) -> Result<Evaluation> {
         let (n, lambda) = (self.n_used(), self.shares.lambda());
         let n_groups = (SUM_SIZE / weights.len().max(1)).min(n / MIN_GROUP).clamp(2, MAX_GROUPS);
-        let norm = norm_above(weights);
+        let at = Point { weights, laid: self.laid(weights), norm: norm_above(weights) };
         slots.resize_with(rayon::current_num_threads().min(n_groups), Group::default);
         let (mut loss, mut totals) = (Sum::default(), Totals::default());
-        let mut pull = vec![0.0; weights.len()];
-        let mut diagonal = vec![lambda; if curved { weights.len() } else { 0 }];
+        let mut pull = vec![0.0; self.n_laid()];
+        let mut diagonal = vec![0.0; if curved { pull.len() } else { 0 }];
         for first in (0..n_groups).step_by(slots.len()) {
             let now = (n_groups - first).min(slots.len());
             slots[..now].par_iter_mut().enumerate().for_each(|(slot, group)| {
                 let range = (first + slot) * n / n_groups..(first + slot + 1) * n / n_groups;
-                self.sum(range, (weights, norm), curved, group, interrupt);
+                self.sum(range, &at, curved, group, interrupt);
             });
             interrupt.check()?;
             // In their order, whatever the number of threads.
@@ -140,19 +146,44 @@ impl<'a> Field<'a> {
                 add(&mut diagonal, 1.0, &group.diagonal);
             }
         }
-        let own: Vec<f64> = pull.iter().map(|value| -value / lambda).collect();
+        let mut gradient = self.packed(pull);
+        let own: Vec<f64> = gradient.iter().map(|value| -value / lambda).collect();
         let primal = objective(lambda, weights, loss.total());
         let dual = DualPoint { linear: totals.linear(), error: totals.distance(), weights: own };
-        let mut gradient = pull;
         gradient.iter_mut().zip(weights).for_each(|(slope, weight)| *slope += lambda * weight);
-        let diagonal = curved.then_some(diagonal);
+        let diagonal = curved.then(|| {
+            let mut packed = self.packed(diagonal);
+            packed.iter_mut().for_each(|bend| *bend += lambda);
+            packed
+        });
         Ok(Evaluation { primal, dual, gradient, diagonal })
+    }
+
+    /// Number of weights as a pass has them.
+    fn n_laid(&self) -> usize {
+        let n_weights = self.chain.n_weights();
+        let emissions = |layout: &Layout<'_>| layout.len() + n_weights - self.chain.transitions();
+        self.layout.as_deref().map_or(n_weights, emissions)
+    }
+
+    /// The weights of features and labels as a pass reads them, where that is another order.
+    fn laid(&self, weights: &[f64]) -> Vec<f64> {
+        self.layout.as_deref().map_or_else(Vec::new, |layout| layout.expand(weights))
+    }
+
+    /// What a pass summed up, in the chain's order.
+    fn packed(&self, sums: Vec<f64>) -> Vec<f64> {
+        let Some(layout) = &self.layout else { return sums };
+        let mut packed = vec![0.0; self.chain.n_weights()];
+        layout.add_to(&sums, &mut packed);
+        packed[self.chain.transitions()..].copy_from_slice(&sums[layout.len()..]);
+        packed
     }
 
     fn sum(
         &self,
         range: Range<usize>,
-        (weights, norm): (&[f64], f64),
+        at: &Point<'_>,
         curved: bool,
         group: &mut Group,
         interrupt: &Interrupt,
@@ -160,21 +191,17 @@ impl<'a> Field<'a> {
         let Group { loss, totals, pull, diagonal, scratch } = group;
         (*loss, *totals) = (Sum::default(), Totals::default());
         pull.clear();
-        pull.resize(weights.len(), 0.0);
+        pull.resize(self.n_laid(), 0.0);
         diagonal.clear();
-        diagonal.resize(if curved { weights.len() } else { 0 }, 0.0);
+        diagonal.resize(if curved { pull.len() } else { 0 }, 0.0);
         for example in range.map(|index| index * self.stride) {
             let share = self.shares.of(example);
             if share == 0.0 || interrupt.is_raised() {
                 continue;
             }
             scratch.scores.resize(self.chain.n_parts(example), 0.0);
-            if norm > 0.0 {
-                self.chain.scores(example, weights, &mut scratch.scores);
-            } else {
-                self.chain.scores_at_zero(example, &mut scratch.scores);
-            }
-            let found = scratch.look(self.chain, example, norm);
+            self.scores(example, at, &mut scratch.scores);
+            let found = scratch.look(self.chain, example, at.norm);
             loss.add(found.0 * Bounded::exact(share));
             totals.add(&self.shares, example, &scratch.terms(self.chain, example, found));
             if curved {
@@ -183,12 +210,56 @@ impl<'a> Field<'a> {
                     .variances
                     .extend(scratch.marginals.iter().map(|p| (p * (1.0 - p)).max(0.0)));
                 let image = (&scratch.variances[..], share, true);
-                add_image(self.chain, example, image, diagonal);
+                self.add_image(example, image, diagonal);
             }
             scratch.truth.iter().for_each(|(part, one)| scratch.marginals[*part as usize] -= one);
-            add_image(self.chain, example, (&scratch.marginals, share, false), pull);
+            self.add_image(example, (&scratch.marginals, share, false), pull);
         }
     }
+
+    fn scores(&self, example: usize, at: &Point<'_>, scores: &mut [f64]) {
+        if at.norm == 0.0 {
+            return self.chain.scores_at_zero(example, scores);
+        }
+        let Some(layout) = &self.layout else {
+            return self.chain.scores(example, at.weights, scores);
+        };
+        let n_nodes = self.chain.sequence_len(example) * self.chain.n_states();
+        layout.scores(example, &at.laid, &mut scores[..n_nodes]);
+        self.chain.add_transitions(example, at.weights, scores);
+    }
+
+    /// target += scale Aᵀ δ for a dense δ; with the squares of A's entries if `squared`.
+    fn add_image(
+        &self,
+        example: usize,
+        (delta, scale, squared): (&[f64], f64, bool),
+        target: &mut [f64],
+    ) {
+        let chain = self.chain;
+        let nodes = &delta[..chain.sequence_len(example) * chain.n_states()];
+        let first = match &self.layout {
+            Some(layout) => {
+                layout.add_rows(example, (nodes, scale, squared), target);
+                layout.len()
+            }
+            None => {
+                let range = chain.rows_of(example);
+                chain.emissions().add_rows(range, (nodes, scale, squared), target);
+                chain.transitions()
+            }
+        };
+        add_transitions(chain, example, (delta, scale, squared), &mut target[first..]);
+    }
+}
+
+/// A model at which a pass is made.
+struct Point<'a> {
+    weights: &'a [f64],
+    /// See [`Field::laid`].
+    laid: Vec<f64>,
+    /// At least the norm of the weights.
+    norm: f64,
 }
 
 impl Scratch {
@@ -230,8 +301,8 @@ fn add(y: &mut [f64], scale: f64, x: &[f64]) {
     pieces.for_each(|(y, x)| vectors::axpy(y, scale, x));
 }
 
-/// target += scale Aᵀ δ for a dense δ; with the squares of A's entries if `squared`.
-fn add_image(
+/// The same of transitions, first and last labels alone, whose weights begin where `target` does.
+fn add_transitions(
     chain: &Chain,
     example: usize,
     (delta, scale, squared): (&[f64], f64, bool),
@@ -239,13 +310,12 @@ fn add_image(
 ) {
     let (n_states, len) = (chain.n_states(), chain.sequence_len(example));
     let (nodes, edges) = delta.split_at(len * n_states);
-    let (links, first) = (chain.links(), chain.transitions());
-    chain.emissions().add_rows(chain.rows_of(example), (nodes, scale, squared), target);
+    let links = chain.links();
     for t in [0, len.saturating_sub(1)].into_iter().take(len.min(2)) {
         for at in links.at_ends(t, len) {
             for (index, value) in (at..).zip(&nodes[t * n_states..][..n_states]) {
                 if links.of(index) == ChainLink::Weighted {
-                    target[first + index] += scale * value;
+                    target[index] += scale * value;
                 }
             }
         }
@@ -254,13 +324,13 @@ fn add_image(
     for (t, values) in edges.chunks_exact(n_edges).enumerate() {
         for (index, value) in values.iter().enumerate() {
             if links.of(index) == ChainLink::Weighted {
-                target[first + index] += scale * value;
+                target[index] += scale * value;
             }
         }
         if let Some(rows) = chain.edge_rows() {
             rows.visit(chain.rows_of(example).start + t + 1, |feature, x| {
                 let scale = scale * if squared { x * x } else { x };
-                let target = &mut target[chain.edge_features() + feature * n_edges..][..n_edges];
+                let target = &mut target[links.n_weights() + feature * n_edges..][..n_edges];
                 target.iter_mut().zip(values).for_each(|(target, value)| *target += scale * value);
             });
         }

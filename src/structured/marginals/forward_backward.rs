@@ -2,8 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::sum_product::{log_marginals, transpose};
-use crate::linalg::fold::{Sum, fold};
+use super::sum_product::log_marginals;
 use crate::linalg::{arch, exp_minus};
 use crate::structured::model::{ChainScores, Work};
 
@@ -13,40 +12,61 @@ const NEGLIGIBLE: f64 = 1e-20;
 /// A scale at which digits may have been lost to underflow.
 const SMALLEST: f64 = 1e-200;
 
+/// Rows of labels are filled up with zeros to a multiple of this: whole vectors on every machine.
+const LANES: usize = 8;
+
+/// Vectors that are summed up in registers at a time.
+const VECTORS: usize = 4;
+
 /// Writes the marginals of p(y) ∝ exp(score of y), nodes then transitions as the scores have them, and returns
 /// ln Σ_y exp(score of y) (Rabiner 1989, with scaling).
 ///
 /// One exponential for each node and each table of transitions is all that it needs; where probabilities
-/// underflow it is done again [in logarithms](log_marginals).
+/// underflow it is done again [in logarithms](log_marginals). Where all positions share their transitions,
+/// their counts are Σ_t forward_t ahead_{t+1}ᵀ times the table, entry by entry.
 pub fn chain_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [f64]) -> f64 {
-    let (n_states, n_nodes) = (scores.n_states, scores.nodes.len());
-    let (n_tables, n_edges) = (scores.edges.len(), n_states * n_states);
-    if n_nodes == 0 {
+    let (n_states, len) = (scores.n_states, scores.len());
+    if len == 0 {
         marginals.fill(0.0);
         return 0.0;
     }
-    work.values.resize(2 * n_nodes + n_tables + n_edges + n_states, 0.0);
+    let width = n_states.next_multiple_of(LANES);
+    let (n_nodes, n_edges) = (len * width, n_states * width);
+    let n_tables = scores.edges.len() / n_states * width;
+    work.values.resize(2 * n_nodes + n_tables + 2 * n_edges + 2 * width, 0.0);
     let (factors, rest) = work.values.split_at_mut(n_nodes);
     let (forward, rest) = rest.split_at_mut(n_nodes);
     let (edges, rest) = rest.split_at_mut(n_tables);
-    let (transposed, ahead) = rest.split_at_mut(n_edges);
-    let passes = Passes { scores, factors, forward, edges, transposed, ahead, marginals };
-    match arch().dispatch(passes) {
+    let (transposed, rest) = rest.split_at_mut(n_edges);
+    let (sums, rest) = rest.split_at_mut(n_edges);
+    let (ahead, back) = rest.split_at_mut(width);
+    let rows = Padded { factors, forward, edges, transposed, sums, ahead, back };
+    match arch().dispatch(Passes { scores, width, rows, marginals }) {
         Some(log_sum) => log_sum,
         None => log_marginals(scores, work, marginals),
     }
 }
 
-struct Passes<'a> {
-    scores: ChainScores<'a>,
+/// Work space in rows of labels, zeros after them.
+struct Padded<'a> {
     /// exp(node − the largest of its position).
     factors: &'a mut [f64],
     forward: &'a mut [f64],
     /// exp(edge − the largest of its table).
     edges: &'a mut [f64],
     transposed: &'a mut [f64],
+    /// Σ_t forward_t ahead_{t+1}ᵀ, scaled.
+    sums: &'a mut [f64],
     /// Factors times backward sums of the next position, scaled as the forward sums.
     ahead: &'a mut [f64],
+    back: &'a mut [f64],
+}
+
+struct Passes<'a> {
+    scores: ChainScores<'a>,
+    /// Length of a row.
+    width: usize,
+    rows: Padded<'a>,
     marginals: &'a mut [f64],
 }
 
@@ -55,123 +75,279 @@ impl WithSimd for Passes<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) -> Option<f64> {
-        let log_sum = self.forward(simd)?;
-        self.backward(simd);
-        // A sum that is no number, or lost its digits on the way back, is told by its marginals.
-        let (n_states, n_nodes) = (self.scores.n_states, self.scores.nodes.len());
-        let exact = self.marginals[..n_nodes].chunks_exact(n_states).all(|marginals| {
-            let sum: f64 = marginals.iter().sum();
-            (sum - 1.0).abs() < 1e-9
-        });
-        exact.then_some(log_sum)
+        let log_sum = self.exponentials(simd);
+        let log_scales = self.forward(simd)?;
+        self.backward(simd).then_some(log_sum + log_scales)
     }
 }
 
 impl Passes<'_> {
+    /// Numbers between the tables of one position and the next.
+    fn stride(&self) -> usize {
+        if self.scores.stride > 0 { self.scores.n_states * self.width } else { 0 }
+    }
+
+    /// Fills in factors and edges; returns what was taken out of all paths.
     #[inline(always)]
-    fn forward<S: Simd>(&mut self, simd: S) -> Option<f64> {
-        let (scores, n_states) = (self.scores, self.scores.n_states);
-        let n_edges = n_states * n_states;
+    fn exponentials<S: Simd>(&mut self, simd: S) -> f64 {
+        let (scores, n_states, width) = (self.scores, self.scores.n_states, self.width);
         let mut log_sum = 0.0;
-        for (factors, nodes) in
-            self.factors.chunks_exact_mut(n_states).zip(scores.nodes.chunks_exact(n_states))
-        {
-            log_sum += exponentials(nodes, factors);
+        let positions = scores.nodes.chunks_exact(n_states);
+        for (factors, nodes) in self.rows.factors.chunks_exact_mut(width).zip(positions) {
+            fill(factors, nodes);
+            log_sum += powers(simd, factors);
+            factors[n_states..].fill(0.0);
         }
-        for (table, (edges, logs)) in
-            self.edges.chunks_exact_mut(n_edges).zip(scores.edges.chunks_exact(n_edges)).enumerate()
-        {
-            let largest = exponentials(logs, edges);
+        let tables = scores.edges.chunks_exact(n_states * n_states);
+        let rows = self.rows.edges.chunks_exact_mut(n_states * width);
+        for (table, (edges, logs)) in rows.zip(tables).enumerate() {
+            let rows = edges.chunks_exact_mut(width).zip(logs.chunks_exact(n_states));
+            rows.for_each(|(edges, logs)| fill(edges, logs));
+            let largest = powers(simd, edges);
+            edges.chunks_exact_mut(width).for_each(|edges| edges[n_states..].fill(0.0));
             // The table of all transitions counts for each of them.
             let times = if scores.stride > 0 { 1 } else { scores.len() - 1 };
             log_sum += if table < scores.len() { times as f64 * largest } else { 0.0 };
         }
-        for t in 0..scores.len() {
-            let at = t * n_states;
-            let (before, forward) = self.forward.split_at_mut(at);
-            let (forward, factors) = (&mut forward[..n_states], &self.factors[at..at + n_states]);
+        log_sum
+    }
+
+    #[inline(always)]
+    fn forward<S: Simd>(&mut self, simd: S) -> Option<f64> {
+        let (n_states, width, stride) = (self.scores.n_states, self.width, self.stride());
+        let Padded { factors, forward, edges, .. } = &mut self.rows;
+        let mut scales = Product::default();
+        for (t, factors) in factors.chunks_exact(width).enumerate() {
+            let (before, forward) = forward.split_at_mut(t * width);
+            let forward = &mut forward[..width];
             if t == 0 {
                 forward.copy_from_slice(factors);
             } else {
-                let edges = &self.edges[(t - 1) * scores.stride..];
-                let from = before[at - n_states..].iter().enumerate();
-                fold::<Sum, S>(
-                    simd,
-                    from.map(
-                        #[inline(always)]
-                        |(state, value)| (*value, &edges[state * n_states..]),
-                    ),
-                    forward,
-                );
-                forward.iter_mut().zip(factors).for_each(|(sum, factor)| *sum *= factor);
+                let before = &before[(t - 1) * width..][..n_states];
+                product(simd, before, &edges[(t - 1) * stride..], forward);
+                multiply(simd, forward, factors, 1.0);
             }
-            let scale: f64 = forward.iter().sum();
+            let scale = total(simd, forward);
             // Written so that what is no number ends here as well.
             if !(scale > SMALLEST && scale < 1.0 / SMALLEST) {
                 return None;
             }
-            let inverse = 1.0 / scale;
-            forward.iter_mut().for_each(|value| *value *= inverse);
-            log_sum += scale.ln();
+            times(simd, forward, 1.0 / scale);
+            scales.multiply(scale);
         }
-        Some(log_sum)
+        Some(scales.log())
     }
 
+    /// Whether all digits are there: a sum that is no number, or lost its digits on the way back, is told by
+    /// the marginals.
     #[inline(always)]
-    fn backward<S: Simd>(&mut self, simd: S) {
-        let (scores, n_states) = (self.scores, self.scores.n_states);
-        let (n_nodes, n_edges) = (scores.nodes.len(), n_states * n_states);
-        let (nodes, counts) = self.marginals.split_at_mut(n_nodes);
-        counts.fill(0.0);
-        let last = n_nodes - n_states;
-        nodes[last..].copy_from_slice(&self.forward[last..]);
-        self.ahead.copy_from_slice(&self.factors[last..]);
-        for t in (1..scores.len()).rev() {
-            let (edges, at) =
-                (&self.edges[(t - 1) * scores.stride..][..n_edges], (t - 1) * n_states);
-            if scores.stride > 0 || t + 1 == scores.len() {
-                transpose(edges, self.transposed, n_states);
+    fn backward<S: Simd>(&mut self, simd: S) -> bool {
+        let (n_states, width, stride) = (self.scores.n_states, self.width, self.stride());
+        let (nodes, counts) = self.marginals.split_at_mut(self.scores.nodes.len());
+        let Padded { factors, forward, edges, transposed, sums, ahead, back } = &mut self.rows;
+        let (last, n_edges) = (self.scores.len() - 1, n_states * width);
+        sums.fill(0.0);
+        ahead.copy_from_slice(&factors[last * width..]);
+        nodes[last * n_states..].copy_from_slice(&forward[last * width..][..n_states]);
+        let mut exact = true;
+        for t in (0..last).rev() {
+            let edges = &edges[t * stride..][..n_edges];
+            if stride > 0 || t + 1 == last {
+                transpose(edges, transposed, n_states, width);
             }
-            let (forward, backward) =
-                (&self.forward[at..at + n_states], &mut nodes[at..at + n_states]);
-            let (ahead, transposed) = (&*self.ahead, &*self.transposed);
-            fold::<Sum, S>(
-                simd,
-                ahead.iter().enumerate().map(
-                    #[inline(always)]
-                    |(state, value)| (*value, &transposed[state * n_states..]),
-                ),
-                backward,
-            );
+            let (forward, factors) =
+                (&forward[t * width..][..width], &factors[t * width..][..width]);
+            product(simd, &ahead[..n_states], transposed, back);
             // The scale for which the marginals sum to 1.
-            let sum: f64 = backward.iter().zip(forward).map(|(back, forth)| back * forth).sum();
-            let inverse = 1.0 / sum;
-            let counts = &mut counts[(t - 1) * scores.stride..];
-            for (from, forth) in forward.iter().enumerate() {
+            let inverse = 1.0 / dot(simd, back, forward);
+            for (from, forth) in forward[..n_states].iter().enumerate() {
                 let share = forth * inverse;
-                if share * backward[from] > NEGLIGIBLE {
-                    let own = from * n_states..(from + 1) * n_states;
-                    let terms = edges[own.clone()].iter().zip(ahead);
-                    for (count, (edge, ahead)) in counts[own].iter_mut().zip(terms) {
-                        *count += share * edge * ahead;
-                    }
+                if share * back[from] > NEGLIGIBLE {
+                    add_row(simd, share, ahead, &mut sums[from * width..][..width]);
                 }
             }
-            let factors = &self.factors[at..at + n_states];
-            for ((ahead, back), factor) in self.ahead.iter_mut().zip(&*backward).zip(factors) {
-                *ahead = back * factor * inverse;
+            if stride > 0 {
+                let counts = &mut counts[t * n_states * n_states..];
+                products(edges, sums, n_states, width, counts);
+                sums.fill(0.0);
             }
-            backward.iter_mut().zip(forward).for_each(|(back, forth)| *back *= forth * inverse);
+            ahead.copy_from_slice(factors);
+            multiply(simd, ahead, back, inverse);
+            multiply(simd, back, forward, inverse);
+            exact &= (total(simd, back) - 1.0).abs() < 1e-9;
+            nodes[t * n_states..][..n_states].copy_from_slice(&back[..n_states]);
+        }
+        if stride == 0 {
+            products(edges, sums, n_states, width, counts);
+        }
+        exact
+    }
+}
+
+/// The logarithm of a product, taken as seldom as its range allows.
+struct Product {
+    log: f64,
+    rest: f64,
+}
+
+impl Default for Product {
+    fn default() -> Self {
+        Self { log: 0.0, rest: 1.0 }
+    }
+}
+
+impl Product {
+    #[inline(always)]
+    fn multiply(&mut self, factor: f64) {
+        self.rest *= factor;
+        // Another factor cannot leave the range of numbers.
+        if !(1e-100..1e100).contains(&self.rest) {
+            self.log += self.rest.ln();
+            self.rest = 1.0;
+        }
+    }
+
+    fn log(&self) -> f64 {
+        self.log + self.rest.ln()
+    }
+}
+
+/// Σ values.
+#[inline(always)]
+fn total<S: Simd>(simd: S, values: &[f64]) -> f64 {
+    let mut sums = simd.splat_f64s(0.0);
+    S::as_simd_f64s(values).0.iter().for_each(
+        #[inline(always)]
+        |value| sums = simd.add_f64s(sums, *value),
+    );
+    simd.reduce_sum_f64s(sums)
+}
+
+/// ⟨a, b⟩.
+#[inline(always)]
+fn dot<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = simd.splat_f64s(0.0);
+    S::as_simd_f64s(a).0.iter().zip(S::as_simd_f64s(b).0).for_each(
+        #[inline(always)]
+        |(a, b)| sums = simd.mul_add_f64s(*a, *b, sums),
+    );
+    simd.reduce_sum_f64s(sums)
+}
+
+/// values *= scale.
+#[inline(always)]
+fn times<S: Simd>(simd: S, values: &mut [f64], scale: f64) {
+    let scale = simd.splat_f64s(scale);
+    for value in S::as_mut_simd_f64s(values).0 {
+        *value = simd.mul_f64s(*value, scale);
+    }
+}
+
+/// values *= scale others, entry by entry.
+#[inline(always)]
+fn multiply<S: Simd>(simd: S, values: &mut [f64], others: &[f64], scale: f64) {
+    let scale = simd.splat_f64s(scale);
+    for (value, other) in S::as_mut_simd_f64s(values).0.iter_mut().zip(S::as_simd_f64s(others).0) {
+        *value = simd.mul_f64s(*value, simd.mul_f64s(*other, scale));
+    }
+}
+
+/// Writes the logarithms of a row, and after them what is not larger than any of them.
+#[inline(always)]
+fn fill(row: &mut [f64], logs: &[f64]) {
+    row[..logs.len()].copy_from_slice(logs);
+    row[logs.len()..].fill(f64::NEG_INFINITY);
+}
+
+/// Replaces logarithms by exp(log − the largest of them), which is returned.
+#[inline(always)]
+fn powers<S: Simd>(simd: S, values: &mut [f64]) -> f64 {
+    let mut most = simd.splat_f64s(f64::NEG_INFINITY);
+    for logs in S::as_simd_f64s(values).0 {
+        most = simd.max_f64s(*logs, most);
+    }
+    let largest = simd.reduce_max_f64s(most);
+    for chunk in values.as_chunks_mut::<LANES>().0 {
+        for value in chunk {
+            *value = exp_minus(largest - *value);
+        }
+    }
+    largest
+}
+
+/// out = Σ_i x_i row_i, for rows as long as `out`.
+#[inline(always)]
+fn product<S: Simd>(simd: S, x: &[f64], rows: &[f64], out: &mut [f64]) {
+    let (rows, out) = (S::as_simd_f64s(rows).0, S::as_mut_simd_f64s(out).0);
+    let n_vectors = out.len();
+    for first in (0..n_vectors).step_by(VECTORS) {
+        let own = (first, n_vectors);
+        match n_vectors - first {
+            1 => columns::<S, 1>(simd, x, rows, own, out),
+            2 => columns::<S, 2>(simd, x, rows, own, out),
+            3 => columns::<S, 3>(simd, x, rows, own, out),
+            _ => columns::<S, VECTORS>(simd, x, rows, own, out),
         }
     }
 }
 
-/// Writes exp(log − the largest) and returns the largest.
+/// The same for N vectors of columns, even and odd rows apart: the sums wait for each other half as long.
 #[inline(always)]
-fn exponentials(logs: &[f64], values: &mut [f64]) -> f64 {
-    let largest = logs.iter().fold(f64::NEG_INFINITY, |largest: f64, log| largest.max(*log));
-    for (value, log) in values.iter_mut().zip(logs) {
-        *value = exp_minus(largest - log);
+fn columns<S: Simd, const N: usize>(
+    simd: S,
+    x: &[f64],
+    rows: &[S::f64s],
+    (first, n_vectors): (usize, usize),
+    out: &mut [S::f64s],
+) {
+    let (mut even, mut odd) = ([simd.splat_f64s(0.0); N], [simd.splat_f64s(0.0); N]);
+    let (pairs, rest) = x.as_chunks::<2>();
+    let mut two = rows.chunks_exact(2 * n_vectors);
+    for ([a, b], rows) in pairs.iter().zip(two.by_ref()) {
+        add_vectors(simd, *a, &rows[first..], &mut even);
+        add_vectors(simd, *b, &rows[n_vectors + first..], &mut odd);
     }
-    largest
+    if let [x] = rest {
+        add_vectors(simd, *x, &rows[2 * pairs.len() * n_vectors + first..], &mut even);
+    }
+    for (out, (even, odd)) in out[first..first + N].iter_mut().zip(even.into_iter().zip(odd)) {
+        *out = simd.add_f64s(even, odd);
+    }
+}
+
+/// sums += x row, in registers.
+#[inline(always)]
+fn add_vectors<S: Simd, const N: usize>(simd: S, x: f64, row: &[S::f64s], sums: &mut [S::f64s; N]) {
+    let x = simd.splat_f64s(x);
+    for (sum, value) in sums.iter_mut().zip(&row[..N]) {
+        *sum = simd.mul_add_f64s(x, *value, *sum);
+    }
+}
+
+/// sums += x row.
+#[inline(always)]
+fn add_row<S: Simd>(simd: S, x: f64, row: &[f64], sums: &mut [f64]) {
+    let (row, x) = (S::as_simd_f64s(row).0, simd.splat_f64s(x));
+    for (sum, value) in S::as_mut_simd_f64s(sums).0.iter_mut().zip(row) {
+        *sum = simd.mul_add_f64s(x, *value, *sum);
+    }
+}
+
+/// Writes the transpose of a table of rows that are filled up.
+#[inline(always)]
+fn transpose(table: &[f64], transposed: &mut [f64], n_states: usize, width: usize) {
+    for (to, row) in transposed.chunks_exact_mut(width).enumerate() {
+        let from = table[to..].iter().step_by(width);
+        row.iter_mut().zip(from).for_each(|(entry, edge)| *entry = *edge);
+        row[n_states..].fill(0.0);
+    }
+}
+
+/// Writes the products of two tables, entry by entry, without what their rows are filled up with.
+#[inline(always)]
+fn products(a: &[f64], b: &[f64], n_states: usize, width: usize, out: &mut [f64]) {
+    let rows = a.chunks_exact(width).zip(b.chunks_exact(width));
+    for (out, (a, b)) in out.chunks_exact_mut(n_states).zip(rows) {
+        out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = a * b);
+    }
 }

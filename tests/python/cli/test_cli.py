@@ -359,4 +359,6 @@ def test_time_features(data: Path, tmp_path: Path) -> None:
     result = run("--data", timeless, *columns, "--time-features")
     assert result.exit_code == 1
     assert "time_features needs the times" in result.output
+    # Columns as MovieLens names them need not be named, and times may be missing.
+    assert good("--data", timeless, "--quiet", "--user", "1", "--output", "csv").stdout
     assert run("--data", drifting, "--likes", "--time-features").exit_code == 2

@@ -159,7 +159,7 @@ def test_years_in_titles(tmp_path, title, bare, year):
         ("u.data", "1\t2\tgood\t4\n", "u.data: could not convert"),
         ("u.data", "1\t2\t\t4\n1\t2\t3\t4\n", "u.data has empty fields"),
         ("u.data", "1\t2\t3\t4\n1\t2\t3\t4\t5\n", "u.data: Error tokenizing"),
-        ("ratings.csv", "userId,movieId,rating\n1,2,3\n", r"lacks the columns \['timestamp'\]"),
+        ("ratings.csv", "userId,movieId,timestamp\n1,2,3\n", r"lacks the columns \['rating'\]"),
         ("ratings.csv", "userId,movieId,rating,timestamp\n", "holds no rating"),
         ("ratings.txt", "1 2 3 4", "ratings.txt must end in .data, .dat, .csv or .inter"),
     ],

@@ -228,6 +228,11 @@ def select_basis(a):
     return _core.select_basis(a.rows(n, d), a.array(a.near(n), m), given)
 
 
+def groups(a, n):
+    n_groups = a.choice([2**40, 2**63]) if a.rarely() else a.size()
+    return a.integers(n, n_groups), n_groups
+
+
 def fit_variational(a):
     n, n_users, n_items = a.size(), a.size(), a.size()
     sparse = {"sparse": True, "dtype": np.float64}
@@ -253,6 +258,7 @@ def fit_variational(a):
         "n_threads": a.choice([0, 1, 2]),
         "user_features": features[0],
         "item_features": features[1],
+        "groups": None if a.rarely(0.6) else [groups(a, n) for _ in range(2)],
         "callback": a.callback(),
     }
     levels = a.integers(n, 3).astype(float)

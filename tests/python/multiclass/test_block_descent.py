@@ -174,6 +174,7 @@ def test_a_fit_can_be_stopped_before_its_first_certificate() -> None:
 def test_progress_leaves_out_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     X, y = problem()
     svm(verbose=1).fit(X, y)
-    line = capsys.readouterr().err.splitlines()[0]
+    # After the plan.
+    line = capsys.readouterr().err.splitlines()[1]
     assert line.startswith("epoch     1")
     assert "nan" not in line

@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score, root_mean_squared_error
 
-from dualgap.metrics import ndcg_at_k, rmse
+from dualgap.metrics import (
+    average_precision_at_k,
+    calibration_error,
+    coverage_at_k,
+    hit_ndcg_at_k,
+    ndcg_at_k,
+    recall_at_k,
+    rmse,
+)
 
 GAINS = {"exponential": lambda rel: 2.0**rel - 1.0, "linear": lambda rel: rel}
 
@@ -186,3 +195,58 @@ def test_rmse_agrees_with_scikit_learn():
 def test_rmse_errors_name_the_argument(y_true, y_pred, message):
     with pytest.raises(ValueError, match=message):
         rmse(y_true, y_pred)
+
+
+def test_calibration_by_hand() -> None:
+    # One threshold: four rows at .2, one of which is of level 1, and two at .9, both of level 1.
+    low = np.array([0.2, 0.2, 0.2, 0.2, 0.9, 0.9])
+    chances = np.column_stack([low, 1.0 - low])
+    truth = [1.0, 2.0, 2.0, 2.0, 1.0, 1.0]
+    expected = 4 / 6 * abs(0.2 - 0.25) + 2 / 6 * abs(0.9 - 1.0)
+    assert calibration_error(truth, chances, [1.0, 2.0]) == pytest.approx(expected)
+    # In one bin the mean prediction is compared with the mean of all.
+    one = calibration_error(truth, chances, [1.0, 2.0], n_bins=1)
+    assert one == pytest.approx(abs(low.mean() - 0.5))
+
+
+def test_frequencies_are_calibrated_and_certainty_is_not() -> None:
+    rng = np.random.default_rng(0)
+    chances = rng.dirichlet(np.ones(4), size=20_000)
+    levels = np.arange(4.0)
+    truth = (chances.cumsum(axis=1) < rng.random((len(chances), 1))).sum(axis=1).astype(float)
+    assert calibration_error(truth, chances, levels) < 0.01
+    certain = np.eye(4)[chances.argmax(axis=1)]
+    assert calibration_error(truth, certain, levels) > 0.1
+
+
+def test_calibration_refuses_what_does_not_fit() -> None:
+    with pytest.raises(ValueError, match=r"^probabilities must be of shape \(2, 2\)"):
+        calibration_error([1.0, 2.0], np.ones((2, 3)), [1.0, 2.0])
+
+
+def test_metrics_of_a_catalogue_by_hand() -> None:
+    relevant = [{1, 2, 5}, {3}, set()]
+    recommended = [[2, 9, 1, 8], [4, 3, -1, -1], [1, 2, 3, 4]]
+    # The third user has nothing to find and is left out of all but the coverage.
+    assert recall_at_k(relevant, recommended, 1) == pytest.approx((1.0 + 0.0) / 2)
+    assert recall_at_k(relevant, recommended, 4) == pytest.approx((2 / 3 + 1.0) / 2)
+    gain = 1.0 / np.log2(np.arange(2, 6))
+    first = (gain[0] + gain[2]) / gain[:3].sum()
+    assert hit_ndcg_at_k(relevant, recommended, 4) == pytest.approx((first + gain[1]) / 2)
+    precision = (1.0 + 2 / 3) / 3
+    assert average_precision_at_k(relevant, recommended, 4) == pytest.approx((precision + 0.5) / 2)
+    assert coverage_at_k(recommended, 10, 1) == pytest.approx(3 / 10)
+    assert coverage_at_k(recommended, 10, 4) == pytest.approx(6 / 10)
+    assert recall_at_k([set()], [[1, 2]], 2) == 0.0
+
+
+@pytest.mark.parametrize("metric", [recall_at_k, hit_ndcg_at_k, average_precision_at_k])
+def test_metrics_of_a_catalogue_refuse_what_does_not_fit(metric: Any) -> None:
+    with pytest.raises(ValueError, match="k must be an integer"):
+        metric([{1}], [[1]], 0)
+    with pytest.raises(ValueError, match="a row for each user"):
+        metric([{1}], [1], 1)
+    with pytest.raises(ValueError, match="relevant has 2 users"):
+        metric([{1}, {2}], [[1]], 1)
+    with pytest.raises(ValueError, match="n_items must be an integer"):
+        coverage_at_k([[1]], 0, 1)

@@ -209,6 +209,26 @@ impl Chain {
         self.transitions() + self.links.n_weights()
     }
 
+    /// Completes the scores of an example, given those of its rows.
+    pub(in crate::structured) fn add_transitions(
+        &self,
+        example: usize,
+        weights: &[f64],
+        scores: &mut [f64],
+    ) {
+        let (len, n_states) = (self.sequence_len(example), self.n_states());
+        let edges = &mut scores[len * n_states..];
+        match &self.edges {
+            Some(rows) if len > 1 => {
+                let range = self.offsets[example] + 1..self.offsets[example + 1];
+                let weights = &weights[self.edge_features()..];
+                rows.scores(range, n_states * n_states, weights, edges);
+            }
+            _ => edges.fill(0.0),
+        }
+        self.add_links(example, &weights[self.transitions()..], scores);
+    }
+
     /// Adds the scores of transitions, first and last labels, given their weights.
     fn add_links(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
         let (len, n_states) = (self.sequence_len(example), self.n_states());
@@ -304,18 +324,9 @@ impl Model for Chain {
     }
 
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
-        let (len, n_states) = (self.sequence_len(example), self.n_states());
-        let (nodes, edges) = scores.split_at_mut(len * n_states);
+        let nodes = &mut scores[..self.sequence_len(example) * self.n_states()];
         self.emissions.scores(self.rows_of(example), weights, nodes);
-        match &self.edges {
-            Some(rows) if len > 1 => {
-                let range = self.offsets[example] + 1..self.offsets[example + 1];
-                let weights = &weights[self.edge_features()..];
-                rows.scores(range, n_states * n_states, weights, edges);
-            }
-            _ => edges.fill(0.0),
-        }
-        self.add_links(example, &weights[self.transitions()..], scores);
+        self.add_transitions(example, weights, scores);
     }
 
     fn scores_at(&self, example: usize, parts: &[u32], weights: &[f64], scores: &mut [f64]) {

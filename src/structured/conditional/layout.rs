@@ -1,0 +1,225 @@
+//! The weights of features and labels as a pass over all sequences reads and sums them.
+
+use pulp::{Simd, WithSimd};
+
+use crate::linalg::arch;
+use crate::linalg::fold::{Sum, fold};
+use crate::structured::model::{Chain, EmissionPairs as Pairs};
+
+/// Rows are filled up with zeros to a multiple of this.
+const LANES: usize = 8;
+
+/// Features that have weights for at least this share of the labels get a row of all labels: vectors are
+/// added quicker than single weights.
+const DENSE_SHARE: usize = 4;
+
+/// Where the weights of a feature are: the first of them, and how many there are, [`ROW`] for a row of all
+/// labels.
+#[derive(Debug, Clone, Copy)]
+struct Place(u64);
+
+/// The number of weights that stands for a row.
+const ROW: u64 = u16::MAX as u64;
+
+impl Place {
+    fn start(self) -> usize {
+        (self.0 >> 16) as usize
+    }
+
+    fn len(self) -> usize {
+        (self.0 & ROW) as usize
+    }
+
+    fn is_row(self) -> bool {
+        self.0 & ROW == ROW
+    }
+}
+
+/// The seen pairs of a chain in another order: rows of all labels for frequent features, and after them the
+/// pairs of the others.
+#[derive(Debug)]
+pub struct Layout<'a> {
+    chain: &'a Chain,
+    pairs: &'a Pairs,
+    places: Vec<Place>,
+    /// Length of a row: whole vectors.
+    width: usize,
+    /// Number of values in rows.
+    n_dense: usize,
+    /// Labels of the other pairs.
+    labels: Vec<u16>,
+}
+
+impl<'a> Layout<'a> {
+    /// That of a chain's weights; none where all pairs have weights, which are rows as they are.
+    pub fn new(chain: &'a Chain) -> Option<Self> {
+        let pairs = chain.pairs()?;
+        let n_features = chain.emissions().rows().n_features();
+        let is_row = |feature| pairs.range(feature).len() * DENSE_SHARE >= chain.n_states();
+        let width = chain.n_states().next_multiple_of(LANES);
+        let n_dense = (0..n_features).filter(|feature| is_row(*feature)).count() * width;
+        let (mut places, mut labels, mut start) =
+            (Vec::with_capacity(n_features), Vec::new(), 0_u64);
+        for feature in 0..n_features {
+            if is_row(feature) {
+                places.push(Place(start << 16 | ROW));
+                start += width as u64;
+            } else {
+                let own = &pairs.labels[pairs.range(feature)];
+                places.push(Place(((n_dense + labels.len()) as u64) << 16 | own.len() as u64));
+                labels.extend_from_slice(own);
+            }
+        }
+        Some(Self { chain, pairs, places, width, n_dense, labels })
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.n_dense + self.labels.len()
+    }
+
+    /// The labels of a place outside the rows.
+    #[inline(always)]
+    fn labels_of(&self, place: Place) -> &[u16] {
+        &self.labels[place.start() - self.n_dense..][..place.len()]
+    }
+
+    /// Writes weights in this order.
+    pub fn expand(&self, weights: &[f64]) -> Vec<f64> {
+        let mut laid = vec![0.0; self.len()];
+        for (feature, place) in self.places.iter().enumerate() {
+            let own = self.pairs.range(feature);
+            let (weights, labels) = (&weights[own.clone()], &self.pairs.labels[own]);
+            if place.is_row() {
+                let row = &mut laid[place.start()..][..self.width];
+                labels.iter().zip(weights).for_each(|(label, w)| row[usize::from(*label)] = *w);
+            } else {
+                laid[place.start()..][..weights.len()].copy_from_slice(weights);
+            }
+        }
+        laid
+    }
+
+    /// target += values in this order.
+    pub fn add_to(&self, laid: &[f64], target: &mut [f64]) {
+        for (feature, place) in self.places.iter().enumerate() {
+            let own = self.pairs.range(feature);
+            let (target, labels) = (&mut target[own.clone()], &self.pairs.labels[own]);
+            if place.is_row() {
+                let row = &laid[place.start()..][..self.width];
+                let sums = target.iter_mut().zip(labels);
+                sums.for_each(|(sum, label)| *sum += row[usize::from(*label)]);
+            } else {
+                let own = &laid[place.start()..][..target.len()];
+                target.iter_mut().zip(own).for_each(|(sum, value)| *sum += value);
+            }
+        }
+    }
+
+    /// Writes the scores of an example's rows.
+    pub fn scores(&self, example: usize, laid: &[f64], scores: &mut [f64]) {
+        arch().dispatch(Scores { layout: self, example, laid, scores });
+    }
+
+    /// target += scale Σ_t x_t δ_tᵀ for a dense δ, a row of it for each row of an example; with the squares of
+    /// the features if `squared`.
+    pub fn add_rows(
+        &self,
+        example: usize,
+        (delta, scale, squared): (&[f64], f64, bool),
+        target: &mut [f64],
+    ) {
+        arch().dispatch(AddRows { layout: self, example, delta, scale, squared, target });
+    }
+}
+
+struct Scores<'a> {
+    layout: &'a Layout<'a>,
+    example: usize,
+    laid: &'a [f64],
+    scores: &'a mut [f64],
+}
+
+impl WithSimd for Scores<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { layout, example, laid, scores } = self;
+        let (chain, rows) = (layout.chain, layout.chain.emissions().rows());
+        for (row, scores) in chain.rows_of(example).zip(scores.chunks_exact_mut(chain.n_states())) {
+            if let Some((features, values)) = rows.sparse_row(row) {
+                let terms = features.iter().zip(values).filter_map(
+                    #[inline(always)]
+                    |(feature, x)| {
+                        let place = layout.places[*feature as usize];
+                        place.is_row().then(|| (*x, &laid[place.start()..]))
+                    },
+                );
+                fold::<Sum, S>(simd, terms, scores);
+            } else {
+                scores.fill(0.0);
+            }
+            let is_sparse = rows.sparse_row(row).is_some();
+            rows.visit(
+                row,
+                #[inline(always)]
+                |feature, x| {
+                    let place = layout.places[feature];
+                    if !place.is_row() {
+                        let weights = &laid[place.start()..];
+                        for (label, weight) in layout.labels_of(place).iter().zip(weights) {
+                            scores[usize::from(*label)] += x * weight;
+                        }
+                    } else if !is_sparse {
+                        let weights = &laid[place.start()..];
+                        scores.iter_mut().zip(weights).for_each(|(score, w)| *score += x * w);
+                    }
+                },
+            );
+        }
+    }
+}
+
+struct AddRows<'a> {
+    layout: &'a Layout<'a>,
+    example: usize,
+    delta: &'a [f64],
+    scale: f64,
+    squared: bool,
+    target: &'a mut [f64],
+}
+
+impl WithSimd for AddRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { layout, example, delta, scale, squared, target } = self;
+        let (chain, rows) = (layout.chain, layout.chain.emissions().rows());
+        let mut scaled = vec![0.0; layout.width];
+        for (row, delta) in chain.rows_of(example).zip(delta.chunks_exact(chain.n_states())) {
+            scaled.iter_mut().zip(delta).for_each(|(scaled, delta)| *scaled = scale * delta);
+            let vectors = S::as_simd_f64s(&scaled).0;
+            rows.visit(
+                row,
+                #[inline(always)]
+                |feature, x| {
+                    let (place, x) = (layout.places[feature], if squared { x * x } else { x });
+                    if place.is_row() {
+                        let own = &mut target[place.start()..][..layout.width];
+                        let times = simd.splat_f64s(x);
+                        for (sum, value) in S::as_mut_simd_f64s(own).0.iter_mut().zip(vectors) {
+                            *sum = simd.mul_add_f64s(times, *value, *sum);
+                        }
+                    } else {
+                        let sums = target[place.start()..].iter_mut();
+                        for (sum, label) in sums.zip(layout.labels_of(place)) {
+                            *sum += x * scaled[usize::from(*label)];
+                        }
+                    }
+                },
+            );
+        }
+    }
+}

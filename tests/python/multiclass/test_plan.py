@@ -1,0 +1,109 @@
+"""Rows of float16, and what is said of a fit before it starts."""
+
+import re
+
+import numpy as np
+import pytest
+
+from dualgap import MulticlassSVC, _core
+from dualgap._validation import core_rows
+
+
+@pytest.fixture
+def halves():
+    rng = np.random.default_rng(3)
+    y = rng.integers(5, size=5000)
+    X = rng.random((5, 20))[y] + 0.3 * rng.normal(size=(5000, 20))
+    return X.astype(np.float16), y
+
+
+@pytest.mark.parametrize("solver", ["auto", "block-frank-wolfe", "frank-wolfe", "subgradient"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_rows_of_float16_give_the_model_of_the_same_rows_of_float32(halves, solver):
+    X, y = halves
+    same = X.astype(np.float32)
+    fit = MulticlassSVC(solver=solver, random_state=0, max_iter=20, tol=1e-4)
+    half, single = fit.fit(X, y), MulticlassSVC(**fit.get_params()).fit(same, y)
+    assert np.array_equal(half.coef_, single.coef_)
+    assert half.objective_ == single.objective_
+    assert half.dual_objective_ == single.dual_objective_
+    assert np.array_equal(half.predict(X), single.predict(same))
+    assert np.array_equal(half.decision_function(X), single.decision_function(same))
+    assert np.array_equal(half.undecided(X), half.undecided(same))
+
+
+def test_rows_of_float16_stay_such_on_the_way_to_the_core(halves, monkeypatch):
+    seen = []
+    fit = _core.fit_multiclass
+    monkeypatch.setattr(
+        _core, "fit_multiclass", lambda rows, *rest: seen.append(rows) or fit(rows, *rest)
+    )
+    X, y = halves
+    MulticlassSVC().fit(X, y)
+    assert seen[0].dtype == np.float16
+    assert np.shares_memory(seen[0], X)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_float16_that_is_not_finite_is_refused(halves, bad):
+    X, y = halves
+    X[4500, 3] = bad
+    with pytest.raises(ValueError, match="X contains"):
+        MulticlassSVC().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("solver", "n_jobs", "words"),
+    [
+        ("auto", 2, "block-descent: .* MB for weights and .* MB for dual variables; 2 threads"),
+        ("auto", 1, "block-descent: .*; one thread"),
+        ("subgradient", 1, "subgradient: at most about .* MB for weights; one thread"),
+    ],
+)
+def test_verbose_says_what_a_fit_is_going_to_do(halves, capfd, solver, n_jobs, words):
+    X, y = halves
+    model = MulticlassSVC(solver=solver, n_jobs=n_jobs, max_iter=2, tol=1.0)
+    model.fit(X, y)
+    assert not capfd.readouterr().err
+    model.set_params(verbose=1).fit(X, y)
+    first = capfd.readouterr().err.splitlines()[0]
+    assert re.match(words, first), first
+
+
+def test_the_plan_grows_with_rows_and_classes(halves):
+    X, y = halves
+    settings = _settings(X, y)
+    plans = [_core.plan_multiclass(core_rows(X[:n]), settings)[1:] for n in (1000, 5000)]
+    assert plans[0][0] == plans[1][0]
+    assert 4.9 < plans[1][1] / plans[0][1] <= 5.0
+    wide = _core.plan_multiclass(core_rows(X), {**settings, "n_classes": 500})
+    assert wide[0] == "block-descent"
+    assert wide[1] > plans[1][0]
+    assert wide[2] > plans[1][1]
+
+
+def test_what_fits_nowhere_is_refused_before_it_starts(halves):
+    X, y = halves
+    settings = {**_settings(X, y), "n_classes": 2**40}
+    with pytest.raises(MemoryError, match="m = 1099511627776 classes"):
+        _core.fit_multiclass(core_rows(X), y.astype(np.uint32), settings)
+
+
+def _settings(X, y):
+    model = MulticlassSVC()
+    model.classes_ = np.unique(y)
+    return model._settings(X, y.astype(np.uint32), None)[0] | {"callback": None}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_conjugate_gradients_do_not_depend_on_the_number_of_threads(dtype):
+    rng = np.random.default_rng(0)
+    y = np.arange(4000) % 40
+    X = (rng.random((40, 80))[y] + 0.5 * rng.normal(size=(4000, 80))).astype(dtype)
+    fits = [
+        MulticlassSVC(n_jobs=n_jobs, random_state=0, tol=1e-4, max_iter=200).fit(X, y)
+        for n_jobs in (1, 2, 3, 8)
+    ]
+    for fit in fits[1:]:
+        assert np.array_equal(fit.coef_, fits[0].coef_)
+        assert fit.dual_objective_ == fits[0].dual_objective_
