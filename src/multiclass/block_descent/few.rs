@@ -20,13 +20,11 @@ use crate::linalg::{Aligned, Element, Kernel, Lane};
 
 /// Passes over the examples that are due between two certificates.
 const PASSES: usize = 30;
-/// The same where only visits are made: a certificate's candidates are worth more than further passes.
-const PASSES_ALONE: usize = 15;
 /// They end early once a pass gains less than this share of what the first one gained.
 const SPENT: f64 = 0.1;
 /// The conjugate gradient method is worth its time only where visits creep: where a pass still gains this
 /// share of what the pass `PASSES_COMPARED` before it gained.
-const CREEPING: f64 = 0.3;
+const CREEPING: f64 = 0.5;
 const PASSES_COMPARED: usize = 3;
 /// The maximum number of passes between two attempts: doubled up to it after one that gained less than passes
 /// would have.
@@ -63,7 +61,7 @@ impl<M: Scorer> State<'_, M> {
         let mut weights = self.model.take_weights();
         let (mut n_active, mut moved) = (due.len(), false);
         let mut average = Average::default();
-        let (mut gains, mut attempted, mut most) = (Vec::new(), 0, PASSES);
+        let (mut gains, mut attempted) = (Vec::new(), 0);
         due.iter().for_each(|at| self.duals[*at as usize].rest = Rest::default());
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
@@ -73,7 +71,7 @@ impl<M: Scorer> State<'_, M> {
             gains.push(gain);
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
             // needs that more than the dual.
-            if interrupt.is_raised() || pass >= most || pass > 1 && gain <= SPENT * gains[0] {
+            if interrupt.is_raised() || pass == PASSES || pass > 1 && gain <= SPENT * gains[0] {
                 break;
             }
             let earlier =
@@ -85,9 +83,6 @@ impl<M: Scorer> State<'_, M> {
                     (moved, average) = (true, Average::default());
                 }
                 self.alone = attempt.work == 0;
-                if self.alone {
-                    most = PASSES_ALONE;
-                }
                 let pace = (gain / earlier).powf((PASSES_COMPARED as f64).recip());
                 let rival = gain * geometric_sum(pace, attempt.work as f64 / work.max(1) as f64);
                 self.wait = match attempt.gain > WORTH * rival {

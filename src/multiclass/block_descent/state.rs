@@ -226,6 +226,13 @@ impl<'p, M: Scorer> State<'p, M> {
 impl<M: Scorer> Solver for State<'_, M> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.exact = None;
+        if self.options.shrink
+            && self.due.is_none()
+            && self.model.weights().iter().all(Zero::is_zero)
+        {
+            // From nothing, what a certificate would say of the first pass is not worth its time.
+            self.descend_fully(interrupt)?;
+        }
         // What candidates alone do not move, all classes may.
         let moved = !self.is_broad() && self.descend_on_candidates(interrupt)?
             || self.descend_fully(interrupt)?;
