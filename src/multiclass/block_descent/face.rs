@@ -27,6 +27,8 @@ const SHORTER: f64 = 0.3;
 /// Numbers that a pass over the face reads for each weight, from which whole vectors of weights are cheap
 /// beside it.
 const NUMBERS_PER_WEIGHT: usize = 4;
+/// So many are cheap beside anything.
+const FEW_WEIGHTS: usize = 1024;
 /// What a weight costs in a step, in numbers read: whole vectors are cleared, and come from far.
 const WEIGHT_WORK: usize = 8;
 
@@ -74,7 +76,8 @@ impl<M: Scorer> State<'_, M> {
         let Some(set) = self.problem.polytope().capped_box() else { return attempt };
         let face = self.face(due, set);
         let n_numbers = face.n_numbers;
-        if face.places.is_empty() || NUMBERS_PER_WEIGHT * weights.len() > n_numbers {
+        let dear = weights.len() > FEW_WEIGHTS && NUMBERS_PER_WEIGHT * weights.len() > n_numbers;
+        if face.places.is_empty() || dear {
             return attempt;
         }
         let step_work =
