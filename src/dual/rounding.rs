@@ -14,6 +14,7 @@ pub const TINY: f64 = f64::from_bits(1);
 
 /// A bound on the relative error of n operations in a row, twice what Higham's γ_n needs: bounds are
 /// themselves computed with rounding.
+#[inline]
 pub fn gamma(n: usize) -> f64 {
     n as f64 * f64::EPSILON
 }
@@ -98,6 +99,7 @@ pub struct Sum {
 
 impl Sum {
     /// Adds a term.
+    #[inline]
     pub fn add(&mut self, term: Bounded) {
         let Bounded { value, error } = term;
         let sum = self.sum + value;

@@ -76,6 +76,7 @@ pub struct Totals {
 
 impl Totals {
     /// Adds a block of the given share.
+    #[inline]
     pub fn add(&mut self, shares: &Shares, block: usize, terms: &BlockTerms) {
         let BlockTerms { linear, bend, length, n_entries, defect, scales } = *terms;
         let (share, lambda) = (shares.of(block), shares.lambda());
@@ -87,9 +88,11 @@ impl Totals {
             scales.cost * (gamma(n_entries + 4) * length + defect) + n_entries as f64 * TINY;
         self.linear.add(Bounded::new(linear, error) * Bounded::exact(share));
         // ‖α + δ‖ ≤ ‖α‖ + √2 ‖δ‖₁.
-        let longest = root_above(bend) * (1.0 + gamma(n_entries + 4))
-            + 1.5 * root_above(shares.smoothing()) * defect;
-        self.bend += share * longest * longest;
+        if shares.smoothing() > 0.0 {
+            let longest = root_above(bend) * (1.0 + gamma(n_entries + 4))
+                + 1.5 * root_above(shares.smoothing()) * defect;
+            self.bend += share * longest * longest;
+        }
         let unit = share / lambda * scales.feature;
         let n_products = (n_entries * scales.n_features) as f64;
         self.reach += unit * length;

@@ -25,6 +25,7 @@ impl Bounds {
 
     /// Adds the loss of an example at its margins, of exact scores of weights of norm at most `norm`; returns
     /// it.
+    #[inline]
     pub fn add_loss(
         &mut self,
         problem: &MarginProblem<'_>,
@@ -39,6 +40,7 @@ impl Bounds {
     }
 
     /// Adds an example's dual point, for shares that may have another λ than the problem's.
+    #[inline]
     pub fn add_dual(
         &mut self,
         problem: &MarginProblem<'_>,

@@ -149,6 +149,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     }
 
     /// Φ at the margins, or with smoothing its Moreau envelope.
+    #[inline]
     pub fn loss(&self, example: usize, margins: &[f64], work: &mut Workspace) -> f64 {
         let label = self.label(example);
         if self.shares.smoothing() == 0.0 {
@@ -193,6 +194,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     /// A bound on the rounding error of [`MarginProblem::loss`] at scores of weights of norm at most `norm`,
     /// computed with the rounding unit `epsilon`/2: Φ changes by at most 1ᵀβ times the largest change of a
     /// margin.
+    #[inline]
     pub(super) fn loss_error(&self, example: usize, size: RowSize, norm: f64, epsilon: f64) -> f64 {
         let (radius, m) = (self.polytope.radius(self.n_classes()), self.n_classes());
         let scales = self.scales(example, size);
@@ -205,6 +207,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     }
 
     /// ⟨Δ_i, β⟩, what a dual point adds to the dual objective's linear term.
+    #[inline]
     pub fn linear_term(&self, example: usize, beta: &[(u32, f64)]) -> f64 {
         let (row, label) = (self.cost_row(example), self.labels[example]);
         let cost = |class: u32| row.map_or(f64::from(class != label), |row| row[class as usize]);
@@ -226,6 +229,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     }
 
     /// Φ at margins of exact scores of weights of norm at most `norm`, with a bound on its rounding error.
+    #[inline]
     pub(super) fn bounded_loss(
         &self,
         example: usize,

@@ -37,6 +37,11 @@ impl Polytope for MaxHinge {
     }
 
     fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {
+        if let [(_, value)] = beta
+            && (0.0..=1.0).contains(value)
+        {
+            return 0.0;
+        }
         let (sum, negative) = parts(beta);
         excess(sum, 1.0) + negative
     }

@@ -1,6 +1,7 @@
 //! The certificate of block descent: primal and dual from one pass over all examples.
 
 use num_traits::{Float, Zero};
+use pulp::Simd;
 use rayon::prelude::*;
 
 use super::candidates::Candidates;
@@ -12,7 +13,7 @@ use crate::data::Real;
 use crate::dual::rounding::norm_above;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::{Element, Sparse};
+use crate::linalg::{Element, Kernel, Lane, Sparse};
 use crate::multiclass::Workspace;
 use crate::multiclass::bounds::Bounds;
 use crate::polytope::lifted;
@@ -156,28 +157,20 @@ impl<M: Scorer> State<'_, M> {
             model.gather(block);
             scores.resize(n_rows * padded, N::Value::zero());
             model.score(block, scores);
-            for (row, dual) in duals.iter().enumerate() {
-                let at = start + row;
-                let example = dual.example as usize;
-                let place = RowScores { scores, row, n_rows, padded, width };
-                let (costs, label) = (self.problem.cost_row(example), self.problem.label(example));
-                N::Value::dispatch(Margins { place, costs, label, margins });
-                let loss = terms.bounds.add_loss(self.problem, example, margins, *norm, work);
-                let (classes, values) = self.betas.row(at);
-                point.clear();
-                let entries = classes.iter().zip(values.iter().map(|value| value.widen()));
-                let entries = entries.filter(|(_, value)| *value != 0.0);
-                point.extend(entries.map(|(class, value)| (*class, value)));
-                terms.bounds.add_dual(self.problem, &self.shares, example, point);
-                if !dual.settled && self.could_gain(margins, point, dual.sum, loss) {
-                    terms.due.push(at as u32);
-                    self.betas.scatter(at, beta);
-                    self.choose(&mut terms, (margins, beta), dual, work);
-                    classes.iter().for_each(|class| beta[*class as usize] = M::Value::zero());
-                } else {
-                    terms.keep((classes, values));
-                }
-            }
+            let place = RowScores { scores, row: 0, n_rows, padded, width };
+            let (state, work) = (self, &mut *work);
+            let (norm, terms) = (*norm, &mut terms);
+            N::Value::dispatch(Look {
+                state,
+                start,
+                place,
+                norm,
+                margins,
+                beta,
+                point,
+                work,
+                terms,
+            });
         }
         terms
     }
@@ -185,6 +178,7 @@ impl<M: Scorer> State<'_, M> {
     /// Notes as candidates the classes whose β is not 0, and those whose slope says that raising β gains:
     /// those above some class with β > 0, and above 0 where the sum of β may rise. Where the set is no box,
     /// the best vertex's as well. Margins become slopes.
+    #[inline(always)]
     fn choose(
         &self,
         terms: &mut Terms<M::Value>,
@@ -225,6 +219,7 @@ impl<M: Scorer> State<'_, M> {
     }
 
     /// Whether the example's share of the gap, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), is more than rounding.
+    #[inline(always)]
     fn could_gain(&self, margins: &[f64], point: &Sparse, sum: f64, loss: f64) -> bool {
         let (mut attained, mut size, mut squares) = (0.0, loss.abs(), 0.0);
         for (class, beta) in point {
@@ -236,6 +231,55 @@ impl<M: Scorer> State<'_, M> {
         let envelope = 0.5 * self.problem.shares().smoothing() * lifted::squared_norm(squares, sum);
         let rounding = 16.0 * M::Value::epsilon().widen();
         loss - attained + envelope > rounding * (size + envelope)
+    }
+}
+
+/// Looks at the duals of a block, compiled as a whole for the vectors of this machine.
+struct Look<'a, 'p, M: Scorer, T> {
+    state: &'a State<'p, M>,
+    /// The first of them.
+    start: usize,
+    /// Their scores, of the first row.
+    place: RowScores<'a, T>,
+    norm: f64,
+    margins: &'a mut [f64],
+    beta: &'a mut [M::Value],
+    point: &'a mut Sparse,
+    work: &'a mut Workspace,
+    terms: &'a mut Terms<M::Value>,
+}
+
+impl<M: Scorer, T: Element> Kernel<T> for Look<'_, '_, M, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let Self { state, start, place, norm, margins, beta, point, work, terms } = self;
+        for row in 0..place.n_rows {
+            let at = start + row;
+            let dual = &state.duals[at];
+            let example = dual.example as usize;
+            let (costs, label) = (state.problem.cost_row(example), state.problem.label(example));
+            Margins { place: RowScores { row, ..place }, costs, label, margins }.compute(simd);
+            let loss = terms.bounds.add_loss(state.problem, example, margins, norm, work);
+            let (classes, values) = state.betas.row(at);
+            point.clear();
+            let entries = classes.iter().zip(values.iter().map(|value| value.widen()));
+            let entries = entries.filter(|(_, value)| *value != 0.0);
+            point.extend(entries.map(|(class, value)| (*class, value)));
+            terms.bounds.add_dual(state.problem, &state.shares, example, point);
+            if !dual.settled && state.could_gain(margins, point, dual.sum, loss) {
+                terms.due.push(at as u32);
+                state.betas.scatter(at, beta);
+                state.choose(terms, (margins, beta), dual, work);
+                classes.iter().for_each(|class| beta[*class as usize] = M::Value::zero());
+            } else {
+                terms.keep((classes, values));
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::state::State;
 use crate::data::Real;
 use crate::interrupt::Interrupt;
 use crate::linalg::Aligned;
+use crate::linalg::vectors::dot;
 use crate::polytope::CappedBox;
 
 /// Bounds on the steps of an attempt; those that end inside the domain may make more, others fewer.
@@ -26,6 +27,8 @@ const SHORTER: f64 = 0.3;
 /// Numbers that a pass over the face reads for each weight, from which whole vectors of weights are cheap
 /// beside it.
 const NUMBERS_PER_WEIGHT: usize = 4;
+/// So many are cheap beside anything.
+const FEW_WEIGHTS: usize = 1024;
 /// What a weight costs in a step, in numbers read: whole vectors are cleared, and come from far.
 const WEIGHT_WORK: usize = 8;
 
@@ -73,7 +76,8 @@ impl<M: Scorer> State<'_, M> {
         let Some(set) = self.problem.polytope().capped_box() else { return attempt };
         let face = self.face(due, set);
         let n_numbers = face.n_numbers;
-        if face.places.is_empty() || NUMBERS_PER_WEIGHT * weights.len() > n_numbers {
+        let dear = weights.len() > FEW_WEIGHTS && NUMBERS_PER_WEIGHT * weights.len() > n_numbers;
+        if face.places.is_empty() || dear {
             return attempt;
         }
         let step_work =
@@ -153,7 +157,7 @@ impl<M: Scorer> State<'_, M> {
         let mut scaled = vec![0.0; n];
         self.precondition(face, &residual, &mut scaled);
         let (mut direction, mut total) = (scaled.clone(), vec![0.0; n]);
-        let (mut product, mut gained, mut n_steps) = (inner(&residual, &scaled), 0.0, 0);
+        let (mut product, mut gained, mut n_steps) = (dot(&residual, &scaled), 0.0, 0);
         for step in 0..self.gradient_steps {
             if interrupt.is_raised() {
                 break;
@@ -164,7 +168,7 @@ impl<M: Scorer> State<'_, M> {
             let bend = self.bend(face, &direction);
             let slopes = self.slopes_of_image(face, image, &bend);
             // The image of a direction p has the squared norm −pᵀ (slopes of the image).
-            let curvature = -inner(&slopes, &direction);
+            let curvature = -dot(&slopes, &direction);
             if curvature <= 0.0 || product <= 0.0 {
                 break;
             }
@@ -177,7 +181,7 @@ impl<M: Scorer> State<'_, M> {
             }
             add(&mut residual, length, &slopes);
             self.precondition(face, &residual, &mut scaled);
-            let next = inner(&residual, &scaled);
+            let next = dot(&residual, &scaled);
             let ratio = next / product;
             product = next;
             for (direction, scaled) in direction.iter_mut().zip(&scaled) {
@@ -253,20 +257,18 @@ impl<M: Scorer> State<'_, M> {
 
     /// The β at a share of the way, brought back into the domain.
     fn move_along(&self, face: &Face, total: &[f64], share: f64, set: CappedBox) -> Vec<M::Value> {
-        let mut candidate = Vec::with_capacity(face.places.len());
+        let (mut candidate, mut moved) = (Vec::with_capacity(face.places.len()), Vec::new());
         for member in &face.members {
-            let mut free_sum = 0.0;
-            let moved = (member.first..member.end).map(|free| {
-                let beta = self.betas.value(face.places[free]).widen() + share * total[free];
-                let beta = beta.clamp(0.0, set.upper);
+            let (mut free_sum, mut fixed) = (0.0, self.duals[member.at].sum);
+            moved.clear();
+            let own = member.first..member.end;
+            for (place, total) in face.places[own.clone()].iter().zip(&total[own]) {
+                let beta = self.betas.value(*place).widen();
+                fixed -= beta;
+                let beta = (beta + share * total).max(0.0).min(set.upper);
                 free_sum += beta;
-                beta
-            });
-            let moved: Vec<f64> = moved.collect();
-            let fixed: f64 = self.duals[member.at].sum
-                - (member.first..member.end)
-                    .map(|free| self.betas.value(face.places[free]).widen())
-                    .sum::<f64>();
+                moved.push(beta);
+            }
             let room = set.cap - fixed;
             let scale = if free_sum > room { (room / free_sum).max(0.0) } else { 1.0 };
             if fixed + scale * free_sum < set.floor {
@@ -274,7 +276,7 @@ impl<M: Scorer> State<'_, M> {
                 candidate.extend(places.map(|place| self.betas.value(*place)));
                 continue;
             }
-            candidate.extend(moved.into_iter().map(|beta| M::Value::narrow(scale * beta)));
+            candidate.extend(moved.iter().map(|beta| M::Value::narrow(scale * beta)));
         }
         candidate
     }
@@ -354,10 +356,6 @@ impl Face {
             own.iter_mut().for_each(|value| *value -= mean);
         }
     }
-}
-
-fn inner(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 fn add(target: &mut [f64], scale: f64, other: &[f64]) {

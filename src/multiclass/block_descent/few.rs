@@ -20,13 +20,11 @@ use crate::linalg::{Aligned, Element, Kernel, Lane};
 
 /// Passes over the examples that are due between two certificates.
 const PASSES: usize = 30;
-/// The same where only visits are made: a certificate's candidates are worth more than further passes.
-const PASSES_ALONE: usize = 15;
 /// They end early once a pass gains less than this share of what the first one gained.
 const SPENT: f64 = 0.1;
 /// The conjugate gradient method is worth its time only where visits creep: where a pass still gains this
 /// share of what the pass `PASSES_COMPARED` before it gained.
-const CREEPING: f64 = 0.3;
+const CREEPING: f64 = 0.5;
 const PASSES_COMPARED: usize = 3;
 /// The maximum number of passes between two attempts: doubled up to it after one that gained less than passes
 /// would have.
@@ -63,31 +61,30 @@ impl<M: Scorer> State<'_, M> {
         let mut weights = self.model.take_weights();
         let (mut n_active, mut moved) = (due.len(), false);
         let mut average = Average::default();
-        let (mut gains, mut attempted, mut most) = (Vec::new(), 0, PASSES);
+        let (mut first, mut gains) = (0.0, std::mem::take(&mut self.gains));
         due.iter().for_each(|at| self.duals[*at as usize].rest = Rest::default());
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
             let (gain, work) = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
             moved |= gain > 0.0;
             self.betas.average(average.share_of_next(gain));
+            first = if pass == 1 { gain } else { first };
             gains.push(gain);
+            self.waited += 1;
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
             // needs that more than the dual.
-            if interrupt.is_raised() || pass >= most || pass > 1 && gain <= SPENT * gains[0] {
+            if interrupt.is_raised() || pass == PASSES || pass > 1 && gain <= SPENT * first {
                 break;
             }
-            let earlier =
-                gains.len().checked_sub(PASSES_COMPARED + 1).map_or(gains[0], |at| gains[at]);
-            if pass >= attempted + self.wait && gain > CREEPING * earlier {
-                attempted = pass;
+            // Passes of the epochs before count: an epoch that ends early may creep as well.
+            let earlier = gains[gains.len().saturating_sub(PASSES_COMPARED + 1)];
+            if self.waited >= self.wait && gain > CREEPING * earlier {
+                self.waited = 0;
                 let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
                 if attempt.gain > 0.0 {
                     (moved, average) = (true, Average::default());
                 }
                 self.alone = attempt.work == 0;
-                if self.alone {
-                    most = PASSES_ALONE;
-                }
                 let pace = (gain / earlier).powf((PASSES_COMPARED as f64).recip());
                 let rival = gain * geometric_sum(pace, attempt.work as f64 / work.max(1) as f64);
                 self.wait = match attempt.gain > WORTH * rival {
@@ -98,6 +95,8 @@ impl<M: Scorer> State<'_, M> {
         }
         // Also when interrupted: weights and duals belong together.
         self.model.give_weights(weights);
+        gains.drain(..gains.len().saturating_sub(PASSES_COMPARED));
+        self.gains = gains;
         interrupt.check()?;
         // The certificate that follows sums up its weights.
         if average.pays(4.0 * M::Value::epsilon().widen() * self.size) {

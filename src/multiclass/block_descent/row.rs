@@ -38,11 +38,12 @@ impl<T: Real> Row<'_, T> {
     where
         T: Lane<S>,
     {
-        let rest = T::partial(simd, self.rest);
-        match T::vectors(self.constant).0.first() {
-            Some(constant) => Some(T::plus(simd, rest, *constant)),
-            None => (!self.rest.is_empty()).then_some(rest),
+        let constant = T::vectors(self.constant).0.first().copied();
+        if self.rest.is_empty() {
+            return constant;
         }
+        let rest = T::partial(simd, self.rest);
+        Some(constant.map_or(rest, |constant| T::plus(simd, rest, constant)))
     }
 }
 
@@ -56,5 +57,31 @@ pub(super) fn read<'r, R: Real, T: Real>(copied: &'r mut Vec<T>, values: &'r [R]
             R::append_to(values, copied);
             copied
         }
+    }
+}
+
+/// Appends values, in another precision where it is another.
+#[inline]
+pub(super) fn extend<R: Real, T: Real>(target: &mut Vec<T>, values: &[R]) {
+    match in_precision(values) {
+        Some(values) => target.extend_from_slice(values),
+        None => R::append_to(values, target),
+    }
+}
+
+/// Some examples' rows, copied next to each other, the constant feature appended.
+#[derive(Debug)]
+pub(super) struct RowBlock<T> {
+    pub examples: Vec<u32>,
+    pub values: Vec<T>,
+    pub columns: Vec<i32>,
+    /// The rows' inner products with the rows before them and with themselves (b × b).
+    pub gram: Vec<T>,
+}
+
+impl<T> Default for RowBlock<T> {
+    fn default() -> Self {
+        let (examples, values) = (Vec::new(), Vec::new());
+        Self { examples, values, columns: Vec::new(), gram: Vec::new() }
     }
 }

@@ -3,26 +3,10 @@
 use pulp::Simd;
 
 use super::kernels::{AddFew, AddFewSparse, ScoreFew, ScoreFewSparse};
-use super::row::{Row, read};
+pub(super) use super::row::RowBlock;
+use super::row::{Row, extend, read};
 use crate::data::{Csr, Dense, Real, Rows, in_precision};
 use crate::linalg::{Aligned, Element, FeatureMajor, Kernel, Lane, PanelWeights, Update};
-
-/// Some examples' rows, copied next to each other, the constant feature appended.
-#[derive(Debug)]
-pub(super) struct RowBlock<T> {
-    pub examples: Vec<u32>,
-    values: Vec<T>,
-    columns: Vec<i32>,
-    /// The rows' inner products with the rows before them and with themselves (b × b).
-    pub gram: Vec<T>,
-}
-
-impl<T> Default for RowBlock<T> {
-    fn default() -> Self {
-        let (examples, values) = (Vec::new(), Vec::new());
-        Self { examples, values, columns: Vec::new(), gram: Vec::new() }
-    }
-}
 
 /// The change of the scores' duals that a block made, one row (padded classes) for each example.
 #[derive(Debug)]
@@ -151,15 +135,6 @@ pub(super) trait Scorer: Send + Sync {
 /// Whether values of this type are in double precision.
 fn is_double<T: Real>() -> bool {
     size_of::<T>() == size_of::<f64>()
-}
-
-/// Appends values, in another precision where it is another.
-#[inline]
-fn extend<R: Real, T: Real>(target: &mut Vec<T>, values: &[R]) {
-    match in_precision(values) {
-        Some(values) => target.extend_from_slice(values),
-        None => R::append_to(values, target),
-    }
 }
 
 /// Dense rows of one precision, weights of another.
@@ -361,6 +336,20 @@ impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
     }
 }
 
+/// Columns and values of a block's row, which is copied only where it is not stored as it is read.
+fn gathered<'b, R: Real, T: Real>(
+    rows: &'b Csr<'_, R>,
+    block: &'b RowBlock<T>,
+) -> (&'b [i32], &'b [T]) {
+    match block.examples.first() {
+        Some(example) if block.values.is_empty() => {
+            let (columns, values) = rows.row(*example as usize);
+            (columns, in_precision(values).unwrap_or_default())
+        }
+        _ => (&block.columns, &block.values),
+    }
+}
+
 impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     type Value = T;
     type Exact = SparseScorer<'a, R, f64>;
@@ -390,6 +379,9 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         block.columns.clear();
         for &example in &block.examples {
             let (columns, values) = self.rows.row(example as usize);
+            if self.bias == 0.0 && in_precision::<R, T>(values).is_some() {
+                continue;
+            }
             block.columns.extend_from_slice(columns);
             extend(&mut block.values, values);
             if self.bias != 0.0 {
@@ -403,12 +395,14 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
         if !changes.changed.is_empty() {
-            self.weights.update(&block.columns, &block.values, &changes.values);
+            let (columns, values) = gathered(&self.rows, block);
+            self.weights.update(columns, values, &changes.values);
         }
     }
 
     fn score(&self, block: &RowBlock<T>, scores: &mut [T]) {
-        self.weights.score(&block.columns, &block.values, scores);
+        let (columns, values) = gathered(&self.rows, block);
+        self.weights.score(columns, values, scores);
     }
 
     fn update_and_score(

@@ -76,6 +76,10 @@ pub(super) struct State<'p, M: Scorer> {
     pub gradient_steps: usize,
     /// Passes before the next attempt at it.
     pub wait: usize,
+    /// Passes since the last one.
+    pub waited: usize,
+    /// What the last passes over candidates gained (in units of λ).
+    pub gains: Vec<f64>,
     /// Whether visits are all there is: the conjugate gradient method would cost more than it gains.
     pub alone: bool,
     /// What a visit of the last pass gained on average (in units of λ).
@@ -142,6 +146,8 @@ impl<'p, M: Scorer> State<'p, M> {
             due: None,
             gradient_steps: FIRST_STEPS,
             wait: SHORTEST_WAIT,
+            waited: 0,
+            gains: Vec::new(),
             alone: false,
             mean_gain: 0.0,
             size: 0.0,
@@ -226,6 +232,13 @@ impl<'p, M: Scorer> State<'p, M> {
 impl<M: Scorer> Solver for State<'_, M> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.exact = None;
+        if self.options.shrink
+            && self.due.is_none()
+            && self.model.weights().iter().all(Zero::is_zero)
+        {
+            // From nothing, what a certificate would say of the first pass is not worth its time.
+            self.descend_fully(interrupt)?;
+        }
         // What candidates alone do not move, all classes may.
         let moved = !self.is_broad() && self.descend_on_candidates(interrupt)?
             || self.descend_fully(interrupt)?;

@@ -96,11 +96,13 @@ impl<T: Element> Buffers<T> {
                 place += 1;
             }
         }
-        self.classes[..count].copy_from_slice(&classes[..count]);
-        self.classes[count] = problem.label(example) as u32;
         let alone =
             count == 1 && lowest == f64::INFINITY && values[0] > T::zero() && margins[0] >= 0.0;
-        betas.truncate(at, count);
+        if count < n {
+            self.classes[..count].copy_from_slice(&classes[..count]);
+            self.classes[count] = problem.label(example) as u32;
+            betas.truncate(at, count);
+        }
         (count > 0 && !alone).then_some(count)
     }
 
