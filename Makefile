@@ -44,10 +44,23 @@ bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go
 	done
 
 QUICK := target/quick
-bench-quick: build ## The benchmarks that need no data, in minutes; RESULTS.md with their rows goes to target/quick
+QUICKLY := DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=$(QUICK)/results $(BIN)/python
+bench-quick: build ## The short benchmarks (DATA=folder for those on real data); RESULTS.md goes to target/quick
 	rm -rf $(QUICK) && mkdir -p $(QUICK) && cp -r benches/results benches/RESULTS.md $(QUICK)
-	DUALGAP_RESULTS=$(QUICK)/results $(BIN)/python benches/solvers.py --seconds 1
-	DUALGAP_RESULTS=$(QUICK)/results $(BIN)/python benches/trials_concurrency.py --fits 1000
+	$(QUICKLY) benches/solvers.py --seconds 1
+	$(QUICKLY) benches/multiclass.py steps
+	$(QUICKLY) benches/multiclass.py threads
+	$(QUICKLY) benches/randomized_away.py
+	$(QUICKLY) benches/polynomial_theory.py rate
+	$(QUICKLY) benches/cross_validation.py trials --count 100
+	$(QUICKLY) benches/certificates.py --minutes 0.5
+	$(QUICKLY) benches/trials_concurrency.py --fits 1000
+	$(QUICKLY) benches/trials_fuzz.py --seconds 5
+	@test -z "$(DATA)" || { set -ex; \
+		$(QUICKLY) benches/liblinear.py letter satimage dna; \
+		$(QUICKLY) benches/cross_validation.py compare dna satimage --programs dualgap; \
+		$(QUICKLY) benches/polynomial.py speed satimage; \
+		$(QUICKLY) benches/structured.py scene; }
 	$(BIN)/python scripts/results.py $(QUICK)
 
 docs: build ## Build the site into target/docs (no network; warnings are errors)

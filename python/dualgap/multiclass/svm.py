@@ -321,11 +321,6 @@ class MulticlassSVC(LinearClassifier):
         regularization = regularization_of("C", self.C, weights, len(labels))
         problem = {**self._problem(), "sample_weight": weights}
         problem["solver"] = check_solver(problem["loss"], self.solver, self.smoothing)
-        identity = ""
-        if self.warm_start:
-            # Where the previous fit ended serves any positive smoothing.
-            same = {**problem, "smoothing": self.smoothing > 0}
-            identity = joblib.hash((X, labels, same))
         settings = {
             **problem,
             "regularization": regularization,
@@ -336,8 +331,16 @@ class MulticlassSVC(LinearClassifier):
             "seed": resolve_seed(self.random_state),
             "n_threads": resolve_threads(self.n_jobs),
             "keep_dual": bool(self.warm_start),
-            "start": self._previous(identity, regularization),
+            "start": None,
         }
+        identity = ""
+        if self.warm_start:
+            # What "auto" chooses depends on the memory that there is: next time it may be another.
+            solver = _core.plan_multiclass(core_rows(X), settings)[0]
+            # Where the previous fit ended serves any positive smoothing.
+            same = {**problem, "solver": solver, "smoothing": self.smoothing > 0}
+            identity = joblib.hash((X, labels, same))
+            settings |= {"solver": solver, "start": self._previous(identity, regularization)}
         return settings, identity
 
     def _store(self, result: Any, regularization: float, identity: str) -> None:

@@ -1,9 +1,11 @@
 """Rows of float16, and what is said of a fit before it starts."""
 
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from dualgap import MulticlassSVC, _core
 from dualgap._validation import core_rows
@@ -107,3 +109,27 @@ def test_conjugate_gradients_do_not_depend_on_the_number_of_threads(dtype):
     for fit in fits[1:]:
         assert np.array_equal(fit.coef_, fits[0].coef_)
         assert fit.dual_objective_ == fits[0].dual_objective_
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_rows_are_not_copied():
+    rng = np.random.default_rng(0)
+    y = np.arange(20_000) % 3
+    columns = (np.arange(100) * 10 + rng.integers(10, size=(20_000, 1))).ravel()
+    indptr = np.arange(0, 2_000_001, 100)
+    sparse = sp.csr_array((rng.normal(size=2_000_000), columns, indptr), shape=(20_000, 1000))
+    for X in (rng.normal(size=(20_000, 100)), rng.normal(size=(20_000, 200)).astype(np.float32)):
+        assert _peak(X, y) < 0.25 * X.nbytes
+    for X in (sparse, sparse.astype(np.float32)):
+        # The checks look at the index arrays; only the offsets are converted.
+        assert _peak(X, y) < 0.5 * (X.data.nbytes + X.indices.nbytes)
+
+
+def _peak(X, y):
+    """Bytes that NumPy allocates in a fit (the core's own do not count)."""
+    tracemalloc.start()
+    try:
+        MulticlassSVC(max_iter=1, tol=0.0, solver="frank-wolfe").fit(X, y)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
