@@ -181,7 +181,7 @@ def test_progress_leaves_out_what_is_not_known(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_few_weights_and_a_large_C_have_no_long_tail(seed: int) -> None:
+def test_few_weights_and_a_large_c_have_no_long_tail(seed: int) -> None:
     # Passes alone take up to thousands of epochs here, depending on the order of the rows.
     X, y = load_iris(return_X_y=True)
     model = svm(C=10.0, tol=1e-3, random_state=seed).fit(X[y > 0], y[y > 0])
