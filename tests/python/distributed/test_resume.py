@@ -123,7 +123,7 @@ def test_a_checkpoint_loses_nothing(data, folder, whole):
 def test_a_resumed_run_may_keep_its_rounds_elsewhere(data, folder, whole, tmp_path):
     X, y, weights = data
     other = tmp_path / "other"
-    model = ConsensusSVC(resume=folder, checkpoint=other, checkpoint_interval=0.0, **SETTINGS)
+    model = ConsensusSVC(resume=folder, checkpoint=other, **SETTINGS)
     model.fit(X, y, sample_weight=weights)
     assert np.array_equal(model.coef_, whole.coef_)
     assert (other / "consensus.npz").exists()
