@@ -292,6 +292,20 @@ def _keep(run: Run, plan: Plan, settings: Settings) -> None:
     write_npz(Path(plan.folder) / "consensus.npz", meta, arrays)
 
 
+def checkpoint_folders(
+    checkpoint: str | os.PathLike[str] | None, resumed: str | os.PathLike[str] | None
+) -> tuple[str | None, str | None]:
+    """Return where states are to be kept, and where those of the resumed run were."""
+    source = None if resumed is None else os.path.abspath(resumed)
+    folder = source if checkpoint is None else os.path.abspath(checkpoint)
+    if folder is not None and folder != source:
+        os.makedirs(folder, exist_ok=True)
+        if any(Path(folder).glob("*.npz")):
+            msg = f"checkpoint: {folder} has files of another fit; resume it or name an empty one"
+            raise ValueError(msg)
+    return folder, source
+
+
 def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
     """Continue from a kept copy of a run on the same data and parameters; its name.
 

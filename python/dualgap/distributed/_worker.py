@@ -5,6 +5,7 @@ Everything here runs where the partition lives: on a worker of a cluster, or on 
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -42,6 +43,9 @@ class Plan:
     solver: str
     seed: int
     folder: str | None
+    """Where states are kept."""
+    source: str | None
+    """Where those of the run that is resumed were kept."""
 
     @property
     def n_columns(self) -> int:
@@ -335,8 +339,10 @@ def _begin(part: Part, number: int, plan: Plan, at: int) -> _State:
     arrays = {"multiplier": np.zeros(len(plan.classes) * width)}
     # Before the first round zero is where everybody starts.
     state = _State(codes, weights, mass / plan.total, columns, arrays)
-    if plan.folder is not None:
-        paths = (_path(plan.folder, number, copy) for copy in range(_COPIES))
+    folders = {folder for folder in (plan.folder, plan.source) if folder is not None}
+    if folders:
+        every = itertools.product(sorted(folders), range(_COPIES))
+        paths = (_path(folder, number, copy) for folder, copy in every)
         copies = [_restored(state, path, plan) for path in paths if path.exists()]
         # A run that was ended while it kept a round has the one before in the other copy.
         return max(copies, key=lambda copy: _worth(copy.round, at), default=state)

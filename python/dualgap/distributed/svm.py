@@ -41,6 +41,7 @@ from dualgap.distributed._rounds import (
     Absent,
     Run,
     Settings,
+    checkpoint_folders,
     null_objective,
     resume,
     train,
@@ -107,7 +108,7 @@ class ConsensusSVC(LinearClassifier):
     solver : {"block-descent", "sequential-dual"}, default="block-descent"
         What solves the partitions' problems; the second is the method of Keerthi et al. (2008).
     checkpoint : path, optional
-        Folder, shared by all workers, in which the state is kept.
+        Folder, shared by all workers, in which the state is kept; one with another fit is refused.
     checkpoint_interval : float, default=30.0
         Minimum seconds between two copies.
     resume : path, optional
@@ -241,9 +242,7 @@ class ConsensusSVC(LinearClassifier):
         if self.resume is not None:
             kept = resume(os.fspath(self.resume), identity, run)
             run.null_objective = null_objective(problem)
-        folder = self.resume if self.checkpoint is None else self.checkpoint
-        if folder is not None:
-            os.makedirs(folder, exist_ok=True)
+        folder, source = checkpoint_folders(self.checkpoint, self.resume)
         plan = Plan(
             run=run_id,
             kept=kept,
@@ -258,7 +257,8 @@ class ConsensusSVC(LinearClassifier):
             max_passes=int(self.max_iter if len(numbers) == 1 else self.max_passes),
             solver=self.solver,
             seed=seed,
-            folder=None if folder is None else os.path.abspath(folder),
+            folder=folder,
+            source=source,
         )
         settings = Settings(
             tol=float(self.tol),

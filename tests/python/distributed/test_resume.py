@@ -120,6 +120,23 @@ def test_a_checkpoint_loses_nothing(data, folder, whole):
     assert model.n_iter_ == whole.n_iter_
 
 
+def test_a_resumed_run_may_keep_its_rounds_elsewhere(data, folder, whole, tmp_path):
+    X, y, weights = data
+    other = tmp_path / "other"
+    model = ConsensusSVC(resume=folder, checkpoint=other, **SETTINGS)
+    model.fit(X, y, sample_weight=weights)
+    assert np.array_equal(model.coef_, whole.coef_)
+    assert (other / "consensus.npz").exists()
+
+
+def test_a_folder_of_another_fit_is_refused(data, folder):
+    X, y, weights = data
+    before = contents(folder)
+    with pytest.raises(ValueError, match=r"checkpoint: .* has files of another fit"):
+        ConsensusSVC(checkpoint=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert contents(folder) == before
+
+
 @pytest.mark.parametrize("written", range(4))
 @pytest.mark.parametrize("again", [False, True])
 def test_a_run_that_was_ended_while_it_kept_a_round_loses_nothing(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
@@ -178,3 +178,12 @@ def test_progress_leaves_out_what_is_not_known(capsys: pytest.CaptureFixture[str
     line = capsys.readouterr().err.splitlines()[1]
     assert line.startswith("epoch     1")
     assert "nan" not in line
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_few_weights_and_a_large_c_have_no_long_tail(seed: int) -> None:
+    # Passes alone take up to thousands of epochs here, depending on the order of the rows.
+    X, y = load_iris(return_X_y=True)
+    model = svm(C=10.0, tol=1e-3, random_state=seed).fit(X[y > 0], y[y > 0])
+    assert model.converged_
+    assert model.n_iter_ < 600
