@@ -56,8 +56,8 @@ impl Size {
     /// block descent twice (once more for rows below double precision, whose certificate needs exact ones) and
     /// three times elsewhere; the result, twice.
     ///
-    /// The dual variables. Block descent keeps an example's candidate classes: a fifth of all at most, as more
-    /// mean epochs that write only what is not 0, but where there are few, 16. Each is a class (4 bytes) and a
+    /// The dual variables. Block descent keeps an example's candidate classes: a fifth of all where they can
+    /// be told apart (up to all where they cannot), but where there are few, 16. Each is a class (4 bytes) and a
     /// value, three times, as new ones are written beside the old ones to storage that grows by doubling, and
     /// once more a value, their average. Block Frank-Wolfe adds at most one a pass, 64 at 16 bytes; Frank-Wolfe
     /// keeps n m numbers with smoothing and none without. And 16 n m bytes where the caller wants them back.

@@ -27,7 +27,7 @@ def tell_plan(rows: Rows, settings: dict[str, Any]) -> None:
     if duals:
         memory += f" and {_size(duals)} for dual variables"
     threads = _threads(solver, settings["n_threads"], sparse=isinstance(rows, tuple))
-    print(f"{solver}{chosen}: at most about {memory}; {threads}", file=sys.stderr)
+    print(f"{solver}{chosen}: about {memory}; {threads}", file=sys.stderr)
 
 
 def _is_fallback(solver: str, settings: dict[str, Any]) -> bool:

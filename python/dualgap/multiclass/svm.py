@@ -175,8 +175,8 @@ class MulticlassSVC(LinearClassifier):
         "auto" is "block-descent", which has the projection it needs for every loss but one of your
         own that has no ``project``: for these it is "block-frank-wolfe". Where there is no memory
         for "block-descent" by the estimate that `verbose` prints, "auto" is "block-frank-wolfe",
-        and "frank-wolfe" where there is none for that either; a fit that fits nowhere is refused
-        before it starts.
+        and "frank-wolfe" where there is none for that either; a fit whose estimate fits nowhere is
+        refused before it starts.
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
         For "frank-wolfe" one of "frank-wolfe" (default), the best step in closed form, and
         "scheduled", ``2 / (t + 2)``; for "block-frank-wolfe" one of "frank-wolfe" (default), "away"

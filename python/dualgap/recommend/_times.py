@@ -14,6 +14,8 @@ from dualgap._validation import FloatArray, check_positive
 
 __all__ = ["TimeFeatures"]
 
+# Seconds to the year 5138: milliseconds of any year after 1973 are more.
+_LATEST = 1e11
 _DAY = 86_400.0
 
 
@@ -27,7 +29,9 @@ class TimeFeatures(BaseEstimator):  # type: ignore[misc]
 
     ``o_c = b_c + l_uc + l_ic + d_c(u, day) + s_c(i, month) + sum_r U_rc p_ur q_ir``.
 
-    A period that is not in the training ratings, and an unknown time, have no such weight.
+    A period that is not in the training ratings has no such weight. So short a period of the users
+    helps where other ratings of the same sitting are known, as in random splits: a time to come has
+    no weight of the user, and of the item only until its period ends.
 
     Parameters
     ----------
@@ -82,7 +86,10 @@ def read_times(times: Any, n: int, name: str = "timestamps") -> FloatArray:
         since = (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
         seconds = np.asarray(since, dtype=np.float64)
     if not np.isfinite(seconds).all():
-        msg = f"{name}: a time is missing (NaN)"
+        msg = f"{name}: a time is missing (NaN); leave out these pairs, or all times"
+        raise ValueError(msg)
+    if (np.abs(seconds) > _LATEST).any():
+        msg = f"{name}: must be seconds since 1970 or dates; these look like milliseconds"
         raise ValueError(msg)
     return seconds
 

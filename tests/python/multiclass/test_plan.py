@@ -59,7 +59,7 @@ def test_float16_that_is_not_finite_is_refused(halves, bad):
     [
         ("auto", 2, "block-descent: .* MB for weights and .* MB for dual variables; 2 threads"),
         ("auto", 1, "block-descent: .*; one thread"),
-        ("subgradient", 1, "subgradient: at most about .* MB for weights; one thread"),
+        ("subgradient", 1, "subgradient: about .* MB for weights; one thread"),
     ],
 )
 def test_verbose_says_what_a_fit_is_going_to_do(halves, capfd, solver, n_jobs, words):
