@@ -119,7 +119,11 @@ class Cluster:
             return None
         addresses = set(homes.values())
         # Workers take it from each other; a broadcast never ends where a worker dies meanwhile.
-        shared = self._client.scatter(consensus, workers=sorted(addresses), hash=False)
+        try:
+            shared = self._client.scatter(consensus, workers=sorted(addresses), hash=False)
+        except KeyError:
+            # The scheduler has just lost one of them.
+            return None
         self._open.append(shared)
         tasks = []
         for number, part in zip(numbers, parts, strict=True):
