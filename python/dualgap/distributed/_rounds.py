@@ -296,13 +296,16 @@ def checkpoint_folders(
     checkpoint: str | os.PathLike[str] | None, resumed: str | os.PathLike[str] | None
 ) -> tuple[str | None, str | None]:
     """Return where states are to be kept, and where those of the resumed run were."""
-    source = None if resumed is None else os.path.abspath(resumed)
-    folder = source if checkpoint is None else os.path.abspath(checkpoint)
+    source = None if resumed is None else os.path.realpath(resumed)
+    folder = source if checkpoint is None else os.path.realpath(checkpoint)
     if folder is not None and folder != source:
         os.makedirs(folder, exist_ok=True)
-        if any(Path(folder).glob("*.npz")):
+        if (Path(folder) / "consensus.npz").exists():
             msg = f"checkpoint: {folder} has files of another fit; resume it or name an empty one"
             raise ValueError(msg)
+        # What a run leaves that ended before its first consensus was kept is of no use.
+        for path in Path(folder).glob("partition-*.npz"):
+            path.unlink()
     return folder, source
 
 

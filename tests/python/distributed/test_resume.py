@@ -137,6 +137,13 @@ def test_a_folder_of_another_fit_is_refused(data, folder):
     assert contents(folder) == before
 
 
+def test_a_run_that_left_no_consensus_can_be_begun_again(data, folder, whole):
+    X, y, weights = data
+    (folder / "consensus.npz").unlink()
+    model = ConsensusSVC(checkpoint=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert np.array_equal(model.coef_, whole.coef_)
+
+
 @pytest.mark.parametrize("written", range(4))
 @pytest.mark.parametrize("again", [False, True])
 def test_a_run_that_was_ended_while_it_kept_a_round_loses_nothing(
