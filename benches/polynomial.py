@@ -235,7 +235,7 @@ def seconds() -> None:
 
 def refits() -> None:
     """Seconds and objective of single fits: to compare versions of the refits."""
-    results = Table("polynomial-refits", "data", "refit", "version")
+    results = Table("polynomial-refits", "data", "refit")
     for name, refit, bases, radius in [
         ("vowel", "full", 30, 100.0),
         ("satimage", "full", 20, 100.0),
@@ -252,7 +252,6 @@ def refits() -> None:
             refit=refit,
             bases=bases,
             radius=f"{radius:g}",
-            version="now",
             seconds=passed,
             objective=model.objective_,
         )

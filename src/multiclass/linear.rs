@@ -311,14 +311,25 @@ impl<T: Widened> Kernels<T> for Dense<'_, T> {
         scratch: &mut Scratch,
         image: &mut [f64],
     ) {
-        let (n_cols, tile) = (self.n_cols(), layout.tile);
         // A bound on what single precision loses here would be too large to certify much.
         let rows = self.block(duals.first, duals.first + duals.len());
         let rows = T::in_double(rows, &mut scratch.rows);
-        image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {
-            scatter(rows, n_cols, index * tile, duals, image, tile);
-        });
+        scatter_tiles(rows, self.n_cols(), duals, layout, image);
     }
+}
+
+/// A block of dense rows, tile by tile of the image.
+fn scatter_tiles(
+    rows: &[f64],
+    n_cols: usize,
+    duals: &SparseRows,
+    layout: Layout,
+    image: &mut [f64],
+) {
+    let tile = layout.tile;
+    image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {
+        scatter(rows, n_cols, index * tile, duals, image, tile);
+    });
 }
 
 /// Rows in half precision, as kernels read them in another.
@@ -341,12 +352,8 @@ impl Kernels<f32> for Dense<'_, f16> {
         scratch: &mut Scratch,
         image: &mut [f64],
     ) {
-        let (n_cols, tile) = (self.n_cols(), layout.tile);
         copy_in(self.block(duals.first, duals.first + duals.len()), &mut scratch.rows);
-        let rows = &scratch.rows;
-        image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {
-            scatter(rows, n_cols, index * tile, duals, image, tile);
-        });
+        scatter_tiles(&scratch.rows, self.n_cols(), duals, layout, image);
     }
 }
 
