@@ -11,11 +11,14 @@ mod few;
 mod full;
 mod kernels;
 mod moved;
+mod pair;
 mod row;
 mod scorer;
+mod split;
 mod spread;
 mod state;
 mod visit;
+mod visitor;
 
 pub use self::state::Options;
 
@@ -57,8 +60,14 @@ impl<'p> BlockDescent<'p> {
             Data::Dense16(x) => boxed(problem, DenseScorer::<_, f32>::new(x, bias, m), options),
             Data::Dense32(x) => boxed(problem, DenseScorer::<_, f32>::new(x, bias, m), options),
             Data::Dense64(x) => boxed(problem, DenseScorer::<_, f64>::new(x, bias, m), options),
-            Data::Csr32(x) => boxed(problem, SparseScorer::<_, f32>::new(x, bias, m), options),
-            Data::Csr64(x) => boxed(problem, SparseScorer::<_, f64>::new(x, bias, m), options),
+            Data::Csr32(x) => {
+                let model = SparseScorer::<_, f32>::new(x, bias, m).cut_in_two();
+                boxed(problem, model, options)
+            }
+            Data::Csr64(x) => {
+                let model = SparseScorer::<_, f64>::new(x, bias, m).cut_in_two();
+                boxed(problem, model, options)
+            }
         })
     }
 

@@ -110,6 +110,18 @@ pub(super) trait Scorer: Send + Sync {
     ) where
         Self::Value: Lane<S>;
 
+    /// Where the weights, in the order of [`Scorer::take_weights`], are cut into those of two ranges of columns,
+    /// if visits may be shared by two threads.
+    fn cut(&self) -> Option<usize> {
+        None
+    }
+
+    /// That, and a row's parts in the ranges.
+    #[inline(always)]
+    fn ranges<'r>(&self, _: Row<'r, Self::Value>) -> Option<(usize, [Row<'r, Self::Value>; 2])> {
+        None
+    }
+
     /// The weight of a feature for a class.
     fn weight(&self, feature: usize, class: usize) -> f64;
 
@@ -247,7 +259,7 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
     fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<T>) -> Row<'r, T> {
         let x = read(buffer, self.rows.row(example));
         let (values, rest) = x.split_at(self.n_whole);
-        Row { values, columns: &[], rest, constant: &self.constant }
+        Row { values, columns: &[], rest, constant: &self.constant, n_low: 0, origin: 0 }
     }
 
     fn take_weights(&mut self) -> Aligned<T> {
@@ -316,6 +328,9 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
     }
 }
 
+/// Rows by which columns are cut into ranges.
+const SAMPLE: usize = 512;
+
 /// Sparse rows, one at a time: a row's features are few, and their inner products with other rows'
 /// would cost as much as the scores.
 pub(super) struct SparseScorer<'a, R, T> {
@@ -325,6 +340,10 @@ pub(super) struct SparseScorer<'a, R, T> {
     constant: Vec<T>,
     weights: FeatureMajor<T>,
     n_classes: usize,
+    /// The first column of the second of two ranges that hold about as many entries.
+    cut: usize,
+    /// How many entries of each row are before it.
+    n_low: Vec<u32>,
 }
 
 impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
@@ -332,7 +351,23 @@ impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
         let constant = if bias == 0.0 { Vec::new() } else { vec![T::narrow(bias)] };
         let weights = FeatureMajor::new(n_features, n_classes);
-        Self { rows, bias, constant, weights, n_classes }
+        let (cut, n_low) = (0, Vec::new());
+        Self { rows, bias, constant, weights, n_classes, cut, n_low }
+    }
+
+    /// Cuts the columns into two ranges.
+    pub fn cut_in_two(mut self) -> Self {
+        let n = self.rows.n_rows();
+        let sample = (0..n).step_by(1 + n / SAMPLE).flat_map(|row| self.rows.row(row).0);
+        let mut sample: Vec<i32> = sample.copied().collect();
+        if !sample.is_empty() {
+            let middle = sample.len() / 2;
+            self.cut = *sample.select_nth_unstable(middle).1 as usize;
+        }
+        let cut = self.cut as i32;
+        let n_low = |row| self.rows.row(row).0.partition_point(|column| *column < cut) as u32;
+        self.n_low = (0..n).map(n_low).collect();
+        self
     }
 }
 
@@ -431,7 +466,9 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     #[inline(always)]
     fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<T>) -> Row<'r, T> {
         let (columns, x) = self.rows.row(example);
-        Row { values: read(buffer, x), columns, rest: &[], constant: &self.constant }
+        let n_low = self.n_low.get(example).map_or(0, |n_low| *n_low as usize);
+        let (values, constant) = (read(buffer, x), &self.constant[..]);
+        Row { values, columns, rest: &[], constant, n_low, origin: 0 }
     }
 
     fn take_weights(&mut self) -> Aligned<T> {
@@ -474,6 +511,15 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     {
         let padded = self.weights.padded();
         AddFewSparse { weights, padded, row, classes, change }.compute(simd);
+    }
+
+    fn cut(&self) -> Option<usize> {
+        Some(self.cut * self.weights.padded())
+    }
+
+    #[inline(always)]
+    fn ranges<'r>(&self, row: Row<'r, T>) -> Option<(usize, [Row<'r, T>; 2])> {
+        Some((self.cut * self.weights.padded(), row.ranges(self.cut)))
     }
 
     fn weight(&self, feature: usize, class: usize) -> f64 {
