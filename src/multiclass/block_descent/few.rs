@@ -60,7 +60,7 @@ impl<M: Scorer> State<'_, M> {
                 self.waited = 0;
                 let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
                 if attempt.gain > 0.0 {
-                    self.double.iter_mut().for_each(|double| double.fall_behind());
+                    self.fall_behind();
                     (moved, average) = (true, Average::default());
                 }
                 self.alone = attempt.work == 0;

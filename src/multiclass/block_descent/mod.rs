@@ -14,6 +14,8 @@ mod moved;
 mod pair;
 mod row;
 mod scorer;
+mod sparse_kernels;
+mod sparse_scorer;
 mod split;
 mod spread;
 mod state;
@@ -22,7 +24,8 @@ mod visitor;
 
 pub use self::state::Options;
 
-use self::scorer::{DenseScorer, Scorer, SparseScorer};
+use self::scorer::{DenseScorer, Scorer};
+use self::sparse_scorer::SparseScorer;
 use self::state::State;
 use crate::data::Data;
 use crate::error::Result;
@@ -60,14 +63,8 @@ impl<'p> BlockDescent<'p> {
             Data::Dense16(x) => boxed(problem, DenseScorer::<_, f32>::new(x, bias, m), options),
             Data::Dense32(x) => boxed(problem, DenseScorer::<_, f32>::new(x, bias, m), options),
             Data::Dense64(x) => boxed(problem, DenseScorer::<_, f64>::new(x, bias, m), options),
-            Data::Csr32(x) => {
-                let model = SparseScorer::<_, f32>::new(x, bias, m).cut_in_two();
-                boxed(problem, model, options)
-            }
-            Data::Csr64(x) => {
-                let model = SparseScorer::<_, f64>::new(x, bias, m).cut_in_two();
-                boxed(problem, model, options)
-            }
+            Data::Csr32(x) => boxed(problem, SparseScorer::<_, f32>::new(x, bias, m), options),
+            Data::Csr64(x) => boxed(problem, SparseScorer::<_, f64>::new(x, bias, m), options),
         })
     }
 

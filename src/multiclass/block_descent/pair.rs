@@ -168,3 +168,53 @@ impl Drop for Seat<'_> {
         self.pair.gone.store(true, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums of so many turns, the first thread leaving after `last`.
+    fn sums(mut seat: Seat<'_>, last: u64) -> Vec<f64> {
+        let mut sums = Vec::new();
+        while !seat.is_over() {
+            if seat.side() == 0 && seat.turn + 1 == last {
+                seat.leave();
+            }
+            let mut scores = [1.0 / (1.0 + seat.turn as f64), seat.side() as f64];
+            seat.exchange(&mut scores);
+            sums.extend(scores);
+        }
+        sums
+    }
+
+    #[test]
+    fn both_see_the_same_sums_and_leave_together() {
+        for last in [1, 2, 1001] {
+            let pair = Pair::new(2);
+            let (first, second) = std::thread::scope(|scope| {
+                let second = scope.spawn(|| pair.arrive().map(|seat| sums(seat, last)));
+                let first = pair.await_other().map(|seat| sums(seat, last));
+                (first, second.join().unwrap())
+            });
+            // Whether the second came in time or not, both know of it.
+            assert_eq!(first, second);
+            if let Some(sums) = first {
+                assert_eq!(sums.len() as u64, 2 * last);
+                assert_eq!((sums[0], sums[1]), (2.0, 1.0));
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_alone_does_not_wait() {
+        let pair = Pair::new(1);
+        assert!(pair.await_other().is_none());
+        assert!(pair.arrive().is_none());
+        // The other panicked.
+        let pair = Pair::new(1);
+        drop(pair.arrive());
+        let mut seat = pair.await_other().unwrap();
+        seat.exchange(&mut [1.0]);
+        assert!(seat.is_over());
+    }
+}

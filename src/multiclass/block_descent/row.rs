@@ -40,7 +40,8 @@ impl<T: Real> Row<'_, T> {
     /// Sparse: its parts in the columns before `cut` and from there on.
     #[inline(always)]
     pub fn ranges(self, cut: usize) -> [Self; 2] {
-        let (columns, values) = (self.columns.split_at(self.n_low), self.values.split_at(self.n_low));
+        let (columns, values) =
+            (self.columns.split_at(self.n_low), self.values.split_at(self.n_low));
         [
             Self { columns: columns.0, values: values.0, constant: &[], ..self },
             Self { columns: columns.1, values: values.1, origin: cut, ..self },

@@ -5,7 +5,7 @@
 //! which its pace decides, changes not a bit.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::candidates::Candidates;
 use super::dual_block::DualBlock;
@@ -16,11 +16,14 @@ use super::visit::Buffers;
 use super::visitor::{Held, Pass, Progress, Rules, Visitor};
 use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element};
+use crate::multiclass::MarginProblem;
 use crate::polytope::Scratch;
 
-/// Numbers read by a visit, and by a pass, from which threads are worth a meeting.
-const WORTHWHILE: usize = 1 << 9;
-const LONG: usize = 1 << 19;
+/// Entries of a row, and of a pass's rows, from which threads are worth a meeting: some .3 μs a visit, .5 ms in all.
+const LONG_ROW: usize = 1 << 6;
+const LONG_PASS: usize = 1 << 17;
+/// Rows by which they are estimated.
+const SAMPLE: usize = 64;
 /// Passes after which the slower way is tried again.
 const TRIAL: u32 = 24;
 
@@ -36,10 +39,10 @@ pub(super) struct Double<T> {
     current: bool,
 }
 
-/// What passes have taken on one thread and on two.
+/// What passes have taken on one thread and on two: what pays depends on the machine and on its other work.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Seconds for a number read; 0 before the first.
+    /// Seconds for a visit; 0 before the first pass.
     seconds: [f64; 2],
     /// Passes since each was tried.
     since: [u32; 2],
@@ -49,17 +52,15 @@ impl Pace {
     /// Whether two threads are worth trying for the next pass.
     fn pays(&self) -> bool {
         let [one, two] = self.seconds;
-        match (one > 0.0, two > 0.0) {
-            (_, false) => true,
-            (false, true) => false,
-            _ if two < one => self.since[0] < TRIAL,
-            _ => self.since[1] >= TRIAL,
+        if one == 0.0 || two == 0.0 {
+            return two == 0.0;
         }
+        if two < one { self.since[0] < TRIAL } else { self.since[1] >= TRIAL }
     }
 
-    fn note(&mut self, shared: bool, work: usize, time: Duration) {
+    fn note(&mut self, shared: bool, seconds: f64) {
         let way = usize::from(shared);
-        self.seconds[way] = time.as_secs_f64() / work.max(1) as f64;
+        self.seconds[way] = seconds;
         self.since[1 - way] += 1;
         self.since[way] = 0;
     }
@@ -78,12 +79,51 @@ impl<M: Scorer> State<'_, M> {
         let bounds = self.bounds();
         let rules = Rules { bounds, resting: self.alone, mean_gain: self.mean_gain };
         let mut progress = Progress { n_active: *n_active, ..Progress::default() };
-        let begin = Instant::now();
-        let shared = self.is_long(&due[..*n_active])
-            && self.begin_in_two(rules, due, &mut progress, weights, interrupt);
+        let (begin, eligible) = (Instant::now(), self.is_long(&due[..*n_active]));
+        let tried = eligible && self.pace.pays();
+        let shared = tried && self.begin_in_two(rules, due, &mut progress, weights, interrupt);
         if !shared {
-            self.double.iter_mut().for_each(|double| double.current = false);
+            self.fall_behind();
         }
+        self.pass_alone(rules, due, &mut progress, weights, interrupt);
+        if tried && !shared {
+            // The other threads have work of their own.
+            self.pace.note(true, f64::INFINITY);
+        } else if eligible {
+            let seconds = begin.elapsed().as_secs_f64();
+            self.pace.note(shared, seconds / f64::from(progress.n_visits.max(1)));
+        }
+        *n_active = progress.n_active;
+        self.mean_gain = progress.gain / f64::from(progress.n_visits.max(1));
+        (progress.gain, progress.work)
+    }
+
+    /// Notes that the dual point has changed otherwise than by shared passes.
+    pub(super) fn fall_behind(&mut self) {
+        self.double.iter_mut().for_each(|double| double.current = false);
+    }
+
+    /// Whether a pass is long enough for two threads.
+    fn is_long(&self, due: &[u32]) -> bool {
+        if self.model.cut().is_none() || rayon::current_num_threads() < 2 {
+            return false;
+        }
+        let sample = due.iter().step_by(1 + due.len() / SAMPLE);
+        let (n_rows, length) = sample.fold((0, 0), |(n_rows, length), at| {
+            (n_rows + 1, length + self.model.n_stored(self.duals[*at as usize].example as usize))
+        });
+        length >= LONG_ROW * n_rows.max(1) && length * due.len() >= LONG_PASS * n_rows
+    }
+
+    /// Makes a pass, or the rest of one, on this thread.
+    fn pass_alone(
+        &mut self,
+        rules: Rules,
+        due: &mut [u32],
+        progress: &mut Progress,
+        weights: &mut Aligned<M::Value>,
+        interrupt: &Interrupt,
+    ) {
         let visitor = Visitor {
             problem: self.problem,
             model: &self.model,
@@ -95,31 +135,7 @@ impl<M: Scorer> State<'_, M> {
             row: &mut self.work.row,
             scratch: &mut self.work.scratch,
         };
-        let interrupt = Some(interrupt);
-        M::Value::dispatch(Pass { visitor, due, progress: &mut progress, interrupt });
-        self.pace.note(shared, progress.work, begin.elapsed());
-        *n_active = progress.n_active;
-        self.mean_gain = progress.gain / f64::from(progress.n_visits.max(1));
-        (progress.gain, progress.work)
-    }
-
-    /// Whether a pass is worth two threads.
-    fn is_long(&self, due: &[u32]) -> bool {
-        if self.model.cut().is_none() || rayon::current_num_threads() < 2 || due.is_empty() {
-            return false;
-        }
-        match std::env::var("SPLIT").as_deref() {
-            Ok("0") => return false,
-            Ok("1") => return true,
-            _ => {}
-        }
-        let sample = || due.iter().step_by(1 + due.len() / 64);
-        let numbers = |at: &u32| {
-            let n_classes = self.betas.row(*at as usize).0.len() + 1;
-            2 * n_classes * self.model.n_stored(self.duals[*at as usize].example as usize)
-        };
-        let mean = sample().map(numbers).sum::<usize>() / sample().count();
-        mean >= WORTHWHILE && mean * due.len() >= LONG && self.pace.pays()
+        M::Value::dispatch(Pass { visitor, due, progress, interrupt: Some(interrupt) });
     }
 
     /// Makes a pass on two threads, or its beginning where they are interrupted or too slow. Returns whether there
@@ -184,11 +200,7 @@ impl<T: Element> Double<T> {
         }
     }
 
-    /// Notes that the dual point of the first thread has changed otherwise than by shared passes.
-    pub fn fall_behind(&mut self) {
-        self.current = false;
-    }
-
+    /// Takes over the dual point and the order of the first thread.
     fn follow(&mut self, duals: &[DualBlock], betas: &Candidates<T>, due: &[u32]) {
         self.due.clear();
         self.due.extend_from_slice(due);
@@ -197,11 +209,13 @@ impl<T: Element> Double<T> {
             self.duals.extend_from_slice(duals);
             self.betas.follow(betas);
         }
+        self.current = false;
     }
 
+    /// What the second thread does of a pass.
     fn pass<M: Scorer<Value = T>>(
         &mut self,
-        problem: &crate::multiclass::MarginProblem<'_>,
+        problem: &MarginProblem<'_>,
         model: &M,
         rules: Rules,
         (weights, seat): (&mut [T], Seat<'_>),
@@ -209,8 +223,81 @@ impl<T: Element> Double<T> {
     ) {
         let Self { duals, betas, few, row, scratch, due, .. } = self;
         let weights = Held::Range(weights, seat);
-        let visitor =
-            Visitor { problem, model, rules, weights, duals, betas, few, row, scratch };
+        let visitor = Visitor { problem, model, rules, weights, duals, betas, few, row, scratch };
         T::dispatch(Pass { visitor, due, progress: &mut progress, interrupt: None });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Csr, Data};
+    use crate::dual::Shares;
+    use crate::multiclass::block_descent::sparse_scorer::SparseScorer;
+    use crate::multiclass::block_descent::state::Options;
+    use crate::multiclass::{Linear, Order};
+    use crate::polytope::MaxHinge;
+
+    /// β, weights and what a first pass came to, on as many threads as share it.
+    fn first_pass(share: bool) -> (Vec<f64>, Vec<f64>, Progress) {
+        let (n, d, m) = (60, 90, 21);
+        let (mut offsets, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
+        for row in 0..n {
+            for column in (0..d).filter(|column| (row * 7 + column * column) % 5 == 0) {
+                columns.push(column as i32);
+                values.push(1.0 / (1 + (row * column) % 11) as f64);
+            }
+            offsets.push(columns.len() as i64);
+        }
+        let rows = Csr::new(&offsets, &columns, &values, d).unwrap();
+        let labels: Vec<u32> = (0..n as u32).map(|row| row % m as u32).collect();
+        let map = Linear::new(Data::Csr64(rows), m, 1.0, Order::Examples);
+        let shares = Shares::new(n, 0.01).unwrap();
+        let problem = MarginProblem::new(map, &labels, Box::new(MaxHinge), shares).unwrap();
+        let interrupt = Interrupt::default();
+        let model = SparseScorer::<_, f64>::new(rows, 1.0, m);
+        let mut state = State::new(&problem, model, Options::default());
+        // The candidates of the first certificate are all classes.
+        state.certificate(&interrupt).unwrap();
+        let mut due = state.due.clone().unwrap();
+        state.betas.begin_average();
+        let mut weights = state.model.take_weights();
+        let rules = Rules { bounds: state.bounds(), resting: false, mean_gain: 0.0 };
+        let mut progress = Progress { n_active: due.len(), ..Progress::default() };
+        if share {
+            let mut attempts = (0..1000).map(|_| {
+                state.begin_in_two(rules, &mut due, &mut progress, &mut weights, &interrupt)
+            });
+            assert!(attempts.any(|shared| shared));
+        } else {
+            state.pass_alone(rules, &mut due, &mut progress, &mut weights, &interrupt);
+        }
+        state.model.give_weights(weights);
+        (state.betas(), state.coefficients(), progress)
+    }
+
+    #[test]
+    fn a_shared_pass_has_the_bits_of_one_thread() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let (alone, shared) = (first_pass(false), pool.install(|| first_pass(true)));
+        assert!(alone.2.n_visits > 30 && alone.2.gain > 0.0);
+        assert_eq!(alone, shared);
+    }
+
+    #[test]
+    fn the_faster_way_is_taken_and_the_other_tried_now_and_then() {
+        let mut pace = Pace::default();
+        let ways: Vec<bool> = (0..60)
+            .map(|_| {
+                let shared = pace.pays();
+                pace.note(shared, if shared { 1.0 } else { 2.0 });
+                shared
+            })
+            .collect();
+        assert!(ways[0] && !ways[1] && ways[2]);
+        assert_eq!(ways.iter().filter(|shared| !**shared).count(), 3);
+        // Where nobody comes.
+        pace.note(true, f64::INFINITY);
+        assert!(!pace.pays());
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Rules {
 }
 
 /// How far a pass is.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Progress {
     /// Examples before this one are done.
     pub place: usize,
@@ -222,4 +222,3 @@ impl Rest {
         self.left = self.length;
     }
 }
-
