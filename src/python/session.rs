@@ -8,6 +8,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::memory::{needed, ran_out, reserve, set_needed};
@@ -35,12 +36,35 @@ pub(super) fn guarded<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
         return Err(PyMemoryError::new_err(text));
     }
     set_needed(String::new());
+    caught(body)
+}
+
+fn caught<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         let text = text.unwrap_or("no message");
         Err(PyRuntimeError::new_err(format!("a bug in dualgap, please report it: {text}")))
     })
+}
+
+/// What `fit` makes of rows that it reads in place; an error that names the cause where they are no longer what
+/// they were before, be it that the fit has not noticed, that its numbers are no longer finite, or that it
+/// panics at an index.
+pub(super) fn unchanged<T>(
+    py: Python<'_>,
+    rows: &[Data<'_>],
+    fit: impl FnOnce() -> PyResult<T>,
+) -> PyResult<T> {
+    let digest = || py.detach(|| rows.iter().map(Data::digest).collect::<Vec<_>>());
+    let before = digest();
+    let ended = caught(fit);
+    let told = ended.as_ref().is_err_and(|error| !error.is_instance_of::<PyRuntimeError>(py));
+    if told || digest() == before {
+        return ended;
+    }
+    let text = "X changed during the fit: a callback or another thread has written to it; fit a copy of it";
+    Err(PyRuntimeError::new_err(text))
 }
 
 /// Maximum number of threads of a call for each core that this process may use. More threads than cores

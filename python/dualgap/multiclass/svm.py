@@ -294,7 +294,8 @@ class MulticlassSVC(LinearClassifier):
         settings, identity = self._settings(X, labels, weights)
         builtin = isinstance(settings["loss"], str)
         if self.verbose:
-            tell_plan(core_rows(X), settings)
+            auto = check_solver(settings["loss"], self.solver, self.smoothing) == "auto"
+            tell_plan(core_rows(X), settings, auto=auto)
 
         def solve(**changes: Any) -> Any:
             return _core.fit_multiclass(core_rows(X), labels, {**settings, **changes})
