@@ -238,7 +238,11 @@ def seconds() -> None:
         model.predict(rows)
         rate = len(rows) / (time.perf_counter() - fitted)
         sizes = {"components_": "bases", "support_": "support vectors"}
-        size = [f"{len(getattr(model, kind))} {of}" for kind, of in sizes.items() if hasattr(model, kind)]
+        size = [
+            f"{len(getattr(model, kind))} {of}"
+            for kind, of in sizes.items()
+            if hasattr(model, kind)
+        ]
         results.add(
             model=name,
             setting=f"{choice:g}",

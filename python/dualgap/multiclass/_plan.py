@@ -21,7 +21,8 @@ def tell_plan(rows: Rows, settings: dict[str, Any], *, auto: bool) -> None:
     settings : dict
         What the core is told of the fit.
     auto : bool
-        Whether the solver was left to the memory that there is; that of a warm start is settled by now.
+        Whether the solver was left to the memory that there is; in `settings` a warm start's is
+        settled by now.
     """
     solver, weights, duals = _core.plan_multiclass(rows, settings)
     chosen = " (chosen for the memory that there is)" if auto and solver != "block-descent" else ""

@@ -88,8 +88,8 @@ def read_ratings(
 ) -> Triples:
     """Read ratings of any accepted form.
 
-    A sparse matrix has users as rows and items as columns; its stored entries are the ratings, in the
-    order of its `tocoo()`.
+    A sparse matrix has users as rows and items as columns; its stored entries are the ratings, in
+    the order of its `tocoo()`.
     """
     users, items, values, times = _parts(as_pandas(ratings), columns, name)
     times = times if timestamps is None else np.asarray(timestamps)

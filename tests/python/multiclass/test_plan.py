@@ -75,7 +75,10 @@ def test_verbose_says_what_a_fit_is_going_to_do(halves, capfd, solver, n_jobs, w
 @pytest.mark.parametrize("warm_start", [False, True])
 @pytest.mark.parametrize(
     ("solver", "said"),
-    [("auto", "block-frank-wolfe (chosen for the memory"), ("block-frank-wolfe", "block-frank-wolfe:")],
+    [
+        ("auto", "block-frank-wolfe (chosen for the memory"),
+        ("block-frank-wolfe", "block-frank-wolfe:"),
+    ],
 )
 def test_verbose_says_that_memory_chose_the_solver(
     halves, capfd, monkeypatch, warm_start, solver, said

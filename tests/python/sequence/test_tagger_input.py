@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import sys
 import threading
@@ -68,18 +69,14 @@ def test_what_is_refused(sentences: Any, labels: Any, message: str) -> None:
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_tagging_stops_at_the_first_failure(n_jobs: int) -> None:
     nowhere = tagger(transitions={("a", "b")}, n_jobs=n_jobs).fit([[["x"], ["y"]]], [["a", "b"]])
-    read = 0
 
     def without_end() -> Iterator[Any]:
-        nonlocal read
         yield [["x"]] * 3
-        for read in range(10**6):
-            yield [["x"], ["y"]]
+        yield from itertools.repeat([["x"], ["y"]], 10**6)
         raise AssertionError
 
     with pytest.raises(ValueError, match="forbid all labels"):
         nowhere.predict(without_end())
-    assert read < 10**6 - 1
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
