@@ -24,7 +24,7 @@ pub(super) fn digest<T: Copy>(values: &[T], bits: impl Fn(T) -> u64) -> u64 {
     }
     let rest = blocks.remainder().iter().map(|value| bits(*value));
     let words = lanes.into_iter().chain(rest).chain([values.len() as u64]);
-    words.fold(0, |sum, word| round(sum, word))
+    words.fold(0, round)
 }
 
 /// The same of values of any precision.

@@ -12,7 +12,7 @@ use super::stochastic::Passes;
 use super::validation::{Score, Validation};
 use crate::data::Rows;
 use crate::error::{Error, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::{dot, norm};
 use crate::run::{Certificate, Progress, Solver};
 
@@ -282,6 +282,14 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         self.look_ahead(interrupt)
+    }
+
+    /// H, U and, where there is one, the linear layer.
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        // With validation an earlier model, and its own certificate, may be the result.
+        let PolynomialModel { basis, output, linear, .. } = &self.model;
+        let layers = [Some(basis), Some(output), linear.as_ref()];
+        self.validation.is_none().then(|| layers.into_iter().flatten().cloned().collect())
     }
 }
 

@@ -44,7 +44,9 @@ pub(super) fn fit_class_features<'py>(
         let (target, own) = (run.target(), record.own_loss());
         let kernel = |session: &Session<'_>| {
             own.iter().for_each(|own| own.stops(session.interrupt));
-            let observe = &mut |epoch: &_| session.observe(epoch);
+            let observe = &mut |epoch: &_| {
+                session.observe_in_order(epoch, |weights| layout.by_class(&weights).collect())
+            };
             fit_joint(&mut problem, method, target, session.interrupt, observe)
         };
         let fitted = unchanged(py, &borrowed, || {

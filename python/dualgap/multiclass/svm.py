@@ -304,11 +304,17 @@ class MulticlassSVC(LinearClassifier):
             model._store(result, settings["regularization"], identity)
             refuse_certificate(model, settings, X, codes)
 
+        def show(model: Self, arrays: Any, record: Any) -> None:
+            model._store_weights(arrays[0].reshape(len(model.classes_), -1))
+            model._store_run(record)
+            model._lambda = settings["regularization"]
+
         fit = Fit(
             ends=(int(self.max_iter), float(self.tol)),
             data=(X, y, sample_weight),
             solve=solve,
             store=store,
+            show=show if builtin else None,
             # A user's own loss need not answer twice in the same way.
             repeats=builtin,
         )
