@@ -112,18 +112,9 @@ deny: ## Check licences, sources and, where their database can be had, advisorie
 	@if cargo deny fetch db 2> /dev/null; then cargo deny --offline check advisories; \
 	else echo "advisories are NOT checked: their database (github.com/RustSec/advisory-db) is out of reach"; fi
 
-SANITIZED := $(CURDIR)/target/sanitize
-SANITIZER = CARGO_TARGET_DIR="$(SANITIZED)" RUSTFLAGS="-Zsanitizer=address" PROPTEST_CASES=$${PROPTEST_CASES-16} \
-	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_segv=2:handle_sigbus=2
-
 sanitize: $(DEPENDENCIES) ## Rust tests and the Python doors under AddressSanitizer, unsafe code under Miri (nightly, Linux)
-	$(say) "AddressSanitizer, debug assertions: Rust tests"
-	$(SANITIZER) cargo +nightly test --quiet --profile sanitize --lib --tests \
-		--target $$(rustc -vV | sed -n 's/^host: //p')
-	$(say) "AddressSanitizer, debug assertions: what Python hands to the core"
-	$(SANITIZER) scripts/sanitize-python $(BIN)/python "$(SANITIZED)"
-	$(say) "Miri"
-	CARGO_TARGET_DIR="$(SANITIZED)" cargo +nightly miri test --quiet --lib -- linalg::scatter memory::reserve
+	$(say) "AddressSanitizer with debug assertions, Miri"
+	scripts/sanitize $(BIN)/python
 
 structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions
 	$(BIN)/python scripts/check_structure.py

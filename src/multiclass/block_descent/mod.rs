@@ -23,7 +23,7 @@ use self::scorer::{DenseScorer, Scorer, SparseScorer};
 use self::state::State;
 use crate::data::Data;
 use crate::error::Result;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::multiclass::MarginProblem;
 use crate::run::{Certificate, Progress, Solver};
 
@@ -129,6 +129,10 @@ impl Solver for BlockDescent<'_> {
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         self.0.certify(interrupt)
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        self.0.model_arrays()
     }
 }
 
