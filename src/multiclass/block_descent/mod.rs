@@ -43,6 +43,7 @@ pub struct BlockDescent<'p>(Box<dyn Descent + 'p>);
 
 trait Descent: Solver + Send {
     fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()>;
+    fn begin_at(&mut self, lambda: f64) -> Result<()>;
     fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate>;
     fn coefficients(&self) -> Vec<f64>;
     fn betas(&self) -> Vec<f64>;
@@ -84,6 +85,14 @@ impl<'p> BlockDescent<'p> {
         interrupt: &Interrupt,
     ) -> Result<()> {
         self.0.start(origin, betas, interrupt)
+    }
+
+    /// Takes another λ than the problem's, which stays as it is, for a start at the dual point 0.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::error::Error::InvalidArgument) unless λ is positive and finite.
+    pub fn begin_at(&mut self, lambda: f64) -> Result<()> {
+        self.0.begin_at(lambda)
     }
 
     /// Goes on with another λ than the problem's, which stays as it is, from a dual point near its optimum;
@@ -138,6 +147,10 @@ fn boxed<'p, M: Scorer + 'p>(
 impl<M: Scorer> Descent for State<'_, M> {
     fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
         self.start(origin, betas, interrupt)
+    }
+
+    fn begin_at(&mut self, lambda: f64) -> Result<()> {
+        self.set_lambda(lambda)
     }
 
     fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {
