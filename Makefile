@@ -18,7 +18,7 @@ EXAMPLES := README.md $(shell find docs examples -name '*.md' -o -name '*.py' -n
 MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
 say = @printf '\033[1m==> %s\033[0m\n'
 
-.PHONY: help demo test bench bench-quick docs results fmt clean venv build lint deny sanitize structure test-rust test-python wheel stranger lock rust
+.PHONY: help demo test bench bench-quick docs results fmt clean venv build lint deny sanitize semver structure test-rust test-python wheel stranger lock rust
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -115,6 +115,12 @@ deny: ## Check licences, sources and, where their database can be had, advisorie
 sanitize: $(DEPENDENCIES) ## Rust tests and the Python doors under AddressSanitizer, unsafe code under Miri (nightly, Linux)
 	$(say) "AddressSanitizer with debug assertions, Miri"
 	scripts/sanitize $(BIN)/python
+
+# Of the last release, where there is one.
+BASE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2> /dev/null)
+semver: ## Compare the Rust API with that of the last release, or of BASE=commit (needs cargo-semver-checks)
+	@test -n "$(BASE)" || { echo "there is no release yet: name a commit, as in make semver BASE=HEAD~10"; exit 1; }
+	cargo semver-checks --baseline-rev "$(BASE)" --default-features
 
 structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions
 	$(BIN)/python scripts/check_structure.py
