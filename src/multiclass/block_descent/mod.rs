@@ -5,6 +5,7 @@
 mod average;
 mod candidates;
 mod certificate;
+mod double;
 mod dual_block;
 mod face;
 mod few;

@@ -5,9 +5,9 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
 use super::candidates::Candidates;
+use super::double::{Double, Pace};
 use super::dual_block::{DualBlock, add_images};
 use super::scorer::{Changes, RowBlock, Scorer};
-use super::split::{Double, Pace};
 use super::visit;
 use crate::data::Real;
 use crate::dual::Shares;

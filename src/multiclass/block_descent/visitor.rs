@@ -118,19 +118,7 @@ impl<M: Scorer> Visitor<'_, '_, M> {
         };
         let steepness = dual.curvature + problem.shares().smoothing();
         few.aim(steepness, dual.sum, self.betas.row(at).1);
-        match &bounds.simplex {
-            // The label's coordinate, which is 0, would stay so.
-            Some(simplex) => {
-                let (target, projection) = (&few.target[..n], &mut few.projection[..n]);
-                dual.multiplier = simplex.project_few(target, dual.multiplier, projection);
-            }
-            None => {
-                scratch.guess = Some(dual.multiplier);
-                let (target, projection) = (&few.target[..=n], &mut few.projection[..=n]);
-                problem.polytope().project(target, n, 1.0, scratch, projection);
-                dual.multiplier = scratch.multiplier;
-            }
-        }
+        dual.multiplier = project(problem, bounds, dual.multiplier, few, (n, scratch));
         let Some(gain) = few.replace(steepness, dual, self.betas.row_mut(at).1) else {
             return (Visit::Optimal, n_numbers);
         };
@@ -143,6 +131,29 @@ impl<M: Scorer> Visitor<'_, '_, M> {
             }
         }
         (Visit::Moved(gain), n_numbers)
+    }
+}
+
+/// Projects the target of so many candidates, given the last multiplier; returns the new one.
+#[inline(always)]
+fn project<T>(
+    problem: &MarginProblem<'_>,
+    bounds: Bounds,
+    multiplier: f64,
+    few: &mut Buffers<T>,
+    (n, scratch): (usize, &mut Scratch),
+) -> f64 {
+    match &bounds.simplex {
+        // The label's coordinate, which is 0, would stay so.
+        Some(simplex) => {
+            simplex.project_few(&few.target[..n], multiplier, &mut few.projection[..n])
+        }
+        None => {
+            scratch.guess = Some(multiplier);
+            let (target, projection) = (&few.target[..=n], &mut few.projection[..=n]);
+            problem.polytope().project(target, n, 1.0, scratch, projection);
+            scratch.multiplier
+        }
     }
 }
 
