@@ -16,7 +16,7 @@ const PATIENT: u32 = 1 << 13;
 /// Times that a thread may have let others go on in a pass: more say that the other thread lacks a core.
 const STALLS: u32 = 64;
 /// How long the first thread waits for the second at the beginning of a pass.
-const ARRIVAL: Duration = Duration::from_micros(100);
+const ARRIVAL: Duration = Duration::from_micros(300);
 
 const NOBODY: u8 = 0;
 const ARRIVED: u8 = 1;
