@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias, TypeVar, cast
-
-from sklearn.exceptions import ConvergenceWarning
 
 from dualgap._estimator.display import Forecast, display
 
@@ -176,8 +173,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         if fit.solve is None or fit.store is None or not fit.repeats:
             return None
         fitted = copy.copy(self._estimator)
-        with warnings.catch_warnings():
-            # That it has not converged is no news.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            fit.store(fitted, fit.solve(max_iter=epoch, callback=None))
-        return dict(vars(fitted))
+        # That it has not converged is no news.
+        fitted._quiet = True
+        fit.store(fitted, fit.solve(max_iter=epoch, callback=None))
+        return {name: value for name, value in vars(fitted).items() if name != "_quiet"}
