@@ -18,7 +18,7 @@ EXAMPLES := README.md $(shell find docs examples -name '*.md' -o -name '*.py' -n
 MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
 say = @printf '\033[1m==> %s\033[0m\n'
 
-.PHONY: help demo test bench bench-quick docs results fmt clean venv build lint deny sanitize structure test-rust test-python wheel stranger lock rust
+.PHONY: help demo test bench bench-quick docs results fmt clean venv build lint deny sanitize semver structure test-rust test-python wheel stranger lock rust
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -112,18 +112,15 @@ deny: ## Check licences, sources and, where their database can be had, advisorie
 	@if cargo deny fetch db 2> /dev/null; then cargo deny --offline check advisories; \
 	else echo "advisories are NOT checked: their database (github.com/RustSec/advisory-db) is out of reach"; fi
 
-SANITIZED := $(CURDIR)/target/sanitize
-SANITIZER = CARGO_TARGET_DIR="$(SANITIZED)" RUSTFLAGS="-Zsanitizer=address" PROPTEST_CASES=$${PROPTEST_CASES-16} \
-	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:handle_segv=2:handle_sigbus=2
-
 sanitize: $(DEPENDENCIES) ## Rust tests and the Python doors under AddressSanitizer, unsafe code under Miri (nightly, Linux)
-	$(say) "AddressSanitizer, debug assertions: Rust tests"
-	$(SANITIZER) cargo +nightly test --quiet --profile sanitize --lib --tests \
-		--target $$(rustc -vV | sed -n 's/^host: //p')
-	$(say) "AddressSanitizer, debug assertions: what Python hands to the core"
-	$(SANITIZER) scripts/sanitize-python $(BIN)/python "$(SANITIZED)"
-	$(say) "Miri"
-	CARGO_TARGET_DIR="$(SANITIZED)" cargo +nightly miri test --quiet --lib -- linalg::scatter memory::reserve
+	$(say) "AddressSanitizer with debug assertions, Miri"
+	scripts/sanitize $(BIN)/python
+
+# Of the last release, where there is one.
+BASE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2> /dev/null)
+semver: ## Compare the Rust API with that of the last release, or of BASE=commit (needs cargo-semver-checks)
+	@test -n "$(BASE)" || { echo "there is no release yet: name a commit, as in make semver BASE=HEAD~10"; exit 1; }
+	cargo semver-checks --baseline-rev "$(BASE)" --default-features
 
 structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions
 	$(BIN)/python scripts/check_structure.py

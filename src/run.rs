@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 
 /// A primal value and a dual value that bounds the optimum from below: `dual <= optimum <= primal`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -104,6 +104,11 @@ pub trait Solver {
     /// A solver that reports [`Progress::Objective`] has none to evaluate and returns an error: it must
     /// be run for at least one epoch.
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate>;
+
+    /// The model as it stands, where it can be had without another pass.
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        None
+    }
 }
 
 /// When a run ends.
@@ -203,6 +208,7 @@ pub fn run(
             certificate,
         };
         epochs.push(epoch);
+        interrupt.show(|| solver.model_arrays());
         let stop = observe(&epoch).is_break();
         if certificate.is_some_and(|certificate| stopping.is_met(&certificate)) {
             break Outcome::Converged;

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "LOSSES",
+    "MAX_FACTORISED",
     "OUTPUT_LOSSES",
     "PENALTIES",
     "SAMPLINGS",
@@ -64,6 +65,8 @@ SIMD: Final[str]
 SOLVERS: Final[list[str]]
 STEPS: Final[list[str]]
 STRUCTURED_SOLVERS: Final[list[str]]
+MAX_FACTORISED: Final[int]
+"""Length of basis vectors up to which bounds of polynomial models are certain."""
 THREADS_PER_CORE: Final[int]
 """Maximum number of threads of a call for each core."""
 

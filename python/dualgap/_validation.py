@@ -127,7 +127,8 @@ def check_weights(sample_weight: Any, X: Any) -> FloatArray | None:
     if not np.any(weights > 0):
         msg = "sample_weight: at least one weight must be positive"
         raise ValueError(msg)
-    return np.ascontiguousarray(weights)
+    # A copy: the core may read it in place, and the caller may write to his.
+    return np.array(weights, order="C")
 
 
 def row_weights(

@@ -1,3 +1,4 @@
+use super::digest::{digest, digest_reals};
 use super::{Real, Rows};
 use crate::error::{Error, Result};
 
@@ -52,6 +53,15 @@ impl<'a, T: Real> Csr<'a, T> {
     pub fn row(&self, row: usize) -> (&'a [i32], &'a [T]) {
         let range = self.offsets[row] as usize..self.offsets[row + 1] as usize;
         (&self.columns[range.clone()], &self.values[range])
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        let parts = [
+            digest(self.offsets, |offset| offset as u64),
+            digest(self.columns, |column| column as u64),
+            digest_reals(self.values),
+        ];
+        digest(&parts, |part| part)
     }
 }
 

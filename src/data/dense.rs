@@ -1,5 +1,6 @@
 use ndarray::ArrayView2;
 
+use super::digest::digest_reals;
 use super::{Real, Rows};
 use crate::error::{Error, Result};
 
@@ -32,6 +33,10 @@ impl<'a, T: Real> Dense<'a, T> {
     /// Rows `start..end` one after the other.
     pub fn block(&self, start: usize, end: usize) -> &'a [T] {
         &self.values[start * self.n_cols..end * self.n_cols]
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        digest_reals(self.values)
     }
 }
 

@@ -41,4 +41,54 @@ impl Data<'_> {
     pub fn n_cols(&self) -> usize {
         for_data!(self, rows => rows.n_cols())
     }
+
+    /// A number that depends on all stored entries: rows that somebody has written to have another one, but
+    /// for a probability of about 2⁻⁶⁴.
+    pub fn digest(&self) -> u64 {
+        for_data!(self, rows => rows.digest())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::ArrayView2;
+
+    use super::*;
+
+    fn dense(values: &[f64]) -> u64 {
+        let view = ArrayView2::from_shape((3, 100), values).unwrap();
+        Data::Dense64(Dense::new(view).unwrap()).digest()
+    }
+
+    #[test]
+    fn digests_differ_where_anything_does() {
+        let values: Vec<f64> = (0..300).map(|value| f64::from(value % 7)).collect();
+        let before = dense(&values);
+        assert_eq!(dense(&values), before);
+        for place in [0, 1, 99, 100, 298, 299] {
+            for value in [f64::NAN, -values[place] - 1.0, values[place] + 0.5] {
+                let mut other = values.clone();
+                other[place] = value;
+                assert_ne!(dense(&other), before, "{value} at {place}");
+            }
+        }
+        let negated: Vec<f64> = values.iter().map(|value| -value).collect();
+        assert_ne!(dense(&negated), before);
+        let mut swapped = values.clone();
+        swapped.swap(0, 8);
+        assert_ne!(dense(&swapped), before);
+        swapped.swap(0, 8);
+        assert_eq!(dense(&swapped), before);
+    }
+
+    #[test]
+    fn digests_of_sparse_rows_see_columns_and_offsets() {
+        let digest = |offsets: &[i64], columns: &[i32]| {
+            Data::Csr32(Csr::new(offsets, columns, &[1.0f32, 2.0], 3).unwrap()).digest()
+        };
+        let before = digest(&[0, 1, 2], &[0, 1]);
+        assert_eq!(digest(&[0, 1, 2], &[0, 1]), before);
+        assert_ne!(digest(&[0, 1, 2], &[0, 2]), before);
+        assert_ne!(digest(&[0, 2, 2], &[0, 1]), before);
+    }
 }

@@ -9,6 +9,7 @@ mod augmented;
 mod chunked;
 mod csr;
 mod dense;
+mod digest;
 mod libsvm;
 mod matrix;
 mod rows;

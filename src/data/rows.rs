@@ -16,6 +16,8 @@ pub trait Real:
     fn singles(values: &[Self]) -> Option<&[f32]>;
     /// The values, if they are in double precision.
     fn doubles(values: &[Self]) -> Option<&[f64]>;
+    /// The bits of a value.
+    fn bits(self) -> u64;
     /// Appends the values to others, in their precision.
     #[inline(always)]
     fn append_to<T: Real>(values: &[Self], others: &mut Vec<T>) {
@@ -38,6 +40,9 @@ impl Real for f32 {
     fn stored<'a>(singles: Option<&'a [f32]>, _: Option<&'a [f64]>) -> Option<&'a [f32]> {
         singles
     }
+    fn bits(self) -> u64 {
+        u64::from(self.to_bits())
+    }
     fn singles(values: &[f32]) -> Option<&[f32]> {
         Some(values)
     }
@@ -55,6 +60,9 @@ impl Real for f64 {
     }
     fn stored<'a>(_: Option<&'a [f32]>, doubles: Option<&'a [f64]>) -> Option<&'a [f64]> {
         doubles
+    }
+    fn bits(self) -> u64 {
+        self.to_bits()
     }
     fn singles(_: &[f64]) -> Option<&[f32]> {
         None
@@ -74,6 +82,9 @@ impl Real for half::f16 {
     }
     fn stored<'a>(_: Option<&'a [f32]>, _: Option<&'a [f64]>) -> Option<&'a [Self]> {
         None
+    }
+    fn bits(self) -> u64 {
+        u64::from(self.to_bits())
     }
     fn singles(_: &[Self]) -> Option<&[f32]> {
         None

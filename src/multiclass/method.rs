@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::block_descent::{BlockDescent, Options};
+use super::continuation::Continuation;
 use super::{MarginDual, MarginProblem, Order};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -154,10 +155,16 @@ fn descend(
     let stopping = target.stopping(null_objective);
     let options = Options { seed, shrink: problem.polytope().is_symmetric(), block_size: None };
     let mut solver = BlockDescent::new(problem, options);
-    if let Some(start) = start {
-        solver.start_at(&start.beta, interrupt)?;
-    }
-    let trace = run(&mut solver, stopping, interrupt, observe)?;
+    let (trace, solver) = match start {
+        Some(start) => {
+            solver.start_at(&start.beta, interrupt)?;
+            (run(&mut solver, stopping, interrupt, observe)?, solver)
+        }
+        None => {
+            let mut solver = Continuation::new(solver, problem, stopping)?;
+            (run(&mut solver, stopping, interrupt, observe)?, solver.into_solver())
+        }
+    };
     let beta = if keep_dual { solver.betas() } else { Vec::new() };
     let weights = problem.map().layout().arrange(solver.coefficients());
     let at = Start { weights, ..Start::default() };

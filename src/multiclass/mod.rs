@@ -5,6 +5,7 @@ mod batch;
 mod block_descent;
 mod bounds;
 mod consensus;
+mod continuation;
 mod costs;
 mod cross_validation;
 mod dual;

@@ -12,7 +12,7 @@ use super::stochastic::Passes;
 use super::validation::{Score, Validation};
 use crate::data::Rows;
 use crate::error::{Error, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::{dot, norm};
 use crate::run::{Certificate, Progress, Solver};
 
@@ -233,11 +233,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     }
 
     fn drop_zero_rows(&mut self) {
-        let rows = self.model.output.chunks_exact(self.problem.objective.n_outputs);
-        // Beside the largest weight: rows of 1e8 have weights of 1e-16, since activations are squares of them.
-        let largest = self.model.output.iter().map(|u| u.abs()).fold(0.0, f64::max);
-        let keep: Vec<bool> =
-            rows.map(|row| row.iter().any(|u| u.abs() > 1e-12 * largest)).collect();
+        let keep = rows_to_keep(&self.model.output, self.problem.objective.n_outputs);
         if !keep.iter().all(|keep| *keep) {
             self.model.retain(&keep);
         }
@@ -287,5 +283,37 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         self.look_ahead(interrupt)
+    }
+
+    /// H, U and, where there is one, the linear layer.
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        // With validation an earlier model, and its own certificate, may be the result.
+        let PolynomialModel { basis, output, linear, .. } = &self.model;
+        let layers = [Some(basis), Some(output), linear.as_ref()];
+        self.validation.is_none().then(|| layers.into_iter().flatten().cloned().collect())
+    }
+}
+
+/// Which rows of the output layer are more than rounding beside the largest weight: rows of X of 1e8 have weights of
+/// 1e-16, since activations are squares of them. Beside an infinite weight none is small, and neither is NaN: the
+/// objective shows both.
+fn rows_to_keep(output: &[f64], n_outputs: usize) -> Vec<bool> {
+    let largest = output.iter().map(|u| u.abs()).fold(0.0, f64::max);
+    let small = if largest.is_finite() { 1e-12 * largest } else { -1.0 };
+    output.chunks_exact(n_outputs).map(|row| !row.iter().all(|u| u.abs() <= small)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_for_being_small_beside_finite_weights_only() {
+        let output = [1.0, 0.0, 1e-13, -1e-13, 0.0, 0.0, 0.0, 1e-11];
+        assert_eq!(rows_to_keep(&output, 2), [true, false, false, true]);
+        assert_eq!(rows_to_keep(&[1e-20, 0.0], 1), [true, false]);
+        assert_eq!(rows_to_keep(&[0.0, 0.0], 1), [false, false]);
+        assert_eq!(rows_to_keep(&[f64::INFINITY, 1.0, 0.0], 1), [true, true, true]);
+        assert_eq!(rows_to_keep(&[f64::NAN, 1.0, 0.0], 1), [true, true, false]);
     }
 }

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use super::arrays::{Matrix, Vector, slice};
 use super::own_loss::raised;
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
-use super::session::{Session, guarded, run_session};
+use super::session::{Session, guarded, run_session, unchanged};
 use super::trace::trace_dict;
 use crate::multiclass::{JointMap, MulticlassMethod, fit_joint, require_joint_memory};
 
@@ -32,10 +32,10 @@ pub(super) fn fit_class_features<'py>(
             .transpose()?;
         let method = MulticlassMethod::parse(&method.choices())?;
         let (parts, labels, data) = (record.parts(), slice(&labels)?, rows.rows()?);
-        let map = match &classes {
-            Some(classes) => {
-                JointMap::kronecker(data, classes.rows()?, parts.bias, method.order())?
-            }
+        let class_data = classes.as_ref().map(Matrix::rows).transpose()?;
+        let borrowed: Vec<_> = [data].into_iter().chain(class_data).collect();
+        let map = match class_data {
+            Some(classes) => JointMap::kronecker(data, classes, parts.bias, method.order())?,
             None => JointMap::rows(data, parts.n_classes, method.order())?,
         };
         require_joint_memory(&map, method, parts.smoothing > 0.0)?;
@@ -44,11 +44,14 @@ pub(super) fn fit_class_features<'py>(
         let (target, own) = (run.target(), record.own_loss());
         let kernel = |session: &Session<'_>| {
             own.iter().for_each(|own| own.stops(session.interrupt));
-            let observe = &mut |epoch: &_| session.observe(epoch);
+            let observe = &mut |epoch: &_| {
+                session.observe_in_order(epoch, |weights| layout.by_class(&weights).collect())
+            };
             fit_joint(&mut problem, method, target, session.interrupt, observe)
         };
-        let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel);
-        let fitted = raised(own, fitted)?;
+        let fitted = unchanged(py, &borrowed, || {
+            raised(own, run_session(py, run.n_threads, run.callback.as_ref(), kernel))
+        })?;
         let result = trace_dict(py, &fitted.trace)?;
         result.set_item("null_objective", fitted.null_objective)?;
         let weights = PyArray1::from_iter(py, layout.by_class(&fitted.weights));

@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, Vector, slice};
 use super::records::{MarginRecord, SharesRecord};
-use super::session::{guarded, run_session};
+use super::session::{guarded, run_session, unchanged};
 use crate::error::Result;
 use crate::multiclass::{MulticlassMethod, Order, Question, SubproblemSolver, answer};
 use crate::run::Stopping;
@@ -68,11 +68,13 @@ pub(super) fn consensus_round<'py>(
         // A round is one of block descent, whose dual point comes out.
         record.size(data, true).require(MulticlassMethod::BlockDescent(round.seed), 1)?;
         let rows = (data, slice(&labels)?);
-        let problem = record.problem(py, rows, &shares, Order::Batches, round.n_threads)?;
         let question = round.question()?;
-        let ended = run_session(py, round.n_threads, round.callback.as_ref(), |session| {
-            let observe = &mut |epoch: &_| -> ControlFlow<()> { session.observe(epoch) };
-            answer(problem, &question, session.interrupt, observe)
+        let ended = unchanged(py, &[data], || {
+            let problem = record.problem(py, rows, &shares, Order::Batches, round.n_threads)?;
+            run_session(py, round.n_threads, round.callback.as_ref(), |session| {
+                let observe = &mut |epoch: &_| -> ControlFlow<()> { session.observe(epoch) };
+                answer(problem, &question, session.interrupt, observe)
+            })
         })?;
         let result = PyDict::new(py);
         result.set_item("loss", ended.loss)?;

@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, Table, Vector, slice};
 use super::records::{MarginRecord, RunRecord};
-use super::session::{guarded, run_session};
+use super::session::{Session, guarded, run_session, unchanged};
 use super::trace::outcome_name;
 use crate::dual::Shares;
 use crate::error::{Error, Result};
@@ -140,7 +140,7 @@ pub(super) fn cross_validate<'py>(
             seed: search.seed,
         };
         let (start, count) = (Instant::now(), AtomicUsize::new(0));
-        let found = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
+        let kernel = |session: &Session<'_>| {
             let observe = |candidate: &Candidate| {
                 let epoch = Epoch {
                     epoch: count.fetch_add(1, Ordering::Relaxed) + 1,
@@ -152,7 +152,9 @@ pub(super) fn cross_validate<'py>(
                 let _ = session.observe(&epoch);
             };
             wanted.run(session.interrupt, &observe)
-        });
+        };
+        let search = || run_session(py, run.n_threads, run.callback.as_ref(), kernel);
+        let found = unchanged(py, &[data], search);
         drop(wanted);
         table(py, &scorer.raise(found)?)
     })

@@ -41,6 +41,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("STEPS", crate::solver::STEPS)?;
     module.add("SAMPLINGS", names(crate::solver::Sampling::NAMES))?;
     module.add("STRUCTURED_SOLVERS", crate::structured::StructuredMethod::names())?;
+    module.add("MAX_FACTORISED", crate::polynomial::spectral_bounds::MAX_FACTORISED)?;
     module.add("THREADS_PER_CORE", session::THREADS_PER_CORE)?;
     module.add_class::<structured_models::StructuredModel>()?;
     module.add_function(wrap_pyfunction!(structured::fit_structured, module)?)?;

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyList};
 use super::arrays::{Matrix, Table, Vector, slice};
 use super::own_loss::raised;
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
-use super::session::{Session, guarded, run_session};
+use super::session::{Session, guarded, run_session, unchanged};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
 use crate::multiclass::{
@@ -52,18 +52,26 @@ pub(super) fn fit_multiclass<'py>(
         let size = record.size(data, keep_dual);
         let method = size.method(&method.choices())?;
         size.require(method, 1)?;
-        let rows = (data, slice(&labels)?);
-        let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
-        let layout = problem.map().layout();
-        let start = start.map(|start| start.read(layout)).transpose()?;
-        let (target, own) = (run.target(), record.own_loss());
-        let kernel = |session: &Session<'_>| {
-            own.iter().for_each(|own| own.stops(session.interrupt));
-            let observe = &mut |epoch: &_| session.observe(epoch);
-            fit(&mut problem, method, target, keep_dual, start, session.interrupt, observe)
-        };
-        let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel);
-        fit_dict(py, raised(own, fitted)?, layout)
+        let (rows, own) = ((data, slice(&labels)?), record.own_loss());
+        let (fitted, layout) = unchanged(py, &[data], || {
+            let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
+            let layout = problem.map().layout();
+            let start = start.map(|start| start.read(layout)).transpose()?;
+            let kernel = |session: &Session<'_>| {
+                own.iter().for_each(|own| own.stops(session.interrupt));
+                // That of block descent is in this order already.
+                let is_ordered = matches!(method, MulticlassMethod::BlockDescent(_));
+                let by_class = |weights: Vec<f64>| {
+                    if is_ordered { weights } else { layout.by_class(&weights).collect() }
+                };
+                let observe = &mut |epoch: &_| session.observe_in_order(epoch, by_class);
+                let (target, interrupt) = (run.target(), session.interrupt);
+                fit(&mut problem, method, target, keep_dual, start, interrupt, observe)
+            };
+            let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel);
+            Ok((raised(own, fitted)?, layout))
+        })?;
+        fit_dict(py, fitted, layout)
     })
 }
 
@@ -137,20 +145,22 @@ pub(super) fn multiclass_path<'py>(
         let method: MethodRecord = settings.extract()?;
         let run: RunRecord = settings.extract()?;
         let options = MulticlassMethod::parse(&method.choices())?.path_options()?;
-        let rows = (rows.rows()?, slice(&labels)?);
-        let mut problem = record.problem(py, rows, &shares, Order::Examples, run.n_threads)?;
-        let (layout, from) = (problem.map().layout(), shares.regularization);
-        let stopping = run.target().stopping(problem.null_objective());
-        let settings = PathSettings { from, until, stopping };
-        let mut dual = MarginDual::new(&mut problem);
-        let own = record.own_loss();
-        let pieces = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
-            own.iter().for_each(|own| own.stops(session.interrupt));
-            let observe = &mut |epoch: &_| session.observe(epoch);
-            let mut solver = BlockPath::new(&mut dual, options)?;
-            path(&mut solver, settings, session.interrupt, observe)
-        });
-        let pieces = raised(own, pieces)?;
+        let (data, own) = (rows.rows()?, record.own_loss());
+        let rows = (data, slice(&labels)?);
+        let (pieces, layout) = unchanged(py, &[data], || {
+            let mut problem = record.problem(py, rows, &shares, Order::Examples, run.n_threads)?;
+            let (layout, from) = (problem.map().layout(), shares.regularization);
+            let stopping = run.target().stopping(problem.null_objective());
+            let settings = PathSettings { from, until, stopping };
+            let mut dual = MarginDual::new(&mut problem);
+            let pieces = run_session(py, run.n_threads, run.callback.as_ref(), |session| {
+                own.iter().for_each(|own| own.stops(session.interrupt));
+                let observe = &mut |epoch: &_| session.observe(epoch);
+                let mut solver = BlockPath::new(&mut dual, options)?;
+                path(&mut solver, settings, session.interrupt, observe)
+            });
+            Ok((raised(own, pieces)?, layout))
+        })?;
         let shape = [layout.n_classes, layout.n_features];
         let pieces = pieces.into_iter().map(|piece| {
             let (gap, relative_gap) = (piece.gap(), piece.relative_gap());

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, Table, Vector, slice};
-use super::session::{Session, guarded, run_session};
+use super::session::{Session, guarded, run_session, unchanged};
 use super::trace::trace_dict;
 use crate::data::{Chunked, Rows};
 use crate::error::{Error, Result};
@@ -141,17 +141,21 @@ pub(super) fn fit_polynomial<'py>(
         let targets = targets.targets()?;
         let held_out = settings.validation.as_ref();
         let held_out = held_out.map(|(rows, y)| Ok::<_, Error>((rows.rows()?, y.targets()?)));
-        let validation = match held_out.transpose()? {
+        let held_out = held_out.transpose()?;
+        let borrowed: Vec<_> =
+            chunks.iter().copied().chain(held_out.iter().map(|(data, _)| *data)).collect();
+        let validation = match held_out {
             Some((data, y)) => Some(Validation::new(data, y, &*loss, n_features, n_outputs)?),
             None => None,
         };
         let (n_threads, max_epochs) = (settings.n_threads, settings.max_iter);
-        let fitted =
-            run_session(py, n_threads, settings.callback.as_ref(), |session: &Session<'_>| {
-                let problem = PolynomialProblem::new(rows, targets, weights, objective)?;
-                let init = init.unwrap_or_else(|| problem.null_model());
-                fit(problem, method, init, validation.as_ref(), max_epochs, session)
-            })?;
+        let kernel = |session: &Session<'_>| {
+            let problem = PolynomialProblem::new(rows, targets, weights, objective)?;
+            let init = init.unwrap_or_else(|| problem.null_model());
+            fit(problem, method, init, validation.as_ref(), max_epochs, session)
+        };
+        let callback = settings.callback.as_ref();
+        let fitted = unchanged(py, &borrowed, || run_session(py, n_threads, callback, kernel))?;
         fitted.into_dict(py)
     })
 }

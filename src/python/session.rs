@@ -5,13 +5,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
+use numpy::PyArray1;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::data::Data;
 use crate::error::{Error, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::memory::{needed, ran_out, reserve, set_needed};
 use crate::run::Epoch;
+
+/// An epoch, and its model where that is wanted.
+type Event = (Epoch, Option<ModelArrays>);
 
 /// How often the calling thread looks for signals while the kernel works.
 const POLL: Duration = Duration::from_millis(50);
@@ -35,12 +40,35 @@ pub(super) fn guarded<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
         return Err(PyMemoryError::new_err(text));
     }
     set_needed(String::new());
+    caught(body)
+}
+
+fn caught<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         let text = text.unwrap_or("no message");
         Err(PyRuntimeError::new_err(format!("a bug in dualgap, please report it: {text}")))
     })
+}
+
+/// What `fit` makes of rows that it reads in place; an error that names the cause where they are no longer what
+/// they were before, be it that the fit has not noticed, that its numbers are no longer finite, or that it
+/// panics at an index.
+pub(super) fn unchanged<T>(
+    py: Python<'_>,
+    rows: &[Data<'_>],
+    fit: impl FnOnce() -> PyResult<T>,
+) -> PyResult<T> {
+    let digest = || py.detach(|| rows.iter().map(Data::digest).collect::<Vec<_>>());
+    let before = digest();
+    let ended = caught(fit);
+    let told = ended.as_ref().is_err_and(|error| !error.is_instance_of::<PyRuntimeError>(py));
+    if told || digest() == before {
+        return ended;
+    }
+    let text = "X changed during the fit: a callback or another thread has written to it; fit a copy of it";
+    Err(PyRuntimeError::new_err(text))
 }
 
 /// Maximum number of threads of a call for each core that this process may use. More threads than cores
@@ -52,13 +80,23 @@ pub(super) const THREADS_PER_CORE: usize = 4;
 pub(super) struct Session<'a> {
     /// Raised when the user interrupts the call.
     pub interrupt: &'a Interrupt,
-    report: &'a (dyn Fn(&Epoch) -> ControlFlow<()> + Sync),
+    report: &'a (dyn Fn(&Epoch, Option<ModelArrays>) -> ControlFlow<()> + Sync),
 }
 
 impl Session<'_> {
     /// Hands an epoch to the user's callback and waits for its answer.
     pub fn observe(&self, epoch: &Epoch) -> ControlFlow<()> {
-        (self.report)(epoch)
+        (self.report)(epoch, self.interrupt.take_model())
+    }
+
+    /// The same with a model whose arrays are put into another order before.
+    pub fn observe_in_order(
+        &self,
+        epoch: &Epoch,
+        order: impl FnMut(Vec<f64>) -> Vec<f64>,
+    ) -> ControlFlow<()> {
+        let model = self.interrupt.take_model();
+        (self.report)(epoch, model.map(|arrays| arrays.into_iter().map(order).collect()))
     }
 }
 
@@ -66,7 +104,8 @@ impl Session<'_> {
 ///
 /// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the kernel
 /// waits, with NaN for what was not evaluated; a true value stops the run. What it raises, and
-/// `KeyboardInterrupt`, end the kernel and come out unchanged.
+/// `KeyboardInterrupt`, end the kernel and come out unchanged. A callback with a true `_wants_model` is also
+/// given a list of the model's arrays, or None where the kernel has them not at hand.
 pub(super) fn run_session<T: Send>(
     py: Python<'_>,
     n_threads: usize,
@@ -79,22 +118,27 @@ pub(super) fn run_session<T: Send>(
         .thread_name(|index| format!("dualgap-{index}"))
         .build()
         .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
-    let interrupt = Interrupt::default();
+    let wants = |callback: &Py<PyAny>| -> PyResult<bool> {
+        let wants = callback.bind(py).getattr_opt("_wants_model")?;
+        wants.map_or(Ok(false), |wants| wants.is_truthy())
+    };
+    let shows = callback.map(wants).transpose()?.unwrap_or(false);
+    let interrupt = if shows { Interrupt::showing() } else { Interrupt::default() };
     let known = needed();
     let mut result: Option<Result<T>> = None;
     let raised = py.detach(|| {
-        let (events, inbox) = sync_channel::<Epoch>(0);
+        let (events, inbox) = sync_channel::<Event>(0);
         let (answers, outbox) = sync_channel::<ControlFlow<()>>(0);
         let outbox = std::sync::Mutex::new(outbox);
         let (interrupt, result, watched) = (&interrupt, &mut result, callback.is_some());
         pool.in_place_scope(|scope| {
             scope.spawn(move |_| {
-                let report = |epoch: &Epoch| {
+                let report = |epoch: &Epoch, model: Option<ModelArrays>| {
                     let outbox = outbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     // A closed channel means that the caller is gone: stop.
                     if !watched {
                         ControlFlow::Continue(())
-                    } else if events.send(*epoch).is_ok() {
+                    } else if events.send((*epoch, model)).is_ok() {
                         outbox.recv().unwrap_or(ControlFlow::Break(()))
                     } else {
                         ControlFlow::Break(())
@@ -120,7 +164,7 @@ pub(super) fn run_session<T: Send>(
 
 /// Polls signals and hands epochs to the callback until the kernel has ended; returns what was raised.
 fn watch(
-    inbox: &Receiver<Epoch>,
+    inbox: &Receiver<Event>,
     answers: &SyncSender<ControlFlow<()>>,
     interrupt: &Interrupt,
     callback: Option<&Py<PyAny>>,
@@ -131,13 +175,14 @@ fn watch(
         if let Err(RecvTimeoutError::Disconnected) = event {
             return raised;
         }
+        let is_epoch = event.is_ok();
         let answer = if raised.is_some() {
             Ok(true)
         } else {
             Python::attach(|py| {
                 py.check_signals()?;
                 match (event, callback) {
-                    (Ok(epoch), Some(callback)) => call(py, callback, &epoch),
+                    (Ok(event), Some(callback)) => call(py, callback, event, interrupt.shows()),
                     _ => Ok(false),
                 }
             })
@@ -147,7 +192,7 @@ fn watch(
             raised = Some(error);
             true
         });
-        if event.is_ok() {
+        if is_epoch {
             let flow = if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             // The kernel may have ended meanwhile; then nobody waits for the answer.
             let _ = answers.send(flow);
@@ -155,8 +200,22 @@ fn watch(
     }
 }
 
-fn call(py: Python<'_>, callback: &Py<PyAny>, epoch: &Epoch) -> PyResult<bool> {
+fn call(
+    py: Python<'_>,
+    callback: &Py<PyAny>,
+    (epoch, model): Event,
+    shows: bool,
+) -> PyResult<bool> {
     let primal = epoch.objective.unwrap_or(f64::NAN);
     let dual = epoch.certificate.map_or(f64::NAN, |certificate| certificate.dual);
-    callback.call1(py, (epoch.epoch, epoch.seconds, primal, dual))?.is_truthy(py)
+    let Epoch { epoch, seconds, .. } = epoch;
+    let answer = if shows {
+        let arrays = |arrays: ModelArrays| -> Vec<_> {
+            arrays.into_iter().map(|array| PyArray1::from_vec(py, array)).collect()
+        };
+        callback.call1(py, (epoch, seconds, primal, dual, model.map(arrays)))
+    } else {
+        callback.call1(py, (epoch, seconds, primal, dual))
+    };
+    answer?.is_truthy(py)
 }

@@ -1,9 +1,9 @@
 //! Answers of trained sequence labellers.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use numpy::PyArray1;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator};
 
@@ -96,8 +96,8 @@ impl PyTagger {
         })
     }
 
-    /// The labels of sentences of strings: (offsets, labels). They are read here, while other threads tag
-    /// what was read before.
+    /// The labels of sentences of strings: (offsets, labels). They are read here, with the GIL, while other
+    /// threads tag what was read before, without it.
     fn tag<'py>(
         &self,
         py: Python<'py>,
@@ -106,34 +106,30 @@ impl PyTagger {
         n_threads: usize,
     ) -> PyResult<Tagged<'py>> {
         guarded(|| {
-            let (names, interrupt) = (&vocabulary.0, Interrupt::default());
-            let tag = |chunk: Chunk| chunk.tag(names, &self.0, &interrupt);
-            let mut sentences = PyIterator::from_object(sentences)?.enumerate().peekable();
-            let first = Chunk::read(&mut sentences)?;
-            let (mut sizes, mut found) = (first.sizes.clone(), Vec::new());
-            if n_threads == 1 || sentences.peek().is_none() {
-                found.push(tag(first));
-                while sentences.peek().is_some() {
-                    let chunk = Chunk::read(&mut sentences)?;
-                    sizes.extend_from_slice(&chunk.sizes);
-                    found.push(tag(chunk));
-                    py.check_signals()?;
-                }
+            let (tagger, names, interrupt) = (&self.0, &vocabulary.0, Interrupt::default());
+            let tag = |chunk: Chunk| chunk.tag(names, tagger, &interrupt);
+            let mut source = Source::new(sentences)?;
+            let first = source.read(py)?;
+            let beside = n_threads > 1 && !source.ended;
+            let read = || {
+                let read = Python::attach(|py| source.read(py));
+                read.inspect_err(|error| {
+                    if !is_ordinary(error) {
+                        interrupt.raise();
+                    }
+                })
+            };
+            let chunks = if beside {
+                tag_beside(py, first, read, tag, n_threads - 1)?
             } else {
-                let read = || {
-                    py.check_signals().inspect_err(|_| interrupt.raise())?;
-                    let more = sentences.peek().is_some();
-                    more.then(|| Chunk::read(&mut sentences)).transpose()
-                };
-                found = tag_beside(first, read, tag, n_threads - 1, &mut sizes)?;
-            }
-            let chunks: Result<Vec<_>> = found.into_iter().collect();
+                tag_here(py, first, read, tag)?
+            };
             let mut offsets = vec![0];
-            offsets.extend(sizes.iter().scan(0, |end, size| {
+            offsets.extend(source.sizes.iter().scan(0, |end, size| {
                 *end += size;
                 Some(*end)
             }));
-            Ok((PyArray1::from_vec(py, offsets), PyArray1::from_vec(py, chunks?.concat())))
+            Ok((PyArray1::from_vec(py, offsets), PyArray1::from_vec(py, chunks.concat())))
         })
     }
 
@@ -182,20 +178,6 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Reads the next sentences.
-    fn read<'py>(
-        sentences: &mut impl Iterator<Item = (usize, PyResult<Bound<'py, PyAny>>)>,
-    ) -> PyResult<Self> {
-        let (mut reader, mut sizes) = (Reader::default(), Vec::new());
-        for (place, sentence) in sentences {
-            sizes.push(reader.sentence(&sentence?, place)? as i64);
-            if reader.rows.n_rows() >= CHUNK {
-                break;
-            }
-        }
-        Ok(Self { rows: reader.rows, sizes })
-    }
-
     fn tag(
         mut self,
         names: &Vocabulary,
@@ -211,15 +193,69 @@ impl Chunk {
     }
 }
 
-/// Tags chunks on other threads while this one reads the next; where too many wait, it takes part. Returns what
-/// was found in their order.
-fn tag_beside(
-    first: Chunk,
+/// Sentences of Python, which are read as they are asked for.
+struct Source {
+    sentences: Py<PyIterator>,
+    /// Numbers of tokens of those that were read.
+    sizes: Vec<i64>,
+    ended: bool,
+}
+
+impl Source {
+    fn new(sentences: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let sentences = PyIterator::from_object(sentences)?.unbind();
+        Ok(Self { sentences, sizes: Vec::new(), ended: false })
+    }
+
+    /// The next sentences, if there are any.
+    fn read(&mut self, py: Python<'_>) -> PyResult<Option<Chunk>> {
+        py.check_signals()?;
+        let (mut reader, start) = (Reader::default(), self.sizes.len());
+        let mut sentences = self.sentences.bind(py).clone();
+        while !self.ended && reader.rows.n_rows() < CHUNK {
+            match sentences.next() {
+                Some(sentence) => {
+                    let size = reader.sentence(&sentence?, self.sizes.len())?;
+                    self.sizes.push(size as i64);
+                }
+                None => self.ended = true,
+            }
+        }
+        let sizes = self.sizes[start..].to_vec();
+        Ok((!sizes.is_empty()).then_some(Chunk { rows: reader.rows, sizes }))
+    }
+}
+
+/// Whether an error is of the sentences; an interrupt is not.
+fn is_ordinary(error: &PyErr) -> bool {
+    Python::attach(|py| error.is_instance_of::<PyException>(py))
+}
+
+/// Tags one chunk after the other, to the first one that fails.
+fn tag_here(
+    py: Python<'_>,
+    first: Option<Chunk>,
     mut read: impl FnMut() -> PyResult<Option<Chunk>>,
     tag: impl Fn(Chunk) -> Result<Vec<u32>> + Sync,
+) -> PyResult<Vec<Vec<u32>>> {
+    let (mut next, tag, mut found) = (first, &tag, Vec::new());
+    while let Some(chunk) = next {
+        found.push(py.detach(|| tag(chunk))?);
+        next = read()?;
+    }
+    Ok(found)
+}
+
+/// Tags chunks on other threads while this one reads the next; where too many wait, it takes part. Nothing is
+/// read once a chunk has failed, and of several errors the one of the first sentences is returned. Returns what
+/// was found in the order of the chunks.
+fn tag_beside(
+    py: Python<'_>,
+    first: Option<Chunk>,
+    mut read: impl FnMut() -> PyResult<Option<Chunk>> + Send,
+    tag: impl Fn(Chunk) -> Result<Vec<u32>> + Sync,
     n_threads: usize,
-    sizes: &mut Vec<i64>,
-) -> PyResult<Vec<Result<Vec<u32>>>> {
+) -> PyResult<Vec<Vec<u32>>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let n_threads = n_threads.min(THREADS_PER_CORE * cores);
     let pool = rayon::ThreadPoolBuilder::new()
@@ -227,30 +263,40 @@ fn tag_beside(
         .build()
         .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
     let (sender, found) = std::sync::mpsc::channel();
-    let (waiting, tag) = (AtomicUsize::new(0), &tag);
-    pool.in_place_scope(|scope| {
-        let (mut next, mut number) = (Some(first), 0);
-        while let Some(chunk) = next {
-            let (sender, waiting) = (sender.clone(), &waiting);
-            // Nobody listens only where the call has failed.
-            let send = move |chunk| drop(sender.send((number, tag(chunk))));
-            if waiting.fetch_add(1, Ordering::Relaxed) < 2 * n_threads {
-                scope.spawn(move |_| {
-                    send(chunk);
+    let (waiting, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (waiting, failed, tag) = (&waiting, &failed, &tag);
+    let ended = py.detach(|| {
+        pool.in_place_scope(|scope| {
+            let (mut next, mut number) = (first, 0);
+            while let Some(chunk) = next {
+                let sender = sender.clone();
+                let send = move |chunk| {
+                    let labels = tag(chunk);
+                    failed.fetch_or(labels.is_err(), Ordering::Relaxed);
+                    // Nobody listens only where the call has failed.
+                    drop(sender.send((number, labels)));
                     waiting.fetch_sub(1, Ordering::Relaxed);
-                });
-            } else {
-                send(chunk);
-                waiting.fetch_sub(1, Ordering::Relaxed);
+                };
+                if waiting.fetch_add(1, Ordering::Relaxed) < 2 * n_threads {
+                    scope.spawn(move |_| send(chunk));
+                } else {
+                    send(chunk);
+                }
+                if failed.load(Ordering::Relaxed) {
+                    break;
+                }
+                number += 1;
+                next = read()?;
             }
-            number += 1;
-            next = read()?;
-            sizes.extend(next.iter().flat_map(|chunk| &chunk.sizes));
-        }
-        Ok::<_, PyErr>(())
-    })?;
+            Ok::<_, PyErr>(())
+        })
+    });
     drop(sender);
-    let mut chunks: Vec<_> = found.into_iter().collect();
+    let mut chunks: Vec<(usize, Result<Vec<u32>>)> = found.into_iter().collect();
     chunks.sort_unstable_by_key(|(number, _)| *number);
-    Ok(chunks.into_iter().map(|(_, labels)| labels).collect())
+    let tagged: Result<Vec<_>> = chunks.into_iter().map(|(_, labels)| labels).collect();
+    match ended {
+        Err(error) if tagged.is_ok() || !is_ordinary(&error) => Err(error),
+        _ => Ok(tagged?),
+    }
 }

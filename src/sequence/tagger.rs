@@ -7,7 +7,7 @@ use crate::data::{Data, Rows as _};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
-use crate::structured::{ChainLink, ChainScores, FORBIDDEN, Links, Work, chain_marginals};
+use crate::structured::{ChainScores, FORBIDDEN, Links, Work, chain_marginals};
 
 /// Sequences that a thread takes at a time.
 const GROUP: usize = 16;
@@ -267,11 +267,6 @@ impl Tagger {
             }
             Ok(())
         })
-    }
-
-    /// Whether a transition, a first or a last label has a weight.
-    pub fn link(&self, index: usize) -> ChainLink {
-        self.transitions.links.of(index)
     }
 }
 

@@ -11,7 +11,7 @@ use super::active_set::{Kind, largest};
 use crate::dual::rounding::{TINY, gamma, norm_above};
 use crate::dual::{BlockDual, Bounded, DualValue, Image, objective};
 use crate::error::Result;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::{axpy, dot_in_order, squared_norm};
 use crate::linalg::{Sparse, sparse};
 use crate::run::{Certificate, Progress, Solver};
@@ -203,6 +203,10 @@ impl<D: BlockDual> Solver for AwayFrankWolfe<'_, D> {
         let linear = Bounded::new(self.linear, linear);
         let dual = DualValue::of(lambda, linear, norm * (1.0 + depth), 0.0).bound();
         Ok(Certificate { primal: objective(lambda, &self.weights, loss), dual })
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        Some(vec![self.weights.clone()])
     }
 }
 

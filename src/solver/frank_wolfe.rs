@@ -4,7 +4,7 @@
 use crate::dual::rounding::{gamma, norm_above};
 use crate::dual::{BatchDual, Bounded, DualValue, Shares, Sums, objective};
 use crate::error::{Error, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::{along_difference, blend};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
@@ -211,5 +211,9 @@ impl<D: BatchDual> Solver for FrankWolfe<'_, D> {
         };
         let missing = || Error::Numerical("the dual gave no loss".into());
         self.certificate(&vertex, interrupt)?.ok_or_else(missing)
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        Some(vec![self.at.weights.clone()])
     }
 }

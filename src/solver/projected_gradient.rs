@@ -5,7 +5,7 @@ use super::Start;
 use crate::dual::rounding::gamma;
 use crate::dual::{BatchDual, Sums, objective};
 use crate::error::{Error, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::squared_norm;
 use crate::linalg::vectors::blend;
 use crate::run::{Certificate, Progress, Solver};
@@ -86,5 +86,9 @@ impl<D: BatchDual> Solver for ProjectedGradient<'_, D> {
         self.best_dual = self.best_dual.max(self.at.bound(shares));
         let primal = objective(shares.lambda(), &self.at.weights, loss);
         Ok(Certificate { primal, dual: self.best_dual })
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        Some(vec![self.at.weights.clone()])
     }
 }

@@ -7,7 +7,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::dual::rounding::{gamma, norm_above};
 use crate::dual::{BlockDual, Bounded, DualValue, Image, objective};
 use crate::error::Result;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
 
@@ -179,5 +179,10 @@ impl<D: BlockDual> Solver for Subgradient<'_, D> {
         let model = self.average.as_ref().unwrap_or(&self.model.weights);
         let loss = self.dual.survey(model, &|_| &[], interrupt)?.loss;
         Ok(Certificate { primal: objective(lambda, model, loss), dual: self.best_dual })
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        let scaled = || self.model.weights.iter().map(|weight| self.model.scale * weight).collect();
+        Some(vec![self.average.clone().unwrap_or_else(scaled)])
     }
 }

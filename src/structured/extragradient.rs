@@ -8,7 +8,7 @@ use super::{Marginals, Projection, Work};
 use crate::dual::rounding::{gamma, norm_above};
 use crate::dual::{Bounded, Shares};
 use crate::error::{Error, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, TouchedVector, sparse, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
 
@@ -339,6 +339,10 @@ impl Solver for Extragradient<'_> {
         let slope = self.radius * norm_above(&differences.collect::<Vec<f64>>());
         let dual = Bounded::exact(self.linear) - Bounded::new(slope, errors.dual);
         Ok(Certificate { primal, dual: dual.lower() })
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        Some(vec![self.weights.clone()])
     }
 }
 

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from fitted import FITS, LABELS, ROWS
+from fitted import CLASSES, FITS, LABELS, ROWS
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from dualgap import MulticlassSVC, PolynomialNetworkClassifier
+from dualgap import ClassFeatureSVC, MulticlassSVC, PolynomialNetworkClassifier, _core
 
 callback = pytest.importorskip("sklearn.callback")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -115,17 +115,84 @@ def test_the_scoring_monitor(name: str) -> None:
         assert scores[-1] == last["score"]
 
 
-@pytest.mark.parametrize("solver", ["block-descent", "frank-wolfe", "block-frank-wolfe"])
-def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(solver: Any) -> None:
-    models = Models()
-    settings: dict[str, Any] = {"solver": solver, "tol": 1e-6, "max_iter": 5, "random_state": 3}
-    fitted = MulticlassSVC(**settings).set_callbacks(models).fit(ROWS, LABELS)
+SOLVERS = [
+    "block-descent",
+    "frank-wolfe",
+    "block-frank-wolfe",
+    "away-frank-wolfe",
+    "projected-gradient",
+    "subgradient",
+]
+SHOWN = {
+    **{name: (MulticlassSVC(solver=name), *CLASSES) for name in SOLVERS},
+    **{f"classes, {name}": (ClassFeatureSVC(np.eye(3)[:, :2], solver=name), *CLASSES)
+       for name in SOLVERS[:2]},
+    **{name: FITS[name] for name in ("pn", "fm-regressor", "chain", "multilabel", "tagger")},
+    "linear": (PolynomialNetworkClassifier(3, linear="explicit", alpha=0.1), *CLASSES),
+    "extragradient": (
+        clone(FITS["chain"][0]).set_params(solver="extragradient"),
+        *FITS["chain"][1:],
+    ),
+}  # fmt: skip
+CORES = [
+    "fit_multiclass",
+    "fit_class_features",
+    "fit_polynomial",
+    "fit_structured",
+    "fit_sequences",
+]
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimator, X, y = SHOWN[name]
+    estimator = clone(estimator).set_params(tol=1e-6, max_iter=5, random_state=3)
+    models, calls = Models(), []
+    for core in CORES:
+        fit = getattr(_core, core)
+        monkeypatch.setattr(
+            _core, core, lambda *given, fit=fit: (calls.append(given), fit(*given))[1]
+        )
+    fitted = clone(estimator).set_callbacks(models).fit(X, y)
+    # The models are those that the core has at hand.
+    assert len(calls) == 1
     assert len(models.models) == fitted.n_iter_ + 1 > 2
     for epoch, model in enumerate(models.models[:-1], 1):
-        shorter = MulticlassSVC(**{**settings, "max_iter": epoch}).fit(ROWS, LABELS)
-        np.testing.assert_array_equal(model.coef_, shorter.coef_)
-        assert model.objective_ == shorter.objective_
-    np.testing.assert_array_equal(models.models[-1].coef_, fitted.coef_)
+        shorter = clone(estimator).set_params(max_iter=epoch).fit(X, y)
+        assert np.isnan(model.objective_) or model.objective_ == shorter.objective_
+        assert np.isnan(model.dual_objective_) or model.dual_objective_ == shorter.dual_objective_
+        assert model.n_iter_ == shorter.n_iter_
+        assert model.certificate_ == shorter.certificate_
+        if hasattr(model, "coef_"):
+            np.testing.assert_array_equal(model.coef_, shorter.coef_)
+            for other in ("intercept_", "components_", "output_"):
+                np.testing.assert_array_equal(
+                    getattr(model, other, 0.0), getattr(shorter, other, 0.0)
+                )
+        else:
+            assert model.predict(X) == shorter.predict(X)
+    assert models.models[-1].objective_ == fitted.objective_
+
+
+def test_a_fit_is_the_same_whoever_looks_at_its_models() -> None:
+    model = MulticlassSVC(random_state=0)
+    plain, watched = model.fit(ROWS, LABELS), clone(model).set_callbacks(Models())
+    told: list[Any] = []
+    watched.set_params(callback=lambda *epoch: told.append(epoch)).fit(ROWS, LABELS)
+    np.testing.assert_array_equal(plain.coef_, watched.coef_)
+    assert {len(epoch) for epoch in told} == {4}
+
+
+def test_the_model_of_an_epoch_with_validation_is_found_by_a_second_fit() -> None:
+    models = Models()
+    network = PolynomialNetworkClassifier(3, validation_fraction=0.3, max_iter=4, random_state=0)
+    fitted = clone(network).set_callbacks(models).fit(ROWS, LABELS)
+    for epoch, model in enumerate(models.models[:-1], 1):
+        shorter = clone(network).set_params(max_iter=epoch).fit(ROWS, LABELS)
+        np.testing.assert_array_equal(model.output_, shorter.output_)
+    np.testing.assert_array_equal(models.models[-1].output_, fitted.output_)
 
 
 @pytest.mark.parametrize("name", ["svc", "pn", "chain", "tagger", "consensus", "recommender"])

@@ -14,7 +14,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from dualgap._estimator.display import relative_gap
-from dualgap._estimator.watch import Callback, CallbackSupportMixin, Fit, run, told, watch
+from dualgap._estimator.watch import (
+    Callback,
+    CallbackSupportMixin,
+    Fit,
+    History,
+    run,
+    told,
+    watch,
+)
 from dualgap._validation import FloatArray, MatrixLike, check_positive
 
 __all__ = [
@@ -34,9 +42,6 @@ __all__ = [
     "warn_user",
     "watch",
 ]
-
-History: TypeAlias = dict[str, NDArray[Any]]
-"""Equally long columns, a value for each epoch."""
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 

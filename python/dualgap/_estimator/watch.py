@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dualgap._estimator.display import Forecast, display
+from dualgap._validation import FloatArray
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -23,7 +28,10 @@ except ImportError:  # before scikit-learn 1.9
         return method
 
 
-__all__ = ["Callback", "CallbackSupportMixin", "Fit", "run", "told", "watch"]
+__all__ = ["Callback", "CallbackSupportMixin", "Fit", "History", "run", "told", "watch"]
+
+History: TypeAlias = dict[str, NDArray[Any]]
+"""Equally long columns, a value for each epoch."""
 
 Callback: TypeAlias = Callable[[int, float, float, float], object]
 """Called as (epoch, seconds, objective, dual_objective); a true value stops the fit."""
@@ -69,6 +77,9 @@ class Fit:
         takes.
     store : callable, optional
         Put what `solve` returned on an estimator.
+    show : callable, optional
+        Put the arrays of an epoch's model, as the core hands them to a callback that wants them,
+        on an estimator, with a record of the epochs so far that has what a result has.
     repeats : bool, default=True
         Whether it may be solved again, to get the model of an epoch.
     epochs : bool, default=True
@@ -82,6 +93,7 @@ class Fit:
     data: tuple[Any, Any, Any] = (None, None, None)
     solve: Callable[..., Any] | None = None
     store: Callable[[Any, Any], None] | None = None
+    show: Callable[[Any, list[FloatArray], dict[str, Any]], None] | None = None
     repeats: bool = True
     epochs: bool = True
     is_fit: bool = True
@@ -93,7 +105,7 @@ def watch(estimator: Any, fit: Fit) -> Iterator[Callback | None]:
 
     The block also stores the fitted attributes: scikit-learn's callbacks see them when it ends.
     """
-    told_by_sklearn = fit.is_fit and bool(getattr(estimator, "_skl_callbacks", ()))
+    told_by_sklearn = fit.is_fit and bool(_callbacks(estimator))
     # Theirs may be a bar.
     verbose = 0 if estimator.verbose is None and told_by_sklearn else estimator.verbose
     shown = display(verbose, type(estimator).__name__, fit.unit, Forecast(*fit.ends))
@@ -123,12 +135,25 @@ def _all(observers: list[Callback]) -> Callback | None:
     if len(observers) <= 1:
         return observers[0] if observers else None
 
-    def tell(epoch: int, seconds: float, objective: float, dual_objective: float) -> bool:
-        # Each is told, whatever the others answer.
-        answers = [each(epoch, seconds, objective, dual_objective) for each in observers]
+    return _Several(observers)
+
+
+class _Several:
+    """Observers, of whom some may want to see the model."""
+
+    def __init__(self, observers: list[Callback]) -> None:
+        self._observers = [(each, _wants_model(each)) for each in observers]
+        self._wants_model = any(wants for _, wants in self._observers)
+
+    def __call__(self, *epoch: Any) -> bool:
+        """Tell each, whatever the others answer."""
+        answers = [each(*(epoch if wants else epoch[:4])) for each, wants in self._observers]
         return any(map(bool, answers))
 
-    return tell
+
+def _wants_model(callback: object) -> bool:
+    """Whether a callback is to be given the arrays of each epoch's model, as the core asks it."""
+    return bool(getattr(callback, "_wants_model", False))
 
 
 class _Tasks(AbstractContextManager["_Tasks"]):
@@ -136,6 +161,10 @@ class _Tasks(AbstractContextManager["_Tasks"]):
 
     def __init__(self, estimator: Any, fit: Fit) -> None:
         self._estimator, self._fit = estimator, fit
+        self._epochs: list[tuple[float, ...]] = []
+        self._wants_model = fit.show is not None and any(
+            map(_looks_at_models, _callbacks(estimator))
+        )
         X, y, sample_weight = fit.data
         weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
         self._data = {"X": X, "y": y, "metadata": weighted}
@@ -153,23 +182,35 @@ class _Tasks(AbstractContextManager["_Tasks"]):
                 estimator=self._estimator, reconstruction_attributes=done, **self._data
             )
 
-    def __call__(self, epoch: int, *_: float) -> object:
+    def __call__(
+        self,
+        epoch: int,
+        seconds: float,
+        objective: float,
+        dual_objective: float,
+        arrays: list[FloatArray] | None = None,
+    ) -> object:
         """End the task of an epoch; a callback may ask for an end of the fit."""
+        self._epochs.append((epoch, seconds, objective, dual_objective))
         task = self._root.subcontext(task_name=self._fit.unit)
         task.call_on_fit_task_begin(estimator=self._estimator, **self._data)
         return task.call_on_fit_task_end(
             estimator=self._estimator,
             # Called only for a callback that looks at the model.
-            reconstruction_attributes=lambda: self._model(epoch),
+            reconstruction_attributes=lambda: self._model(epoch, arrays),
             **self._data,
         )
 
-    def _model(self, epoch: int) -> dict[str, Any] | None:
+    def _model(self, epoch: int, arrays: list[FloatArray] | None) -> dict[str, Any] | None:
         """What a fit that ended with this epoch leaves on the estimator.
 
-        The core keeps no model of each epoch. The same fit up to this one gives it, bit for bit.
+        Where the core has no model at hand, the same fit up to this epoch gives it.
         """
         fit = self._fit
+        if arrays is not None and fit.show is not None:
+            shown = copy.copy(self._estimator)
+            fit.show(shown, arrays, self._record())
+            return dict(vars(shown))
         if fit.solve is None or fit.store is None or not fit.repeats:
             return None
         fitted = copy.copy(self._estimator)
@@ -177,3 +218,34 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         fitted._quiet = True
         fit.store(fitted, fit.solve(max_iter=epoch, callback=None))
         return {name: value for name, value in vars(fitted).items() if name != "_quiet"}
+
+    def _record(self) -> dict[str, Any]:
+        """The epochs so far as a run of the core reports them; NaN for what was not evaluated."""
+        epochs, seconds, objectives, duals = np.array(self._epochs).T
+        history: History = {
+            "epoch": epochs.astype(np.int64),
+            "seconds": seconds,
+            "objective": objectives,
+            "dual_objective": duals,
+            "gap": objectives - duals,
+        }
+        tol = self._fit.ends[1] or 0.0
+        converged = bool(history["gap"][-1] <= tol * abs(objectives[-1]))
+        return {
+            "history": history,
+            "objective": float(objectives[-1]),
+            "dual_objective": float(duals[-1]),
+            "null_objective": np.nan,
+            "outcome": "converged" if converged else "stopped",
+        }
+
+
+def _callbacks(estimator: Any) -> Any:
+    """scikit-learn's callbacks of an estimator."""
+    return getattr(estimator, "_skl_callbacks", ())
+
+
+def _looks_at_models(callback: Any) -> bool:
+    """Whether a callback asks for the model of each task."""
+    hook = getattr(callback, "on_fit_task_end", None)
+    return hook is not None and "fitted_estimator" in inspect.signature(hook).parameters

@@ -11,7 +11,7 @@ from dualgap._validation import Rows
 __all__ = ["tell_plan"]
 
 
-def tell_plan(rows: Rows, settings: dict[str, Any]) -> None:
+def tell_plan(rows: Rows, settings: dict[str, Any], *, auto: bool) -> None:
     """Print a fit's plan on standard error.
 
     Parameters
@@ -20,18 +20,17 @@ def tell_plan(rows: Rows, settings: dict[str, Any]) -> None:
         The rows as the core takes them.
     settings : dict
         What the core is told of the fit.
+    auto : bool
+        Whether the solver was left to the memory that there is; in `settings` a warm start's is
+        settled by now.
     """
     solver, weights, duals = _core.plan_multiclass(rows, settings)
-    chosen = " (chosen for the memory that there is)" if _is_fallback(solver, settings) else ""
+    chosen = " (chosen for the memory that there is)" if auto and solver != "block-descent" else ""
     memory = f"{_size(weights)} for weights"
     if duals:
         memory += f" and {_size(duals)} for dual variables"
     threads = _threads(solver, settings["n_threads"], sparse=isinstance(rows, tuple))
     print(f"{solver}{chosen}: about {memory}; {threads}", file=sys.stderr)
-
-
-def _is_fallback(solver: str, settings: dict[str, Any]) -> bool:
-    return settings["solver"] == "auto" and solver != "block-descent"
 
 
 def _threads(solver: str, n_threads: int, *, sparse: bool) -> str:

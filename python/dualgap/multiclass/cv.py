@@ -38,8 +38,6 @@ _MEASURES = {
     "balanced_accuracy": "balanced_accuracy",
     "neg_mean_cost": "cost",
 }
-# Dual variables up to which the final fit keeps them, to go on from smaller C: 270 MB.
-_MAX_DUALS = 2**24
 
 _OWN = ("Cs", "cv", "scoring", "rule", "bounds", "cv_tol", "refit")
 
@@ -310,21 +308,7 @@ class MulticlassSVCCV(LinearModel):
 
     def _refit(self, rows: Any, labels: Any, weights: FloatArray | None, seed: int) -> None:
         changed = {"C": self.C_, "random_state": seed % 2**32, "verbose": 0}
-        parameters = {**self._parameters(), **changed}
-        final = MulticlassSVC(**parameters)
-        if len(labels) * len(self.classes_) <= _MAX_DUALS and self.C_ > 1.0:
-            # From smaller C the way to a large one is shorter than from zero. Fits that are stopped
-            # do not warn.
-            limit = int(self.max_iter)
-            final.set_params(
-                warm_start=True,
-                max_iter=limit + 1,
-                tol=max(self.tol, self.cv_tol),
-                callback=lambda epoch, *_: epoch >= limit,
-            )
-            for C in 10.0 ** np.arange(0.0, np.log10(self.C_) - 0.1, 0.5):
-                final.set_params(C=float(C)).fit(rows, labels, weights)
-            final.set_params(**parameters)
+        final = MulticlassSVC(**{**self._parameters(), **changed})
         final.fit(rows, labels, weights)
         for name in _FINAL:
             setattr(self, name, getattr(final, name))

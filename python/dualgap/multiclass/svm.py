@@ -294,7 +294,8 @@ class MulticlassSVC(LinearClassifier):
         settings, identity = self._settings(X, labels, weights)
         builtin = isinstance(settings["loss"], str)
         if self.verbose:
-            tell_plan(core_rows(X), settings)
+            auto = check_solver(settings["loss"], self.solver, self.smoothing) == "auto"
+            tell_plan(core_rows(X), settings, auto=auto)
 
         def solve(**changes: Any) -> Any:
             return _core.fit_multiclass(core_rows(X), labels, {**settings, **changes})
@@ -303,11 +304,17 @@ class MulticlassSVC(LinearClassifier):
             model._store(result, settings["regularization"], identity)
             refuse_certificate(model, settings, X, codes)
 
+        def show(model: Self, arrays: Any, record: Any) -> None:
+            model._store_weights(arrays[0].reshape(len(model.classes_), -1))
+            model._store_run(record)
+            model._lambda = settings["regularization"]
+
         fit = Fit(
             ends=(int(self.max_iter), float(self.tol)),
             data=(X, y, sample_weight),
             solve=solve,
             store=store,
+            show=show if builtin else None,
             # A user's own loss need not answer twice in the same way.
             repeats=builtin,
         )

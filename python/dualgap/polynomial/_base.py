@@ -332,10 +332,17 @@ class FittedPolynomial(PolynomialModel):
             return _core.fit_polynomial(chunks, data.targets, changed)
 
         def store(model: Self, result: Any) -> None:
-            model._store(result, X.shape[1], data.n_outputs)
+            model._store(result)
+
+        def show(model: Self, arrays: Any, record: Any) -> None:
+            width, m = X.shape[1] + (self.linear == "augment"), data.n_outputs
+            linear = arrays[2].reshape(-1, m) if len(arrays) > 2 else None
+            model._store_layers((arrays[0].reshape(width, -1).T, arrays[1].reshape(-1, m)), linear)
+            model._store_run(record)
+            model.certificate_ = certificate({"certain": width <= _core.MAX_FACTORISED})
 
         ends = (int(self.max_iter), float(self.tol))
-        run(self, Fit(ends=ends, data=given, solve=solve, store=store))
+        run(self, Fit(ends=ends, data=given, solve=solve, store=store, show=show))
 
     def _previous(self, n_features: int, n_outputs: int) -> Any:
         if not (self.warm_start and hasattr(self, "components_")):
@@ -346,16 +353,18 @@ class FittedPolynomial(PolynomialModel):
             raise ValueError(msg)
         return self._model()
 
-    def _store(self, result: Any, n_features: int, n_outputs: int) -> None:
-        self.components_ = np.ascontiguousarray(result["basis"])
-        self.output_ = result["output"]
-        linear = result["linear"]
-        if linear is None:
-            linear = np.zeros((n_features + 1, n_outputs))
-        self.coef_ = np.ascontiguousarray(linear[:-1].T)
-        self.intercept_ = linear[-1].copy()
+    def _store(self, result: Any) -> None:
+        self._store_layers((result["basis"], result["output"]), result["linear"])
         self._store_run(certified(result, float(self.tol)))
         self.certificate_ = certificate(result)
+
+    def _store_layers(self, layers: tuple[FloatArray, FloatArray], linear: Any) -> None:
+        basis, output = layers
+        self.components_, self.output_ = np.ascontiguousarray(basis), output
+        if linear is None:
+            linear = np.zeros((self.n_features_in_ + 1, output.shape[1]))
+        self.coef_ = np.ascontiguousarray(linear[:-1].T)
+        self.intercept_ = linear[-1].copy()
 
 
 def certificate(result: Any) -> str:

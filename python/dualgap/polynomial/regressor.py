@@ -44,7 +44,8 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
 
     @staticmethod
     def _targets(y: ArrayLike) -> FloatArray:
-        values = np.ascontiguousarray(y, dtype=np.float64)
+        # A copy: the core reads it in place, and the caller may write to his.
+        values = np.array(y, dtype=np.float64, order="C")
         return values.reshape(len(values), -1)
 
     def predict(self, X: MatrixLike) -> FloatArray:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dualgap._choices import check_choice
 from dualgap._estimator import depth
 from dualgap._validation import FloatArray
+from dualgap.recommend._times import read_times
 
 _Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike]"
 RatingsLike: TypeAlias = "pd.DataFrame | _Columns | NDArray[Any] | sp.spmatrix | sp.sparray"
@@ -87,7 +88,8 @@ def read_ratings(
 ) -> Triples:
     """Read ratings of any accepted form.
 
-    A sparse matrix has users as rows and items as columns; its stored entries are the ratings.
+    A sparse matrix has users as rows and items as columns; its stored entries are the ratings, in
+    the order of its `tocoo()`.
     """
     users, items, values, times = _parts(as_pandas(ratings), columns, name)
     times = times if timestamps is None else np.asarray(timestamps)
@@ -165,22 +167,31 @@ def last_of_each_pair(triples: Triples) -> Triples:
     users, _ = pd.factorize(triples.users)
     items, distinct = pd.factorize(triples.items)
     pairs = pd.Series(users.astype(np.int64) * len(distinct) + items)
-    if triples.times is not None:
-        try:
-            order = np.argsort(triples.times, kind="stable")
-        except TypeError:
-            order = np.arange(len(pairs))
-        pairs = pairs.iloc[order]
-    again = pairs.duplicated(keep="last")
-    n_again = int(again.sum())
+    n_again = int(pairs.duplicated().sum())
     if n_again == 0:
         return triples
+    if triples.times is not None:
+        pairs = pairs.iloc[np.argsort(_comparable(triples.times), kind="stable")]
+    again = pairs.duplicated(keep="last")
     which = "latest" if triples.times is not None else "last"
     warn_input(
         f"ratings: {n_again} of {len(pairs)} are of a pair of user and item that is rated again; "
         f"the {which} rating of each pair is used"
     )
     return triples.take(np.sort(pairs.index.to_numpy()[~again.to_numpy()]))
+
+
+def _comparable(times: NDArray[Any]) -> NDArray[Any]:
+    """Times that can be sorted: numbers and dates of NumPy as they are, others in seconds.
+
+    Text does not sort as the times that it stands for: "9" comes after "10".
+    """
+    if times.dtype.kind in "iufbM":
+        return times
+    try:
+        return times.astype(np.float64)
+    except (TypeError, ValueError):
+        return read_times(times, len(times))
 
 
 def warn_input(text: str) -> None:

@@ -176,7 +176,9 @@ class OrdinalRecommender(ServingRecommender):
         ----------
         ratings : table, tuple (users, items, values), array of shape (n, 3) or sparse matrix
             Training ratings; ids of any hashable type. A table is a DataFrame of pandas or polars
-            or a pyarrow table; a sparse matrix has users as rows and items as columns.
+            or a pyarrow table; a sparse matrix has users as rows and items as columns. Its weights
+            and timestamps are in the order of the entries of ``ratings.tocoo()``, which is that of
+            the rows for CSR and of the columns for CSC.
         y : ignored
             For scikit-learn's interfaces.
         user_features, item_features : DataFrame indexed by id, or sparse matrix, optional
@@ -187,7 +189,7 @@ class OrdinalRecommender(ServingRecommender):
             Positive weight of each rating.
         timestamps : array-like of shape (n_ratings,), optional
             When each rating was given, where the ratings have no such column: seconds since 1970,
-            or dates.
+            or dates. Of several ratings of a pair the latest is used.
         validation : as `ratings`, optional
             Ratings on which the number of bases is chosen ("conditional-gradient" only).
 

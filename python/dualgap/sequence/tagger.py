@@ -252,7 +252,12 @@ history_, null_objective_
             model._store(problem, result["weights"])
             model._store_run(result)
 
-        return training_of(self, given, solve, store)
+        def show(model: Self, arrays: Any, record: Any) -> None:
+            model._point = None
+            model._store(problem, arrays[0])
+            model._store_run(record)
+
+        return training_of(self, given, solve, (store, show))
 
     def path(
         self,

@@ -232,11 +232,16 @@ class StructuredSVM(CertifiedEstimator):
             model._end = (identity, regularization, dual_point) if model.warm_start else None
             model._store(result, source, coding)
 
+        def show(model: Self, arrays: Any, record: Any) -> None:
+            model._store_weights(arrays[0], coding)
+            model._store_run(record)
+
         fit = Fit(
             ends=(int(self.max_iter), float(self.tol)),
             data=(X, Y, sample_weight),
             solve=solve,
             store=store,
+            show=None if coding is None else show,
             # A user's own model need not answer twice in the same way.
             repeats=coding is not None,
         )
@@ -246,13 +251,8 @@ class StructuredSVM(CertifiedEstimator):
     def _store(self, result: Any, source: Any, coding: Coding | None) -> None:
         compared = coding is None and self.verify and self.exact
         doubt = source[0].doubt(result["weights"]) if compared else None
-        self.coef_ = result["weights"]
+        self._store_weights(result["weights"], coding)
         self.oracle_calls_ = result["oracle_calls"]
-        self._coding = coding
-        self.__dict__.pop("classes_", None)
-        classes = getattr(coding, "classes", None)
-        if classes is not None:
-            self.classes_ = classes
         if doubt is None:
             self._store_run(result)
             if coding is None:
@@ -264,6 +264,14 @@ class StructuredSVM(CertifiedEstimator):
         if not self.exact:
             self.certificate_ = "none: the decoder is approximate"
             self.duality_gap_ = self.relative_gap_ = None  # type: ignore[assignment]
+
+    def _store_weights(self, weights: FloatArray, coding: Coding | None) -> None:
+        self.coef_ = weights
+        self._coding = coding
+        self.__dict__.pop("classes_", None)
+        classes = getattr(coding, "classes", None)
+        if classes is not None:
+            self.classes_ = classes
 
     def fits(
         self, X: Examples, Y: Examples, Cs: FloatArray, sample_weight: ArrayLike | None = None

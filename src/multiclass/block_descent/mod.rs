@@ -23,7 +23,7 @@ use self::scorer::{DenseScorer, Scorer, SparseScorer};
 use self::state::State;
 use crate::data::Data;
 use crate::error::Result;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::multiclass::MarginProblem;
 use crate::run::{Certificate, Progress, Solver};
 
@@ -43,6 +43,7 @@ pub struct BlockDescent<'p>(Box<dyn Descent + 'p>);
 
 trait Descent: Solver + Send {
     fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()>;
+    fn begin_at(&mut self, lambda: f64) -> Result<()>;
     fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate>;
     fn coefficients(&self) -> Vec<f64>;
     fn betas(&self) -> Vec<f64>;
@@ -86,6 +87,14 @@ impl<'p> BlockDescent<'p> {
         self.0.start(origin, betas, interrupt)
     }
 
+    /// Takes another λ than the problem's, which stays as it is, for a start at the dual point 0.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::error::Error::InvalidArgument) unless λ is positive and finite.
+    pub fn begin_at(&mut self, lambda: f64) -> Result<()> {
+        self.0.begin_at(lambda)
+    }
+
     /// Goes on with another λ than the problem's, which stays as it is, from a dual point near its optimum;
     /// returns the certificate of that.
     ///
@@ -121,6 +130,10 @@ impl Solver for BlockDescent<'_> {
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         self.0.certify(interrupt)
     }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        self.0.model_arrays()
+    }
 }
 
 fn boxed<'p, M: Scorer + 'p>(
@@ -134,6 +147,10 @@ fn boxed<'p, M: Scorer + 'p>(
 impl<M: Scorer> Descent for State<'_, M> {
     fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
         self.start(origin, betas, interrupt)
+    }
+
+    fn begin_at(&mut self, lambda: f64) -> Result<()> {
+        self.set_lambda(lambda)
     }
 
     fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {

@@ -21,17 +21,23 @@ impl<M: Scorer> State<'_, M> {
     /// Changes λ, and certifies the dual point to go on from. There must be no origin.
     pub fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {
         let before = self.shares.lambda();
+        self.set_lambda(lambda)?;
+        if lambda < before && self.shares.smoothing() == 0.0 {
+            self.scale_free(before / lambda, interrupt)?;
+        }
+        (self.gradient_steps, self.wait) = (FIRST_STEPS, SHORTEST_WAIT);
+        self.certificate(interrupt)
+    }
+
+    /// Changes λ, but not the weights.
+    pub fn set_lambda(&mut self, lambda: f64) -> Result<()> {
         self.shares.set_lambda(lambda)?;
         for dual in &mut self.duals {
             let example = dual.example as usize;
             dual.weight = self.shares.of(example) / lambda;
             dual.curvature = dual.weight * self.model.squared_norm(example);
         }
-        if lambda < before && self.shares.smoothing() == 0.0 {
-            self.scale_free(before / lambda, interrupt)?;
-        }
-        (self.gradient_steps, self.wait) = (FIRST_STEPS, SHORTEST_WAIT);
-        self.certificate(interrupt)
+        Ok(())
     }
 
     /// Scales what of β is not at its bound, given what w is multiplied by if nothing is scaled.

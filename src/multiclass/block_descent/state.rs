@@ -11,7 +11,7 @@ use super::visit;
 use crate::data::Real;
 use crate::dual::Shares;
 use crate::error::Result;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::multiclass::MarginProblem;
 use crate::polytope::{Capped, Scratch};
 use crate::run::{Certificate, Progress, Solver};
@@ -250,6 +250,10 @@ impl<M: Scorer> Solver for State<'_, M> {
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         self.certificate(interrupt)
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        Some(vec![self.coefficients()])
     }
 }
 

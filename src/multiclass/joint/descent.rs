@@ -5,7 +5,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::dual::{BlockDual, dual_value, objective};
 use crate::error::Result;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::Sparse;
 use crate::linalg::sparse::{dot, squared_norm};
 use crate::multiclass::{MarginDual, ScoreMap};
@@ -212,5 +212,9 @@ impl<M: ScoreMap> Solver for JointDescent<'_, '_, '_, M> {
         let open = (0..).zip(&survey.gaps).filter(|(_, gap)| **gap > RESTING * mean.max(0.0));
         self.due = open.map(|(block, _)| block).collect();
         Ok(Certificate { primal: objective(lambda, &self.weights, survey.loss), dual })
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        Some(vec![self.weights.clone()])
     }
 }

@@ -17,7 +17,7 @@ pub use sampling::SumTree;
 use super::active_set::Kind;
 use crate::dual::{BlockDual, DualValue, Gradient, Image, Survey, dual_value, objective};
 use crate::error::Result;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, sparse};
 use crate::run::{Certificate, Progress, Solver};
 
@@ -344,5 +344,10 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
         };
         self.objective = primal;
         Ok(Certificate { primal, dual })
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        // The average is formed by a certificate.
+        self.average.is_none().then(|| vec![self.weights.clone()])
     }
 }

@@ -25,7 +25,7 @@ use super::model::{Chain, Model, Work, stopping_at};
 use crate::dual::rounding::{Sum, gamma, norm_above};
 use crate::dual::{BlockTerms, Bounded, DualValue, Shares, Totals, objective};
 use crate::error::{Error, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::sparse::{self, dot};
 use crate::linalg::{Sparse, squared_norm};
 use crate::memory::require;
@@ -392,6 +392,10 @@ impl Solver for ChainDescent<'_> {
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let dual = self.sum_up(interrupt)?;
         Ok(Certificate { primal: self.primal(interrupt)?, dual })
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        Some(vec![self.weights.clone()])
     }
 }
 

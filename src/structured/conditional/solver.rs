@@ -10,7 +10,7 @@ use super::dual_point::DualPoint;
 use super::{Evaluation, Field, Groups, add};
 use crate::dual::Shares;
 use crate::error::{Error, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::{self, PIECE};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
@@ -253,6 +253,10 @@ impl Solver for Lbfgs<'_> {
 
     fn certify(&mut self, _: &Interrupt) -> Result<Certificate> {
         Ok(self.certificate())
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        Some(vec![self.weights.clone()])
     }
 }
 

@@ -72,6 +72,27 @@ def test_verbose_says_what_a_fit_is_going_to_do(halves, capfd, solver, n_jobs, w
     assert re.match(words, first), first
 
 
+@pytest.mark.parametrize("warm_start", [False, True])
+@pytest.mark.parametrize(
+    ("solver", "said"),
+    [
+        ("auto", "block-frank-wolfe (chosen for the memory"),
+        ("block-frank-wolfe", "block-frank-wolfe:"),
+    ],
+)
+def test_verbose_says_that_memory_chose_the_solver(
+    halves, capfd, monkeypatch, warm_start, solver, said
+):
+    # As where block descent does not fit.
+    monkeypatch.setattr(
+        _core, "plan_multiclass", lambda *_: ("block-frank-wolfe", 1_000_000, 1_000_000)
+    )
+    X, y = halves
+    model = MulticlassSVC(solver=solver, warm_start=warm_start, verbose=1, max_iter=2, tol=1.0)
+    model.fit(X, y)
+    assert capfd.readouterr().err.startswith(said)
+
+
 def test_the_plan_grows_with_rows_and_classes(halves):
     X, y = halves
     settings = _settings(X, y)

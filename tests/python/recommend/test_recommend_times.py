@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from recommenders import N_ITEMS, N_USERS, assert_same, greedy, quick
 
 from dualgap import OrdinalRecommender
 from dualgap.datasets import synthetic_ratings
 from dualgap.recommend import TimeFeatures
+from dualgap.recommend._ratings import Columns, last_of_each_pair, read_ratings
 
 DAY = 86_400
 DAYS = TimeFeatures(user_days=1.0)
@@ -48,6 +52,44 @@ def test_they_help_where_there_is_drift(drifting: pd.DataFrame) -> None:
     assert items < 0.97 * without
     assert both < 0.97 * min(users, items)
     assert rmse_with(drifting, time_features=DAYS, reduction="regression") < 0.96 * without
+
+
+@pytest.mark.parametrize(
+    ("early", "late"),
+    [
+        ("9", "10"),
+        ("2026-01-02T00:30:00+02:00", "2026-01-01T23:00:00Z"),
+        (dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 2)),
+    ],
+)
+def test_of_several_ratings_of_a_pair_the_latest_by_time_is_used(early: Any, late: Any) -> None:
+    times = np.array([late, early], dtype=object)
+    pair = (["u", "u"], ["i", "i"], [5.0, 1.0])
+    triples = read_ratings(pair, Columns("user", "item", "rating", "timestamp"), timestamps=times)
+    with pytest.warns(UserWarning, match="the latest rating of each pair"):
+        assert last_of_each_pair(triples).values.tolist() == [5.0]
+    text = replace(triples, times=np.array(["yesterday", "today"]))
+    with pytest.raises(ValueError, match=r"^timestamps: must be numbers of seconds or dates"):
+        last_of_each_pair(text)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.coo_array])
+def test_times_of_a_sparse_matrix_are_in_the_order_of_its_entries(
+    drifting: pd.DataFrame, kind: Any
+) -> None:
+    table = drifting.iloc[:1000].drop_duplicates(["user", "item"], keep="last")
+    entries = (table["rating"].to_numpy(), (table["user"].to_numpy(), table["item"].to_numpy()))
+    matrix = kind(sp.coo_array(entries))
+    when = table.set_index(["user", "item"])["timestamp"]
+    coo = matrix.tocoo()
+    times = when.loc[list(zip(*coo.coords, strict=True))].to_numpy()
+    found = quick(time_features=DAYS).fit(matrix, timestamps=times)
+    expected = quick(time_features=DAYS).fit(
+        pd.DataFrame(
+            {"user": coo.coords[0], "item": coo.coords[1], "rating": coo.data, "timestamp": times}
+        )
+    )
+    assert_same(found, expected)
 
 
 def test_they_do_little_harm_where_there_is_none(ratings: pd.DataFrame) -> None:

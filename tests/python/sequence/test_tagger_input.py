@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
+import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -60,6 +64,66 @@ def test_values_that_are_no_finite_numbers_are_named(value: Any) -> None:
 def test_what_is_refused(sentences: Any, labels: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tagger().fit(sentences, labels)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_tagging_stops_at_the_first_failure(n_jobs: int) -> None:
+    nowhere = tagger(transitions={("a", "b")}, n_jobs=n_jobs).fit([[["x"], ["y"]]], [["a", "b"]])
+
+    def without_end() -> Iterator[Any]:
+        yield [["x"]] * 3
+        yield from itertools.repeat([["x"], ["y"]], 10**6)
+        raise AssertionError
+
+    with pytest.raises(ValueError, match="forbid all labels"):
+        nowhere.predict(without_end())
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_of_several_failures_the_first_is_raised(n_jobs: int) -> None:
+    nowhere = tagger(transitions={("a", "b")}, n_jobs=n_jobs).fit([[["x"], ["y"]]], [["a", "b"]])
+    good: list[Any] = [[["x"], ["y"]]] * 2000
+    too_long, unreadable = [["x"]] * 3, [["x"], [1]]
+    with pytest.raises(ValueError, match="forbid all labels"):
+        nowhere.predict([*good, too_long, *good, unreadable])
+    with pytest.raises(ValueError, match="X: sentence 2000, token 1"):
+        nowhere.predict([*good, unreadable, *good, too_long])
+
+    def interrupted() -> Iterator[Any]:
+        yield from good
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        nowhere.predict(interrupted())
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_other_threads_run_while_sentences_are_tagged(n_jobs: int) -> None:
+    model = tagger(n_jobs=n_jobs).fit(X, Y)
+    names, core = model._weights.names, model._weights.tagger
+    assert names is not None
+    read, ran = threading.Event(), threading.Event()
+
+    def answer() -> None:
+        read.wait()
+        ran.set()
+
+    def sentences() -> Iterator[Any]:
+        yield from X
+        read.set()
+        yield [["w=the"], ["w=dog"]] * 500_000
+
+    thread = threading.Thread(target=answer)
+    interval = sys.getswitchinterval()
+    thread.start()
+    # Nobody is asked for the lock any more: it changes hands where it is given up.
+    sys.setswitchinterval(1e3)
+    try:
+        core.tag(names.vocabulary, sentences(), n_jobs)
+        assert ran.is_set()
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
 
 
 @pytest.mark.parametrize("loss", LOSSES)

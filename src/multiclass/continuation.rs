@@ -1,0 +1,107 @@
+//! A small λ by way of larger ones: from the optimum at one it is not far to that at the next
+//! (`docs/mathematics/block-descent.md`).
+
+use super::block_descent::BlockDescent;
+use super::{MarginProblem, ScoreMap};
+use crate::data::Data;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::run::{Certificate, Progress, Solver, Stopping};
+
+/// Mean curvature of the dual blocks that is no reason for another λ before.
+const CURVED: f64 = 6.0;
+
+/// From one λ to the next.
+const FACTOR: f64 = 10.0;
+
+/// Relative gap at which the next λ is taken; a tolerance as large as this needs none.
+const NEAR: f64 = 0.03;
+
+/// The maximum number of them.
+const LONGEST: usize = 6;
+
+/// Examples for each weight of a class from which on the way pays: fewer can mostly be told apart, and then
+/// the dual points of different λ have little in common.
+const EXAMPLES: usize = 32;
+
+/// Block descent that comes to the problem's λ over larger ones. Epochs on the way are uncertified: their
+/// certificates are those of other problems.
+pub(super) struct Continuation<'p> {
+    solver: BlockDescent<'p>,
+    /// Each λ still to come, the problem's first.
+    ahead: Vec<f64>,
+    /// Epochs that may still be spent on the way.
+    left: usize,
+}
+
+impl<'p> Continuation<'p> {
+    /// Begins with a solver at the dual point 0.
+    pub fn new(
+        mut solver: BlockDescent<'p>,
+        problem: &MarginProblem<'p>,
+        stopping: Stopping,
+    ) -> Result<Self> {
+        let (mut ahead, mut lambda) = (Vec::new(), problem.shares().lambda());
+        if stopping.relative < NEAR && pays(problem) {
+            let mut curvature = mean_curvature(problem);
+            let more = |lambda: f64| (lambda * FACTOR).is_finite();
+            while curvature > CURVED && ahead.len() < LONGEST && more(lambda) {
+                ahead.push(lambda);
+                (lambda, curvature) = (lambda * FACTOR, curvature / FACTOR);
+            }
+        }
+        if !ahead.is_empty() {
+            solver.begin_at(lambda)?;
+        }
+        Ok(Self { solver, ahead, left: stopping.max_epochs / 2 })
+    }
+
+    /// The solver where it stands: at the problem's λ after a certificate.
+    pub fn into_solver(self) -> BlockDescent<'p> {
+        self.solver
+    }
+}
+
+fn pays(problem: &MarginProblem<'_>) -> bool {
+    let (data, features) = (problem.map().data(), problem.map().layout().n_features);
+    !matches!(data, Data::Csr32(_) | Data::Csr64(_)) && problem.n_examples() / EXAMPLES >= features
+}
+
+/// The mean of p_i ‖x_i‖²/λ.
+fn mean_curvature(problem: &MarginProblem<'_>) -> f64 {
+    let size = |example: usize| {
+        let norm = problem.map().row_size(example).norm;
+        problem.shares().of(example) * norm * norm
+    };
+    let n = problem.n_examples();
+    (0..n).map(size).sum::<f64>() / problem.shares().lambda() / n as f64
+}
+
+impl Solver for Continuation<'_> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        let progress = self.solver.advance(interrupt)?;
+        if self.ahead.is_empty() {
+            return Ok(progress);
+        }
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.ahead.truncate(1);
+        } else if let Progress::Epoch(certificate) = progress
+            && certificate.relative_gap() > NEAR
+        {
+            return Ok(Progress::Uncertified);
+        }
+        let lambda = self.ahead.pop();
+        let certificate =
+            lambda.map(|lambda| self.solver.move_to(lambda, interrupt)).transpose()?;
+        let arrived = certificate.filter(|_| self.ahead.is_empty());
+        Ok(arrived.map_or(Progress::Uncertified, Progress::Epoch))
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        match self.ahead.drain(..).next() {
+            Some(lambda) => self.solver.move_to(lambda, interrupt),
+            None => self.solver.certify(interrupt),
+        }
+    }
+}
