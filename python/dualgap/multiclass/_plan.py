@@ -38,7 +38,7 @@ def _threads(solver: str, n_threads: int, *, sparse: bool) -> str:
     if n_threads == 1:
         return "one thread"
     shared = {
-        "block-descent": "certificates and, two of them where that is faster, visits"
+        "block-descent": "certificates"
         if sparse
         else "certificates, epochs over all classes and conjugate gradients",
         "frank-wolfe": "passes over the rows",
@@ -46,7 +46,7 @@ def _threads(solver: str, n_threads: int, *, sparse: bool) -> str:
         "projected-gradient": "passes over the rows",
     }.get(solver, "certificates")
     said = f"{n_threads} threads share {shared}"
-    if solver == "block-descent" and not sparse:
+    if solver == "block-descent":
         said += "; visits to single rows take less than threads need to meet, and run on one"
     return said
 

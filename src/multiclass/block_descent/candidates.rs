@@ -36,15 +36,6 @@ impl<T: Element> Candidates<T> {
         }
     }
 
-    /// Takes over the candidates of another, with room for an average but without it.
-    pub fn follow(&mut self, other: &Self) {
-        self.starts.clone_from(&other.starts);
-        self.counts.clone_from(&other.counts);
-        self.classes.clone_from(&other.classes);
-        self.values.clone_from(&other.values);
-        self.average.resize(other.values.len(), T::zero());
-    }
-
     /// Refuses to go on where rows were left out, or where there is no memory for as many candidates as there
     /// are now, twice: a pass writes them to new storage, which grows by doubling.
     ///

@@ -5,15 +5,18 @@
 //! anything to move leaves the epoch. Certificates bring both back.
 
 use num_traits::Float;
+use pulp::Simd;
 use rand::seq::SliceRandom;
 
 use super::average::Average;
 use super::dual_block::Rest;
 use super::scorer::Scorer;
-use super::state::{GROUP, SHORTEST_WAIT, State};
+use super::state::{GROUP, SHORTEST_WAIT, State, Work};
+use super::visit::Bounds;
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::linalg::{Aligned, Element, Kernel, Lane};
 
 /// Passes over the examples that are due between two certificates.
 const PASSES: usize = 30;
@@ -29,6 +32,25 @@ const LONGEST_WAIT: usize = 12;
 /// Share of what passes would gain in its time from which an attempt has paid: it also finds bounds at which
 /// the next visits stop to look.
 const WORTH: f64 = 0.3;
+/// What a visit costs beside the numbers that it reads, in such numbers.
+const VISIT_OVERHEAD: usize = 256;
+/// Where visits are all there is, an example rests for a pass after a visit that gained less than this share of
+/// what visits of the pass before gained on average, and longer after several of them, but for so many passes at
+/// most.
+const SMALL: f64 = 0.6;
+const LONGEST_REST: u8 = 2;
+/// Visits between two looks at the interrupt.
+const PATIENCE: usize = 4096;
+
+/// What became of a visit.
+enum Visit {
+    /// The dual rose by this much (in units of λ).
+    Moved(f64),
+    /// The block was optimal among its candidates.
+    Optimal,
+    /// Nothing can move, whatever the weights: one candidate at most, and at its bound.
+    Idle,
+}
 
 impl<M: Scorer> State<'_, M> {
     /// Visits the examples that are due until little is gained; returns whether any block changed.
@@ -60,7 +82,6 @@ impl<M: Scorer> State<'_, M> {
                 self.waited = 0;
                 let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
                 if attempt.gain > 0.0 {
-                    self.fall_behind();
                     (moved, average) = (true, Average::default());
                 }
                 self.alone = attempt.work == 0;
@@ -74,7 +95,6 @@ impl<M: Scorer> State<'_, M> {
         }
         // Also when interrupted: weights and duals belong together.
         self.model.give_weights(weights);
-        self.double = None;
         gains.drain(..gains.len().saturating_sub(PASSES_COMPARED));
         self.gains = gains;
         interrupt.check()?;
@@ -83,6 +103,135 @@ impl<M: Scorer> State<'_, M> {
             self.betas.use_average();
         }
         Ok(moved)
+    }
+
+    /// Visits the first `n_active` examples once; those that cannot move are put behind the others. Returns
+    /// by how much the dual rose (in units of λ), and the numbers read.
+    fn pass(
+        &mut self,
+        due: &mut [u32],
+        n_active: &mut usize,
+        weights: &mut Aligned<M::Value>,
+        interrupt: &Interrupt,
+    ) -> (f64, usize) {
+        M::Value::dispatch(Pass { state: self, due, n_active, weights, interrupt })
+    }
+
+    /// Maximises over the candidates of one dual block. Returns the numbers read as well.
+    #[inline(always)]
+    fn visit<S: Simd>(
+        &mut self,
+        simd: S,
+        at: usize,
+        bounds: Bounds,
+        weights: &mut [M::Value],
+    ) -> (Visit, usize)
+    where
+        M::Value: Lane<S>,
+    {
+        let dual = &mut self.duals[at];
+        let example = dual.example as usize;
+        let Work { row, few, scratch, .. } = &mut self.work;
+        let row = self.model.row(example, row);
+        let candidates = self.betas.row(at).0;
+        let n = candidates.len();
+        few.classes[..n].copy_from_slice(candidates);
+        few.classes[n] = self.problem.label(example) as u32;
+        let n_numbers = 2 * (n + 1) * row.len();
+        self.model.score_few(simd, weights, row, &few.classes[..=n], &mut few.scores[..=n]);
+        let Some(n) = few.shrink(self.problem, dual, &mut self.betas, at, bounds) else {
+            return (Visit::Idle, n_numbers);
+        };
+        let steepness = dual.curvature + self.problem.shares().smoothing();
+        few.aim(steepness, dual.sum, self.betas.row(at).1);
+        match &bounds.simplex {
+            // The label's coordinate, which is 0, would stay so.
+            Some(simplex) => {
+                let (target, projection) = (&few.target[..n], &mut few.projection[..n]);
+                dual.multiplier = simplex.project_few(target, dual.multiplier, projection);
+            }
+            None => {
+                scratch.guess = Some(dual.multiplier);
+                let (target, projection) = (&few.target[..=n], &mut few.projection[..=n]);
+                self.problem.polytope().project(target, n, 1.0, scratch, projection);
+                dual.multiplier = scratch.multiplier;
+            }
+        }
+        let Some(gain) = few.replace(steepness, dual, self.betas.row_mut(at).1) else {
+            return (Visit::Optimal, n_numbers);
+        };
+        self.model.add_few(simd, weights, row, &few.classes[..=n], &few.change[..=n]);
+        (Visit::Moved(gain), n_numbers)
+    }
+}
+
+/// [`State::pass`], all of it compiled for the vectors of this machine.
+struct Pass<'a, 'p, M: Scorer> {
+    state: &'a mut State<'p, M>,
+    due: &'a mut [u32],
+    n_active: &'a mut usize,
+    weights: &'a mut [M::Value],
+    interrupt: &'a Interrupt,
+}
+
+impl<M: Scorer> Kernel<M::Value> for Pass<'_, '_, M> {
+    type Output = (f64, usize);
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S) -> (f64, usize)
+    where
+        M::Value: Lane<S>,
+    {
+        let Self { state, due, n_active, weights, interrupt } = self;
+        let bounds = state.bounds();
+        let (mut gain, mut place, mut n_looks, mut work) = (0.0, 0, 0usize, 0);
+        let (mut n_visits, small) = (0, SMALL * state.mean_gain);
+        while place < *n_active {
+            n_looks += 1;
+            if n_looks.is_multiple_of(PATIENCE) && interrupt.is_raised() {
+                break;
+            }
+            let at = due[place] as usize;
+            if state.alone && state.duals[at].rest.is_taken() {
+                place += 1;
+                continue;
+            }
+            let (visit, n_numbers) = state.visit(simd, at, bounds, weights);
+            n_visits += 1;
+            work += VISIT_OVERHEAD + n_numbers;
+            match visit {
+                Visit::Moved(more) => {
+                    gain += more;
+                    state.duals[at].rest.follow(more < small);
+                }
+                Visit::Optimal => state.duals[at].rest.follow(true),
+                Visit::Idle => {
+                    *n_active -= 1;
+                    due.swap(place, *n_active);
+                    continue;
+                }
+            }
+            place += 1;
+        }
+        state.mean_gain = gain / f64::from(n_visits.max(1));
+        (gain, work)
+    }
+}
+
+impl Rest {
+    /// Whether the example rests now.
+    #[inline(always)]
+    fn is_taken(&mut self) -> bool {
+        let rests = self.left > 0;
+        self.left -= u8::from(rests);
+        rests
+    }
+
+    /// What follows a visit.
+    #[inline(always)]
+    fn follow(&mut self, small: bool) {
+        self.length = if small { (self.length + 1).min(LONGEST_REST) } else { 0 };
+        self.left = self.length;
     }
 }
 

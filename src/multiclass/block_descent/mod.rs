@@ -5,23 +5,19 @@
 mod average;
 mod candidates;
 mod certificate;
-mod double;
 mod dual_block;
 mod face;
 mod few;
 mod full;
 mod kernels;
 mod moved;
-mod pair;
 mod row;
 mod scorer;
 mod sparse_kernels;
 mod sparse_scorer;
-mod split;
 mod spread;
 mod state;
 mod visit;
-mod visitor;
 
 pub use self::state::Options;
 

@@ -111,7 +111,7 @@ pub(super) trait Scorer: Send + Sync {
         Self::Value: Lane<S>;
 
     /// Where the weights, in the order of [`Scorer::take_weights`], are cut into those of two ranges of columns,
-    /// if visits may be shared by two threads.
+    /// if two threads may sum them up.
     fn cut(&self) -> Option<usize> {
         None
     }

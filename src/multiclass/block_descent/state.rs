@@ -5,7 +5,6 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
 use super::candidates::Candidates;
-use super::double::{Double, Pace};
 use super::dual_block::{DualBlock, add_images};
 use super::scorer::{Changes, RowBlock, Scorer};
 use super::visit;
@@ -92,9 +91,6 @@ pub(super) struct State<'p, M: Scorer> {
     /// What may separate the weights from w(β) in exact arithmetic, as of the last certificate.
     pub distance: f64,
     pub work: Work<M::Value>,
-    /// The second thread's, while passes over candidates may be shared.
-    pub double: Option<Box<Double<M::Value>>>,
-    pub pace: Pace,
 }
 
 /// Buffers of an epoch.
@@ -164,8 +160,6 @@ impl<'p, M: Scorer> State<'p, M> {
             origin: Vec::new(),
             options,
             work,
-            double: None,
-            pace: Pace::default(),
         };
         (0..n_duals).for_each(|at| state.settle(at));
         state

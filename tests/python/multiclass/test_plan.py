@@ -136,8 +136,7 @@ def test_conjugate_gradients_do_not_depend_on_the_number_of_threads(dtype):
 @pytest.mark.parametrize("n_classes", [6, 90])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", ["crammer-singer", "weston-watkins"])
-def test_visits_to_sparse_rows_do_not_depend_on_the_number_of_threads(dtype, n_classes, loss):
-    # Long enough for two threads to share passes.
+def test_fits_to_sparse_rows_do_not_depend_on_the_number_of_threads(dtype, n_classes, loss):
     rng = np.random.default_rng(0)
     n, d, length = 2500, 3000, 80
     y = np.arange(n) % n_classes
