@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
+use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
@@ -55,15 +56,40 @@ pub fn sum_rows<F>(n_rows: usize, size: usize, interrupt: &Interrupt, add: F) ->
 where
     F: Fn(Range<usize>, &mut [f64]) + Sync,
 {
-    let parts: Vec<Vec<f64>> = parts(n_rows)
-        .into_par_iter()
+    fill_and_sum(&mut [], (n_rows, 0), size, interrupt, |rows, _, partial| add(rows, partial))
+}
+
+/// [`sum_rows`] that fills `out` as well, `width` values for each of `n_rows` rows: `add(rows, values, partial)`.
+pub fn fill_and_sum<F>(
+    out: &mut [f64],
+    (n_rows, width): (usize, usize),
+    size: usize,
+    interrupt: &Interrupt,
+    add: F,
+) -> Result<Vec<f64>>
+where
+    F: Fn(Range<usize>, &mut [f64], &mut [f64]) + Sync,
+{
+    let mut rest = out;
+    let filled: Vec<_> = parts(n_rows)
+        .into_iter()
         .map(|rows| {
+            let (values, others) = std::mem::take(&mut rest).split_at_mut(rows.len() * width);
+            rest = others;
+            (rows, values)
+        })
+        .collect();
+    let parts: Vec<Vec<f64>> = filled
+        .into_par_iter()
+        .map(|(rows, values)| {
             let mut partial = vec![0.0; size];
             for start in rows.clone().step_by(BLOCK) {
                 if interrupt.is_raised() {
                     break;
                 }
-                add(start..(start + BLOCK).min(rows.end), &mut partial);
+                let range = start..(start + BLOCK).min(rows.end);
+                let from = (start - rows.start) * width;
+                add(range.clone(), &mut values[from..from + range.len() * width], &mut partial);
             }
             partial
         })
@@ -81,6 +107,14 @@ where
         }
     });
     Ok(total)
+}
+
+/// Whether sums over the rows take more memory than a copy of the rows by columns and `width` values for each row.
+pub fn is_wide(rows: &impl Rows, width: usize) -> bool {
+    let (n, d) = (rows.n_rows(), rows.n_cols());
+    let sums = parts(n).len().saturating_mul(d).saturating_mul(width);
+    // A column's number and its value take one and a half doubles.
+    sums > 2 * rows.n_stored() + n.saturating_mul(width)
 }
 
 /// The results of tasks that differ in length, in their order. As many run at a time as there are threads, the

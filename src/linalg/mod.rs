@@ -6,6 +6,7 @@
 //! whatever the block it is computed in, so results depend neither on blocks nor on threads.
 
 mod aligned;
+pub(crate) mod chebyshev;
 pub(crate) mod cholesky;
 mod exponential;
 mod feature_major;
@@ -16,11 +17,14 @@ mod panels;
 pub mod power;
 pub(crate) mod products;
 mod scatter;
+pub(crate) mod side_by_side;
 mod simd;
 pub(crate) mod sparse;
+pub(crate) mod sparse_columns;
 mod sparse_rows;
 pub(crate) mod spectrum;
 mod touched;
+pub(crate) mod values;
 pub(crate) mod vectors;
 
 pub(crate) use aligned::Aligned;

@@ -215,7 +215,7 @@ pub(crate) fn probable_norm_bound(
 }
 
 /// A vector that is uniform on the sphere: of independent normal entries (Box and Muller 1958).
-fn random_direction(size: usize, rng: &mut Pcg64Mcg) -> Vec<f64> {
+pub(super) fn random_direction(size: usize, rng: &mut Pcg64Mcg) -> Vec<f64> {
     let mut vector = Vec::with_capacity(size + 1);
     while vector.len() < size {
         let length = (-2.0 * (1.0 - rng.random::<f64>()).ln()).sqrt();
@@ -228,7 +228,7 @@ fn random_direction(size: usize, rng: &mut Pcg64Mcg) -> Vec<f64> {
 }
 
 /// Bounds of the spectrum of a symmetric tridiagonal matrix, tight to rounding: bisection by inertia.
-fn tridiagonal_range(diagonal: &[f64], off_diagonal: &[f64]) -> (f64, f64) {
+pub(super) fn tridiagonal_range(diagonal: &[f64], off_diagonal: &[f64]) -> (f64, f64) {
     let n = diagonal.len();
     let beside = |i: usize| off_diagonal.get(i).map_or(0.0, |b| b.abs());
     let radius = |i: usize| beside(i) + if i > 0 { beside(i - 1) } else { 0.0 };

@@ -9,9 +9,10 @@
 //! | [`padded_dot`] | eight sums side by side, added up in pairs; no remainder |
 //! | [`dot_in_order`], [`squared_norm_in_order`] | one sum, term by term |
 //! | [`fused_dot`], [`fused_dot_in_two`] | vectors of this machine's width, fused multiply-adds |
+//! | [`long_dot`] | [`dot`] of each piece of [`PIECE`] values, pieces in parallel |
 //! | [`squared_norm`], [`along_difference`] | one sum for each piece of [`PIECE`] values, pieces in parallel |
 //!
-//! [`axpy`] and [`blend`] add nothing up: `axpy` may replace any loop `y[i] += a * x[i]` without changing a bit.
+//! [`axpy`], [`long_axpy`] and [`blend`] add nothing up: `axpy` may replace any loop `y[i] += a * x[i]` without changing a bit.
 
 use pulp::Simd;
 use rand::{RngExt, SeedableRng};
@@ -108,6 +109,21 @@ pub(crate) fn along_difference(a: &[f64], b: &[f64]) -> (f64, f64) {
         })
         .collect();
     pieces.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1))
+}
+
+/// ⟨a, b⟩ on all threads; that of [`dot`] for at most [`PIECE`] values.
+pub(crate) fn long_dot(a: &[f64], b: &[f64]) -> f64 {
+    if a.len() <= PIECE {
+        return dot(a, b);
+    }
+    let pieces = a.par_chunks(PIECE).zip(b.par_chunks(PIECE)).map(|(a, b)| dot(a, b));
+    pieces.collect::<Vec<f64>>().iter().sum()
+}
+
+/// y += scale x on all threads.
+pub(crate) fn long_axpy(y: &mut [f64], scale: f64, x: &[f64]) {
+    let pieces = y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE));
+    pieces.for_each(|(y, x)| axpy(y, scale, x));
 }
 
 /// y = a y + b x on all threads.

@@ -10,7 +10,9 @@ use crate::error::{Error, Result};
 use crate::linalg::lanczos::{Extreme, extreme_eigenpair};
 use crate::linalg::power::power_eigenpair;
 use crate::linalg::products::matrix_vector;
+use crate::linalg::side_by_side::TOGETHER;
 use crate::linalg::spectrum::{Chance, gamma as roundings, norm_bound};
+use crate::linalg::values::extreme_values;
 use crate::linalg::vectors::{axpy, dot, normalise, random_unit};
 use crate::names::find;
 
@@ -108,13 +110,11 @@ pub fn select<R: Rows>(
     if method == SelectionMethod::Exact {
         return exact(gamma, penalty, tol.min(EXACT_TOL), seed);
     }
-    let solve = if method == SelectionMethod::Power { power_method } else { lanczos };
-    let extremes = (0..gamma.n_outputs())
-        .into_par_iter()
-        .map(|c| solve(gamma.size(), tol, mixed(seed, c), &mut |v| gamma.product(c, v)))
-        .collect::<Result<Vec<_>>>()?;
-    // *Some* eigenvalue lies as close to the Ritz value as its residual: where to look for a bound.
-    let guesses: Vec<f64> = extremes.iter().map(|e| e.value.abs() + e.residual).collect();
+    let (guesses, extremes) = if gamma.is_formed() || method == SelectionMethod::Power {
+        each_extreme(gamma, method, tol, seed)?
+    } else {
+        together(gamma, tol, seed)?
+    };
     let (vector, gradient) = match method {
         SelectionMethod::Refined if gamma.is_formed() => {
             let each = extremes.into_par_iter().map(|start| refine(gamma, penalty, start.vector));
@@ -144,6 +144,46 @@ pub fn select<R: Rows>(
     let bound = rounded_up(penalty.dual_row_norm(&largest), largest.len());
     let bound = bound.max(rounded_up(penalty.dual_row_norm(&gradient), largest.len()));
     Ok(Selection { vector, gradient, bound })
+}
+
+/// About ‖Γ_c‖₂ for every c, and the extreme eigenpairs: where to look for bounds and vectors.
+type Extremes = (Vec<f64>, Vec<Extreme>);
+
+/// That of every output, by eigenvalue problems of their own.
+fn each_extreme<R: Rows>(
+    gamma: &GradientMatrices<'_, R>,
+    method: SelectionMethod,
+    tol: f64,
+    seed: u64,
+) -> Result<Extremes> {
+    let solve = if method == SelectionMethod::Power { power_method } else { lanczos };
+    let extremes = (0..gamma.n_outputs())
+        .into_par_iter()
+        .map(|c| solve(gamma.size(), tol, mixed(seed, c), &mut |v| gamma.product(c, v)))
+        .collect::<Result<Vec<_>>>()?;
+    // *Some* eigenvalue lies as close to the Ritz value as its residual.
+    Ok((extremes.iter().map(|e| e.value.abs() + e.residual).collect(), extremes))
+}
+
+/// The values of all outputs in passes over the rows that they share, and the dominant eigenpair alone.
+fn together<R: Rows>(gamma: &GradientMatrices<'_, R>, tol: f64, seed: u64) -> Result<Extremes> {
+    let outputs: Vec<usize> = (0..gamma.n_outputs()).collect();
+    let mut guesses = Vec::new();
+    for group in outputs.chunks(TOGETHER) {
+        let seeds: Vec<u64> = group.iter().map(|c| mixed(seed, *c)).collect();
+        let mut product = |owners: &[usize], v: &[f64]| {
+            let owners: Vec<usize> = owners.iter().map(|owner| group[*owner]).collect();
+            gamma.products(&owners, v)
+        };
+        guesses.extend(extreme_values(gamma.size(), tol, &seeds, &mut product)?);
+    }
+    // The first of equals.
+    let larger = |best: usize, c: usize| if guesses[c] > guesses[best] { c } else { best };
+    let best = outputs.into_iter().reduce(larger).unwrap_or(0);
+    let product = |v: &[f64]| gamma.product(best, v);
+    let extreme = extreme_eigenpair(gamma.size(), tol, mixed(seed, best), product)?;
+    guesses[best] = guesses[best].max(extreme.value.abs() + extreme.residual);
+    Ok((guesses, vec![extreme]))
 }
 
 /// Products of a matrix with vectors.

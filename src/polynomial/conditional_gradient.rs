@@ -169,7 +169,8 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         negative.values.iter_mut().for_each(|r| *r = -*r);
         let rows = problem.basis_rows();
         let Objective { kernel, n_outputs, penalty, radius, ridge, .. } = problem.objective;
-        let gamma = GradientMatrices::new(&rows, kernel, &negative.values, n_outputs, interrupt)?;
+        let gamma = GradientMatrices::new(&rows, kernel, &negative.values, n_outputs, interrupt)?
+            .with_columns(problem.columns.as_ref());
         let seed = self.settings.seed.wrapping_add(self.iteration.wrapping_mul(0x5851_F42D));
         let ConditionalGradientSettings { selection, selection_tol, .. } = self.settings;
         let primal = gradient.objective;

@@ -14,8 +14,6 @@
 //! | R | `residuals` | ∂F/∂O |
 //! | t = R Uᵀ | `back` | what reaches the basis |
 
-use std::ops::Range;
-
 use super::kernel::Kernel;
 use super::model::PolynomialModel;
 use super::problem::PolynomialProblem;
@@ -24,9 +22,10 @@ use crate::data::{Data, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
+use crate::linalg::sparse_columns::Part;
 use crate::linalg::vectors::axpy;
 use crate::linalg::{Element, Panels};
-use crate::parallel::{fill_blocks, sum_rows};
+use crate::parallel::{fill_and_sum, fill_blocks, sum_rows};
 
 /// o(x) of every row, n × m, with products in the precision of the rows, or in double precision where
 /// the model or its outputs need it.
@@ -132,10 +131,26 @@ pub fn evaluate<R: Rows + Copy>(
     interrupt: &Interrupt,
 ) -> Result<Evaluation> {
     let pass = Pass::new(problem, model, basis);
-    let size = pass.sizes.iter().sum::<usize>() + 1;
-    let sums =
-        sum_rows(problem.rows.n_rows(), size, interrupt, |range, sums| pass.add(range, sums))?;
-    Ok(pass.evaluation(&sums))
+    let sizes = if problem.columns.is_some() { [0, 0, pass.sizes[2]] } else { pass.sizes };
+    let (n, size) = (problem.rows.n_rows(), sizes.iter().sum::<usize>() + 1);
+    let Some(columns) = &problem.columns else {
+        let sums = sum_rows(n, size, interrupt, |range, sums| {
+            pass.add_blocks(row_blocks(range), (sums, sizes), &mut []);
+        })?;
+        return Ok(pass.evaluation(&sums[..sizes[0]], &sums[sizes[0]..]));
+    };
+    let stride = pass.stride();
+    let mut changes = vec![0.0; n * stride];
+    let mut sums = fill_and_sum(&mut changes, (n, stride), size, interrupt, |range, out, sums| {
+        pass.add_blocks(row_blocks(range), (sums, sizes), out);
+    })?;
+    let part = |first, width| Part { values: &changes, stride, first, width };
+    let n_inputs = pass.layers.n_inputs;
+    let first = columns.multiply(n_inputs, part(0, pass.first_width), false, interrupt)?;
+    let width = stride - pass.first_width;
+    let mut rest = columns.multiply(n_inputs, part(pass.first_width, width), true, interrupt)?;
+    rest.append(&mut sums);
+    Ok(pass.evaluation(&first, &rest))
 }
 
 /// An unbiased estimate of what [`evaluate`] gives, from at most [`BLOCK`] rows drawn at random.
@@ -146,11 +161,12 @@ pub(super) fn batch_gradient<R: Rows + Copy>(
     rows: impl ExactSizeIterator<Item = usize> + Clone,
 ) -> Evaluation {
     let pass = Pass::new(problem, model, basis);
-    let mut sums = vec![0.0; pass.sizes.iter().sum::<usize>() + 1];
+    let sizes = pass.sizes;
+    let mut sums = vec![0.0; sizes.iter().sum::<usize>() + 1];
     let share = problem.rows.n_rows() as f64 / rows.len() as f64;
-    pass.add_blocks(std::iter::once(rows), &mut sums);
+    pass.add_blocks(std::iter::once(rows), (&mut sums, sizes), &mut []);
     sums.iter_mut().for_each(|sum| *sum *= share);
-    pass.evaluation(&sums)
+    pass.evaluation(&sums[..sizes[0]], &sums[sizes[0]..])
 }
 
 /// One pass over the rows that adds up the objective and the gradient.
@@ -180,27 +196,33 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         Self { problem, model, layers, transposed, basis, first_width, sizes }
     }
 
-    /// Adds the rows of `range` to the sums.
-    fn add(&self, range: Range<usize>, sums: &mut [f64]) {
-        self.add_blocks(row_blocks(range), sums);
+    /// Values of a row in [∂H, ∂W] and, for ANOVA, in Σ_i x_ij² t_ir.
+    fn stride(&self) -> usize {
+        self.first_width + if self.sizes[1] > 0 { self.layers.k } else { 0 }
     }
 
-    /// Adds blocks of rows to the sums.
-    fn add_blocks<I>(&self, blocks: impl Iterator<Item = I>, sums: &mut [f64])
-    where
+    /// Adds blocks of rows to the sums, whose lengths are `sizes`, and writes what each row is multiplied by to
+    /// `changes`, if that is not empty.
+    fn add_blocks<I>(
+        &self,
+        blocks: impl Iterator<Item = I>,
+        (sums, sizes): (&mut [f64], [usize; 3]),
+        changes: &mut [f64],
+    ) where
         I: ExactSizeIterator<Item = usize> + Clone,
     {
         let PackedLayers { k, m, .. } = self.layers;
         let rows = &self.problem.rows;
-        let (first, sums) = sums.split_at_mut(self.sizes[0]);
-        let (squares, sums) = sums.split_at_mut(self.sizes[1]);
-        let (output, loss) = sums.split_at_mut(self.sizes[2]);
+        let (first, sums) = sums.split_at_mut(sizes[0]);
+        let (squares, sums) = sums.split_at_mut(sizes[1]);
+        let (output, loss) = sums.split_at_mut(sizes[2]);
         let mut first = OuterSum::new(first, self.first_width);
         let mut squares = OuterSum::new(squares, k);
         let mut output = OuterSum::new(output, m);
         let (mut block, mut values) = (RowBlock::new(rows), Values::default());
         let (mut outputs, mut residuals) = (vec![0.0; BLOCK * m], vec![0.0; BLOCK * m]);
         let mut back = vec![0.0; BLOCK * k];
+        let (mut changes, stride) = (changes, self.stride());
         for wanted in blocks {
             let n = wanted.len();
             block.load(rows, wanted.clone());
@@ -219,10 +241,17 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
             first.add(&block, |row, out| {
                 self.first_change(row, (&back, &values.products, &residuals), out);
             });
-            if self.sizes[1] > 0 {
+            if sizes[1] > 0 {
                 squares
                     .add(&block.squared(), |row, out| out.copy_from_slice(&back[row * k..][..k]));
             }
+            let (now, later) = changes.split_at_mut((n * stride).min(changes.len()));
+            for (row, out) in now.chunks_exact_mut(stride.max(1)).enumerate() {
+                let (first, squares) = out.split_at_mut(self.first_width);
+                self.first_change(row, (&back, &values.products, &residuals), first);
+                squares.copy_from_slice(&back[row * k..][..squares.len()]);
+            }
+            changes = later;
         }
     }
 
@@ -245,11 +274,10 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
     }
 
     /// The sums in their places, with the terms that do not belong to a row.
-    fn evaluation(&self, sums: &[f64]) -> Evaluation {
+    fn evaluation(&self, first: &[f64], rest: &[f64]) -> Evaluation {
         let (problem, model) = (self.problem, self.model);
-        let (first, sums) = sums.split_at(self.sizes[0]);
-        let (squares, sums) = sums.split_at(self.sizes[1]);
-        let (output, loss) = sums.split_at(self.sizes[2]);
+        let (squares, rest) = rest.split_at(self.sizes[1]);
+        let (output, loss) = rest.split_at(self.sizes[2]);
         let mut evaluation = Evaluation {
             objective: loss[0] + problem.ridge_value(model.linear.as_deref()),
             basis: Vec::new(),

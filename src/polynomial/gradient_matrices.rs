@@ -1,19 +1,28 @@
 //! The matrices whose quadratic forms are the gradient of a network's output layer.
 
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
 use super::kernel::Kernel;
 use super::row_block::{OuterSum, row_blocks};
 use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::linalg::products::{matrix_vector, multiply, multiply_squared_transposed};
+use crate::linalg::arch;
+use crate::linalg::products::{
+    matrix_vector, multiply, multiply_squared_transposed, multiply_transposed,
+};
+use crate::linalg::sparse_columns::{Part, SparseColumns};
 use crate::linalg::vectors::{axpy, dot, dot_in_order, normalise};
-use crate::parallel::sum_rows;
+use crate::parallel::{fill_blocks, sum_rows};
 
 /// The matrices Γ_c of the gradient: ∂F/∂(row of h) = −(hᵀ Γ_c h)_c (Blondel et al. 2017, (7)
 /// and (8); docs/mathematics/polynomial-networks.md#gradient-matrices).
 ///
 /// Γ_c = Xᵀ D_c X for the square kernel, ½[Xᵀ D_c X − diag] for the ANOVA kernel, D_c = −diag(R_c).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct GradientMatrices<'a, R> {
     rows: &'a R,
     kernel: Kernel,
@@ -24,11 +33,13 @@ pub struct GradientMatrices<'a, R> {
     diagonals: Vec<f64>,
     /// The matrices, where they are small; products go through the rows otherwise.
     formed: Option<Formed>,
+    /// The rows by columns, where they are wide.
+    columns: Option<&'a SparseColumns>,
     interrupt: &'a Interrupt,
 }
 
 /// The matrices Γ_c.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Formed {
     /// One after the other.
     each: Vec<f64>,
@@ -65,6 +76,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
             n_outputs,
             diagonals: Vec::new(),
             formed: None,
+            columns: None,
             interrupt,
         };
         if rows.n_cols() <= MAX_FORMED {
@@ -73,6 +85,11 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
             matrices.diagonals = multiply_squared_transposed(rows, weights, n_outputs, interrupt)?;
         }
         Ok(matrices)
+    }
+
+    /// The same, with the entries of the rows by columns, if there are such.
+    pub(super) fn with_columns(self, columns: Option<&'a SparseColumns>) -> Self {
+        Self { columns, ..self }
     }
 
     /// Γ_1..Γ_m, from the products of each row's features.
@@ -155,6 +172,19 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     #[inline(always)]
     pub(super) fn weight(&self, row: usize, c: usize) -> f64 {
         self.weights[row * self.n_outputs + c]
+    }
+
+    /// Largest number of entries of a row.
+    pub(super) fn longest_row(&self) -> usize {
+        let length = |row| {
+            let mut length = 0;
+            self.rows.visit_row(row, |_, _| length += 1);
+            length
+        };
+        if self.n_stored() == self.n_rows() * self.size() {
+            return self.size();
+        }
+        (0..self.n_rows()).into_par_iter().map(length).max().unwrap_or(0)
     }
 
     /// Σ_i |D_c,ii| ‖x_i‖² for every c.
@@ -250,6 +280,31 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(product)
     }
 
+    /// Γ_c v for each of several vectors v side by side, `owners` naming their c.
+    pub(super) fn products(&self, owners: &[usize], v: &[f64]) -> Result<Vec<f64>> {
+        let (m, width) = (self.n_outputs, owners.len());
+        let mut scores = vec![0.0; self.n_rows() * width];
+        fill_blocks(&mut scores, width, self.interrupt, |range, scores| {
+            arch().dispatch(Scores { matrices: self, range, owners, v, scores });
+        })?;
+        let mut product = match self.columns {
+            Some(columns) => {
+                let part = Part { values: &scores, stride: width, first: 0, width };
+                columns.multiply(self.size(), part, false, self.interrupt)?
+            }
+            None => multiply_transposed(self.rows, &scores, width, self.interrupt)?,
+        };
+        if self.kernel == Kernel::Anova {
+            let vectors = v.chunks_exact(width).zip(self.diagonals.chunks_exact(m));
+            for (product, (v, diagonal)) in product.chunks_exact_mut(width).zip(vectors) {
+                for ((out, v), c) in product.iter_mut().zip(v).zip(owners) {
+                    *out = 0.5 * (*out - diagonal[*c] * v);
+                }
+            }
+        }
+        Ok(product)
+    }
+
     /// Γ_c h.
     pub fn product(&self, c: usize, h: &[f64]) -> Result<Vec<f64>> {
         if let Some(formed) = &self.formed {
@@ -274,6 +329,33 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
             }
         }
         Ok(product)
+    }
+}
+
+/// D_c X v of some rows for several vectors: a type of its own, since only what is inlined into its body is
+/// compiled for the processor at hand.
+struct Scores<'a, 'r, R> {
+    matrices: &'a GradientMatrices<'r, R>,
+    range: Range<usize>,
+    owners: &'a [usize],
+    v: &'a [f64],
+    scores: &'a mut [f64],
+}
+
+impl<R: Rows> WithSimd for Scores<'_, '_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) {
+        let Self { matrices, range, owners, v, scores } = self;
+        let (m, width) = (matrices.n_outputs, owners.len());
+        for (row, scores) in range.zip(scores.chunks_exact_mut(width)) {
+            matrices.rows.visit_row(row, |column, value| {
+                axpy(scores, value, &v[column * width..][..width]);
+            });
+            let weights = &matrices.weights[row * m..][..m];
+            scores.iter_mut().zip(owners).for_each(|(score, c)| *score *= weights[*c]);
+        }
     }
 }
 
@@ -304,6 +386,16 @@ mod tests {
                 assert!(one.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-9));
             };
             close(formed.product(1, &a).unwrap(), by_rows.product(1, &a).unwrap());
+            let both: Vec<f64> = a.iter().zip(&b).flat_map(|(a, b)| [*a, *b]).collect();
+            let columns = SparseColumns::new(&rows).unwrap();
+            for columns in [None, Some(&columns)] {
+                let by_rows = GradientMatrices { columns, ..by_rows.clone() };
+                let found = by_rows.products(&[2, 0], &both).unwrap();
+                let first = found.iter().step_by(2).copied().collect();
+                close(first, formed.product(2, &a).unwrap());
+                let second = found.iter().skip(1).step_by(2).copied().collect();
+                close(second, formed.product(0, &b).unwrap());
+            }
             close(
                 formed.bilinear(&a, &b, &[], &formed.scores(&b).unwrap()).unwrap(),
                 by_rows.bilinear(&a, &b, &xa, &xb).unwrap(),

@@ -2,13 +2,14 @@
 //! (docs/mathematics/polynomial-networks.md#units-of-the-layers).
 
 use ndarray::ArrayViewMut2;
+use rayon::prelude::*;
 
+use super::curvature::Constrained;
 use super::evaluation::{Evaluation, evaluate};
 use super::metric::{Metric, has_metric};
 use super::model::PolynomialModel;
 use super::penalty::pull_inside;
 use super::problem::{Objective, PolynomialProblem};
-use super::quasi_newton::Constrained;
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -31,6 +32,9 @@ pub(super) fn pull_in<R: Rows + Copy>(
 /// How far outside its ball U may be between steps, relative to the radius: far below any tolerance,
 /// and far above the rounding of a projection from nearby.
 const OUTSIDE: f64 = 1e-12;
+
+/// Features whose weights are scaled together: few enough to share the work.
+const FEATURES: usize = 512;
 
 /// The layers as variables: U and W, and H if `basis`.
 pub(super) fn variables<'a, R: Rows + Copy>(
@@ -92,6 +96,23 @@ impl Scales {
 }
 
 impl Scales {
+    /// Changes each coordinate by its scale.
+    fn apply(
+        &self,
+        [basis, output, linear]: [&mut [f64]; 3],
+        n_outputs: usize,
+        change: impl Fn(&mut f64, f64) + Sync,
+    ) {
+        basis.iter_mut().for_each(|h| change(h, self.basis));
+        output.iter_mut().for_each(|u| change(u, self.output));
+        let features = linear.par_chunks_mut(FEATURES * n_outputs);
+        features.zip(self.linear.par_chunks(FEATURES)).for_each(|(weights, scales)| {
+            for (weights, scale) in weights.chunks_exact_mut(n_outputs).zip(scales) {
+                weights.iter_mut().for_each(|w| change(w, *scale));
+            }
+        });
+    }
+
     /// The scale of each row of U and of W.
     fn of_rows(&self, model: &PolynomialModel) -> Vec<f64> {
         let output = std::iter::repeat_n(self.output, model.n_bases);
@@ -120,28 +141,21 @@ pub(super) struct LayerVariables<'a, R> {
 }
 
 impl<R: Rows + Copy> LayerVariables<'_, R> {
-    /// The coordinates of the model with their scales, in order.
-    fn visit(&mut self, mut visit: impl FnMut(&mut f64, f64)) {
-        let PolynomialModel { basis, output, linear, n_outputs, .. } = &mut self.model;
-        if self.basis {
-            basis.iter_mut().for_each(|h| visit(h, self.scales.basis));
-        }
-        output.iter_mut().for_each(|u| visit(u, self.scales.output));
-        let features = linear.iter_mut().flat_map(|linear| linear.chunks_exact_mut(*n_outputs));
-        for (w, scale) in features.zip(&self.scales.linear) {
-            w.iter_mut().for_each(|w| visit(w, *scale));
-        }
+    /// Where U begins in a point, and where W does.
+    fn starts(&self) -> (usize, usize) {
+        let PolynomialModel { basis, n_bases: k, n_outputs: m, .. } = &self.model;
+        let output = if self.basis { basis.len() } else { 0 };
+        (output, output + k * m)
     }
 
     /// How far a coordinate moves, in its scale, for the outputs to change by about 1.
-    pub(super) fn step_lengths(&mut self) -> Vec<f64> {
+    pub(super) fn step_lengths(&self) -> Vec<f64> {
         let n = self.problem.rows.n_rows() as f64;
         let Objective { loss, n_outputs, .. } = self.problem.objective;
         let unit = (n * loss.smoothness(n_outputs)).sqrt();
-        let in_basis = if self.basis { self.model.basis.len() } else { 0 };
         let entry = self.scales.basis / (self.model.basis_length() as f64).sqrt();
-        let mut lengths = Vec::new();
-        self.visit(|_, _| lengths.push(unit));
+        let (in_basis, confined) = self.starts();
+        let mut lengths = vec![unit; confined + self.model.linear.as_ref().map_or(0, Vec::len)];
         lengths[..in_basis].fill(entry);
         lengths
     }
@@ -181,16 +195,33 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
         point
     }
 
-    fn scaled(&mut self) -> Vec<f64> {
-        let mut point = Vec::new();
-        self.visit(|value, scale| point.push(*value * scale));
+    fn scaled(&self) -> Vec<f64> {
+        let PolynomialModel { basis, output, linear, .. } = &self.model;
+        let mut point = if self.basis { basis.clone() } else { Vec::new() };
+        point.extend_from_slice(output);
+        point.extend(linear.iter().flatten());
+        self.scale(&mut point, |value, scale| *value *= scale);
         point
     }
 
     pub(super) fn set(&mut self, point: &[f64]) {
-        let mut point = point.iter();
-        self.visit(|value, scale| *value = point.next().map_or(0.0, |x| x / scale));
+        let (start_of_output, start_of_linear) = self.starts();
+        let PolynomialModel { basis, output, linear, n_outputs: m, .. } = &mut self.model;
+        let basis: &mut [f64] = if self.basis { basis } else { &mut [] };
+        let linear: &mut [f64] = linear.as_deref_mut().unwrap_or_default();
+        basis.copy_from_slice(&point[..start_of_output]);
+        output.copy_from_slice(&point[start_of_output..start_of_linear]);
+        linear.copy_from_slice(&point[start_of_linear..]);
+        self.scales.apply([basis, output, linear], *m, |value, scale| *value /= scale);
         self.add_explained(-1.0);
+    }
+
+    /// Changes each coordinate of a point by its scale.
+    fn scale(&self, point: &mut [f64], change: impl Fn(&mut f64, f64) + Sync) {
+        let (output, linear) = self.starts();
+        let (confined, linear) = point.split_at_mut(linear);
+        let (basis, output) = confined.split_at_mut(output);
+        self.scales.apply([basis, output, linear], self.model.n_outputs, change);
     }
 }
 
@@ -208,22 +239,23 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
             }
         }
         gradient.clear();
-        gradient.extend(basis.into_iter().chain(output).chain(linear));
-        let mut slopes = gradient.iter_mut();
-        self.visit(|_, scale| {
-            if let Some(slope) = slopes.next() {
-                *slope /= scale;
-            }
-        });
+        [basis, output, linear].iter().for_each(|slopes| gradient.extend_from_slice(slopes));
+        self.scale(gradient, |slope, scale| *slope /= scale);
         Ok(objective)
     }
 
+    fn n_confined(&self, _n: usize) -> usize {
+        self.starts().1
+    }
+
     fn metric(&self, v: &[f64]) -> Vec<f64> {
-        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.product(v))
+        let m = self.model.n_outputs;
+        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.product(v, m))
     }
 
     fn solve(&self, v: &[f64]) -> Vec<f64> {
-        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.solve(v))
+        let m = self.model.n_outputs;
+        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.solve(v, m))
     }
 
     fn project(&self, x: &mut [f64]) -> Result<()> {

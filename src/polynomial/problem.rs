@@ -9,7 +9,9 @@ use super::model::PolynomialModel;
 use super::penalty::Penalty;
 use crate::data::{Augmented, Rows};
 use crate::error::{Error, Result};
+use crate::linalg::sparse_columns::SparseColumns;
 use crate::linalg::vectors::squared_norm_in_order;
+use crate::parallel::is_wide;
 
 /// Targets of all rows.
 #[derive(Debug, Clone, Copy)]
@@ -86,9 +88,11 @@ pub struct Objective<'a> {
 }
 
 /// A checked training problem.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct PolynomialProblem<'a, R> {
     pub(super) rows: R,
+    /// The rows with a last column of ones by columns, where sums over the rows are larger.
+    pub(super) columns: Option<SparseColumns>,
     targets: Targets<'a>,
     /// s_i; 1 without.
     weights: Option<&'a [f64]>,
@@ -127,7 +131,10 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
                 return Err(Error::argument("sample_weight", "must be finite and not negative"));
             }
         }
-        Ok(Self { rows, targets, weights, objective })
+        let augmented = Augmented { rows, ones: true };
+        let wide = is_wide(&augmented, objective.n_outputs);
+        let columns = if wide { SparseColumns::new(&augmented) } else { None };
+        Ok(Self { rows, columns, targets, weights, objective })
     }
 
     /// The model without basis vectors, its linear weights 0.

@@ -9,6 +9,8 @@ use super::gradient_matrices::GradientMatrices;
 use super::kernel::Kernel;
 use crate::data::Rows;
 use crate::error::Result;
+use crate::linalg::chebyshev::{Known, STARTS, probable_norm_bounds};
+use crate::linalg::side_by_side::TOGETHER;
 use crate::linalg::spectrum::{Chance, gamma, norm_bound, probable_norm_bound};
 
 /// Maximum number of features for which the bound is certain: a factorisation of each matrix. It holds
@@ -26,27 +28,53 @@ impl<R: Rows> GradientMatrices<'_, R> {
     /// [`MAX_FACTORISED`] features, and all of them together as `chance` says for more.
     pub(super) fn norm_bounds(&self, guesses: &[f64], chance: Chance) -> Result<Vec<f64>> {
         let errors = self.rounding_errors()?;
-        let indexed = guesses.par_iter().zip(errors).enumerate();
-        let bounds = indexed.map(|(c, (guess, error))| {
-            let bound = if self.size() <= MAX_FACTORISED {
-                let matrix = self.matrix(c)?;
-                norm_bound(&matrix, self.size(), *guess, self.interrupt())?
-            } else {
-                let failure = chance.failure / guesses.len() as f64;
-                let seed = chance.seed.wrapping_add(c as u64);
-                let chance = Chance { failure, seed, ..chance };
-                probable_norm_bound(self.size(), chance, |v| self.product(c, v))?
+        let bounds = if self.size() <= MAX_FACTORISED {
+            let indexed = guesses.par_iter().enumerate();
+            let bounds = indexed.map(|(c, guess)| {
+                norm_bound(&self.matrix(c)?, self.size(), *guess, self.interrupt())
+            });
+            bounds.collect::<Result<Vec<_>>>()?
+        } else {
+            self.probable_bounds(guesses, &errors, chance)?
+        };
+        let rounded = |(bound, error): (f64, f64)| (bound + error) * (1.0 + 4.0 * f64::EPSILON);
+        Ok(bounds.into_iter().zip(errors).map(rounded).collect())
+    }
+
+    /// The bounds that hold as `chance` says, those of several c together.
+    fn probable_bounds(&self, guesses: &[f64], errors: &[f64], chance: Chance) -> Result<Vec<f64>> {
+        let chance = Chance { failure: chance.failure / guesses.len() as f64, ..chance };
+        let known: Vec<Known> = guesses
+            .iter()
+            .zip(errors)
+            .map(|(guess, rounding)| Known { guess: *guess, rounding: *rounding })
+            .collect();
+        let mut bounds = Vec::new();
+        for known in known.chunks(TOGETHER / STARTS) {
+            let first = bounds.len();
+            let seed = chance.seed.wrapping_add((first * STARTS) as u64);
+            let mut product = |owners: &[usize], v: &[f64]| {
+                let owners: Vec<usize> = owners.iter().map(|owner| first + owner).collect();
+                self.products(&owners, v)
             };
-            Ok((bound + error) * (1.0 + 4.0 * f64::EPSILON))
-        });
-        bounds.collect()
+            let chance = Chance { seed, ..chance };
+            let found = probable_norm_bounds(self.size(), known, chance, &mut product)?;
+            for (offset, bound) in found.into_iter().enumerate() {
+                let c = first + offset;
+                bounds.push(match bound {
+                    Some(bound) => bound,
+                    None => probable_norm_bound(self.size(), chance, |v| self.product(c, v))?,
+                });
+            }
+        }
+        Ok(bounds)
     }
 
     /// How far rounding may have moved ‖Γ_c‖₂ in forming the matrix or its products: γ Σ_i |D_ii| ‖x_i‖²,
     /// since ‖|X|ᵀ |D| |X|‖₂ is at most that sum.
     pub(super) fn rounding_errors(&self) -> Result<Vec<f64>> {
         let sums = self.weighted_squares()?;
-        let roundings = self.n_rows() + 2 * self.size() + 64;
+        let roundings = self.n_rows() + 2 * self.longest_row() + 64;
         // What underflows is smaller than the smallest normal number each time.
         let lost = f64::MIN_POSITIVE * (self.n_rows() as f64 + 1.0) * self.size() as f64;
         Ok(sums.into_iter().map(|sum| 2.0 * gamma(roundings) * sum + lost).collect())

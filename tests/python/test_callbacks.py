@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from fitted import CLASSES, FITS, LABELS, ROWS
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from dualgap import ClassFeatureSVC, MulticlassSVC, PolynomialNetworkClassifier, _core
@@ -54,6 +56,28 @@ class Models:
 
     def on_fit_task_end(self, estimator: Any, context: Any, *, fitted_estimator: Any) -> None:
         self.models.append(fitted_estimator)
+
+
+class Looking(PolynomialNetworkClassifier):
+    """Notes the filters of warnings whenever a fit is stored."""
+
+    filters: ClassVar[list[Any]] = []
+
+    def _store_run(self, result: Any) -> None:
+        self.filters.append(list(warnings.filters))
+        super()._store_run(result)
+
+
+def test_models_of_epochs_warn_of_nothing_and_leave_the_filters_alone() -> None:
+    # Filters are those of all threads: another thread would lose its warnings meanwhile.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        before, models = list(warnings.filters), Models()
+        Looking(3, max_iter=3, random_state=0).set_callbacks(models).fit(ROWS, LABELS)
+    assert len(Looking.filters) == len(models.models) == 4
+    assert all(filters == before for filters in Looking.filters)
+    assert [warning.category for warning in caught] == [ConvergenceWarning]
+    assert not any("_quiet" in vars(model) for model in models.models)
 
 
 @pytest.mark.parametrize("name", FITS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +16,13 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
-from dualgap import MulticlassSVC, PolynomialNetworkClassifier
+from dualgap import (
+    MulticlassSVC,
+    PolynomialNetworkClassifier,
+    PolynomialNetworkClassifierCV,
+)
+from dualgap.datasets import synthetic_ratings
+from dualgap.recommend import ConditionalGradient, OrdinalRecommender
 from dualgap.structured import MulticlassModel, StructuredSVM
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -43,6 +50,30 @@ def test_fits_from_eight_threads_are_bit_identical() -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(numbers, range(400)))
     assert all(bits == alone[number % len(alone)] for number, bits in enumerate(found))
+
+
+@pytest.mark.parametrize("name", ["cv", "recommender"])
+def test_fits_within_fits_leave_the_filters_of_warnings_alone(name: str) -> None:
+    # Filters are those of all threads: another thread would lose its warnings meanwhile.
+    before, seen = list(warnings.filters), []
+
+    def look(*_: float) -> None:
+        seen.append(list(warnings.filters))
+
+    def score(model: Any, rows: Any, labels: Any) -> float:
+        look()
+        return float(model.score(rows, labels))
+
+    if name == "cv":
+        PolynomialNetworkClassifierCV(
+            [1.0], n_components=2, cv=2, scoring=score, n_jobs=2, callback=look
+        ).fit(X, y)
+    else:
+        method = ConditionalGradient(refit="output")
+        recommender = OrdinalRecommender(2, method=method, random_state=0, callback=look)
+        recommender.fit(synthetic_ratings(300, 30, 20))
+    assert len(seen) > 1
+    assert all(filters == before for filters in seen)
 
 
 def test_loky_workers_find_the_same() -> None:

@@ -87,6 +87,10 @@ class CertifiedEstimator(Estimator):
     # What to raise where the fit did not converge.
     _remedy: ClassVar[str] = "max_iter or tol"
 
+    # True on fits within a fit, of which it is no news that they did not converge. Filters of
+    # `warnings` would be those of all threads.
+    _quiet = False
+
     def _store_run(self, result: Mapping[str, Any]) -> None:
         """Store what every certified run reports, and warn if it did not get to `tol`."""
         self.history_ = result["history"]
@@ -98,7 +102,7 @@ class CertifiedEstimator(Estimator):
         self.certificate_ = self._certificate
         self.null_objective_ = result["null_objective"]
         self.converged_ = result["outcome"] == "converged"
-        if not self.converged_ and result["outcome"] != "stopped":
+        if not (self.converged_ or self._quiet) and result["outcome"] != "stopped":
             gap = (self.duality_gap_, self.relative_gap_)
             warn_of_gap(self.n_iter_, gap, self.tol, self._remedy, reason=result["outcome"])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from dualgap._estimator.display import Forecast, display
 from dualgap._validation import FloatArray
@@ -216,11 +214,10 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         if fit.solve is None or fit.store is None or not fit.repeats:
             return None
         fitted = copy.copy(self._estimator)
-        with warnings.catch_warnings():
-            # That it has not converged is no news.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            fit.store(fitted, fit.solve(max_iter=epoch, callback=None))
-        return dict(vars(fitted))
+        # That it has not converged is no news.
+        fitted._quiet = True
+        fit.store(fitted, fit.solve(max_iter=epoch, callback=None))
+        return {name: value for name, value in vars(fitted).items() if name != "_quiet"}
 
     def _record(self) -> dict[str, Any]:
         """The epochs so far as a run of the core reports them; NaN for what was not evaluated."""

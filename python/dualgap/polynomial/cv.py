@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
@@ -140,6 +137,8 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
             radius, (train, held_out) = task
             changed = {"radius": radius, "n_jobs": 1, "verbose": 0, "callback": stopped}
             model = PolynomialNetworkClassifier(**{**parameters, **changed})
+            # The final fit says whether it has converged.
+            model._quiet = True
             fold_weights = None if weights is None else weights[train]
             training = (rows[train], labels[train], fold_weights)
             return self._curve(model, training, (rows[held_out], labels[held_out]))
@@ -165,8 +164,8 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         chosen = {"radius": self.radius_, "n_components": self.n_components_}
         changed = {**chosen, "n_jobs": self.n_jobs, "verbose": 0}
         final = PolynomialNetworkClassifier(**{**parameters, **changed})
-        with _unconverged_ignored(self.n_components_ < self.n_components):
-            final.fit(rows, labels, weights)
+        final._quiet = self.n_components_ < self.n_components
+        final.fit(rows, labels, weights)
         for name, value in vars(final).items():
             if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
                 setattr(self, name, value)
@@ -209,23 +208,13 @@ def _in_parallel(
         return stop.is_set()
 
     pool = ThreadPoolExecutor(n_threads)
-    # The final fit says whether it has converged.
-    with _unconverged_ignored(True):
-        try:
-            found, start = [], time.monotonic()
-            for result in pool.map(lambda task: work(task, stopped), tasks):
-                found.append(result)
-                if callback is not None:
-                    callback(len(found), time.monotonic() - start, np.nan, np.nan)
-            return found
-        finally:
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-@contextmanager
-def _unconverged_ignored(ignored: bool) -> Iterator[None]:
-    with warnings.catch_warnings():
-        if ignored:
-            warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
+    try:
+        found, start = [], time.monotonic()
+        for result in pool.map(lambda task: work(task, stopped), tasks):
+            found.append(result)
+            if callback is not None:
+                callback(len(found), time.monotonic() - start, np.nan, np.nan)
+        return found
+    finally:
+        stop.set()
+        pool.shutdown(wait=False, cancel_futures=True)

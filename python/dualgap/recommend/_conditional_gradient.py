@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from dualgap._choices import Penalty, Refit
 from dualgap._validation import FloatArray, check_positive, resolve_seed
@@ -87,10 +85,8 @@ class ConditionalGradient(Method):
         best: tuple[float, float, Fitted | None] = (np.inf, _RADII[0], None)
         worse = 0
         for radius in _RADII:
-            with warnings.catch_warnings():
-                # A radius that is passed over need not have converged.
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                fitted = self._fit(task, train, sides, validation, radius)
+            # A radius that is passed over need not have converged.
+            fitted = self._fit(task, train, sides, validation, radius, quiet=True)
             loss = float(fitted.history["validation_loss"].min())
             worse = worse + 1 if loss >= best[0] else 0
             best = min(best, (loss, radius, fitted), key=lambda found: found[0])
@@ -99,7 +95,14 @@ class ConditionalGradient(Method):
         return best[1], best[2] if held_out is not None else None
 
     def _fit(
-        self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None, radius: float
+        self,
+        task: Task,
+        ratings: Indexed,
+        sides: Sides,
+        held_out: Indexed | None,
+        radius: float,
+        *,
+        quiet: bool = False,
     ) -> Fitted:
         machine = _Machine(
             n_components=task.n_components,
@@ -115,6 +118,7 @@ class ConditionalGradient(Method):
             verbose=0,
             callback=task.callback,
         )
+        machine._quiet = quiet
         targets = _targets(task, ratings.values)
         validation = None
         if held_out is not None:

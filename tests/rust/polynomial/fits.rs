@@ -210,7 +210,7 @@ fn the_global_optima_are_reached_and_certified() {
         };
         let problem = PolynomialProblem::new(rows, y.targets(), None, objective).unwrap();
         for refit in [Refit::Output, Refit::Full] {
-            let (trace, _) = fit(problem, refit, 1e-6);
+            let (trace, _) = fit(problem.clone(), refit, 1e-6);
             let certificate = trace.certificate.unwrap();
             let describe = format!(
                 "{} {} {name} {refit:?}: {certificate:?} {optimum}",
@@ -259,7 +259,7 @@ fn linear_terms_and_full_refits_are_certified_too() {
             radius: 0.7,
         };
         let problem = PolynomialProblem::new(rows, y.targets(), None, objective).unwrap();
-        let (trace, model) = fit(problem, Refit::Output, 1e-6);
+        let (trace, model) = fit(problem.clone(), Refit::Output, 1e-6);
         let gap = trace.gap().unwrap();
         assert!(gap <= 2e-3 * trace.certificate.unwrap().primal, "{gap}");
         assert!(

@@ -1,0 +1,75 @@
+//! Vectors of one length side by side, so that one pass over sparse rows multiplies all of them: entry i of vector
+//! j is at i `width` + j.
+
+use rayon::prelude::*;
+
+use super::vectors::{PIECE, random_unit};
+use crate::error::Result;
+
+/// How many vectors are multiplied together: the entries of each row are then read once for all of them, and a few
+/// cache lines of them at a time.
+pub(crate) const TOGETHER: usize = 32;
+
+/// The products of several matrices with vectors side by side: `product(owners, vectors)`, `owners` naming the
+/// matrix of each vector.
+pub(crate) type Products<'a> = dyn FnMut(&[usize], &[f64]) -> Result<Vec<f64>> + 'a;
+
+/// Random unit vectors, one for each seed.
+pub(super) fn random_units(size: usize, seeds: &[u64]) -> Vec<f64> {
+    let units: Vec<Vec<f64>> = seeds.par_iter().map(|seed| random_unit(size, *seed)).collect();
+    interleaved(&units)
+}
+
+/// Vectors that lie apart, side by side.
+pub(super) fn interleaved(vectors: &[Vec<f64>]) -> Vec<f64> {
+    let size = vectors.first().map_or(0, Vec::len);
+    (0..size).flat_map(|i| vectors.iter().map(move |vector| vector[i])).collect()
+}
+
+/// ⟨a_j, b_j⟩ for each j, summed in fixed pieces.
+pub(super) fn dots(a: &[f64], b: &[f64], width: usize) -> Vec<f64> {
+    let piece = piece(width);
+    let sums = a.par_chunks(piece).zip(b.par_chunks(piece)).map(|(a, b)| {
+        let mut sums = vec![0.0; width];
+        for (a, b) in a.chunks_exact(width).zip(b.chunks_exact(width)) {
+            for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+                *sum += a * b;
+            }
+        }
+        sums
+    });
+    let mut total = vec![0.0; width];
+    for sums in sums.collect::<Vec<_>>() {
+        total.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
+    }
+    total
+}
+
+/// y_j = f(x_j, y_j, factors of j), entry by entry.
+pub(super) fn change<const N: usize>(
+    y: &mut [f64],
+    x: &[f64],
+    factors: &[[f64; N]],
+    f: impl Fn(f64, f64, &[f64; N]) -> f64 + Sync,
+) {
+    let width = factors.len();
+    let piece = piece(width);
+    y.par_chunks_mut(piece).zip(x.par_chunks(piece)).for_each(|(y, x)| {
+        for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+            for ((y, x), factors) in y.iter_mut().zip(x).zip(factors) {
+                *y = f(*x, *y, factors);
+            }
+        }
+    });
+}
+
+/// The vectors that are kept.
+pub(super) fn kept(vectors: &[f64], keep: &[bool]) -> Vec<f64> {
+    let rows = vectors.chunks_exact(keep.len().max(1));
+    rows.flat_map(|row| row.iter().zip(keep).filter(|(_, keep)| **keep).map(|(v, _)| *v)).collect()
+}
+
+/// Whole entries of all vectors, about [`PIECE`] values.
+fn piece(width: usize) -> usize {
+    (PIECE / width).max(1) * width
+}

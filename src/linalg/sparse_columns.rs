@@ -1,0 +1,138 @@
+//! Sparse rows by columns, for the sums of wide ones.
+
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::simd::arch;
+use super::vectors::axpy;
+use crate::data::Rows;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+
+/// Columns that a thread sums up at a time: few enough to share the work.
+const COLUMNS: usize = 64;
+
+/// A copy of sparse rows by columns: Xᵀ S is then a sum of its own for each column, so that threads need no
+/// sums of their own of all columns.
+#[derive(Debug, Clone)]
+pub(crate) struct SparseColumns {
+    bounds: Vec<usize>,
+    rows: Vec<u32>,
+    values: Vec<f64>,
+}
+
+/// Columns `first..first + width` of a matrix with `stride` values in a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a> {
+    /// The matrix, row by row.
+    pub values: &'a [f64],
+    /// Values in a row.
+    pub stride: usize,
+    /// The first of the columns.
+    pub first: usize,
+    /// How many columns.
+    pub width: usize,
+}
+
+impl SparseColumns {
+    /// The entries of `rows` by columns; None for more rows than can be counted.
+    pub fn new(rows: &impl Rows) -> Option<Self> {
+        let n_rows = u32::try_from(rows.n_rows()).ok()?;
+        let mut bounds = vec![0; rows.n_cols() + 1];
+        for row in 0..rows.n_rows() {
+            rows.visit_row(row, |column, _| bounds[column + 1] += 1);
+        }
+        for column in 0..rows.n_cols() {
+            bounds[column + 1] += bounds[column];
+        }
+        let n_stored = bounds[rows.n_cols()];
+        let mut next = bounds.clone();
+        let (mut own_rows, mut values) = (vec![0; n_stored], vec![0.0; n_stored]);
+        for row in 0..n_rows {
+            rows.visit_row(row as usize, |column, value| {
+                let at = &mut next[column];
+                own_rows[*at] = row;
+                values[*at] = value;
+                *at += 1;
+            });
+        }
+        Some(Self { bounds, rows: own_rows, values })
+    }
+
+    /// Xᵀ S for the first `n_columns` columns of X, or (X∘X)ᵀ S if `squared`.
+    pub fn multiply(
+        &self,
+        n_columns: usize,
+        s: Part<'_>,
+        squared: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<f64>> {
+        let mut product = vec![0.0; n_columns * s.width];
+        if s.width > 0 {
+            let pieces = product.par_chunks_mut(COLUMNS * s.width).enumerate();
+            pieces.for_each(|(piece, out)| {
+                if !interrupt.is_raised() {
+                    let first = piece * COLUMNS;
+                    arch().dispatch(Columns { columns: self, first, s, squared, out });
+                }
+            });
+        }
+        interrupt.check()?;
+        Ok(product)
+    }
+}
+
+/// The sums of some columns: a type of its own, since only what is inlined into its body is compiled for the
+/// processor at hand.
+struct Columns<'a> {
+    columns: &'a SparseColumns,
+    first: usize,
+    s: Part<'a>,
+    squared: bool,
+    out: &'a mut [f64],
+}
+
+impl WithSimd for Columns<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) {
+        let Self { columns: SparseColumns { bounds, rows, values }, first, s, squared, out } = self;
+        for (out, bounds) in out.chunks_exact_mut(s.width).zip(bounds[first..].windows(2)) {
+            let entries = bounds[0]..bounds[1];
+            for (row, value) in rows[entries.clone()].iter().zip(&values[entries]) {
+                let value = if squared { value * value } else { *value };
+                axpy(out, value, &s.values[*row as usize * s.stride + s.first..][..s.width]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Augmented, Csr};
+    use crate::linalg::products::{multiply_squared_transposed, multiply_transposed};
+
+    #[test]
+    fn columns_have_the_products_of_the_rows() {
+        let (n, d, width) = (300, 150, 3);
+        let (columns, values): (Vec<i32>, Vec<f64>) =
+            (0..2 * n).map(|at| (at % 2 * 70 + at * 7 % 70, f64::from(at * 5 % 13) - 6.0)).unzip();
+        let offsets: Vec<i64> = (0..=n as i64).map(|row| 2 * row).collect();
+        let rows =
+            Augmented { rows: Csr::new(&offsets, &columns, &values, d).unwrap(), ones: true };
+        let s: Vec<f64> = (0..n * 5).map(|i| (i % 17) as f64 - 8.0).collect();
+        let part = Part { values: &s, stride: 5, first: 1, width };
+        let own: Vec<f64> = s.chunks_exact(5).flat_map(|row| row[1..4].to_vec()).collect();
+        let interrupt = Interrupt::default();
+        let by_columns = SparseColumns::new(&rows).unwrap();
+        let found = by_columns.multiply(d + 1, part, false, &interrupt).unwrap();
+        assert_eq!(found, multiply_transposed(&rows, &own, width, &interrupt).unwrap());
+        let found = by_columns.multiply(d, part, true, &interrupt).unwrap();
+        let wanted = multiply_squared_transposed(&rows, &own, width, &interrupt).unwrap();
+        assert_eq!(found, wanted[..d * width]);
+        interrupt.raise();
+        assert!(by_columns.multiply(d, part, false, &interrupt).is_err());
+    }
+}

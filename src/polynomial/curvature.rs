@@ -1,0 +1,397 @@
+//! The curvature that projected quasi-Newton steps have seen, and the model that they minimise.
+
+use std::collections::VecDeque;
+
+use ndarray::{Array1, Array2, ArrayView1, s};
+
+use crate::error::Result;
+use crate::linalg::cholesky::invert;
+use crate::linalg::vectors::{axpy, dot, long_axpy, long_dot};
+
+/// A smooth function on a closed convex set.
+pub trait Constrained {
+    /// f(x), with ∇f(x) written to `gradient`.
+    fn evaluate(&mut self, x: &[f64], gradient: &mut Vec<f64>) -> Result<f64>;
+
+    /// Moves x, its confined coordinates alone, to the nearest point of the set.
+    fn project(&self, x: &mut [f64]) -> Result<()>;
+
+    /// How many of the first of `n` coordinates the set confines; the others are free.
+    fn n_confined(&self, n: usize) -> usize {
+        n
+    }
+
+    /// P v, the first model of the curvature up to a factor, at the confined coordinates: none between them
+    /// and the others.
+    fn metric(&self, v: &[f64]) -> Vec<f64> {
+        v.to_vec()
+    }
+
+    /// P⁻¹ v, for all coordinates or the free ones.
+    fn solve(&self, v: &[f64]) -> Vec<f64> {
+        v.to_vec()
+    }
+}
+
+/// Maximum number of remembered pairs of steps and gradient changes.
+const MEMORY: usize = 10;
+
+/// Maximum number of values in all steps together, unless two have more; as many are in gradient changes.
+const MEMORY_SIZE: usize = 1 << 23;
+
+/// Maximum number of steps towards the minimiser of the quadratic model.
+const MODEL_STEPS: usize = 30;
+
+/// Share of the model's decrease below which a step towards its minimiser is the last.
+const MODEL_TOL: f64 = 1e-2;
+
+/// A step and the gradient's change along it.
+#[derive(Clone)]
+struct Pair {
+    s: Vec<f64>,
+    y: Vec<f64>,
+    /// P s at the confined coordinates.
+    metric: Vec<f64>,
+}
+
+/// The L-BFGS approximation of the Hessian in its compact form (Byrd, Nocedal and Schnabel 1994, Theorem 2.3),
+///
+/// B = σ P + Q N Qᵀ, Q = \[σ P S, Y\], N⁻¹ = −\[σ SᵀP S, L; Lᵀ, −D\],
+///
+/// L being the part of SᵀY below its diagonal D. The set confines the first coordinates C and leaves the others F
+/// free: for those the minimum over the model is known, so that all but the last step of a search is within C
+/// (docs/mathematics/polynomial-networks.md#free-coordinates).
+#[derive(Clone)]
+pub(super) struct Hessian {
+    sigma: f64,
+    n_confined: usize,
+    pairs: VecDeque<Pair>,
+    /// S_Cᵀ P S_C, SᵀY, S_Fᵀ Y_F and Y_Fᵀ P⁻¹ Y_F, with a row for each pair.
+    products: [VecDeque<VecDeque<f64>>; 4],
+}
+
+impl Hessian {
+    /// σ P with `sigma`, for points whose first `n_confined` coordinates the set confines.
+    pub fn new(sigma: f64, n_confined: usize) -> Self {
+        Self { sigma, n_confined, pairs: VecDeque::new(), products: Default::default() }
+    }
+
+    /// Whether it knows more than its first model.
+    pub fn has_memory(&self) -> bool {
+        !self.pairs.is_empty()
+    }
+
+    /// Takes in a step and the gradient's change along it, unless f is not convex there.
+    pub fn push(&mut self, problem: &impl Constrained, s: Vec<f64>, y: Vec<f64>) {
+        let curvature = long_dot(&s, &y);
+        let floor = 1e-10 * (long_dot(&s, &s) * long_dot(&y, &y)).sqrt();
+        if curvature <= floor || curvature.is_nan() {
+            return;
+        }
+        let solved = problem.solve(&y);
+        self.sigma = long_dot(&y, &solved) / curvature;
+        let memory = (MEMORY_SIZE / s.len()).clamp(2, MEMORY);
+        let metric = problem.metric(&s[..self.n_confined]);
+        self.pairs.push_back(Pair { s, y, metric });
+        self.add_products(&solved);
+        if self.pairs.len() > memory {
+            self.pairs.pop_front();
+            for products in &mut self.products {
+                products.pop_front();
+                for row in products.iter_mut() {
+                    row.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The products of the last pair with all of them; `solved` is P⁻¹ y.
+    fn add_products(&mut self, solved: &[f64]) {
+        let at = self.n_confined;
+        let Some(last) = self.pairs.back() else { return };
+        let each = |product: &dyn Fn(&Pair) -> f64| self.pairs.iter().map(product).collect();
+        let free = |a: &[f64], b: &[f64]| long_dot(&a[at..], &b[at..]);
+        let confined = |a: &[f64], b: &[f64]| long_dot(&a[..at], &b[..at]);
+        let rows: [VecDeque<f64>; 4] = [
+            each(&|pair| dot(&pair.s[..at], &last.metric)),
+            each(&|pair| confined(&last.s, &pair.y)),
+            each(&|pair| free(&last.s, &pair.y)),
+            each(&|pair| free(&pair.y, solved)),
+        ];
+        let columns: [VecDeque<f64>; 4] = [
+            rows[0].clone(),
+            each(&|pair| confined(&pair.s, &last.y)),
+            each(&|pair| free(&pair.s, &last.y)),
+            rows[3].clone(),
+        ];
+        for ((products, row), column) in self.products.iter_mut().zip(rows).zip(columns) {
+            // The last entry of the column is in the row.
+            products.iter_mut().zip(column).for_each(|(row, entry)| row.push_back(entry));
+            products.push_back(row);
+        }
+    }
+
+    /// −B⁻¹ g: the way to the minimiser where the set does not matter.
+    pub fn newton_step(&self, problem: &impl Constrained, gradient: &[f64]) -> Vec<f64> {
+        let mut q = gradient.to_vec();
+        let mut shares = Vec::new();
+        for Pair { s, y, .. } in self.pairs.iter().rev() {
+            let share = long_dot(s, &q) / long_dot(s, y);
+            long_axpy(&mut q, -share, y);
+            shares.push(share);
+        }
+        let mut step = problem.solve(&q);
+        step.iter_mut().for_each(|step| *step /= -self.sigma);
+        for (Pair { s, y, .. }, share) in self.pairs.iter().zip(shares.iter().rev()) {
+            let other = long_dot(y, &step) / long_dot(s, y);
+            long_axpy(&mut step, -share - other, s);
+        }
+        step
+    }
+
+    /// The way from x to the minimiser of gᵀd + dᵀB d/2 over the set; None where rounding has left no convex model.
+    pub fn model_step(
+        &self,
+        problem: &impl Constrained,
+        x: &[f64],
+        gradient: &[f64],
+    ) -> Result<Option<Vec<f64>>> {
+        let at = self.n_confined;
+        let free = self.newton_step(problem, gradient);
+        let ahead: Vec<f64> = x[..at].iter().zip(&free).map(|(x, d)| x + d).collect();
+        let mut target = ahead.clone();
+        problem.project(&mut target)?;
+        if target == ahead {
+            return Ok(Some(free));
+        }
+        let Some(middle) = self.middle() else { return Ok(None) };
+        let solved = if at < x.len() { problem.solve(&gradient[at..]) } else { Vec::new() };
+        let known = self.stacked(|pair| {
+            let along = long_dot(&pair.s[at..], &gradient[at..]);
+            (along, long_dot(&pair.y[at..], &solved) / self.sigma)
+        });
+        let mut slope = gradient[..at].to_vec();
+        self.add_terms(&mut slope, &-middle.solve(&known));
+        let d = self.confined_step(problem, &x[..at], slope, (&middle, target))?;
+        let weights = middle.solve(&(self.terms(&d) - known));
+        Ok(Some(self.with_free(problem, d, gradient, &weights)))
+    }
+
+    /// The minimiser of the model over C, F being where it is best, by projected gradients with Barzilai-Borwein
+    /// lengths and exact line searches; `slope` is the gradient there.
+    fn confined_step(
+        &self,
+        problem: &impl Constrained,
+        x: &[f64],
+        mut slope: Vec<f64>,
+        (middle, mut target): (&Middle, Vec<f64>),
+    ) -> Result<Vec<f64>> {
+        let mut d = vec![0.0; x.len()];
+        let mut length = 1.0 / self.sigma;
+        let mut decrease = 0.0;
+        for _ in 0..MODEL_STEPS {
+            for (((target, x), d), slope) in target.iter_mut().zip(x).zip(&d).zip(&slope) {
+                *target = x + d - length * slope;
+            }
+            problem.project(&mut target)?;
+            for ((target, x), d) in target.iter_mut().zip(x).zip(&d) {
+                *target -= x + d;
+            }
+            let way = &target;
+            let descent = dot(way, &slope);
+            let mut bent = problem.metric(way);
+            bent.iter_mut().for_each(|bent| *bent *= self.sigma);
+            self.add_terms(&mut bent, &middle.solve(&self.terms(way)));
+            let curvature = dot(way, &bent);
+            if !(descent < 0.0 && curvature > 0.0) {
+                break;
+            }
+            let step = (-descent / curvature).min(1.0);
+            axpy(&mut d, step, way);
+            axpy(&mut slope, step, &bent);
+            let gain = -step * (descent + 0.5 * step * curvature);
+            decrease += gain;
+            if gain <= MODEL_TOL * decrease {
+                break;
+            }
+            length = dot(way, way) / curvature;
+        }
+        Ok(d)
+    }
+
+    /// (d_C, d_F) with d_F = −P⁻¹ (g_F + Y_F w₂)/σ − S_F w₁, the best for d_C.
+    fn with_free(
+        &self,
+        problem: &impl Constrained,
+        mut d: Vec<f64>,
+        gradient: &[f64],
+        weights: &Array1<f64>,
+    ) -> Vec<f64> {
+        let (at, n_pairs) = (self.n_confined, self.pairs.len());
+        if at == gradient.len() {
+            return d;
+        }
+        let mut slope = gradient[at..].to_vec();
+        for (pair, weight) in self.pairs.iter().zip(weights.iter().skip(n_pairs)) {
+            long_axpy(&mut slope, *weight, &pair.y[at..]);
+        }
+        let mut free = problem.solve(&slope);
+        free.iter_mut().for_each(|free| *free /= -self.sigma);
+        for (pair, weight) in self.pairs.iter().zip(weights) {
+            long_axpy(&mut free, -weight, &pair.s[at..]);
+        }
+        d.extend(free);
+        d
+    }
+
+    /// The first numbers of all pairs, then the second ones.
+    fn stacked(&self, numbers: impl Fn(&Pair) -> (f64, f64)) -> Array1<f64> {
+        let (first, second): (Vec<f64>, Vec<f64>) = self.pairs.iter().map(numbers).unzip();
+        first.into_iter().chain(second).collect()
+    }
+
+    /// Q_Cᵀ v.
+    fn terms(&self, v: &[f64]) -> Array1<f64> {
+        let at = self.n_confined;
+        self.stacked(|pair| (self.sigma * long_dot(&pair.metric, v), long_dot(&pair.y[..at], v)))
+    }
+
+    /// Adds Q_C w.
+    fn add_terms(&self, v: &mut [f64], w: &Array1<f64>) {
+        let (at, n_pairs) = (self.n_confined, self.pairs.len());
+        for (j, pair) in self.pairs.iter().enumerate() {
+            long_axpy(v, self.sigma * w[j], &pair.metric);
+            long_axpy(v, w[n_pairs + j], &pair.y[..at]);
+        }
+    }
+
+    /// M⁻¹ = N⁻¹ + Q_Fᵀ (σ P)⁻¹ Q_F, factorised.
+    fn middle(&self) -> Option<Middle> {
+        let n = self.pairs.len();
+        let of =
+            |product: usize| Array2::from_shape_fn((n, n), |(i, j)| self.products[product][i][j]);
+        let [own, confined, free, solved] = [of(0), of(1), of(2), of(3)];
+        let below = |i: usize, j: usize| if i > j { confined[[i, j]] + free[[i, j]] } else { 0.0 };
+        let coupling = Array2::from_shape_fn((n, n), |(i, j)| free[[i, j]] - below(i, j));
+        let mut changes = solved / self.sigma;
+        for (j, entry) in changes.diag_mut().iter_mut().enumerate() {
+            *entry += confined[[j, j]] + free[[j, j]];
+        }
+        Middle::new(own * self.sigma, coupling, &changes)
+    }
+}
+
+/// \[−A, E; Eᵀ, T\] with positive definite A + E T⁻¹ Eᵀ and T.
+struct Middle {
+    coupling: Array2<f64>,
+    /// (A + E T⁻¹ Eᵀ)⁻¹.
+    steps: Array2<f64>,
+    /// T⁻¹.
+    changes: Array2<f64>,
+}
+
+impl Middle {
+    fn new(own: Array2<f64>, coupling: Array2<f64>, changes: &Array2<f64>) -> Option<Self> {
+        let changes = invert(changes)?.matrix;
+        let steps = invert(&(own + coupling.dot(&changes).dot(&coupling.t())))?.matrix;
+        Some(Self { coupling, steps, changes })
+    }
+
+    fn solve(&self, right: &Array1<f64>) -> Array1<f64> {
+        let n = self.coupling.nrows();
+        let (first, second): (ArrayView1<'_, f64>, _) =
+            (right.slice(s![..n]), right.slice(s![n..]));
+        let steps = self.steps.dot(&(self.coupling.dot(&self.changes.dot(&second)) - first));
+        let changes = self.changes.dot(&(&second - &self.coupling.t().dot(&steps)));
+        steps.into_iter().chain(changes).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of space, in a metric that has no entry between the first three coordinates and the others.
+    struct Space;
+
+    const METRIC: [f64; 7] = [2.0, 0.5, 1.0, 3.0, 0.25, 1.5, 4.0];
+
+    impl Constrained for Space {
+        fn evaluate(&mut self, _: &[f64], _: &mut Vec<f64>) -> Result<f64> {
+            Ok(0.0)
+        }
+
+        fn project(&self, x: &mut [f64]) -> Result<()> {
+            // Confined, if to nothing: what is far outside.
+            x.iter_mut().for_each(|x| *x = x.clamp(-1e3, 1e3));
+            Ok(())
+        }
+
+        fn metric(&self, v: &[f64]) -> Vec<f64> {
+            v.iter().zip(METRIC).map(|(v, p)| v * p).collect()
+        }
+
+        fn solve(&self, v: &[f64]) -> Vec<f64> {
+            v.iter().zip(&METRIC[7 - v.len()..]).map(|(v, p)| v / p).collect()
+        }
+    }
+
+    fn numbers(seed: usize) -> Vec<f64> {
+        (0..7).map(|i| ((i * 5 + seed * 11 + i * i * seed) % 13) as f64 - 6.0).collect()
+    }
+
+    /// A memory of `n` pairs, and the dense B of the recursion B + yyᵀ/yᵀs − Bs(Bs)ᵀ/sᵀBs.
+    fn remembered(n: usize) -> (Hessian, Array2<f64>) {
+        let mut hessian = Hessian::new(1.0, 3);
+        let pairs: Vec<_> = (1..=n)
+            .map(|seed| {
+                let s = numbers(seed);
+                let bend = |i: usize, s: f64| s * (1.0 + i as f64) + 0.1 * s.powi(3);
+                (s.clone(), s.iter().enumerate().map(|(i, s)| bend(i, *s)).collect::<Vec<_>>())
+            })
+            .collect();
+        for (s, y) in &pairs {
+            hessian.push(&Space, s.clone(), y.clone());
+        }
+        let mut dense = Array2::from_diag(&Array1::from_iter(METRIC)) * hessian.sigma;
+        for (s, y) in pairs.into_iter().skip(n.saturating_sub(MEMORY)) {
+            let (s, y) = (Array1::from(s), Array1::from(y));
+            let bs = dense.dot(&s);
+            let outer = |v: &Array1<f64>| Array2::from_shape_fn((7, 7), |(i, j)| v[i] * v[j]);
+            dense = &dense + &(outer(&y) / y.dot(&s)) - outer(&bs) / s.dot(&bs);
+        }
+        (hessian, dense)
+    }
+
+    #[test]
+    fn the_free_coordinates_are_where_the_model_is_least() {
+        for n in [0, 1, 3, 6, 12] {
+            let (hessian, dense) = remembered(n);
+            let gradient = numbers(20);
+            let inverse = invert(&dense).unwrap().matrix;
+            let newton = hessian.newton_step(&Space, &gradient);
+            let wanted = -inverse.dot(&Array1::from(gradient.clone()));
+            let close = |a: &[f64], b: &[f64]| {
+                a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-8 * (1.0 + b.abs()))
+            };
+            assert!(close(&newton, wanted.as_slice().unwrap()), "{n} {newton:?} {wanted}");
+            // The curvature of the model in C with the best F is that of the inverse there, inverted.
+            let schur = invert(&inverse.slice(s![..3, ..3]).to_owned()).unwrap().matrix;
+            let middle = hessian.middle().unwrap();
+            let v = [1.0, -2.0, 0.5];
+            let mut bent = Space.metric(&v);
+            bent.iter_mut().for_each(|bent| *bent *= hessian.sigma);
+            hessian.add_terms(&mut bent, &middle.solve(&hessian.terms(&v)));
+            let wanted = schur.dot(&Array1::from_iter(v));
+            assert!(close(&bent, wanted.as_slice().unwrap()), "{n} {bent:?} {wanted}");
+            // From the edge towards the outside, the step stays in the set, and F is the best for it.
+            let edge = |g: &f64| -1e3 * g.signum();
+            let x: Vec<f64> = gradient.iter().map(edge).collect();
+            let step = hessian.model_step(&Space, &x, &gradient).unwrap().unwrap();
+            let slope = dense.dot(&Array1::from(step.clone())) + Array1::from(gradient);
+            let scale = slope.iter().map(|s| s.abs()).fold(1.0, f64::max);
+            assert!(slope.iter().skip(3).all(|s| s.abs() < 1e-8 * scale), "{n} {slope}");
+            assert!(x.iter().zip(&step).take(3).all(|(x, d)| (x + d).abs() <= 1e3 + 1e-6));
+        }
+    }
+}
