@@ -5,7 +5,7 @@ use super::block_descent::BlockDescent;
 use super::{MarginProblem, ScoreMap};
 use crate::data::Data;
 use crate::error::Result;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
 /// Mean curvature of the dual blocks that is no reason for another λ before.
@@ -103,5 +103,10 @@ impl Solver for Continuation<'_> {
             Some(lambda) => self.solver.move_to(lambda, interrupt),
             None => self.solver.certify(interrupt),
         }
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        // On the way the weights are those of another λ.
+        if self.ahead.is_empty() { self.solver.model_arrays() } else { None }
     }
 }

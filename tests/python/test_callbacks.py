@@ -185,14 +185,24 @@ def test_a_fit_is_the_same_whoever_looks_at_its_models() -> None:
     assert {len(epoch) for epoch in told} == {4}
 
 
-def test_the_model_of_an_epoch_with_validation_is_found_by_a_second_fit() -> None:
+SOLVED_AGAIN = {
+    "validation": (PolynomialNetworkClassifier(3, validation_fraction=0.3), *CLASSES),
+    "averages": (clone(FITS["chain"][0]).set_params(averaging=True), *FITS["chain"][1:]),
+}
+
+
+@pytest.mark.parametrize("name", SOLVED_AGAIN)
+def test_a_model_that_is_not_at_hand_is_found_by_a_second_fit(name: str) -> None:
+    estimator, X, y = SOLVED_AGAIN[name]
+    estimator = clone(estimator).set_params(tol=1e-6, max_iter=4, random_state=0)
     models = Models()
-    network = PolynomialNetworkClassifier(3, validation_fraction=0.3, max_iter=4, random_state=0)
-    fitted = clone(network).set_callbacks(models).fit(ROWS, LABELS)
-    for epoch, model in enumerate(models.models[:-1], 1):
-        shorter = clone(network).set_params(max_iter=epoch).fit(ROWS, LABELS)
-        np.testing.assert_array_equal(model.output_, shorter.output_)
-    np.testing.assert_array_equal(models.models[-1].output_, fitted.output_)
+    fitted = clone(estimator).set_callbacks(models).fit(X, y)
+    for epoch, model in enumerate(models.models, 1):
+        # The last one is that of the fit.
+        shorter = clone(estimator).set_params(max_iter=min(epoch, fitted.n_iter_)).fit(X, y)
+        np.testing.assert_array_equal(model.coef_, shorter.coef_)
+        np.testing.assert_array_equal(getattr(model, "output_", 0), getattr(shorter, "output_", 0))
+    assert len(models.models) == fitted.n_iter_ + 1
 
 
 @pytest.mark.parametrize("name", ["svc", "pn", "chain", "tagger", "consensus", "recommender"])
