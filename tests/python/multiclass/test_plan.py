@@ -133,6 +133,30 @@ def test_conjugate_gradients_do_not_depend_on_the_number_of_threads(dtype):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("n_classes", [6, 90])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", ["crammer-singer", "weston-watkins"])
+def test_fits_to_sparse_rows_do_not_depend_on_the_number_of_threads(dtype, n_classes, loss):
+    rng = np.random.default_rng(0)
+    n, d, length = 2500, 3000, 80
+    y = np.arange(n) % n_classes
+    own = rng.integers(d, size=(n_classes, 100))[y[:, None], rng.integers(100, size=(n, length))]
+    columns = np.where(rng.random((n, length)) < 0.3, own, rng.integers(d, size=(n, length)))
+    X = sp.csr_array(
+        (rng.random(n * length), columns.ravel(), length * np.arange(n + 1)), shape=(n, d)
+    )
+    X.sum_duplicates()
+    X = X.astype(dtype)
+    fits = [
+        MulticlassSVC(loss, n_jobs=n_jobs, random_state=0, tol=1e-5, max_iter=12).fit(X, y)
+        for n_jobs in (1, 2, 4, 8)
+    ]
+    for fit in fits[1:]:
+        assert np.array_equal(fit.coef_, fits[0].coef_)
+        assert np.array_equal(fit.history_["gap"], fits[0].history_["gap"])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_rows_are_not_copied():
     rng = np.random.default_rng(0)
     y = np.arange(20_000) % 3
