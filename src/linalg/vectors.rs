@@ -10,8 +10,7 @@
 //! | [`dot_in_order`], [`squared_norm_in_order`] | one sum, term by term |
 //! | [`fused_dot`], [`fused_dot_in_two`] | vectors of this machine's width, fused multiply-adds |
 //! | [`long_dot`] | [`dot`] of each piece of [`PIECE`] values, pieces in parallel |
-//! | [`squared_norm`] | eight sums side by side for each piece of [`PIECE`] values, pieces in parallel |
-//! | [`along_difference`] | one sum for each piece of [`PIECE`] values, pieces in parallel |
+//! | [`squared_norm`], [`along_difference`] | one sum for each piece of [`PIECE`] values, pieces in parallel |
 //!
 //! [`axpy`], [`long_axpy`] and [`blend`] add nothing up: `axpy` may replace any loop `y[i] += a * x[i]` without changing a bit.
 
@@ -92,17 +91,7 @@ pub(crate) fn squared_norm_in_order(v: &[f64]) -> f64 {
 pub(crate) fn squared_norm<T: Real>(weights: &[T]) -> f64 {
     let pieces: Vec<f64> = weights
         .par_chunks(PIECE)
-        .map(|piece| {
-            let (chunks, rest) = piece.as_chunks::<LANES>();
-            let mut sums = [0.0; LANES];
-            for chunk in chunks {
-                for (sum, weight) in sums.iter_mut().zip(chunk) {
-                    *sum += weight.widen().powi(2);
-                }
-            }
-            let rest: f64 = rest.iter().map(|weight| weight.widen().powi(2)).sum();
-            sums.into_iter().sum::<f64>() + rest
-        })
+        .map(|piece| piece.iter().map(|weight| weight.widen().powi(2)).sum())
         .collect();
     pieces.iter().sum()
 }

@@ -1,18 +1,14 @@
 //! What is kept of each example's dual block, and the weights that belong to the blocks.
 
 use num_traits::Zero;
-use pulp::Simd;
 
 use super::candidates::Candidates;
 use super::scorer::{Changes, RowBlock, Scorer};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::{Element, Kernel, Lane};
+use crate::linalg::Element;
 use crate::multiclass::MarginProblem;
-
-/// Blocks between two looks at the interrupt.
-const PATIENCE: usize = 1024;
 
 /// What is kept of an example's dual block beside β_i.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,18 +46,6 @@ pub(super) fn add_images<M: Scorer, T: Element>(
     model: &mut M,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    if let Some(cut) = model.cut() {
-        let mut weights = model.take_weights();
-        let (low, high) = weights.split_at_mut(cut);
-        let model_of = &*model;
-        let add = |side, weights| {
-            let image = Image { problem, duals, betas, model: model_of, side, weights, interrupt };
-            M::Value::dispatch(image);
-        };
-        rayon::join(|| add(0, low), || add(1, high));
-        model.give_weights(weights);
-        return interrupt.check();
-    }
     let padded = model.padded();
     let mut block = RowBlock::default();
     let mut changes = Changes::new(M::LARGEST_BLOCK, padded);
@@ -88,50 +72,4 @@ pub(super) fn add_images<M: Scorer, T: Element>(
         model.update(&changes, &block);
     }
     Ok(())
-}
-
-/// [`add_images`] for a range of the columns.
-struct Image<'a, 'p, M: Scorer, T> {
-    problem: &'a MarginProblem<'p>,
-    duals: &'a [DualBlock],
-    betas: &'a Candidates<T>,
-    model: &'a M,
-    side: usize,
-    weights: &'a mut [M::Value],
-    interrupt: &'a Interrupt,
-}
-
-impl<M: Scorer, T: Element> Kernel<M::Value> for Image<'_, '_, M, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        M::Value: Lane<S>,
-    {
-        let Self { problem, duals, betas, model, side, weights, interrupt } = self;
-        let most = problem.n_classes() + 1;
-        let (mut classes, mut change) = (vec![0; most], vec![M::Value::zero(); most]);
-        let mut buffer = Vec::new();
-        for (at, dual) in duals.iter().enumerate() {
-            if at.is_multiple_of(PATIENCE) && interrupt.is_raised() {
-                return;
-            }
-            if dual.sum == 0.0 {
-                continue;
-            }
-            let (own, values) = betas.row(at);
-            let n = own.len();
-            classes[..n].copy_from_slice(own);
-            classes[n] = problem.label(dual.example as usize) as u32;
-            for (change, beta) in change.iter_mut().zip(values) {
-                *change = M::Value::narrow(-dual.weight * beta.widen());
-            }
-            change[n] = M::Value::narrow(dual.weight * dual.sum);
-            let row = model.row(dual.example as usize, &mut buffer);
-            if let Some((_, ranges)) = model.ranges(row) {
-                model.add_few(simd, weights, ranges[side], &classes[..=n], &change[..=n]);
-            }
-        }
-    }
 }

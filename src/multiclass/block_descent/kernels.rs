@@ -325,3 +325,130 @@ impl<T: Element> Kernel<T> for AddFew<'_, T> {
         }
     }
 }
+
+/// Scores of a sparse row for some classes, the weights being stored feature after feature.
+pub(super) struct ScoreFewSparse<'a, T> {
+    pub weights: &'a [T],
+    /// Classes with the padding.
+    pub padded: usize,
+    pub row: Row<'a, T>,
+    pub classes: &'a [u32],
+    pub scores: &'a mut [T],
+}
+
+/// Vectors of classes up to which a sparse row is scored for all of them: reading neighbours in whole
+/// vectors is then faster than picking single weights.
+const WHOLE: usize = 4;
+
+impl<T: Element> Kernel<T> for ScoreFewSparse<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        match self.padded / <T as Lane<S>>::LANES {
+            1 => self.whole::<S, 1>(simd),
+            2 => self.whole::<S, 2>(simd),
+            3 => self.whole::<S, 3>(simd),
+            WHOLE => self.whole::<S, WHOLE>(simd),
+            _ => self.single(),
+        }
+    }
+}
+
+impl<T: Element> ScoreFewSparse<'_, T> {
+    #[inline(always)]
+    fn whole<S: Simd, const V: usize>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let weights = T::vectors(self.weights).0.as_chunks::<V>().0;
+        let mut sums = [T::splat(simd, T::zero()); V];
+        for (feature, x) in self.row.entries(weights.len()) {
+            let x = T::splat(simd, x);
+            for (sum, weight) in sums.iter_mut().zip(&weights[feature]) {
+                *sum = T::fused(simd, x, *weight, *sum);
+            }
+        }
+        let mut all = [T::zero(); 64];
+        let stored = T::vectors_mut(&mut all).0;
+        stored[..V].copy_from_slice(&sums);
+        for (score, class) in self.scores.iter_mut().zip(self.classes) {
+            *score = all[*class as usize];
+        }
+    }
+
+    #[inline(always)]
+    fn single(self) {
+        self.scores.fill(T::zero());
+        for (feature, x) in self.row.entries(self.weights.len() / self.padded) {
+            let weights = &self.weights[feature * self.padded..][..self.padded];
+            for (score, class) in self.scores.iter_mut().zip(self.classes) {
+                *score = x.mul_add(weights[*class as usize], *score);
+            }
+        }
+    }
+}
+
+/// Adds multiples of a sparse row to the weights of some classes, stored feature after feature.
+pub(super) struct AddFewSparse<'a, T> {
+    pub weights: &'a mut [T],
+    /// Classes with the padding.
+    pub padded: usize,
+    pub row: Row<'a, T>,
+    pub classes: &'a [u32],
+    pub change: &'a [T],
+}
+
+impl<T: Element> Kernel<T> for AddFewSparse<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        match self.padded / <T as Lane<S>>::LANES {
+            1 => self.whole::<S, 1>(simd),
+            2 => self.whole::<S, 2>(simd),
+            3 => self.whole::<S, 3>(simd),
+            WHOLE => self.whole::<S, WHOLE>(simd),
+            _ => self.single(),
+        }
+    }
+}
+
+impl<T: Element> AddFewSparse<'_, T> {
+    #[inline(always)]
+    fn whole<S: Simd, const V: usize>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let mut all = [T::zero(); 64];
+        for (class, change) in self.classes.iter().zip(self.change) {
+            all[*class as usize] = *change;
+        }
+        let mut changes = [T::splat(simd, T::zero()); V];
+        changes.copy_from_slice(&T::vectors(&all).0[..V]);
+        let weights = T::vectors_mut(self.weights).0.as_chunks_mut::<V>().0;
+        for (feature, x) in self.row.entries(weights.len()) {
+            let x = T::splat(simd, x);
+            for (weight, change) in weights[feature].iter_mut().zip(&changes) {
+                *weight = T::fused(simd, x, *change, *weight);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn single(self) {
+        for (feature, x) in self.row.entries(self.weights.len() / self.padded) {
+            let weights = &mut self.weights[feature * self.padded..][..self.padded];
+            for (class, change) in self.classes.iter().zip(self.change) {
+                let weight = &mut weights[*class as usize];
+                *weight = change.mul_add(x, *weight);
+            }
+        }
+    }
+}

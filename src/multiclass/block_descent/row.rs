@@ -16,10 +16,6 @@ pub(super) struct Row<'r, T> {
     pub rest: &'r [T],
     /// The constant feature, if any. Dense: in its place behind those left over, in a vector of zeros.
     pub constant: &'r [T],
-    /// Sparse: how many of the values are in the first range of columns.
-    pub n_low: usize,
-    /// Sparse: the column of the first weight.
-    pub origin: usize,
 }
 
 impl<T: Real> Row<'_, T> {
@@ -32,20 +28,8 @@ impl<T: Real> Row<'_, T> {
     /// Sparse: (feature, value) pairs, the constant feature's last.
     #[inline(always)]
     pub fn entries(&self, n_features: usize) -> impl Iterator<Item = (usize, T)> {
-        let entries = self.columns.iter().zip(self.values);
-        let stored = entries.map(move |(column, x)| (*column as usize - self.origin, *x));
+        let stored = self.columns.iter().zip(self.values).map(|(column, x)| (*column as usize, *x));
         stored.chain(self.constant.iter().map(move |x| (n_features - 1, *x)))
-    }
-
-    /// Sparse: its parts in the columns before `cut` and from there on.
-    #[inline(always)]
-    pub fn ranges(self, cut: usize) -> [Self; 2] {
-        let (columns, values) =
-            (self.columns.split_at(self.n_low), self.values.split_at(self.n_low));
-        [
-            Self { columns: columns.0, values: values.0, constant: &[], ..self },
-            Self { columns: columns.1, values: values.1, origin: cut, ..self },
-        ]
     }
 
     /// Dense: what is left over behind whole vectors, if anything, with the constant feature.

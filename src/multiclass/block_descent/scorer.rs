@@ -2,11 +2,11 @@
 
 use pulp::Simd;
 
-use super::kernels::{AddFew, ScoreFew};
+use super::kernels::{AddFew, AddFewSparse, ScoreFew, ScoreFewSparse};
 pub(super) use super::row::RowBlock;
 use super::row::{Row, extend, read};
-use crate::data::{Dense, Real, Rows};
-use crate::linalg::{Aligned, Element, Kernel, Lane, PanelWeights, Update};
+use crate::data::{Csr, Dense, Real, Rows, in_precision};
+use crate::linalg::{Aligned, Element, FeatureMajor, Kernel, Lane, PanelWeights, Update};
 
 /// The change of the scores' duals that a block made, one row (padded classes) for each example.
 #[derive(Debug)]
@@ -110,18 +110,6 @@ pub(super) trait Scorer: Send + Sync {
     ) where
         Self::Value: Lane<S>;
 
-    /// Where the weights, in the order of [`Scorer::take_weights`], are cut into those of two ranges of columns,
-    /// if two threads may sum them up.
-    fn cut(&self) -> Option<usize> {
-        None
-    }
-
-    /// That, and a row's parts in the ranges.
-    #[inline(always)]
-    fn ranges<'r>(&self, _: Row<'r, Self::Value>) -> Option<(usize, [Row<'r, Self::Value>; 2])> {
-        None
-    }
-
     /// The weight of a feature for a class.
     fn weight(&self, feature: usize, class: usize) -> f64;
 
@@ -145,7 +133,7 @@ pub(super) trait Scorer: Send + Sync {
 }
 
 /// Whether values of this type are in double precision.
-pub(super) fn is_double<T: Real>() -> bool {
+fn is_double<T: Real>() -> bool {
     size_of::<T>() == size_of::<f64>()
 }
 
@@ -259,7 +247,7 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
     fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<T>) -> Row<'r, T> {
         let x = read(buffer, self.rows.row(example));
         let (values, rest) = x.split_at(self.n_whole);
-        Row { values, columns: &[], rest, constant: &self.constant, n_low: 0, origin: 0 }
+        Row { values, columns: &[], rest, constant: &self.constant }
     }
 
     fn take_weights(&mut self) -> Aligned<T> {
@@ -309,6 +297,183 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         T: Lane<S>,
     {
         AddFew { weights, row, classes, change }.compute(simd);
+    }
+
+    fn weight(&self, feature: usize, class: usize) -> f64 {
+        self.weights.get(feature, class)
+    }
+
+    fn weights(&self) -> &[T] {
+        self.weights.values()
+    }
+
+    fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
+        self.weights.load(self.n_classes, weight);
+    }
+
+    fn clear(&mut self) {
+        self.weights.clear();
+    }
+}
+
+/// Sparse rows, one at a time: a row's features are few, and their inner products with other rows'
+/// would cost as much as the scores.
+pub(super) struct SparseScorer<'a, R, T> {
+    rows: Csr<'a, R>,
+    bias: f64,
+    /// The constant feature, if there is one.
+    constant: Vec<T>,
+    weights: FeatureMajor<T>,
+    n_classes: usize,
+}
+
+impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
+    pub fn new(rows: Csr<'a, R>, bias: f64, n_classes: usize) -> Self {
+        let n_features = rows.n_cols() + usize::from(bias != 0.0);
+        let constant = if bias == 0.0 { Vec::new() } else { vec![T::narrow(bias)] };
+        let weights = FeatureMajor::new(n_features, n_classes);
+        Self { rows, bias, constant, weights, n_classes }
+    }
+}
+
+/// Columns and values of a block's row, which is copied only where it is not stored as it is read.
+fn gathered<'b, R: Real, T: Real>(
+    rows: &'b Csr<'_, R>,
+    block: &'b RowBlock<T>,
+) -> (&'b [i32], &'b [T]) {
+    match block.examples.first() {
+        Some(example) if block.values.is_empty() => {
+            let (columns, values) = rows.row(*example as usize);
+            (columns, in_precision(values).unwrap_or_default())
+        }
+        _ => (&block.columns, &block.values),
+    }
+}
+
+impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
+    type Value = T;
+    type Exact = SparseScorer<'a, R, f64>;
+
+    fn exact(&self) -> Option<Self::Exact> {
+        (!is_double::<T>()).then(|| SparseScorer::new(self.rows, self.bias, self.n_classes))
+    }
+
+    const LARGEST_BLOCK: usize = 1;
+
+    fn block_size(&self) -> usize {
+        1
+    }
+
+    fn n_features(&self) -> usize {
+        self.rows.n_cols() + usize::from(self.bias != 0.0)
+    }
+
+    fn squared_norm(&self, example: usize) -> f64 {
+        let (_, x) = self.rows.row(example);
+        x.iter().map(|x| x.widen().powi(2)).sum::<f64>() + self.bias * self.bias
+    }
+
+    fn gather(&self, block: &mut RowBlock<T>) {
+        debug_assert!(block.examples.len() <= 1);
+        block.values.clear();
+        block.columns.clear();
+        for &example in &block.examples {
+            let (columns, values) = self.rows.row(example as usize);
+            if self.bias == 0.0 && in_precision::<R, T>(values).is_some() {
+                continue;
+            }
+            block.columns.extend_from_slice(columns);
+            extend(&mut block.values, values);
+            if self.bias != 0.0 {
+                block.columns.push(self.rows.n_cols() as i32);
+                block.values.push(T::narrow(self.bias));
+            }
+        }
+    }
+
+    fn multiply_rows(&self, _: &mut RowBlock<T>) {}
+
+    fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
+        if !changes.changed.is_empty() {
+            let (columns, values) = gathered(&self.rows, block);
+            self.weights.update(columns, values, &changes.values);
+        }
+    }
+
+    fn score(&self, block: &RowBlock<T>, scores: &mut [T]) {
+        let (columns, values) = gathered(&self.rows, block);
+        self.weights.score(columns, values, scores);
+    }
+
+    fn update_and_score(
+        &mut self,
+        changes: &Changes<T>,
+        block: &RowBlock<T>,
+        next: &RowBlock<T>,
+        scores: &mut [T],
+    ) {
+        self.update(changes, block);
+        self.score(next, scores);
+    }
+
+    fn padded(&self) -> usize {
+        self.weights.padded()
+    }
+
+    fn panel_width(&self) -> usize {
+        self.weights.padded()
+    }
+
+    fn n_stored(&self, example: usize) -> usize {
+        self.rows.row(example).0.len() + usize::from(self.bias != 0.0)
+    }
+
+    #[inline(always)]
+    fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<T>) -> Row<'r, T> {
+        let (columns, x) = self.rows.row(example);
+        Row { values: read(buffer, x), columns, rest: &[], constant: &self.constant }
+    }
+
+    fn take_weights(&mut self) -> Aligned<T> {
+        self.weights.take()
+    }
+
+    fn class_stride(&self) -> Option<usize> {
+        None
+    }
+
+    fn give_weights(&mut self, weights: Aligned<T>) {
+        self.weights.give(weights);
+    }
+
+    #[inline(always)]
+    fn score_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &[T],
+        row: Row<'_, T>,
+        classes: &[u32],
+        scores: &mut [T],
+    ) where
+        T: Lane<S>,
+    {
+        let padded = self.weights.padded();
+        ScoreFewSparse { weights, padded, row, classes, scores }.compute(simd);
+    }
+
+    #[inline(always)]
+    fn add_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &mut [T],
+        row: Row<'_, T>,
+        classes: &[u32],
+        change: &[T],
+    ) where
+        T: Lane<S>,
+    {
+        let padded = self.weights.padded();
+        AddFewSparse { weights, padded, row, classes, change }.compute(simd);
     }
 
     fn weight(&self, feature: usize, class: usize) -> f64 {
