@@ -30,7 +30,7 @@ pub(super) struct Continuation<'p> {
     solver: BlockDescent<'p>,
     /// Each λ still to come, the problem's first.
     ahead: Vec<f64>,
-    /// Epochs that may still be spent on the way.
+    /// Epochs that may still be spent on the way: half of all, and one or more for each λ, or there is no way.
     left: usize,
 }
 
@@ -42,6 +42,7 @@ impl<'p> Continuation<'p> {
         stopping: Stopping,
     ) -> Result<Self> {
         let (mut ahead, mut lambda) = (Vec::new(), problem.shares().lambda());
+        let left = stopping.max_epochs / 2;
         if stopping.relative < NEAR && pays(problem) {
             let mut curvature = mean_curvature(problem);
             let more = |lambda: f64| (lambda * FACTOR).is_finite();
@@ -50,10 +51,12 @@ impl<'p> Continuation<'p> {
                 (lambda, curvature) = (lambda * FACTOR, curvature / FACTOR);
             }
         }
-        if !ahead.is_empty() {
+        if ahead.len() > left {
+            ahead.clear();
+        } else if !ahead.is_empty() {
             solver.begin_at(lambda)?;
         }
-        Ok(Self { solver, ahead, left: stopping.max_epochs / 2 })
+        Ok(Self { solver, ahead, left })
     }
 
     /// The solver where it stands: at the problem's λ after a certificate.
@@ -83,7 +86,7 @@ impl Solver for Continuation<'_> {
         if self.ahead.is_empty() {
             return Ok(progress);
         }
-        self.left = self.left.saturating_sub(1);
+        self.left -= 1;
         if self.left == 0 {
             self.ahead.truncate(1);
         } else if let Progress::Epoch(certificate) = progress
