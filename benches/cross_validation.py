@@ -160,7 +160,7 @@ def bounds(names: list[str]) -> None:
 
 
 # Maximum number of epochs where bounds are asked for.
-LIMITS = {"satimage": 1000, "dna": 1000}
+LIMITS = {"satimage": 4000, "dna": 1000}
 
 
 def trials(count: int) -> None:
