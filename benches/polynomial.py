@@ -280,7 +280,7 @@ def refits() -> None:
 
 
 def wide() -> None:
-    """News20: 11,314 sparse rows of 56,438 features, 20 classes, three bases, full refits."""
+    """News20: 11,314 sparse rows of 56,438 features, 20 classes, three bases, both refits."""
     with np.load(FOLDER / "news20_tfidf.npz") as file:
         (X, y), held_out = (
             (

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
@@ -109,14 +108,6 @@ where
     Ok(total)
 }
 
-/// Whether sums over the rows take more memory than a copy of the rows by columns and `width` values for each row.
-pub fn is_wide(rows: &impl Rows, width: usize) -> bool {
-    let (n, d) = (rows.n_rows(), rows.n_cols());
-    let sums = parts(n).len().saturating_mul(d).saturating_mul(width);
-    // A column's number and its value take one and a half doubles.
-    sums > 2 * rows.n_stored() + n.saturating_mul(width)
-}
-
 /// The results of tasks that differ in length, in their order. As many run at a time as there are threads, the
 /// next one when one ends, so that no more of their memory is taken; what a task itself splits up goes to
 /// threads that have none.
@@ -148,8 +139,13 @@ pub fn run_tasks<T: Send + Sync>(
     results.into_iter().map_while(OnceLock::into_inner).collect()
 }
 
+/// How many partial results [`sum_rows`] has at a time.
+pub(crate) fn n_parts(n_rows: usize) -> usize {
+    (n_rows / MIN_PART).clamp(1, MAX_PARTS)
+}
+
 fn parts(n_rows: usize) -> Vec<Range<usize>> {
-    let count = (n_rows / MIN_PART).clamp(1, MAX_PARTS);
+    let count = n_parts(n_rows);
     (0..count).map(|part| part * n_rows / count..(part + 1) * n_rows / count).collect()
 }
 

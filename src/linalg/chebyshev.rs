@@ -3,10 +3,13 @@
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
+use rayon::prelude::*;
 
 use super::side_by_side::{Products, change, dots, interleaved, kept};
 use super::spectrum::{Chance, random_direction};
+use super::vectors::larger_or_nan;
 use crate::error::Result;
+use crate::interrupt::Interrupt;
 
 /// Random vectors for each matrix: the top eigenvector's share of the longest of them is far above what rounding
 /// may do to it.
@@ -38,16 +41,17 @@ pub(crate) fn probable_norm_bounds(
     known: &[Known],
     chance: Chance,
     product: &mut Products<'_>,
+    interrupt: &Interrupt,
 ) -> Result<Vec<Option<f64>>> {
     let share = chance.failure.powf(1.0 / STARTS as f64);
     let share = share * (std::f64::consts::FRAC_PI_2 / size as f64).sqrt();
     let mut bounds = vec![None; known.len()];
-    let starts = 0..(known.len() * STARTS) as u64;
-    let starts = starts.map(|start| {
-        let mut rng = Pcg64Mcg::seed_from_u64(chance.seed.wrapping_add(start));
-        random_direction(size, &mut rng)
+    let starts = (0..known.len() * STARTS).into_par_iter().map(|start| {
+        interrupt.check()?;
+        let mut rng = Pcg64Mcg::seed_from_u64(chance.seed.wrapping_add(start as u64));
+        Ok(random_direction(size, &mut rng))
     });
-    let mut before = interleaved(&starts.collect::<Vec<_>>());
+    let mut before = interleaved(&starts.collect::<Result<Vec<_>>>()?);
     let mut active: Vec<Growth> =
         known.iter().enumerate().map(|known| Growth::new(known, share)).collect();
     let image = product(&columns(&active, |growth| growth.matrix), &before)?;
@@ -57,6 +61,7 @@ pub(crate) fn probable_norm_bounds(
     let mut now = vec![0.0; image.len()];
     let scales = columns(&active, |growth| [1.0 / growth.scale]);
     change(&mut now, &image, &scales, |image, _, [scale]| scale * image);
+    drop(image);
     for step in 1..=MAX_STEPS {
         let squares = dots(&now, &now, active.len() * STARTS);
         let mut keep = Vec::new();
@@ -87,12 +92,12 @@ fn columns<T: Copy>(active: &[Growth], of: impl Fn(&Growth) -> T) -> Vec<T> {
     active.iter().flat_map(|growth| [of(growth); STARTS]).collect()
 }
 
-/// The largest |entry| of the vectors of each matrix.
+/// The largest |entry| of the vectors of each matrix; NaN if there is one.
 fn largest(vectors: &[f64], n_matrices: usize) -> Vec<f64> {
     let mut largest = vec![0.0_f64; n_matrices];
     for row in vectors.chunks_exact(n_matrices * STARTS) {
         for (largest, values) in largest.iter_mut().zip(row.chunks_exact(STARTS)) {
-            *largest = values.iter().fold(*largest, |largest, value| largest.max(value.abs()));
+            *largest = values.iter().map(|value| value.abs()).fold(*largest, larger_or_nan);
         }
     }
     largest
@@ -140,7 +145,9 @@ impl Growth {
         if length > 1e100 {
             return true;
         }
-        if length.is_nan() || self.noise(angle) > 0.5 * self.share {
+        let is_clear = self.noise(angle) <= 0.5 * self.share;
+        if length.is_nan() || !is_clear {
+            // A bound so far holds, but it is loose: that of another method is worth its products.
             self.bound = None;
             return true;
         }
@@ -169,11 +176,6 @@ impl Growth {
     }
 }
 
-/// The larger of two numbers; NaN if one of them is.
-fn larger_or_nan(a: f64, b: f64) -> f64 {
-    if a.is_nan() || a > b { a } else { b }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,7 +191,8 @@ mod tests {
                 })
                 .collect())
         };
-        probable_norm_bounds(spectra[0].len(), known, chance, &mut product).unwrap()
+        let interrupt = Interrupt::default();
+        probable_norm_bounds(spectra[0].len(), known, chance, &mut product, &interrupt).unwrap()
     }
 
     fn known(guess: f64) -> Known {
@@ -220,7 +223,14 @@ mod tests {
         let spectrum = vec![1.0; 2000];
         let rough = Known { guess: 1.0, rounding: 1e-6 };
         assert_eq!(bounds(std::slice::from_ref(&spectrum), &[rough], 1e-2), [None]);
-        assert_eq!(bounds(&[vec![f64::NAN; 2000]], &[known(1.0)], 1e-2), [None]);
+        let unknown = Known { guess: 1.0, rounding: f64::NAN };
+        assert_eq!(bounds(std::slice::from_ref(&spectrum), &[unknown], 1e-2), [None]);
+        // A matrix that is 0 but for a NaN has no bound either.
+        let mut unknown = vec![0.0; 2000];
+        unknown[5] = f64::NAN;
+        for guess in [0.0, 1.0] {
+            assert_eq!(bounds(std::slice::from_ref(&unknown), &[known(guess)], 1e-2), [None]);
+        }
         // Products make up for a guess that is none.
         let unknown = Known { guess: f64::NAN, rounding: 1e-15 };
         assert!(bounds(&[spectrum], &[unknown], 1e-2)[0].is_some_and(|bound| bound >= 1.0));

@@ -8,6 +8,10 @@ use super::vectors::axpy;
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::parallel::n_parts;
+
+/// Rows between looks at the interrupt.
+const ROWS: usize = 1024;
 
 /// Columns that a thread sums up at a time: few enough to share the work.
 const COLUMNS: usize = 64;
@@ -34,12 +38,29 @@ pub(crate) struct Part<'a> {
     pub width: usize,
 }
 
+/// Whether sums over the rows take more memory than a copy of the rows by columns and `width` values for each row.
+pub(crate) fn is_wide(rows: &impl Rows, width: usize) -> bool {
+    let (n, d) = (rows.n_rows(), rows.n_cols());
+    let sums = n_parts(n).saturating_mul(d).saturating_mul(width);
+    // A column's number and its value take one and a half doubles.
+    sums > 2 * rows.n_stored() + n.saturating_mul(width)
+}
+
 impl SparseColumns {
+    /// Bytes of the entries of `rows` by columns, and of what it takes to sort them.
+    #[cfg(feature = "python")]
+    pub fn bytes(rows: &impl Rows) -> u128 {
+        12 * rows.n_stored() as u128 + 16 * (rows.n_cols() as u128 + 1)
+    }
+
     /// The entries of `rows` by columns; None for more rows than can be counted.
-    pub fn new(rows: &impl Rows) -> Option<Self> {
-        let n_rows = u32::try_from(rows.n_rows()).ok()?;
+    pub fn new(rows: &impl Rows, interrupt: &Interrupt) -> Result<Option<Self>> {
+        let Ok(n_rows) = u32::try_from(rows.n_rows()) else { return Ok(None) };
         let mut bounds = vec![0; rows.n_cols() + 1];
         for row in 0..rows.n_rows() {
+            if row.is_multiple_of(ROWS) {
+                interrupt.check()?;
+            }
             rows.visit_row(row, |column, _| bounds[column + 1] += 1);
         }
         for column in 0..rows.n_cols() {
@@ -49,6 +70,9 @@ impl SparseColumns {
         let mut next = bounds.clone();
         let (mut own_rows, mut values) = (vec![0; n_stored], vec![0.0; n_stored]);
         for row in 0..n_rows {
+            if (row as usize).is_multiple_of(ROWS) {
+                interrupt.check()?;
+            }
             rows.visit_row(row as usize, |column, value| {
                 let at = &mut next[column];
                 own_rows[*at] = row;
@@ -56,7 +80,7 @@ impl SparseColumns {
                 *at += 1;
             });
         }
-        Some(Self { bounds, rows: own_rows, values })
+        Ok(Some(Self { bounds, rows: own_rows, values }))
     }
 
     /// Xᵀ S for the first `n_columns` columns of X, or (X∘X)ᵀ S if `squared`.
@@ -126,7 +150,7 @@ mod tests {
         let part = Part { values: &s, stride: 5, first: 1, width };
         let own: Vec<f64> = s.chunks_exact(5).flat_map(|row| row[1..4].to_vec()).collect();
         let interrupt = Interrupt::default();
-        let by_columns = SparseColumns::new(&rows).unwrap();
+        let by_columns = SparseColumns::new(&rows, &interrupt).unwrap().unwrap();
         let found = by_columns.multiply(d + 1, part, false, &interrupt).unwrap();
         assert_eq!(found, multiply_transposed(&rows, &own, width, &interrupt).unwrap());
         let found = by_columns.multiply(d, part, true, &interrupt).unwrap();
@@ -134,5 +158,6 @@ mod tests {
         assert_eq!(found, wanted[..d * width]);
         interrupt.raise();
         assert!(by_columns.multiply(d, part, false, &interrupt).is_err());
+        assert!(SparseColumns::new(&rows, &interrupt).is_err());
     }
 }

@@ -151,11 +151,20 @@ const MIN_STEPS: usize = 48;
 /// Maximum number of values in its vectors together.
 const MAX_SPACE: usize = 1 << 25;
 
-/// How many numbers a bound on the norm of a matrix keeps: the vectors of [`probable_norm_bound`], and fewer for
-/// matrices that are small enough to be factorised. Only callers from Python ask before they start.
+/// How many of [`probable_norm_bound`] have room beside one another: the larger a matrix, the more its own products
+/// make of all threads.
+pub(crate) fn bounds_at_a_time(size: usize) -> usize {
+    (MAX_SPACE / size.saturating_mul(MAX_STEPS).max(1)).max(1)
+}
+
+/// How many numbers bounds on the norms of `n_matrices` matrices keep on `n_threads` threads: the vectors of
+/// [`probable_norm_bound`], and fewer for matrices that are small enough to be factorised. Only callers from Python
+/// ask before they start.
 #[cfg(feature = "python")]
-pub(crate) fn bound_memory(size: usize) -> usize {
-    size.saturating_mul((MAX_SPACE / size.max(1)).clamp(MIN_STEPS, MAX_STEPS).min(size) + 8)
+pub(crate) fn bound_memory(size: usize, n_matrices: usize, n_threads: usize) -> usize {
+    let steps = (MAX_SPACE / size.max(1)).clamp(MIN_STEPS, MAX_STEPS).min(size);
+    let together = bounds_at_a_time(size).min(n_matrices).min(n_threads.max(1));
+    size.saturating_mul(steps + 8).saturating_mul(together)
 }
 
 /// An upper bound on ‖G‖₂ that is too small with at most the given probability, over the draw of a start

@@ -74,6 +74,11 @@ pub(crate) fn axpy(y: &mut [f64], scale: f64, x: &[f64]) {
     }
 }
 
+/// The larger of two numbers; NaN if one of them is.
+pub(crate) fn larger_or_nan(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a > b { a } else { b }
+}
+
 /// ⟨a, b⟩ with one sum, term by term: the order of vectors so short that lanes gain nothing.
 #[inline(always)]
 pub(crate) fn dot_in_order(a: &[f64], b: &[f64]) -> f64 {

@@ -13,7 +13,7 @@ use crate::linalg::products::matrix_vector;
 use crate::linalg::side_by_side::TOGETHER;
 use crate::linalg::spectrum::{Chance, gamma as roundings, norm_bound};
 use crate::linalg::values::extreme_values;
-use crate::linalg::vectors::{axpy, dot, normalise, random_unit};
+use crate::linalg::vectors::{axpy, dot, larger_or_nan, normalise, random_unit};
 use crate::names::find;
 
 /// A selected basis vector, with the bound that makes the duality gap a certificate.
@@ -110,11 +110,10 @@ pub fn select<R: Rows>(
     if method == SelectionMethod::Exact {
         return exact(gamma, penalty, tol.min(EXACT_TOL), seed);
     }
-    let (guesses, extremes) = if gamma.is_formed() || method == SelectionMethod::Power {
-        each_extreme(gamma, method, tol, seed)?
-    } else {
-        together(gamma, tol, seed)?
-    };
+    // One output shares its passes over the rows with none.
+    let apart = gamma.is_formed() || gamma.n_outputs() == 1 || method == SelectionMethod::Power;
+    let (guesses, extremes) =
+        if apart { each_extreme(gamma, method, tol, seed)? } else { together(gamma, tol, seed)? };
     let (vector, gradient) = match method {
         SelectionMethod::Refined if gamma.is_formed() => {
             let each = extremes.into_par_iter().map(|start| refine(gamma, penalty, start.vector));
@@ -254,11 +253,6 @@ fn exact<R: Rows>(
     let bound = rounded_up(largest + penalty.dual_row_norm(&errors), m + d);
     let bound = bound.max(rounded_up(penalty.dual_row_norm(&gradient), m));
     Ok(Selection { vector, gradient, bound })
-}
-
-/// The larger of two numbers; NaN if one of them is.
-fn larger_or_nan(a: f64, b: f64) -> f64 {
-    if a.is_nan() || a > b { a } else { b }
 }
 
 /// A seed for each of several eigenvalue problems.

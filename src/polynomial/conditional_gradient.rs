@@ -105,7 +105,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
     /// Starts from `model` (the null model, or that of an earlier fit); with `validation`, the model that
     /// scores best there is the result.
     pub fn new(
-        problem: PolynomialProblem<'a, R>,
+        mut problem: PolynomialProblem<'a, R>,
         settings: ConditionalGradientSettings,
         model: PolynomialModel,
         validation: Option<&'a Validation<'a>>,
@@ -118,6 +118,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         if model.n_outputs != null.n_outputs || model.linear.is_some() != null.linear.is_some() {
             return Err(Error::argument("warm_start", "the model has other outputs or layers"));
         }
+        problem.keep_columns(interrupt)?;
         let scale = evaluate(&problem, &null, false, interrupt)?.objective;
         let objective = evaluate(&problem, &model, false, interrupt)?.objective;
         Ok(Self {

@@ -21,23 +21,29 @@ pub trait Constrained {
         n
     }
 
-    /// P v, the first model of the curvature up to a factor, at the confined coordinates: none between them
-    /// and the others.
+    /// P v, the first model of the curvature up to a factor, at the confined coordinates: the identity at the others,
+    /// and nothing between the two.
     fn metric(&self, v: &[f64]) -> Vec<f64> {
         v.to_vec()
     }
 
-    /// P⁻¹ v, for all coordinates or the free ones.
+    /// P⁻¹ v.
     fn solve(&self, v: &[f64]) -> Vec<f64> {
         v.to_vec()
     }
 }
 
-/// Maximum number of remembered pairs of steps and gradient changes.
+/// Most and fewest remembered pairs of steps and gradient changes.
 const MEMORY: usize = 10;
+const MIN_MEMORY: usize = 2;
 
 /// Maximum number of values in all steps together, unless two have more; as many are in gradient changes.
 const MEMORY_SIZE: usize = 1 << 23;
+
+/// How many pairs are remembered of points of `size` coordinates.
+pub(crate) fn n_remembered(size: usize) -> usize {
+    (MEMORY_SIZE / size.max(1)).clamp(MIN_MEMORY, MEMORY)
+}
 
 /// Maximum number of steps towards the minimiser of the quadratic model.
 const MODEL_STEPS: usize = 30;
@@ -66,7 +72,7 @@ pub(super) struct Hessian {
     sigma: f64,
     n_confined: usize,
     pairs: VecDeque<Pair>,
-    /// S_Cᵀ P S_C, SᵀY, S_Fᵀ Y_F and Y_Fᵀ P⁻¹ Y_F, with a row for each pair.
+    /// S_Cᵀ P S_C, S_Cᵀ Y_C, S_Fᵀ Y_F and Y_Fᵀ Y_F, with a row for each pair.
     products: [VecDeque<VecDeque<f64>>; 4],
 }
 
@@ -88,12 +94,11 @@ impl Hessian {
         if curvature <= floor || curvature.is_nan() {
             return;
         }
-        let solved = problem.solve(&y);
-        self.sigma = long_dot(&y, &solved) / curvature;
-        let memory = (MEMORY_SIZE / s.len()).clamp(2, MEMORY);
+        self.sigma = long_dot(&y, &problem.solve(&y)) / curvature;
+        let memory = n_remembered(s.len());
         let metric = problem.metric(&s[..self.n_confined]);
         self.pairs.push_back(Pair { s, y, metric });
-        self.add_products(&solved);
+        self.add_products();
         if self.pairs.len() > memory {
             self.pairs.pop_front();
             for products in &mut self.products {
@@ -105,8 +110,8 @@ impl Hessian {
         }
     }
 
-    /// The products of the last pair with all of them; `solved` is P⁻¹ y.
-    fn add_products(&mut self, solved: &[f64]) {
+    /// The products of the last pair with all of them.
+    fn add_products(&mut self) {
         let at = self.n_confined;
         let Some(last) = self.pairs.back() else { return };
         let each = |product: &dyn Fn(&Pair) -> f64| self.pairs.iter().map(product).collect();
@@ -116,7 +121,7 @@ impl Hessian {
             each(&|pair| dot(&pair.s[..at], &last.metric)),
             each(&|pair| confined(&last.s, &pair.y)),
             each(&|pair| free(&last.s, &pair.y)),
-            each(&|pair| free(&pair.y, solved)),
+            each(&|pair| free(&pair.y, &last.y)),
         ];
         let columns: [VecDeque<f64>; 4] = [
             rows[0].clone(),
@@ -165,16 +170,15 @@ impl Hessian {
             return Ok(Some(free));
         }
         let Some(middle) = self.middle() else { return Ok(None) };
-        let solved = if at < x.len() { problem.solve(&gradient[at..]) } else { Vec::new() };
         let known = self.stacked(|pair| {
-            let along = long_dot(&pair.s[at..], &gradient[at..]);
-            (along, long_dot(&pair.y[at..], &solved) / self.sigma)
+            let along = |v: &[f64]| long_dot(&v[at..], &gradient[at..]);
+            (along(&pair.s), along(&pair.y) / self.sigma)
         });
         let mut slope = gradient[..at].to_vec();
         self.add_terms(&mut slope, &-middle.solve(&known));
         let d = self.confined_step(problem, &x[..at], slope, (&middle, target))?;
         let weights = middle.solve(&(self.terms(&d) - known));
-        Ok(Some(self.with_free(problem, d, gradient, &weights)))
+        Ok(Some(self.with_free(d, gradient, &weights)))
     }
 
     /// The minimiser of the model over C, F being where it is best, by projected gradients with Barzilai-Borwein
@@ -219,23 +223,16 @@ impl Hessian {
         Ok(d)
     }
 
-    /// (d_C, d_F) with d_F = −P⁻¹ (g_F + Y_F w₂)/σ − S_F w₁, the best for d_C.
-    fn with_free(
-        &self,
-        problem: &impl Constrained,
-        mut d: Vec<f64>,
-        gradient: &[f64],
-        weights: &Array1<f64>,
-    ) -> Vec<f64> {
+    /// (d_C, d_F) with d_F = −(g_F + Y_F w₂)/σ − S_F w₁, the best for d_C.
+    fn with_free(&self, mut d: Vec<f64>, gradient: &[f64], weights: &Array1<f64>) -> Vec<f64> {
         let (at, n_pairs) = (self.n_confined, self.pairs.len());
         if at == gradient.len() {
             return d;
         }
-        let mut slope = gradient[at..].to_vec();
+        let mut free = gradient[at..].to_vec();
         for (pair, weight) in self.pairs.iter().zip(weights.iter().skip(n_pairs)) {
-            long_axpy(&mut slope, *weight, &pair.y[at..]);
+            long_axpy(&mut free, *weight, &pair.y[at..]);
         }
-        let mut free = problem.solve(&slope);
         free.iter_mut().for_each(|free| *free /= -self.sigma);
         for (pair, weight) in self.pairs.iter().zip(weights) {
             long_axpy(&mut free, -weight, &pair.s[at..]);
@@ -265,7 +262,7 @@ impl Hessian {
         }
     }
 
-    /// M⁻¹ = N⁻¹ + Q_Fᵀ (σ P)⁻¹ Q_F, factorised.
+    /// M⁻¹ = N⁻¹ + Q_Fᵀ Q_F/σ, factorised.
     fn middle(&self) -> Option<Middle> {
         let n = self.pairs.len();
         let of =
@@ -311,10 +308,10 @@ impl Middle {
 mod tests {
     use super::*;
 
-    /// All of space, in a metric that has no entry between the first three coordinates and the others.
+    /// All of space, in a metric that is the identity but for the first three coordinates.
     struct Space;
 
-    const METRIC: [f64; 7] = [2.0, 0.5, 1.0, 3.0, 0.25, 1.5, 4.0];
+    const METRIC: [f64; 7] = [2.0, 0.5, 3.0, 1.0, 1.0, 1.0, 1.0];
 
     impl Constrained for Space {
         fn evaluate(&mut self, _: &[f64], _: &mut Vec<f64>) -> Result<f64> {
@@ -332,7 +329,7 @@ mod tests {
         }
 
         fn solve(&self, v: &[f64]) -> Vec<f64> {
-            v.iter().zip(&METRIC[7 - v.len()..]).map(|(v, p)| v / p).collect()
+            v.iter().zip(METRIC).map(|(v, p)| v / p).collect()
         }
     }
 

@@ -1,9 +1,9 @@
 //! The matrices whose quadratic forms are the gradient of a network's output layer.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::kernel::Kernel;
 use super::row_block::{OuterSum, row_blocks};
@@ -174,32 +174,27 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         self.weights[row * self.n_outputs + c]
     }
 
-    /// Largest number of entries of a row.
-    pub(super) fn longest_row(&self) -> usize {
-        let length = |row| {
-            let mut length = 0;
-            self.rows.visit_row(row, |_, _| length += 1);
-            length
-        };
-        if self.n_stored() == self.n_rows() * self.size() {
-            return self.size();
-        }
-        (0..self.n_rows()).into_par_iter().map(length).max().unwrap_or(0)
-    }
-
-    /// Σ_i |D_c,ii| ‖x_i‖² for every c.
-    pub(super) fn weighted_squares(&self) -> Result<Vec<f64>> {
+    /// Σ_i |D_c,ii| ‖x_i‖² for every c, and the largest number of entries of a row.
+    pub(super) fn weighted_squares(&self) -> Result<(Vec<f64>, usize)> {
         let m = self.n_outputs;
-        sum_rows(self.rows.n_rows(), m, self.interrupt, |range, sums| {
+        let longest = AtomicUsize::new(0);
+        let sums = sum_rows(self.rows.n_rows(), m, self.interrupt, |range, sums| {
+            let mut longest_here = 0_usize;
             for row in range {
-                let mut square = 0.0;
-                self.rows.visit_row(row, |_, value| square += value * value);
+                let (mut square, mut length) = (0.0, 0);
+                self.rows.visit_row(row, |_, value| {
+                    square += value * value;
+                    length += 1;
+                });
+                longest_here = longest_here.max(length);
                 for (sum, weight) in sums.iter_mut().zip(&self.weights[row * m..][..m]) {
                     // An overflow of a row without weight is none of the sum.
                     *sum += if *weight == 0.0 { 0.0 } else { weight.abs() * square };
                 }
             }
-        })
+            longest.fetch_max(longest_here, Ordering::Relaxed);
+        })?;
+        Ok((sums, longest.into_inner()))
     }
 
     /// What ends a product early.
@@ -387,7 +382,7 @@ mod tests {
             };
             close(formed.product(1, &a).unwrap(), by_rows.product(1, &a).unwrap());
             let both: Vec<f64> = a.iter().zip(&b).flat_map(|(a, b)| [*a, *b]).collect();
-            let columns = SparseColumns::new(&rows).unwrap();
+            let columns = SparseColumns::new(&rows, &interrupt).unwrap().unwrap();
             for columns in [None, Some(&columns)] {
                 let by_rows = GradientMatrices { columns, ..by_rows.clone() };
                 let found = by_rows.products(&[2, 0], &both).unwrap();

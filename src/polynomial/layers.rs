@@ -251,13 +251,11 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
     }
 
     fn metric(&self, v: &[f64]) -> Vec<f64> {
-        let m = self.model.n_outputs;
-        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.product(v, m))
+        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.product(v))
     }
 
     fn solve(&self, v: &[f64]) -> Vec<f64> {
-        let m = self.model.n_outputs;
-        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.solve(v, m))
+        self.metric.as_ref().map_or_else(|| v.to_vec(), |metric| metric.solve(v))
     }
 
     fn project(&self, x: &mut [f64]) -> Result<()> {

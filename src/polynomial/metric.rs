@@ -86,20 +86,18 @@ impl Metric {
         arrays.into_iter().flatten().flatten().all(|entry| entry.abs() < LARGEST)
     }
 
-    /// P V, V having `width` values for each activation.
-    pub fn product(&self, v: &[f64], width: usize) -> Vec<f64> {
-        let rows = v.len() / width;
-        times(self.matrix.slice(s![..rows, ..rows]), v)
+    /// P V, V having a row for each activation and feature.
+    pub fn product(&self, v: &[f64]) -> Vec<f64> {
+        times(&self.matrix, v)
     }
 
-    /// P⁻¹ V, V having `width` values for each activation and feature, or for each feature.
-    pub fn solve(&self, v: &[f64], width: usize) -> Vec<f64> {
-        let left_out = self.inverse.nrows() - v.len() / width;
-        times(self.inverse.slice(s![left_out.., left_out..]), v)
+    /// P⁻¹ V.
+    pub fn solve(&self, v: &[f64]) -> Vec<f64> {
+        times(&self.inverse, v)
     }
 }
 
-fn times(matrix: ArrayView2<'_, f64>, v: &[f64]) -> Vec<f64> {
+fn times(matrix: &Array2<f64>, v: &[f64]) -> Vec<f64> {
     let size = matrix.nrows();
     match ArrayView2::from_shape((size, v.len() / size), v) {
         Ok(v) => matrix.dot(&v).into_iter().collect(),

@@ -4,7 +4,7 @@
 pub mod basis_selection;
 mod certificate;
 pub mod conditional_gradient;
-mod curvature;
+pub(crate) mod curvature;
 pub mod evaluation;
 pub mod gradient_matrices;
 pub mod kernel;

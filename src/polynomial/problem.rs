@@ -9,9 +9,11 @@ use super::model::PolynomialModel;
 use super::penalty::Penalty;
 use crate::data::{Augmented, Rows};
 use crate::error::{Error, Result};
-use crate::linalg::sparse_columns::SparseColumns;
+use crate::interrupt::Interrupt;
+#[cfg(feature = "python")]
+use crate::linalg::side_by_side::TOGETHER;
+use crate::linalg::sparse_columns::{SparseColumns, is_wide};
 use crate::linalg::vectors::squared_norm_in_order;
-use crate::parallel::is_wide;
 
 /// Targets of all rows.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +89,17 @@ pub struct Objective<'a> {
     pub radius: f64,
 }
 
+/// Bytes of the rows by columns and of what rows are multiplied by, where a problem keeps them.
+#[cfg(feature = "python")]
+pub(crate) fn column_memory(rows: impl Rows, n_outputs: usize) -> u128 {
+    let rows = Augmented { rows, ones: true };
+    if is_wide(&rows, n_outputs) {
+        SparseColumns::bytes(&rows) + 8 * rows.n_rows() as u128 * n_outputs.max(TOGETHER) as u128
+    } else {
+        0
+    }
+}
+
 /// A checked training problem.
 #[derive(Debug, Clone)]
 pub struct PolynomialProblem<'a, R> {
@@ -131,10 +144,16 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
                 return Err(Error::argument("sample_weight", "must be finite and not negative"));
             }
         }
-        let augmented = Augmented { rows, ones: true };
-        let wide = is_wide(&augmented, objective.n_outputs);
-        let columns = if wide { SparseColumns::new(&augmented) } else { None };
-        Ok(Self { rows, columns, targets, weights, objective })
+        Ok(Self { rows, columns: None, targets, weights, objective })
+    }
+
+    /// Keeps the rows by columns as well, where sums over them are larger.
+    pub(super) fn keep_columns(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let rows = self.linear_rows();
+        if self.columns.is_none() && is_wide(&rows, self.objective.n_outputs) {
+            self.columns = SparseColumns::new(&rows, interrupt)?;
+        }
+        Ok(())
     }
 
     /// The model without basis vectors, its linear weights 0.

@@ -11,7 +11,8 @@ use crate::data::Rows;
 use crate::error::Result;
 use crate::linalg::chebyshev::{Known, STARTS, probable_norm_bounds};
 use crate::linalg::side_by_side::TOGETHER;
-use crate::linalg::spectrum::{Chance, gamma, norm_bound, probable_norm_bound};
+use crate::linalg::spectrum::{Chance, bounds_at_a_time, gamma, norm_bound, probable_norm_bound};
+use crate::parallel::run_tasks;
 
 /// Maximum number of features for which the bound is certain: a factorisation of each matrix. It holds
 /// with probability 1 − 1e-9 for more.
@@ -43,7 +44,8 @@ impl<R: Rows> GradientMatrices<'_, R> {
 
     /// The bounds that hold as `chance` says, those of several c together.
     fn probable_bounds(&self, guesses: &[f64], errors: &[f64], chance: Chance) -> Result<Vec<f64>> {
-        let chance = Chance { failure: chance.failure / guesses.len() as f64, ..chance };
+        // Which of two methods bounds a matrix depends on the random vectors of the first: both have to hold.
+        let chance = Chance { failure: chance.failure / (2.0 * guesses.len() as f64), ..chance };
         let known: Vec<Known> = guesses
             .iter()
             .zip(errors)
@@ -58,14 +60,24 @@ impl<R: Rows> GradientMatrices<'_, R> {
                 self.products(&owners, v)
             };
             let chance = Chance { seed, ..chance };
-            let found = probable_norm_bounds(self.size(), known, chance, &mut product)?;
-            for (offset, bound) in found.into_iter().enumerate() {
-                let c = first + offset;
-                bounds.push(match bound {
-                    Some(bound) => bound,
-                    None => probable_norm_bound(self.size(), chance, |v| self.product(c, v))?,
-                });
-            }
+            let (size, interrupt) = (self.size(), self.interrupt());
+            bounds.extend(probable_norm_bounds(size, known, chance, &mut product, interrupt)?);
+        }
+        self.bounds_by_lanczos(bounds, chance)
+    }
+
+    /// The bounds, those that are missing by Lanczos' method, with seeds that no other bound has.
+    fn bounds_by_lanczos(&self, bounds: Vec<Option<f64>>, chance: Chance) -> Result<Vec<f64>> {
+        let m = bounds.len();
+        let missing: Vec<usize> = (0..m).filter(|c| bounds[*c].is_none()).collect();
+        let mut bounds: Vec<f64> = bounds.into_iter().map(|bound| bound.unwrap_or(0.0)).collect();
+        for group in missing.chunks(bounds_at_a_time(self.size())) {
+            let found = run_tasks(group.len(), |at| {
+                let seed = chance.seed.wrapping_add((m * STARTS + group[at]) as u64);
+                let product = |v: &[f64]| self.product(group[at], v);
+                probable_norm_bound(self.size(), Chance { seed, ..chance }, product)
+            })?;
+            group.iter().zip(found).for_each(|(c, bound)| bounds[*c] = bound);
         }
         Ok(bounds)
     }
@@ -73,8 +85,8 @@ impl<R: Rows> GradientMatrices<'_, R> {
     /// How far rounding may have moved ‖Γ_c‖₂ in forming the matrix or its products: γ Σ_i |D_ii| ‖x_i‖²,
     /// since ‖|X|ᵀ |D| |X|‖₂ is at most that sum.
     pub(super) fn rounding_errors(&self) -> Result<Vec<f64>> {
-        let sums = self.weighted_squares()?;
-        let roundings = self.n_rows() + 2 * self.longest_row() + 64;
+        let (sums, longest_row) = self.weighted_squares()?;
+        let roundings = self.n_rows() + 2 * longest_row + 64;
         // What underflows is smaller than the smallest normal number each time.
         let lost = f64::MIN_POSITIVE * (self.n_rows() as f64 + 1.0) * self.size() as f64;
         Ok(sums.into_iter().map(|sum| 2.0 * gamma(roundings) * sum + lost).collect())
@@ -158,6 +170,24 @@ mod tests {
     use super::*;
     use crate::data::{Csr, Dense};
     use crate::interrupt::Interrupt;
+    use crate::linalg::lanczos::extreme_eigenpair;
+
+    #[test]
+    fn bounds_that_are_missing_are_those_of_their_own_matrices() {
+        let (n, d, m) = (150, 200, 4);
+        let x = Array2::from_shape_fn((n, d), |(i, j)| ((i * 7 + j * 3) % 11) as f64 - 5.0);
+        let weights: Vec<f64> = (0..n * m).map(|i| (i % m) as f64 + 1.0).collect();
+        let (rows, interrupt) = (Dense::new(x.view()).unwrap(), Interrupt::default());
+        let gamma = GradientMatrices::new(&rows, Kernel::Square, &weights, m, &interrupt).unwrap();
+        let chance = Chance { accuracy: 1e-3, failure: 1e-9, seed: 5 };
+        let known = vec![None, Some(7.0), None, Some(8.0)];
+        let bounds = gamma.bounds_by_lanczos(known, chance).unwrap();
+        assert_eq!((bounds[1], bounds[3]), (7.0, 8.0));
+        for c in [0, 2] {
+            let norm = extreme_eigenpair(d, 1e-9, 1, |v| gamma.product(c, v)).unwrap().value;
+            assert!((norm * (1.0 - 1e-9)..norm * 1.01).contains(&bounds[c]), "{bounds:?} {norm}");
+        }
+    }
 
     #[test]
     fn matrices_of_many_features_have_the_products_of_the_rows() {

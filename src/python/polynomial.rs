@@ -17,11 +17,12 @@ use crate::polynomial::basis_selection::{Bounding, SelectionMethod, select};
 use crate::polynomial::conditional_gradient::{
     ConditionalGradient, ConditionalGradientSettings, FAILURE, PathPoint,
 };
+use crate::polynomial::curvature::n_remembered;
 use crate::polynomial::evaluation::predict;
 use crate::polynomial::gradient_matrices::GradientMatrices;
 use crate::polynomial::kernel::Kernel;
 use crate::polynomial::model::PolynomialModel;
-use crate::polynomial::problem::{Objective, PolynomialProblem, Targets};
+use crate::polynomial::problem::{Objective, PolynomialProblem, Targets, column_memory};
 use crate::polynomial::refit::Refit;
 use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 use crate::polynomial::validation::Validation;
@@ -123,7 +124,7 @@ pub(super) fn fit_polynomial<'py>(
         let chunks = chunks.iter().map(Matrix::rows).collect::<Result<Vec<_>>>()?;
         let rows = Chunked::new(&chunks)?;
         let (n_features, n_outputs) = (rows.n_cols(), settings.n_outputs);
-        require_memory(rows.n_rows(), n_outputs, n_features)?;
+        require_memory(&rows, n_outputs, settings.n_threads)?;
         let objective = Objective {
             n_outputs,
             kernel: Kernel::parse(&settings.kernel)?,
@@ -160,20 +161,23 @@ pub(super) fn fit_polynomial<'py>(
     })
 }
 
-/// Vectors as long as the first layers that a refit keeps.
-const COPIES: u128 = 16;
+/// Vectors as long as the first layers that a refit keeps beside its pairs.
+const COPIES: usize = 10;
 
 /// Refuses a fit whose outputs or first layers do not fit into memory: the outputs of all rows and their
-/// residuals; the linear weights as often as quasi-Newton steps keep them (two pairs of steps and changes of
-/// gradients, a third being added, points, gradients and a direction), which they do where there is no metric; and
-/// the vectors that bound the eigenvalues of a gradient matrix. What a basis adds as it grows is not in the
-/// estimate.
-fn require_memory(n: usize, m: usize, d: usize) -> Result<()> {
+/// residuals; the linear weights as often as quasi-Newton steps keep them (pairs of steps and changes of
+/// gradients, one more being added, points, gradients and a direction), which they do where there is no metric;
+/// the vectors that bound the eigenvalues of gradient matrices; and wide rows by columns, with what they are
+/// multiplied by. What a basis adds as it grows is not in the estimate.
+fn require_memory(rows: &Chunked<'_>, m: usize, n_threads: usize) -> Result<()> {
+    let (n, d) = (rows.n_rows(), rows.n_cols());
     let what = || {
         format!("the outputs and weights for n = {n} rows, m = {m} outputs and d = {d} features")
     };
-    let bytes = 8 * m as u128 * (2 * n as u128 + COPIES * (d as u128 + 1));
-    let bytes = bytes + 8 * bound_memory(d + 1) as u128;
+    let copies = COPIES + 2 * (n_remembered(m.saturating_mul(d + 1)) + 1);
+    let bytes = 8 * m as u128 * (2 * n as u128 + copies as u128 * (d as u128 + 1));
+    let bytes = bytes + 8 * bound_memory(d + 1, m, n_threads) as u128;
+    let bytes = bytes + column_memory(*rows, m);
     require(bytes, what, "fit fewer rows, fewer outputs or fewer features")
 }
 

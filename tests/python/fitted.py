@@ -28,6 +28,14 @@ TAGS = [["D", "N"], ["D", "N", "V"]] * 4
 RATINGS = synthetic_ratings(400, 30, 20)
 
 CLASSES = (ROWS, LABELS)
+SOLVERS = [
+    "block-descent",
+    "frank-wolfe",
+    "block-frank-wolfe",
+    "away-frank-wolfe",
+    "projected-gradient",
+    "subgradient",
+]
 FITS: dict[str, tuple[Any, Any, Any]] = {
     "svc": (dualgap.MulticlassSVC(random_state=0), *CLASSES),
     "svc-topk": (dualgap.MulticlassSVC(TopK(2), smoothing=0.1, random_state=0), *CLASSES),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from typing import Any, ClassVar
+from unittest import mock
 
 import numpy as np
 import pytest
-from fitted import CLASSES, FITS, LABELS, ROWS
+from fitted import CLASSES, FITS, LABELS, ROWS, SOLVERS
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -115,14 +116,6 @@ def test_the_scoring_monitor(name: str) -> None:
         assert scores[-1] == last["score"]
 
 
-SOLVERS = [
-    "block-descent",
-    "frank-wolfe",
-    "block-frank-wolfe",
-    "away-frank-wolfe",
-    "projected-gradient",
-    "subgradient",
-]
 SHOWN = {
     **{name: (MulticlassSVC(solver=name), *CLASSES) for name in SOLVERS},
     **{f"classes, {name}": (ClassFeatureSVC(np.eye(3)[:, :2], solver=name), *CLASSES)
@@ -143,37 +136,74 @@ CORES = [
 ]
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    estimator, X, y = SHOWN[name]
-    estimator = clone(estimator).set_params(tol=1e-6, max_iter=5, random_state=3)
-    models, calls = Models(), []
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the core is called with."""
+    calls: list[Any] = []
     for core in CORES:
         fit = getattr(_core, core)
         monkeypatch.setattr(
             _core, core, lambda *given, fit=fit: (calls.append(given), fit(*given))[1]
         )
+    return calls
+
+
+def attributes(model: Any) -> set[str]:
+    return {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
+
+
+def assert_same_model(model: Any, other: Any) -> None:
+    for name in ("coef_", "intercept_", "components_", "output_"):
+        np.testing.assert_array_equal(getattr(model, name, 0.0), getattr(other, name, 0.0))
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(name: str, calls: list[Any]) -> None:
+    estimator, X, y = SHOWN[name]
+    estimator = clone(estimator).set_params(tol=1e-6, max_iter=5, random_state=3)
+    models = Models()
     fitted = clone(estimator).set_callbacks(models).fit(X, y)
     # The models are those that the core has at hand.
     assert len(calls) == 1
     assert len(models.models) == fitted.n_iter_ + 1 > 2
     for epoch, model in enumerate(models.models[:-1], 1):
         shorter = clone(estimator).set_params(max_iter=epoch).fit(X, y)
-        assert np.isnan(model.objective_) or model.objective_ == shorter.objective_
-        assert np.isnan(model.dual_objective_) or model.dual_objective_ == shorter.dual_objective_
+        assert attributes(model) == attributes(shorter)
+        assert getattr(model, "oracle_calls_", None) is None
+        # NaN is for what the fit itself did not evaluate.
+        for value in ("objective", "dual_objective"):
+            certified = np.isfinite(fitted.history_[value][epoch - 1])
+            expected = getattr(shorter, f"{value}_") if certified else np.nan
+            np.testing.assert_equal(getattr(model, f"{value}_"), expected)
+        assert model.history_.keys() == shorter.history_.keys()
+        for column in model.history_.keys() - {"seconds"}:
+            np.testing.assert_array_equal(model.history_[column], fitted.history_[column][:epoch])
         assert model.n_iter_ == shorter.n_iter_
         assert model.certificate_ == shorter.certificate_
-        if hasattr(model, "coef_"):
-            np.testing.assert_array_equal(model.coef_, shorter.coef_)
-            for other in ("intercept_", "components_", "output_"):
-                np.testing.assert_array_equal(
-                    getattr(model, other, 0.0), getattr(shorter, other, 0.0)
-                )
-        else:
-            assert model.predict(X) == shorter.predict(X)
+        assert_same_model(model, shorter)
+        np.testing.assert_equal(model.predict(X), shorter.predict(X))
     assert models.models[-1].objective_ == fitted.objective_
+
+
+def test_on_its_way_to_a_large_c_block_descent_has_no_model_at_hand(calls: list[Any]) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(320, 4))
+    y = np.digitize(X[:, 0] + rng.normal(scale=0.5, size=320), [-0.4, 0.4])
+    estimator = MulticlassSVC(C=300.0, solver="block-descent", tol=1e-3, random_state=0)
+    models = Models()
+    fitted = clone(estimator).set_callbacks(models).fit(X, y)
+    objectives = fitted.history_["objective"]
+    n_before = int(np.isnan(objectives).sum())
+    assert 0 < n_before < fitted.n_iter_
+    assert np.isfinite(objectives[n_before:]).all()
+    # A fit of its own for each of these epochs, which need not come by the same way.
+    assert len(calls) == 1 + n_before
+    for epoch, model in enumerate(models.models[:n_before], 1):
+        assert_same_model(model, clone(estimator).set_params(max_iter=epoch).fit(X, y))
+        assert np.isfinite(model.objective_)
+        assert model.score(X, y) > 0.5
+    for model, objective in zip(models.models[n_before:], objectives[n_before:], strict=False):
+        assert model.objective_ == objective
 
 
 def test_a_fit_is_the_same_whoever_looks_at_its_models() -> None:
@@ -183,6 +213,12 @@ def test_a_fit_is_the_same_whoever_looks_at_its_models() -> None:
     watched.set_params(callback=lambda *epoch: told.append(epoch)).fit(ROWS, LABELS)
     np.testing.assert_array_equal(plain.coef_, watched.coef_)
     assert {len(epoch) for epoch in told} == {4}
+
+
+def test_a_callback_that_has_every_attribute_is_told_four_numbers() -> None:
+    told = mock.Mock(return_value=False)
+    MulticlassSVC(callback=told, random_state=0).set_callbacks(Models()).fit(ROWS, LABELS)
+    assert {len(call.args) for call in told.call_args_list} == {4}
 
 
 SOLVED_AGAIN = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from fitted import CLASSES, FITS
+from fitted import CLASSES, FITS, SOLVERS
 from sklearn.base import clone
 
 from dualgap import (
@@ -23,14 +23,6 @@ from dualgap import (
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-SOLVERS = [
-    "block-descent",
-    "frank-wolfe",
-    "block-frank-wolfe",
-    "away-frank-wolfe",
-    "projected-gradient",
-    "subgradient",
-]
 MODELS: dict[str, Any] = {
     **{name: MulticlassSVC(solver=name, max_iter=20) for name in SOLVERS},
     "smooth": MulticlassSVC("weston-watkins", smoothing=0.1),
@@ -131,13 +123,18 @@ def test_other_models_have_rows_of_their_own(name: str) -> None:
     estimator, X, y = FITS[name]
     expected = clone(estimator).fit(X, y)
     mine = [np.array(rows) for rows in X] if isinstance(X, list) else np.array(X)
+    calls: list[int] = []
 
     def write(*_: float) -> bool:
+        calls.append(1)
         for rows in mine:
             rows.fill(np.nan)
         return False
 
     found = clone(estimator).set_params(callback=write).fit(mine, y)
+    # There was an epoch after the rows were written to.
+    assert len(calls) > 1
+    assert all(np.isnan(rows).all() for rows in mine)
     assert (found.objective_, found.dual_objective_) == (
         expected.objective_,
         expected.dual_objective_,
@@ -148,11 +145,16 @@ def test_targets_and_weights_are_copies() -> None:
     X, y, weights = CLASSES[0], CLASSES[0][:, 0] ** 2, np.ones(len(CLASSES[0]))
     model = PolynomialNetworkRegressor(3, max_iter=5, random_state=0)
     expected = clone(model).fit(X, y.copy(), sample_weight=weights.copy())
+    calls: list[int] = []
 
     def write(*_: float) -> bool:
+        calls.append(1)
         y.fill(np.nan)
         weights.fill(np.nan)
         return False
 
     found = clone(model).set_params(callback=write).fit(X, y, sample_weight=weights)
+    assert len(calls) > 1
+    assert np.isnan(y).all()
+    assert np.isnan(weights).all()
     assert found.objective_ == expected.objective_

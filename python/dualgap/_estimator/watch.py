@@ -77,9 +77,9 @@ class Fit:
         takes.
     store : callable, optional
         Put what `solve` returned on an estimator.
-    show : callable, optional
-        Put the arrays of an epoch's model, as the core hands them to a callback that wants them,
-        on an estimator, with a record of the epochs so far that has what a result has.
+    shown : callable, optional
+        What `solve` would return, beside the record of its epochs, given the arrays of an epoch's
+        model as the core hands them to a callback that wants them. Called once an epoch, in order.
     repeats : bool, default=True
         Whether it may be solved again, to get the model of an epoch.
     epochs : bool, default=True
@@ -93,7 +93,7 @@ class Fit:
     data: tuple[Any, Any, Any] = (None, None, None)
     solve: Callable[..., Any] | None = None
     store: Callable[[Any, Any], None] | None = None
-    show: Callable[[Any, list[FloatArray], dict[str, Any]], None] | None = None
+    shown: Callable[[list[FloatArray]], dict[str, Any]] | None = None
     repeats: bool = True
     epochs: bool = True
     is_fit: bool = True
@@ -153,7 +153,8 @@ class _Several:
 
 def _wants_model(callback: object) -> bool:
     """Whether a callback is to be given the arrays of each epoch's model, as the core asks it."""
-    return bool(getattr(callback, "_wants_model", False))
+    # A mock or a proxy has every attribute, and they are true.
+    return getattr(callback, "_wants_model", False) is True
 
 
 class _Tasks(AbstractContextManager["_Tasks"]):
@@ -162,7 +163,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
     def __init__(self, estimator: Any, fit: Fit) -> None:
         self._estimator, self._fit = estimator, fit
         self._epochs: list[tuple[float, ...]] = []
-        self._wants_model = fit.show is not None and any(
+        self._wants_model = fit.shown is not None and any(
             map(_looks_at_models, _callbacks(estimator))
         )
         X, y, sample_weight = fit.data
@@ -192,31 +193,37 @@ class _Tasks(AbstractContextManager["_Tasks"]):
     ) -> object:
         """End the task of an epoch; a callback may ask for an end of the fit."""
         self._epochs.append((epoch, seconds, objective, dual_objective))
+        shown = self._fit.shown
+        model = None if arrays is None or shown is None else shown(arrays)
         task = self._root.subcontext(task_name=self._fit.unit)
         task.call_on_fit_task_begin(estimator=self._estimator, **self._data)
         return task.call_on_fit_task_end(
             estimator=self._estimator,
             # Called only for a callback that looks at the model.
-            reconstruction_attributes=lambda: self._model(epoch, arrays),
+            reconstruction_attributes=lambda: self._attributes(epoch, model),
             **self._data,
         )
 
-    def _model(self, epoch: int, arrays: list[FloatArray] | None) -> dict[str, Any] | None:
+    def _attributes(self, epoch: int, model: dict[str, Any] | None) -> dict[str, Any] | None:
         """What a fit that ended with this epoch leaves on the estimator.
 
-        Where the core has no model at hand, the same fit up to this epoch gives it.
+        Where the core has no model at hand, a fit up to this epoch gives it. It is the same fit,
+        but for block descent on its way to a large C: that depends on `max_iter`, at most half of
+        which is spent on the way, and the shorter fit takes another.
         """
         fit = self._fit
-        if arrays is not None and fit.show is not None:
-            shown = copy.copy(self._estimator)
-            fit.show(shown, arrays, self._record())
-            return dict(vars(shown))
-        if fit.solve is None or fit.store is None or not fit.repeats:
+        if fit.store is None:
+            return None
+        if model is not None:
+            result = {**self._record(), **model}
+        elif fit.solve is not None and fit.repeats:
+            result = fit.solve(max_iter=epoch, callback=None)
+        else:
             return None
         fitted = copy.copy(self._estimator)
         # That it has not converged is no news.
         fitted._quiet = True
-        fit.store(fitted, fit.solve(max_iter=epoch, callback=None))
+        fit.store(fitted, result)
         return {name: value for name, value in vars(fitted).items() if name != "_quiet"}
 
     def _record(self) -> dict[str, Any]:

@@ -188,10 +188,9 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
             model._store_run(result)
             refuse_certificate(model, settings, X, codes)
 
-        def show(model: Self, arrays: Any, record: Any) -> None:
-            shape = (1 if joint else -1, arrays[0].size if joint else model.n_features_in_ + bias)
-            model._store_weights(arrays[0].reshape(shape), joint)
-            model._store_run(record)
+        def shown(arrays: Any) -> dict[str, Any]:
+            shape = (1 if joint else -1, arrays[0].size if joint else self.n_features_in_ + bias)
+            return {"weights": arrays[0].reshape(shape)}
 
         builtin, bias = isinstance(settings["loss"], str), int(self.fit_intercept)
         fit = Fit(
@@ -199,7 +198,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
             data=(X, y, sample_weight),
             solve=solve,
             store=store,
-            show=show if builtin else None,
+            shown=shown if builtin else None,
             # A user's own loss need not answer twice in the same way.
             repeats=builtin,
         )

@@ -213,7 +213,8 @@ class MulticlassSVC(LinearClassifier):
         chosen, how much memory it needs beside the rows, and what the threads do.
     callback : callable, optional
         Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``, with
-        NaN for what was not evaluated (see `history_`); a true return value stops the fit.
+        NaN for what was not evaluated (see `history_`), as in the first iterations of
+        "block-descent" with a large C; a true return value stops the fit.
 
     Attributes
     ----------
@@ -242,7 +243,8 @@ class MulticlassSVC(LinearClassifier):
         Per iteration: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated.
         "block-frank-wolfe" and "away-frank-wolfe" do so every ten iterations and at the end, the
         former also once it expects to have converged; "frank-wolfe" with smoothing every few
-        iterations.
+        iterations. "block-descent" does not in the first iterations with a large C on dense rows,
+        which solve the problem with smaller ones.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -304,17 +306,15 @@ class MulticlassSVC(LinearClassifier):
             model._store(result, settings["regularization"], identity)
             refuse_certificate(model, settings, X, codes)
 
-        def show(model: Self, arrays: Any, record: Any) -> None:
-            model._store_weights(arrays[0].reshape(len(model.classes_), -1))
-            model._store_run(record)
-            model._lambda = settings["regularization"]
+        def shown(arrays: Any) -> dict[str, Any]:
+            return {"weights": arrays[0].reshape(len(self.classes_), -1)}
 
         fit = Fit(
             ends=(int(self.max_iter), float(self.tol)),
             data=(X, y, sample_weight),
             solve=solve,
             store=store,
-            show=show if builtin else None,
+            shown=shown if builtin else None,
             # A user's own loss need not answer twice in the same way.
             repeats=builtin,
         )
@@ -354,7 +354,8 @@ class MulticlassSVC(LinearClassifier):
         self._store_weights(result["weights"])
         self._store_run(result)
         self._lambda = regularization
-        if self.warm_start:
+        # The model of an epoch comes without.
+        if self.warm_start and "beta" in result:
             kept = {name: result[name] for name in ("weights", "linear", "square", "drift", "beta")}
             self._end = (identity, regularization, kept)
 

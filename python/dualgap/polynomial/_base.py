@@ -334,15 +334,23 @@ class FittedPolynomial(PolynomialModel):
         def store(model: Self, result: Any) -> None:
             model._store(result)
 
-        def show(model: Self, arrays: Any, record: Any) -> None:
-            width, m = X.shape[1] + (self.linear == "augment"), data.n_outputs
-            linear = arrays[2].reshape(-1, m) if len(arrays) > 2 else None
-            model._store_layers((arrays[0].reshape(width, -1).T, arrays[1].reshape(-1, m)), linear)
-            model._store_run(record)
-            model.certificate_ = certificate({"certain": width <= _core.MAX_FACTORISED})
+        width, m = X.shape[1] + (self.linear == "augment"), data.n_outputs
+        sizes: list[int] = []
+
+        def shown(arrays: Any) -> dict[str, Any]:
+            output = arrays[1].reshape(-1, m)
+            sizes.append(len(output))
+            return {
+                "basis": arrays[0].reshape(width, -1).T,
+                "output": output,
+                "linear": arrays[2].reshape(-1, m) if len(arrays) > 2 else None,
+                "certain": width <= _core.MAX_FACTORISED,
+                "scale": np.nan,
+                "path": {"n_components": np.array(sizes)},
+            }
 
         ends = (int(self.max_iter), float(self.tol))
-        run(self, Fit(ends=ends, data=given, solve=solve, store=store, show=show))
+        run(self, Fit(ends=ends, data=given, solve=solve, store=store, shown=shown))
 
     def _previous(self, n_features: int, n_outputs: int) -> Any:
         if not (self.warm_start and hasattr(self, "components_")):
@@ -354,17 +362,14 @@ class FittedPolynomial(PolynomialModel):
         return self._model()
 
     def _store(self, result: Any) -> None:
-        self._store_layers((result["basis"], result["output"]), result["linear"])
-        self._store_run(certified(result, float(self.tol)))
-        self.certificate_ = certificate(result)
-
-    def _store_layers(self, layers: tuple[FloatArray, FloatArray], linear: Any) -> None:
-        basis, output = layers
-        self.components_, self.output_ = np.ascontiguousarray(basis), output
+        self.components_ = np.ascontiguousarray(result["basis"])
+        self.output_, linear = result["output"], result["linear"]
         if linear is None:
-            linear = np.zeros((self.n_features_in_ + 1, output.shape[1]))
+            linear = np.zeros((self.n_features_in_ + 1, self.output_.shape[1]))
         self.coef_ = np.ascontiguousarray(linear[:-1].T)
         self.intercept_ = linear[-1].copy()
+        self._store_run(certified(result, float(self.tol)))
+        self.certificate_ = certificate(result)
 
 
 def certificate(result: Any) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dualgap._choices import check_choice
 from dualgap._estimator import depth
 from dualgap._validation import FloatArray
-from dualgap.recommend._times import read_times
+from dualgap.recommend._times import read_times, refuse_missing
 
 _Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike]"
 RatingsLike: TypeAlias = "pd.DataFrame | _Columns | NDArray[Any] | sp.spmatrix | sp.sparray"
@@ -184,14 +184,18 @@ def last_of_each_pair(triples: Triples) -> Triples:
 def _comparable(times: NDArray[Any]) -> NDArray[Any]:
     """Times that can be sorted: numbers and dates of NumPy as they are, others in seconds.
 
-    Text does not sort as the times that it stands for: "9" comes after "10".
+    Text does not sort as the times that it stands for: "9" comes after "10". What is missing would
+    sort last, and count as the latest.
     """
+    refuse_missing(times, "timestamps")
     if times.dtype.kind in "iufbM":
         return times
     try:
-        return times.astype(np.float64)
+        seconds = times.astype(np.float64)
     except (TypeError, ValueError):
         return read_times(times, len(times))
+    refuse_missing(seconds, "timestamps")
+    return seconds
 
 
 def warn_input(text: str) -> None:

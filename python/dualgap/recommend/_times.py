@@ -69,12 +69,21 @@ def _codes(rows: NDArray[np.intp], times: FloatArray, days: float) -> NDArray[np
     return rows.astype(np.int64) * 2**31 + period.astype(np.int64) + 2**30
 
 
+def refuse_missing(times: NDArray[Any], name: str) -> None:
+    """Raise where a time is NaN, NaT, None or infinite."""
+    numbers = times.dtype.kind in "iufbM"
+    if (~np.isfinite(times) if numbers else pd.isna(times)).any():
+        msg = f"{name}: a time is missing (NaN); leave out these pairs, or all times"
+        raise ValueError(msg)
+
+
 def read_times(times: Any, n: int, name: str = "timestamps") -> FloatArray:
     """Seconds since 1970 of numbers (seconds already), dates, or text in ISO 8601."""
     values = np.asarray(times)
     if values.shape != (n,):
         msg = f"{name}: must be {n} times, one for each pair, got shape {values.shape}"
         raise ValueError(msg)
+    refuse_missing(values, name)
     if values.dtype.kind in "iufb":
         seconds: FloatArray = values.astype(np.float64)
     else:
@@ -85,9 +94,7 @@ def read_times(times: Any, n: int, name: str = "timestamps") -> FloatArray:
             raise ValueError(msg) from None
         since = (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
         seconds = np.asarray(since, dtype=np.float64)
-    if not np.isfinite(seconds).all():
-        msg = f"{name}: a time is missing (NaN); leave out these pairs, or all times"
-        raise ValueError(msg)
+    refuse_missing(seconds, name)
     if (np.abs(seconds) > _LATEST).any():
         msg = f"{name}: must be seconds since 1970 or dates; these look like milliseconds"
         raise ValueError(msg)

@@ -117,10 +117,10 @@ def training_of(
     tagger: Any,
     given: tuple[Any, Any, Any],
     solve: Callable[..., Any],
-    keep: tuple[Callable[[Any, Any], None], Callable[[Any, list[FloatArray], Any], None]],
+    keep: tuple[Callable[[Any, Any], None], Callable[[list[FloatArray]], dict[str, Any]]],
 ) -> Fit:
     """What there is to tell of a fit, without sentences that can be read only once."""
     ends = (int(tagger.max_iter), float(tagger.tol))
     again = all(each is None or hasattr(each, "__len__") for each in given)
     data = given if again else (None, None, None)
-    return Fit(ends=ends, data=data, solve=solve, store=keep[0], show=keep[1])
+    return Fit(ends=ends, data=data, solve=solve, store=keep[0], shown=keep[1])

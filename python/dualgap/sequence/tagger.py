@@ -252,12 +252,10 @@ history_, null_objective_
             model._store(problem, result["weights"])
             model._store_run(result)
 
-        def show(model: Self, arrays: Any, record: Any) -> None:
-            model._point = None
-            model._store(problem, arrays[0])
-            model._store_run(record)
+        def shown(arrays: Any) -> dict[str, Any]:
+            return {"weights": arrays[0]}
 
-        return training_of(self, given, solve, (store, show))
+        return training_of(self, given, solve, (store, shown))
 
     def path(
         self,

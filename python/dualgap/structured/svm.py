@@ -125,7 +125,8 @@ class StructuredSVM(CertifiedEstimator):
     n_iter_ : int
         Number of passes.
     oracle_calls_ : int or None
-        Number of decodings by steps and certificates ("block-frank-wolfe").
+        Number of decodings by steps and certificates ("block-frank-wolfe"); None in the model of
+        an epoch that a callback is shown.
     objective_, dual_objective_, duality_gap_, null_objective_ : float
         The objective P of the model, a lower bound on that of any model, their difference, and the
         objective of ``w = 0``. The first two hold in exact arithmetic: they are rounded against us.
@@ -228,20 +229,19 @@ class StructuredSVM(CertifiedEstimator):
             return _core.fit_structured(source, {**settings, **changes})
 
         def store(model: Self, result: Any) -> None:
-            dual_point = result["dual_point"] if model.warm_start else None
+            dual_point = result.get("dual_point") if model.warm_start else None
             model._end = (identity, regularization, dual_point) if model.warm_start else None
             model._store(result, source, coding)
 
-        def show(model: Self, arrays: Any, record: Any) -> None:
-            model._store_weights(arrays[0], coding)
-            model._store_run(record)
+        def shown(arrays: Any) -> dict[str, Any]:
+            return {"weights": arrays[0], "oracle_calls": None}
 
         fit = Fit(
             ends=(int(self.max_iter), float(self.tol)),
             data=(X, Y, sample_weight),
             solve=solve,
             store=store,
-            show=None if coding is None else show,
+            shown=None if coding is None else shown,
             # A user's own model need not answer twice in the same way.
             repeats=coding is not None,
         )

@@ -73,6 +73,25 @@ def test_of_several_ratings_of_a_pair_the_latest_by_time_is_used(early: Any, lat
         last_of_each_pair(text)
 
 
+@pytest.mark.parametrize(
+    "times",
+    [
+        [np.nan, 1.0],
+        np.array([1, None], dtype=object),
+        np.array(["nan", "1"]),
+        np.array(["2026-01-01", None], dtype=object),
+        np.array([dt.datetime(2026, 1, 1), pd.NaT], dtype=object),
+        np.array(["2026-01-01", "NaT"], dtype="datetime64[s]"),
+        pd.array([1, pd.NA], dtype="Int64"),
+    ],
+)
+def test_a_missing_time_is_not_the_latest(times: Any) -> None:
+    pair = (["u", "u"], ["i", "i"], [5.0, 1.0])
+    triples = read_ratings(pair, Columns("user", "item", "rating", "timestamp"), timestamps=times)
+    with pytest.raises(ValueError, match=r"^timestamps: a time is missing"):
+        last_of_each_pair(triples)
+
+
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.coo_array])
 def test_times_of_a_sparse_matrix_are_in_the_order_of_its_entries(
     drifting: pd.DataFrame, kind: Any
