@@ -1,4 +1,4 @@
-use super::digest::{digest, digest_reals};
+use super::digest::{digest, digest_reals, in_order};
 use super::{Real, Rows};
 use crate::error::{Error, Result};
 
@@ -55,13 +55,15 @@ impl<'a, T: Real> Csr<'a, T> {
         (&self.columns[range.clone()], &self.values[range])
     }
 
-    pub(super) fn digest(&self) -> u64 {
-        let parts = [
-            digest(self.offsets, |offset| offset as u64),
-            digest(self.columns, |column| column as u64),
-            digest_reals(self.values),
-        ];
-        digest(&parts, |part| part)
+    pub(super) fn digest<E>(
+        &self,
+        go_on: &mut impl FnMut() -> std::result::Result<(), E>,
+    ) -> std::result::Result<u64, E> {
+        Ok(in_order([
+            digest(self.offsets, |offset| offset as u64, go_on)?,
+            digest(self.columns, |column| column as u64, go_on)?,
+            digest_reals(self.values, go_on)?,
+        ]))
     }
 }
 

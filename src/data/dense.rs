@@ -35,8 +35,11 @@ impl<'a, T: Real> Dense<'a, T> {
         &self.values[start * self.n_cols..end * self.n_cols]
     }
 
-    pub(super) fn digest(&self) -> u64 {
-        digest_reals(self.values)
+    pub(super) fn digest<E>(
+        &self,
+        go_on: &mut impl FnMut() -> std::result::Result<(), E>,
+    ) -> std::result::Result<u64, E> {
+        digest_reals(self.values, go_on)
     }
 }
 

@@ -42,10 +42,16 @@ impl Data<'_> {
         for_data!(self, rows => rows.n_cols())
     }
 
-    /// A number that depends on all stored entries: rows that somebody has written to have another one, but
-    /// for a probability of about 2⁻⁶⁴.
-    pub fn digest(&self) -> u64 {
-        for_data!(self, rows => rows.digest())
+    /// A number that depends on all stored entries: rows that somebody has written to have another one, but for a
+    /// probability of about 2⁻⁶⁴. `go_on` is asked every millisecond or so.
+    ///
+    /// # Errors
+    /// That of `go_on`, which ends it.
+    pub fn digest<E>(
+        &self,
+        go_on: &mut impl FnMut() -> Result<(), E>,
+    ) -> Result<u64, E> {
+        for_data!(self, rows => rows.digest(go_on))
     }
 }
 
@@ -55,9 +61,13 @@ mod tests {
 
     use super::*;
 
+    fn unhindered(data: &Data<'_>) -> u64 {
+        data.digest(&mut || Ok::<_, ()>(())).unwrap()
+    }
+
     fn dense(values: &[f64]) -> u64 {
         let view = ArrayView2::from_shape((3, 100), values).unwrap();
-        Data::Dense64(Dense::new(view).unwrap()).digest()
+        unhindered(&Data::Dense64(Dense::new(view).unwrap()))
     }
 
     #[test]
@@ -84,11 +94,19 @@ mod tests {
     #[test]
     fn digests_of_sparse_rows_see_columns_and_offsets() {
         let digest = |offsets: &[i64], columns: &[i32]| {
-            Data::Csr32(Csr::new(offsets, columns, &[1.0f32, 2.0], 3).unwrap()).digest()
+            unhindered(&Data::Csr32(Csr::new(offsets, columns, &[1.0f32, 2.0], 3).unwrap()))
         };
         let before = digest(&[0, 1, 2], &[0, 1]);
         assert_eq!(digest(&[0, 1, 2], &[0, 1]), before);
         assert_ne!(digest(&[0, 1, 2], &[0, 2]), before);
         assert_ne!(digest(&[0, 2, 2], &[0, 1]), before);
+    }
+
+    #[test]
+    fn a_digest_ends_where_it_is_told_to() {
+        let values = vec![1.0; 100];
+        let view = ArrayView2::from_shape((10, 10), &values).unwrap();
+        let data = Data::Dense64(Dense::new(view).unwrap());
+        assert_eq!(data.digest(&mut || Err("stop")), Err("stop"));
     }
 }

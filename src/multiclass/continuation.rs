@@ -11,14 +11,17 @@ use crate::run::{Certificate, Progress, Solver, Stopping};
 /// Mean curvature of the dual blocks that is no reason for another λ before.
 const CURVED: f64 = 6.0;
 
-/// From one λ to the next.
-const FACTOR: f64 = 10.0;
-
-/// Relative gap at which the next λ is taken; a tolerance as large as this needs none.
-const NEAR: f64 = 0.03;
+/// From one λ to the next: two of them are a power of ten.
+const FACTOR: f64 = 3.162_277_660_168_379_5;
 
 /// The maximum number of them.
-const LONGEST: usize = 6;
+const LONGEST: usize = 12;
+
+/// Relative gap at which the next λ is taken, unless the tolerance is larger.
+const NEAR: f64 = 0.003;
+
+/// Tolerance from which on a fit is as quick without.
+const LOOSE: f64 = 0.03;
 
 /// Examples for each weight of a class from which on the way pays: fewer can mostly be told apart, and then
 /// the dual points of different λ have little in common.
@@ -30,7 +33,9 @@ pub(super) struct Continuation<'p> {
     solver: BlockDescent<'p>,
     /// Each λ still to come, the problem's first.
     ahead: Vec<f64>,
-    /// Epochs that may still be spent on the way.
+    /// Relative gap at which the next one is taken.
+    near: f64,
+    /// Epochs that may still be spent on the way: half of all, and one or more for each λ, or there is no way.
     left: usize,
 }
 
@@ -42,7 +47,8 @@ impl<'p> Continuation<'p> {
         stopping: Stopping,
     ) -> Result<Self> {
         let (mut ahead, mut lambda) = (Vec::new(), problem.shares().lambda());
-        if stopping.relative < NEAR && pays(problem) {
+        let left = stopping.max_epochs / 2;
+        if stopping.relative < LOOSE && pays(problem) {
             let mut curvature = mean_curvature(problem);
             let more = |lambda: f64| (lambda * FACTOR).is_finite();
             while curvature > CURVED && ahead.len() < LONGEST && more(lambda) {
@@ -50,10 +56,12 @@ impl<'p> Continuation<'p> {
                 (lambda, curvature) = (lambda * FACTOR, curvature / FACTOR);
             }
         }
-        if !ahead.is_empty() {
+        if ahead.len() > left {
+            ahead.clear();
+        } else if !ahead.is_empty() {
             solver.begin_at(lambda)?;
         }
-        Ok(Self { solver, ahead, left: stopping.max_epochs / 2 })
+        Ok(Self { solver, ahead, near: NEAR.max(stopping.relative), left })
     }
 
     /// The solver where it stands: at the problem's λ after a certificate.
@@ -83,11 +91,11 @@ impl Solver for Continuation<'_> {
         if self.ahead.is_empty() {
             return Ok(progress);
         }
-        self.left = self.left.saturating_sub(1);
+        self.left -= 1;
         if self.left == 0 {
             self.ahead.truncate(1);
         } else if let Progress::Epoch(certificate) = progress
-            && certificate.relative_gap() > NEAR
+            && certificate.relative_gap() > self.near
         {
             return Ok(Progress::Uncertified);
         }

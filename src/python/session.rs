@@ -8,6 +8,7 @@ use std::time::Duration;
 use numpy::PyArray1;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
 use crate::data::Data;
 use crate::error::{Error, Result};
@@ -52,23 +53,31 @@ fn caught<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     })
 }
 
-/// What `fit` makes of rows that it reads in place; an error that names the cause where they are no longer what
+/// What `fit` makes of arrays that it reads in place; an error that names the cause where they are no longer what
 /// they were before, be it that the fit has not noticed, that its numbers are no longer finite, or that it
 /// panics at an index.
 pub(super) fn unchanged<T>(
     py: Python<'_>,
-    rows: &[Data<'_>],
+    borrowed: &[Data<'_>],
     fit: impl FnOnce() -> PyResult<T>,
 ) -> PyResult<T> {
-    let digest = || py.detach(|| rows.iter().map(Data::digest).collect::<Vec<_>>());
-    let before = digest();
+    let before = digests(py, borrowed)?;
     let ended = caught(fit);
     let told = ended.as_ref().is_err_and(|error| !error.is_instance_of::<PyRuntimeError>(py));
-    if told || digest() == before {
+    if told || digests(py, borrowed)? == before {
         return ended;
     }
-    let text = "X changed during the fit: a callback or another thread has written to it; fit a copy of it";
-    Err(PyRuntimeError::new_err(text))
+    let text = "X changed during the fit (or another array that it was given): a callback or another thread has \
+                written to it; fit a copy of it";
+    let error = PyRuntimeError::new_err(text);
+    error.set_cause(py, ended.err());
+    Err(error)
+}
+
+/// A digest of each array, signals looked at meanwhile.
+fn digests(py: Python<'_>, borrowed: &[Data<'_>]) -> PyResult<Vec<u64>> {
+    let mut go_on = || Python::attach(|py| py.check_signals());
+    py.detach(|| borrowed.iter().map(|data| data.digest(&mut go_on)).collect())
 }
 
 /// Maximum number of threads of a call for each core that this process may use. More threads than cores
@@ -104,7 +113,7 @@ impl Session<'_> {
 ///
 /// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the kernel
 /// waits, with NaN for what was not evaluated; a true value stops the run. What it raises, and
-/// `KeyboardInterrupt`, end the kernel and come out unchanged. A callback with a true `_wants_model` is also
+/// `KeyboardInterrupt`, end the kernel and come out unchanged. A callback whose `_wants_model` is True is also
 /// given a list of the model's arrays, or None where the kernel has them not at hand.
 pub(super) fn run_session<T: Send>(
     py: Python<'_>,
@@ -120,7 +129,7 @@ pub(super) fn run_session<T: Send>(
         .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
     let wants = |callback: &Py<PyAny>| -> PyResult<bool> {
         let wants = callback.bind(py).getattr_opt("_wants_model")?;
-        wants.map_or(Ok(false), |wants| wants.is_truthy())
+        Ok(wants.is_some_and(|wants| wants.is(PyBool::new(py, true))))
     };
     let shows = callback.map(wants).transpose()?.unwrap_or(false);
     let interrupt = if shows { Interrupt::showing() } else { Interrupt::default() };

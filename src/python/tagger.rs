@@ -212,7 +212,8 @@ impl Source {
         py.check_signals()?;
         let (mut reader, start) = (Reader::default(), self.sizes.len());
         let mut sentences = self.sentences.bind(py).clone();
-        while !self.ended && reader.rows.n_rows() < CHUNK {
+        // Empty sentences count, too: signals are looked at between chunks.
+        while !self.ended && reader.rows.n_rows() < CHUNK && self.sizes.len() < start + CHUNK {
             match sentences.next() {
                 Some(sentence) => {
                     let size = reader.sentence(&sentence?, self.sizes.len())?;
