@@ -47,10 +47,7 @@ impl Data<'_> {
     ///
     /// # Errors
     /// That of `go_on`, which ends it.
-    pub fn digest<E>(
-        &self,
-        go_on: &mut impl FnMut() -> Result<(), E>,
-    ) -> Result<u64, E> {
+    pub fn digest<E>(&self, go_on: &mut impl FnMut() -> Result<(), E>) -> Result<u64, E> {
         for_data!(self, rows => rows.digest(go_on))
     }
 }
