@@ -70,9 +70,12 @@ impl<'p> Continuation<'p> {
     }
 }
 
+/// Whether smaller C help: for sets with parts that may stay as they are, boxes cut by a bound on the sum.
 fn pays(problem: &MarginProblem<'_>) -> bool {
     let (data, features) = (problem.map().data(), problem.map().layout().n_features);
-    !matches!(data, Data::Csr32(_) | Data::Csr64(_)) && problem.n_examples() / EXAMPLES >= features
+    let is_dense = !matches!(data, Data::Csr32(_) | Data::Csr64(_));
+    let is_box = problem.polytope().capped_box().is_some_and(|set| set.floor == 0.0);
+    is_dense && is_box && problem.n_examples() / EXAMPLES >= features
 }
 
 /// The mean of p_i ‖x_i‖²/λ.

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 
 from dualgap import MulticlassSVC, MulticlassSVCCV
+from dualgap.losses import TopK
 
 
 @pytest.fixture(scope="module")
@@ -185,3 +186,15 @@ def test_scorers_see_the_value_that_they_score(digits: Any) -> None:
         Cs=[0.1, 1.0], cv=3, scoring=lambda model, X, y: model.C, refit=False
     ).fit(*digits)
     np.testing.assert_array_equal(model.scores_, [[0.1, 1.0]] * 3)
+
+
+@pytest.mark.parametrize("k", [3, 5])
+def test_starts_at_the_next_c_are_in_the_set_of_the_top_k_hinge(k: int) -> None:
+    # A point of it need not stay one where some of its entries shrink.
+    rng = np.random.default_rng(0)
+    y = rng.integers(40, size=600)
+    X = rng.normal(size=(40, 8))[y] + 0.6 * rng.normal(size=(600, 8))
+    search = MulticlassSVCCV(
+        loss=TopK(k), Cs=[0.03, 0.1, 0.3, 1.0], cv=2, refit=False, max_iter=200, random_state=0
+    ).fit(X, y)
+    assert search.cv_results_["converged"].all()
