@@ -49,6 +49,15 @@ def margin(dtype: Any = np.float64, loss: str = "max-hinge", **parameters: Any) 
     return prepare
 
 
+def large_c() -> Callable[[], Any]:
+    """Many rows of classes that overlap, to a gap of 1e-4."""
+    from dualgap import MulticlassSVC
+
+    X, y = classes(10_000, 16, 12)
+    model = MulticlassSVC(C=1000.0, random_state=0, tol=1e-4, max_iter=10_000, n_jobs=2)
+    return lambda: model.fit(X, y)
+
+
 def sparse_margin() -> Callable[[], Any]:
     from dualgap import MulticlassSVC
 
@@ -133,6 +142,7 @@ def tagging() -> Callable[[], Any]:
 CASES: dict[str, Case] = {
     "block descent, float64": margin(max_iter=60),
     "block descent, Weston-Watkins, float32": margin(np.float32, "weston-watkins", max_iter=60),
+    "block descent, C = 1000": large_c,
     "block descent, CSR": sparse_margin,
     "Frank-Wolfe": margin(solver="frank-wolfe", max_iter=100),
     "block Frank-Wolfe, smoothed": margin(solver="block-frank-wolfe", max_iter=20, smoothing=0.1),

@@ -74,7 +74,7 @@ impl<'p> Continuation<'p> {
 fn pays(problem: &MarginProblem<'_>) -> bool {
     let (data, features) = (problem.map().data(), problem.map().layout().n_features);
     let is_dense = !matches!(data, Data::Csr32(_) | Data::Csr64(_));
-    let is_box = problem.polytope().capped_box().is_some_and(|set| set.floor == 0.0);
+    let is_box = problem.polytope().whole_box().is_some();
     is_dense && is_box && problem.n_examples() / EXAMPLES >= features
 }
 

@@ -123,6 +123,11 @@ pub trait Polytope: Send + Sync + fmt::Debug {
         None
     }
 
+    /// The same where all of the set has that form: then some entries of a point may shrink alone.
+    fn whole_box(&self) -> Option<CappedBox> {
+        self.capped_box().filter(|set| set.floor == 0.0)
+    }
+
     /// max over β in B of 1ᵀβ for `n_classes` classes: the loss of the null model under unit costs.
     fn radius(&self, n_classes: usize) -> f64;
 }

@@ -59,11 +59,7 @@ pub(super) fn fit_multiclass<'py>(
             let start = start.map(|start| start.read(layout)).transpose()?;
             let kernel = |session: &Session<'_>| {
                 own.iter().for_each(|own| own.stops(session.interrupt));
-                // That of block descent is in this order already.
-                let is_ordered = matches!(method, MulticlassMethod::BlockDescent(_));
-                let by_class = |weights: Vec<f64>| {
-                    if is_ordered { weights } else { layout.by_class(&weights).collect() }
-                };
+                let by_class = |weights: Vec<f64>| layout.by_class(&weights).collect();
                 let observe = &mut |epoch: &_| session.observe_in_order(epoch, by_class);
                 let (target, interrupt) = (run.target(), session.interrupt);
                 fit(&mut problem, method, target, keep_dual, start, interrupt, observe)

@@ -251,7 +251,12 @@ class StructuredSVM(CertifiedEstimator):
     def _store(self, result: Any, source: Any, coding: Coding | None) -> None:
         compared = coding is None and self.verify and self.exact
         doubt = source[0].doubt(result["weights"]) if compared else None
-        self._store_weights(result["weights"], coding)
+        self.coef_ = result["weights"]
+        self._coding = coding
+        self.__dict__.pop("classes_", None)
+        classes = getattr(coding, "classes", None)
+        if classes is not None:
+            self.classes_ = classes
         self.oracle_calls_ = result["oracle_calls"]
         if doubt is None:
             self._store_run(result)
@@ -264,14 +269,6 @@ class StructuredSVM(CertifiedEstimator):
         if not self.exact:
             self.certificate_ = "none: the decoder is approximate"
             self.duality_gap_ = self.relative_gap_ = None  # type: ignore[assignment]
-
-    def _store_weights(self, weights: FloatArray, coding: Coding | None) -> None:
-        self.coef_ = weights
-        self._coding = coding
-        self.__dict__.pop("classes_", None)
-        classes = getattr(coding, "classes", None)
-        if classes is not None:
-            self.classes_ = classes
 
     def fits(
         self, X: Examples, Y: Examples, Cs: FloatArray, sample_weight: ArrayLike | None = None

@@ -82,10 +82,7 @@ impl<M: Scorer> State<'_, M> {
         let beta = &mut self.work.beta;
         if whole {
             beta.fill(M::Value::zero());
-        } else if let Some(set) =
-            self.problem.polytope().capped_box().filter(|set| set.floor == 0.0)
-        {
-            // Only in a box may some entries stay and others shrink.
+        } else if let Some(set) = self.problem.polytope().whole_box() {
             let bounded = |value: &&mut M::Value| value.widen() >= set.upper;
             beta.iter_mut().filter(bounded).for_each(|value| *value = M::Value::zero());
         }

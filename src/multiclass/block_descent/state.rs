@@ -199,8 +199,7 @@ impl<'p, M: Scorer> State<'p, M> {
 
     /// What visits ask the set, at once.
     pub fn bounds(&self) -> visit::Bounds {
-        let set = self.problem.polytope().capped_box();
-        let simplex = set.filter(|set| set.floor == 0.0 && set.cap <= set.upper);
+        let simplex = self.problem.polytope().whole_box().filter(|set| set.cap <= set.upper);
         visit::Bounds {
             tight: self.problem.tight_sum(M::Value::epsilon().widen()),
             lowest: if self.is_box() { 0.0 } else { f64::NEG_INFINITY },
@@ -215,7 +214,7 @@ impl<'p, M: Scorer> State<'p, M> {
 
     /// Whether the whole set is a box cut by a bound on the sum.
     pub fn is_box(&self) -> bool {
-        self.problem.polytope().capped_box().is_some_and(|set| set.floor == 0.0)
+        self.problem.polytope().whole_box().is_some()
     }
 
     /// Whether the next epoch had better look at all classes of all examples.
@@ -253,7 +252,7 @@ impl<M: Scorer> Solver for State<'_, M> {
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {
-        Some(vec![self.coefficients()])
+        Some(vec![self.problem.map().layout().arrange(self.coefficients())])
     }
 }
 
