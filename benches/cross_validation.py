@@ -182,7 +182,7 @@ def bounds(names: list[str]) -> None:
 
 
 # Maximum number of epochs where bounds are asked for.
-LIMITS = {"satimage": 1000, "dna": 1000, "news20": 30}
+LIMITS = {"satimage": 1000, "dna": 1000, "news20": 25}
 
 
 def trials(count: int) -> None:
