@@ -141,6 +141,13 @@ impl<'a> Linear<'a> {
         RowSize::of(square, largest, n_values)
     }
 
+    /// Appends x̃_i to `rows`, zeros and the constant feature included.
+    pub fn append_row(&self, example: usize, rows: &mut Vec<f64>) {
+        let start = rows.len();
+        rows.resize(start + self.layout.n_features, 0.0);
+        self.visit(example, |feature, value| rows[start + feature] += value);
+    }
+
     /// ‖x̃_i‖²: ‖A_iᵀ δ‖² is this times ‖δ‖².
     pub fn squared_norm(&self, example: usize) -> f64 {
         let mut norm = self.bias * self.bias;

@@ -29,6 +29,8 @@ const SHORTER: f64 = 0.3;
 const NUMBERS_PER_WEIGHT: usize = 4;
 /// So many are cheap beside anything.
 const FEW_WEIGHTS: usize = 1024;
+/// From this relative gap on steps are made at any cost: visits would hardly make it smaller.
+const ACCURATE: f64 = 1e-5;
 /// What a weight costs in a step, in numbers read: whole vectors are cleared, and come from far.
 const WEIGHT_WORK: usize = 8;
 
@@ -77,7 +79,7 @@ impl<M: Scorer> State<'_, M> {
         let face = self.face(due, set);
         let n_numbers = face.n_numbers;
         let dear = weights.len() > FEW_WEIGHTS && NUMBERS_PER_WEIGHT * weights.len() > n_numbers;
-        if face.places.is_empty() || dear {
+        if face.places.is_empty() || dear && self.gap > ACCURATE {
             return attempt;
         }
         let step_work =

@@ -86,6 +86,8 @@ pub(super) struct State<'p, M: Scorer> {
     pub mean_gain: f64,
     /// The objective over λ, as of the last certificate.
     pub size: f64,
+    /// The relative gap of the last certificate.
+    pub gap: f64,
     /// Epochs so far that looked at all classes.
     pub n_full: usize,
     /// What may separate the weights from w(β) in exact arithmetic, as of the last certificate.
@@ -151,6 +153,7 @@ impl<'p, M: Scorer> State<'p, M> {
             alone: false,
             mean_gain: 0.0,
             size: 0.0,
+            gap: f64::INFINITY,
             n_full: 0,
             distance: 0.0,
             shares: problem.shares().clone(),

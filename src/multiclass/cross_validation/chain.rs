@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use super::measure::{Ball, Bracket, radius};
+use super::free::{FreeDuals, Known};
+use super::measure::{Ball, Bracket, Measure, gap_above, radius};
 use super::search::{Candidate, Entry, Scoring, Search};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -11,6 +12,9 @@ use crate::multiclass::MarginProblem;
 use crate::multiclass::block_descent::{BlockDescent, Options};
 use crate::run::{Certificate, Outcome, Solver, run};
 use crate::solver::Target;
+
+/// The relative gap from which on it pays to ask what free coordinates say.
+const NEAR: f64 = 1e-5;
 
 /// A fold's solver, and where it stands.
 pub(super) struct Chain<'c, 'a> {
@@ -80,21 +84,33 @@ impl<'c, 'a> Chain<'c, 'a> {
     }
 
     fn score(&self, certificate: &Certificate) -> Result<Bracket> {
-        let weights = self.solver.coefficients();
         match &self.search.scoring {
-            Scoring::Bounded(measure) => {
-                let lambda = self.search.lambda(self.fold, self.at);
-                let radius = radius(certificate, lambda, self.solver.distance());
-                let weights = self.problem.map().layout().arrange(weights);
-                let held_out = self.search.folds[self.fold].held_out;
-                measure.bracket(self.problem, &Ball::new(&weights, radius), held_out)
-            }
+            Scoring::Bounded(measure) => self.bracket(*measure, certificate),
             Scoring::Own(score) => {
-                let score = score(self.fold, self.at, weights)?;
+                let score = score(self.fold, self.at, self.solver.coefficients())?;
                 let (lower, upper) = (f64::NEG_INFINITY, f64::INFINITY);
                 let n_undecided = self.search.folds[self.fold].held_out.len();
                 Ok(Bracket { score, lower, upper, n_undecided })
             }
+        }
+    }
+
+    fn bracket(&self, measure: Measure, certificate: &Certificate) -> Result<Bracket> {
+        let lambda = self.search.lambda(self.fold, self.at);
+        let distance = self.solver.distance();
+        let radius = radius(certificate, lambda, distance);
+        let weights = self.problem.map().layout().arrange(self.solver.coefficients());
+        let held_out = self.search.folds[self.fold].held_out;
+        let ball = Ball::new(&weights, radius);
+        let bracket = measure.bracket(self.problem, &ball, held_out)?;
+        let wanted = self.search.width.is_some_and(|width| bracket.width() > width);
+        if !wanted || certificate.relative_gap() > NEAR {
+            return Ok(bracket);
+        }
+        let known = Known { lambda, gap: gap_above(certificate), radius, distance };
+        match FreeDuals::new(self.problem, &self.solver.betas(), &weights, known) {
+            Some(free) => measure.bracket(self.problem, &ball.with_free(&free), held_out),
+            None => Ok(bracket),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Scores of predictions, and how far those of the optimum can be from them
 //! (`docs/mathematics/cross-validation.md`).
 
+use super::free::{Asked, FreeDuals};
 use crate::dual::rounding::{TINY, gamma, norm_above, root_above};
 use crate::error::{Error, Result};
 use crate::multiclass::{MarginProblem, ScoreMap};
@@ -42,33 +43,65 @@ impl Bracket {
 /// A bound on ‖w − w*‖ of weights that are those of a dual point but for `distance`, from their certificate:
 /// λ/2 ‖w − w*‖² + λ/2 ‖w(β) − w*‖² ≤ P(w) − D(β).
 pub fn radius(certificate: &Certificate, lambda: f64, distance: f64) -> f64 {
-    let gap = (certificate.gap() * (1.0 + gamma(2))).next_up();
-    root_above((gap / lambda * (1.0 + gamma(2))).next_up()) + distance
+    root_above((gap_above(certificate) / lambda * (1.0 + gamma(2))).next_up()) + distance
 }
 
-/// A ball that the optimal weights are in.
-#[derive(Debug, Clone, Copy)]
+/// The gap of a certificate, rounded up.
+pub fn gap_above(certificate: &Certificate) -> f64 {
+    (certificate.gap() * (1.0 + gamma(2))).next_up()
+}
+
+/// A ball that the optimal weights are in, and what else is known of them.
+#[derive(Clone, Copy)]
 pub struct Ball<'w> {
     /// Its centre, in the order of the map's layout.
     weights: &'w [f64],
     /// At least the norm of the centre.
     norm: f64,
     radius: f64,
+    free: Option<&'w FreeDuals>,
 }
 
 impl<'w> Ball<'w> {
     /// The ball around weights in the order of the map's layout.
     pub fn new(weights: &'w [f64], radius: f64) -> Self {
-        Self { weights, norm: norm_above(weights), radius }
+        Self { weights, norm: norm_above(weights), radius, free: None }
     }
 
-    /// How much the difference of two scores of an example may change on the way to the optimum, errors of its
-    /// computation included: |⟨(e_j − e_k) x̃ᵀ, W − W*⟩| ≤ √2 ‖x̃‖ ‖W − W*‖.
-    fn reach(&self, problem: &MarginProblem<'_>, example: usize) -> f64 {
+    /// The same, and what the free coordinates of a dual point say.
+    pub(super) fn with_free(self, free: &'w FreeDuals) -> Self {
+        Self { free: Some(free), ..self }
+    }
+
+    /// What may become of the scores of an example.
+    fn doubt(&self, problem: &MarginProblem<'_>, example: usize) -> Doubt<'_> {
         let size = problem.map().row_size(example);
-        let rounding = gamma(size.n_values + 4) * self.norm;
-        let reach = std::f64::consts::SQRT_2 * size.norm * (self.radius + rounding);
-        reach * (1.0 + gamma(8)) + 4.0 * (size.n_values + 2) as f64 * TINY
+        let wide = std::f64::consts::SQRT_2 * size.norm * (1.0 + gamma(8));
+        let tiny = 4.0 * (size.n_values + 2) as f64 * TINY;
+        let rounding = wide * gamma(size.n_values + 4) * self.norm + tiny;
+        let reach = (wide * self.radius + rounding) * (1.0 + gamma(2));
+        let free = self.free.map(|free| (free, free.ask(problem, example)));
+        Doubt { reach, rounding, free }
+    }
+}
+
+/// How much the difference of two scores of an example may change on the way to the optimum.
+struct Doubt<'w> {
+    /// In the ball, errors of its computation included: |⟨(e_j − e_k) x̃ᵀ, W − W*⟩| ≤ √2 ‖x̃‖ ‖W − W*‖.
+    reach: f64,
+    /// Those errors.
+    rounding: f64,
+    free: Option<(&'w FreeDuals, Asked)>,
+}
+
+impl Doubt<'_> {
+    /// Whether the score of the second class may come up to that of the first one, which leads.
+    fn may_pass(&self, scores: &[f64], from: usize, to: usize) -> bool {
+        let lead = scores[from] - scores[to];
+        let rise = |(free, asked): &(&FreeDuals, Asked)| {
+            (free.rise(asked, from as u32, to as u32) + self.rounding) * (1.0 + gamma(2))
+        };
+        lead <= self.reach && self.free.as_ref().is_none_or(|free| lead <= rise(free))
     }
 }
 
@@ -100,7 +133,7 @@ impl Measure {
         for &row in rows {
             let example = row as usize;
             problem.map().example_scores(example, ball.weights, &mut scores);
-            let gain = self.gain(problem, example, &scores, ball.reach(problem, example));
+            let gain = self.gain(problem, example, &scores, &ball.doubt(problem, example));
             n_undecided += usize::from(gain.undecided);
             sums.add(problem.label(example), gain);
         }
@@ -108,40 +141,45 @@ impl Measure {
         Ok(Bracket { score, lower, upper, n_undecided })
     }
 
-    fn gain(self, problem: &MarginProblem<'_>, example: usize, scores: &[f64], reach: f64) -> Gain {
+    fn gain(
+        self,
+        problem: &MarginProblem<'_>,
+        example: usize,
+        scores: &[f64],
+        doubt: &Doubt<'_>,
+    ) -> Gain {
         let label = problem.label(example);
         let best = argmax(scores);
         // Any class that the optimum may predict is not beaten for certain by the best one.
-        let possible = |class: usize| scores[best] - scores[class] <= reach;
-        let undecided = (0..scores.len()).any(|class| class != best && possible(class));
+        let others = (0..scores.len()).filter(|class| *class != best);
+        let mut rivals = others.filter(|class| doubt.may_pass(scores, best, *class)).peekable();
+        let undecided = rivals.peek().is_some();
+        if let Self::TopK(k) = self {
+            return top_k(k, label, scores, doubt, undecided);
+        }
         let value = |class: usize| match (self, problem.cost_row(example)) {
             (Self::Cost, Some(costs)) => -costs[class],
             (Self::Cost, None) => -f64::from(class != label),
             _ => f64::from(class == label),
         };
-        if let Self::TopK(k) = self {
-            return top_k(k, label, scores, reach, undecided);
-        }
         let own = value(best);
         let mut gain = Gain { own, lower: own, upper: own, undecided };
-        if undecided {
-            for class in (0..scores.len()).filter(|class| possible(*class)) {
-                gain.lower = gain.lower.min(value(class));
-                gain.upper = gain.upper.max(value(class));
-            }
+        for class in rivals {
+            gain.lower = gain.lower.min(value(class));
+            gain.upper = gain.upper.max(value(class));
         }
         gain
     }
 }
 
 /// Whether a label is among the k best, ties going to the first class.
-fn top_k(k: usize, label: usize, scores: &[f64], reach: f64, undecided: bool) -> Gain {
+fn top_k(k: usize, label: usize, scores: &[f64], doubt: &Doubt<'_>, undecided: bool) -> Gain {
     let (mut above, mut surely, mut possibly) = (0, 0, 0);
     for (class, score) in scores.iter().enumerate().filter(|(class, _)| *class != label) {
         let lead = score - scores[label];
         above += usize::from(lead > 0.0 || lead == 0.0 && class < label);
-        surely += usize::from(lead > reach);
-        possibly += usize::from(lead >= -reach);
+        surely += usize::from(lead > 0.0 && !doubt.may_pass(scores, class, label));
+        possibly += usize::from(lead > 0.0 || doubt.may_pass(scores, label, class));
     }
     let within = |n_above: usize| f64::from(n_above < k);
     Gain { own: within(above), lower: within(possibly), upper: within(surely), undecided }

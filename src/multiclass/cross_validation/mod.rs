@@ -2,6 +2,7 @@
 //! the scores of the optimal models (`docs/mathematics/cross-validation.md`).
 
 mod chain;
+mod free;
 mod measure;
 mod narrow;
 mod search;

@@ -42,6 +42,9 @@ impl Search<'_> {
     }
 
     /// The models whose bounds are too far apart, and that may be the best ones.
+    ///
+    /// The C of the best score comes first: it is what the bounds are asked for, and the narrower its own
+    /// are, the sooner others are beaten.
     fn pending(&self, found: &[Vec<Candidate>], width: f64) -> Vec<(usize, usize)> {
         let mean = |at: usize, value: &dyn Fn(&Candidate) -> f64| {
             found.iter().map(|row| value(&row[at])).sum::<f64>() / found.len() as f64
@@ -50,13 +53,20 @@ impl Search<'_> {
         let best = lower.fold(f64::NEG_INFINITY, f64::max);
         let open = |at: &usize| mean(*at, &|candidate| candidate.bracket.upper) >= best;
         let open: Vec<usize> = (0..self.grid.len()).filter(open).collect();
-        let all = (0..found.len()).flat_map(|fold| open.iter().map(move |at| (fold, *at)));
+        let score = |at: usize| mean(at, &|candidate| candidate.bracket.score);
+        let better = |best: usize, at: usize| if score(at) > score(best) { at } else { best };
+        let leader = open.iter().copied().reduce(better);
         let unfinished = |candidate: &Candidate| {
             candidate.bracket.width() > width
                 && candidate.outcome != Outcome::Exhausted
                 && candidate.n_epochs < self.target.max_epochs
         };
-        all.filter(|(fold, at)| unfinished(&found[*fold][*at])).collect()
+        let of = |at: usize| {
+            let folds = (0..found.len()).map(move |fold| (fold, at));
+            folds.filter(|(fold, at)| unfinished(&found[*fold][*at]))
+        };
+        let first: Vec<_> = leader.into_iter().flat_map(of).collect();
+        if first.is_empty() { open.into_iter().flat_map(of).collect() } else { first }
     }
 
     /// Fits on to a smaller gap.

@@ -1,0 +1,425 @@
+//! Bounds on differences of scores at the optimum by dual points of their own: where β is free it may be moved
+//! to meet the question (`docs/mathematics/cross-validation.md`).
+
+use crate::dual::rounding::{TINY, gamma, norm_above};
+use crate::linalg::cholesky::invert_in_place;
+use crate::linalg::vectors::{axpy, dot};
+use crate::multiclass::{MarginProblem, ScoreMap};
+use crate::polytope::CappedBox;
+
+/// The maximum number of moves: their matrix is inverted.
+const MAX_MOVES: usize = 1024;
+/// The maximum number of values of the rows that have moves.
+const MAX_VALUES: usize = 1 << 22;
+/// What share of the largest bound on a moved point the sum of squares of the moves counts with.
+const DAMPING: f64 = 0.05;
+
+/// A dual point near the optimum, and how its coordinates may be moved.
+pub(super) struct FreeDuals {
+    known: Known,
+    members: Vec<Member>,
+    moves: Vec<Move>,
+    /// The members' rows, one after the other.
+    rows: Vec<f64>,
+    n_features: usize,
+    n_classes: usize,
+    /// Of the moves' images, in units of their rooms, with damping.
+    inverse: Vec<f64>,
+}
+
+/// What the certificate says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    pub lambda: f64,
+    /// P(w) − D(β), rounded up.
+    pub gap: f64,
+    /// ‖w − w*‖ is not larger.
+    pub radius: f64,
+    /// Nor ‖w − w(β)‖ than this.
+    pub distance: f64,
+}
+
+/// An example with moves: weight goes from one class, or what the label leaves of the sum, to others.
+struct Member {
+    /// p_i.
+    share: f64,
+    norm: f64,
+    /// A bound on the error of a margin.
+    error: f64,
+    /// Its moves.
+    first: usize,
+    end: usize,
+    from: u32,
+    /// What may be taken from there and added to it.
+    room: Room,
+}
+
+struct Move {
+    to: u32,
+    room: Room,
+    /// The largest step that both ends have room for.
+    size: f64,
+    /// p_i times the difference of the margins.
+    slope: f64,
+}
+
+/// How far a coordinate may fall and rise.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    down: f64,
+    up: f64,
+}
+
+/// A row whose scores are asked about.
+pub(super) struct Asked {
+    row: Vec<f64>,
+    norm: f64,
+    /// Its products with the members' rows.
+    products: Vec<f64>,
+}
+
+impl FreeDuals {
+    /// The moves at a dual point (examples × classes) and its weights, in the order of the map's layout;
+    /// nothing where there are none or too many.
+    pub fn new(
+        problem: &MarginProblem<'_>,
+        betas: &[f64],
+        weights: &[f64],
+        known: Known,
+    ) -> Option<Self> {
+        let set = problem.polytope().whole_box()?;
+        if problem.shares().smoothing() > 0.0 || known.gap <= 0.0 {
+            return None;
+        }
+        let layout = problem.map().layout();
+        let (n_features, n_classes) = (layout.n_features, layout.n_classes);
+        let (members, moves, rows, inverse) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut free = Self { known, members, moves, rows, n_features, n_classes, inverse };
+        let (norm, mut scores) = (norm_above(weights), vec![0.0; n_classes]);
+        for (example, beta) in betas.chunks_exact(n_classes).enumerate() {
+            let is_free = beta.iter().any(|value| *value > 0.0 && *value < set.cap.min(set.upper));
+            if !is_free || problem.shares().of(example) == 0.0 {
+                continue;
+            }
+            problem.map().example_scores(example, weights, &mut scores);
+            problem.margins(example, &mut scores);
+            free.add(problem, example, (beta, &scores), (set, norm));
+            if free.moves.len() > MAX_MOVES || free.rows.len() > MAX_VALUES {
+                return None;
+            }
+        }
+        free.invert().then_some(free)
+    }
+
+    /// Adds the moves of an example, given its β and margins.
+    fn add(
+        &mut self,
+        problem: &MarginProblem<'_>,
+        example: usize,
+        (beta, margins): (&[f64], &[f64]),
+        (set, norm): (CappedBox, f64),
+    ) {
+        let (label, share) = (problem.label(example), problem.shares().of(example));
+        let rooms = rooms(problem, example, beta, set);
+        let span = |room: &Room| room.down.min(room.up);
+        let from = (0..rooms.len()).fold(label, |best, class| {
+            if span(&rooms[class]) > span(&rooms[best]) { class } else { best }
+        });
+        let first = self.moves.len();
+        for (to, room) in rooms.iter().enumerate().filter(|(to, _)| *to != from) {
+            let size = span(room).min(span(&rooms[from]));
+            if size > 0.0 {
+                let slope = share * (margins[to] - margins[from]);
+                self.moves.push(Move { to: to as u32, room: *room, size, slope });
+            }
+        }
+        let end = self.moves.len();
+        if end == first {
+            return;
+        }
+        let size = problem.map().row_size(example);
+        let error = problem.scales(example, size);
+        let error = gamma(size.n_values + 8) * (error.cost + error.feature * norm);
+        let (from, room) = (from as u32, rooms[from]);
+        self.members.push(Member { share, norm: size.norm, error, first, end, from, room });
+        problem.map().append_row(example, &mut self.rows);
+    }
+
+    /// Inverts G Gᵀ + damping, with the moves' images G; whether that is possible.
+    fn invert(&mut self) -> bool {
+        let n = self.moves.len();
+        if n == 0 {
+            return false;
+        }
+        self.inverse = vec![0.0; n * n];
+        for (at, one) in self.members.iter().enumerate() {
+            for (before, other) in self.members[..=at].iter().enumerate() {
+                let product = dot(self.row(at), self.row(before)) * one.share * other.share;
+                for i in one.first..one.end {
+                    let (a, b) = (&self.moves[i], one.from);
+                    for j in other.first..other.end {
+                        let (c, d) = (&self.moves[j], other.from);
+                        let alike = same(a.to, c.to) + same(b, d) - same(a.to, d) - same(b, c.to);
+                        let entry = product * a.size * c.size * alike;
+                        self.inverse[i * n + j] = entry;
+                        self.inverse[j * n + i] = entry;
+                    }
+                }
+            }
+        }
+        let damping = DAMPING * 4.0 * self.known.lambda * self.known.gap;
+        (0..n).for_each(|i| self.inverse[i * n + i] += damping);
+        let done = invert_in_place(&mut self.inverse, n).is_some();
+        done && self.inverse.iter().all(|entry| entry.is_finite())
+    }
+
+    fn row(&self, member: usize) -> &[f64] {
+        &self.rows[member * self.n_features..][..self.n_features]
+    }
+
+    /// Prepares questions about an example.
+    pub fn ask(&self, problem: &MarginProblem<'_>, example: usize) -> Asked {
+        let mut row = Vec::with_capacity(self.n_features);
+        problem.map().append_row(example, &mut row);
+        let products = (0..self.members.len()).map(|member| dot(&row, self.row(member))).collect();
+        Asked { norm: problem.map().row_size(example).norm, row, products }
+    }
+
+    /// A bound on how much the score of class `to` may rise against that of class `from` on the way to the
+    /// optimum.
+    ///
+    /// With q = (e_to − e_from) x̃ᵀ and any ζ for which β + ζ is feasible, ϱ = −q − λ w(ζ) gives
+    /// ⟨q, w* − w⟩ ≤ g/t − ⟨ζ, slopes⟩ + t ‖ϱ‖²/4λ where β + tζ is feasible, too.
+    pub fn rise(&self, asked: &Asked, from: u32, to: u32) -> f64 {
+        let steps = self.steps(asked, from, to);
+        let Known { lambda, gap, radius, distance } = self.known;
+        let rest = self.rest(asked, (from, to), &steps);
+        let (slope, error) = self.slope(&steps);
+        let bend = rest * rest / (4.0 * lambda) * (1.0 + gamma(8));
+        let longest = self.longest(&steps);
+        let length = longest.min((gap / bend).sqrt());
+        if !(length > 0.0 && length.is_finite()) {
+            return f64::INFINITY;
+        }
+        let quadratic = gap / length + length * bend + 0.5 * rest * distance;
+        let linear = gap / length + rest * radius;
+        let bound = (quadratic.min(linear) + error) * (1.0 + gamma(16)) - slope;
+        bound + gamma(4) * bound.abs() + TINY
+    }
+
+    /// The steps ζ that meet a question best, but for damping.
+    fn steps(&self, asked: &Asked, from: u32, to: u32) -> Vec<f64> {
+        let n = self.moves.len();
+        let mut right = vec![0.0; n];
+        for (member, product) in self.members.iter().zip(&asked.products) {
+            let own = same(member.from, to) - same(member.from, from);
+            let places = member.first..member.end;
+            for (right, step) in right[places.clone()].iter_mut().zip(&self.moves[places]) {
+                let sign = own - same(step.to, to) + same(step.to, from);
+                *right = -sign * member.share * step.size * product;
+            }
+        }
+        let rows = self.inverse.chunks_exact(n).zip(&self.moves);
+        rows.map(|(row, step)| step.size * dot(row, &right)).collect()
+    }
+
+    /// A bound on ‖ϱ‖ = ‖q + λ w(ζ)‖.
+    fn rest(&self, asked: &Asked, (from, to): (u32, u32), steps: &[f64]) -> f64 {
+        let d = self.n_features;
+        let mut rest = vec![0.0; d * self.n_classes];
+        let add = |rest: &mut [f64], class: u32, scale: f64, row: &[f64]| {
+            axpy(&mut rest[class as usize * d..][..d], scale, row);
+        };
+        add(&mut rest, to, 1.0, &asked.row);
+        add(&mut rest, from, -1.0, &asked.row);
+        let mut size = asked.norm;
+        for (at, member) in self.members.iter().enumerate() {
+            let row = self.row(at);
+            let (mut total, mut length) = (0.0, 0.0);
+            let own = member.first..member.end;
+            for (step, change) in self.moves[own.clone()].iter().zip(&steps[own]) {
+                add(&mut rest, step.to, -member.share * change, row);
+                total += change;
+                length += change.abs();
+            }
+            add(&mut rest, member.from, member.share * total, row);
+            size += member.share * length * member.norm;
+        }
+        let n_terms = steps.len() + 2;
+        let lost = gamma(n_terms + 8) * std::f64::consts::SQRT_2 * size * (1.0 + gamma(n_terms));
+        let tiny = (n_terms * rest.len()) as f64 * TINY;
+        (norm_above(&rest) + lost + tiny) * (1.0 + gamma(4))
+    }
+
+    /// ⟨ζ, slopes⟩ and a bound on its error.
+    fn slope(&self, steps: &[f64]) -> (f64, f64) {
+        let (mut sum, mut size, mut error) = (0.0, 0.0, 0.0);
+        for member in &self.members {
+            let own = member.first..member.end;
+            for (step, change) in self.moves[own.clone()].iter().zip(&steps[own]) {
+                let term = change * step.slope;
+                sum += term;
+                size += term.abs();
+                error += 2.0 * member.share * member.error * change.abs();
+            }
+        }
+        let n = steps.len();
+        (sum, (error + gamma(n + 4) * size + n as f64 * TINY) * (1.0 + gamma(n + 4)))
+    }
+
+    /// The largest t for which β + tζ is feasible.
+    fn longest(&self, steps: &[f64]) -> f64 {
+        let mut longest = f64::INFINITY;
+        let mut keep = |room: &Room, change: f64| {
+            let limit = if change < 0.0 { room.down / -change } else { room.up / change };
+            // 0/0 is a coordinate that neither may nor does change.
+            longest = if change == 0.0 { longest } else { limit.min(longest) };
+        };
+        for member in &self.members {
+            let own = member.first..member.end;
+            let (mut sum, mut size) = (0.0, 0.0);
+            for (step, change) in self.moves[own.clone()].iter().zip(&steps[own.clone()]) {
+                keep(&step.room, *change);
+                sum -= change;
+                size += change.abs();
+            }
+            let lost = gamma(own.len() + 2) * size;
+            keep(&member.room, sum - lost);
+            keep(&member.room, sum + lost);
+        }
+        longest * (1.0 - gamma(8))
+    }
+}
+
+fn same(a: u32, b: u32) -> f64 {
+    f64::from(u8::from(a == b))
+}
+
+/// How far the β of an example may fall and rise, that of the label being what the others leave of the sum.
+///
+/// The point of the certificate is the feasible one next to what is stored.
+fn rooms(problem: &MarginProblem<'_>, example: usize, beta: &[f64], set: CappedBox) -> Vec<Room> {
+    let (label, m) = (problem.label(example), beta.len());
+    let entries = (0u32..).zip(beta.iter().copied());
+    let stored: Vec<(u32, f64)> = entries.filter(|(_, value)| *value != 0.0).collect();
+    let sum: f64 = stored.iter().map(|(_, value)| value).sum();
+    let lost = problem.polytope().distance(&stored, label, m) + gamma(m + 4) * sum;
+    let upper = if set.upper < set.cap { set.upper } else { f64::INFINITY };
+    let inside = |room: f64| ((room - lost) * (1.0 - gamma(4))).max(0.0);
+    let room = |(class, value): (usize, &f64)| match class == label {
+        true => Room { down: inside(set.cap - sum), up: f64::INFINITY },
+        false => Room { down: inside(*value), up: inside(upper - value) },
+    };
+    beta.iter().enumerate().map(room).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use ndarray::Array2;
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
+    use super::super::measure::{gap_above, radius};
+    use super::*;
+    use crate::data::{Data, Dense};
+    use crate::dual::Shares;
+    use crate::interrupt::Interrupt;
+    use crate::multiclass::{BlockDescent, BlockDescentOptions, Costs, Linear, Order};
+    use crate::polytope::{Cube, MaxHinge, Polytope, Usunier};
+    use crate::run::{Certificate, Solver, Stopping, run};
+
+    struct Case {
+        x: Array2<f64>,
+        labels: Vec<u32>,
+        weights: Vec<f64>,
+        costs: Costs,
+        lambda: f64,
+        bias: f64,
+    }
+
+    impl Case {
+        fn random(seed: u64) -> Self {
+            let mut random = Pcg64Mcg::seed_from_u64(seed);
+            let (n, d, m) = (30, random.random_range(1..6), random.random_range(3..6));
+            let labels: Vec<u32> = (0..n).map(|i| (i % m) as u32).collect();
+            let costs = (0..m * m).map(|at| match at % (m + 1) {
+                0 => 0.0,
+                _ => random.random_range(0.2..2.0),
+            });
+            Self {
+                costs: Costs::PerLabel(costs.collect()),
+                x: Array2::from_shape_fn((n, d), |_| random.random_range(-1.0..1.0)),
+                labels,
+                weights: (0..n).map(|_| random.random_range(0.0..2.0)).collect(),
+                lambda: 10.0_f64.powf(random.random_range(-4.0..0.0)),
+                bias: random.random_range(0.0..2.0),
+            }
+        }
+
+        fn problem(&self, set: Box<dyn Polytope>) -> MarginProblem<'_> {
+            let data = Data::Dense64(Dense::new(self.x.view()).unwrap());
+            let m = *self.labels.iter().max().unwrap() as usize + 1;
+            let map = Linear::new(data, m, self.bias, Order::Examples);
+            let shares = Shares::new(self.labels.len(), self.lambda).unwrap();
+            let shares = shares.with_sample_weights(&self.weights).unwrap();
+            let problem = MarginProblem::new(map, &self.labels, set, shares).unwrap();
+            problem.with_costs(self.costs.clone()).unwrap()
+        }
+    }
+
+    /// Weights, in the order of the layout, β, and what is known of them.
+    fn fit(problem: &MarginProblem<'_>, tol: f64) -> (Vec<f64>, Vec<f64>, Known) {
+        let mut solver = BlockDescent::new(problem, BlockDescentOptions::default());
+        let stopping = Stopping { max_epochs: 3000, relative: tol, floor: 0.0 };
+        let go_on = &mut |_: &_| ControlFlow::Continue(());
+        run(&mut solver, stopping, &Interrupt::default(), go_on).unwrap();
+        let certificate: Certificate = solver.certify(&Interrupt::default()).unwrap();
+        let (lambda, distance) = (problem.shares().lambda(), solver.distance());
+        let radius = radius(&certificate, lambda, distance);
+        let known = Known { lambda, gap: gap_above(&certificate), radius, distance };
+        (problem.map().layout().arrange(solver.coefficients()), solver.betas(), known)
+    }
+
+    #[test]
+    fn no_difference_of_scores_rises_more_than_its_bound() {
+        let (mut n_tight, mut n_asked) = (0, 0);
+        for seed in 0..40 {
+            let case = Case::random(seed);
+            let set: Box<dyn Polytope> = match seed % 3 {
+                0 => Box::new(Cube),
+                1 => Box::new(MaxHinge),
+                _ => Box::new(Usunier::new(2).unwrap()),
+            };
+            let problem = case.problem(set);
+            let (optimum, _, exact) = fit(&problem, 1e-13);
+            for tol in [1e-1, 1e-3, 1e-5, 1e-7] {
+                let (weights, betas, known) = fit(&problem, tol);
+                let Some(free) = FreeDuals::new(&problem, &betas, &weights, known) else {
+                    continue;
+                };
+                let m = problem.n_classes();
+                let (mut before, mut after) = (vec![0.0; m], vec![0.0; m]);
+                for example in 0..problem.n_examples() {
+                    let asked = free.ask(&problem, example);
+                    problem.map().example_scores(example, &weights, &mut before);
+                    problem.map().example_scores(example, &optimum, &mut after);
+                    let wide = std::f64::consts::SQRT_2 * asked.norm;
+                    for (from, to) in (0..m * m).map(|at| (at / m, at % m)).filter(|(a, b)| a != b)
+                    {
+                        let rise = free.rise(&asked, from as u32, to as u32);
+                        let seen = (after[to] - after[from]) - (before[to] - before[from]);
+                        assert!(
+                            seen <= rise + wide * exact.radius + 1e-12,
+                            "{seed} {tol} {seen} {rise}"
+                        );
+                        n_tight += usize::from(rise < 0.2 * wide * known.radius);
+                        n_asked += 1;
+                    }
+                }
+            }
+        }
+        assert!(n_tight > n_asked / 10, "{n_tight} of {n_asked}");
+    }
+}
