@@ -51,7 +51,7 @@ def figure(names: list[str]) -> None:
     table = Table("walrus-figure", "data", "C", "delta")
     build = ["cargo", "build", "--quiet", "--release", "--example", "shark"]
     subprocess.run(build, check=True)
-    for name in names or ["vowel", "segment", "satimage", "dna", "letter", "many"]:
+    for name in names or ["vowel", "segment", "satimage", "dna", "letter", "news20", "many"]:
         X, y = data(name)
         with tempfile.TemporaryDirectory() as folder:
             files = _files(Path(folder), X, y)
