@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,12 +51,10 @@ def figure(names: list[str]) -> None:
     table = Table("walrus-figure", "data", "C", "delta")
     build = ["cargo", "build", "--quiet", "--release", "--example", "shark"]
     subprocess.run(build, check=True)
-    for name in names or ["vowel", "segment", "satimage", "dna", "letter", "many"]:
+    for name in names or ["vowel", "segment", "satimage", "dna", "letter", "news20", "many"]:
         X, y = data(name)
         with tempfile.TemporaryDirectory() as folder:
-            files = [f"{folder}/X.f64", f"{folder}/y.u32"]
-            X.astype("<f8").tofile(files[0])
-            y.astype("<u4").tofile(files[1])
+            files = _files(Path(folder), X, y)
             for C in CS:
                 sizes = [str(X.shape[1]), str(y.max() + 1), str(C)]
                 reached = {
@@ -77,6 +76,15 @@ def figure(names: list[str]) -> None:
                         ratio=ratio if both else None,
                     )
     figure_summary()
+
+
+def _files(folder: Path, X: Any, y: Any) -> list[str]:
+    """Write rows (one file, or three for sparse ones) and labels as the example reads them."""
+    parts = {"X.f64": X.data, "columns.u32": X.indices, "bounds.u32": X.indptr}
+    parts = parts if sp.issparse(X) else {"X.f64": X}
+    for name, values in {**parts, "y.u32": y}.items():
+        values.astype("<f8" if name.endswith("f64") else "<u4").tofile(folder / name)
+    return [",".join(str(folder / name) for name in parts), str(folder / "y.u32")]
 
 
 def figure_summary() -> None:

@@ -5,7 +5,8 @@
 //!
 //! Prints δ, the seconds and the epochs to δ times the gap after the first epoch, for δ = 0.1, 0.01 and 0.001
 //! as far as the run gets in the given seconds (60). Rows and labels are raw little-endian numbers;
-//! `benches/block_descent.py` and `benches/walrus_paper.py` write them.
+//! `benches/block_descent.py` and `benches/walrus_paper.py` write them. Sparse rows come in three files,
+//! `X.f64,columns.u32,bounds.u32`: entries, their columns, and where each row begins and the last one ends.
 
 #[path = "../benches/support/shark.rs"]
 mod support;
@@ -27,13 +28,69 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
+/// A row of X: all of its values, or the columns and values of its entries.
+#[derive(Clone, Copy)]
+enum Row<'a> {
+    Dense(&'a [f64]),
+    Sparse(&'a [u32], &'a [f64]),
+}
+
+impl Row<'_> {
+    fn squared_norm(self) -> f64 {
+        let (Self::Dense(values) | Self::Sparse(_, values)) = self;
+        dot(values, values)
+    }
+
+    fn dot(self, weights: &[f64]) -> f64 {
+        match self {
+            Self::Dense(values) => dot(values, weights),
+            Self::Sparse(columns, values) => {
+                columns.iter().zip(values).map(|(j, x)| weights[*j as usize] * x).sum()
+            }
+        }
+    }
+
+    fn add_to(self, weights: &mut [f64], scale: f64) {
+        match self {
+            Self::Dense(values) => {
+                weights.iter_mut().zip(values).for_each(|(w, x)| *w += scale * x);
+            }
+            Self::Sparse(columns, values) => {
+                for (j, x) in columns.iter().zip(values) {
+                    weights[*j as usize] += scale * x;
+                }
+            }
+        }
+    }
+}
+
+/// The values of dense rows; of sparse ones with columns, and the bounds of each row.
+struct Rows {
+    values: Vec<f64>,
+    sparse: Option<(Vec<u32>, Vec<u32>)>,
+}
+
+impl Rows {
+    fn read(paths: &str) -> Self {
+        let paths: Vec<&str> = paths.split(',').collect();
+        let sparse = match paths[..] {
+            [_] => None,
+            [_, columns, bounds] => {
+                Some((read(columns, u32::from_le_bytes), read(bounds, u32::from_le_bytes)))
+            }
+            _ => panic!("rows are one file or three"),
+        };
+        Self { values: read(paths[0], f64::from_le_bytes), sparse }
+    }
+}
+
 /// The class of the j-th dual variable of an example: its label has none.
 fn class(j: usize, label: usize) -> usize {
     j + usize::from(j >= label)
 }
 
 struct Problem {
-    rows: Vec<f64>,
+    rows: Rows,
     labels: Vec<u32>,
     n_features: usize,
     n_classes: usize,
@@ -41,8 +98,15 @@ struct Problem {
 }
 
 impl Problem {
-    fn row(&self, example: usize) -> (&[f64], usize) {
-        let row = &self.rows[example * self.n_features..][..self.n_features];
+    fn row(&self, example: usize) -> (Row<'_>, usize) {
+        let Rows { values, sparse } = &self.rows;
+        let row = match sparse {
+            None => Row::Dense(&values[example * self.n_features..][..self.n_features]),
+            Some((columns, bounds)) => {
+                let range = bounds[example] as usize..bounds[example + 1] as usize;
+                Row::Sparse(&columns[range.clone()], &values[range])
+            }
+        };
         (row, self.labels[example] as usize)
     }
 }
@@ -71,22 +135,21 @@ impl Descent {
     }
 
     /// Writes 1 + s_j − s_y of the other classes j to `u`.
-    fn margins(&mut self, row: &[f64], label: usize) {
-        let d = row.len();
-        let right = dot(&self.weights[label * d..][..d], row);
+    fn margins(&mut self, row: Row<'_>, label: usize, d: usize) {
+        let right = row.dot(&self.weights[label * d..][..d]);
         for (j, u) in self.u.iter_mut().enumerate() {
-            *u = 1.0 + dot(&self.weights[class(j, label) * d..][..d], row) - right;
+            *u = 1.0 + row.dot(&self.weights[class(j, label) * d..][..d]) - right;
         }
     }
 
     /// Solves the subproblem of one example and moves the weights.
     fn visit(&mut self, problem: &Problem, example: usize) {
         let (row, label) = problem.row(example);
-        let norm = dot(row, row);
+        let (norm, d) = (row.squared_norm(), problem.n_features);
         if norm == 0.0 {
             return;
         }
-        self.margins(row, label);
+        self.margins(row, label, d);
         self.u.iter_mut().for_each(|u| *u /= norm);
         let others = self.u.len();
         let beta = &mut self.betas[example * others..][..others];
@@ -99,17 +162,15 @@ impl Descent {
             self.u.iter_mut().zip(&*beta).for_each(|(u, b)| *u += b + sum);
             walrus_step(&self.u, beta, problem.c, &mut self.sorted);
         }
-        let (mut total, d) = (0.0, row.len());
+        let mut total = 0.0;
         for (j, (new, old)) in beta.iter().zip(&self.old).enumerate() {
             let change = new - old;
             if change != 0.0 {
                 total += change;
-                let weights = &mut self.weights[class(j, label) * d..][..d];
-                weights.iter_mut().zip(row).for_each(|(w, x)| *w -= change * x);
+                row.add_to(&mut self.weights[class(j, label) * d..][..d], -change);
             }
         }
-        let weights = &mut self.weights[label * d..][..d];
-        weights.iter_mut().zip(row).for_each(|(w, x)| *w += total * x);
+        row.add_to(&mut self.weights[label * d..][..d], total);
     }
 
     /// ‖W‖² + C Σ_i loss_i − Σ β.
@@ -117,7 +178,7 @@ impl Descent {
         let mut loss = 0.0;
         for example in 0..problem.labels.len() {
             let (row, label) = problem.row(example);
-            self.margins(row, label);
+            self.margins(row, label, problem.n_features);
             loss += self.u.iter().map(|u| u.max(0.0)).sum::<f64>();
         }
         dot(&self.weights, &self.weights) + problem.c * loss - self.betas.iter().sum::<f64>()
@@ -139,7 +200,7 @@ fn main() {
     };
     let limit: f64 = rest.first().map_or(60.0, |given| given.parse().expect("a number"));
     let problem = Problem {
-        rows: read(x, f64::from_le_bytes),
+        rows: Rows::read(x),
         labels: read(y, u32::from_le_bytes),
         n_features: d.parse().expect("a number"),
         n_classes: m.parse().expect("a number"),

@@ -18,7 +18,7 @@ const BLOCK: usize = 1024;
 /// adding them up stays cheap.
 const MAX_PARTS: usize = 16;
 
-/// Fewest rows worth a partial result of their own.
+/// Fewest rows worth a partial result of their own, but for rounding up their number.
 const MIN_PART: usize = 2048;
 
 /// Fills the rows of `out` (`width` values each), `fill(row, values)` being called once per row.
@@ -139,9 +139,9 @@ pub fn run_tasks<T: Send + Sync>(
     results.into_iter().map_while(OnceLock::into_inner).collect()
 }
 
-/// How many partial results [`sum_rows`] has at a time.
+/// How many partial results [`sum_rows`] has at a time: a power of two, which two or four threads share evenly.
 pub(crate) fn n_parts(n_rows: usize) -> usize {
-    (n_rows / MIN_PART).clamp(1, MAX_PARTS)
+    (n_rows / MIN_PART).min(MAX_PARTS).next_power_of_two()
 }
 
 fn parts(n_rows: usize) -> Vec<Range<usize>> {

@@ -41,26 +41,44 @@ pub(crate) fn exp_minus(x: f64) -> f64 {
     f64::from_bits((exponent + (1023i64 << 52)) as u64) * p
 }
 
-/// Replaces every a by exp(a − shift), for a ≤ shift, and returns the sum.
-pub(crate) fn exp_shifted(values: &mut [f64], shift: f64) -> f64 {
-    struct Shifted<'a>(&'a mut [f64], f64);
-    impl WithSimd for Shifted<'_> {
+/// As many as the widest vectors have places, whatever this machine has.
+const LANES: usize = 8;
+
+/// Replaces a by softmax(a) and returns log Σ_c exp(a_c).
+pub(crate) fn softmax(values: &mut [f64]) -> f64 {
+    struct Softmax<'a>(&'a mut [f64]);
+    impl WithSimd for Softmax<'_> {
         type Output = f64;
         #[inline(always)]
         fn with_simd<S: Simd>(self, _: S) -> f64 {
-            let Self(values, shift) = self;
-            // As many sums as the widest vectors have places, whatever this machine has.
-            let mut sums = [0.0; 8];
-            for values in values.chunks_mut(8) {
+            let (whole, rest) = self.0.as_chunks_mut::<LANES>();
+            let mut last = [f64::NEG_INFINITY; LANES];
+            last[..rest.len()].copy_from_slice(rest);
+            let mut largest = last;
+            for values in whole.iter() {
+                for (largest, value) in largest.iter_mut().zip(values) {
+                    *largest = if *value > *largest { *value } else { *largest };
+                }
+            }
+            // A NaN need not be the largest: it is that of the sum, and so of all results.
+            let shift = largest.into_iter().fold(f64::NEG_INFINITY, f64::max);
+            let mut sums = [0.0; LANES];
+            for values in whole.iter_mut() {
                 for (sum, value) in sums.iter_mut().zip(values) {
                     *value = exp_minus(shift - *value);
                     *sum += *value;
                 }
             }
-            sums.into_iter().sum()
+            last = last.map(|value| exp_minus(shift - value));
+            sums.iter_mut().zip(&last[..rest.len()]).for_each(|(sum, value)| *sum += value);
+            let sum: f64 = sums.into_iter().sum();
+            let share = 1.0 / sum;
+            whole.as_flattened_mut().iter_mut().for_each(|value| *value *= share);
+            rest.iter_mut().zip(last).for_each(|(value, last)| *value = last * share);
+            shift + sum.ln()
         }
     }
-    arch().dispatch(Shifted(values, shift))
+    arch().dispatch(Softmax(values))
 }
 
 #[cfg(test)]
@@ -80,15 +98,21 @@ mod tests {
     }
 
     #[test]
-    fn exp_shifted_is_exp_and_its_sum() {
+    fn softmax_has_the_shares_of_exponentials() {
         for n in [1, 8, 11, 26] {
-            let given: Vec<f64> = (0..n).map(|i| -0.7 * f64::from(i)).collect();
+            let given: Vec<f64> = (0..n).map(|i| 3.0 - 0.7 * f64::from(i * i % 13)).collect();
             let mut values = given.clone();
-            let sum = exp_shifted(&mut values, 0.5);
+            let value = softmax(&mut values);
+            let sum: f64 = given.iter().map(|given| given.exp()).sum();
+            assert!((value - sum.ln()).abs() <= 1e-14 * (1.0 + value.abs()), "{value} {sum}");
             for (value, given) in values.iter().zip(&given) {
-                assert!((value - (given - 0.5).exp()).abs() <= 1e-14 * value);
+                assert!((value - given.exp() / sum).abs() <= 2e-14 * value);
             }
-            assert!((sum - values.iter().sum::<f64>()).abs() <= 1e-14 * sum);
+        }
+        for given in [[f64::NAN, 0.0], [0.0, f64::NAN], [f64::INFINITY, 0.0]] {
+            let mut values = given;
+            assert!(softmax(&mut values).is_nan());
+            assert!(values.iter().all(|value| value.is_nan()));
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) mod values;
 pub(crate) mod vectors;
 
 pub(crate) use aligned::Aligned;
-pub(crate) use exponential::{exp_minus, exp_shifted};
+pub(crate) use exponential::{exp_minus, softmax};
 pub(crate) use feature_major::FeatureMajor;
 pub(crate) use panel_weights::{PanelWeights, Update};
 pub use panels::Panels;

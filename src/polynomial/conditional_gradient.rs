@@ -7,7 +7,7 @@ use super::evaluation::{evaluate, residuals};
 use super::gradient_matrices::GradientMatrices;
 use super::model::{PolynomialModel, largest_overlap};
 use super::problem::{Objective, PolynomialProblem};
-use super::refit::{Effort, Refit, refit};
+use super::refit::{Effort, Knowledge, Refit, refit};
 use super::stochastic::Passes;
 use super::validation::{Score, Validation};
 use crate::data::Rows;
@@ -54,10 +54,22 @@ const LAST: Effort = Effort {
     in_metric: 100,
 };
 
-/// Gain of an epoch, relative to the null model's objective, after which refits are finished: to a tolerance
-/// that is smaller by the same factor, and without batches but for the last. Near the optimum unfinished ones
-/// keep vectors that finished ones would drop, and leave a gradient of which the bound is made.
+/// Mean gain of the latest epochs, relative to the null model's objective, after which refits are finished: to a
+/// tolerance that is smaller by the same factor, and without batches but for the last. Near the optimum unfinished
+/// ones keep vectors that finished ones would drop, and leave a gradient of which the bound is made.
 const FINISHING: f64 = 1e-3;
+
+/// How many epochs decide about [`FINISHING`] at most: with output refits a vector may gain little in between, but
+/// passes in batches that gain little have come to their end.
+const LATEST: usize = 3;
+
+/// How many of them do so.
+fn latest(refit: Refit) -> usize {
+    match refit {
+        Refit::Output => LATEST,
+        Refit::Full => 1,
+    }
+}
 
 /// Epochs without a gain after which nothing more is expected: each has tried another start vector.
 const PATIENCE: usize = 5;
@@ -95,8 +107,12 @@ pub struct ConditionalGradient<'a, R> {
     /// Objective of the null model: the unit of all tolerances.
     scale: f64,
     iteration: u64,
-    /// Whether an epoch has gained little, see [`FINISHING`].
+    /// What the latest epochs have gained, the last one first.
+    gains: [Option<f64>; LATEST],
+    /// Whether they have gained little, see [`FINISHING`].
     finishing: bool,
+    /// What the next refit starts from.
+    knowledge: Knowledge,
     /// Epochs in a row that gained nothing.
     idle: usize,
 }
@@ -132,7 +148,9 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
             selection: None,
             scale,
             iteration: 0,
+            gains: [None; LATEST],
             finishing: false,
+            knowledge: Knowledge::default(),
             idle: 0,
         })
     }
@@ -191,6 +209,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let lost = penalty.dual_row_norm(&vec![rounding.matrices; n_outputs]);
         let gap = inner + radius * (selection.bound + lost) + linear_gap;
         self.selection = Some(selection);
+        self.knowledge.evaluation = Some(gradient);
         // A NaN must stay one (`max` would drop it).
         let gap = if gap < 0.0 { 0.0 } else { gap };
         let terms = primal.abs() + inner.abs() + gap;
@@ -216,8 +235,15 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         }
         let ConditionalGradientSettings { refit: what, .. } = self.settings;
         let before = self.objective;
-        self.objective = refit(&self.problem, &mut self.model, what, effort, interrupt)?;
-        self.finishing |= self.iteration > 1 && before - self.objective <= FINISHING * self.scale;
+        let with = (&mut self.knowledge, interrupt);
+        self.objective = refit(&self.problem, &mut self.model, what, effort, with)?;
+        if self.iteration > 1 {
+            self.gains.rotate_right(1);
+            self.gains[0] = Some(before - self.objective);
+            let gains = self.gains.iter().take(latest(what)).flatten();
+            let little = FINISHING * self.scale * gains.clone().count() as f64;
+            self.finishing |= gains.sum::<f64>() <= little;
+        }
         self.drop_zero_rows();
         let score = match self.validation {
             Some(validation) => Some(validation.score(&self.model, interrupt)?),
@@ -237,6 +263,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let keep = rows_to_keep(&self.model.output, self.problem.objective.n_outputs);
         if !keep.iter().all(|keep| *keep) {
             self.model.retain(&keep);
+            self.knowledge.retain(&keep, self.problem.objective.n_outputs);
         }
     }
 }
@@ -265,6 +292,9 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
             }
             // A zero row changes nothing: the refit decides how much of the vector to use.
             self.model.push(&selection.vector, &vec![0.0; self.problem.objective.n_outputs]);
+            if let Some(evaluation) = &mut self.knowledge.evaluation {
+                evaluation.output.extend(selection.gradient.iter().map(|g| -g));
+            }
         }
         let before = self.objective;
         self.refit(interrupt)?;

@@ -1,6 +1,7 @@
 //! The curvature that projected quasi-Newton steps have seen, and the model that they minimise.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ndarray::{Array1, Array2, ArrayView1, s};
 
@@ -134,6 +135,32 @@ impl Hessian {
             products.iter_mut().zip(column).for_each(|(row, entry)| row.push_back(entry));
             products.push_back(row);
         }
+    }
+
+    /// Takes in a step of another search and the gradient's change along it, not known in the coordinates `unknown`: the
+    /// metric has a guess.
+    pub fn recall(
+        &mut self,
+        problem: &impl Constrained,
+        (s, mut y): (Vec<f64>, Vec<f64>),
+        unknown: Range<usize>,
+    ) {
+        let bent = problem.metric(&s[..self.n_confined]);
+        let share = long_dot(&s, &y) / dot(&s[..self.n_confined], &bent);
+        for (y, bent) in y[unknown.clone()].iter_mut().zip(&bent[unknown]) {
+            *y = share * bent;
+        }
+        self.push(problem, s, y);
+    }
+
+    /// The remembered steps with the gradient's changes along them.
+    pub fn into_pairs(self) -> impl Iterator<Item = (Vec<f64>, Vec<f64>)> {
+        self.pairs.into_iter().map(|Pair { s, y, .. }| (s, y))
+    }
+
+    /// Leaves nothing but the first model, of curvature `sigma`.
+    pub fn forget(&mut self, sigma: f64) {
+        *self = Self::new(sigma, self.n_confined);
     }
 
     /// −B⁻¹ g: the way to the minimiser where the set does not matter.
@@ -358,6 +385,21 @@ mod tests {
             dense = &dense + &(outer(&y) / y.dot(&s)) - outer(&bs) / s.dot(&bs);
         }
         (hessian, dense)
+    }
+
+    #[test]
+    fn what_another_search_has_seen_is_recalled() {
+        let mut hessian = Hessian::new(1.0, 3);
+        let (s, y) =
+            (vec![1.0, 0.0, 2.0, -1.0, 0.5, 0.0, 1.0], vec![3.0, 9.0, 5.0, -1.0, 1.0, 0.5, 2.0]);
+        hessian.recall(&Space, (s.clone(), y.clone()), 1..2);
+        // The metric couples no coordinates: the guess is 0.
+        let known: Vec<f64> =
+            y.iter().enumerate().map(|(i, y)| if i == 1 { 0.0 } else { *y }).collect();
+        let step = hessian.newton_step(&Space, &known);
+        assert!(step.iter().zip(&s).all(|(step, s)| (step + s).abs() < 1e-12), "{step:?}");
+        hessian.forget(2.0);
+        assert!(!hessian.has_memory() && hessian.into_pairs().next().is_none());
     }
 
     #[test]

@@ -51,7 +51,15 @@ pub(super) fn variables<'a, R: Rows + Copy>(
     } else {
         None
     };
-    Ok(LayerVariables { problem, model: model.clone(), basis, scales, metric, interrupt })
+    Ok(LayerVariables {
+        problem,
+        model: model.clone(),
+        basis,
+        scales,
+        metric,
+        known: None,
+        interrupt,
+    })
 }
 
 /// Lengths of the units in which steps are taken: the curvature along each coordinate is about the same.
@@ -137,6 +145,8 @@ pub(super) struct LayerVariables<'a, R> {
     scales: Scales,
     /// With it the linear weights of a point are W + A U.
     metric: Option<Metric>,
+    /// Objective and gradient at the model, where they are known: the first that are asked for.
+    pub(super) known: Option<Evaluation>,
     interrupt: &'a Interrupt,
 }
 
@@ -171,6 +181,11 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
             scale_basis(basis, &factors);
         }
         self.project(x)
+    }
+
+    /// Whether steps have a metric.
+    pub(super) fn has_metric(&self) -> bool {
+        self.metric.is_some()
     }
 
     /// Adds `sign` A U to the linear weights.
@@ -228,8 +243,11 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
 impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
     fn evaluate(&mut self, x: &[f64], gradient: &mut Vec<f64>) -> Result<f64> {
         self.set(x);
-        let Evaluation { objective, basis, mut output, linear } =
-            evaluate(self.problem, &self.model, self.basis, self.interrupt)?;
+        let known = self.known.take();
+        let Evaluation { objective, basis, mut output, linear } = match known {
+            Some(evaluation) => evaluation,
+            None => evaluate(self.problem, &self.model, self.basis, self.interrupt)?,
+        };
         if let Some(Metric { explained: Some(explained), .. }) = &self.metric {
             let m = self.model.n_outputs;
             for (w, explained) in linear.chunks_exact(m).zip(explained.rows()) {

@@ -26,23 +26,24 @@ pub struct Limits {
 /// Steps in a row with a small share of the whole gain after which a rough minimum is reached.
 const SHARE_PATIENCE: usize = 3;
 
+/// The curvature where nothing is known yet, in the units of the metric.
+pub(super) const FIRST_CURVATURE: f64 = 1.0;
+
 /// Lowers f from a point x of the set until steps gain too little; returns f(x), which never rises.
 ///
 /// Each step minimises the quadratic model with the L-BFGS approximation of the Hessian over the set by
-/// projected gradients, and goes so far towards that point as lowers f enough. `curvature` is that of
-/// the first model.
+/// projected gradients, and goes so far towards that point as lowers f enough. `hessian` is the first model, and in
+/// the end the last one.
 pub fn minimise(
     problem: &mut impl Constrained,
     x: &mut Vec<f64>,
-    curvature: f64,
+    hessian: &mut Hessian,
     limits: Limits,
 ) -> Result<f64> {
     let Limits { tol, share, max_steps } = limits;
     let mut gradient = Vec::new();
     let mut value = problem.evaluate(x, &mut gradient)?;
     let before = value;
-    let first = Hessian::new(curvature, problem.n_confined(x.len()));
-    let mut hessian = first.clone();
     let (mut trial, mut trial_gradient) = (x.clone(), Vec::new());
     let (mut small_gains, mut small_shares) = (0, 0);
     for _ in 0..max_steps {
@@ -54,7 +55,7 @@ pub fn minimise(
             if !hessian.has_memory() {
                 break;
             }
-            hessian = first.clone();
+            hessian.forget(FIRST_CURVATURE);
             continue;
         };
         let gain = value - next;
@@ -135,7 +136,8 @@ mod tests {
     #[test]
     fn a_curved_valley_is_followed_to_the_edge_of_the_set() {
         let mut x = vec![-0.5, 0.5];
-        let value = minimise(&mut Valley, &mut x, 1.0, LIMITS).unwrap();
+        let mut hessian = Hessian::new(FIRST_CURVATURE, 2);
+        let value = minimise(&mut Valley, &mut x, &mut hessian, LIMITS).unwrap();
         // The best point of the circle, by its angle.
         let best = (0..1_000_000)
             .map(|i| {

@@ -1,12 +1,15 @@
 //! Refits: all layers but the basis (convex), or the basis as well
 //! (docs/mathematics/polynomial-networks.md#refits).
 
-use super::evaluation::evaluate;
-use super::layers::{lengths, pull_in, scale_basis, variables};
+use std::ops::Range;
+
+use super::curvature::{Constrained, Hessian};
+use super::evaluation::{Evaluation, evaluate};
+use super::layers::{LayerVariables, lengths, pull_in, scale_basis, variables};
 use super::metric::has_metric;
 use super::model::PolynomialModel;
 use super::problem::PolynomialProblem;
-use super::quasi_newton::{Limits, minimise};
+use super::quasi_newton::{FIRST_CURVATURE, Limits, minimise};
 use super::stochastic::{Passes, descend, worthwhile};
 use crate::data::Rows;
 use crate::error::Result;
@@ -59,6 +62,54 @@ impl Effort {
     }
 }
 
+/// What a convex refit knows from the one before.
+#[derive(Debug, Default)]
+pub struct Knowledge {
+    /// Objective and gradient at the model.
+    pub evaluation: Option<Evaluation>,
+    /// Steps and the gradient's changes along them, with rows for U and for W.
+    pairs: Vec<(Vec<f64>, Vec<f64>)>,
+    /// Rows of U in them.
+    n_bases: usize,
+}
+
+impl Knowledge {
+    /// Leaves out rows of U that the model has no longer.
+    pub fn retain(&mut self, keep: &[bool], n_outputs: usize) {
+        if keep.len() != self.n_bases {
+            self.pairs.clear();
+            return;
+        }
+        for values in self.pairs.iter_mut().flat_map(|(s, y)| [s, y]) {
+            let kept = |row: usize| keep.get(row).copied().unwrap_or(true);
+            let rows = values.chunks_exact(n_outputs).enumerate();
+            *values =
+                rows.filter(|(row, _)| kept(*row)).flat_map(|(_, row)| row).copied().collect();
+        }
+        self.n_bases = keep.iter().filter(|keep| **keep).count();
+    }
+
+    /// Tells `hessian` of the pairs, with the rows of U that have been added since.
+    fn recall<R: Rows + Copy>(&mut self, layers: &LayerVariables<'_, R>, hessian: &mut Hessian) {
+        let (k, m) = (layers.model.n_bases, layers.model.n_outputs);
+        let added = self.n_bases * m..k * m;
+        for (s, y) in std::mem::take(&mut self.pairs) {
+            hessian.recall(layers, (grown(s, &added), grown(y, &added)), added.clone());
+        }
+    }
+
+    fn keep(&mut self, hessian: Hessian, n_bases: usize) {
+        self.pairs = hessian.into_pairs().collect();
+        self.n_bases = n_bases;
+    }
+}
+
+/// The values with zeros in their midst, which take the places `added`.
+fn grown(mut values: Vec<f64>, added: &Range<usize>) -> Vec<f64> {
+    values.splice(added.start..added.start, added.clone().map(|_| 0.0));
+    values
+}
+
 /// Convex steps before the basis moves, so that a new vector has a row of U to scale its steps by; and steps
 /// after passes in batches that gained nothing.
 const FIRST_STEPS: usize = 10;
@@ -73,28 +124,31 @@ pub fn refit<R: Rows + Copy>(
     model: &mut PolynomialModel,
     refit: Refit,
     effort: Effort,
-    interrupt: &Interrupt,
+    (knowledge, interrupt): (&mut Knowledge, &Interrupt),
 ) -> Result<f64> {
     let mut moved = false;
     if refit == Refit::Full && model.n_bases > 0 {
         let Effort { passes, polish, max_steps, .. } = effort;
+        let mut none = Knowledge::default();
         if worthwhile(problem, model) {
             let layers = variables(problem, model, true, interrupt)?;
             moved = descend(layers, passes, model, interrupt)?;
             let steps = if moved { polish } else { polish.max(FIRST_STEPS) };
-            improve(problem, model, true, effort.limits(steps), interrupt)?;
+            improve(problem, model, true, effort.limits(steps), (&mut none, interrupt))?;
         } else {
-            improve(problem, model, false, effort.limits(FIRST_STEPS), interrupt)?;
-            improve(problem, model, true, effort.limits(max_steps), interrupt)?;
+            improve(problem, model, false, effort.limits(FIRST_STEPS), (knowledge, interrupt))?;
+            improve(problem, model, true, effort.limits(max_steps), (&mut none, interrupt))?;
         }
         spread_to_sphere(model);
+        // It was about another basis.
+        *knowledge = none;
     }
     let steps = match moved {
         true => effort.polish,
         false if has_metric(problem, model) => effort.in_metric,
         false => effort.max_steps,
     };
-    let objective = improve(problem, model, false, effort.limits(steps), interrupt)?;
+    let objective = improve(problem, model, false, effort.limits(steps), (knowledge, interrupt))?;
     // The model is feasible in exact arithmetic, the lengths of its basis vectors taken into account.
     pull_in(problem, model, 0.0);
     Ok(objective)
@@ -106,14 +160,24 @@ fn improve<R: Rows + Copy>(
     model: &mut PolynomialModel,
     basis: bool,
     limits: Limits,
-    interrupt: &Interrupt,
+    (knowledge, interrupt): (&mut Knowledge, &Interrupt),
 ) -> Result<f64> {
     if limits.max_steps == 0 {
         return Ok(evaluate(problem, model, false, interrupt)?.objective);
     }
+    let given = model.output.clone();
+    let known = knowledge.evaluation.take();
     let mut layers = variables(problem, model, basis, interrupt)?;
+    layers.known = known.filter(|_| !basis && layers.model.output == given);
     let mut x = layers.point();
-    let objective = minimise(&mut layers, &mut x, 1.0, limits)?;
+    let mut hessian = Hessian::new(FIRST_CURVATURE, layers.n_confined(x.len()));
+    if layers.has_metric() {
+        knowledge.recall(&layers, &mut hessian);
+    }
+    let objective = minimise(&mut layers, &mut x, &mut hessian, limits)?;
+    if layers.has_metric() {
+        knowledge.keep(hessian, layers.model.n_bases);
+    }
     layers.set(&x);
     *model = layers.model;
     Ok(objective)
@@ -128,5 +192,25 @@ fn spread_to_sphere(model: &mut PolynomialModel) {
     scale_basis(&mut model.basis, &factors);
     for (u, length) in model.output.chunks_exact_mut(model.n_outputs).zip(&lengths) {
         u.iter_mut().for_each(|u| *u *= length * length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_has_the_rows_of_the_model() {
+        let values: Vec<f64> = (1..=8).map(f64::from).collect();
+        // Three rows of U and one of W.
+        let pairs = vec![(values.clone(), values.clone())];
+        let mut knowledge = Knowledge { evaluation: None, pairs, n_bases: 3 };
+        knowledge.retain(&[true, false, true], 2);
+        let kept = vec![1.0, 2.0, 5.0, 6.0, 7.0, 8.0];
+        assert_eq!((&knowledge.pairs, knowledge.n_bases), (&vec![(kept.clone(), kept.clone())], 2));
+        assert_eq!(grown(kept, &(4..6)), [1.0, 2.0, 5.0, 6.0, 0.0, 0.0, 7.0, 8.0]);
+        // Of another model it is forgotten.
+        knowledge.retain(&[true], 2);
+        assert!(knowledge.pairs.is_empty());
     }
 }

@@ -68,7 +68,7 @@ impl<'c, 'a> Chain<'c, 'a> {
                 (certificate, trace.outcome, trace.epochs.len())
             }
         };
-        let bracket = self.score(&certificate)?;
+        let bracket = self.score(&certificate, interrupt)?;
         let point = if self.search.width.is_some() { self.point() } else { Vec::new() };
         let seconds = start.elapsed().as_secs_f64();
         Ok(Candidate { bracket, certificate, outcome, n_epochs, seconds, point })
@@ -83,9 +83,9 @@ impl<'c, 'a> Chain<'c, 'a> {
         self.solver.move_to(self.search.lambda(self.fold, at), interrupt).map(Some)
     }
 
-    fn score(&self, certificate: &Certificate) -> Result<Bracket> {
+    fn score(&self, certificate: &Certificate, interrupt: &Interrupt) -> Result<Bracket> {
         match &self.search.scoring {
-            Scoring::Bounded(measure) => self.bracket(*measure, certificate),
+            Scoring::Bounded(measure) => self.bracket(*measure, certificate, interrupt),
             Scoring::Own(score) => {
                 let score = score(self.fold, self.at, self.solver.coefficients())?;
                 let (lower, upper) = (f64::NEG_INFINITY, f64::INFINITY);
@@ -95,21 +95,28 @@ impl<'c, 'a> Chain<'c, 'a> {
         }
     }
 
-    fn bracket(&self, measure: Measure, certificate: &Certificate) -> Result<Bracket> {
+    fn bracket(
+        &self,
+        measure: Measure,
+        certificate: &Certificate,
+        interrupt: &Interrupt,
+    ) -> Result<Bracket> {
         let lambda = self.search.lambda(self.fold, self.at);
         let distance = self.solver.distance();
         let radius = radius(certificate, lambda, distance);
         let weights = self.problem.map().layout().arrange(self.solver.coefficients());
         let held_out = self.search.folds[self.fold].held_out;
         let ball = Ball::new(&weights, radius);
-        let bracket = measure.bracket(self.problem, &ball, held_out)?;
+        let bracket = measure.bracket(self.problem, &ball, held_out, interrupt)?;
         let wanted = self.search.width.is_some_and(|width| bracket.width() > width);
         if !wanted || certificate.relative_gap() > NEAR {
             return Ok(bracket);
         }
         let known = Known { lambda, gap: gap_above(certificate), radius, distance };
         match FreeDuals::new(self.problem, &self.solver.betas(), &weights, known) {
-            Some(free) => measure.bracket(self.problem, &ball.with_free(&free), held_out),
+            Some(free) => {
+                measure.bracket(self.problem, &ball.with_free(&free), held_out, interrupt)
+            }
             None => Ok(bracket),
         }
     }

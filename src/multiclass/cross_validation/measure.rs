@@ -4,6 +4,7 @@
 use super::free::{Asked, FreeDuals};
 use crate::dual::rounding::{TINY, gamma, norm_above, root_above};
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::multiclass::{MarginProblem, ScoreMap};
 use crate::run::Certificate;
 
@@ -118,12 +119,13 @@ impl Measure {
     /// The score of the ball's centre on some rows.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where there is no row.
+    /// [`Error::InvalidArgument`] where there is no row, and [`Error::Interrupted`].
     pub fn bracket(
         self,
         problem: &MarginProblem<'_>,
         ball: &Ball<'_>,
         rows: &[u32],
+        interrupt: &Interrupt,
     ) -> Result<Bracket> {
         if rows.is_empty() {
             return Err(Error::argument("cv", "a fold has no row to score"));
@@ -131,6 +133,7 @@ impl Measure {
         let mut scores = vec![0.0; problem.n_classes()];
         let (mut sums, mut n_undecided) = (Sums::new(self, problem.n_classes()), 0);
         for &row in rows {
+            interrupt.check()?;
             let example = row as usize;
             problem.map().example_scores(example, ball.weights, &mut scores);
             let gain = self.gain(problem, example, &scores, &ball.doubt(problem, example));
@@ -150,11 +153,9 @@ impl Measure {
     ) -> Gain {
         let label = problem.label(example);
         let best = argmax(scores);
-        // Any class that the optimum may predict is not beaten for certain by the best one.
         let others = (0..scores.len()).filter(|class| *class != best);
-        let mut rivals = others.filter(|class| doubt.may_pass(scores, best, *class)).peekable();
-        let undecided = rivals.peek().is_some();
         if let Self::TopK(k) = self {
+            let undecided = others.into_iter().any(|class| doubt.may_pass(scores, best, class));
             return top_k(k, label, scores, doubt, undecided);
         }
         let value = |class: usize| match (self, problem.cost_row(example)) {
@@ -163,10 +164,15 @@ impl Measure {
             _ => f64::from(class == label),
         };
         let own = value(best);
-        let mut gain = Gain { own, lower: own, upper: own, undecided };
-        for class in rivals {
-            gain.lower = gain.lower.min(value(class));
-            gain.upper = gain.upper.max(value(class));
+        let mut gain = Gain { own, lower: own, upper: own, undecided: false };
+        for class in others {
+            let value = value(class);
+            let counts = !gain.undecided || value < gain.lower || value > gain.upper;
+            // Any class that the optimum may predict is not beaten for certain by the best one.
+            if counts && doubt.may_pass(scores, best, class) {
+                gain.undecided = true;
+                (gain.lower, gain.upper) = (gain.lower.min(value), gain.upper.max(value));
+            }
         }
         gain
     }

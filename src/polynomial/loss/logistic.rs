@@ -1,4 +1,5 @@
-use super::{OutputLoss, Target, TargetKind, log_sum_exp, log_sum_exp_to_softmax};
+use super::{OutputLoss, Target, TargetKind, log_sum_exp};
+use crate::linalg::softmax;
 
 /// Multi-class logistic: log Σ_c exp(o_c − o_y) (Blondel et al. 2017, Table 3).
 #[derive(Debug, Clone, Copy)]
@@ -8,7 +9,7 @@ impl OutputLoss for Logistic {
     fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64 {
         let label = target.class();
         gradient.copy_from_slice(outputs);
-        let value = log_sum_exp_to_softmax(gradient) - outputs[label];
+        let value = softmax(gradient) - outputs[label];
         gradient[label] -= 1.0;
         // Rounding may leave a tiny negative value where the loss is 0.
         value.max(0.0)

@@ -16,7 +16,6 @@ pub use squared_hinge::SquaredHinge;
 use std::fmt;
 
 use crate::error::Result;
-use crate::linalg::exp_shifted;
 use crate::names::find;
 
 /// What one row should come out as.
@@ -111,16 +110,6 @@ impl<'a> Target<'a> {
 fn log_sum_exp(a: impl Iterator<Item = f64> + Clone) -> f64 {
     let max = a.clone().fold(f64::NEG_INFINITY, f64::max);
     max + a.map(|a| (a - max).exp()).sum::<f64>().ln()
-}
-
-/// log Σ_c exp(a_c), shifted by the maximum; `a` becomes softmax(a).
-fn log_sum_exp_to_softmax(a: &mut [f64]) -> f64 {
-    let max = a.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let sum = exp_shifted(a, max);
-    for value in a.iter_mut() {
-        *value /= sum;
-    }
-    max + sum.ln()
 }
 
 #[cfg(test)]

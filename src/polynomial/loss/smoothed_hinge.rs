@@ -1,4 +1,5 @@
-use super::{OutputLoss, Target, TargetKind, log_sum_exp, log_sum_exp_to_softmax};
+use super::{OutputLoss, Target, TargetKind, log_sum_exp};
+use crate::linalg::softmax;
 
 /// Smoothed multi-class hinge: log(1 + Σ_{c≠y} exp(1 + o_c − o_y)) (Blondel et al. 2017,
 /// Table 3).
@@ -12,7 +13,7 @@ impl OutputLoss for SmoothedHinge {
             *slot = output + 1.0;
         }
         gradient[label] = outputs[label];
-        let value = log_sum_exp_to_softmax(gradient) - outputs[label];
+        let value = softmax(gradient) - outputs[label];
         gradient[label] -= 1.0;
         value.max(0.0)
     }
