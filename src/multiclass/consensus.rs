@@ -55,7 +55,9 @@ impl SubproblemSolver {
     fn options(self, seed: u64) -> Options {
         match self {
             Self::BlockDescent => Options { seed, ..Options::default() },
-            Self::SequentialDual => Options { seed, shrink: false, block_size: Some(1) },
+            Self::SequentialDual => {
+                Options { seed, shrink: false, block_size: Some(1), ..Options::default() }
+            }
         }
     }
 }

@@ -153,7 +153,8 @@ fn descend(
 ) -> Result<MulticlassFit> {
     let null_objective = problem.null_objective();
     let stopping = target.stopping(null_objective);
-    let options = Options { seed, shrink: problem.polytope().is_symmetric(), block_size: None };
+    let (shrink, tolerance) = (problem.polytope().is_symmetric(), stopping.relative);
+    let options = Options { seed, shrink, tolerance, ..Options::default() };
     let mut solver = BlockDescent::new(problem, options);
     let (trace, solver) = match start {
         Some(start) => {

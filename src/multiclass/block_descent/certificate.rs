@@ -74,6 +74,7 @@ impl<M: Scorer> State<'_, M> {
             None => bounds.certificate(lambda, self.model.weights()),
         };
         self.size = certificate.primal.abs() / lambda;
+        self.estimate.learn(certificate.gap() / lambda);
         self.gap = certificate.relative_gap();
         Ok(certificate)
     }

@@ -78,8 +78,7 @@ impl<M: Scorer> State<'_, M> {
         let Some(set) = self.problem.polytope().capped_box() else { return attempt };
         let face = self.face(due, set);
         let n_numbers = face.n_numbers;
-        let dear = weights.len() > FEW_WEIGHTS && NUMBERS_PER_WEIGHT * weights.len() > n_numbers;
-        if face.places.is_empty() || dear && self.gap > ACCURATE {
+        if face.places.is_empty() || face.is_dear(weights.len()) && self.gap > ACCURATE {
             return attempt;
         }
         let step_work =
@@ -108,6 +107,12 @@ impl<M: Scorer> State<'_, M> {
         }
         self.gradient_steps = (self.gradient_steps / 2).max(FEWEST_STEPS);
         attempt
+    }
+
+    /// Whether visits are all there is: vectors of so many weights cost more than they gain, or the set has no faces.
+    pub(super) fn is_dear(&self, due: &[u32], n_weights: usize) -> bool {
+        let set = self.problem.polytope().capped_box();
+        set.is_none_or(|set| self.gap > ACCURATE && self.face(due, set).is_dear(n_weights))
     }
 
     /// The free candidates of the examples.
@@ -342,6 +347,11 @@ impl<M: Scorer> State<'_, M> {
 }
 
 impl Face {
+    /// Whether vectors of so many weights cost more than a pass over the face.
+    fn is_dear(&self, n_weights: usize) -> bool {
+        n_weights > FEW_WEIGHTS && NUMBERS_PER_WEIGHT * n_weights > self.n_numbers
+    }
+
     /// A member with the classes of its free candidates and its label.
     #[inline(always)]
     pub fn member(&self, index: usize) -> (&Member, &[u32]) {

@@ -11,7 +11,7 @@ use rand::seq::SliceRandom;
 use super::average::Average;
 use super::dual_block::Rest;
 use super::scorer::Scorer;
-use super::state::{GROUP, SHORTEST_WAIT, State, Work};
+use super::state::{GROUP, RECENT, SHORTEST_WAIT, State, Work};
 use super::visit::Bounds;
 use crate::data::Real;
 use crate::error::Result;
@@ -19,26 +19,32 @@ use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane};
 
 /// Passes over the examples that are due between two certificates.
-const PASSES: usize = 30;
-/// They end early once a pass gains less than this share of what the first one gained.
-const SPENT: f64 = 0.1;
+const PASSES: usize = 100;
+/// They end early once a pass gains less than this share of what the first one gained; where visits are all there is
+/// a certificate costs more passes, and it is the second.
+const SPENT: f64 = 0.03;
+const SPENT_ALONE: f64 = 0.01;
+/// They also end where the estimate of the gap is this share of what ends the run.
+const SAFE: f64 = 0.8;
 /// The conjugate gradient method is worth its time only where visits creep: where a pass still gains this
 /// share of what the pass `PASSES_COMPARED` before it gained.
-const CREEPING: f64 = 0.5;
+const CREEPING: f64 = 0.8;
+/// The share from which examples may rest, where visits are all there is.
+const SLOWING: f64 = 0.5;
 const PASSES_COMPARED: usize = 3;
 /// The maximum number of passes between two attempts: doubled up to it after one that gained less than passes
 /// would have.
 const LONGEST_WAIT: usize = 12;
 /// Share of what passes would gain in its time from which an attempt has paid: it also finds bounds at which
 /// the next visits stop to look.
-const WORTH: f64 = 0.3;
+const WORTH: f64 = 0.6;
 /// What a visit costs beside the numbers that it reads, in such numbers.
 const VISIT_OVERHEAD: usize = 256;
 /// Where visits are all there is, an example rests for a pass after a visit that gained less than this share of
-/// what visits of the pass before gained on average, and longer after several of them, but for so many passes at
-/// most.
+/// what visits of recent passes gained on average, and longer after several of them, but for so many passes at
+/// most. Of one pass alone the average would often be that of a few examples that move much.
 const SMALL: f64 = 0.6;
-const LONGEST_REST: u8 = 2;
+const LONGEST_REST: u8 = 4;
 /// Visits between two looks at the interrupt.
 const PATIENCE: usize = 4096;
 
@@ -59,6 +65,7 @@ impl<M: Scorer> State<'_, M> {
         self.betas.begin_average();
         self.betas.check_memory(self.problem.n_classes())?;
         let mut weights = self.model.take_weights();
+        let spent = if self.is_dear(&due, weights.len()) { SPENT_ALONE } else { SPENT };
         let (mut n_active, mut moved) = (due.len(), false);
         let mut average = Average::default();
         let (mut first, mut gains) = (0.0, std::mem::take(&mut self.gains));
@@ -71,20 +78,24 @@ impl<M: Scorer> State<'_, M> {
             first = if pass == 1 { gain } else { first };
             gains.push(gain);
             self.waited += 1;
+            let n_recent = if self.alone { RECENT } else { 1 };
+            self.estimate.note(&gains[gains.len().saturating_sub(n_recent)..], n_active);
+            let wanted = SAFE * self.options.tolerance * self.size;
+            let is_spent = gain <= spent * first;
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
             // needs that more than the dual.
-            if interrupt.is_raised() || pass == PASSES || pass > 1 && gain <= SPENT * first {
+            let ends = pass == PASSES || pass > 1 && (is_spent || self.estimate.is_within(wanted));
+            if interrupt.is_raised() || ends {
                 break;
             }
             // Passes of the epochs before count: an epoch that ends early may creep as well.
             let earlier = gains[gains.len().saturating_sub(PASSES_COMPARED + 1)];
-            if self.waited >= self.wait && gain > CREEPING * earlier {
+            if self.waited >= self.wait && self.creeps(gain / earlier, &due[..n_active], &weights) {
                 self.waited = 0;
                 let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
                 if attempt.gain > 0.0 {
                     (moved, average) = (true, Average::default());
                 }
-                self.alone = attempt.work == 0;
                 let pace = (gain / earlier).powf((PASSES_COMPARED as f64).recip());
                 let rival = gain * geometric_sum(pace, attempt.work as f64 / work.max(1) as f64);
                 self.wait = match attempt.gain > WORTH * rival {
@@ -103,6 +114,15 @@ impl<M: Scorer> State<'_, M> {
             self.betas.use_average();
         }
         Ok(moved)
+    }
+
+    /// Whether passes creep, given what the last gained beside the one `PASSES_COMPARED` before it; tells whether
+    /// visits are all there is.
+    fn creeps(&mut self, ratio: f64, due: &[u32], weights: &[M::Value]) -> bool {
+        if ratio > SLOWING {
+            self.alone = self.is_dear(due, weights.len());
+        }
+        ratio > if self.alone { SLOWING } else { CREEPING }
     }
 
     /// Visits the first `n_active` examples once; those that cannot move are put behind the others. Returns
@@ -185,7 +205,7 @@ impl<M: Scorer> Kernel<M::Value> for Pass<'_, '_, M> {
         let Self { state, due, n_active, weights, interrupt } = self;
         let bounds = state.bounds();
         let (mut gain, mut place, mut n_looks, mut work) = (0.0, 0, 0usize, 0);
-        let (mut n_visits, small) = (0, SMALL * state.mean_gain);
+        let (mut n_visits, small) = (0, SMALL * state.mean_gain());
         while place < *n_active {
             n_looks += 1;
             if n_looks.is_multiple_of(PATIENCE) && interrupt.is_raised() {
@@ -213,7 +233,8 @@ impl<M: Scorer> Kernel<M::Value> for Pass<'_, '_, M> {
             }
             place += 1;
         }
-        state.mean_gain = gain / f64::from(n_visits.max(1));
+        state.recent.rotate_left(1);
+        state.recent[RECENT - 1] = (gain, n_visits);
         (gain, work)
     }
 }
@@ -232,6 +253,15 @@ impl Rest {
     fn follow(&mut self, small: bool) {
         self.length = if small { (self.length + 1).min(LONGEST_REST) } else { 0 };
         self.left = self.length;
+    }
+}
+
+impl<M: Scorer> State<'_, M> {
+    /// What a visit of recent passes gained on average.
+    fn mean_gain(&self) -> f64 {
+        let gain: f64 = self.recent.iter().map(|(gain, _)| gain).sum();
+        let n_visits: usize = self.recent.iter().map(|(_, n_visits)| n_visits).sum();
+        gain / n_visits.max(1) as f64
     }
 }
 

@@ -6,6 +6,7 @@ mod average;
 mod candidates;
 mod certificate;
 mod dual_block;
+mod estimate;
 mod face;
 mod few;
 mod full;

@@ -6,6 +6,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::candidates::Candidates;
 use super::dual_block::{DualBlock, add_images};
+use super::estimate::Estimate;
 use super::scorer::{Changes, RowBlock, Scorer};
 use super::visit;
 use crate::data::Real;
@@ -25,11 +26,13 @@ pub struct Options {
     pub shrink: bool,
     /// Examples whose scores are computed together; by default what suits the data.
     pub block_size: Option<usize>,
+    /// The gap in units of the objective that will do: an epoch that has likely come there ends. 0 where none is known.
+    pub tolerance: f64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 0, shrink: true, block_size: None }
+        Self { seed: 0, shrink: true, block_size: None, tolerance: 0.0 }
     }
 }
 
@@ -50,6 +53,9 @@ const VANISHING: f64 = 1e-250;
 
 /// Steps of the first attempt at the conjugate gradient method.
 pub(super) const FIRST_STEPS: usize = 10;
+
+/// Passes that say what visits gain at present.
+pub(super) const RECENT: usize = 3;
 
 /// Passes before the first attempt at it, and after one that paid.
 pub(super) const SHORTEST_WAIT: usize = 3;
@@ -82,8 +88,9 @@ pub(super) struct State<'p, M: Scorer> {
     pub gains: Vec<f64>,
     /// Whether visits are all there is: the conjugate gradient method would cost more than it gains.
     pub alone: bool,
-    /// What a visit of the last pass gained on average (in units of λ).
-    pub mean_gain: f64,
+    /// What the last passes gained (in units of λ), and their visits.
+    pub recent: [(f64, usize); RECENT],
+    pub estimate: Estimate,
     /// The objective over λ, as of the last certificate.
     pub size: f64,
     /// The relative gap of the last certificate.
@@ -151,7 +158,8 @@ impl<'p, M: Scorer> State<'p, M> {
             waited: 0,
             gains: Vec::new(),
             alone: false,
-            mean_gain: 0.0,
+            recent: [(0.0, 0); RECENT],
+            estimate: Estimate::new(),
             size: 0.0,
             gap: f64::INFINITY,
             n_full: 0,

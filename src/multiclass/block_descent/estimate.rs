@@ -1,0 +1,62 @@
+//! What the gap is likely to be between certificates, from what visits gain.
+//!
+//! A block whose slopes are off by δ has a gap of the order of δ, and a visit to it gains of the order of δ². So over n
+//! blocks that gain g together the gap is like √(n g). The last certificate says how many times as large it is.
+
+/// An estimate of the gap.
+#[derive(Debug)]
+pub(super) struct Estimate {
+    /// √(n g) of the last passes.
+    size: f64,
+    /// The gap in such units, as of the last certificate; NaN before there is one.
+    factor: f64,
+}
+
+impl Estimate {
+    /// Without a certificate.
+    pub fn new() -> Self {
+        Self { size: 0.0, factor: f64::NAN }
+    }
+
+    /// Notes what recent passes over so many blocks gained.
+    pub fn note(&mut self, gains: &[f64], n_blocks: usize) {
+        let mean = gains.iter().sum::<f64>() / gains.len() as f64;
+        self.size = (mean * n_blocks as f64).sqrt();
+    }
+
+    /// Whether the gap is likely to be at most this; not before it is known what gains mean.
+    pub fn is_within(&self, gap: f64) -> bool {
+        self.factor * self.size <= gap
+    }
+
+    /// Learns from the gap of a certificate.
+    pub fn learn(&mut self, gap: f64) {
+        if self.size > 0.0 {
+            self.factor = gap / self.size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundredth_of_the_gains_is_a_tenth_of_the_gap() {
+        let mut estimate = Estimate::new();
+        estimate.note(&[4.0, 4.0], 25);
+        assert!(!estimate.is_within(f64::MAX));
+        estimate.learn(30.0);
+        estimate.note(&[0.05, 0.03], 25);
+        assert!(estimate.is_within(3.001) && !estimate.is_within(2.999));
+    }
+
+    #[test]
+    fn passes_without_gains_teach_nothing() {
+        let mut estimate = Estimate::new();
+        estimate.note(&[0.0], 9);
+        estimate.learn(1.0);
+        estimate.note(&[1.0], 9);
+        assert!(!estimate.is_within(f64::MAX));
+    }
+}
