@@ -165,8 +165,10 @@ def bounds(names: list[str], alone: bool) -> None:
         data = rows_of(name)
         if alone:
             known = [row for row in table.read() if row["data"] == name]
-            chosen = float(known[0]["C"]) if known else 1.0
-            table.add(data=name, asked="0.01 at C alone", **bounded(name, data, 0.01, [chosen]))
+            if not known:
+                raise SystemExit(f"{name}: run bounds without --alone first")
+            found = bounded(name, data, 0.01, [float(known[0]["C"])])
+            table.add(data=name, asked="0.01 at C alone", **found)
             continue
         for asked in (None, 0.01):
             row = bounded(name, data, asked, CS)

@@ -2,10 +2,10 @@
 
     python benches/liblinear.py [data sets] [--level 1e-4] [--C 1.0] [--repeats 5]
 
-A tolerance means something else in each program. So each gets the loosest one at which the primal
-objective of its own weights, computed here in the same way for all, is within a factor 1 + level of
-a certified lower bound of the optimum; with that it is timed, all in turn, conversion of the rows
-included. Data sets: those of block_descent.py.
+A tolerance means something else in each program. So each gets about the loosest one at which the
+primal objective of its own weights, computed here in the same way for all, is within a factor
+1 + level of a certified lower bound of the optimum; with that it is timed, all in turn, conversion
+of the rows included. Data sets: those of block_descent.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sklearn.svm import LinearSVC
 NAMES = ["letter", "satimage", "dna", "news20"]
 # From the loosest tolerance that means anything, in steps of a fifth.
 TOLERANCES = [0.8**step for step in range(100)]
-# Most of those that are too loose are passed over.
+# How many are taken at once at first.
 STRIDE = 5
 DTYPES = ("float64", "float32")
 
@@ -61,9 +61,10 @@ def programs(X: Any, y: Any, C: float) -> dict[str, Fit]:
 
 
 def loosest(fit: Fit, excess: Callable[[Any], float], level: float) -> tuple[float, Any]:
-    """The first tolerance whose model is good enough, and that model.
+    """A loose tolerance whose model is good enough, and that model.
 
-    Among those after the last multiple of STRIDE steps at which, and before which, none was.
+    The tolerances after each STRIDE steps are tried until one will do, then all after the one
+    before. A looser one that is good by chance may be passed over, whichever the program.
     """
     first = 0
     for start in range(STRIDE, len(TOLERANCES), STRIDE):

@@ -109,10 +109,15 @@ mod tests {
                 assert!((value - given.exp() / sum).abs() <= 2e-14 * value);
             }
         }
-        for given in [[f64::NAN, 0.0], [0.0, f64::NAN], [f64::INFINITY, 0.0]] {
-            let mut values = given;
-            assert!(softmax(&mut values).is_nan());
-            assert!(values.iter().all(|value| value.is_nan()));
+        // In a whole vector, or behind those.
+        for (at, bad) in [0, 1, 8].into_iter().flat_map(|at| [(at, f64::NAN), (at, f64::INFINITY)])
+        {
+            for n in [2, 9].into_iter().filter(|n| *n > at) {
+                let mut values = vec![0.5; n];
+                values[at] = bad;
+                assert!(softmax(&mut values).is_nan());
+                assert!(values.iter().all(|value| value.is_nan()), "{at} {bad} {n}");
+            }
         }
     }
 }

@@ -59,14 +59,14 @@ const LAST: Effort = Effort {
 /// ones keep vectors that finished ones would drop, and leave a gradient of which the bound is made.
 const FINISHING: f64 = 1e-3;
 
-/// How many epochs decide about [`FINISHING`] at most: with output refits a vector may gain little in between, but
-/// passes in batches that gain little have come to their end.
-const LATEST: usize = 3;
+/// The maximum number of epochs that decide about [`FINISHING`].
+const MAX_DECIDING: usize = 3;
 
-/// How many of them do so.
-fn latest(refit: Refit) -> usize {
+/// How many do: with output refits a vector may gain little in between, but passes in batches that gain little have
+/// come to their end.
+fn n_deciding(refit: Refit) -> usize {
     match refit {
-        Refit::Output => LATEST,
+        Refit::Output => MAX_DECIDING,
         Refit::Full => 1,
     }
 }
@@ -108,7 +108,7 @@ pub struct ConditionalGradient<'a, R> {
     scale: f64,
     iteration: u64,
     /// What the latest epochs have gained, the last one first.
-    gains: [Option<f64>; LATEST],
+    gains: [Option<f64>; MAX_DECIDING],
     /// Whether they have gained little, see [`FINISHING`].
     finishing: bool,
     /// What the next refit starts from.
@@ -148,7 +148,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
             selection: None,
             scale,
             iteration: 0,
-            gains: [None; LATEST],
+            gains: [None; MAX_DECIDING],
             finishing: false,
             knowledge: Knowledge::default(),
             idle: 0,
@@ -235,12 +235,12 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         }
         let ConditionalGradientSettings { refit: what, .. } = self.settings;
         let before = self.objective;
-        let with = (&mut self.knowledge, interrupt);
-        self.objective = refit(&self.problem, &mut self.model, what, effort, with)?;
+        self.objective =
+            refit(&self.problem, &mut self.model, what, effort, &mut self.knowledge, interrupt)?;
         if self.iteration > 1 {
             self.gains.rotate_right(1);
             self.gains[0] = Some(before - self.objective);
-            let gains = self.gains.iter().take(latest(what)).flatten();
+            let gains = self.gains.iter().take(n_deciding(what)).flatten();
             let little = FINISHING * self.scale * gains.clone().count() as f64;
             self.finishing |= gains.sum::<f64>() <= little;
         }

@@ -53,7 +53,6 @@ const MODEL_STEPS: usize = 30;
 const MODEL_TOL: f64 = 1e-2;
 
 /// A step and the gradient's change along it.
-#[derive(Clone)]
 struct Pair {
     s: Vec<f64>,
     y: Vec<f64>,
@@ -68,7 +67,6 @@ struct Pair {
 /// L being the part of SᵀY below its diagonal D. The set confines the first coordinates C and leaves the others F
 /// free: for those the minimum over the model is known, so that all but the last step of a search is within C
 /// (docs/mathematics/polynomial-networks.md#free-coordinates).
-#[derive(Clone)]
 pub(super) struct Hessian {
     sigma: f64,
     n_confined: usize,

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::curvature::Constrained;
 use super::evaluation::{Evaluation, evaluate};
-use super::metric::{Metric, has_metric};
+use super::metric::{Metric, fits_metric};
 use super::model::PolynomialModel;
 use super::penalty::pull_inside;
 use super::problem::{Objective, PolynomialProblem};
@@ -46,7 +46,7 @@ pub(super) fn variables<'a, R: Rows + Copy>(
     // Steps from outside would stay there.
     pull_in(problem, model, OUTSIDE);
     let scales = Scales::new(problem, model, interrupt)?;
-    let metric = if !basis && has_metric(problem, model) {
+    let metric = if !basis && fits_metric(problem, model) {
         Metric::new(problem, model, &scales.of_rows(model), interrupt)?
     } else {
         None

@@ -26,7 +26,7 @@ const RAISED: f64 = 1e-9;
 const LARGEST: f64 = 1e50;
 
 /// Whether there are few enough activations and features.
-pub(super) fn has_metric<R: Rows + Copy>(
+pub(super) fn fits_metric<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
 ) -> bool {

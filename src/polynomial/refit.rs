@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::curvature::{Constrained, Hessian};
 use super::evaluation::{Evaluation, evaluate};
 use super::layers::{LayerVariables, lengths, pull_in, scale_basis, variables};
-use super::metric::has_metric;
+use super::metric::fits_metric;
 use super::model::PolynomialModel;
 use super::problem::PolynomialProblem;
 use super::quasi_newton::{FIRST_CURVATURE, Limits, minimise};
@@ -74,7 +74,8 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
-    /// Leaves out rows of U that the model has no longer.
+    /// Leaves out rows of U that the model has no longer, in steps and changes alike: what the others owe to them is
+    /// lost, but the pairs still say more than none.
     pub fn retain(&mut self, keep: &[bool], n_outputs: usize) {
         if keep.len() != self.n_bases {
             self.pairs.clear();
@@ -124,7 +125,8 @@ pub fn refit<R: Rows + Copy>(
     model: &mut PolynomialModel,
     refit: Refit,
     effort: Effort,
-    (knowledge, interrupt): (&mut Knowledge, &Interrupt),
+    knowledge: &mut Knowledge,
+    interrupt: &Interrupt,
 ) -> Result<f64> {
     let mut moved = false;
     if refit == Refit::Full && model.n_bases > 0 {
@@ -134,10 +136,10 @@ pub fn refit<R: Rows + Copy>(
             let layers = variables(problem, model, true, interrupt)?;
             moved = descend(layers, passes, model, interrupt)?;
             let steps = if moved { polish } else { polish.max(FIRST_STEPS) };
-            improve(problem, model, true, effort.limits(steps), (&mut none, interrupt))?;
+            improve(problem, model, true, effort.limits(steps), &mut none, interrupt)?;
         } else {
-            improve(problem, model, false, effort.limits(FIRST_STEPS), (knowledge, interrupt))?;
-            improve(problem, model, true, effort.limits(max_steps), (&mut none, interrupt))?;
+            improve(problem, model, false, effort.limits(FIRST_STEPS), knowledge, interrupt)?;
+            improve(problem, model, true, effort.limits(max_steps), &mut none, interrupt)?;
         }
         spread_to_sphere(model);
         // It was about another basis.
@@ -145,10 +147,10 @@ pub fn refit<R: Rows + Copy>(
     }
     let steps = match moved {
         true => effort.polish,
-        false if has_metric(problem, model) => effort.in_metric,
+        false if fits_metric(problem, model) => effort.in_metric,
         false => effort.max_steps,
     };
-    let objective = improve(problem, model, false, effort.limits(steps), (knowledge, interrupt))?;
+    let objective = improve(problem, model, false, effort.limits(steps), knowledge, interrupt)?;
     // The model is feasible in exact arithmetic, the lengths of its basis vectors taken into account.
     pull_in(problem, model, 0.0);
     Ok(objective)
@@ -160,7 +162,8 @@ fn improve<R: Rows + Copy>(
     model: &mut PolynomialModel,
     basis: bool,
     limits: Limits,
-    (knowledge, interrupt): (&mut Knowledge, &Interrupt),
+    knowledge: &mut Knowledge,
+    interrupt: &Interrupt,
 ) -> Result<f64> {
     if limits.max_steps == 0 {
         return Ok(evaluate(problem, model, false, interrupt)?.objective);

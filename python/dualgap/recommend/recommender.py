@@ -27,7 +27,7 @@ from dualgap.recommend._features import (
 )
 from dualgap.recommend._file import State, read_state, write_state
 from dualgap.recommend._interactions import Interactions
-from dualgap.recommend._method import Fitted, Method, Task
+from dualgap.recommend._method import Fitted, Method, Task, default_n_components
 from dualgap.recommend._ratings import (
     Indexed,
     RatingsLike,
@@ -67,8 +67,8 @@ class OrdinalRecommender(ServingRecommender):
     ----------
     n_components : int, optional
         Number of basis vectors (at most; superfluous ones shrink to zero). By default it grows with
-        the data: 8 for up to 50,000 ratings n, then ``8 * (n / 50000) ** 0.4``, or, with
-        `history_features`, which keep more of them useful, to the power of 0.55; never above 64.
+        the data: 8 for up to 50,000 ratings n, then ``8 * (n / 50000) ** 0.4``. With
+        `history_features`, which keep more of them useful, the power is 0.55, up to 64 of them.
     reduction : {"mcrank", "regression", "interactions"}, default="mcrank"
         One output per threshold; a single output with squared loss (for comparison); or no ratings
         at all, but who took up what: for clicks, purchases and likes, whose values do not matter
@@ -383,8 +383,7 @@ class OrdinalRecommender(ServingRecommender):
     def _task(self, n_ratings: int, callback: Callback | None) -> Task:
         n_components = self.n_components
         if n_components is None:
-            growth = 0.55 if self.history_features else 0.4
-            n_components = round(min(64.0, 8 * max(1.0, n_ratings / 50_000) ** growth))
+            n_components = default_n_components(n_ratings, bool(self.history_features))
         return Task(
             reduction=self.reduction,
             levels=self.levels_,

@@ -26,7 +26,15 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from dualgap.recommend import ConditionalGradient, OrdinalRecommender, Variational
+from dualgap.recommend._method import default_n_components
 from dualgap.recommend.comparison import split_ratings
+
+
+def test_more_ratings_have_more_bases() -> None:
+    counts = (1, 50_000, 900_000, 25_000_000)
+    assert [default_n_components(n, has_histories=False) for n in counts] == [8, 8, 25, 96]
+    assert [default_n_components(n, has_histories=True) for n in counts] == [8, 8, 39, 64]
+
 
 # --- Conditional gradient ---
 
