@@ -6,7 +6,7 @@
 /// An estimate of the gap.
 #[derive(Debug)]
 pub(super) struct Estimate {
-    /// √(n g) of the last passes.
+    /// √(n g) of the last passes; 0 once a certificate has been made of them.
     size: f64,
     /// The gap in such units, as of the last certificate; NaN before there is one.
     factor: f64,
@@ -19,8 +19,9 @@ impl Estimate {
     }
 
     /// Notes what recent passes over so many blocks gained.
-    pub fn note(&mut self, gains: &[f64], n_blocks: usize) {
-        let mean = gains.iter().sum::<f64>() / gains.len() as f64;
+    pub fn note(&mut self, gains: impl ExactSizeIterator<Item = f64>, n_blocks: usize) {
+        let n_passes = gains.len();
+        let mean = gains.sum::<f64>() / n_passes as f64;
         self.size = (mean * n_blocks as f64).sqrt();
     }
 
@@ -31,8 +32,10 @@ impl Estimate {
 
     /// Learns from the gap of a certificate.
     pub fn learn(&mut self, gap: f64) {
-        if self.size > 0.0 {
-            self.factor = gap / self.size;
+        // The gains say nothing of later certificates without passes of their own.
+        let size = std::mem::take(&mut self.size);
+        if size > 0.0 {
+            self.factor = gap / size;
         }
     }
 }
@@ -44,19 +47,19 @@ mod tests {
     #[test]
     fn a_hundredth_of_the_gains_is_a_tenth_of_the_gap() {
         let mut estimate = Estimate::new();
-        estimate.note(&[4.0, 4.0], 25);
+        estimate.note([4.0, 4.0].into_iter(), 25);
         assert!(!estimate.is_within(f64::MAX));
         estimate.learn(30.0);
-        estimate.note(&[0.05, 0.03], 25);
+        estimate.note([0.05, 0.03].into_iter(), 25);
         assert!(estimate.is_within(3.001) && !estimate.is_within(2.999));
     }
 
     #[test]
     fn passes_without_gains_teach_nothing() {
         let mut estimate = Estimate::new();
-        estimate.note(&[0.0], 9);
+        estimate.note([0.0].into_iter(), 9);
         estimate.learn(1.0);
-        estimate.note(&[1.0], 9);
+        estimate.note([1.0].into_iter(), 9);
         assert!(!estimate.is_within(f64::MAX));
     }
 }

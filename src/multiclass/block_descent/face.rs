@@ -67,7 +67,7 @@ pub(super) struct Attempt {
 }
 
 impl<M: Scorer> State<'_, M> {
-    /// Tries conjugate gradients on the face of the given examples.
+    /// Tries conjugate gradients on the face of the given examples, where it is not dear.
     pub(super) fn accelerate(
         &mut self,
         due: &[u32],
@@ -78,7 +78,7 @@ impl<M: Scorer> State<'_, M> {
         let Some(set) = self.problem.polytope().capped_box() else { return attempt };
         let face = self.face(due, set);
         let n_numbers = face.n_numbers;
-        if face.places.is_empty() || face.is_dear(weights.len()) && self.gap > ACCURATE {
+        if face.places.is_empty() {
             return attempt;
         }
         let step_work =

@@ -10,8 +10,9 @@ use rand::seq::SliceRandom;
 
 use super::average::Average;
 use super::dual_block::Rest;
+use super::face::Attempt;
 use super::scorer::Scorer;
-use super::state::{GROUP, RECENT, SHORTEST_WAIT, State, Work};
+use super::state::{GROUP, SHORTEST_WAIT, State, Work};
 use super::visit::Bounds;
 use crate::data::Real;
 use crate::error::Result;
@@ -20,8 +21,8 @@ use crate::linalg::{Aligned, Element, Kernel, Lane};
 
 /// Passes over the examples that are due between two certificates.
 const PASSES: usize = 100;
-/// They end early once a pass gains less than this share of what the first one gained; where visits are all there is
-/// a certificate costs more passes, and it is the second.
+/// They end early once a pass gains less than this share of what the first one gained; where only visits are made, a
+/// certificate costs as much as several passes, so epochs end later (`SPENT_ALONE`).
 const SPENT: f64 = 0.03;
 const SPENT_ALONE: f64 = 0.01;
 /// They also end where the estimate of the gap is this share of what ends the run.
@@ -32,6 +33,8 @@ const CREEPING: f64 = 0.8;
 /// The share from which examples may rest, where visits are all there is.
 const SLOWING: f64 = 0.5;
 const PASSES_COMPARED: usize = 3;
+/// Passes that say what visits gain at present; those kept from epoch to epoch suffice.
+const RECENT: usize = PASSES_COMPARED;
 /// The maximum number of passes between two attempts: doubled up to it after one that gained less than passes
 /// would have.
 const LONGEST_WAIT: usize = 12;
@@ -68,7 +71,7 @@ impl<M: Scorer> State<'_, M> {
         let spent = if self.is_dear(&due, weights.len()) { SPENT_ALONE } else { SPENT };
         let (mut n_active, mut moved) = (due.len(), false);
         let mut average = Average::default();
-        let (mut first, mut gains) = (0.0, std::mem::take(&mut self.gains));
+        let mut first = 0.0;
         due.iter().for_each(|at| self.duals[*at as usize].rest = Rest::default());
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
@@ -76,10 +79,10 @@ impl<M: Scorer> State<'_, M> {
             moved |= gain > 0.0;
             self.betas.average(average.share_of_next(gain));
             first = if pass == 1 { gain } else { first };
-            gains.push(gain);
             self.waited += 1;
             let n_recent = if self.alone { RECENT } else { 1 };
-            self.estimate.note(&gains[gains.len().saturating_sub(n_recent)..], n_active);
+            let recent = &self.passes[self.passes.len().saturating_sub(n_recent)..];
+            self.estimate.note(recent.iter().map(|(gain, _)| *gain), n_active);
             let wanted = SAFE * self.options.tolerance * self.size;
             let is_spent = gain <= spent * first;
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
@@ -88,26 +91,13 @@ impl<M: Scorer> State<'_, M> {
             if interrupt.is_raised() || ends {
                 break;
             }
-            // Passes of the epochs before count: an epoch that ends early may creep as well.
-            let earlier = gains[gains.len().saturating_sub(PASSES_COMPARED + 1)];
-            if self.waited >= self.wait && self.creeps(gain / earlier, &due[..n_active], &weights) {
-                self.waited = 0;
-                let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
-                if attempt.gain > 0.0 {
-                    (moved, average) = (true, Average::default());
-                }
-                let pace = (gain / earlier).powf((PASSES_COMPARED as f64).recip());
-                let rival = gain * geometric_sum(pace, attempt.work as f64 / work.max(1) as f64);
-                self.wait = match attempt.gain > WORTH * rival {
-                    true => SHORTEST_WAIT,
-                    false => (2 * self.wait).min(LONGEST_WAIT),
-                };
+            if self.try_gradients(&due[..n_active], &mut weights, work, interrupt) {
+                (moved, average) = (true, Average::default());
             }
         }
         // Also when interrupted: weights and duals belong together.
         self.model.give_weights(weights);
-        gains.drain(..gains.len().saturating_sub(PASSES_COMPARED));
-        self.gains = gains;
+        self.passes.drain(..self.passes.len().saturating_sub(PASSES_COMPARED));
         interrupt.check()?;
         // The certificate that follows sums up its weights.
         if average.pays(4.0 * M::Value::epsilon().widen() * self.size) {
@@ -116,13 +106,40 @@ impl<M: Scorer> State<'_, M> {
         Ok(moved)
     }
 
-    /// Whether passes creep, given what the last gained beside the one `PASSES_COMPARED` before it; tells whether
-    /// visits are all there is.
-    fn creeps(&mut self, ratio: f64, due: &[u32], weights: &[M::Value]) -> bool {
+    /// Tries conjugate gradients if it is time to and passes creep, the last of which read so many numbers;
+    /// returns whether the dual rose.
+    fn try_gradients(
+        &mut self,
+        due: &[u32],
+        weights: &mut Aligned<M::Value>,
+        work: usize,
+        interrupt: &Interrupt,
+    ) -> bool {
+        if self.waited < self.wait {
+            return false;
+        }
+        let (gain, _) = self.passes[self.passes.len() - 1];
+        // Passes of the epochs before count: an epoch that ends early may creep as well.
+        let (earlier, _) = self.passes[self.passes.len().saturating_sub(PASSES_COMPARED + 1)];
+        let ratio = gain / earlier;
         if ratio > SLOWING {
             self.alone = self.is_dear(due, weights.len());
         }
-        ratio > if self.alone { SLOWING } else { CREEPING }
+        if !creeps(ratio, self.alone) {
+            return false;
+        }
+        self.waited = 0;
+        let attempt = match self.alone {
+            true => Attempt::default(),
+            false => self.accelerate(due, weights, interrupt),
+        };
+        let pace = ratio.powf((PASSES_COMPARED as f64).recip());
+        let rival = gain * geometric_sum(pace, attempt.work as f64 / work.max(1) as f64);
+        self.wait = match attempt.gain > WORTH * rival {
+            true => SHORTEST_WAIT,
+            false => (2 * self.wait).min(LONGEST_WAIT),
+        };
+        attempt.gain > 0.0
     }
 
     /// Visits the first `n_active` examples once; those that cannot move are put behind the others. Returns
@@ -183,6 +200,14 @@ impl<M: Scorer> State<'_, M> {
         self.model.add_few(simd, weights, row, &few.classes[..=n], &few.change[..=n]);
         (Visit::Moved(gain), n_numbers)
     }
+
+    /// What a visit of recent passes gained on average.
+    fn mean_gain(&self) -> f64 {
+        let recent = &self.passes[self.passes.len().saturating_sub(RECENT)..];
+        let gain: f64 = recent.iter().map(|(gain, _)| gain).sum();
+        let n_visits: usize = recent.iter().map(|(_, n_visits)| n_visits).sum();
+        gain / n_visits.max(1) as f64
+    }
 }
 
 /// [`State::pass`], all of it compiled for the vectors of this machine.
@@ -233,8 +258,7 @@ impl<M: Scorer> Kernel<M::Value> for Pass<'_, '_, M> {
             }
             place += 1;
         }
-        state.recent.rotate_left(1);
-        state.recent[RECENT - 1] = (gain, n_visits);
+        state.passes.push((gain, n_visits));
         (gain, work)
     }
 }
@@ -256,13 +280,9 @@ impl Rest {
     }
 }
 
-impl<M: Scorer> State<'_, M> {
-    /// What a visit of recent passes gained on average.
-    fn mean_gain(&self) -> f64 {
-        let gain: f64 = self.recent.iter().map(|(gain, _)| gain).sum();
-        let n_visits: usize = self.recent.iter().map(|(_, n_visits)| n_visits).sum();
-        gain / n_visits.max(1) as f64
-    }
+/// Whether passes creep, given what the last gained beside the one `PASSES_COMPARED` before it.
+fn creeps(ratio: f64, alone: bool) -> bool {
+    ratio > if alone { SLOWING } else { CREEPING }
 }
 
 /// 1 + r + r² + .. over `n` terms.

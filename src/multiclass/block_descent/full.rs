@@ -19,7 +19,7 @@ impl<M: Scorer> State<'_, M> {
     /// Visits every example that is due once; returns whether any dual block changed.
     pub(super) fn descend_fully(&mut self, interrupt: &Interrupt) -> Result<bool> {
         self.n_full += 1;
-        self.gains.clear();
+        self.passes.clear();
         let n = self.duals.len();
         let mut due = vec![self.due.is_none() || !self.options.shrink; n];
         self.due.take().iter().flatten().for_each(|at| due[*at as usize] = true);

@@ -54,9 +54,6 @@ const VANISHING: f64 = 1e-250;
 /// Steps of the first attempt at the conjugate gradient method.
 pub(super) const FIRST_STEPS: usize = 10;
 
-/// Passes that say what visits gain at present.
-pub(super) const RECENT: usize = 3;
-
 /// Passes before the first attempt at it, and after one that paid.
 pub(super) const SHORTEST_WAIT: usize = 3;
 
@@ -84,12 +81,10 @@ pub(super) struct State<'p, M: Scorer> {
     pub wait: usize,
     /// Passes since the last one.
     pub waited: usize,
-    /// What the last passes over candidates gained (in units of λ).
-    pub gains: Vec<f64>,
+    /// What the last passes over candidates gained (in units of λ), and their visits.
+    pub passes: Vec<(f64, usize)>,
     /// Whether visits are all there is: the conjugate gradient method would cost more than it gains.
     pub alone: bool,
-    /// What the last passes gained (in units of λ), and their visits.
-    pub recent: [(f64, usize); RECENT],
     pub estimate: Estimate,
     /// The objective over λ, as of the last certificate.
     pub size: f64,
@@ -156,9 +151,8 @@ impl<'p, M: Scorer> State<'p, M> {
             gradient_steps: FIRST_STEPS,
             wait: SHORTEST_WAIT,
             waited: 0,
-            gains: Vec::new(),
+            passes: Vec::new(),
             alone: false,
-            recent: [(0.0, 0); RECENT],
             estimate: Estimate::new(),
             size: 0.0,
             gap: f64::INFINITY,

@@ -13,7 +13,7 @@ use crate::multiclass::block_descent::{BlockDescent, Options};
 use crate::run::{Certificate, Outcome, Solver, run};
 use crate::solver::Target;
 
-/// The relative gap from which on it pays to ask what free coordinates say.
+/// Free coordinates are asked only below this relative gap.
 const NEAR: f64 = 1e-5;
 
 /// A fold's solver, and where it stands.
@@ -30,6 +30,7 @@ pub(super) struct Chain<'c, 'a> {
 impl<'c, 'a> Chain<'c, 'a> {
     /// Starts at the dual point 0 and the C that the problem has, the first one.
     pub fn new(search: &'c Search<'a>, problem: &'c MarginProblem<'c>, fold: usize) -> Self {
+        // Epochs end without an estimate of the gap: `tolerance` is 0.
         let options = Options { seed: search.seed, ..Options::default() };
         let solver = BlockDescent::new(problem, options);
         let null_objective = problem.null_objective();
@@ -113,7 +114,8 @@ impl<'c, 'a> Chain<'c, 'a> {
             return Ok(bracket);
         }
         let known = Known { lambda, gap: gap_above(certificate), radius, distance };
-        match FreeDuals::new(self.problem, &self.solver.betas(), &weights, known) {
+        let betas = self.solver.betas();
+        match FreeDuals::new(self.problem, &betas, &weights, known, interrupt)? {
             Some(free) => {
                 measure.bracket(self.problem, &ball.with_free(&free), held_out, interrupt)
             }

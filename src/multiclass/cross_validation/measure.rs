@@ -1,6 +1,8 @@
 //! Scores of predictions, and how far those of the optimum can be from them
 //! (`docs/mathematics/cross-validation.md`).
 
+use std::cell::OnceCell;
+
 use super::free::{Asked, FreeDuals};
 use crate::dual::rounding::{TINY, gamma, norm_above, root_above};
 use crate::error::{Error, Result};
@@ -75,13 +77,19 @@ impl<'w> Ball<'w> {
     }
 
     /// What may become of the scores of an example.
-    fn doubt(&self, problem: &MarginProblem<'_>, example: usize) -> Doubt<'_> {
+    fn doubt<'d>(
+        &'d self,
+        problem: &'d MarginProblem<'d>,
+        example: usize,
+        interrupt: &'d Interrupt,
+    ) -> Doubt<'d> {
         let size = problem.map().row_size(example);
         let wide = std::f64::consts::SQRT_2 * size.norm * (1.0 + gamma(8));
         let tiny = 4.0 * (size.n_values + 2) as f64 * TINY;
         let rounding = wide * gamma(size.n_values + 4) * self.norm + tiny;
         let reach = (wide * self.radius + rounding) * (1.0 + gamma(2));
-        let free = self.free.map(|free| (free, free.ask(problem, example)));
+        let asked = OnceCell::new();
+        let free = self.free.map(|free| Question { free, problem, example, asked, interrupt });
         Doubt { reach, rounding, free }
     }
 }
@@ -92,16 +100,35 @@ struct Doubt<'w> {
     reach: f64,
     /// Those errors.
     rounding: f64,
-    free: Option<(&'w FreeDuals, Asked)>,
+    free: Option<Question<'w>>,
+}
+
+/// What free coordinates can be asked about an example.
+struct Question<'w> {
+    free: &'w FreeDuals,
+    problem: &'w MarginProblem<'w>,
+    example: usize,
+    /// Prepared where the ball leaves a class open.
+    asked: OnceCell<Asked>,
+    interrupt: &'w Interrupt,
+}
+
+impl Question<'_> {
+    /// A bound on how much the score of a class may rise against another one's; none after an interrupt.
+    fn rise(&self, from: usize, to: usize) -> f64 {
+        if self.interrupt.is_raised() {
+            return f64::INFINITY;
+        }
+        let asked = self.asked.get_or_init(|| self.free.ask(self.problem, self.example));
+        self.free.rise(asked, from as u32, to as u32)
+    }
 }
 
 impl Doubt<'_> {
     /// Whether the score of the second class may come up to that of the first one, which leads.
     fn may_pass(&self, scores: &[f64], from: usize, to: usize) -> bool {
         let lead = scores[from] - scores[to];
-        let rise = |(free, asked): &(&FreeDuals, Asked)| {
-            (free.rise(asked, from as u32, to as u32) + self.rounding) * (1.0 + gamma(2))
-        };
+        let rise = |free: &Question<'_>| (free.rise(from, to) + self.rounding) * (1.0 + gamma(2));
         lead <= self.reach && self.free.as_ref().is_none_or(|free| lead <= rise(free))
     }
 }
@@ -133,12 +160,14 @@ impl Measure {
         let mut scores = vec![0.0; problem.n_classes()];
         let (mut sums, mut n_undecided) = (Sums::new(self, problem.n_classes()), 0);
         for &row in rows {
-            interrupt.check()?;
             let example = row as usize;
             problem.map().example_scores(example, ball.weights, &mut scores);
-            let gain = self.gain(problem, example, &scores, &ball.doubt(problem, example));
+            let doubt = ball.doubt(problem, example, interrupt);
+            let gain = self.gain(problem, example, &scores, &doubt);
             n_undecided += usize::from(gain.undecided);
             sums.add(problem.label(example), gain);
+            // After the row: an interrupt leaves its questions open.
+            interrupt.check()?;
         }
         let [score, lower, upper] = sums.means();
         Ok(Bracket { score, lower, upper, n_undecided })

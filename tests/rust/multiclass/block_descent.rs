@@ -364,6 +364,24 @@ fn a_solver_at_the_end_of_its_precision_says_so() {
 }
 
 #[test]
+fn a_tolerance_ends_the_last_epoch_near_it() {
+    let (mut near, mut far) = (0.0, 0.0);
+    for seed in 0..4 {
+        let case = Case { lambda: 0.01, ..Case::random(seed, "weston-watkins", 400, 20, 20) };
+        let gap = |tolerance| {
+            let options = Options { tolerance, ..Options::default() };
+            let stopping = Stopping { max_epochs: 300, relative: 1e-4, floor: 0.0 };
+            let trace = case.fit_as(Storage::Dense, options, stopping).trace;
+            assert_eq!(trace.outcome, Outcome::Converged);
+            trace.gap().unwrap()
+        };
+        (near, far) = (near + gap(1e-4), far + gap(0.0));
+    }
+    // Passes that nobody asked for would have made the gap smaller.
+    assert!(near > 2.0 * far, "{near} {far}");
+}
+
+#[test]
 fn a_run_goes_on_where_another_ended() {
     for storage in [Storage::Dense, Storage::Sparse] {
         let case =

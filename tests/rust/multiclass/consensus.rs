@@ -9,7 +9,7 @@ use dualgap::multiclass::{
     Answer, BlockDescent, BlockDescentOptions, Costs, Linear, MarginProblem, Order, Question,
     SubproblemSolver, answer,
 };
-use dualgap::run::{Solver, Stopping, run};
+use dualgap::run::{Stopping, run};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -236,10 +236,10 @@ fn the_dual_point_is_feasible_for_every_loss() {
             let shared = Shared { smoothing, bias: BIAS, costs, ..shared(kind, 5, 0.05) };
             let problem = whole.problem(&shared);
             let mut plain = BlockDescent::new(&problem, BlockDescentOptions::default());
-            for _ in 0..400 {
-                plain.advance(&Interrupt::default()).unwrap();
-            }
-            let optimum = plain.certify(&Interrupt::default()).unwrap();
+            let close = Stopping { max_epochs: 400, relative: 0.0, floor: 5e-7 };
+            let go_on = &mut |_: &_| ControlFlow::Continue(());
+            let trace = run(&mut plain, close, &Interrupt::default(), go_on).unwrap();
+            let optimum = trace.certificate.unwrap();
             assert!(optimum.gap() < 1e-6, "{kind} {}", optimum.gap());
             let parts = [whole.rows(0..1), whole.rows(1..20), whole.rows(20..60)];
             let (_, values) = train(&parts, &shared, 0.1, 150);
