@@ -22,7 +22,8 @@ from dualgap.recommend._times import FittedTimes
 def default_n_components(n_ratings: int, has_histories: bool) -> int:
     """How many bases so many ratings can use: histories keep more of them useful."""
     times = max(1.0, n_ratings / 50_000)
-    return round(min(64.0, 8 * times**0.55) if has_histories else 8 * times**0.4)
+    grown: float = min(64.0, 8 * times**0.55) if has_histories else 8 * times**0.4
+    return round(grown)
 
 
 @dataclass(frozen=True)
