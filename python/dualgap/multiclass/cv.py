@@ -74,7 +74,7 @@ class MulticlassSVCCV(LinearModel):
     bounds : float, optional
         How far the bounds of a score may be apart. Fits whose bounds are wider go on, up to
         `max_iter`, unless their C is known to be beaten. None takes the bounds as they come.
-    cv_tol : float, default=3e-3
+    cv_tol : float, default=2e-3
         Relative duality gap at which the fits of the folds end; see `tol` in
         :class:`MulticlassSVC`. Scores need less than the final model.
     refit : bool, default=True
@@ -129,7 +129,7 @@ class MulticlassSVCCV(LinearModel):
     scoring: str | Callable[..., float] | None = "accuracy"
     rule: Rule = "best"
     bounds: float | None = None
-    cv_tol: float = 3e-3
+    cv_tol: float = 2e-3
     refit: bool = True
 
     C_: float = field(init=False)
