@@ -170,9 +170,7 @@ impl<M: Scorer> State<'_, M> {
         let example = dual.example as usize;
         let Work { row, few, scratch, .. } = &mut self.work;
         let row = self.model.row(example, row);
-        let candidates = self.betas.row(at).0;
-        let n = candidates.len();
-        few.classes[..n].copy_from_slice(candidates);
+        let n = self.betas.copy_classes(at, &mut few.classes);
         few.classes[n] = self.problem.label(example) as u32;
         let n_numbers = 2 * (n + 1) * row.len();
         self.model.score_few(simd, weights, row, &few.classes[..=n], &mut few.scores[..=n]);

@@ -9,6 +9,7 @@ use num_traits::Zero;
 
 use super::candidates::Candidates;
 use super::dual_block::add_images;
+use super::estimate::Estimate;
 use super::scorer::Scorer;
 use super::state::{FIRST_STEPS, SHORTEST_WAIT, State};
 use crate::data::Real;
@@ -37,6 +38,7 @@ impl<M: Scorer> State<'_, M> {
             dual.weight = self.shares.of(example) / lambda;
             dual.curvature = dual.weight * self.model.squared_norm(example);
         }
+        self.estimate = Estimate::new(self.mean_unit());
         Ok(())
     }
 
