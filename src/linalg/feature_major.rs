@@ -5,43 +5,76 @@ use super::{Aligned, Element, Kernel, Lane};
 /// Vectors summed in registers at a time: enough that the multiply-adds do not wait for each other.
 const VECTORS: usize = 8;
 
+/// Vectors of classes from which the weights are kept in two halves of the classes.
+const HALVED: usize = 10;
+
 /// Weights (features × classes) for sparse rows, one feature after the other: a row's scores and the
 /// change that it makes are sums over contiguous classes. Padded with zeros to whole vectors.
+///
+/// Where there are many classes the first half of them is kept before the second, each feature after feature, so
+/// that two threads can have one each. That depends on the number of classes alone.
 #[derive(Debug)]
 pub(crate) struct FeatureMajor<T> {
     values: Aligned<T>,
-    padded: usize,
-    /// Vectors of a change that are not 0: most losses change few classes, and a row has many columns.
-    touched: Vec<u32>,
+    n_features: usize,
+    /// Classes of each half, with the padding; none in the second where there are few.
+    widths: [usize; 2],
+    /// For each half, vectors of a change that are not 0: most losses change few classes, and a row has many columns.
+    touched: [Vec<u32>; 2],
+}
+
+/// The weights of neighbouring classes, feature after feature.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Half<W> {
+    pub weights: W,
+    /// The first class.
+    pub first: usize,
+    /// Number of classes.
+    pub width: usize,
 }
 
 impl<T: Element> FeatureMajor<T> {
     /// Zeros.
     pub fn new(n_features: usize, n_classes: usize) -> Self {
-        let padded = n_classes.next_multiple_of(T::lanes());
-        Self { values: Aligned::zeros(n_features * padded), padded, touched: Vec::new() }
+        let lanes = T::lanes();
+        let n_vectors = n_classes.div_ceil(lanes);
+        let second = if n_vectors < HALVED { 0 } else { n_vectors / 2 };
+        let widths = [(n_vectors - second) * lanes, second * lanes];
+        let values = Aligned::zeros(n_features * n_vectors * lanes);
+        Self { values, n_features, widths, touched: [Vec::new(), Vec::new()] }
     }
 
     /// The weight of a feature for a class.
     pub fn get(&self, feature: usize, class: usize) -> f64 {
-        self.values[feature * self.padded + class].widen()
+        let [first, second] = self.widths;
+        let place = match class.checked_sub(first) {
+            None => feature * first + class,
+            Some(class) => self.n_features * first + feature * second + class,
+        };
+        self.values[place].widen()
     }
 
     /// Sets all weights to 0.
     pub fn clear(&mut self) {
-        self.values.fill(T::zero());
+        self.share(|half| half.weights.fill(T::zero()));
     }
 
     /// Sets the weights by feature and class.
     pub fn load(&mut self, n_classes: usize, weight: impl Fn(usize, usize) -> f64) {
-        for (feature, values) in self.values.chunks_exact_mut(self.padded).enumerate() {
-            for (class, value) in values[..n_classes].iter_mut().enumerate() {
-                *value = T::narrow(weight(feature, class));
+        for Half { weights, first, width } in self.halves_mut() {
+            if width == 0 {
+                continue;
+            }
+            let n = width.min(n_classes - first);
+            for (feature, values) in weights.chunks_exact_mut(width).enumerate() {
+                for (class, value) in values[..n].iter_mut().enumerate() {
+                    *value = T::narrow(weight(feature, first + class));
+                }
             }
         }
     }
 
-    /// Takes the weights out, feature after feature; they must come back with [`FeatureMajor::give`].
+    /// Takes the weights out; they must come back with [`FeatureMajor::give`].
     pub fn take(&mut self) -> Aligned<T> {
         std::mem::replace(&mut self.values, Aligned::zeros(0))
     }
@@ -58,18 +91,104 @@ impl<T: Element> FeatureMajor<T> {
 
     /// Number of classes with the padding.
     pub fn padded(&self) -> usize {
-        self.padded
+        self.widths[0] + self.widths[1]
+    }
+
+    /// The halves of weights that were taken out; the second is empty where there are few classes.
+    #[inline(always)]
+    pub fn split<'w>(&self, weights: &'w [T]) -> [Half<&'w [T]>; 2] {
+        let [first, second] = self.widths;
+        let (own, rest) = weights.split_at(self.n_features * first);
+        [
+            Half { weights: own, first: 0, width: first },
+            Half { weights: rest, first, width: second },
+        ]
+    }
+
+    /// [`FeatureMajor::split`], to be changed.
+    #[inline(always)]
+    pub fn split_mut<'w>(&self, weights: &'w mut [T]) -> [Half<&'w mut [T]>; 2] {
+        halves(self.n_features, self.widths, weights)
+    }
+
+    fn halves_mut(&mut self) -> [Half<&mut [T]>; 2] {
+        halves(self.n_features, self.widths, &mut self.values)
+    }
+
+    /// Does the same with both halves, on two threads where there are two.
+    pub fn share(&mut self, work: impl Fn(Half<&mut [T]>) + Sync) {
+        let [first, second] = self.halves_mut();
+        if second.width == 0 {
+            work(first);
+        } else {
+            rayon::join(|| work(first), || work(second));
+        }
     }
 
     /// Adds x δᵀ for a row x and δ as long as the padded classes.
     pub fn update(&mut self, columns: &[i32], x: &[T], change: &[T]) {
-        let Self { values: weights, touched, .. } = self;
-        T::dispatch(AddOuter { weights, columns, x, change, touched });
+        let (first, second) = change.split_at(self.widths[0]);
+        let halves = halves(self.n_features, self.widths, &mut self.values);
+        for ((mut half, change), touched) in
+            halves.into_iter().zip([first, second]).zip(&mut self.touched)
+        {
+            half.add(columns, x, change, touched);
+        }
     }
 
     /// Writes the scores of a row.
     pub fn score(&self, columns: &[i32], x: &[T], scores: &mut [T]) {
-        T::dispatch(Score { weights: &self.values, columns, x, scores });
+        let (first, second) = scores.split_at_mut(self.widths[0]);
+        for (half, scores) in self.split(&self.values).into_iter().zip([first, second]) {
+            T::dispatch(Score { weights: half.weights, columns, x, scores });
+        }
+    }
+
+    /// [`FeatureMajor::update`] by one row, then [`FeatureMajor::score`] of another, on two threads where there are
+    /// two and enough to do.
+    pub fn update_and_score(
+        &mut self,
+        update: Option<(&[i32], &[T], &[T])>,
+        (columns, x): (&[i32], &[T]),
+        scores: &mut [T],
+    ) {
+        let both = |mut half: Half<&mut [T]>, scores: &mut [T], touched: &mut Vec<u32>| {
+            let first = half.first;
+            if let Some((columns, x, change)) = update {
+                half.add(columns, x, &change[first..first + half.width], touched);
+            }
+            T::dispatch(Score { weights: half.weights, columns, x, scores });
+        };
+        let [first, second] = halves(self.n_features, self.widths, &mut self.values);
+        let [few, others] = &mut self.touched;
+        let (own, rest) = scores.split_at_mut(self.widths[0]);
+        let n_bytes = columns.len() * size_of_val(&*rest);
+        if n_bytes >= SHARED && rayon::current_num_threads() > 1 {
+            rayon::join(|| both(first, own, few), || both(second, rest, others));
+        } else {
+            both(first, own, few);
+            both(second, rest, others);
+        }
+    }
+}
+
+/// Bytes of weights that are worth another thread: one or two microseconds of work, against .4 to hand it over.
+pub(crate) const SHARED: usize = 1 << 15;
+
+#[inline(always)]
+fn halves<T>(n_features: usize, widths: [usize; 2], weights: &mut [T]) -> [Half<&mut [T]>; 2] {
+    let [first, second] = widths;
+    let (own, rest) = weights.split_at_mut(n_features * first);
+    [Half { weights: own, first: 0, width: first }, Half { weights: rest, first, width: second }]
+}
+
+impl<T: Element> Half<&mut [T]> {
+    /// Adds x δᵀ for a row x and δ of these classes.
+    pub fn add(&mut self, columns: &[i32], x: &[T], change: &[T], touched: &mut Vec<u32>) {
+        if self.width > 0 {
+            let weights = &mut *self.weights;
+            T::dispatch(AddOuter { weights, columns, x, change, touched });
+        }
     }
 }
 

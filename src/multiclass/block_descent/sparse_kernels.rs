@@ -7,7 +7,7 @@
 use pulp::Simd;
 
 use super::row::Row;
-use crate::linalg::{Element, Kernel, Lane};
+use crate::linalg::{Element, Half, Kernel, Lane};
 
 /// Vectors of classes up to which all are read: there is nothing to choose.
 const WHOLE: usize = 4;
@@ -77,21 +77,19 @@ impl Touched {
 
     /// Where a class is among the values of these vectors, if it is in one of them.
     #[inline(always)]
-    fn place(&self, class: u32, lanes: usize) -> Option<usize> {
-        let vector = (class as usize / lanes).wrapping_sub(self.first);
-        if vector >= WINDOW {
+    fn place(&self, class: usize, lanes: usize) -> Option<usize> {
+        let vector = (class / lanes).wrapping_sub(self.first);
+        if vector >= WINDOW || self.bits >> vector & 1 == 0 {
             return None;
         }
         let before = self.bits & ((1 << vector) - 1);
-        Some(before.count_ones() as usize * lanes + class as usize % lanes)
+        Some(before.count_ones() as usize * lanes + class % lanes)
     }
 }
 
-/// Scores of a sparse row for some classes.
+/// Scores of a sparse row for some classes; those of classes outside of the half are left as they are.
 pub(super) struct ScoreFewSparse<'a, T> {
-    pub weights: &'a [T],
-    /// Classes with the padding.
-    pub padded: usize,
+    pub half: Half<&'a [T]>,
     pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub scores: &'a mut [T],
@@ -105,7 +103,8 @@ impl<T: Element> Kernel<T> for ScoreFewSparse<'_, T> {
     where
         T: Lane<S>,
     {
-        match self.padded / <T as Lane<S>>::LANES {
+        match self.half.width / <T as Lane<S>>::LANES {
+            0 => {}
             1 => self.whole::<S, 1>(simd),
             2 => self.whole::<S, 2>(simd),
             3 => self.whole::<S, 3>(simd),
@@ -121,7 +120,7 @@ impl<T: Element> ScoreFewSparse<'_, T> {
     where
         T: Lane<S>,
     {
-        let weights = T::vectors(self.weights).0.as_chunks::<V>().0;
+        let weights = T::vectors(self.half.weights).0.as_chunks::<V>().0;
         let mut sums = [T::splat(simd, T::zero()); V];
         self.row.for_each(
             weights.len(),
@@ -146,10 +145,11 @@ impl<T: Element> ScoreFewSparse<'_, T> {
     where
         T: Lane<S>,
     {
-        let Self { weights, padded, row, classes, scores } = self;
+        let Self { half: Half { weights, first, width }, row, classes, scores } = self;
         let (lanes, weights) = (<T as Lane<S>>::LANES, T::vectors(weights).0);
-        let stride = padded / lanes;
-        let known = classes.iter().map(|class| *class as usize);
+        let stride = width / lanes;
+        let own = |class: u32| (class as usize).wrapping_sub(first);
+        let known = classes.iter().map(|class| own(*class)).filter(|class| *class < width);
         Touched::for_each(
             known,
             lanes,
@@ -178,7 +178,7 @@ impl<T: Element> ScoreFewSparse<'_, T> {
                     _ => {}
                 }
                 for (score, class) in scores.iter_mut().zip(classes) {
-                    if let Some(place) = touched.place(*class, lanes) {
+                    if let Some(place) = touched.place(own(*class), lanes) {
                         *score = all[place];
                     }
                 }
@@ -211,11 +211,9 @@ fn stretch<S: Simd, T: Lane<S>, const V: usize>(
     sums
 }
 
-/// Adds multiples of a sparse row to the weights of some classes.
+/// Adds multiples of a sparse row to the weights of some classes, those outside of the half left out.
 pub(super) struct AddFewSparse<'a, T> {
-    pub weights: &'a mut [T],
-    /// Classes with the padding.
-    pub padded: usize,
+    pub half: Half<&'a mut [T]>,
     pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub change: &'a [T],
@@ -229,7 +227,8 @@ impl<T: Element> Kernel<T> for AddFewSparse<'_, T> {
     where
         T: Lane<S>,
     {
-        match self.padded / <T as Lane<S>>::LANES {
+        match self.half.width / <T as Lane<S>>::LANES {
+            0 => {}
             1 => self.whole::<S, 1>(simd),
             2 => self.whole::<S, 2>(simd),
             3 => self.whole::<S, 3>(simd),
@@ -251,7 +250,7 @@ impl<T: Element> AddFewSparse<'_, T> {
         }
         let mut changes = [T::splat(simd, T::zero()); V];
         changes.copy_from_slice(&T::vectors(&all).0[..V]);
-        let weights = T::vectors_mut(self.weights).0.as_chunks_mut::<V>().0;
+        let weights = T::vectors_mut(self.half.weights).0.as_chunks_mut::<V>().0;
         self.row.for_each(
             weights.len(),
             #[inline(always)]
@@ -269,20 +268,21 @@ impl<T: Element> AddFewSparse<'_, T> {
     where
         T: Lane<S>,
     {
-        let Self { weights, padded, row, classes, change } = self;
+        let Self { half: Half { weights, first, width }, row, classes, change } = self;
         let (lanes, weights) = (<T as Lane<S>>::LANES, T::vectors_mut(weights).0);
-        let stride = padded / lanes;
+        let stride = width / lanes;
         let n_features = weights.len() / stride;
         // Many candidates stay as they are.
-        let changed = classes.iter().zip(change).filter(|(_, change)| **change != T::zero());
+        let own = classes.iter().map(|class| (*class as usize).wrapping_sub(first));
+        let changed = own.zip(change).filter(|(own, change)| *own < width && **change != T::zero());
         Touched::for_each(
-            changed.clone().map(|(class, _)| *class as usize),
+            changed.clone().map(|(class, _)| class),
             lanes,
             #[inline(always)]
             |touched| {
                 let mut all = [T::zero(); ROOM];
                 for (class, change) in changed.clone() {
-                    if let Some(place) = touched.place(*class, lanes) {
+                    if let Some(place) = touched.place(class, lanes) {
                         all[place] = *change;
                     }
                 }
@@ -307,32 +307,40 @@ impl<T: Element> AddFewSparse<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linalg::FeatureMajor;
 
     fn value(at: usize) -> f64 {
         ((at * 37) % 19) as f64 - 9.0
     }
 
     fn check<T: Element>(n_classes: usize, classes: &[u32]) {
-        let padded = n_classes.next_multiple_of(T::lanes());
-        let before: Vec<T> = (0..4 * padded).map(|at| T::narrow(value(at))).collect();
+        let mut weights = FeatureMajor::<T>::new(4, n_classes);
+        weights.load(n_classes, |feature, class| value(feature * n_classes + class));
         let (values, constant) = ([0.5, -2.0].map(T::narrow), [T::narrow(3.0)]);
         let row = Row { values: &values, columns: &[0, 2], rest: &[], constant: &constant };
         let x = [0.5, 0.0, -2.0, 3.0];
         let mut scores = vec![T::one(); classes.len()];
-        let (weights, few) = (&before[..], &mut scores[..]);
-        T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores: few });
+        let mut taken = weights.take();
+        for half in weights.split(&taken) {
+            T::dispatch(ScoreFewSparse { half, row, classes, scores: &mut scores });
+        }
         for (score, class) in scores.iter().zip(classes) {
-            let expected: f64 = (0..4).map(|at| x[at] * value(at * padded + *class as usize)).sum();
+            let weight = |feature: usize| value(feature * n_classes + *class as usize);
+            let expected: f64 = (0..4).map(|feature| x[feature] * weight(feature)).sum();
             assert_eq!(score.widen(), expected, "class {class} of {n_classes}");
         }
         let change: Vec<T> = (0..classes.len()).map(|at| T::narrow(at as f64 % 4.0)).collect();
-        let mut weights = before.clone();
-        let few = &mut weights[..];
-        T::dispatch(AddFewSparse { weights: few, padded, row, classes, change: &change });
-        for (at, (now, before)) in weights.iter().zip(&before).enumerate() {
-            let class = classes.iter().position(|class| *class as usize == at % padded);
-            let step = class.map_or(0.0, |class| x[at / padded] * change[class].widen());
-            assert_eq!(now.widen(), before.widen() + step);
+        for half in weights.split_mut(&mut taken) {
+            T::dispatch(AddFewSparse { half, row, classes, change: &change });
+        }
+        weights.give(taken);
+        for (feature, x) in x.iter().enumerate() {
+            for class in 0..n_classes {
+                let at = classes.iter().position(|other| *other as usize == class);
+                let step = at.map_or(0.0, |at| x * change[at].widen());
+                let before = value(feature * n_classes + class);
+                assert_eq!(weights.get(feature, class), before + step);
+            }
         }
     }
 
