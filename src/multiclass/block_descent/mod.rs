@@ -14,6 +14,7 @@ mod kernels;
 mod moved;
 mod row;
 mod scorer;
+mod sparse_kernels;
 mod spread;
 mod state;
 mod visit;

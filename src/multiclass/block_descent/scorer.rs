@@ -2,9 +2,10 @@
 
 use pulp::Simd;
 
-use super::kernels::{AddFew, AddFewSparse, ScoreFew, ScoreFewSparse};
+use super::kernels::{AddFew, ScoreFew};
 pub(super) use super::row::RowBlock;
 use super::row::{Row, extend, read};
+use super::sparse_kernels::{AddFewSparse, ScoreFewSparse};
 use crate::data::{Csr, Dense, Real, Rows, in_precision};
 use crate::linalg::{Aligned, Element, FeatureMajor, Kernel, Lane, PanelWeights, Update};
 
