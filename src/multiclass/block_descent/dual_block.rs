@@ -38,36 +38,40 @@ pub(super) struct Rest {
     pub left: u8,
 }
 
-/// Adds w(β), the weights that belong to the dual blocks, to the model's.
+/// Examples whose images are added together: their rows stay in the second-level cache, and each weight is
+/// read and written once for all of them.
+const TOGETHER: usize = 64;
+
+/// Adds w(β), the weights that belong to the dual blocks, to the model's, in the given order of the blocks.
 pub(super) fn add_images<M: Scorer, T: Element>(
     problem: &MarginProblem<'_>,
-    duals: &[DualBlock],
+    (duals, order): (&[DualBlock], &[u32]),
     betas: &Candidates<T>,
     model: &mut M,
     interrupt: &Interrupt,
 ) -> Result<()> {
     let padded = model.padded();
     let mut block = RowBlock::default();
-    let mut changes = Changes::new(M::LARGEST_BLOCK, padded);
-    for first in (0..duals.len()).step_by(M::LARGEST_BLOCK) {
+    let n_rows = TOGETHER.min(M::LARGEST_BLOCK);
+    let mut changes = Changes::new(n_rows, padded);
+    // Most examples of most problems have β = 0: their rows are not read.
+    let places = order.iter().map(|at| *at as usize).filter(|at| duals[*at].sum != 0.0);
+    let places: Vec<usize> = places.collect();
+    for places in places.chunks(n_rows) {
         interrupt.check()?;
-        let duals = &duals[first..duals.len().min(first + M::LARGEST_BLOCK)];
         block.examples.clear();
-        block.examples.extend(duals.iter().map(|dual| dual.example));
+        block.examples.extend(places.iter().map(|at| duals[*at].example));
         model.gather(&mut block);
         changes.changed.clear();
-        let rows = changes.values.chunks_exact_mut(padded);
-        for (row, (dual, change)) in duals.iter().zip(rows).enumerate() {
-            if dual.sum == 0.0 {
-                continue;
-            }
+        changes.changed.extend(0..places.len());
+        for (&at, change) in places.iter().zip(changes.values.chunks_exact_mut(padded)) {
+            let dual = &duals[at];
             change.fill(M::Value::zero());
-            let (classes, values) = betas.row(first + row);
+            let (classes, values) = betas.row(at);
             for (class, beta) in classes.iter().zip(values) {
                 change[*class as usize] = Real::narrow(-dual.weight * beta.widen());
             }
             change[problem.label(dual.example as usize)] = Real::narrow(dual.weight * dual.sum);
-            changes.changed.push(row);
         }
         model.update(&changes, &block);
     }

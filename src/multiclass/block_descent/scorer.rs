@@ -43,9 +43,6 @@ pub(super) trait Scorer: Send + Sync {
     /// Number of features, the constant one included.
     fn n_features(&self) -> usize;
 
-    /// ‖x_i‖², the constant feature included.
-    fn squared_norm(&self, example: usize) -> f64;
-
     /// Copies the rows of `block.examples` into the block.
     fn gather(&self, block: &mut RowBlock<Self::Value>);
 
@@ -55,10 +52,11 @@ pub(super) trait Scorer: Send + Sync {
     /// Adds the changes that the block made to the weights.
     fn update(&mut self, changes: &Changes<Self::Value>, block: &RowBlock<Self::Value>);
 
-    /// Writes the block's scores: for each panel of classes, row by row.
-    fn score(&self, block: &RowBlock<Self::Value>, scores: &mut [Self::Value]);
+    /// Writes the scores of the block's examples, which come in their order: for each panel of classes, row by
+    /// row. Their rows are copied into the block only where they cannot be read in place.
+    fn score(&self, block: &mut RowBlock<Self::Value>, scores: &mut [Self::Value]);
 
-    /// [`Scorer::update`] by one block, then [`Scorer::score`] of the next.
+    /// [`Scorer::update`] by one block, then the scores of the next.
     fn update_and_score(
         &mut self,
         changes: &Changes<Self::Value>,
@@ -162,6 +160,14 @@ impl<'a, R: Real, T: Element> DenseScorer<'a, R, T> {
         let weights = PanelWeights::new(n_features, n_classes);
         Self { rows, bias, n_whole, constant, weights, n_classes }
     }
+
+    /// The rows of examples that lie side by side, without the constant feature, where they are stored in the
+    /// precision of the weights.
+    fn in_place(&self, examples: &[u32]) -> Option<&'a [T]> {
+        let (first, last) = (*examples.first()? as usize, *examples.last()? as usize);
+        let side_by_side = last - first + 1 == examples.len();
+        in_precision(self.rows.block(first, last + 1)).filter(|_| side_by_side)
+    }
 }
 
 fn as_update<'a, T: Element>(changes: &'a Changes<T>, block: &'a RowBlock<T>) -> Update<'a, T> {
@@ -189,11 +195,6 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         self.weights.n_features()
     }
 
-    fn squared_norm(&self, example: usize) -> f64 {
-        let row = self.rows.row(example);
-        row.iter().map(|x| x.widen().powi(2)).sum::<f64>() + self.bias * self.bias
-    }
-
     fn gather(&self, block: &mut RowBlock<T>) {
         block.values.clear();
         for &example in &block.examples {
@@ -218,8 +219,14 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         self.weights.update(&as_update(changes, block));
     }
 
-    fn score(&self, block: &RowBlock<T>, scores: &mut [T]) {
-        self.weights.score(&block.values, scores);
+    fn score(&self, block: &mut RowBlock<T>, scores: &mut [T]) {
+        match self.in_place(&block.examples) {
+            Some(rows) => self.weights.score(rows, T::narrow(self.bias), scores),
+            None => {
+                self.gather(block);
+                self.weights.score(&block.values, T::zero(), scores);
+            }
+        }
     }
 
     fn update_and_score(
@@ -369,11 +376,6 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         self.rows.n_cols() + usize::from(self.bias != 0.0)
     }
 
-    fn squared_norm(&self, example: usize) -> f64 {
-        let (_, x) = self.rows.row(example);
-        x.iter().map(|x| x.widen().powi(2)).sum::<f64>() + self.bias * self.bias
-    }
-
     fn gather(&self, block: &mut RowBlock<T>) {
         debug_assert!(block.examples.len() <= 1);
         block.values.clear();
@@ -401,7 +403,8 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         }
     }
 
-    fn score(&self, block: &RowBlock<T>, scores: &mut [T]) {
+    fn score(&self, block: &mut RowBlock<T>, scores: &mut [T]) {
+        self.gather(block);
         let (columns, values) = gathered(&self.rows, block);
         self.weights.score(columns, values, scores);
     }
@@ -414,7 +417,8 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         scores: &mut [T],
     ) {
         self.update(changes, block);
-        self.score(next, scores);
+        let (columns, values) = gathered(&self.rows, next);
+        self.weights.score(columns, values, scores);
     }
 
     fn padded(&self) -> usize {
