@@ -1,80 +1,88 @@
 use pulp::Simd;
+use rayon::join;
 
 use super::{Aligned, Element, Kernel, Lane};
 
 /// Vectors summed in registers at a time: enough that the multiply-adds do not wait for each other.
 const VECTORS: usize = 8;
 
-/// Vectors of classes from which the weights are kept in two halves of the classes.
-const HALVED: usize = 10;
+/// Bytes of weights that a row reads from which it is treated in two halves, on two threads where there are two: some
+/// microseconds of work, against .4 to hand over half of it.
+const HALVED: usize = 1 << 16;
+
+/// Whether a row is treated in two halves, given the bytes of weights it reads. That decides on the order in which
+/// scores are added up, and so must not depend on the number of threads.
+#[inline(always)]
+pub(crate) fn is_halved(n_bytes: usize) -> bool {
+    n_bytes >= HALVED
+}
+
+/// Does both, on two threads where there are two.
+#[inline(always)]
+pub(crate) fn on_two(first: impl FnOnce() + Send, second: impl FnOnce() + Send) {
+    if rayon::current_num_threads() > 1 {
+        join(first, second);
+    } else {
+        first();
+        second();
+    }
+}
 
 /// Weights (features × classes) for sparse rows, one feature after the other: a row's scores and the
 /// change that it makes are sums over contiguous classes. Padded with zeros to whole vectors.
-///
-/// Where there are many classes the first half of them is kept before the second, each feature after feature, so
-/// that two threads can have one each. That depends on the number of classes alone.
 #[derive(Debug)]
 pub(crate) struct FeatureMajor<T> {
     values: Aligned<T>,
-    n_features: usize,
-    /// Classes of each half, with the padding; none in the second where there are few.
-    widths: [usize; 2],
-    /// For each half, vectors of a change that are not 0: most losses change few classes, and a row has many columns.
+    padded: usize,
+    /// For each half of a row, vectors of a change that are not 0.
     touched: [Vec<u32>; 2],
+    /// Scores of the second half of a row.
+    spare: Vec<T>,
 }
 
-/// The weights of neighbouring classes, feature after feature.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Half<W> {
-    pub weights: W,
-    /// The first class.
-    pub first: usize,
-    /// Number of classes.
-    pub width: usize,
+/// The weights of neighbouring features.
+pub(crate) struct Features<'w, T> {
+    weights: &'w mut [T],
+    /// The first feature.
+    first: usize,
+    padded: usize,
 }
 
 impl<T: Element> FeatureMajor<T> {
     /// Zeros.
     pub fn new(n_features: usize, n_classes: usize) -> Self {
-        let lanes = T::lanes();
-        let n_vectors = n_classes.div_ceil(lanes);
-        let second = if n_vectors < HALVED { 0 } else { n_vectors / 2 };
-        let widths = [(n_vectors - second) * lanes, second * lanes];
-        let values = Aligned::zeros(n_features * n_vectors * lanes);
-        Self { values, n_features, widths, touched: [Vec::new(), Vec::new()] }
+        let padded = n_classes.next_multiple_of(T::lanes());
+        let values = Aligned::zeros(n_features * padded);
+        Self { values, padded, touched: Default::default(), spare: Vec::new() }
     }
 
     /// The weight of a feature for a class.
     pub fn get(&self, feature: usize, class: usize) -> f64 {
-        let [first, second] = self.widths;
-        let place = match class.checked_sub(first) {
-            None => feature * first + class,
-            Some(class) => self.n_features * first + feature * second + class,
-        };
-        self.values[place].widen()
+        self.values[feature * self.padded + class].widen()
     }
 
     /// Sets all weights to 0.
     pub fn clear(&mut self) {
-        self.share(|half| half.weights.fill(T::zero()));
+        let n_features = self.values.len() / self.padded;
+        self.share(n_features / 2, |part| part.weights.fill(T::zero()));
+    }
+
+    /// Does the same with the features before and from `cut`, on two threads where there are two.
+    pub fn share(&mut self, cut: usize, work: impl Fn(Features<'_, T>) + Sync) {
+        let [before, after] = Features::all(&mut self.values, self.padded).split(cut);
+        on_two(|| work(before), || work(after));
     }
 
     /// Sets the weights by feature and class.
     pub fn load(&mut self, n_classes: usize, weight: impl Fn(usize, usize) -> f64) {
-        for Half { weights, first, width } in self.halves_mut() {
-            if width == 0 {
-                continue;
-            }
-            let n = width.min(n_classes - first);
-            for (feature, values) in weights.chunks_exact_mut(width).enumerate() {
-                for (class, value) in values[..n].iter_mut().enumerate() {
-                    *value = T::narrow(weight(feature, first + class));
-                }
+        for (feature, values) in self.values.chunks_exact_mut(self.padded).enumerate() {
+            for (class, value) in values[..n_classes].iter_mut().enumerate() {
+                *value = T::narrow(weight(feature, class));
             }
         }
     }
 
-    /// Takes the weights out; they must come back with [`FeatureMajor::give`].
+    /// Takes the weights out, feature after feature; they must come back with [`FeatureMajor::give`].
     pub fn take(&mut self) -> Aligned<T> {
         std::mem::replace(&mut self.values, Aligned::zeros(0))
     }
@@ -91,112 +99,87 @@ impl<T: Element> FeatureMajor<T> {
 
     /// Number of classes with the padding.
     pub fn padded(&self) -> usize {
-        self.widths[0] + self.widths[1]
-    }
-
-    /// The halves of weights that were taken out; the second is empty where there are few classes.
-    #[inline(always)]
-    pub fn split<'w>(&self, weights: &'w [T]) -> [Half<&'w [T]>; 2] {
-        let [first, second] = self.widths;
-        let (own, rest) = weights.split_at(self.n_features * first);
-        [
-            Half { weights: own, first: 0, width: first },
-            Half { weights: rest, first, width: second },
-        ]
-    }
-
-    /// [`FeatureMajor::split`], to be changed.
-    #[inline(always)]
-    pub fn split_mut<'w>(&self, weights: &'w mut [T]) -> [Half<&'w mut [T]>; 2] {
-        halves(self.n_features, self.widths, weights)
-    }
-
-    fn halves_mut(&mut self) -> [Half<&mut [T]>; 2] {
-        halves(self.n_features, self.widths, &mut self.values)
-    }
-
-    /// Does the same with both halves, on two threads where there are two.
-    pub fn share(&mut self, work: impl Fn(Half<&mut [T]>) + Sync) {
-        let [first, second] = self.halves_mut();
-        if second.width == 0 {
-            work(first);
-        } else {
-            rayon::join(|| work(first), || work(second));
-        }
+        self.padded
     }
 
     /// Adds x δᵀ for a row x and δ as long as the padded classes.
     pub fn update(&mut self, columns: &[i32], x: &[T], change: &[T]) {
-        let (first, second) = change.split_at(self.widths[0]);
-        let halves = halves(self.n_features, self.widths, &mut self.values);
-        for ((mut half, change), touched) in
-            halves.into_iter().zip([first, second]).zip(&mut self.touched)
-        {
-            half.add(columns, x, change, touched);
+        let mut features = Features::all(&mut self.values, self.padded);
+        let [touched, others] = &mut self.touched;
+        let half = columns.len() / 2;
+        if !is_halved(columns.len() * size_of_val(change)) {
+            return features.add(columns, x, change, touched);
         }
+        let [mut before, mut after] = features.split(columns[half] as usize);
+        on_two(
+            || before.add(&columns[..half], &x[..half], change, touched),
+            || after.add(&columns[half..], &x[half..], change, others),
+        );
     }
 
     /// Writes the scores of a row.
     pub fn score(&self, columns: &[i32], x: &[T], scores: &mut [T]) {
-        let (first, second) = scores.split_at_mut(self.widths[0]);
-        for (half, scores) in self.split(&self.values).into_iter().zip([first, second]) {
-            T::dispatch(Score { weights: half.weights, columns, x, scores });
-        }
+        T::dispatch(Score { weights: &self.values, columns, x, scores });
     }
 
-    /// [`FeatureMajor::update`] by one row, then [`FeatureMajor::score`] of another, on two threads where there are
-    /// two and enough to do.
-    pub fn update_and_score(
-        &mut self,
-        update: Option<(&[i32], &[T], &[T])>,
-        (columns, x): (&[i32], &[T]),
-        scores: &mut [T],
-    ) {
-        let both = |mut half: Half<&mut [T]>, scores: &mut [T], touched: &mut Vec<u32>| {
-            let first = half.first;
-            if let Some((columns, x, change)) = update {
-                half.add(columns, x, &change[first..first + half.width], touched);
-            }
-            T::dispatch(Score { weights: half.weights, columns, x, scores });
-        };
-        let [first, second] = halves(self.n_features, self.widths, &mut self.values);
-        let [few, others] = &mut self.touched;
-        let (own, rest) = scores.split_at_mut(self.widths[0]);
-        let n_bytes = columns.len() * size_of_val(&*rest);
-        if n_bytes >= SHARED && rayon::current_num_threads() > 1 {
-            rayon::join(|| both(first, own, few), || both(second, rest, others));
-        } else {
-            both(first, own, few);
-            both(second, rest, others);
+    /// [`FeatureMajor::score`], where it is worth it in two halves.
+    pub fn score_halves(&mut self, columns: &[i32], x: &[T], scores: &mut [T]) {
+        if !is_halved(columns.len() * size_of_val(scores)) {
+            return self.score(columns, x, scores);
+        }
+        let half = columns.len() / 2;
+        self.spare.resize(scores.len(), T::zero());
+        let (weights, others) = (&self.values[..], &mut self.spare[..]);
+        on_two(
+            || T::dispatch(Score { weights, columns: &columns[..half], x: &x[..half], scores }),
+            || {
+                let (columns, x) = (&columns[half..], &x[half..]);
+                T::dispatch(Score { weights, columns, x, scores: others });
+            },
+        );
+        for (score, other) in scores.iter_mut().zip(&self.spare) {
+            *score = *score + *other;
         }
     }
 }
 
-/// Bytes of weights that are worth another thread: one or two microseconds of work, against .4 to hand it over.
-pub(crate) const SHARED: usize = 1 << 15;
+impl<'w, T: Element> Features<'w, T> {
+    fn all(weights: &'w mut [T], padded: usize) -> Self {
+        Self { weights, first: 0, padded }
+    }
 
-#[inline(always)]
-fn halves<T>(n_features: usize, widths: [usize; 2], weights: &mut [T]) -> [Half<&mut [T]>; 2] {
-    let [first, second] = widths;
-    let (own, rest) = weights.split_at_mut(n_features * first);
-    [Half { weights: own, first: 0, width: first }, Half { weights: rest, first, width: second }]
-}
+    /// The features before and from `cut`.
+    fn split(self, cut: usize) -> [Self; 2] {
+        let Self { weights, first, padded } = self;
+        let (before, after) = weights.split_at_mut((cut - first) * padded);
+        [Self { weights: before, first, padded }, Self { weights: after, first: cut, padded }]
+    }
 
-impl<T: Element> Half<&mut [T]> {
-    /// Adds x δᵀ for a row x and δ of these classes.
-    pub fn add(&mut self, columns: &[i32], x: &[T], change: &[T], touched: &mut Vec<u32>) {
-        if self.width > 0 {
-            let weights = &mut *self.weights;
-            T::dispatch(AddOuter { weights, columns, x, change, touched });
+    /// Adds x δᵀ for what of a row x is in these features, and δ as long as the padded classes.
+    pub fn add_own(&mut self, columns: &[i32], x: &[T], change: &[T], touched: &mut Vec<u32>) {
+        let end = self.first + self.weights.len() / self.padded;
+        let start = columns.partition_point(|column| (*column as usize) < self.first);
+        let end = columns.partition_point(|column| (*column as usize) < end);
+        if start < end {
+            self.add(&columns[start..end], &x[start..end], change, touched);
         }
+    }
+
+    /// The same for a row that is in these features altogether.
+    fn add(&mut self, columns: &[i32], x: &[T], change: &[T], touched: &mut Vec<u32>) {
+        let Self { weights, first, .. } = self;
+        T::dispatch(AddOuter { weights, first: *first, columns, x, change, touched });
     }
 }
 
 struct AddOuter<'a, T> {
     weights: &'a mut [T],
+    /// The feature of the first of them.
+    first: usize,
     columns: &'a [i32],
     x: &'a [T],
     change: &'a [T],
+    /// Vectors of the change that are not 0: most losses change few classes, and a row has many columns.
     touched: &'a mut Vec<u32>,
 }
 
@@ -208,7 +191,7 @@ impl<T: Element> Kernel<T> for AddOuter<'_, T> {
     where
         T: Lane<S>,
     {
-        let Self { weights, columns, x, change, touched } = self;
+        let Self { weights, first, columns, x, change, touched } = self;
         touched.clear();
         for (at, values) in change.chunks_exact(T::LANES).enumerate() {
             if values.iter().fold(false, |some, value| some | (*value != T::zero())) {
@@ -218,7 +201,7 @@ impl<T: Element> Kernel<T> for AddOuter<'_, T> {
         let (weights, change) = (T::vectors_mut(weights).0, T::vectors(change).0);
         for (&column, &x) in columns.iter().zip(x) {
             let x = T::splat(simd, x);
-            let row = &mut weights[column as usize * change.len()..][..change.len()];
+            let row = &mut weights[(column as usize - first) * change.len()..][..change.len()];
             for &at in &*touched {
                 let at = at as usize;
                 row[at] = T::fused(simd, x, change[at], row[at]);
@@ -318,6 +301,26 @@ mod tests {
             assert_eq!(score.widen(), 13.0 * change(class));
         }
         assert!(scores[n_classes..].iter().all(|score| *score == T::zero()));
+        weights.share(4, |mut part| part.add_own(&columns, &x, &changes, &mut Vec::new()));
+        for (column, x) in columns.iter().zip(x) {
+            let (before, step) = (copy[*column as usize * n_classes + last], change(last));
+            assert_eq!(weights.get(*column as usize, last), before + x.widen() * step);
+        }
+    }
+
+    #[test]
+    fn long_rows_are_treated_in_halves() {
+        let columns: Vec<i32> = (0..300).map(|at| 2 * at + 1).collect();
+        let x: Vec<f64> = (0..300).map(|at| (at % 5) as f64).collect();
+        let change: Vec<f64> = (0..200).map(|class| (class % 3) as f64).collect();
+        assert!(is_halved(300 * size_of_val(&change[..])));
+        let mut weights = FeatureMajor::new(601, 200);
+        weights.update(&columns, &x, &change);
+        assert!((0..200).all(|class| weights.get(4, class) == 0.0));
+        let mut scores = vec![1.0; 200];
+        weights.score_halves(&columns, &x, &mut scores);
+        let square: f64 = x.iter().map(|x| x * x).sum();
+        assert!(scores.iter().zip(&change).all(|(score, change)| *score == square * change));
     }
 
     #[test]

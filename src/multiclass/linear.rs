@@ -9,6 +9,7 @@ use super::map::{RowSize, ScoreMap};
 use super::{Layout, Order};
 use crate::data::{Csr, Data, Dense, Real, Rows};
 use crate::for_data;
+use crate::linalg::vectors::dot;
 use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter, sparse};
 
 /// The map A_i w = (⟨w_j, x̃_i⟩)_j over the classes, x̃ being x with the constant feature `bias` appended
@@ -132,6 +133,15 @@ impl<'a> Linear<'a> {
     }
 
     fn measure(&self, example: usize) -> RowSize {
+        if let Data::Dense64(rows) = self.data {
+            // Sums side by side: one alone would wait for each addition.
+            let row = rows.row(example);
+            let (square, n_values) = (dot(row, row), row.len() + usize::from(self.bias != 0.0));
+            let square = square + self.bias * self.bias;
+            if square > RowSize::UNDERFLOWN {
+                return RowSize::of(square, 0.0, n_values);
+            }
+        }
         let (mut square, mut largest, mut n_values) = (0.0, 0.0_f64, 0);
         self.visit(example, |_, value| {
             square += value * value;

@@ -36,25 +36,26 @@ pub(super) struct Rest {
     pub left: u8,
 }
 
-/// Adds w(β), the weights that belong to the dual blocks, to the model's.
+/// Adds w(β), the weights that belong to the dual blocks, to the model's, in the given order of the blocks.
 pub(super) fn add_images<M: Scorer, T: Element>(
     problem: &MarginProblem<'_>,
-    duals: &[DualBlock],
+    (duals, order): (&[DualBlock], &[u32]),
     betas: &Candidates<T>,
     model: &mut M,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    let change = |at: usize, change: &mut [M::Value]| {
+    // Most examples of most problems have β = 0: their rows are not read.
+    let places = order.iter().copied().filter(|at| duals[*at as usize].sum != 0.0);
+    let places: Vec<u32> = places.collect();
+    let examples: Vec<u32> = places.iter().map(|at| duals[*at as usize].example).collect();
+    let change = |index: usize, change: &mut [M::Value]| {
+        let at = places[index] as usize;
         let dual = &duals[at];
-        if dual.sum == 0.0 {
-            return None;
-        }
         let (classes, values) = betas.row(at);
         for (class, beta) in classes.iter().zip(values) {
             change[*class as usize] = Real::narrow(-dual.weight * beta.widen());
         }
         change[problem.label(dual.example as usize)] = Real::narrow(dual.weight * dual.sum);
-        Some(dual.example)
     };
-    model.add_rows(duals.len(), change, interrupt)
+    model.add_rows(&examples, change, interrupt)
 }

@@ -5,7 +5,7 @@ use pulp::Simd;
 use super::kernels::{AddFew, ScoreFew};
 pub(super) use super::row::RowBlock;
 use super::row::{Row, extend, read};
-use crate::data::{Dense, Real, Rows};
+use crate::data::{Dense, Real, Rows, in_precision};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane, PanelWeights, Update};
@@ -44,9 +44,6 @@ pub(super) trait Scorer: Send + Sync {
     /// Number of features, the constant one included.
     fn n_features(&self) -> usize;
 
-    /// ‖x_i‖², the constant feature included.
-    fn squared_norm(&self, example: usize) -> f64;
-
     /// Copies the rows of `block.examples` into the block.
     fn gather(&self, block: &mut RowBlock<Self::Value>);
 
@@ -56,22 +53,23 @@ pub(super) trait Scorer: Send + Sync {
     /// Adds the changes that the block made to the weights.
     fn update(&mut self, changes: &Changes<Self::Value>, block: &RowBlock<Self::Value>);
 
-    /// Adds the rows of `n_rows` examples to the weights, each times what `change` writes to a row of zeros (padded
-    /// classes); it returns the example, or nothing where there is nothing to add.
+    /// Adds the rows of examples to the weights, each times what `change` writes to a row of zeros (padded classes)
+    /// for an index among the examples.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
     fn add_rows(
         &mut self,
-        n_rows: usize,
-        change: impl Fn(usize, &mut [Self::Value]) -> Option<u32> + Sync,
+        examples: &[u32],
+        change: impl Fn(usize, &mut [Self::Value]) + Sync,
         interrupt: &Interrupt,
     ) -> Result<()>;
 
-    /// Writes the block's scores: for each panel of classes, row by row.
-    fn score(&self, block: &RowBlock<Self::Value>, scores: &mut [Self::Value]);
+    /// Writes the scores of the block's examples, which come in their order: for each panel of classes, row by
+    /// row. Their rows are copied into the block only where they cannot be read in place.
+    fn score(&self, block: &mut RowBlock<Self::Value>, scores: &mut [Self::Value]);
 
-    /// [`Scorer::update`] by one block, then [`Scorer::score`] of the next.
+    /// [`Scorer::update`] by one block, then the scores of the next.
     fn update_and_score(
         &mut self,
         changes: &Changes<Self::Value>,
@@ -151,6 +149,10 @@ pub(super) fn is_double<T: Real>() -> bool {
     size_of::<T>() == size_of::<f64>()
 }
 
+/// Examples whose rows are added together: they stay in the second-level cache, and each weight is read and
+/// written once for all of them.
+const TOGETHER: usize = 64;
+
 /// Dense rows of one precision, weights of another.
 pub(super) struct DenseScorer<'a, R, T> {
     rows: Dense<'a, R>,
@@ -174,6 +176,14 @@ impl<'a, R: Real, T: Element> DenseScorer<'a, R, T> {
         }
         let weights = PanelWeights::new(n_features, n_classes);
         Self { rows, bias, n_whole, constant, weights, n_classes }
+    }
+
+    /// The rows of examples that lie side by side, without the constant feature, where they are stored in the
+    /// precision of the weights.
+    fn in_place(&self, examples: &[u32]) -> Option<&'a [T]> {
+        let (first, last) = (*examples.first()? as usize, *examples.last()? as usize);
+        let side_by_side = last - first + 1 == examples.len();
+        in_precision(self.rows.block(first, last + 1)).filter(|_| side_by_side)
     }
 }
 
@@ -202,11 +212,6 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         self.weights.n_features()
     }
 
-    fn squared_norm(&self, example: usize) -> f64 {
-        let row = self.rows.row(example);
-        row.iter().map(|x| x.widen().powi(2)).sum::<f64>() + self.bias * self.bias
-    }
-
     fn gather(&self, block: &mut RowBlock<T>) {
         block.values.clear();
         for &example in &block.examples {
@@ -233,36 +238,38 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
 
     fn add_rows(
         &mut self,
-        n_rows: usize,
-        change: impl Fn(usize, &mut [T]) -> Option<u32> + Sync,
+        examples: &[u32],
+        change: impl Fn(usize, &mut [T]) + Sync,
         interrupt: &Interrupt,
     ) -> Result<()> {
         let padded = self.padded();
         let mut block = RowBlock::default();
-        let mut changes = Changes::new(Self::LARGEST_BLOCK, padded);
-        for first in (0..n_rows).step_by(Self::LARGEST_BLOCK) {
+        let mut changes = Changes::new(TOGETHER, padded);
+        for (piece, examples) in examples.chunks(TOGETHER).enumerate() {
             interrupt.check()?;
             block.examples.clear();
+            block.examples.extend_from_slice(examples);
+            self.gather(&mut block);
             changes.changed.clear();
-            for at in first..n_rows.min(first + Self::LARGEST_BLOCK) {
-                let row = block.examples.len();
-                let values = &mut changes.values[row * padded..][..padded];
+            changes.changed.extend(0..examples.len());
+            let rows = changes.values.chunks_exact_mut(padded);
+            for (row, values) in rows.take(examples.len()).enumerate() {
                 values.fill(T::zero());
-                if let Some(example) = change(at, values) {
-                    block.examples.push(example);
-                    changes.changed.push(row);
-                }
+                change(piece * TOGETHER + row, values);
             }
-            if !block.examples.is_empty() {
-                self.gather(&mut block);
-                self.update(&changes, &block);
-            }
+            self.update(&changes, &block);
         }
         Ok(())
     }
 
-    fn score(&self, block: &RowBlock<T>, scores: &mut [T]) {
-        self.weights.score(&block.values, scores);
+    fn score(&self, block: &mut RowBlock<T>, scores: &mut [T]) {
+        match self.in_place(&block.examples) {
+            Some(rows) => self.weights.score(rows, T::narrow(self.bias), scores),
+            None => {
+                self.gather(block);
+                self.weights.score(&block.values, T::zero(), scores);
+            }
+        }
     }
 
     fn update_and_score(

@@ -1,8 +1,8 @@
-//! One visit to a sparse row on two threads, each with half of the classes' weights.
+//! One visit to a long sparse row on two threads, each with half of the row's features.
 //!
-//! A class's score and weights do not depend on where the other classes are treated, so that the bits do not depend on
-//! the number of threads. Rayon hands the second half over, or does it itself where no other thread is free: on a busy
-//! machine nothing waits for a thread that has not begun.
+//! Rayon hands the second half over, or does it itself where no other thread is free: on a busy machine nothing waits
+//! for a thread that has not begun. The halves are the same on one thread, so that the bits do not depend on how many
+//! there are.
 
 use std::sync::Mutex;
 
@@ -10,41 +10,39 @@ use pulp::Simd;
 
 use super::row::Row;
 use super::sparse_kernels::{AddFewSparse, ScoreFewSparse};
-use crate::linalg::{Element, Half, Kernel, Lane, SHARED};
+use crate::linalg::{Element, Kernel, Lane, is_halved, on_two};
 
-/// Whether a visit to some classes is worth two threads, the second of which would have so many classes to choose from.
+/// Whether a visit to so many classes is made in halves; whole vectors are read, at most one for each class.
 #[inline(always)]
-fn is_worth_it<T: Element>(width: usize, row: Row<'_, T>, classes: &[u32]) -> bool {
-    // At most a vector for each class.
-    let n_bytes = size_of::<T>() * width.min(classes.len() * 64 / size_of::<T>() / 2);
-    row.len() * n_bytes >= SHARED && rayon::current_num_threads() > 1
+fn is_long<S: Simd, T: Lane<S>>(row: Row<'_, T>, n_classes: usize, padded: usize) -> bool {
+    is_halved(row.columns.len() * padded.min(n_classes * T::LANES) * size_of::<T>())
 }
 
 /// Scores of a row for some classes.
 #[inline(always)]
 pub(super) fn score<S: Simd, T: Element + Lane<S>>(
     simd: S,
-    halves: [Half<&[T]>; 2],
+    (weights, padded): (&[T], usize),
     row: Row<'_, T>,
     classes: &[u32],
     scores: &mut [T],
     spare: &Mutex<Vec<T>>,
 ) {
-    let [first, second] = halves;
-    if is_worth_it(second.width, row, classes)
-        && let Ok(mut spare) = spare.try_lock()
-    {
-        return score_on_two(halves, row, classes, scores, &mut spare);
-    }
-    ScoreFewSparse { half: first, row, classes, scores }.compute(simd);
-    if second.width > 0 {
-        ScoreFewSparse { half: second, row, classes, scores }.compute(simd);
+    if is_long(row, classes.len(), padded) {
+        let mut own = Vec::new();
+        match spare.try_lock() {
+            Ok(mut spare) => score_halves((weights, padded), row, classes, scores, &mut spare),
+            // Several rows are scored at once.
+            Err(_) => score_halves((weights, padded), row, classes, scores, &mut own),
+        }
+    } else {
+        ScoreFewSparse { weights, padded, row, classes, scores }.compute(simd);
     }
 }
 
 #[inline(never)]
-fn score_on_two<T: Element>(
-    [first, second]: [Half<&[T]>; 2],
+fn score_halves<T: Element>(
+    (weights, padded): (&[T], usize),
     row: Row<'_, T>,
     classes: &[u32],
     scores: &mut [T],
@@ -52,14 +50,13 @@ fn score_on_two<T: Element>(
 ) {
     spare.resize(classes.len().max(spare.len()), T::zero());
     let others = &mut spare[..classes.len()];
-    rayon::join(
-        || T::dispatch(ScoreFewSparse { half: first, row, classes, scores }),
-        || T::dispatch(ScoreFewSparse { half: second, row, classes, scores: others }),
+    let [row, rest] = row.halves();
+    on_two(
+        || T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores }),
+        || T::dispatch(ScoreFewSparse { weights, padded, row: rest, classes, scores: others }),
     );
-    for ((score, other), class) in scores.iter_mut().zip(others).zip(classes) {
-        if *class as usize >= second.first {
-            *score = *other;
-        }
+    for (score, other) in scores.iter_mut().zip(&*spare) {
+        *score = *score + *other;
     }
 }
 
@@ -67,30 +64,30 @@ fn score_on_two<T: Element>(
 #[inline(always)]
 pub(super) fn add<S: Simd, T: Element + Lane<S>>(
     simd: S,
-    halves: [Half<&mut [T]>; 2],
+    (weights, padded): (&mut [T], usize),
     row: Row<'_, T>,
     classes: &[u32],
     change: &[T],
 ) {
-    let [first, second] = halves;
-    if is_worth_it(second.width, row, classes) {
-        return add_on_two([first, second], row, classes, change);
-    }
-    AddFewSparse { half: first, row, classes, change }.compute(simd);
-    if second.width > 0 {
-        AddFewSparse { half: second, row, classes, change }.compute(simd);
+    if is_long(row, classes.len(), padded) {
+        add_halves((weights, padded), row, classes, change);
+    } else {
+        AddFewSparse { weights, first: 0, padded, row, classes, change }.compute(simd);
     }
 }
 
 #[inline(never)]
-fn add_on_two<T: Element>(
-    [first, second]: [Half<&mut [T]>; 2],
+fn add_halves<T: Element>(
+    (weights, padded): (&mut [T], usize),
     row: Row<'_, T>,
     classes: &[u32],
     change: &[T],
 ) {
-    rayon::join(
-        || T::dispatch(AddFewSparse { half: first, row, classes, change }),
-        || T::dispatch(AddFewSparse { half: second, row, classes, change }),
-    );
+    let [row, rest] = row.halves();
+    // Columns rise strictly.
+    let first = rest.columns[0] as usize;
+    let (weights, others) = weights.split_at_mut(first * padded);
+    let after = AddFewSparse { weights: others, first, padded, row: rest, classes, change };
+    let before = AddFewSparse { weights, first: 0, padded, row, classes, change };
+    on_two(|| T::dispatch(before), || T::dispatch(after));
 }

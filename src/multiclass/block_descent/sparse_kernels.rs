@@ -7,7 +7,7 @@
 use pulp::Simd;
 
 use super::row::Row;
-use crate::linalg::{Element, Half, Kernel, Lane};
+use crate::linalg::{Element, Kernel, Lane};
 
 /// Vectors of classes up to which all are read: there is nothing to choose.
 const WHOLE: usize = 4;
@@ -77,19 +77,21 @@ impl Touched {
 
     /// Where a class is among the values of these vectors, if it is in one of them.
     #[inline(always)]
-    fn place(&self, class: usize, lanes: usize) -> Option<usize> {
-        let vector = (class / lanes).wrapping_sub(self.first);
-        if vector >= WINDOW || self.bits >> vector & 1 == 0 {
+    fn place(&self, class: u32, lanes: usize) -> Option<usize> {
+        let vector = (class as usize / lanes).wrapping_sub(self.first);
+        if vector >= WINDOW {
             return None;
         }
         let before = self.bits & ((1 << vector) - 1);
-        Some(before.count_ones() as usize * lanes + class % lanes)
+        Some(before.count_ones() as usize * lanes + class as usize % lanes)
     }
 }
 
-/// Scores of a sparse row for some classes; those of classes outside of the half are left as they are.
+/// Scores of a sparse row for some classes.
 pub(super) struct ScoreFewSparse<'a, T> {
-    pub half: Half<&'a [T]>,
+    pub weights: &'a [T],
+    /// Classes with the padding.
+    pub padded: usize,
     pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub scores: &'a mut [T],
@@ -103,8 +105,7 @@ impl<T: Element> Kernel<T> for ScoreFewSparse<'_, T> {
     where
         T: Lane<S>,
     {
-        match self.half.width / <T as Lane<S>>::LANES {
-            0 => {}
+        match self.padded / <T as Lane<S>>::LANES {
             1 => self.whole::<S, 1>(simd),
             2 => self.whole::<S, 2>(simd),
             3 => self.whole::<S, 3>(simd),
@@ -120,7 +121,7 @@ impl<T: Element> ScoreFewSparse<'_, T> {
     where
         T: Lane<S>,
     {
-        let weights = T::vectors(self.half.weights).0.as_chunks::<V>().0;
+        let weights = T::vectors(self.weights).0.as_chunks::<V>().0;
         let mut sums = [T::splat(simd, T::zero()); V];
         self.row.for_each(
             weights.len(),
@@ -145,11 +146,10 @@ impl<T: Element> ScoreFewSparse<'_, T> {
     where
         T: Lane<S>,
     {
-        let Self { half: Half { weights, first, width }, row, classes, scores } = self;
+        let Self { weights, padded, row, classes, scores } = self;
         let (lanes, weights) = (<T as Lane<S>>::LANES, T::vectors(weights).0);
-        let stride = width / lanes;
-        let own = |class: u32| (class as usize).wrapping_sub(first);
-        let known = classes.iter().map(|class| own(*class)).filter(|class| *class < width);
+        let stride = padded / lanes;
+        let known = classes.iter().map(|class| *class as usize);
         Touched::for_each(
             known,
             lanes,
@@ -178,7 +178,7 @@ impl<T: Element> ScoreFewSparse<'_, T> {
                     _ => {}
                 }
                 for (score, class) in scores.iter_mut().zip(classes) {
-                    if let Some(place) = touched.place(own(*class), lanes) {
+                    if let Some(place) = touched.place(*class, lanes) {
                         *score = all[place];
                     }
                 }
@@ -211,9 +211,13 @@ fn stretch<S: Simd, T: Lane<S>, const V: usize>(
     sums
 }
 
-/// Adds multiples of a sparse row to the weights of some classes, those outside of the half left out.
+/// Adds multiples of a sparse row to the weights of some classes.
 pub(super) struct AddFewSparse<'a, T> {
-    pub half: Half<&'a mut [T]>,
+    pub weights: &'a mut [T],
+    /// The feature of the first of them.
+    pub first: usize,
+    /// Classes with the padding.
+    pub padded: usize,
     pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub change: &'a [T],
@@ -227,8 +231,7 @@ impl<T: Element> Kernel<T> for AddFewSparse<'_, T> {
     where
         T: Lane<S>,
     {
-        match self.half.width / <T as Lane<S>>::LANES {
-            0 => {}
+        match self.padded / <T as Lane<S>>::LANES {
             1 => self.whole::<S, 1>(simd),
             2 => self.whole::<S, 2>(simd),
             3 => self.whole::<S, 3>(simd),
@@ -250,7 +253,7 @@ impl<T: Element> AddFewSparse<'_, T> {
         }
         let mut changes = [T::splat(simd, T::zero()); V];
         changes.copy_from_slice(&T::vectors(&all).0[..V]);
-        let weights = T::vectors_mut(self.half.weights).0.as_chunks_mut::<V>().0;
+        let weights = T::vectors_mut(self.weights).0.as_chunks_mut::<V>().0;
         self.row.for_each(
             weights.len(),
             #[inline(always)]
@@ -268,21 +271,20 @@ impl<T: Element> AddFewSparse<'_, T> {
     where
         T: Lane<S>,
     {
-        let Self { half: Half { weights, first, width }, row, classes, change } = self;
+        let Self { weights, first, padded, row, classes, change } = self;
         let (lanes, weights) = (<T as Lane<S>>::LANES, T::vectors_mut(weights).0);
-        let stride = width / lanes;
-        let n_features = weights.len() / stride;
+        let stride = padded / lanes;
+        let n_features = first + weights.len() / stride;
         // Many candidates stay as they are.
-        let own = classes.iter().map(|class| (*class as usize).wrapping_sub(first));
-        let changed = own.zip(change).filter(|(own, change)| *own < width && **change != T::zero());
+        let changed = classes.iter().zip(change).filter(|(_, change)| **change != T::zero());
         Touched::for_each(
-            changed.clone().map(|(class, _)| class),
+            changed.clone().map(|(class, _)| *class as usize),
             lanes,
             #[inline(always)]
             |touched| {
                 let mut all = [T::zero(); ROOM];
                 for (class, change) in changed.clone() {
-                    if let Some(place) = touched.place(class, lanes) {
+                    if let Some(place) = touched.place(*class, lanes) {
                         all[place] = *change;
                     }
                 }
@@ -292,7 +294,7 @@ impl<T: Element> AddFewSparse<'_, T> {
                     #[inline(always)]
                     |feature, x| {
                         let x = T::splat(simd, x);
-                        let weights = &mut weights[feature * stride..][..stride];
+                        let weights = &mut weights[(feature - first) * stride..][..stride];
                         for (place, change) in places.iter().zip(changes) {
                             let weight = &mut weights[*place as usize];
                             *weight = T::fused(simd, x, *change, *weight);
@@ -307,40 +309,32 @@ impl<T: Element> AddFewSparse<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linalg::FeatureMajor;
 
     fn value(at: usize) -> f64 {
         ((at * 37) % 19) as f64 - 9.0
     }
 
     fn check<T: Element>(n_classes: usize, classes: &[u32]) {
-        let mut weights = FeatureMajor::<T>::new(4, n_classes);
-        weights.load(n_classes, |feature, class| value(feature * n_classes + class));
+        let padded = n_classes.next_multiple_of(T::lanes());
+        let before: Vec<T> = (0..4 * padded).map(|at| T::narrow(value(at))).collect();
         let (values, constant) = ([0.5, -2.0].map(T::narrow), [T::narrow(3.0)]);
         let row = Row { values: &values, columns: &[0, 2], rest: &[], constant: &constant };
         let x = [0.5, 0.0, -2.0, 3.0];
         let mut scores = vec![T::one(); classes.len()];
-        let mut taken = weights.take();
-        for half in weights.split(&taken) {
-            T::dispatch(ScoreFewSparse { half, row, classes, scores: &mut scores });
-        }
+        let (weights, few) = (&before[..], &mut scores[..]);
+        T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores: few });
         for (score, class) in scores.iter().zip(classes) {
-            let weight = |feature: usize| value(feature * n_classes + *class as usize);
-            let expected: f64 = (0..4).map(|feature| x[feature] * weight(feature)).sum();
+            let expected: f64 = (0..4).map(|at| x[at] * value(at * padded + *class as usize)).sum();
             assert_eq!(score.widen(), expected, "class {class} of {n_classes}");
         }
         let change: Vec<T> = (0..classes.len()).map(|at| T::narrow(at as f64 % 4.0)).collect();
-        for half in weights.split_mut(&mut taken) {
-            T::dispatch(AddFewSparse { half, row, classes, change: &change });
-        }
-        weights.give(taken);
-        for (feature, x) in x.iter().enumerate() {
-            for class in 0..n_classes {
-                let at = classes.iter().position(|other| *other as usize == class);
-                let step = at.map_or(0.0, |at| x * change[at].widen());
-                let before = value(feature * n_classes + class);
-                assert_eq!(weights.get(feature, class), before + step);
-            }
+        let mut weights = before.clone();
+        let few = &mut weights[..];
+        T::dispatch(AddFewSparse { weights: few, first: 0, padded, row, classes, change: &change });
+        for (at, (now, before)) in weights.iter().zip(&before).enumerate() {
+            let class = classes.iter().position(|class| *class as usize == at % padded);
+            let step = class.map_or(0.0, |class| x[at / padded] * change[class].widen());
+            assert_eq!(now.widen(), before.widen() + step);
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) struct SparseScorer<'a, R, T> {
     constant: Vec<T>,
     weights: FeatureMajor<T>,
     n_classes: usize,
-    /// Scores of the half of the classes that another thread has.
+    /// Scores of the second half of a row.
     spare: Mutex<Vec<T>>,
 }
 
@@ -33,6 +33,21 @@ impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
         Self { rows, bias, constant, weights, n_classes, spare: Mutex::default() }
     }
 }
+
+/// A column with about as many entries before it as from it on.
+fn middle_column<R: Real>(rows: &Csr<'_, R>) -> usize {
+    let n_rows = rows.n_rows();
+    let looked_at = (0..n_rows).step_by(n_rows.div_ceil(LOOKED_AT).max(1));
+    let mut columns: Vec<i32> = looked_at.flat_map(|row| rows.row(row).0).copied().collect();
+    let middle = columns.len() / 2;
+    match columns.is_empty() {
+        true => 0,
+        false => *columns.select_nth_unstable(middle).1 as usize,
+    }
+}
+
+/// Rows that say where most columns are.
+const LOOKED_AT: usize = 256;
 
 /// Rows between two looks at the interrupt.
 const PATIENCE: usize = 256;
@@ -69,11 +84,6 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         self.rows.n_cols() + usize::from(self.bias != 0.0)
     }
 
-    fn squared_norm(&self, example: usize) -> f64 {
-        let (_, x) = self.rows.row(example);
-        x.iter().map(|x| x.widen().powi(2)).sum::<f64>() + self.bias * self.bias
-    }
-
     fn gather(&self, block: &mut RowBlock<T>) {
         debug_assert!(block.examples.len() <= 1);
         block.values.clear();
@@ -103,30 +113,31 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn add_rows(
         &mut self,
-        n_rows: usize,
-        change: impl Fn(usize, &mut [T]) -> Option<u32> + Sync,
+        examples: &[u32],
+        change: impl Fn(usize, &mut [T]) + Sync,
         interrupt: &Interrupt,
     ) -> Result<()> {
-        let (rows, constant, padded) = (&self.rows, &self.constant, self.padded());
-        self.weights.share(|mut half| {
+        let (rows, constant, padded) = (&self.rows, &self.constant, self.weights.padded());
+        self.weights.share(middle_column(rows), |mut features| {
             let (mut copied, mut touched) = (Vec::new(), Vec::new());
             let mut values = Aligned::zeros(padded);
-            for at in 0..n_rows {
-                if at.is_multiple_of(PATIENCE) && interrupt.is_raised() {
+            for (index, example) in examples.iter().enumerate() {
+                if index.is_multiple_of(PATIENCE) && interrupt.is_raised() {
                     return;
                 }
                 values.fill(T::zero());
-                let Some(example) = change(at, &mut values) else { continue };
-                let (columns, x) = rows.row(example as usize);
-                let own = &values[half.first..][..half.width];
-                half.add(columns, read(&mut copied, x), own, &mut touched);
-                half.add(&[rows.n_cols() as i32][..constant.len()], constant, own, &mut touched);
+                change(index, &mut values);
+                let (columns, x) = rows.row(*example as usize);
+                features.add_own(columns, read(&mut copied, x), &values, &mut touched);
+                let last = [rows.n_cols() as i32];
+                features.add_own(&last[..constant.len()], constant, &values, &mut touched);
             }
         });
         interrupt.check()
     }
 
-    fn score(&self, block: &RowBlock<T>, scores: &mut [T]) {
+    fn score(&self, block: &mut RowBlock<T>, scores: &mut [T]) {
+        self.gather(block);
         let (columns, values) = gathered(&self.rows, block);
         self.weights.score(columns, values, scores);
     }
@@ -138,12 +149,9 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         next: &RowBlock<T>,
         scores: &mut [T],
     ) {
-        let moved = !changes.changed.is_empty();
-        let update = moved.then(|| {
-            let (columns, values) = gathered(&self.rows, block);
-            (columns, values, &changes.values[..])
-        });
-        self.weights.update_and_score(update, gathered(&self.rows, next), scores);
+        self.update(changes, block);
+        let (columns, values) = gathered(&self.rows, next);
+        self.weights.score_halves(columns, values, scores);
     }
 
     fn padded(&self) -> usize {
@@ -187,8 +195,8 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     ) where
         T: Lane<S>,
     {
-        let halves = self.weights.split(weights);
-        shared_visit::score(simd, halves, row, classes, scores, &self.spare);
+        let weights = (weights, self.weights.padded());
+        shared_visit::score(simd, weights, row, classes, scores, &self.spare);
     }
 
     #[inline(always)]
@@ -202,7 +210,8 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     ) where
         T: Lane<S>,
     {
-        shared_visit::add(simd, self.weights.split_mut(weights), row, classes, change);
+        let weights = (weights, self.weights.padded());
+        shared_visit::add(simd, weights, row, classes, change);
     }
 
     fn weight(&self, feature: usize, class: usize) -> f64 {
