@@ -214,6 +214,8 @@ fn stretch<S: Simd, T: Lane<S>, const V: usize>(
 /// Adds multiples of a sparse row to the weights of some classes.
 pub(super) struct AddFewSparse<'a, T> {
     pub weights: &'a mut [T],
+    /// The feature of the first of them.
+    pub first: usize,
     /// Classes with the padding.
     pub padded: usize,
     pub row: Row<'a, T>,
@@ -269,10 +271,10 @@ impl<T: Element> AddFewSparse<'_, T> {
     where
         T: Lane<S>,
     {
-        let Self { weights, padded, row, classes, change } = self;
+        let Self { weights, first, padded, row, classes, change } = self;
         let (lanes, weights) = (<T as Lane<S>>::LANES, T::vectors_mut(weights).0);
         let stride = padded / lanes;
-        let n_features = weights.len() / stride;
+        let n_features = first + weights.len() / stride;
         // Many candidates stay as they are.
         let changed = classes.iter().zip(change).filter(|(_, change)| **change != T::zero());
         Touched::for_each(
@@ -292,7 +294,7 @@ impl<T: Element> AddFewSparse<'_, T> {
                     #[inline(always)]
                     |feature, x| {
                         let x = T::splat(simd, x);
-                        let weights = &mut weights[feature * stride..][..stride];
+                        let weights = &mut weights[(feature - first) * stride..][..stride];
                         for (place, change) in places.iter().zip(changes) {
                             let weight = &mut weights[*place as usize];
                             *weight = T::fused(simd, x, *change, *weight);
@@ -328,7 +330,7 @@ mod tests {
         let change: Vec<T> = (0..classes.len()).map(|at| T::narrow(at as f64 % 4.0)).collect();
         let mut weights = before.clone();
         let few = &mut weights[..];
-        T::dispatch(AddFewSparse { weights: few, padded, row, classes, change: &change });
+        T::dispatch(AddFewSparse { weights: few, first: 0, padded, row, classes, change: &change });
         for (at, (now, before)) in weights.iter().zip(&before).enumerate() {
             let class = classes.iter().position(|class| *class as usize == at % padded);
             let step = class.map_or(0.0, |class| x[at / padded] * change[class].widen());
