@@ -91,3 +91,44 @@ fn add_halves<T: Element>(
     let before = AddFewSparse { weights, first: 0, padded, row, classes, change };
     on_two(|| T::dispatch(before), || T::dispatch(after));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scores of all classes after two visits, in halves and not, for rows with a constant feature.
+    fn check<T: Element>(n_classes: usize) {
+        let padded = n_classes.next_multiple_of(T::lanes());
+        let columns: Vec<i32> = (0..700).map(|at| 3 * at + 1).collect();
+        let values: Vec<T> = (0..700).map(|at| T::narrow((at % 5) as f64 - 2.0)).collect();
+        let constant = [T::narrow(3.0)];
+        let row = Row { values: &values, columns: &columns, rest: &[], constant: &constant };
+        let classes: Vec<u32> = (0..n_classes as u32).rev().collect();
+        let change: Vec<T> = (0..n_classes).map(|at| T::narrow((at % 4) as f64)).collect();
+        let square: f64 = values.iter().map(|x| x.widen() * x.widen()).sum::<f64>() + 9.0;
+        let mut weights = vec![T::zero(); 2101 * padded];
+        add_halves((&mut weights, padded), row, &classes, &change);
+        let whole = &mut weights[..];
+        T::dispatch(AddFewSparse {
+            weights: whole,
+            first: 0,
+            padded,
+            row,
+            classes: &classes,
+            change: &change,
+        });
+        let mut scores = vec![T::one(); n_classes];
+        score_halves((&weights, padded), row, &classes, &mut scores, &mut Vec::new());
+        for (score, change) in scores.iter().zip(&change) {
+            assert_eq!(score.widen(), 2.0 * square * change.widen(), "{n_classes} classes");
+        }
+    }
+
+    #[test]
+    fn halves_of_long_rows_come_to_the_whole() {
+        for n_classes in [3, 20, 30, 70, 210] {
+            check::<f32>(n_classes);
+            check::<f64>(n_classes);
+        }
+    }
+}

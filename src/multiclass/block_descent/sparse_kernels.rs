@@ -254,12 +254,13 @@ impl<T: Element> AddFewSparse<'_, T> {
         let mut changes = [T::splat(simd, T::zero()); V];
         changes.copy_from_slice(&T::vectors(&all).0[..V]);
         let weights = T::vectors_mut(self.weights).0.as_chunks_mut::<V>().0;
+        let first = self.first;
         self.row.for_each(
-            weights.len(),
+            first + weights.len(),
             #[inline(always)]
             |feature, x| {
                 let x = T::splat(simd, x);
-                for (weight, change) in weights[feature].iter_mut().zip(&changes) {
+                for (weight, change) in weights[feature - first].iter_mut().zip(&changes) {
                     *weight = T::fused(simd, x, *change, *weight);
                 }
             },
