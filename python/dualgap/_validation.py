@@ -71,8 +71,8 @@ def check_rows_and_targets(
     """Validate training data; ``options`` are `validate_data`'s, ``half`` as in `check_rows`."""
     refuse_sparse("y", y)
     half = half and _is_half(X)
-    X, y = validate_data(estimator, X, y, **options, **(_HALF_ROWS if half else _ROWS))
-    if half:
+    X, y = validate_data(estimator, X, y, **{**(_HALF_ROWS if half else _ROWS), **options})
+    if half and options.get("ensure_all_finite", True):
         _check_half(X)
     return X, y
 

@@ -1,4 +1,4 @@
-use super::digest::{digest, digest_reals, in_order};
+use super::digest::{digest_in_pieces, in_order};
 use super::{Real, Rows};
 use crate::error::{Error, Result};
 
@@ -60,9 +60,9 @@ impl<'a, T: Real> Csr<'a, T> {
         go_on: &mut impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<u64, E> {
         Ok(in_order([
-            digest(self.offsets, |offset| offset as u64, go_on)?,
-            digest(self.columns, |column| column as u64, go_on)?,
-            digest_reals(self.values, go_on)?,
+            digest_in_pieces(self.offsets, |offset| offset as u64, go_on)?,
+            digest_in_pieces(self.columns, |column| column as u64, go_on)?,
+            digest_in_pieces(self.values, T::bits, go_on)?,
         ]))
     }
 }

@@ -18,6 +18,7 @@ pub use augmented::Augmented;
 pub use chunked::Chunked;
 pub use csr::Csr;
 pub use dense::Dense;
+pub(crate) use digest::in_order as join_digests;
 pub use libsvm::LibsvmRows;
 pub use matrix::Data;
 pub(crate) use rows::in_precision;

@@ -29,7 +29,7 @@ pub(crate) mod vectors;
 
 pub(crate) use aligned::Aligned;
 pub(crate) use exponential::{exp_minus, softmax};
-pub(crate) use feature_major::FeatureMajor;
+pub(crate) use feature_major::{FeatureMajor, is_halved, on_two};
 pub(crate) use panel_weights::{PanelWeights, Update};
 pub use panels::Panels;
 pub(crate) use scatter::{TILE, Widened, scatter};

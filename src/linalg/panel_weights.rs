@@ -123,14 +123,15 @@ impl<T: Element> PanelWeights<T> {
         });
     }
 
-    /// Writes the scores of `rows` (`n_features` each): for each panel of classes, row by row.
-    pub fn score(&self, rows: &[T], scores: &mut [T]) {
+    /// Writes the scores of `rows` (`n_features` each): for each panel of classes, row by row. Where there is a
+    /// constant, it is the last feature of all rows, and they are stored without.
+    pub fn score(&self, rows: &[T], constant: T, scores: &mut [T]) {
         let (n_features, width) = (self.n_features, self.width);
-        let n_rows = rows.len() / n_features;
+        let n_rows = scores.len() / self.padded;
         let work = n_rows * self.values.len();
         let panels = self.values.chunks(n_features * width);
         for_each(panels.zip(scores.chunks_mut(n_rows * width)), work, |(weights, scores)| {
-            T::dispatch(Score { weights, rows, scores, n_features });
+            T::dispatch(Score { weights, rows, constant, scores, n_features });
         });
     }
 
@@ -144,7 +145,7 @@ impl<T: Element> PanelWeights<T> {
         for_each(panels, work, |(panel, (weights, scores))| {
             let first = panel * width;
             T::dispatch(AddUpdate { weights: &mut *weights, update, first, n_features, padded });
-            T::dispatch(Score { weights, rows, scores, n_features });
+            T::dispatch(Score { weights, rows, constant: T::zero(), scores, n_features });
         });
     }
 }
@@ -265,6 +266,8 @@ fn add_outer<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
 struct Score<'a, T> {
     weights: &'a [T],
     rows: &'a [T],
+    /// The last feature of all rows, which is not stored with them unless it is 0.
+    constant: T,
     scores: &'a mut [T],
     n_features: usize,
 }
@@ -291,21 +294,32 @@ impl<T: Element> Score<'_, T> {
     where
         T: Lane<S>,
     {
-        let Self { weights, rows, scores, n_features } = self;
+        let Self { weights, rows, constant, scores, n_features } = self;
         let weights = T::vectors(weights).0.as_chunks::<V>().0;
         let scores = T::vectors_mut(scores).0.as_chunks_mut::<V>().0;
-        let part = |row: usize| &rows[row * n_features..][..n_features];
+        let mut start = [T::splat(simd, T::zero()); V];
+        let (mut weights, mut n_stored) = (weights, n_features);
+        if constant != T::zero()
+            && let [stored @ .., last] = weights
+        {
+            (weights, n_stored) = (stored, n_features - 1);
+            let constant = T::splat(simd, constant);
+            start = from_fn(|i| T::fused(simd, constant, last[i], start[i]));
+        }
+        let part = |row: usize| &rows[row * n_stored..][..n_stored];
         let mut row = 0;
         while S::REGISTER_COUNT >= 32 && row + 8 <= scores.len() {
-            inner::<S, T, V, 8>(simd, weights, from_fn(|i| part(row + i)), &mut scores[row..]);
+            let parts = from_fn(|i| part(row + i));
+            inner::<S, T, V, 8>(simd, weights, parts, start, &mut scores[row..]);
             row += 8;
         }
         while row + 4 <= scores.len() {
-            inner::<S, T, V, 4>(simd, weights, from_fn(|i| part(row + i)), &mut scores[row..]);
+            let parts = from_fn(|i| part(row + i));
+            inner::<S, T, V, 4>(simd, weights, parts, start, &mut scores[row..]);
             row += 4;
         }
         while row < scores.len() {
-            inner::<S, T, V, 1>(simd, weights, [part(row)], &mut scores[row..]);
+            inner::<S, T, V, 1>(simd, weights, [part(row)], start, &mut scores[row..]);
             row += 1;
         }
     }
@@ -316,11 +330,12 @@ fn inner<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
     simd: S,
     weights: &[[T::Vector; V]],
     rows: [&[T]; R],
+    start: [T::Vector; V],
     scores: &mut [[T::Vector; V]],
 ) {
     // Equal lengths spare the inner loop its bounds checks.
     let rows = rows.map(|row| &row[..weights.len()]);
-    let mut sums = [[T::splat(simd, T::zero()); V]; R];
+    let mut sums = [start; R];
     for (feature, weights) in weights.iter().enumerate() {
         for (sums, row) in sums.iter_mut().zip(&rows) {
             let x = T::splat(simd, row[feature]);
@@ -376,8 +391,9 @@ mod tests {
         let mut scores = vec![T::one(); n_rows * padded];
         weights.update_and_score(&update, &rows, &mut scores);
         let mut again = vec![T::one(); n_rows * padded];
-        weights.score(&rows, &mut again);
+        weights.score(&rows, T::zero(), &mut again);
         assert_eq!(scores, again);
+        check_constant(&weights, &rows);
         for row in 0..n_rows {
             for class in 0..n_classes {
                 let x = |feature: usize| rows[row * n_features + feature].widen();
@@ -389,6 +405,22 @@ mod tests {
                 assert_eq!(score.widen(), product, "{what}");
             }
         }
+    }
+
+    /// A last feature that is the same for all rows need not be stored.
+    fn check_constant<T: Element>(weights: &PanelWeights<T>, rows: &[T]) {
+        let n_features = weights.n_features();
+        let constant = T::narrow(1.5);
+        let (mut rows, mut stored) = (rows.to_vec(), Vec::new());
+        for row in rows.chunks_exact_mut(n_features) {
+            row[n_features - 1] = constant;
+            stored.extend_from_slice(&row[..n_features - 1]);
+        }
+        let mut scores = vec![T::one(); rows.len() / n_features * weights.padded()];
+        let mut again = scores.clone();
+        weights.score(&rows, T::zero(), &mut scores);
+        weights.score(&stored, constant, &mut again);
+        assert_eq!(scores, again);
     }
 
     #[test]

@@ -6,8 +6,10 @@ use half::f16;
 use rayon::prelude::*;
 
 use super::map::{RowSize, ScoreMap};
+use super::survey::Survey;
 use super::{Layout, Order};
 use crate::data::{Csr, Data, Dense, Real, Rows};
+use crate::error::{Error, Result};
 use crate::for_data;
 use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter, sparse};
 
@@ -22,7 +24,7 @@ pub struct Linear<'a> {
     kind: Kind<'a>,
     /// The loaded weights in double precision, for rows in single precision.
     exact: Panels<f64>,
-    sizes: Vec<RowSize>,
+    survey: Survey,
 }
 
 /// The rows as their kernels take them, with the scratch memory of those.
@@ -100,10 +102,34 @@ impl<'a> Linear<'a> {
         };
         let layout = Layout { n_classes, n_features, tile };
         let (exact, offsets) = (Panels::new(0, 0), vec![0.0; n_classes]);
-        let mut map = Self { data, bias, layout, offsets, kind, exact, sizes: Vec::new() };
-        let rows = (0..data.n_rows()).into_par_iter();
-        map.sizes = rows.map(|example| map.measure(example)).collect();
-        map
+        let survey = Survey::of(&data, bias);
+        Self { data, bias, layout, offsets, kind, exact, survey }
+    }
+
+    /// Refuses rows with a number that is not finite.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the first of them.
+    pub fn require_finite(&self) -> Result<()> {
+        let Some(row) = self.survey.broken else { return Ok(()) };
+        let mut place = (0, 0.0);
+        for_data!(self.data, rows => rows.visit_row(row, |column, value| {
+            place = if value.is_finite() { place } else { (column, value) };
+        }));
+        let (column, value) = place;
+        let what = if value.is_nan() { "NaN" } else { "infinity" };
+        Err(Error::argument("X", format!("contains {what}, at row {row} and column {column}")))
+    }
+
+    /// [`Data::digest`] of the rows, of dense ones as they were when the map was made.
+    ///
+    /// # Errors
+    /// That of `go_on`, which ends it.
+    pub fn digest<E>(
+        &self,
+        go_on: &mut impl FnMut() -> std::result::Result<(), E>,
+    ) -> std::result::Result<u64, E> {
+        self.survey.digest.map_or_else(|| self.data.digest(go_on), Ok)
     }
 
     /// The rows, without the constant feature.
@@ -129,16 +155,6 @@ impl<'a> Linear<'a> {
                 *offset = self.bias * weights[layout.index(constant, class)];
             }
         }
-    }
-
-    fn measure(&self, example: usize) -> RowSize {
-        let (mut square, mut largest, mut n_values) = (0.0, 0.0_f64, 0);
-        self.visit(example, |_, value| {
-            square += value * value;
-            largest = largest.max(value.abs());
-            n_values += 1;
-        });
-        RowSize::of(square, largest, n_values)
     }
 
     /// Appends x̃_i to `rows`, zeros and the constant feature included.
@@ -244,7 +260,7 @@ impl ScoreMap for Linear<'_> {
     }
 
     fn row_size(&self, example: usize) -> RowSize {
-        self.sizes[example]
+        self.survey.sizes[example]
     }
 
     fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]) {

@@ -68,10 +68,16 @@ pub struct RowSize {
 }
 
 impl RowSize {
+    /// Sums of squares up to this may have lost some of small values to underflow.
+    pub(super) const UNDERFLOWN: f64 = 1e-280;
+
     /// The size of a row, given its sum of squares, its largest absolute value and the number of its values.
     pub(super) fn of(square: f64, largest: f64, n_values: usize) -> Self {
-        // Squares of small values underflow.
-        let norm = if square > 1e-280 { square.sqrt() } else { largest * (n_values as f64).sqrt() };
+        let norm = if square > Self::UNDERFLOWN {
+            square.sqrt()
+        } else {
+            largest * (n_values as f64).sqrt()
+        };
         Self { norm: norm * (1.0 + gamma(n_values + 4)), n_values, n_products: n_values }
     }
 }

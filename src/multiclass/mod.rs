@@ -16,6 +16,7 @@ mod map;
 mod memory;
 mod method;
 mod problem;
+mod survey;
 
 pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
 pub use consensus::{Answer, Question, SubproblemSolver, answer};

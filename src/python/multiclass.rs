@@ -7,11 +7,11 @@ use pyo3::types::{PyDict, PyList};
 use super::arrays::{Matrix, Table, Vector, slice};
 use super::own_loss::raised;
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
-use super::session::{Session, guarded, run_session, unchanged};
+use super::session::{Session, guarded, run_session, unchanged, unchanged_since};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
 use crate::multiclass::{
-    Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit,
+    Layout, MarginDual, MarginPoint, MarginProblem, MulticlassFit, MulticlassMethod, Order, fit,
 };
 use crate::solver::{BlockPath, Drift, PathSettings, Piece, Start, path};
 
@@ -53,10 +53,13 @@ pub(super) fn fit_multiclass<'py>(
         let method = size.method(&method.choices())?;
         size.require(method, 1)?;
         let (rows, own) = ((data, slice(&labels)?), record.own_loss());
-        let (fitted, layout) = unchanged(py, &[data], || {
-            let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
-            let layout = problem.map().layout();
-            let start = start.map(|start| start.read(layout)).transpose()?;
+        let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
+        problem.map().require_finite()?;
+        let layout = problem.map().layout();
+        let start = start.map(|start| start.read(layout)).transpose()?;
+        // Of the look at the rows that made the problem: nobody was called since.
+        let before = digest(py, &problem)?;
+        let fitted = unchanged_since(py, (&[data], &[before]), || {
             let kernel = |session: &Session<'_>| {
                 own.iter().for_each(|own| own.stops(session.interrupt));
                 let by_class = |weights: Vec<f64>| layout.by_class(&weights).collect();
@@ -64,11 +67,15 @@ pub(super) fn fit_multiclass<'py>(
                 let (target, interrupt) = (run.target(), session.interrupt);
                 fit(&mut problem, method, target, keep_dual, start, interrupt, observe)
             };
-            let fitted = run_session(py, run.n_threads, run.callback.as_ref(), kernel);
-            Ok((raised(own, fitted)?, layout))
+            raised(own, run_session(py, run.n_threads, run.callback.as_ref(), kernel))
         })?;
         fit_dict(py, fitted, layout)
     })
+}
+
+/// The digest of a problem's rows, signals looked at meanwhile.
+fn digest(py: Python<'_>, problem: &MarginProblem<'_>) -> PyResult<u64> {
+    py.detach(|| problem.map().digest(&mut || Python::attach(|py| py.check_signals())))
 }
 
 /// The solver of a fit with such settings, and the bytes that it needs for its weights and its dual variables

@@ -62,6 +62,15 @@ pub(super) fn unchanged<T>(
     fit: impl FnOnce() -> PyResult<T>,
 ) -> PyResult<T> {
     let before = digests(py, borrowed)?;
+    unchanged_since(py, (borrowed, &before), fit)
+}
+
+/// The same for arrays that had these digests before.
+pub(super) fn unchanged_since<T>(
+    py: Python<'_>,
+    (borrowed, before): (&[Data<'_>], &[u64]),
+    fit: impl FnOnce() -> PyResult<T>,
+) -> PyResult<T> {
     let ended = caught(fit);
     let told = ended.as_ref().is_err_and(|error| !error.is_instance_of::<PyRuntimeError>(py));
     if told || digests(py, borrowed)? == before {

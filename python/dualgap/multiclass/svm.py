@@ -288,7 +288,8 @@ class MulticlassSVC(LinearClassifier):
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        X, y = check_rows_and_targets(self, X, y, half=True)
+        # The core refuses what is not finite, in the one look that it takes at all rows.
+        X, y = check_rows_and_targets(self, X, y, half=True, ensure_all_finite=False)
         self.classes_, codes = encode_classes(y)
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         weights = check_weights(sample_weight, X)

@@ -198,14 +198,14 @@ impl<T: Element> Candidates<T> {
         self.values.truncate(start + count);
     }
 
-    /// Appends rows stored one after the other, for `first` and those after it.
-    pub fn append(&mut self, first: usize, counts: &[u32], classes: &[u32], values: &[T]) {
+    /// Appends the rows of the given places, stored one after the other.
+    pub fn append(&mut self, places: &[u32], counts: &[u32], classes: &[u32], values: &[T]) {
         let mut start = self.classes.len();
         if !self.make_room(classes.len()) {
             return;
         }
-        for (at, count) in (first..).zip(counts) {
-            (self.starts[at], self.counts[at]) = (start, *count);
+        for (at, count) in places.iter().zip(counts) {
+            (self.starts[*at as usize], self.counts[*at as usize]) = (start, *count);
             start += *count as usize;
         }
         self.classes.extend_from_slice(classes);
@@ -215,7 +215,7 @@ impl<T: Element> Candidates<T> {
     /// Copies a row of another storage to the end of this one.
     pub fn copy(&mut self, at: usize, other: &Self) {
         let (classes, values) = other.row(at);
-        self.append(at, &[classes.len() as u32], classes, values);
+        self.append(&[at as u32], &[classes.len() as u32], classes, values);
     }
 }
 

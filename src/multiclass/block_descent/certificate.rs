@@ -19,7 +19,7 @@ use crate::multiclass::bounds::Bounds;
 use crate::polytope::lifted;
 use crate::run::Certificate;
 
-/// Duals of a piece of the pass.
+/// Examples of a piece of the pass, which goes through them in their order, in which the rows lie.
 const PIECE: usize = 64;
 
 /// What a run of examples adds to a certificate, and their candidates for the next epoch.
@@ -58,12 +58,14 @@ impl<M: Scorer> State<'_, M> {
         let mut bounds = Bounds::default();
         terms.iter().for_each(|terms| bounds.join(&terms.bounds));
         let mut betas = Candidates::new(self.duals.len());
-        for (piece, terms) in terms.iter().enumerate() {
-            betas.append(piece * PIECE, &terms.counts, &terms.classes, &terms.values);
+        for (places, terms) in self.by_example.chunks(PIECE).zip(&terms) {
+            betas.append(places, &terms.counts, &terms.classes, &terms.values);
         }
         betas.check_memory(self.problem.n_classes())?;
         self.betas = betas;
-        self.due = Some(terms.iter().flat_map(|terms| &terms.due).copied().collect());
+        let mut due = vec![false; self.duals.len()];
+        terms.iter().flat_map(|terms| &terms.due).for_each(|at| due[*at as usize] = true);
+        self.due = Some((0..).zip(due).filter(|(_, due)| *due).map(|(at, _)| at).collect());
         self.distance = bounds.distance();
         let lambda = self.shares.lambda();
         let certificate = match &self.exact {
@@ -93,8 +95,8 @@ impl<M: Scorer> State<'_, M> {
         for (at, dual) in self.duals.iter_mut().enumerate() {
             dual.sum = self.betas.row(at).1.iter().map(|beta| beta.widen()).sum();
         }
-        let (problem, duals, betas, origin) =
-            (self.problem, &self.duals, &self.betas, &self.origin[..]);
+        let duals = (&self.duals[..], &self.by_example[..]);
+        let (problem, betas, origin) = (self.problem, &self.betas, &self.origin[..]);
         match self.model.exact() {
             Some(mut exact) => {
                 exact.begin_at(origin);
@@ -117,7 +119,7 @@ impl<M: Scorer> State<'_, M> {
         norm: f64,
         interrupt: &Interrupt,
     ) -> Result<Vec<Terms<M::Value>>> {
-        let (n, m) = (self.duals.len(), self.problem.n_classes());
+        let m = self.problem.n_classes();
         let buffers = || Buffers {
             block: RowBlock::default(),
             scores: Vec::new(),
@@ -127,36 +129,34 @@ impl<M: Scorer> State<'_, M> {
             norm,
             work: Workspace::default(),
         };
-        let terms = (0..n.div_ceil(PIECE))
-            .into_par_iter()
-            .map_init(buffers, |buffers, piece| {
+        let terms = self
+            .by_example
+            .par_chunks(PIECE)
+            .map_init(buffers, |buffers, places| {
                 if interrupt.is_raised() {
                     return Terms::default();
                 }
-                self.terms(model, piece * PIECE, n.min((piece + 1) * PIECE), buffers)
+                self.terms(model, places, buffers)
             })
             .collect();
         interrupt.check()?;
         Ok(terms)
     }
 
-    /// The terms of duals `first..end`.
+    /// The terms of the duals at `places`.
     fn terms<N: Scorer>(
         &self,
         model: &N,
-        first: usize,
-        end: usize,
+        places: &[u32],
         buffers: &mut Buffers<N::Value, M::Value>,
     ) -> Terms<M::Value> {
         let Buffers { block, scores, margins, beta, point, norm, work } = buffers;
         let (padded, width) = (model.padded(), model.panel_width());
-        let mut terms = Terms::with_room(end - first);
-        for start in (first..end).step_by(N::LARGEST_BLOCK) {
+        let mut terms = Terms::with_room(places.len());
+        for places in places.chunks(N::LARGEST_BLOCK) {
             block.examples.clear();
-            let duals = &self.duals[start..end.min(start + N::LARGEST_BLOCK)];
-            block.examples.extend(duals.iter().map(|dual| dual.example));
+            block.examples.extend(places.iter().map(|at| self.duals[*at as usize].example));
             let n_rows = block.examples.len();
-            model.gather(block);
             scores.resize(n_rows * padded, N::Value::zero());
             model.score(block, scores);
             let place = RowScores { scores, row: 0, n_rows, padded, width };
@@ -164,7 +164,7 @@ impl<M: Scorer> State<'_, M> {
             let (norm, terms) = (*norm, &mut terms);
             N::Value::dispatch(Look {
                 state,
-                start,
+                places,
                 place,
                 norm,
                 margins,
@@ -239,8 +239,8 @@ impl<M: Scorer> State<'_, M> {
 /// Looks at the duals of a block, compiled as a whole for the vectors of this machine.
 struct Look<'a, 'p, M: Scorer, T> {
     state: &'a State<'p, M>,
-    /// The first of them.
-    start: usize,
+    /// Where they are.
+    places: &'a [u32],
     /// Their scores, of the first row.
     place: RowScores<'a, T>,
     norm: f64,
@@ -259,9 +259,8 @@ impl<M: Scorer, T: Element> Kernel<T> for Look<'_, '_, M, T> {
     where
         T: Lane<S>,
     {
-        let Self { state, start, place, norm, margins, beta, point, work, terms } = self;
-        for row in 0..place.n_rows {
-            let at = start + row;
+        let Self { state, places, place, norm, margins, beta, point, work, terms } = self;
+        for (row, at) in places.iter().map(|at| *at as usize).enumerate() {
             let dual = &state.duals[at];
             let example = dual.example as usize;
             let (costs, label) = (state.problem.cost_row(example), state.problem.label(example));

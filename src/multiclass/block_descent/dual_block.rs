@@ -1,9 +1,7 @@
 //! What is kept of each example's dual block, and the weights that belong to the blocks.
 
-use num_traits::Zero;
-
 use super::candidates::Candidates;
-use super::scorer::{Changes, RowBlock, Scorer};
+use super::scorer::Scorer;
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -38,38 +36,26 @@ pub(super) struct Rest {
     pub left: u8,
 }
 
-/// Adds w(β), the weights that belong to the dual blocks, to the model's.
+/// Adds w(β), the weights that belong to the dual blocks, to the model's, in the given order of the blocks.
 pub(super) fn add_images<M: Scorer, T: Element>(
     problem: &MarginProblem<'_>,
-    duals: &[DualBlock],
+    (duals, order): (&[DualBlock], &[u32]),
     betas: &Candidates<T>,
     model: &mut M,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    let padded = model.padded();
-    let mut block = RowBlock::default();
-    let mut changes = Changes::new(M::LARGEST_BLOCK, padded);
-    for first in (0..duals.len()).step_by(M::LARGEST_BLOCK) {
-        interrupt.check()?;
-        let duals = &duals[first..duals.len().min(first + M::LARGEST_BLOCK)];
-        block.examples.clear();
-        block.examples.extend(duals.iter().map(|dual| dual.example));
-        model.gather(&mut block);
-        changes.changed.clear();
-        let rows = changes.values.chunks_exact_mut(padded);
-        for (row, (dual, change)) in duals.iter().zip(rows).enumerate() {
-            if dual.sum == 0.0 {
-                continue;
-            }
-            change.fill(M::Value::zero());
-            let (classes, values) = betas.row(first + row);
-            for (class, beta) in classes.iter().zip(values) {
-                change[*class as usize] = Real::narrow(-dual.weight * beta.widen());
-            }
-            change[problem.label(dual.example as usize)] = Real::narrow(dual.weight * dual.sum);
-            changes.changed.push(row);
+    // Most examples of most problems have β = 0: their rows are not read.
+    let places = order.iter().copied().filter(|at| duals[*at as usize].sum != 0.0);
+    let places: Vec<u32> = places.collect();
+    let examples: Vec<u32> = places.iter().map(|at| duals[*at as usize].example).collect();
+    let change = |index: usize, change: &mut [M::Value]| {
+        let at = places[index] as usize;
+        let dual = &duals[at];
+        let (classes, values) = betas.row(at);
+        for (class, beta) in classes.iter().zip(values) {
+            change[*class as usize] = Real::narrow(-dual.weight * beta.widen());
         }
-        model.update(&changes, &block);
-    }
-    Ok(())
+        change[problem.label(dual.example as usize)] = Real::narrow(dual.weight * dual.sum);
+    };
+    model.add_rows(&examples, change, interrupt)
 }

@@ -14,13 +14,17 @@ mod kernels;
 mod moved;
 mod row;
 mod scorer;
+mod shared_visit;
+mod sparse_kernels;
+mod sparse_scorer;
 mod spread;
 mod state;
 mod visit;
 
 pub use self::state::Options;
 
-use self::scorer::{DenseScorer, Scorer, SparseScorer};
+use self::scorer::{DenseScorer, Scorer};
+use self::sparse_scorer::SparseScorer;
 use self::state::State;
 use crate::data::Data;
 use crate::error::Result;

@@ -16,6 +16,7 @@ use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
+use crate::multiclass::ScoreMap;
 use crate::run::Certificate;
 
 impl<M: Scorer> State<'_, M> {
@@ -36,7 +37,7 @@ impl<M: Scorer> State<'_, M> {
         for dual in &mut self.duals {
             let example = dual.example as usize;
             dual.weight = self.shares.of(example) / lambda;
-            dual.curvature = dual.weight * self.model.squared_norm(example);
+            dual.curvature = dual.weight * self.problem.map().row_size(example).norm.powi(2);
         }
         self.estimate = Estimate::new(self.mean_unit());
         Ok(())
@@ -62,7 +63,8 @@ impl<M: Scorer> State<'_, M> {
         }
         let all: Vec<f64> = self.model.weights().iter().map(|w| growth * w.widen()).collect();
         self.model.clear();
-        add_images(self.problem, &self.duals, &free, &mut self.model, interrupt)?;
+        let duals = (&self.duals[..], &self.by_example[..]);
+        add_images(self.problem, duals, &free, &mut self.model, interrupt)?;
         let (mut square, mut inner) = (0.0, 0.0);
         for (free, all) in self.model.weights().iter().zip(&all) {
             square += free.widen() * free.widen();

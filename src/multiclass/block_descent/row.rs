@@ -25,11 +25,27 @@ impl<T: Real> Row<'_, T> {
         self.values.len() + self.rest.len() + self.constant.len()
     }
 
-    /// Sparse: (feature, value) pairs, the constant feature's last.
+    /// Sparse: calls `each` with (feature, value) pairs, the constant feature's last.
     #[inline(always)]
-    pub fn entries(&self, n_features: usize) -> impl Iterator<Item = (usize, T)> {
-        let stored = self.columns.iter().zip(self.values).map(|(column, x)| (*column as usize, *x));
-        stored.chain(self.constant.iter().map(move |x| (n_features - 1, *x)))
+    pub fn for_each(&self, n_features: usize, mut each: impl FnMut(usize, T)) {
+        for (column, x) in self.columns.iter().zip(self.values) {
+            each(*column as usize, *x);
+        }
+        for x in self.constant {
+            each(n_features - 1, *x);
+        }
+    }
+
+    /// Sparse: two halves of the stored values, the constant feature in the second.
+    #[inline(always)]
+    pub fn halves(self) -> [Self; 2] {
+        let half = self.columns.len() / 2;
+        let (values, rest) = self.values.split_at(half);
+        let (columns, others) = self.columns.split_at(half);
+        [
+            Self { values, columns, constant: &[], ..self },
+            Self { values: rest, columns: others, ..self },
+        ]
     }
 
     /// Dense: what is left over behind whole vectors, if anything, with the constant feature.

@@ -2,11 +2,13 @@
 
 use pulp::Simd;
 
-use super::kernels::{AddFew, AddFewSparse, ScoreFew, ScoreFewSparse};
+use super::kernels::{AddFew, ScoreFew};
 pub(super) use super::row::RowBlock;
 use super::row::{Row, extend, read};
-use crate::data::{Csr, Dense, Real, Rows, in_precision};
-use crate::linalg::{Aligned, Element, FeatureMajor, Kernel, Lane, PanelWeights, Update};
+use crate::data::{Dense, Real, Rows, in_precision};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::{Aligned, Element, Kernel, Lane, PanelWeights, Update};
 
 /// The change of the scores' duals that a block made, one row (padded classes) for each example.
 #[derive(Debug)]
@@ -42,9 +44,6 @@ pub(super) trait Scorer: Send + Sync {
     /// Number of features, the constant one included.
     fn n_features(&self) -> usize;
 
-    /// ‖x_i‖², the constant feature included.
-    fn squared_norm(&self, example: usize) -> f64;
-
     /// Copies the rows of `block.examples` into the block.
     fn gather(&self, block: &mut RowBlock<Self::Value>);
 
@@ -54,10 +53,23 @@ pub(super) trait Scorer: Send + Sync {
     /// Adds the changes that the block made to the weights.
     fn update(&mut self, changes: &Changes<Self::Value>, block: &RowBlock<Self::Value>);
 
-    /// Writes the block's scores: for each panel of classes, row by row.
-    fn score(&self, block: &RowBlock<Self::Value>, scores: &mut [Self::Value]);
+    /// Adds the rows of examples to the weights, each times what `change` writes to a row of zeros (padded classes)
+    /// for an index among the examples.
+    ///
+    /// # Errors
+    /// [`Interrupted`](crate::error::Error::Interrupted).
+    fn add_rows(
+        &mut self,
+        examples: &[u32],
+        change: impl Fn(usize, &mut [Self::Value]) + Sync,
+        interrupt: &Interrupt,
+    ) -> Result<()>;
 
-    /// [`Scorer::update`] by one block, then [`Scorer::score`] of the next.
+    /// Writes the scores of the block's examples, which come in their order: for each panel of classes, row by
+    /// row. Their rows are copied into the block only where they cannot be read in place.
+    fn score(&self, block: &mut RowBlock<Self::Value>, scores: &mut [Self::Value]);
+
+    /// [`Scorer::update`] by one block, then the scores of the next.
     fn update_and_score(
         &mut self,
         changes: &Changes<Self::Value>,
@@ -133,9 +145,13 @@ pub(super) trait Scorer: Send + Sync {
 }
 
 /// Whether values of this type are in double precision.
-fn is_double<T: Real>() -> bool {
+pub(super) fn is_double<T: Real>() -> bool {
     size_of::<T>() == size_of::<f64>()
 }
+
+/// Examples whose rows are added together: they stay in the second-level cache, and each weight is read and
+/// written once for all of them.
+const TOGETHER: usize = 64;
 
 /// Dense rows of one precision, weights of another.
 pub(super) struct DenseScorer<'a, R, T> {
@@ -160,6 +176,14 @@ impl<'a, R: Real, T: Element> DenseScorer<'a, R, T> {
         }
         let weights = PanelWeights::new(n_features, n_classes);
         Self { rows, bias, n_whole, constant, weights, n_classes }
+    }
+
+    /// The rows of examples that lie side by side, without the constant feature, where they are stored in the
+    /// precision of the weights.
+    fn in_place(&self, examples: &[u32]) -> Option<&'a [T]> {
+        let (first, last) = (*examples.first()? as usize, *examples.last()? as usize);
+        let side_by_side = last - first + 1 == examples.len();
+        in_precision(self.rows.block(first, last + 1)).filter(|_| side_by_side)
     }
 }
 
@@ -188,11 +212,6 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         self.weights.n_features()
     }
 
-    fn squared_norm(&self, example: usize) -> f64 {
-        let row = self.rows.row(example);
-        row.iter().map(|x| x.widen().powi(2)).sum::<f64>() + self.bias * self.bias
-    }
-
     fn gather(&self, block: &mut RowBlock<T>) {
         block.values.clear();
         for &example in &block.examples {
@@ -217,8 +236,40 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         self.weights.update(&as_update(changes, block));
     }
 
-    fn score(&self, block: &RowBlock<T>, scores: &mut [T]) {
-        self.weights.score(&block.values, scores);
+    fn add_rows(
+        &mut self,
+        examples: &[u32],
+        change: impl Fn(usize, &mut [T]) + Sync,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let padded = self.padded();
+        let mut block = RowBlock::default();
+        let mut changes = Changes::new(TOGETHER, padded);
+        for (piece, examples) in examples.chunks(TOGETHER).enumerate() {
+            interrupt.check()?;
+            block.examples.clear();
+            block.examples.extend_from_slice(examples);
+            self.gather(&mut block);
+            changes.changed.clear();
+            changes.changed.extend(0..examples.len());
+            let rows = changes.values.chunks_exact_mut(padded);
+            for (row, values) in rows.take(examples.len()).enumerate() {
+                values.fill(T::zero());
+                change(piece * TOGETHER + row, values);
+            }
+            self.update(&changes, &block);
+        }
+        Ok(())
+    }
+
+    fn score(&self, block: &mut RowBlock<T>, scores: &mut [T]) {
+        match self.in_place(&block.examples) {
+            Some(rows) => self.weights.score(rows, T::narrow(self.bias), scores),
+            None => {
+                self.gather(block);
+                self.weights.score(&block.values, T::zero(), scores);
+            }
+        }
     }
 
     fn update_and_score(
@@ -297,183 +348,6 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         T: Lane<S>,
     {
         AddFew { weights, row, classes, change }.compute(simd);
-    }
-
-    fn weight(&self, feature: usize, class: usize) -> f64 {
-        self.weights.get(feature, class)
-    }
-
-    fn weights(&self) -> &[T] {
-        self.weights.values()
-    }
-
-    fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
-        self.weights.load(self.n_classes, weight);
-    }
-
-    fn clear(&mut self) {
-        self.weights.clear();
-    }
-}
-
-/// Sparse rows, one at a time: a row's features are few, and their inner products with other rows'
-/// would cost as much as the scores.
-pub(super) struct SparseScorer<'a, R, T> {
-    rows: Csr<'a, R>,
-    bias: f64,
-    /// The constant feature, if there is one.
-    constant: Vec<T>,
-    weights: FeatureMajor<T>,
-    n_classes: usize,
-}
-
-impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
-    pub fn new(rows: Csr<'a, R>, bias: f64, n_classes: usize) -> Self {
-        let n_features = rows.n_cols() + usize::from(bias != 0.0);
-        let constant = if bias == 0.0 { Vec::new() } else { vec![T::narrow(bias)] };
-        let weights = FeatureMajor::new(n_features, n_classes);
-        Self { rows, bias, constant, weights, n_classes }
-    }
-}
-
-/// Columns and values of a block's row, which is copied only where it is not stored as it is read.
-fn gathered<'b, R: Real, T: Real>(
-    rows: &'b Csr<'_, R>,
-    block: &'b RowBlock<T>,
-) -> (&'b [i32], &'b [T]) {
-    match block.examples.first() {
-        Some(example) if block.values.is_empty() => {
-            let (columns, values) = rows.row(*example as usize);
-            (columns, in_precision(values).unwrap_or_default())
-        }
-        _ => (&block.columns, &block.values),
-    }
-}
-
-impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
-    type Value = T;
-    type Exact = SparseScorer<'a, R, f64>;
-
-    fn exact(&self) -> Option<Self::Exact> {
-        (!is_double::<T>()).then(|| SparseScorer::new(self.rows, self.bias, self.n_classes))
-    }
-
-    const LARGEST_BLOCK: usize = 1;
-
-    fn block_size(&self) -> usize {
-        1
-    }
-
-    fn n_features(&self) -> usize {
-        self.rows.n_cols() + usize::from(self.bias != 0.0)
-    }
-
-    fn squared_norm(&self, example: usize) -> f64 {
-        let (_, x) = self.rows.row(example);
-        x.iter().map(|x| x.widen().powi(2)).sum::<f64>() + self.bias * self.bias
-    }
-
-    fn gather(&self, block: &mut RowBlock<T>) {
-        debug_assert!(block.examples.len() <= 1);
-        block.values.clear();
-        block.columns.clear();
-        for &example in &block.examples {
-            let (columns, values) = self.rows.row(example as usize);
-            if self.bias == 0.0 && in_precision::<R, T>(values).is_some() {
-                continue;
-            }
-            block.columns.extend_from_slice(columns);
-            extend(&mut block.values, values);
-            if self.bias != 0.0 {
-                block.columns.push(self.rows.n_cols() as i32);
-                block.values.push(T::narrow(self.bias));
-            }
-        }
-    }
-
-    fn multiply_rows(&self, _: &mut RowBlock<T>) {}
-
-    fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
-        if !changes.changed.is_empty() {
-            let (columns, values) = gathered(&self.rows, block);
-            self.weights.update(columns, values, &changes.values);
-        }
-    }
-
-    fn score(&self, block: &RowBlock<T>, scores: &mut [T]) {
-        let (columns, values) = gathered(&self.rows, block);
-        self.weights.score(columns, values, scores);
-    }
-
-    fn update_and_score(
-        &mut self,
-        changes: &Changes<T>,
-        block: &RowBlock<T>,
-        next: &RowBlock<T>,
-        scores: &mut [T],
-    ) {
-        self.update(changes, block);
-        self.score(next, scores);
-    }
-
-    fn padded(&self) -> usize {
-        self.weights.padded()
-    }
-
-    fn panel_width(&self) -> usize {
-        self.weights.padded()
-    }
-
-    fn n_stored(&self, example: usize) -> usize {
-        self.rows.row(example).0.len() + usize::from(self.bias != 0.0)
-    }
-
-    #[inline(always)]
-    fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<T>) -> Row<'r, T> {
-        let (columns, x) = self.rows.row(example);
-        Row { values: read(buffer, x), columns, rest: &[], constant: &self.constant }
-    }
-
-    fn take_weights(&mut self) -> Aligned<T> {
-        self.weights.take()
-    }
-
-    fn class_stride(&self) -> Option<usize> {
-        None
-    }
-
-    fn give_weights(&mut self, weights: Aligned<T>) {
-        self.weights.give(weights);
-    }
-
-    #[inline(always)]
-    fn score_few<S: Simd>(
-        &self,
-        simd: S,
-        weights: &[T],
-        row: Row<'_, T>,
-        classes: &[u32],
-        scores: &mut [T],
-    ) where
-        T: Lane<S>,
-    {
-        let padded = self.weights.padded();
-        ScoreFewSparse { weights, padded, row, classes, scores }.compute(simd);
-    }
-
-    #[inline(always)]
-    fn add_few<S: Simd>(
-        &self,
-        simd: S,
-        weights: &mut [T],
-        row: Row<'_, T>,
-        classes: &[u32],
-        change: &[T],
-    ) where
-        T: Lane<S>,
-    {
-        let padded = self.weights.padded();
-        AddFewSparse { weights, padded, row, classes, change }.compute(simd);
     }
 
     fn weight(&self, feature: usize, class: usize) -> f64 {

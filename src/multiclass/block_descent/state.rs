@@ -13,7 +13,7 @@ use crate::data::Real;
 use crate::dual::Shares;
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
-use crate::multiclass::MarginProblem;
+use crate::multiclass::{MarginProblem, ScoreMap};
 use crate::polytope::{Capped, Scratch};
 use crate::run::{Certificate, Progress, Solver};
 
@@ -75,6 +75,8 @@ pub(super) struct State<'p, M: Scorer> {
     pub random: Pcg64Mcg,
     /// The dual blocks of the examples that have a share, in a random order.
     pub duals: Vec<DualBlock>,
+    /// Their places in the order of the examples, in which the rows lie.
+    pub by_example: Vec<u32>,
     /// β_i for each of them.
     pub betas: Candidates<M::Value>,
     /// The dual blocks that the last certificate found not to be optimal; all before the first.
@@ -150,6 +152,7 @@ impl<'p, M: Scorer> State<'p, M> {
         let mut state = Self {
             random,
             duals: examples.iter().map(dual).collect(),
+            by_example: places(&examples, n),
             betas: Candidates::new(n_duals),
             due: None,
             gradient_steps: FIRST_STEPS,
@@ -179,7 +182,7 @@ impl<'p, M: Scorer> State<'p, M> {
     fn settle(&mut self, at: usize) {
         let dual = &mut self.duals[at];
         let example = dual.example as usize;
-        let squared_norm = self.model.squared_norm(example);
+        let squared_norm = self.problem.map().row_size(example).norm.powi(2);
         dual.weight = self.shares.of(example) / self.shares.lambda();
         dual.curvature = dual.weight * squared_norm;
         if dual.curvature + self.shares.smoothing() > VANISHING {
@@ -194,7 +197,7 @@ impl<'p, M: Scorer> State<'p, M> {
         let (classes, weights): (Vec<u32>, Vec<f64>) = vertex.into_iter().unzip();
         dual.sum = weights.iter().sum();
         let values: Vec<_> = weights.iter().map(|weight| Real::narrow(*weight)).collect();
-        self.betas.append(at, &[classes.len() as u32], &classes, &values);
+        self.betas.append(&[at as u32], &[classes.len() as u32], &classes, &values);
     }
 
     /// √(2 C h), by the means of C_i and h_i over the blocks: the gap of a block whose slope is off by δ is at most C δ,
@@ -245,6 +248,16 @@ impl<'p, M: Scorer> State<'p, M> {
         };
         !self.options.shrink || self.n_full < FULL_EPOCHS && self.due.as_ref().is_none_or(wide)
     }
+}
+
+/// The places of examples in a list of them, in the order of the examples.
+fn places(examples: &[u32], n_examples: usize) -> Vec<u32> {
+    let mut places = vec![u32::MAX; n_examples];
+    for (place, example) in (0..).zip(examples) {
+        places[*example as usize] = place;
+    }
+    places.retain(|place| *place != u32::MAX);
+    places
 }
 
 impl<M: Scorer> Solver for State<'_, M> {
@@ -312,7 +325,8 @@ impl<M: Scorer> State<'_, M> {
         (self.exact, self.due) = (None, None);
         self.origin = origin;
         self.model.begin_at(&self.origin);
-        add_images(self.problem, &self.duals, &self.betas, &mut self.model, interrupt)
+        let duals = (&self.duals[..], &self.by_example[..]);
+        add_images(self.problem, duals, &self.betas, &mut self.model, interrupt)
     }
 
     /// The weights, class after class, the constant feature's last.

@@ -416,8 +416,10 @@ def test_bad_data_are_refused() -> None:
     for bad in (np.nan, np.inf):
         worse = X.copy()
         worse[3, 2] = bad
-        with pytest.raises(ValueError, match=r"NaN|infinity"):
-            fit(worse, y)
+        what = "NaN" if np.isnan(bad) else "infinity"
+        for rows in (worse, worse.astype(np.float32), worse.astype(np.float16)):
+            with pytest.raises(ValueError, match=f"^X: contains {what}, at row 3 and column 2"):
+                fit(rows, y)
         with pytest.raises(ValueError, match=r"NaN|infinity"):
             fit(sp.csr_array(worse), y)
     with pytest.raises(ValueError, match="one class"):

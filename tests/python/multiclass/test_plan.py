@@ -50,7 +50,7 @@ def test_rows_of_float16_stay_such_on_the_way_to_the_core(halves, monkeypatch):
 def test_float16_that_is_not_finite_is_refused(halves, bad):
     X, y = halves
     X[4500, 3] = bad
-    with pytest.raises(ValueError, match="X contains"):
+    with pytest.raises(ValueError, match=r"X: contains .*, at row 4500 and column 3"):
         MulticlassSVC().fit(X, y)
 
 

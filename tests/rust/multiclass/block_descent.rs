@@ -275,17 +275,22 @@ fn shrinking_and_order_do_not_change_the_optimum() {
 
 #[test]
 fn threads_change_not_a_bit() {
-    let case = Case::random(5, "weston-watkins", 400, 70, 210);
+    // Sparse rows are long enough for their halves to be shared.
+    let case = Case { bias: 1.0, ..Case::random(5, "weston-watkins", 400, 70, 210) };
     let on = |n_threads, storage| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
-        let stopping = Stopping { max_epochs: 3, relative: 0.0, floor: 0.0 };
+        let stopping = Stopping { max_epochs: 4, relative: 0.0, floor: 0.0 };
         pool.install(|| case.fit_as(storage, Options::default(), stopping))
     };
     for storage in [Storage::Dense, Storage::Single, Storage::Sparse] {
-        let (one, two) = (on(1, storage), on(2, storage));
-        assert_eq!(one.coefficients, two.coefficients);
-        assert_eq!(one.betas, two.betas);
-        assert_eq!(one.trace.certificate.unwrap(), two.trace.certificate.unwrap());
+        let one = on(1, storage);
+        let several = if storage == Storage::Sparse { &[2, 4, 8][..] } else { &[2] };
+        for n_threads in several {
+            let other = on(*n_threads, storage);
+            assert_eq!(one.coefficients, other.coefficients);
+            assert_eq!(one.betas, other.betas);
+            assert_eq!(one.trace.certificate.unwrap(), other.trace.certificate.unwrap());
+        }
     }
 }
 
@@ -366,7 +371,7 @@ fn a_solver_at_the_end_of_its_precision_says_so() {
 #[test]
 fn a_tolerance_ends_the_last_epoch_near_it() {
     let (mut near, mut far) = (0.0, 0.0);
-    for seed in 0..4 {
+    for seed in 0..16 {
         let case = Case { lambda: 0.01, ..Case::random(seed, "weston-watkins", 400, 20, 20) };
         let gap = |tolerance| {
             let options = Options { tolerance, ..Options::default() };
@@ -378,7 +383,7 @@ fn a_tolerance_ends_the_last_epoch_near_it() {
         (near, far) = (near + gap(1e-4), far + gap(0.0));
     }
     // Passes that nobody asked for would have made the gap smaller.
-    assert!(near > 2.0 * far, "{near} {far}");
+    assert!(near > 1.3 * far, "{near} {far}");
 }
 
 #[test]
@@ -402,24 +407,28 @@ fn a_run_goes_on_where_another_ended() {
 
 #[test]
 fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
-    let case = Case::random(3, "top-k", 200, 5, 6);
-    case.with(Storage::Dense, |problem| {
-        let interrupt = Interrupt::default();
-        let mut solver = BlockDescent::new(problem, Options::default());
-        // The thread that raises it wins at some block of some epoch.
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(std::time::Duration::from_millis(3));
-                interrupt.raise();
+    let long_rows = Case::random(3, "weston-watkins", 300, 60, 210);
+    for (case, storage) in
+        [(Case::random(3, "top-k", 200, 5, 6), Storage::Dense), (long_rows, Storage::Sparse)]
+    {
+        case.with(storage, |problem| {
+            let interrupt = Interrupt::default();
+            let mut solver = BlockDescent::new(problem, Options::default());
+            // The thread that raises it wins at some block of some epoch.
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(std::time::Duration::from_millis(3));
+                    interrupt.raise();
+                });
+                while solver.advance(&interrupt).is_ok() {}
             });
-            while solver.advance(&interrupt).is_ok() {}
+            let betas = solver.betas();
+            let mut other = BlockDescent::new(problem, Options::default());
+            other.start_at(&betas, &Interrupt::default()).unwrap();
+            assert!(betas.iter().any(|beta| *beta > 0.0));
+            assert!(distance(&solver.coefficients(), &other.coefficients()) < 1e-11);
         });
-        let betas = solver.betas();
-        let mut other = BlockDescent::new(problem, Options::default());
-        other.start_at(&betas, &Interrupt::default()).unwrap();
-        assert!(betas.iter().any(|beta| *beta > 0.0));
-        assert!(distance(&solver.coefficients(), &other.coefficients()) < 1e-11);
-    });
+    }
 }
 
 #[test]

@@ -1,0 +1,232 @@
+//! Sparse rows and their weights, for block descent.
+
+use std::sync::Mutex;
+
+use pulp::Simd;
+
+use super::row::{Row, RowBlock, extend, read};
+use super::scorer::{Changes, Scorer, is_double};
+use super::shared_visit;
+use crate::data::{Csr, Real, Rows, in_precision};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::{Aligned, Element, FeatureMajor, Lane};
+
+/// Sparse rows, one at a time: a row's features are few, and their inner products with other rows'
+/// would cost as much as the scores.
+pub(super) struct SparseScorer<'a, R, T> {
+    rows: Csr<'a, R>,
+    bias: f64,
+    /// The constant feature, if there is one.
+    constant: Vec<T>,
+    weights: FeatureMajor<T>,
+    n_classes: usize,
+    /// Scores of the second half of a row.
+    spare: Mutex<Vec<T>>,
+}
+
+impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
+    pub fn new(rows: Csr<'a, R>, bias: f64, n_classes: usize) -> Self {
+        let n_features = rows.n_cols() + usize::from(bias != 0.0);
+        let constant = if bias == 0.0 { Vec::new() } else { vec![T::narrow(bias)] };
+        let weights = FeatureMajor::new(n_features, n_classes);
+        Self { rows, bias, constant, weights, n_classes, spare: Mutex::default() }
+    }
+}
+
+/// A column with about as many entries before it as from it on.
+fn middle_column<R: Real>(rows: &Csr<'_, R>) -> usize {
+    let n_rows = rows.n_rows();
+    let looked_at = (0..n_rows).step_by(n_rows.div_ceil(LOOKED_AT).max(1));
+    let mut columns: Vec<i32> = looked_at.flat_map(|row| rows.row(row).0).copied().collect();
+    let middle = columns.len() / 2;
+    match columns.is_empty() {
+        true => 0,
+        false => *columns.select_nth_unstable(middle).1 as usize,
+    }
+}
+
+/// Rows that say where most columns are.
+const LOOKED_AT: usize = 256;
+
+/// Rows between two looks at the interrupt.
+const PATIENCE: usize = 256;
+
+/// Columns and values of a block's row, which is copied only where it is not stored as it is read.
+fn gathered<'b, R: Real, T: Real>(
+    rows: &'b Csr<'_, R>,
+    block: &'b RowBlock<T>,
+) -> (&'b [i32], &'b [T]) {
+    match block.examples.first() {
+        Some(example) if block.values.is_empty() => {
+            let (columns, values) = rows.row(*example as usize);
+            (columns, in_precision(values).unwrap_or_default())
+        }
+        _ => (&block.columns, &block.values),
+    }
+}
+
+impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
+    type Value = T;
+    type Exact = SparseScorer<'a, R, f64>;
+
+    fn exact(&self) -> Option<Self::Exact> {
+        (!is_double::<T>()).then(|| SparseScorer::new(self.rows, self.bias, self.n_classes))
+    }
+
+    const LARGEST_BLOCK: usize = 1;
+
+    fn block_size(&self) -> usize {
+        1
+    }
+
+    fn n_features(&self) -> usize {
+        self.rows.n_cols() + usize::from(self.bias != 0.0)
+    }
+
+    fn gather(&self, block: &mut RowBlock<T>) {
+        debug_assert!(block.examples.len() <= 1);
+        block.values.clear();
+        block.columns.clear();
+        for &example in &block.examples {
+            let (columns, values) = self.rows.row(example as usize);
+            if self.bias == 0.0 && in_precision::<R, T>(values).is_some() {
+                continue;
+            }
+            block.columns.extend_from_slice(columns);
+            extend(&mut block.values, values);
+            if self.bias != 0.0 {
+                block.columns.push(self.rows.n_cols() as i32);
+                block.values.push(T::narrow(self.bias));
+            }
+        }
+    }
+
+    fn multiply_rows(&self, _: &mut RowBlock<T>) {}
+
+    fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
+        if !changes.changed.is_empty() {
+            let (columns, values) = gathered(&self.rows, block);
+            self.weights.update(columns, values, &changes.values);
+        }
+    }
+
+    fn add_rows(
+        &mut self,
+        examples: &[u32],
+        change: impl Fn(usize, &mut [T]) + Sync,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let (rows, constant, padded) = (&self.rows, &self.constant, self.weights.padded());
+        self.weights.share(middle_column(rows), |mut features| {
+            let (mut copied, mut touched) = (Vec::new(), Vec::new());
+            let mut values = Aligned::zeros(padded);
+            for (index, example) in examples.iter().enumerate() {
+                if index.is_multiple_of(PATIENCE) && interrupt.is_raised() {
+                    return;
+                }
+                values.fill(T::zero());
+                change(index, &mut values);
+                let (columns, x) = rows.row(*example as usize);
+                features.add_own(columns, read(&mut copied, x), &values, &mut touched);
+                let last = [rows.n_cols() as i32];
+                features.add_own(&last[..constant.len()], constant, &values, &mut touched);
+            }
+        });
+        interrupt.check()
+    }
+
+    fn score(&self, block: &mut RowBlock<T>, scores: &mut [T]) {
+        self.gather(block);
+        let (columns, values) = gathered(&self.rows, block);
+        self.weights.score(columns, values, scores);
+    }
+
+    fn update_and_score(
+        &mut self,
+        changes: &Changes<T>,
+        block: &RowBlock<T>,
+        next: &RowBlock<T>,
+        scores: &mut [T],
+    ) {
+        self.update(changes, block);
+        let (columns, values) = gathered(&self.rows, next);
+        self.weights.score_halves(columns, values, scores);
+    }
+
+    fn padded(&self) -> usize {
+        self.weights.padded()
+    }
+
+    fn panel_width(&self) -> usize {
+        self.weights.padded()
+    }
+
+    fn n_stored(&self, example: usize) -> usize {
+        self.rows.row(example).0.len() + usize::from(self.bias != 0.0)
+    }
+
+    #[inline(always)]
+    fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<T>) -> Row<'r, T> {
+        let (columns, x) = self.rows.row(example);
+        Row { values: read(buffer, x), columns, rest: &[], constant: &self.constant }
+    }
+
+    fn take_weights(&mut self) -> Aligned<T> {
+        self.weights.take()
+    }
+
+    fn class_stride(&self) -> Option<usize> {
+        None
+    }
+
+    fn give_weights(&mut self, weights: Aligned<T>) {
+        self.weights.give(weights);
+    }
+
+    #[inline(always)]
+    fn score_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &[T],
+        row: Row<'_, T>,
+        classes: &[u32],
+        scores: &mut [T],
+    ) where
+        T: Lane<S>,
+    {
+        let weights = (weights, self.weights.padded());
+        shared_visit::score(simd, weights, row, classes, scores, &self.spare);
+    }
+
+    #[inline(always)]
+    fn add_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &mut [T],
+        row: Row<'_, T>,
+        classes: &[u32],
+        change: &[T],
+    ) where
+        T: Lane<S>,
+    {
+        let weights = (weights, self.weights.padded());
+        shared_visit::add(simd, weights, row, classes, change);
+    }
+
+    fn weight(&self, feature: usize, class: usize) -> f64 {
+        self.weights.get(feature, class)
+    }
+
+    fn weights(&self) -> &[T] {
+        self.weights.values()
+    }
+
+    fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
+        self.weights.load(self.n_classes, weight);
+    }
+
+    fn clear(&mut self) {
+        self.weights.clear();
+    }
+}

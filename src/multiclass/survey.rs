@@ -1,0 +1,138 @@
+//! What is asked of all rows before a fit, in one look at them.
+
+use rayon::prelude::*;
+
+use super::map::RowSize;
+use crate::data::{Data, Dense, Real, join_digests};
+
+/// Sums side by side: a single one would wait for each addition.
+const LANES: usize = 8;
+
+/// What one look at all rows says.
+pub(super) struct Survey {
+    /// Of each row.
+    pub sizes: Vec<RowSize>,
+    /// The first row with a number that is not finite.
+    pub broken: Option<usize>,
+    /// [`Data::digest`] of dense rows, as of this look.
+    pub digest: Option<u64>,
+}
+
+impl Survey {
+    /// Looks at the rows, to which a constant feature is added unless it is 0.
+    pub fn of(data: &Data<'_>, bias: f64) -> Self {
+        let mut sizes = vec![(RowSize::of(0.0, 0.0, 0), true); data.n_rows()];
+        let digest = match data {
+            Data::Dense16(rows) => Some(survey(rows, bias, &mut sizes)),
+            Data::Dense32(rows) => Some(survey(rows, bias, &mut sizes)),
+            Data::Dense64(rows) => Some(survey(rows, bias, &mut sizes)),
+            Data::Csr32(rows) => {
+                let look = |(row, size): (usize, &mut _)| *size = measure(rows.row(row).1, bias);
+                sizes.par_iter_mut().enumerate().for_each(look);
+                None
+            }
+            Data::Csr64(rows) => {
+                let look = |(row, size): (usize, &mut _)| *size = measure(rows.row(row).1, bias);
+                sizes.par_iter_mut().enumerate().for_each(look);
+                None
+            }
+        };
+        let broken = sizes.iter().position(|(_, finite)| !finite);
+        Self { sizes: sizes.into_iter().map(|(size, _)| size).collect(), broken, digest }
+    }
+}
+
+/// Looks at dense rows: each piece is in the cache for its digest once it was measured.
+fn survey<R: Real>(rows: &Dense<'_, R>, bias: f64, sizes: &mut [(RowSize, bool)]) -> u64 {
+    let piece = rows.piece();
+    let digests: Vec<u64> = sizes
+        .par_chunks_mut(piece)
+        .enumerate()
+        .map(|(index, sizes)| {
+            let first = index * piece;
+            let end = first + sizes.len();
+            (first..).zip(sizes).for_each(|(row, size)| *size = measure(rows.row(row), bias));
+            rows.digest_of(first, end)
+        })
+        .collect();
+    join_digests(digests)
+}
+
+/// The size of a row with the constant feature, and whether all of its numbers are finite.
+fn measure<R: Real>(row: &[R], bias: f64) -> (RowSize, bool) {
+    let n_values = row.len() + usize::from(bias != 0.0);
+    let (whole, rest) = row.as_chunks::<LANES>();
+    let mut sums = [0.0; LANES];
+    for values in whole {
+        for (sum, value) in sums.iter_mut().zip(values) {
+            let value = value.widen();
+            *sum += value * value;
+        }
+    }
+    let rest: f64 = rest.iter().map(|value| value.widen().powi(2)).sum();
+    let square = sums.into_iter().sum::<f64>() + rest + bias * bias;
+    if square.is_finite() && square > RowSize::UNDERFLOWN {
+        return (RowSize::of(square, 0.0, n_values), true);
+    }
+    let largest = row.iter().fold(bias.abs(), |largest, value| largest.max(value.widen().abs()));
+    let finite = row.iter().all(|value| value.is_finite());
+    (RowSize::of(square, largest, n_values), finite)
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::ArrayView2;
+
+    use super::*;
+    use crate::data::Csr;
+
+    const N_COLS: usize = 37;
+
+    fn number(place: usize) -> f64 {
+        if place.is_multiple_of(5) { 0.0 } else { ((place * 7919) % 1000) as f64 / 64.0 - 7.0 }
+    }
+
+    fn dense(values: &[f64]) -> Data<'_> {
+        let view = ArrayView2::from_shape((values.len() / N_COLS, N_COLS), values).unwrap();
+        Data::Dense64(Dense::new(view).unwrap())
+    }
+
+    #[test]
+    fn a_survey_has_the_digest_and_the_norms_of_the_rows() {
+        let values: Vec<f64> = (0..5000 * N_COLS).map(number).collect();
+        let data = dense(&values);
+        let survey = Survey::of(&data, 0.5);
+        assert_eq!(survey.digest, Some(data.digest(&mut || Ok::<_, ()>(())).unwrap()));
+        assert_eq!((survey.broken, survey.sizes.len()), (None, 5000));
+        for (row, size) in values.chunks_exact(N_COLS).zip(&survey.sizes) {
+            let norm = (row.iter().map(|x| x * x).sum::<f64>() + 0.25).sqrt();
+            assert!(size.norm >= norm && size.norm <= norm * (1.0 + 1e-12));
+            assert_eq!((size.n_values, size.n_products), (N_COLS + 1, N_COLS + 1));
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        assert_eq!(pool.install(|| Survey::of(&data, 0.5)).digest, survey.digest);
+    }
+
+    #[test]
+    fn the_first_row_that_is_not_finite_is_found() {
+        for broken in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let mut values: Vec<f64> = (0..5000 * N_COLS).map(number).collect();
+            values[3 * N_COLS] = 1e300;
+            assert_eq!(Survey::of(&dense(&values), 0.0).broken, None);
+            values[4100 * N_COLS + 11] = broken;
+            values[77 * N_COLS + 36] = broken;
+            assert_eq!(Survey::of(&dense(&values), 0.0).broken, Some(77));
+            let values = [1.0, broken];
+            let data = Csr::new(&[0, 1, 2], &[0, 1], &values, 3).unwrap();
+            assert_eq!(Survey::of(&Data::Csr64(data), 1.0).broken, Some(1));
+        }
+    }
+
+    #[test]
+    fn norms_of_small_values_are_not_lost_to_underflow() {
+        let values = vec![1e-170; N_COLS];
+        let size = Survey::of(&dense(&values), 0.0).sizes[0];
+        assert!(size.norm >= 1e-170 * (N_COLS as f64).sqrt());
+        assert_eq!(Survey::of(&dense(&[0.0; N_COLS]), 0.0).sizes[0].norm, 0.0);
+    }
+}
