@@ -73,7 +73,8 @@ impl<M: Scorer> State<'_, M> {
     /// The u from which on a class is a candidate, by the slopes before the step: above that of some class with
     /// β > 0 where the sum cannot rise, and above 0.
     fn least_target(&self, at: usize) -> f64 {
-        let (sum, work) = (self.duals[at].sum, &self.work);
+        // The label's u, which is 0, is below it, also where the sum is 0 but for its rounding.
+        let (sum, work) = (self.duals[at].sum.max(0.0), &self.work);
         if !self.is_tight(sum) {
             return sum;
         }

@@ -40,17 +40,9 @@ impl Default for Options {
 /// memory in order is faster than in a new random order each epoch.
 pub(super) const GROUP: usize = 8;
 
-/// Share of all (example, class) pairs above which an epoch looks at all of them: the blocked products
-/// of a full pass cost a fraction of as many single ones.
-const FULL_SHARE: f64 = 0.2;
-
-/// Epochs that may do so while it pays: where they are not enough, blocks creep, and conjugate gradients are
-/// needed.
-const FULL_EPOCHS: usize = 8;
-
-/// The first passes end where what is left is likely to be at most this many times what ends the run: then a
-/// certificate is worth its time.
-const LIKELY: f64 = 3.0;
+/// Passes that may look at all classes of all examples while it pays: where they are not enough, blocks creep, and
+/// conjugate gradients are needed.
+const FULL_PASSES: usize = 12;
 
 /// Curvature below which a block is linear: its step, the slope divided by this, would overflow.
 const VANISHING: f64 = 1e-250;
@@ -96,7 +88,7 @@ pub(super) struct State<'p, M: Scorer> {
     pub size: f64,
     /// The relative gap of the last certificate.
     pub gap: f64,
-    /// Epochs so far that looked at all classes.
+    /// Passes so far that looked at all classes.
     pub n_full: usize,
     /// What may separate the weights from w(β) in exact arithmetic, as of the last certificate.
     pub distance: f64,
@@ -244,9 +236,9 @@ impl<'p, M: Scorer> State<'p, M> {
         let n_pairs = self.duals.len() * self.problem.n_classes();
         let wide = |due: &Vec<u32>| {
             let candidates = due.iter().map(|at| self.betas.row(*at as usize).0.len());
-            candidates.sum::<usize>() as f64 > FULL_SHARE * n_pairs as f64
+            candidates.sum::<usize>() as f64 > self.model.full_share() * n_pairs as f64
         };
-        !self.options.shrink || self.n_full < FULL_EPOCHS && self.due.as_ref().is_none_or(wide)
+        !self.options.shrink || self.n_full < FULL_PASSES && self.due.as_ref().is_none_or(wide)
     }
 }
 
@@ -293,12 +285,14 @@ impl<M: Scorer> State<'_, M> {
         let mut gain = self.descend_fully(interrupt)?.unwrap_or_default();
         self.size = gain;
         while self.is_box() && self.is_broad() {
+            // All examples again: those without candidates may have some by now.
+            self.due = None;
             let next = self.descend_fully(interrupt)?.unwrap_or_default();
             let before = std::mem::replace(&mut gain, next);
             self.size += gain;
             // At this pace the next pass gains so much.
             self.estimate.note([gain * gain / before].into_iter(), self.duals.len());
-            if self.estimate.is_within(LIKELY * self.options.tolerance * self.size) {
+            if self.estimate.is_within(self.options.tolerance * self.size) {
                 return Ok(true);
             }
         }
