@@ -6,6 +6,9 @@ use crate::error::Result;
 use crate::linalg::{Element, Kernel, Lane};
 use crate::memory::{check_growth, make_room, refused};
 
+/// Classes that are copied at once.
+const FEW: usize = 8;
+
 /// For each example the classes that a visit looks at, with their β: all that are not 0, and those that
 /// the last look at all classes found worth raising. Most examples have few of either.
 #[derive(Debug)]
@@ -71,6 +74,18 @@ impl<T: Element> Candidates<T> {
     pub fn row(&self, at: usize) -> (&[u32], &[T]) {
         let (start, count) = (self.starts[at], self.counts[at] as usize);
         (&self.classes[start..start + count], &self.values[start..start + count])
+    }
+
+    /// Copies the candidates of a row; returns how many they are.
+    #[inline(always)]
+    pub fn copy_classes(&self, at: usize, out: &mut [u32]) -> usize {
+        let (start, count) = (self.starts[at], self.counts[at] as usize);
+        // Most rows have few: a copy of known length takes no call.
+        match (self.classes[start..].first_chunk::<FEW>(), out.first_chunk_mut::<FEW>()) {
+            (Some(classes), Some(out)) if count <= FEW => *out = *classes,
+            _ => out[..count].copy_from_slice(&self.classes[start..start + count]),
+        }
+        count
     }
 
     /// The candidates of a row, and their β to be changed.
@@ -150,7 +165,8 @@ impl<T: Element> Candidates<T> {
 
     /// Replaces a row, at the end of the storage, by the entries of a dense row that are not 0.
     pub fn gather(&mut self, at: usize, dense: &[T]) {
-        (self.starts[at], self.counts[at]) = (self.classes.len(), 0);
+        let start = self.classes.len();
+        (self.starts[at], self.counts[at]) = (start, 0);
         if !self.make_room(dense.len()) {
             return;
         }
@@ -158,7 +174,28 @@ impl<T: Element> Candidates<T> {
             self.classes.push(class as u32);
             self.values.push(*value);
         }
-        self.counts[at] = (self.classes.len() - self.starts[at]) as u32;
+        self.counts[at] = (self.classes.len() - start) as u32;
+    }
+
+    /// The same with those whose target is above a threshold.
+    pub fn gather_above(&mut self, at: usize, dense: &[T], targets: &[f64], threshold: f64) {
+        let start = self.classes.len();
+        (self.starts[at], self.counts[at]) = (start, 0);
+        if !self.make_room(dense.len()) {
+            return;
+        }
+        self.classes.resize(start + dense.len(), 0);
+        self.values.resize(start + dense.len(), T::zero());
+        let (classes, values) = (&mut self.classes[start..], &mut self.values[start..]);
+        let mut count = 0;
+        for (class, (value, target)) in dense.iter().zip(targets).enumerate() {
+            // Written in any case: which are kept is hard to foresee.
+            (classes[count], values[count]) = (class as u32, *value);
+            count += usize::from(*value != T::zero() || *target > threshold);
+        }
+        self.counts[at] = count as u32;
+        self.classes.truncate(start + count);
+        self.values.truncate(start + count);
     }
 
     /// Appends the rows of the given places, stored one after the other.

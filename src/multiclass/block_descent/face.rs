@@ -111,8 +111,29 @@ impl<M: Scorer> State<'_, M> {
 
     /// Whether visits are all there is: vectors of so many weights cost more than they gain, or the set has no faces.
     pub(super) fn is_dear(&self, due: &[u32], n_weights: usize) -> bool {
-        let set = self.problem.polytope().capped_box();
-        set.is_none_or(|set| self.gap > ACCURATE && self.face(due, set).is_dear(n_weights))
+        let Some(set) = self.problem.polytope().capped_box() else { return true };
+        if n_weights <= FEW_WEIGHTS || self.gap <= ACCURATE {
+            return false;
+        }
+        // The numbers of `face`, as far as it takes to know.
+        let mut n_numbers = 0;
+        for &at in due {
+            n_numbers += self.n_numbers(at as usize, set);
+            if n_numbers >= NUMBERS_PER_WEIGHT * n_weights {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// How many numbers of an example a pass over a face reads.
+    fn n_numbers(&self, at: usize, set: CappedBox) -> usize {
+        let n_free = self.betas.row(at).1.iter().filter(|value| is_free(**value, set)).count();
+        let sum = self.duals[at].sum;
+        if set.floor > 0.0 && sum <= set.floor || n_free < 1 + usize::from(self.is_tight(sum)) {
+            return 0;
+        }
+        (n_free + 1) * self.model.n_stored(self.duals[at].example as usize)
     }
 
     /// The free candidates of the examples.
@@ -120,26 +141,18 @@ impl<M: Scorer> State<'_, M> {
         let mut face = Face::default();
         for &at in due {
             let at = at as usize;
+            let n_numbers = self.n_numbers(at, set);
+            if n_numbers == 0 {
+                continue;
+            }
+            face.n_numbers += n_numbers;
             let (first, start) = (face.places.len(), self.betas.start(at));
             for (offset, value) in self.betas.row(at).1.iter().enumerate() {
-                let value = value.widen();
-                if value > 0.0 && value < set.upper {
+                if is_free(*value, set) {
                     face.places.push(start + offset);
                 }
             }
-            let sum = self.duals[at].sum;
-            if set.floor > 0.0 && sum <= set.floor {
-                face.places.truncate(first);
-                continue;
-            }
-            let tight = self.is_tight(sum);
-            let end = face.places.len();
-            if end - first < 1 + usize::from(tight) {
-                face.places.truncate(first);
-                continue;
-            }
-            let example = self.duals[at].example as usize;
-            face.n_numbers += (end - first + 1) * self.model.n_stored(example);
+            let (end, tight) = (face.places.len(), self.is_tight(self.duals[at].sum));
             face.members.push(Member { at, first, end, tight });
         }
         for member in &face.members {
@@ -347,11 +360,6 @@ impl<M: Scorer> State<'_, M> {
 }
 
 impl Face {
-    /// Whether vectors of so many weights cost more than a pass over the face.
-    fn is_dear(&self, n_weights: usize) -> bool {
-        n_weights > FEW_WEIGHTS && NUMBERS_PER_WEIGHT * n_weights > self.n_numbers
-    }
-
     /// A member with the classes of its free candidates and its label.
     #[inline(always)]
     pub fn member(&self, index: usize) -> (&Member, &[u32]) {
@@ -368,6 +376,12 @@ impl Face {
             own.iter_mut().for_each(|value| *value -= mean);
         }
     }
+}
+
+/// Whether β is between its bounds.
+fn is_free<T: Real>(beta: T, set: CappedBox) -> bool {
+    let beta = beta.widen();
+    beta > 0.0 && beta < set.upper
 }
 
 fn add(target: &mut [f64], scale: f64, other: &[f64]) {

@@ -75,6 +75,7 @@ impl<M: Scorer> State<'_, M> {
         due.iter().for_each(|at| self.duals[*at as usize].rest = Rest::default());
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
+
             let (gain, work) = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
             moved |= gain > 0.0;
             self.betas.average(average.share_of_next(gain));
@@ -170,9 +171,7 @@ impl<M: Scorer> State<'_, M> {
         let example = dual.example as usize;
         let Work { row, few, scratch, .. } = &mut self.work;
         let row = self.model.row(example, row);
-        let candidates = self.betas.row(at).0;
-        let n = candidates.len();
-        few.classes[..n].copy_from_slice(candidates);
+        let n = self.betas.copy_classes(at, &mut few.classes);
         few.classes[n] = self.problem.label(example) as u32;
         let n_numbers = 2 * (n + 1) * row.len();
         self.model.score_few(simd, weights, row, &few.classes[..=n], &mut few.scores[..=n]);

@@ -16,11 +16,13 @@ use crate::interrupt::Interrupt;
 use crate::linalg::Element;
 
 impl<M: Scorer> State<'_, M> {
-    /// Visits every example that is due once; returns whether any dual block changed.
-    pub(super) fn descend_fully(&mut self, interrupt: &Interrupt) -> Result<bool> {
+    /// Visits every example that is due once; returns by how much the dual rose (in units of λ), or nothing where no
+    /// block changed. Where the set is a box it also names the candidates of each, unless it is the first pass: they
+    /// would be those of its start.
+    pub(super) fn descend_fully(&mut self, interrupt: &Interrupt) -> Result<Option<f64>> {
         self.n_full += 1;
         self.passes.clear();
-        let n = self.duals.len();
+        let (n, names) = (self.duals.len(), self.n_full > 1 && self.is_box());
         let mut due = vec![self.due.is_none() || !self.options.shrink; n];
         self.due.take().iter().flatten().for_each(|at| due[*at as usize] = true);
         let mut groups: Vec<usize> = (0..n.div_ceil(GROUP)).collect();
@@ -31,7 +33,7 @@ impl<M: Scorer> State<'_, M> {
         let mut renewed = Candidates::new(n);
         rest.iter().for_each(|at| renewed.copy(*at, &self.betas));
         self.work.changes.changed.clear();
-        let (mut moved, mut n_done) = (false, 0);
+        let (mut gain, mut moved, mut n_done, mut next_due) = (0.0, false, 0, Vec::new());
         for duals in order.chunks(self.work.block_size) {
             if interrupt.is_raised() {
                 break;
@@ -41,9 +43,14 @@ impl<M: Scorer> State<'_, M> {
                 self.correct_scores(row);
                 self.betas.scatter(at, &mut self.work.beta);
                 self.aim(at);
-                self.step(row, at);
-                renewed.gather(at, &self.work.beta);
-                self.work.beta.fill(M::Value::zero());
+                let least = if names { self.least_target(at) } else { f64::INFINITY };
+                gain += self.step(row, at);
+                let Work { target, beta, .. } = &mut self.work;
+                renewed.gather_above(at, beta, target, least);
+                if names && !renewed.row(at).0.is_empty() {
+                    next_due.push(at as u32);
+                }
+                beta.fill(M::Value::zero());
             }
             moved |= !self.work.changes.changed.is_empty();
             n_done += duals.len();
@@ -57,7 +64,27 @@ impl<M: Scorer> State<'_, M> {
             self.work.changes.changed.clear();
         }
         interrupt.check()?;
-        Ok(moved)
+        if names {
+            self.due = Some(next_due);
+        }
+        Ok(moved.then_some(gain))
+    }
+
+    /// The u from which on a class is a candidate, by the slopes before the step: above that of some class with
+    /// β > 0 where the sum cannot rise, and above 0.
+    fn least_target(&self, at: usize) -> f64 {
+        // The label's u, which is 0, is below it, also where the sum is 0 but for its rounding.
+        let (sum, work) = (self.duals[at].sum.max(0.0), &self.work);
+        if !self.is_tight(sum) {
+            return sum;
+        }
+        let mut least = f64::INFINITY;
+        for (target, beta) in work.target.iter().zip(&work.beta) {
+            if *beta > M::Value::zero() {
+                least = least.min(target - beta.widen());
+            }
+        }
+        least.max(sum)
     }
 
     /// Brings the last block's changes to the weights and scores the next block.
@@ -110,22 +137,32 @@ impl<M: Scorer> State<'_, M> {
     }
 
     /// Maximises over the dual block: β_i becomes the projection of u. Notes the change for the
-    /// weights, C_i (α_i' − α_i), its example being a row of the block.
-    fn step(&mut self, row: usize, at: usize) {
+    /// weights, C_i (α_i' − α_i), its example being a row of the block. Returns by how much the dual rises.
+    fn step(&mut self, row: usize, at: usize) -> f64 {
         let Work { changes, target, projection, current, beta, scratch, .. } = &mut self.work;
         let dual = &mut self.duals[at];
+        let steepness = dual.curvature + self.problem.shares().smoothing();
         let label = self.problem.label(dual.example as usize);
         scratch.guess = Some(dual.multiplier);
         self.problem.polytope().project(target, label, 1.0, scratch, projection);
         dual.multiplier = scratch.multiplier;
         let padded = current.len();
         let change = &mut changes.values[row * padded..][..padded];
-        let (n_changed, sum) =
-            M::Value::dispatch(Move { target: projection, beta, change, weight: dual.weight });
-        if n_changed > 0 {
-            dual.sum += sum;
-            change[label] = Real::narrow(dual.weight * sum);
-            changes.changed.push(row);
+        let moved = M::Value::dispatch(Move {
+            aim: target,
+            target: projection,
+            beta,
+            change,
+            weight: dual.weight,
+        });
+        if moved.n_changed == 0 {
+            return 0.0;
         }
+        // The slope of β_j is h times u_j − β_j − 1ᵀβ.
+        let along = moved.along - dual.sum * moved.sum;
+        dual.sum += moved.sum;
+        change[label] = Real::narrow(dual.weight * moved.sum);
+        changes.changed.push(row);
+        dual.weight * steepness * (along - 0.5 * (moved.squares + moved.sum * moved.sum))
     }
 }

@@ -209,7 +209,9 @@ impl<T: Element> Kernel<T> for Target<'_, T> {
 
 /// Moves β to its new value, rounded as it is stored, and writes −C times the difference.
 pub(super) struct Move<'a, T> {
-    /// The new β; the difference afterwards.
+    /// u.
+    pub aim: &'a [f64],
+    /// The new β; the difference d afterwards.
     pub target: &'a mut [f64],
     pub beta: &'a mut [T],
     pub change: &'a mut [T],
@@ -217,18 +219,30 @@ pub(super) struct Move<'a, T> {
     pub weight: f64,
 }
 
+/// What a move of β by d came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Moved {
+    /// Coordinates that changed.
+    pub n_changed: usize,
+    /// 1ᵀd.
+    pub sum: f64,
+    /// (u − β)ᵀd.
+    pub along: f64,
+    /// ‖d‖².
+    pub squares: f64,
+}
+
 impl<T: Element> Kernel<T> for Move<'_, T> {
-    /// The number of coordinates that changed, and the sum of their differences.
-    type Output = (usize, f64);
+    type Output = Moved;
 
     #[inline(always)]
-    fn compute<S: Simd>(self, _: S) -> (usize, f64)
+    fn compute<S: Simd>(self, _: S) -> Moved
     where
         T: Lane<S>,
     {
-        let Self { target, beta, change, weight } = self;
+        let Self { aim, target, beta, change, weight } = self;
         let mut n_changed = 0;
-        for ((target, beta), change) in target.iter_mut().zip(beta).zip(change) {
+        for ((target, beta), change) in target.iter_mut().zip(&mut *beta).zip(change) {
             let new = T::narrow(*target);
             let difference = new.widen() - beta.widen();
             *change = T::narrow(-weight * difference);
@@ -236,18 +250,31 @@ impl<T: Element> Kernel<T> for Move<'_, T> {
             *target = difference;
             n_changed += u32::from(difference != 0.0);
         }
-        if n_changed == 0 {
-            return (0, 0.0);
-        }
-        let mut sums = [0.0; 16];
-        let (chunks, rest) = target.as_chunks::<16>();
-        for chunk in chunks {
-            for (sum, difference) in sums.iter_mut().zip(chunk) {
-                *sum += difference;
+        let mut moved = Moved { n_changed: n_changed as usize, ..Moved::default() };
+        if n_changed > 0 {
+            let (differences, aims, betas) =
+                (target.as_chunks::<8>(), aim.as_chunks::<8>(), beta.as_chunks::<8>());
+            // Several sums of each kind, so that they do not wait for each other.
+            let (mut sums, mut along, mut squares) = ([0.0; 8], [0.0; 8], [0.0; 8]);
+            for ((differences, aims), betas) in differences.0.iter().zip(aims.0).zip(betas.0) {
+                for place in 0..8 {
+                    let difference = differences[place];
+                    sums[place] += difference;
+                    along[place] += (aims[place] - betas[place].widen()) * difference;
+                    squares[place] += difference * difference;
+                }
             }
+            for ((difference, aim), beta) in differences.1.iter().zip(aims.1).zip(betas.1) {
+                sums[0] += difference;
+                along[0] += (aim - beta.widen()) * difference;
+                squares[0] += difference * difference;
+            }
+            moved.sum = sums.iter().sum();
+            moved.squares = squares.iter().sum();
+            // Of the new β, and so the old.
+            moved.along = along.iter().sum::<f64>() + moved.squares;
         }
-        let sum = sums.iter().chain(rest).sum();
-        (n_changed as usize, sum)
+        moved
     }
 }
 

@@ -41,6 +41,12 @@ pub(super) trait Scorer: Send + Sync {
     /// How many examples are worth treating together.
     fn block_size(&self) -> usize;
 
+    /// Share of all (example, class) pairs among the candidates from which a pass over all classes is worth its time: it
+    /// takes less for each pair, and leaves none out.
+    fn full_share(&self) -> f64 {
+        0.2
+    }
+
     /// Number of features, the constant one included.
     fn n_features(&self) -> usize;
 

@@ -10,7 +10,7 @@ use super::row::Row;
 use crate::linalg::{Element, Kernel, Lane};
 
 /// Vectors of classes up to which all are read: there is nothing to choose.
-const WHOLE: usize = 4;
+pub(super) const WHOLE: usize = 4;
 
 /// Neighbouring vectors that are looked at together.
 const WINDOW: usize = 32;

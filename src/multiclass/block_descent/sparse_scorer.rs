@@ -7,6 +7,7 @@ use pulp::Simd;
 use super::row::{Row, RowBlock, extend, read};
 use super::scorer::{Changes, Scorer, is_double};
 use super::shared_visit;
+use super::sparse_kernels::WHOLE;
 use crate::data::{Csr, Real, Rows, in_precision};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -75,6 +76,11 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     }
 
     const LARGEST_BLOCK: usize = 1;
+
+    fn full_share(&self) -> f64 {
+        // Visits to candidates read whole vectors of many classes, too.
+        if self.weights.padded() > WHOLE * T::lanes() { 0.1 } else { 0.2 }
+    }
 
     fn block_size(&self) -> usize {
         1

@@ -40,13 +40,9 @@ impl Default for Options {
 /// memory in order is faster than in a new random order each epoch.
 pub(super) const GROUP: usize = 8;
 
-/// Share of all (example, class) pairs above which an epoch looks at all of them: the blocked products
-/// of a full pass cost a fraction of as many single ones.
-const FULL_SHARE: f64 = 0.2;
-
-/// Epochs that may do so while it pays: where they are not enough, blocks creep, and conjugate gradients are
-/// needed.
-const FULL_EPOCHS: usize = 8;
+/// Passes that may look at all classes of all examples while it pays: where they are not enough, blocks creep, and
+/// conjugate gradients are needed.
+const FULL_PASSES: usize = 12;
 
 /// Curvature below which a block is linear: its step, the slope divided by this, would overflow.
 const VANISHING: f64 = 1e-250;
@@ -88,11 +84,11 @@ pub(super) struct State<'p, M: Scorer> {
     /// Whether visits are all there is: the conjugate gradient method would cost more than it gains.
     pub alone: bool,
     pub estimate: Estimate,
-    /// The objective over λ, as of the last certificate.
+    /// The objective over λ, as of the last certificate; before, the dual's.
     pub size: f64,
     /// The relative gap of the last certificate.
     pub gap: f64,
-    /// Epochs so far that looked at all classes.
+    /// Passes so far that looked at all classes.
     pub n_full: usize,
     /// What may separate the weights from w(β) in exact arithmetic, as of the last certificate.
     pub distance: f64,
@@ -156,7 +152,7 @@ impl<'p, M: Scorer> State<'p, M> {
             waited: 0,
             passes: Vec::new(),
             alone: false,
-            estimate: Estimate::new(),
+            estimate: Estimate::new(f64::NAN),
             size: 0.0,
             gap: f64::INFINITY,
             n_full: 0,
@@ -170,6 +166,7 @@ impl<'p, M: Scorer> State<'p, M> {
             work,
         };
         (0..n_duals).for_each(|at| state.settle(at));
+        state.estimate = Estimate::new(state.mean_unit());
         state
     }
 
@@ -193,6 +190,15 @@ impl<'p, M: Scorer> State<'p, M> {
         dual.sum = weights.iter().sum();
         let values: Vec<_> = weights.iter().map(|weight| Real::narrow(*weight)).collect();
         self.betas.append(&[at as u32], &[classes.len() as u32], &classes, &values);
+    }
+
+    /// √(2 C h), by the means of C_i and h_i over the blocks: the gap of a block whose slope is off by δ is at most C δ,
+    /// and a visit gains C δ²/2h.
+    pub fn mean_unit(&self) -> f64 {
+        let n = self.duals.len() as f64;
+        let weight: f64 = self.duals.iter().map(|dual| dual.weight).sum();
+        let steepness: f64 = (0..self.duals.len()).map(|at| self.steepness(at)).sum();
+        (2.0 * weight / n * steepness / n).sqrt()
     }
 
     /// h = C_i A_i + γ.
@@ -230,9 +236,9 @@ impl<'p, M: Scorer> State<'p, M> {
         let n_pairs = self.duals.len() * self.problem.n_classes();
         let wide = |due: &Vec<u32>| {
             let candidates = due.iter().map(|at| self.betas.row(*at as usize).0.len());
-            candidates.sum::<usize>() as f64 > FULL_SHARE * n_pairs as f64
+            candidates.sum::<usize>() as f64 > self.model.full_share() * n_pairs as f64
         };
-        !self.options.shrink || self.n_full < FULL_EPOCHS && self.due.as_ref().is_none_or(wide)
+        !self.options.shrink || self.n_full < FULL_PASSES && self.due.as_ref().is_none_or(wide)
     }
 }
 
@@ -249,16 +255,14 @@ fn places(examples: &[u32], n_examples: usize) -> Vec<u32> {
 impl<M: Scorer> Solver for State<'_, M> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.exact = None;
-        if self.options.shrink
+        let from_nothing = self.options.shrink
             && self.due.is_none()
-            && self.model.weights().iter().all(Zero::is_zero)
-        {
-            // From nothing, what a certificate would say of the first pass is not worth its time.
-            self.descend_fully(interrupt)?;
-        }
+            && self.model.weights().iter().all(Zero::is_zero);
+        let is_near = from_nothing && self.begin(interrupt)?;
         // What candidates alone do not move, all classes may.
-        let moved = !self.is_broad() && self.descend_on_candidates(interrupt)?
-            || self.descend_fully(interrupt)?;
+        let moved = is_near
+            || !self.is_broad() && self.descend_on_candidates(interrupt)?
+            || self.descend_fully(interrupt)?.is_some();
         let certificate = self.certify(interrupt)?;
         // Where nothing changes any more, the working precision is used up.
         let exhausted = !moved || self.due.as_ref().is_some_and(Vec::is_empty);
@@ -275,6 +279,26 @@ impl<M: Scorer> Solver for State<'_, M> {
 }
 
 impl<M: Scorer> State<'_, M> {
+    /// The first passes from the dual point 0, without certificates: the passes themselves name candidates. Returns
+    /// whether they may have come near enough to the optimum.
+    fn begin(&mut self, interrupt: &Interrupt) -> Result<bool> {
+        let mut gain = self.descend_fully(interrupt)?.unwrap_or_default();
+        self.size = gain;
+        while self.is_box() && self.is_broad() {
+            // All examples again: those without candidates may have some by now.
+            self.due = None;
+            let next = self.descend_fully(interrupt)?.unwrap_or_default();
+            let before = std::mem::replace(&mut gain, next);
+            self.size += gain;
+            // At this pace the next pass gains so much.
+            self.estimate.note([gain * gain / before].into_iter(), self.duals.len());
+            if self.estimate.is_within(self.options.tolerance * self.size) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Moves to a dual point, around an origin where one is given.
     pub fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
         let m = self.problem.n_classes();
