@@ -158,7 +158,7 @@ $(EXTENSION): $(DEPENDENCIES) $(RUST_SOURCES) pyproject.toml | rust
 $(WHEEL): $(EXTENSION) $(PYTHON_SOURCES) scripts/check_wheel.py scripts/smoke.py
 	$(say) "Building a wheel and trying it in an empty environment"
 	rm -rf dist
-	$(MATURIN) build --release --quiet --out dist --interpreter $(BIN)/python
+	$(MATURIN) build --release --quiet --compression-level 9 --out dist --interpreter $(BIN)/python
 	$(BIN)/python scripts/check_wheel.py $(BIN)/python dist/*.whl $(LOCK)
 	@touch $@
 

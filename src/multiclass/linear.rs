@@ -114,22 +114,16 @@ impl<'a> Linear<'a> {
         let Some(row) = self.survey.broken else { return Ok(()) };
         let mut place = (0, 0.0);
         for_data!(self.data, rows => rows.visit_row(row, |column, value| {
-            place = if value.is_finite() { place } else { (column, value) };
+            place = if value.is_finite() || place.1 != 0.0 { place } else { (column, value) };
         }));
         let (column, value) = place;
         let what = if value.is_nan() { "NaN" } else { "infinity" };
         Err(Error::argument("X", format!("contains {what}, at row {row} and column {column}")))
     }
 
-    /// [`Data::digest`] of the rows, of dense ones as they were when the map was made.
-    ///
-    /// # Errors
-    /// That of `go_on`, which ends it.
-    pub fn digest<E>(
-        &self,
-        go_on: &mut impl FnMut() -> std::result::Result<(), E>,
-    ) -> std::result::Result<u64, E> {
-        self.survey.digest.map_or_else(|| self.data.digest(go_on), Ok)
+    /// [`Data::digest`] of dense rows as they were before the map looked at them; nothing for sparse ones.
+    pub fn digest(&self) -> Option<u64> {
+        self.survey.digest
     }
 
     /// The rows, without the constant feature.

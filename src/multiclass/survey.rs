@@ -42,7 +42,7 @@ impl Survey {
     }
 }
 
-/// Looks at dense rows: each piece is in the cache for its digest once it was measured.
+/// Looks at dense rows. A piece's digest comes first, so that a change after it is found, and brings it to the cache.
 fn survey<R: Real>(rows: &Dense<'_, R>, bias: f64, sizes: &mut [(RowSize, bool)]) -> u64 {
     let piece = rows.piece();
     let digests: Vec<u64> = sizes
@@ -51,8 +51,9 @@ fn survey<R: Real>(rows: &Dense<'_, R>, bias: f64, sizes: &mut [(RowSize, bool)]
         .map(|(index, sizes)| {
             let first = index * piece;
             let end = first + sizes.len();
+            let digest = rows.digest_of(first, end);
             (first..).zip(sizes).for_each(|(row, size)| *size = measure(rows.row(row), bias));
-            rows.digest_of(first, end)
+            digest
         })
         .collect();
     join_digests(digests)

@@ -7,11 +7,12 @@ use pyo3::types::{PyDict, PyList};
 use super::arrays::{Matrix, Table, Vector, slice};
 use super::own_loss::raised;
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
-use super::session::{Session, guarded, run_session, unchanged, unchanged_since};
+use super::session::{Session, digests, guarded, run_session, unchanged, unchanged_since};
 use super::trace::trace_dict;
+use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::multiclass::{
-    Layout, MarginDual, MarginPoint, MarginProblem, MulticlassFit, MulticlassMethod, Order, fit,
+    Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit,
 };
 use crate::solver::{BlockPath, Drift, PathSettings, Piece, Start, path};
 
@@ -53,13 +54,17 @@ pub(super) fn fit_multiclass<'py>(
         let method = size.method(&method.choices())?;
         size.require(method, 1)?;
         let (rows, own) = ((data, slice(&labels)?), record.own_loss());
+        // Before anything is computed from the rows; dense ones have theirs from the look that makes the problem.
+        let sparse = match data {
+            Data::Csr32(_) | Data::Csr64(_) => digests(py, &[data])?.pop(),
+            _ => None,
+        };
         let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
         problem.map().require_finite()?;
         let layout = problem.map().layout();
         let start = start.map(|start| start.read(layout)).transpose()?;
-        // Of the look at the rows that made the problem: nobody was called since.
-        let before = digest(py, &problem)?;
-        let fitted = unchanged_since(py, (&[data], &[before]), || {
+        let before: Vec<u64> = sparse.or_else(|| problem.map().digest()).into_iter().collect();
+        let fitted = unchanged_since(py, (&[data], &before), || {
             let kernel = |session: &Session<'_>| {
                 own.iter().for_each(|own| own.stops(session.interrupt));
                 let by_class = |weights: Vec<f64>| layout.by_class(&weights).collect();
@@ -71,11 +76,6 @@ pub(super) fn fit_multiclass<'py>(
         })?;
         fit_dict(py, fitted, layout)
     })
-}
-
-/// The digest of a problem's rows, signals looked at meanwhile.
-fn digest(py: Python<'_>, problem: &MarginProblem<'_>) -> PyResult<u64> {
-    py.detach(|| problem.map().digest(&mut || Python::attach(|py| py.check_signals())))
 }
 
 /// The solver of a fit with such settings, and the bytes that it needs for its weights and its dual variables

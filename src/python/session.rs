@@ -84,7 +84,7 @@ pub(super) fn unchanged_since<T>(
 }
 
 /// A digest of each array, signals looked at meanwhile.
-fn digests(py: Python<'_>, borrowed: &[Data<'_>]) -> PyResult<Vec<u64>> {
+pub(super) fn digests(py: Python<'_>, borrowed: &[Data<'_>]) -> PyResult<Vec<u64>> {
     let mut go_on = || Python::attach(|py| py.check_signals());
     py.detach(|| borrowed.iter().map(|data| data.digest(&mut go_on)).collect())
 }

@@ -1,14 +1,15 @@
 //! What the gap is likely to be between certificates, from what visits gain.
 //!
 //! A block whose slopes are off by δ has a gap of the order of δ, and a visit to it gains of the order of δ². So over n
-//! blocks that gain g together the gap is like √(n g). The last certificate says how many times as large it is.
+//! blocks that gain g together the gap is like √(n g). The last certificate says how many times as large it is, and before the
+//! first there is a guess.
 
 /// An estimate of the gap.
 #[derive(Debug)]
 pub(super) struct Estimate {
     /// √(n g) of the last passes; 0 once a certificate has been made of them.
     size: f64,
-    /// The gap in such units, as of the last certificate; NaN before there is one.
+    /// The gap in such units, as of the last certificate, or a guess; NaN where there is none.
     factor: f64,
 }
 
@@ -25,7 +26,7 @@ impl Estimate {
         self.size = (mean * n_blocks as f64).sqrt();
     }
 
-    /// Whether the gap is likely to be at most this; not before it is known what gains mean.
+    /// Whether the gap is likely to be at most this.
     pub fn is_within(&self, gap: f64) -> bool {
         self.factor * self.size <= gap
     }

@@ -38,12 +38,12 @@ use crate::run::{Certificate, Progress, Solver};
 /// With C_i = p_i/λ, A_i = ‖x_i‖², h = C_i A_i + γ and the margins v at the current weights, that is
 /// the projection with bias 1 of u = (v + C_i A_i (β_i + 1ᵀβ_i)) / h.
 ///
-/// An epoch is one of two kinds, chosen from what the last certificate saw. While many classes of many
-/// examples still move, it visits every example once and looks at all classes; scores are computed for
-/// a block of examples at once (`full`). Later it visits, several times over, only the examples that
-/// are not optimal and looks at their candidate classes alone (`few`), with conjugate gradient steps in
-/// between for what single blocks solve slowly (`face`). Either way a certificate ends the epoch: it
-/// looks at all classes of all examples and names the next candidates, so nothing is left out for good.
+/// A pass is one of two kinds. While many classes of many examples still move, it visits every example once and looks at
+/// all classes; scores are computed for a block of examples at once (`full`). Later it visits only the examples that are
+/// not optimal and looks at their candidate classes alone (`few`), with conjugate gradient steps in between for what
+/// single blocks solve slowly (`face`). The first epoch has passes of both kinds, later ones have one kind, chosen from
+/// what the last certificate saw. Either way a certificate ends the epoch: it looks at all classes of all examples and
+/// names the next candidates, so nothing is left out for good.
 pub struct BlockDescent<'p>(Box<dyn Descent + 'p>);
 
 trait Descent: Solver + Send {

@@ -97,6 +97,33 @@ pub(super) struct ScoreFewSparse<'a, T> {
     pub scores: &'a mut [T],
 }
 
+/// A visit that picks vectors, compiled once for all who make it: beside its time that of a call is nothing.
+struct Touching<K>(K);
+
+impl<T: Element> Kernel<T> for Touching<ScoreFewSparse<'_, T>> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        self.0.touched(simd);
+    }
+}
+
+impl<T: Element> Kernel<T> for Touching<AddFewSparse<'_, T>> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        self.0.touched(simd);
+    }
+}
+
 impl<T: Element> Kernel<T> for ScoreFewSparse<'_, T> {
     type Output = ();
 
@@ -110,7 +137,7 @@ impl<T: Element> Kernel<T> for ScoreFewSparse<'_, T> {
             2 => self.whole::<S, 2>(simd),
             3 => self.whole::<S, 3>(simd),
             WHOLE => self.whole::<S, WHOLE>(simd),
-            _ => self.touched(simd),
+            _ => T::dispatch(Touching(self)),
         }
     }
 }
@@ -236,7 +263,7 @@ impl<T: Element> Kernel<T> for AddFewSparse<'_, T> {
             2 => self.whole::<S, 2>(simd),
             3 => self.whole::<S, 3>(simd),
             WHOLE => self.whole::<S, WHOLE>(simd),
-            _ => self.touched(simd),
+            _ => T::dispatch(Touching(self)),
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) struct State<'p, M: Scorer> {
     pub by_example: Vec<u32>,
     /// β_i for each of them.
     pub betas: Candidates<M::Value>,
-    /// The dual blocks that the last certificate found not to be optimal; all before the first.
+    /// The dual blocks that the last certificate, or before it the last pass, found not to be optimal; all before that.
     pub due: Option<Vec<u32>>,
     /// Steps of the conjugate gradient method that are worth trying at once.
     pub gradient_steps: usize,
@@ -192,13 +192,11 @@ impl<'p, M: Scorer> State<'p, M> {
         self.betas.append(&[at as u32], &[classes.len() as u32], &classes, &values);
     }
 
-    /// √(2 C h), by the means of C_i and h_i over the blocks: the gap of a block whose slope is off by δ is at most C δ,
-    /// and a visit gains C δ²/2h.
+    /// √(2 C h) by the mean of C_i h_i over the blocks: the gap of a block whose slopes are off by δ is of the order of
+    /// C δ, and a visit gains C δ²/2h.
     pub fn mean_unit(&self) -> f64 {
-        let n = self.duals.len() as f64;
-        let weight: f64 = self.duals.iter().map(|dual| dual.weight).sum();
-        let steepness: f64 = (0..self.duals.len()).map(|at| self.steepness(at)).sum();
-        (2.0 * weight / n * steepness / n).sqrt()
+        let units = (0..self.duals.len()).map(|at| self.duals[at].weight * self.steepness(at));
+        (2.0 * units.sum::<f64>() / self.duals.len() as f64).sqrt()
     }
 
     /// h = C_i A_i + γ.
@@ -290,9 +288,11 @@ impl<M: Scorer> State<'_, M> {
             let next = self.descend_fully(interrupt)?.unwrap_or_default();
             let before = std::mem::replace(&mut gain, next);
             self.size += gain;
-            // At this pace the next pass gains so much.
+            // At this pace the next pass gains gain²/before.
             self.estimate.note([gain * gain / before].into_iter(), self.duals.len());
-            if self.estimate.is_within(self.options.tolerance * self.size) {
+            let is_near = self.estimate.is_within(self.options.tolerance * self.size);
+            self.estimate.note([gain].into_iter(), self.duals.len());
+            if is_near {
                 return Ok(true);
             }
         }
