@@ -7,7 +7,7 @@ use pulp::Simd;
 use super::feature_major::FeatureMajor;
 use super::halves::{Features, add_halves, is_halved, score_halves};
 use super::row::{Row, RowBlock, extend, read};
-use super::scorer::{Changes, Scorer, is_double};
+use super::scorer::{Changes, Scorer, with_weights};
 use super::sparse_kernels::{AddFewSparse, FindTouched, ScoreFewSparse, WHOLE};
 use crate::data::{Csr, Real, Rows, in_precision};
 use crate::error::Result;
@@ -76,9 +76,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     type Value = T;
     type Exact = SparseScorer<'a, R, f64>;
 
-    fn exact(&self) -> Option<Self::Exact> {
-        (!is_double::<T>()).then(|| SparseScorer::new(self.rows, self.bias, self.n_classes))
-    }
+    with_weights!();
 
     const LARGEST_BLOCK: usize = 1;
 
@@ -89,10 +87,6 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn block_size(&self) -> usize {
         1
-    }
-
-    fn n_features(&self) -> usize {
-        self.rows.n_cols() + usize::from(self.bias != 0.0)
     }
 
     fn gather(&self, block: &mut RowBlock<T>) {
@@ -168,10 +162,6 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         }
     }
 
-    fn padded(&self) -> usize {
-        self.weights.padded()
-    }
-
     fn panel_width(&self) -> usize {
         self.weights.padded()
     }
@@ -239,21 +229,5 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         } else {
             AddFewSparse { features, row, classes, change }.compute(simd);
         }
-    }
-
-    fn weight(&self, feature: usize, class: usize) -> f64 {
-        self.weights.get(feature, class)
-    }
-
-    fn weights(&self) -> &[T] {
-        self.weights.values()
-    }
-
-    fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
-        self.weights.load(self.n_classes, weight);
-    }
-
-    fn clear(&mut self) {
-        self.weights.clear();
     }
 }
