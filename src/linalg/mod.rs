@@ -9,7 +9,6 @@ mod aligned;
 pub(crate) mod chebyshev;
 pub(crate) mod cholesky;
 mod exponential;
-mod feature_major;
 pub(crate) mod fold;
 pub mod lanczos;
 mod panel_weights;
@@ -29,7 +28,6 @@ pub(crate) mod vectors;
 
 pub(crate) use aligned::Aligned;
 pub(crate) use exponential::{exp_minus, softmax};
-pub(crate) use feature_major::{FeatureMajor, is_halved, on_two};
 pub(crate) use panel_weights::{PanelWeights, Update};
 pub use panels::Panels;
 pub(crate) use scatter::{TILE, Widened, scatter};

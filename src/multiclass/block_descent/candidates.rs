@@ -168,21 +168,8 @@ impl<T: Element> Candidates<T> {
         }
     }
 
-    /// Replaces a row, at the end of the storage, by the entries of a dense row that are not 0.
-    pub fn gather(&mut self, at: usize, dense: &[T]) {
-        let start = self.classes.len();
-        (self.starts[at], self.counts[at]) = (start, 0);
-        if !self.make_room(dense.len()) {
-            return;
-        }
-        for (class, value) in dense.iter().enumerate().filter(|(_, value)| **value != T::zero()) {
-            self.classes.push(class as u32);
-            self.values.push(*value);
-        }
-        self.counts[at] = (self.classes.len() - start) as u32;
-    }
-
-    /// The same with those whose target is above a threshold.
+    /// Replaces a row, at the end of the storage, by the entries of a dense row that are not 0 or whose target is above a
+    /// threshold.
     pub fn gather_above(&mut self, at: usize, dense: &[T], targets: &[f64], threshold: f64) {
         let start = self.classes.len();
         (self.starts[at], self.counts[at]) = (start, 0);

@@ -75,7 +75,6 @@ impl<M: Scorer> State<'_, M> {
         due.iter().for_each(|at| self.duals[*at as usize].rest = Rest::default());
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
-
             let (gain, work) = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
             moved |= gain > 0.0;
             self.betas.average(average.share_of_next(gain));

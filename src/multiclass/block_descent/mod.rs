@@ -8,13 +8,15 @@ mod certificate;
 mod dual_block;
 mod estimate;
 mod face;
+mod feature_major;
 mod few;
 mod full;
+mod halves;
 mod kernels;
 mod moved;
 mod row;
 mod scorer;
-mod shared_visit;
+
 mod sparse_kernels;
 mod sparse_scorer;
 mod spread;

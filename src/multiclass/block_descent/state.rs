@@ -318,7 +318,7 @@ impl<M: Scorer> State<'_, M> {
             let dense = &mut self.work.beta;
             dense.iter_mut().zip(start).for_each(|(beta, start)| *beta = Real::narrow(*start));
             dual.sum = dense.iter().map(|beta| beta.widen()).sum();
-            started.gather(at, dense);
+            started.gather_above(at, dense, &self.work.target, f64::INFINITY);
         }
         self.betas = started;
         self.work.beta.fill(M::Value::zero());
