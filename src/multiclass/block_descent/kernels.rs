@@ -126,52 +126,68 @@ impl<T: Element> Kernel<T> for EarlierChanges<'_, T> {
     {
         let RowScores { padded, width, .. } = self.place;
         for first in (0..padded).step_by(width) {
-            match width.min(padded - first) / T::LANES {
-                1 => self.panel::<S, 1>(simd, first),
-                2 => self.panel::<S, 2>(simd, first),
-                _ => self.panel::<S, 3>(simd, first),
+            let width = width.min(padded - first);
+            // Sparse rows have one panel of all classes.
+            for start in (0..width).step_by(WIDE * T::LANES) {
+                match (width - start) / T::LANES {
+                    1 => self.rows::<S, 1>(simd, (first, start)),
+                    2 => self.rows::<S, 2>(simd, (first, start)),
+                    _ => self.rows::<S, WIDE>(simd, (first, start)),
+                }
             }
         }
     }
 }
 
+/// Vectors of a tile, beside each other.
+const WIDE: usize = 3;
+
 impl<T: Element> EarlierChanges<'_, T> {
-    /// The classes of a panel of V vectors.
+    /// V vectors of all rows, from a place in the panel that begins with the class `first`.
     #[inline(always)]
-    fn panel<S: Simd, const V: usize>(&mut self, simd: S, first: usize)
+    fn rows<S: Simd, const V: usize>(&mut self, simd: S, (first, start): (usize, usize))
     where
         T: Lane<S>,
     {
         let (n, mut row) = (self.out.len() / self.place.padded, 0);
         while S::REGISTER_COUNT >= 32 && row + 8 <= n {
-            self.tile::<S, V, 8>(simd, first, row);
+            self.tile::<S, V, 8>(simd, (first, start), row);
             row += 8;
         }
         while row + 4 <= n {
-            self.tile::<S, V, 4>(simd, first, row);
+            self.tile::<S, V, 4>(simd, (first, start), row);
             row += 4;
         }
         while row < n {
-            self.tile::<S, V, 1>(simd, first, row);
+            self.tile::<S, V, 1>(simd, (first, start), row);
             row += 1;
         }
     }
 
-    /// R rows of it.
+    /// R rows of them.
     #[inline(always)]
-    fn tile<S: Simd, const V: usize, const R: usize>(&mut self, simd: S, first: usize, row: usize)
-    where
+    fn tile<S: Simd, const V: usize, const R: usize>(
+        &mut self,
+        simd: S,
+        (first, start): (usize, usize),
+        row: usize,
+    ) where
         T: Lane<S>,
     {
         let Self { place, gram, changes, changed, out } = self;
         let (padded, n_rows) = (place.padded, place.n_rows);
         let mut sums = [[T::splat(simd, T::zero()); V]; R];
         for (at, sums) in sums.iter_mut().enumerate() {
-            let scores =
-                RowScores { row: place.row + row + at, ..*place }.panel(first / place.width);
+            let place = RowScores { row: place.row + row + at, ..*place };
+            let scores = &place.panel(first / place.width)[start..][..V * T::LANES];
             sums.copy_from_slice(&T::vectors(scores).0[..V]);
         }
-        let gram: [&[T]; R] = from_fn(|at| &gram[(row + at) * n_rows..][..n_rows]);
+        let first = first + start;
+        // Blocks of one row, as sparse data have them, come without products.
+        let gram: [&[T]; R] = match changed.is_empty() {
+            true => [&[]; R],
+            false => from_fn(|at| &gram[(row + at) * n_rows..][..n_rows]),
+        };
         for &other in *changed {
             let change = &T::vectors(&changes[other * padded + first..][..V * T::LANES]).0[..V];
             for (sums, gram) in sums.iter_mut().zip(&gram) {
