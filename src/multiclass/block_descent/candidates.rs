@@ -207,40 +207,12 @@ impl<T: Element> Candidates<T> {
 
 /// Writes the classes whose value is not 0 or whose target is above the threshold, in their order; returns how many
 /// they are.
-#[inline(always)]
-pub(super) fn select<T: Element>(
-    values: &[T],
-    targets: &[f64],
-    threshold: f64,
-    found: &mut [u32],
-) -> usize {
-    let is_found = |value: &T, target: &f64| (*value != T::zero()) | (*target > threshold);
-    let mut count = 0;
-    let mut write = |first: usize, values: &[T], targets: &[f64]| {
-        for (place, (value, target)) in values.iter().zip(targets).enumerate() {
-            // Written in any case: which are kept is hard to foresee.
-            found[count] = (first + place) as u32;
-            count += usize::from(is_found(value, target));
-        }
-    };
-    let (pieces, rest) = values.as_chunks::<TOGETHER>();
-    let (others, last) = targets.as_chunks::<TOGETHER>();
-    for (piece, (values, targets)) in pieces.iter().zip(others).enumerate() {
-        let pairs = values.iter().zip(targets);
-        if pairs.fold(false, |some, (value, target)| some | is_found(value, target)) {
-            write(piece * TOGETHER, values, targets);
-        }
-    }
-    write(pieces.len() * TOGETHER, rest, last);
-    count
-}
-
-/// [`select`], compiled for the vectors of this machine.
-struct Select<'a, T> {
-    values: &'a [T],
-    targets: &'a [f64],
-    threshold: f64,
-    found: &'a mut [u32],
+pub(super) struct Select<'a, T> {
+    pub values: &'a [T],
+    pub targets: &'a [f64],
+    pub threshold: f64,
+    /// Room for all classes.
+    pub found: &'a mut [u32],
 }
 
 impl<T: Element> Kernel<T> for Select<'_, T> {
@@ -251,7 +223,28 @@ impl<T: Element> Kernel<T> for Select<'_, T> {
     where
         T: Lane<S>,
     {
-        select(self.values, self.targets, self.threshold, self.found)
+        let Self { values, targets, threshold, found } = self;
+        let is_found = |value: &T, target: &f64| (*value != T::zero()) | (*target > threshold);
+        let mut count = 0;
+        for (piece, values) in values.chunks(TOGETHER).enumerate() {
+            let first = piece * TOGETHER;
+            let targets = &targets[first..];
+            if let (Some(values), Some(targets)) =
+                (values.first_chunk::<TOGETHER>(), targets.first_chunk::<TOGETHER>())
+                && !values
+                    .iter()
+                    .zip(targets)
+                    .fold(false, |some, (value, target)| some | is_found(value, target))
+            {
+                continue;
+            }
+            for (class, (value, target)) in (first as u32..).zip(values.iter().zip(targets)) {
+                // Written in any case: which are kept is hard to foresee.
+                found[count] = class;
+                count += usize::from(is_found(value, target));
+            }
+        }
+        count
     }
 }
 

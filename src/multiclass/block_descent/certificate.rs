@@ -4,7 +4,7 @@ use num_traits::{Float, Zero};
 use pulp::Simd;
 use rayon::prelude::*;
 
-use super::candidates::{Candidates, select};
+use super::candidates::{Candidates, Select};
 use super::dual_block::{DualBlock, add_images};
 use super::kernels::{Margins, RowScores};
 use super::scorer::{RowBlock, Scorer};
@@ -208,7 +208,7 @@ impl<M: Scorer> State<'_, M> {
         // The label's slope, which is 0, is not above it.
         let (slopes, low) = (&*margins, low.max(0.0));
         let start = terms.classes.len();
-        let n = select(beta, slopes, low, found);
+        let n = M::Value::dispatch(Select { values: beta, targets: slopes, threshold: low, found });
         terms.classes.extend_from_slice(&found[..n]);
         terms.values.extend(found[..n].iter().map(|class| beta[*class as usize]));
         if !self.is_box() {

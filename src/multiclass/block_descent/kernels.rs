@@ -129,10 +129,13 @@ impl<T: Element> Kernel<T> for EarlierChanges<'_, T> {
             let width = width.min(padded - first);
             // Sparse rows have one panel of all classes.
             for start in (0..width).step_by(WIDE * T::LANES) {
-                match (width - start) / T::LANES {
-                    1 => self.rows::<S, 1>(simd, (first, start)),
-                    2 => self.rows::<S, 2>(simd, (first, start)),
-                    _ => self.rows::<S, WIDE>(simd, (first, start)),
+                let n_vectors = (width - start) / T::LANES;
+                if n_vectors >= WIDE {
+                    self.rows::<S, WIDE>(simd, (first, start));
+                } else {
+                    for place in 0..n_vectors {
+                        self.rows::<S, 1>(simd, (first, start + place * T::LANES));
+                    }
                 }
             }
         }
@@ -150,13 +153,16 @@ impl<T: Element> EarlierChanges<'_, T> {
         T: Lane<S>,
     {
         let (n, mut row) = (self.out.len() / self.place.padded, 0);
-        while S::REGISTER_COUNT >= 32 && row + 8 <= n {
-            self.tile::<S, V, 8>(simd, (first, start), row);
-            row += 8;
-        }
-        while row + 4 <= n {
-            self.tile::<S, V, 4>(simd, (first, start), row);
-            row += 4;
+        if S::REGISTER_COUNT >= 32 {
+            while row + 8 <= n {
+                self.tile::<S, V, 8>(simd, (first, start), row);
+                row += 8;
+            }
+        } else {
+            while row + 4 <= n {
+                self.tile::<S, V, 4>(simd, (first, start), row);
+                row += 4;
+            }
         }
         while row < n {
             self.tile::<S, V, 1>(simd, (first, start), row);
