@@ -7,9 +7,8 @@ use pyo3::types::{PyDict, PyList};
 use super::arrays::{Matrix, Table, Vector, slice};
 use super::own_loss::raised;
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
-use super::session::{Session, digests, guarded, run_session, unchanged, unchanged_since};
+use super::session::{Session, guarded, run_session, unchanged_since};
 use super::trace::trace_dict;
-use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::multiclass::{
     Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit,
@@ -54,16 +53,11 @@ pub(super) fn fit_multiclass<'py>(
         let method = size.method(&method.choices())?;
         size.require(method, 1)?;
         let (rows, own) = ((data, slice(&labels)?), record.own_loss());
-        // Before anything is computed from the rows; dense ones have theirs from the look that makes the problem.
-        let sparse = match data {
-            Data::Csr32(_) | Data::Csr64(_) => digests(py, &[data])?.pop(),
-            _ => None,
-        };
-        let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
+        let made = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
+        let (mut problem, before) = made;
         problem.map().require_finite()?;
         let layout = problem.map().layout();
         let start = start.map(|start| start.read(layout)).transpose()?;
-        let before: Vec<u64> = sparse.or_else(|| problem.map().digest()).into_iter().collect();
         let fitted = unchanged_since(py, (&[data], &before), || {
             let kernel = |session: &Session<'_>| {
                 own.iter().for_each(|own| own.stops(session.interrupt));
@@ -150,8 +144,9 @@ pub(super) fn multiclass_path<'py>(
         let options = MulticlassMethod::parse(&method.choices())?.path_options()?;
         let (data, own) = (rows.rows()?, record.own_loss());
         let rows = (data, slice(&labels)?);
-        let (pieces, layout) = unchanged(py, &[data], || {
-            let mut problem = record.problem(py, rows, &shares, Order::Examples, run.n_threads)?;
+        let made = record.problem(py, rows, &shares, Order::Examples, run.n_threads)?;
+        let (mut problem, before) = made;
+        let (pieces, layout) = unchanged_since(py, (&[data], &before), || {
             let (layout, from) = (problem.map().layout(), shares.regularization);
             let stopping = run.target().stopping(problem.null_objective());
             let settings = PathSettings { from, until, stopping };
