@@ -11,7 +11,7 @@ use super::session::{Session, guarded, run_session, unchanged_since};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
 use crate::multiclass::{
-    Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit,
+    Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit, shares_visits,
 };
 use crate::solver::{BlockPath, Drift, PathSettings, Piece, Start, path};
 
@@ -72,23 +72,25 @@ pub(super) fn fit_multiclass<'py>(
     })
 }
 
-/// The solver of a fit with such settings, and the bytes that it needs for its weights and its dual variables
-/// at most.
+/// The solver of a fit with such settings, the bytes that it needs for its weights and its dual variables at
+/// most, and whether two threads of block descent share visits to some of the rows.
 #[pyfunction]
 pub(super) fn plan_multiclass(
     rows: Matrix<'_>,
     settings: &Bound<'_, PyDict>,
-) -> PyResult<(String, u64, u64)> {
+) -> PyResult<(String, u64, u64, bool)> {
     guarded(|| {
+        let data = rows.rows()?;
         let record: MarginRecord<'_> = settings.extract()?;
         let method: MethodRecord = settings.extract()?;
         let WarmStart { keep_dual, .. } = settings.extract()?;
-        let size = record.size(rows.rows()?, keep_dual);
+        let size = record.size(data, keep_dual);
         let choices = method.choices();
         let chosen = size.method(&choices)?;
         let estimate = size.estimate(chosen);
         let bytes = |bytes: u128| u64::try_from(bytes).unwrap_or(u64::MAX);
-        Ok((chosen.name().to_owned(), bytes(estimate.weights), bytes(estimate.duals)))
+        let halves = shares_visits(&data, size.n_classes);
+        Ok((chosen.name().to_owned(), bytes(estimate.weights), bytes(estimate.duals), halves))
     })
 }
 

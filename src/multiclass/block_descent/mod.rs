@@ -23,6 +23,7 @@ mod spread;
 mod state;
 mod visit;
 
+pub use self::halves::shares_visits;
 pub use self::state::Options;
 
 use self::scorer::{DenseScorer, Scorer};
