@@ -375,7 +375,7 @@ fn equal_sample_weights_and_repeated_rows_are_the_same() {
     };
     let weighted =
         Case { weights: Some((0..20).map(|i| if i < 7 { 2.0 } else { 1.0 }).collect()), ..case };
-    let (a, b) = (doubled.fit(Options::default(), 1e-13), weighted.fit(Options::default(), 1e-13));
+    let (a, b) = (doubled.fit(Options::default(), 1e-12), weighted.fit(Options::default(), 1e-12));
     assert!(
         (a.trace.certificate.unwrap().primal - b.trace.certificate.unwrap().primal).abs() < 1e-12
     );
