@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use rayon::join;
 
 use super::row::Row;
+use crate::data::{Csr, Data, Rows};
 use crate::linalg::Element;
 
 /// Bytes of weights that a row reads from which it is treated in two halves, on two threads where there are two: some
@@ -20,6 +21,19 @@ const HALVED: usize = 1 << 16;
 #[inline(always)]
 pub(super) fn is_halved(n_bytes: usize) -> bool {
     n_bytes >= HALVED
+}
+
+/// Whether visits to some of the rows may be made in halves.
+pub fn shares_visits(data: &Data<'_>, n_classes: usize) -> bool {
+    fn some<T: Element>(rows: &Csr<'_, T>, n_classes: usize) -> bool {
+        let n_bytes = n_classes.next_multiple_of(T::lanes()) * size_of::<T>();
+        (0..rows.n_rows()).any(|row| is_halved(rows.row(row).0.len() * n_bytes))
+    }
+    match data {
+        Data::Csr32(rows) => some(rows, n_classes),
+        Data::Csr64(rows) => some(rows, n_classes),
+        _ => false,
+    }
 }
 
 /// Does both, on two threads where there are two.

@@ -17,9 +17,6 @@ use crate::linalg::{Aligned, Element, Kernel, Lane};
 /// Rows that say where most columns are.
 const LOOKED_AT: usize = 256;
 
-/// Rows between two looks at the interrupt.
-const PATIENCE: usize = 256;
-
 /// Sparse rows, one at a time: a row's features are few, and their inner products with other rows'
 /// would cost as much as the scores.
 pub(super) struct SparseScorer<'a, R, T> {
@@ -126,7 +123,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
             let (mut copied, mut touched) = (Vec::new(), Vec::new());
             let mut values = Aligned::zeros(padded);
             for (index, example) in examples.iter().enumerate() {
-                if index.is_multiple_of(PATIENCE) && interrupt.is_raised() {
+                if interrupt.is_raised() {
                     return;
                 }
                 values.fill(T::zero());
