@@ -2,14 +2,14 @@
 //! weighted sums of rows, norms, factorisations, extreme eigenvectors.
 //!
 //! Register tiles for products and sums are written once over `pulp`'s vectors and dispatched at run time to
-//! what the processor has (AVX-512, AVX2, NEON). Each score is the sum over the inputs in their order,
-//! whatever the block it is computed in, so results depend neither on blocks nor on threads.
+//! what the processor has (AVX-512, AVX2, NEON). Each score is the sum over the inputs in their order (a constant
+//! one that is not stored with the others comes first), whatever the block it is computed in, so results depend
+//! neither on blocks nor on threads.
 
 mod aligned;
 pub(crate) mod chebyshev;
 pub(crate) mod cholesky;
 mod exponential;
-mod feature_major;
 pub(crate) mod fold;
 pub mod lanczos;
 mod panel_weights;
@@ -29,7 +29,6 @@ pub(crate) mod vectors;
 
 pub(crate) use aligned::Aligned;
 pub(crate) use exponential::{exp_minus, softmax};
-pub(crate) use feature_major::{FeatureMajor, is_halved, on_two};
 pub(crate) use panel_weights::{PanelWeights, Update};
 pub use panels::Panels;
 pub(crate) use scatter::{TILE, Widened, scatter};

@@ -125,7 +125,7 @@ impl<T: Element> PanelWeights<T> {
 
     /// Writes the scores of `rows` (`n_features` each): for each panel of classes, row by row. Where there is a
     /// constant, it is the last feature of all rows, and they are stored without.
-    pub fn score(&self, rows: &[T], constant: T, scores: &mut [T]) {
+    pub fn score(&self, rows: &[T], constant: Option<T>, scores: &mut [T]) {
         let (n_features, width) = (self.n_features, self.width);
         let n_rows = scores.len() / self.padded;
         let work = n_rows * self.values.len();
@@ -145,7 +145,7 @@ impl<T: Element> PanelWeights<T> {
         for_each(panels, work, |(panel, (weights, scores))| {
             let first = panel * width;
             T::dispatch(AddUpdate { weights: &mut *weights, update, first, n_features, padded });
-            T::dispatch(Score { weights, rows, constant: T::zero(), scores, n_features });
+            T::dispatch(Score { weights, rows, constant: None, scores, n_features });
         });
     }
 }
@@ -266,8 +266,8 @@ fn add_outer<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
 struct Score<'a, T> {
     weights: &'a [T],
     rows: &'a [T],
-    /// The last feature of all rows, which is not stored with them unless it is 0.
-    constant: T,
+    /// The last feature of all rows, where they are stored without it.
+    constant: Option<T>,
     scores: &'a mut [T],
     n_features: usize,
 }
@@ -299,7 +299,7 @@ impl<T: Element> Score<'_, T> {
         let scores = T::vectors_mut(scores).0.as_chunks_mut::<V>().0;
         let mut start = [T::splat(simd, T::zero()); V];
         let (mut weights, mut n_stored) = (weights, n_features);
-        if constant != T::zero()
+        if let Some(constant) = constant
             && let [stored @ .., last] = weights
         {
             (weights, n_stored) = (stored, n_features - 1);
@@ -391,7 +391,7 @@ mod tests {
         let mut scores = vec![T::one(); n_rows * padded];
         weights.update_and_score(&update, &rows, &mut scores);
         let mut again = vec![T::one(); n_rows * padded];
-        weights.score(&rows, T::zero(), &mut again);
+        weights.score(&rows, None, &mut again);
         assert_eq!(scores, again);
         check_constant(&weights, &rows);
         for row in 0..n_rows {
@@ -418,8 +418,8 @@ mod tests {
         }
         let mut scores = vec![T::one(); rows.len() / n_features * weights.padded()];
         let mut again = scores.clone();
-        weights.score(&rows, T::zero(), &mut scores);
-        weights.score(&stored, constant, &mut again);
+        weights.score(&rows, None, &mut scores);
+        weights.score(&stored, Some(constant), &mut again);
         assert_eq!(scores, again);
     }
 

@@ -86,6 +86,15 @@ impl<R: Rows, T: Element> Map<R, T> {
 impl<'a> Linear<'a> {
     /// The map of the given rows, its weights ordered for a kind of solvers.
     pub fn new(data: Data<'a>, n_classes: usize, bias: f64, order: Order) -> Self {
+        Self::surveyed(data, n_classes, order, bias, Survey::of(&data, bias, false))
+    }
+
+    /// The same with [`Linear::digest`]: it takes less beside what the map asks of all rows than on its own.
+    pub fn digested(data: Data<'a>, n_classes: usize, bias: f64, order: Order) -> Self {
+        Self::surveyed(data, n_classes, order, bias, Survey::of(&data, bias, true))
+    }
+
+    fn surveyed(data: Data<'a>, n_classes: usize, order: Order, bias: f64, survey: Survey) -> Self {
         let kind = match data {
             Data::Dense16(rows) => Kind::Dense16(Map::new(rows, n_classes)),
             Data::Dense32(rows) => Kind::Dense32(Map::new(rows, n_classes)),
@@ -102,7 +111,6 @@ impl<'a> Linear<'a> {
         };
         let layout = Layout { n_classes, n_features, tile };
         let (exact, offsets) = (Panels::new(0, 0), vec![0.0; n_classes]);
-        let survey = Survey::of(&data, bias);
         Self { data, bias, layout, offsets, kind, exact, survey }
     }
 
@@ -121,7 +129,7 @@ impl<'a> Linear<'a> {
         Err(Error::argument("X", format!("contains {what}, at row {row} and column {column}")))
     }
 
-    /// [`Data::digest`] of dense rows as they were before the map looked at them; nothing for sparse ones.
+    /// [`Data::digest`] of dense rows as they were before the map looked at them, if it is [`Linear::digested`].
     pub fn digest(&self) -> Option<u64> {
         self.survey.digest
     }

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::map::RowSize;
-use crate::data::{Data, Dense, Real, join_digests};
+use crate::data::{Csr, Data, Dense, Real, join_digests};
 
 /// Sums side by side: a single one would wait for each addition.
 const LANES: usize = 8;
@@ -14,28 +14,20 @@ pub(super) struct Survey {
     pub sizes: Vec<RowSize>,
     /// The first row with a number that is not finite.
     pub broken: Option<usize>,
-    /// [`Data::digest`] of dense rows, as of this look.
+    /// [`Data::digest`] of dense rows as of this look, where it was asked for.
     pub digest: Option<u64>,
 }
 
 impl Survey {
     /// Looks at the rows, to which a constant feature is added unless it is 0.
-    pub fn of(data: &Data<'_>, bias: f64) -> Self {
+    pub fn of(data: &Data<'_>, bias: f64, digested: bool) -> Self {
         let mut sizes = vec![(RowSize::of(0.0, 0.0, 0), true); data.n_rows()];
         let digest = match data {
-            Data::Dense16(rows) => Some(survey(rows, bias, &mut sizes)),
-            Data::Dense32(rows) => Some(survey(rows, bias, &mut sizes)),
-            Data::Dense64(rows) => Some(survey(rows, bias, &mut sizes)),
-            Data::Csr32(rows) => {
-                let look = |(row, size): (usize, &mut _)| *size = measure(rows.row(row).1, bias);
-                sizes.par_iter_mut().enumerate().for_each(look);
-                None
-            }
-            Data::Csr64(rows) => {
-                let look = |(row, size): (usize, &mut _)| *size = measure(rows.row(row).1, bias);
-                sizes.par_iter_mut().enumerate().for_each(look);
-                None
-            }
+            Data::Dense16(rows) => look_at(rows, bias, digested, &mut sizes),
+            Data::Dense32(rows) => look_at(rows, bias, digested, &mut sizes),
+            Data::Dense64(rows) => look_at(rows, bias, digested, &mut sizes),
+            Data::Csr32(rows) => look_at_sparse(rows, bias, &mut sizes),
+            Data::Csr64(rows) => look_at_sparse(rows, bias, &mut sizes),
         };
         let broken = sizes.iter().position(|(_, finite)| !finite);
         Self { sizes: sizes.into_iter().map(|(size, _)| size).collect(), broken, digest }
@@ -43,20 +35,31 @@ impl Survey {
 }
 
 /// Looks at dense rows. A piece's digest comes first, so that a change after it is found, and brings it to the cache.
-fn survey<R: Real>(rows: &Dense<'_, R>, bias: f64, sizes: &mut [(RowSize, bool)]) -> u64 {
+fn look_at<R: Real>(
+    rows: &Dense<'_, R>,
+    bias: f64,
+    digested: bool,
+    sizes: &mut [(RowSize, bool)],
+) -> Option<u64> {
     let piece = rows.piece();
-    let digests: Vec<u64> = sizes
-        .par_chunks_mut(piece)
-        .enumerate()
-        .map(|(index, sizes)| {
-            let first = index * piece;
-            let end = first + sizes.len();
-            let digest = rows.digest_of(first, end);
-            (first..).zip(sizes).for_each(|(row, size)| *size = measure(rows.row(row), bias));
-            digest
-        })
-        .collect();
-    join_digests(digests)
+    let pieces = sizes.par_chunks_mut(piece).enumerate().map(|(index, sizes)| {
+        let first = index * piece;
+        let digest = digested.then(|| rows.digest_of(first, first + sizes.len()));
+        (first..).zip(sizes).for_each(|(row, size)| *size = measure(rows.row(row), bias));
+        digest
+    });
+    let digests: Vec<Option<u64>> = pieces.collect();
+    digested.then(|| join_digests(digests.into_iter().flatten()))
+}
+
+fn look_at_sparse<R: Real>(
+    rows: &Csr<'_, R>,
+    bias: f64,
+    sizes: &mut [(RowSize, bool)],
+) -> Option<u64> {
+    let look = |(row, size): (usize, &mut _)| *size = measure(rows.row(row).1, bias);
+    sizes.par_iter_mut().enumerate().for_each(look);
+    None
 }
 
 /// The size of a row with the constant feature, and whether all of its numbers are finite.
@@ -85,7 +88,6 @@ mod tests {
     use ndarray::ArrayView2;
 
     use super::*;
-    use crate::data::Csr;
 
     const N_COLS: usize = 37;
 
@@ -102,7 +104,7 @@ mod tests {
     fn a_survey_has_the_digest_and_the_norms_of_the_rows() {
         let values: Vec<f64> = (0..5000 * N_COLS).map(number).collect();
         let data = dense(&values);
-        let survey = Survey::of(&data, 0.5);
+        let survey = Survey::of(&data, 0.5, true);
         assert_eq!(survey.digest, Some(data.digest(&mut || Ok::<_, ()>(())).unwrap()));
         assert_eq!((survey.broken, survey.sizes.len()), (None, 5000));
         for (row, size) in values.chunks_exact(N_COLS).zip(&survey.sizes) {
@@ -111,7 +113,7 @@ mod tests {
             assert_eq!((size.n_values, size.n_products), (N_COLS + 1, N_COLS + 1));
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-        assert_eq!(pool.install(|| Survey::of(&data, 0.5)).digest, survey.digest);
+        assert_eq!(pool.install(|| Survey::of(&data, 0.5, true)).digest, survey.digest);
     }
 
     #[test]
@@ -119,21 +121,21 @@ mod tests {
         for broken in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let mut values: Vec<f64> = (0..5000 * N_COLS).map(number).collect();
             values[3 * N_COLS] = 1e300;
-            assert_eq!(Survey::of(&dense(&values), 0.0).broken, None);
+            assert_eq!(Survey::of(&dense(&values), 0.0, false).broken, None);
             values[4100 * N_COLS + 11] = broken;
             values[77 * N_COLS + 36] = broken;
-            assert_eq!(Survey::of(&dense(&values), 0.0).broken, Some(77));
+            assert_eq!(Survey::of(&dense(&values), 0.0, false).broken, Some(77));
             let values = [1.0, broken];
             let data = Csr::new(&[0, 1, 2], &[0, 1], &values, 3).unwrap();
-            assert_eq!(Survey::of(&Data::Csr64(data), 1.0).broken, Some(1));
+            assert_eq!(Survey::of(&Data::Csr64(data), 1.0, false).broken, Some(1));
         }
     }
 
     #[test]
     fn norms_of_small_values_are_not_lost_to_underflow() {
         let values = vec![1e-170; N_COLS];
-        let size = Survey::of(&dense(&values), 0.0).sizes[0];
+        let size = Survey::of(&dense(&values), 0.0, false).sizes[0];
         assert!(size.norm >= 1e-170 * (N_COLS as f64).sqrt());
-        assert_eq!(Survey::of(&dense(&[0.0; N_COLS]), 0.0).sizes[0].norm, 0.0);
+        assert_eq!(Survey::of(&dense(&[0.0; N_COLS]), 0.0, false).sizes[0].norm, 0.0);
     }
 }

@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 
 use super::arrays::{Matrix, Vector, slice};
 use super::records::{MarginRecord, SharesRecord};
-use super::session::{guarded, run_session, unchanged};
+use super::session::{guarded, run_session, unchanged_since};
 use crate::error::Result;
 use crate::multiclass::{MulticlassMethod, Order, Question, SubproblemSolver, answer};
 use crate::run::Stopping;
@@ -69,8 +69,9 @@ pub(super) fn consensus_round<'py>(
         record.size(data, true).require(MulticlassMethod::BlockDescent(round.seed), 1)?;
         let rows = (data, slice(&labels)?);
         let question = round.question()?;
-        let ended = unchanged(py, &[data], || {
-            let problem = record.problem(py, rows, &shares, Order::Batches, round.n_threads)?;
+        let made = record.problem(py, rows, &shares, Order::Batches, round.n_threads)?;
+        let (problem, before) = made;
+        let ended = unchanged_since(py, (&[data], &before), || {
             run_session(py, round.n_threads, round.callback.as_ref(), |session| {
                 let observe = &mut |epoch: &_| -> ControlFlow<()> { session.observe(epoch) };
                 answer(problem, &question, session.interrupt, observe)

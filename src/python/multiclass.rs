@@ -7,12 +7,11 @@ use pyo3::types::{PyDict, PyList};
 use super::arrays::{Matrix, Table, Vector, slice};
 use super::own_loss::raised;
 use super::records::{MarginRecord, MethodRecord, RunRecord, SharesRecord};
-use super::session::{Session, digests, guarded, run_session, unchanged, unchanged_since};
+use super::session::{Session, guarded, run_session, unchanged_since};
 use super::trace::trace_dict;
-use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::multiclass::{
-    Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit,
+    Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit, shares_visits,
 };
 use crate::solver::{BlockPath, Drift, PathSettings, Piece, Start, path};
 
@@ -54,16 +53,11 @@ pub(super) fn fit_multiclass<'py>(
         let method = size.method(&method.choices())?;
         size.require(method, 1)?;
         let (rows, own) = ((data, slice(&labels)?), record.own_loss());
-        // Before anything is computed from the rows; dense ones have theirs from the look that makes the problem.
-        let sparse = match data {
-            Data::Csr32(_) | Data::Csr64(_) => digests(py, &[data])?.pop(),
-            _ => None,
-        };
-        let mut problem = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
+        let made = record.problem(py, rows, &shares, method.order(), run.n_threads)?;
+        let (mut problem, before) = made;
         problem.map().require_finite()?;
         let layout = problem.map().layout();
         let start = start.map(|start| start.read(layout)).transpose()?;
-        let before: Vec<u64> = sparse.or_else(|| problem.map().digest()).into_iter().collect();
         let fitted = unchanged_since(py, (&[data], &before), || {
             let kernel = |session: &Session<'_>| {
                 own.iter().for_each(|own| own.stops(session.interrupt));
@@ -78,23 +72,25 @@ pub(super) fn fit_multiclass<'py>(
     })
 }
 
-/// The solver of a fit with such settings, and the bytes that it needs for its weights and its dual variables
-/// at most.
+/// The solver of a fit with such settings, the bytes that it needs for its weights and its dual variables at
+/// most, and whether two threads of block descent share visits to some of the rows.
 #[pyfunction]
 pub(super) fn plan_multiclass(
     rows: Matrix<'_>,
     settings: &Bound<'_, PyDict>,
-) -> PyResult<(String, u64, u64)> {
+) -> PyResult<(String, u64, u64, bool)> {
     guarded(|| {
+        let data = rows.rows()?;
         let record: MarginRecord<'_> = settings.extract()?;
         let method: MethodRecord = settings.extract()?;
         let WarmStart { keep_dual, .. } = settings.extract()?;
-        let size = record.size(rows.rows()?, keep_dual);
+        let size = record.size(data, keep_dual);
         let choices = method.choices();
         let chosen = size.method(&choices)?;
         let estimate = size.estimate(chosen);
         let bytes = |bytes: u128| u64::try_from(bytes).unwrap_or(u64::MAX);
-        Ok((chosen.name().to_owned(), bytes(estimate.weights), bytes(estimate.duals)))
+        let halves = shares_visits(&data, size.n_classes);
+        Ok((chosen.name().to_owned(), bytes(estimate.weights), bytes(estimate.duals), halves))
     })
 }
 
@@ -150,8 +146,9 @@ pub(super) fn multiclass_path<'py>(
         let options = MulticlassMethod::parse(&method.choices())?.path_options()?;
         let (data, own) = (rows.rows()?, record.own_loss());
         let rows = (data, slice(&labels)?);
-        let (pieces, layout) = unchanged(py, &[data], || {
-            let mut problem = record.problem(py, rows, &shares, Order::Examples, run.n_threads)?;
+        let made = record.problem(py, rows, &shares, Order::Examples, run.n_threads)?;
+        let (mut problem, before) = made;
+        let (pieces, layout) = unchanged_since(py, (&[data], &before), || {
             let (layout, from) = (problem.map().layout(), shares.regularization);
             let stopping = run.target().stopping(problem.null_objective());
             let settings = PathSettings { from, until, stopping };

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use super::arrays::{Table, Vector, slice};
 use super::own_loss::{OwnLoss, OwnPolytope};
-use super::session::run_session;
+use super::session::{Session, digests, run_session};
 use crate::data::Data;
 use crate::dual::Shares;
 use crate::error::Result;
@@ -59,7 +59,8 @@ impl MarginRecord<'_> {
     /// The problem, its weights ordered for a kind of solvers.
     ///
     /// It is made in a session of its own: rayon's global pool would outlive the call, and a child of a fork
-    /// would wait for threads that it does not have.
+    /// would wait for threads that it does not have. What comes with it is the digest of the rows from before anything
+    /// was computed from them, for [`unchanged_since`](super::session::unchanged_since).
     pub fn problem<'a>(
         &self,
         py: Python<'_>,
@@ -67,9 +68,18 @@ impl MarginRecord<'_> {
         shares: &SharesRecord<'_>,
         order: Order,
         n_threads: usize,
-    ) -> PyResult<MarginProblem<'a>> {
+    ) -> PyResult<(MarginProblem<'a>, Vec<u64>)> {
         let (parts, shares) = (self.parts(), shares.shares(rows.n_rows())?);
-        run_session(py, n_threads, None, |_| parts.problem(rows, labels, shares, order))
+        let sparse = match rows {
+            Data::Csr32(_) | Data::Csr64(_) => digests(py, &[rows])?,
+            _ => Vec::new(),
+        };
+        let make = |_: &Session<'_>| {
+            let map = Linear::digested(rows, parts.n_classes, parts.bias, order);
+            let digests = map.digest().into_iter().chain(sparse).collect();
+            Ok((parts.on(map, labels, shares)?, digests))
+        };
+        run_session(py, n_threads, None, make)
     }
 
     /// The same to make several problems of, on any thread.

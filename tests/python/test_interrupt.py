@@ -128,10 +128,11 @@ def test_a_callback_may_fit_another_model() -> None:
 LONG_FIT = """
 import sys, time
 import numpy as np
+import scipy.sparse as sp
 import dualgap
 
 rng = np.random.default_rng(0)
-X, y = rng.normal(size=(40_000, 60)), rng.integers(0, 10, size=40_000)
+{rows}
 print("ready", flush=True)
 model = dualgap.{model}, tol=0.0, n_jobs={n_jobs})
 try:
@@ -140,27 +141,23 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 else:
     sys.exit("the fit ended before it could be interrupted")
-small = dualgap.PolynomialNetworkClassifier(2, n_jobs=2).fit(X[:200], y[:200])
-print("usable", small.predict(X[:5]).shape, flush=True)
+few = X[:200, :20]
+small = dualgap.PolynomialNetworkClassifier(2, n_jobs=2).fit(few, y[:200])
+print("usable", small.predict(few[:5]).shape, flush=True)
+"""
+
+DENSE = "X, y = rng.normal(size=(40_000, 60)), rng.integers(0, 10, size=40_000)"
+
+# Visits to these rows, of 2000 entries and many candidate classes, are shared by two threads.
+LONG_ROWS = """
+columns = 10 * np.arange(2000) + rng.integers(10, size=(2000, 1))
+arrays = rng.normal(size=columns.size), columns.ravel(), 2000 * np.arange(2001)
+X, y = sp.csr_array(arrays, shape=(2000, 20_000)), rng.integers(0, 100, size=2000)
 """
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals are sent differently there")
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("delay", [0.2, 1.0])
-@pytest.mark.parametrize(
-    "model",
-    [
-        "PolynomialNetworkClassifier(200, radius=1000.0",
-        "PolynomialNetworkClassifierCV([100.0, 1000.0], n_components=200, cv=2",
-        'MulticlassSVC(solver="frank-wolfe", max_iter=10**6',
-        'MulticlassSVC("weston-watkins", smoothing=0.1, C=100.0, max_iter=10**6',
-        'MulticlassSVC("weston-watkins", solver="block-frank-wolfe", smoothing=0.1, max_iter=10**6',
-        'MulticlassSVC(solver="subgradient", max_iter=10**6',
-    ],
-)
-def test_control_c_ends_a_long_fit(n_jobs: int, delay: float, model: str) -> None:
-    script = textwrap.dedent(LONG_FIT).format(model=model, n_jobs=n_jobs)
+def check_control_c(rows: str, model: str, n_jobs: int, delay: float) -> None:
+    script = textwrap.dedent(LONG_FIT).format(rows=rows, model=model, n_jobs=n_jobs)
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -178,6 +175,32 @@ def test_control_c_ends_a_long_fit(n_jobs: int, delay: float, model: str) -> Non
     assert seconds < 3.0
     assert rest == "usable (5,)\n", errors
     assert process.returncode == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent differently there")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("delay", [0.2, 1.0, 3.0])
+def test_control_c_ends_a_fit_to_long_sparse_rows(n_jobs: int, delay: float) -> None:
+    model = 'MulticlassSVC("weston-watkins", C=10.0, max_iter=10**6'
+    check_control_c(LONG_ROWS, model, n_jobs, delay)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent differently there")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("delay", [0.2, 1.0])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "PolynomialNetworkClassifier(200, radius=1000.0",
+        "PolynomialNetworkClassifierCV([100.0, 1000.0], n_components=200, cv=2",
+        'MulticlassSVC(solver="frank-wolfe", max_iter=10**6',
+        'MulticlassSVC("weston-watkins", smoothing=0.1, C=100.0, max_iter=10**6',
+        'MulticlassSVC("weston-watkins", solver="block-frank-wolfe", smoothing=0.1, max_iter=10**6',
+        'MulticlassSVC(solver="subgradient", max_iter=10**6',
+    ],
+)
+def test_control_c_ends_a_long_fit(n_jobs: int, delay: float, model: str) -> None:
+    check_control_c(DENSE, model, n_jobs, delay)
 
 
 def test_other_threads_run_during_a_fit() -> None:

@@ -49,8 +49,8 @@ const SMALL: f64 = 0.6;
 const LONGEST_REST: u8 = 16;
 /// What is left of a rest's length for the next epoch, which brings other candidates.
 const REST_KEPT: u8 = 4;
-/// Visits between two looks at the interrupt.
-const PATIENCE: usize = 4096;
+/// Numbers that are read between two looks at the interrupt: some milliseconds, however long the rows are.
+const PATIENCE: usize = 1 << 22;
 
 /// What became of a visit.
 enum Visit {
@@ -69,7 +69,7 @@ impl<M: Scorer> State<'_, M> {
         self.betas.begin_average();
         self.betas.check_memory(self.problem.n_classes())?;
         let mut weights = self.model.take_weights();
-        self.alone = self.is_dear(&due, weights.len());
+        self.alone = self.goes_alone(&due, weights.len());
         let spent = if self.alone { SPENT_ALONE } else { SPENT };
         let (mut n_active, mut moved) = (due.len(), false);
         let mut average = Average::default();
@@ -224,12 +224,14 @@ impl<M: Scorer> Kernel<M::Value> for Pass<'_, '_, M> {
     {
         let Self { state, due, n_active, weights, interrupt } = self;
         let bounds = state.bounds();
-        let (mut gain, mut place, mut n_looks, mut work) = (0.0, 0, 0usize, 0);
+        let (mut gain, mut place, mut work, mut next_look) = (0.0, 0, 0, PATIENCE);
         let (mut n_visits, small) = (0, SMALL * state.mean_gain());
         while place < *n_active {
-            n_looks += 1;
-            if n_looks.is_multiple_of(PATIENCE) && interrupt.is_raised() {
-                break;
+            if work >= next_look {
+                if interrupt.is_raised() {
+                    break;
+                }
+                next_look = work + PATIENCE;
             }
             let at = due[place] as usize;
             if state.alone && state.duals[at].rest.is_taken() {

@@ -8,19 +8,22 @@ mod certificate;
 mod dual_block;
 mod estimate;
 mod face;
+mod feature_major;
 mod few;
 mod full;
+mod halves;
 mod kernels;
 mod moved;
 mod row;
 mod scorer;
-mod shared_visit;
+
 mod sparse_kernels;
 mod sparse_scorer;
 mod spread;
 mod state;
 mod visit;
 
+pub use self::halves::shares_visits;
 pub use self::state::Options;
 
 use self::scorer::{DenseScorer, Scorer};
@@ -41,9 +44,10 @@ use crate::run::{Certificate, Progress, Solver};
 /// A pass is one of two kinds. While many classes of many examples still move, it visits every example once and looks at
 /// all classes; scores are computed for a block of examples at once (`full`). Later it visits only the examples that are
 /// not optimal and looks at their candidate classes alone (`few`), with conjugate gradient steps in between for what
-/// single blocks solve slowly (`face`). The first epoch has passes of both kinds, later ones have one kind, chosen from
-/// what the last certificate saw. Either way a certificate ends the epoch: it looks at all classes of all examples and
-/// names the next candidates, so nothing is left out for good.
+/// single blocks solve slowly (`face`). The first epoch may have passes of both kinds, a later one has the kind that the
+/// last certificate speaks for; where candidates alone do not move, all classes are looked at as well. Either way a
+/// certificate ends the epoch: it looks at all classes of all examples and names the next candidates, so nothing is left
+/// out for good.
 pub struct BlockDescent<'p>(Box<dyn Descent + 'p>);
 
 trait Descent: Solver + Send {

@@ -28,6 +28,7 @@ impl<M: Scorer> State<'_, M> {
             self.scale_free(before / lambda, interrupt)?;
         }
         (self.gradient_steps, self.wait) = (FIRST_STEPS, SHORTEST_WAIT);
+        self.gap_before = f64::INFINITY;
         self.certificate(interrupt)
     }
 
@@ -50,7 +51,7 @@ impl<M: Scorer> State<'_, M> {
         for at in 0..self.duals.len() {
             self.betas.scatter(at, &mut self.work.beta);
             self.clear_bounded(at);
-            free.gather(at, &self.work.beta);
+            free.gather_above(at, &self.work.beta, &self.work.target, f64::INFINITY);
             self.work.beta.fill(M::Value::zero());
             let (classes, values) = free.row(at);
             entries.clear();

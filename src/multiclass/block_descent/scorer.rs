@@ -150,10 +150,40 @@ pub(super) trait Scorer: Send + Sync {
     }
 }
 
-/// Whether values of this type are in double precision.
-pub(super) fn is_double<T: Real>() -> bool {
-    size_of::<T>() == size_of::<f64>()
+/// The methods of a [`Scorer`] that are the same whatever its rows: what `Self::weights` knows, and what its bias says.
+macro_rules! with_weights {
+    () => {
+        fn exact(&self) -> Option<Self::Exact> {
+            let is_double = size_of::<Self::Value>() == size_of::<f64>();
+            (!is_double).then(|| Self::Exact::new(self.rows, self.bias, self.n_classes))
+        }
+
+        fn n_features(&self) -> usize {
+            self.rows.n_cols() + usize::from(self.bias != 0.0)
+        }
+
+        fn padded(&self) -> usize {
+            self.weights.padded()
+        }
+
+        fn weight(&self, feature: usize, class: usize) -> f64 {
+            self.weights.get(feature, class)
+        }
+
+        fn weights(&self) -> &[Self::Value] {
+            self.weights.values()
+        }
+
+        fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
+            self.weights.load(self.n_classes, weight);
+        }
+
+        fn clear(&mut self) {
+            self.weights.clear();
+        }
+    };
 }
+pub(super) use with_weights;
 
 /// Examples whose rows are added together: they stay in the second-level cache, and each weight is read and
 /// written once for all of them.
@@ -201,9 +231,7 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
     type Value = T;
     type Exact = DenseScorer<'a, R, f64>;
 
-    fn exact(&self) -> Option<Self::Exact> {
-        (!is_double::<T>()).then(|| DenseScorer::new(self.rows, self.bias, self.n_classes))
-    }
+    with_weights!();
 
     const LARGEST_BLOCK: usize = 256;
 
@@ -212,10 +240,6 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         // of the two products'.
         let (d, m) = (self.weights.n_features() as f64, self.n_classes as f64);
         ((d * m / (d + m)) as usize / 2 / 8 * 8).clamp(8, 48)
-    }
-
-    fn n_features(&self) -> usize {
-        self.weights.n_features()
     }
 
     fn gather(&self, block: &mut RowBlock<T>) {
@@ -270,10 +294,13 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
 
     fn score(&self, block: &mut RowBlock<T>, scores: &mut [T]) {
         match self.in_place(&block.examples) {
-            Some(rows) => self.weights.score(rows, T::narrow(self.bias), scores),
+            Some(rows) => {
+                let constant = (self.bias != 0.0).then(|| T::narrow(self.bias));
+                self.weights.score(rows, constant, scores);
+            }
             None => {
                 self.gather(block);
-                self.weights.score(&block.values, T::zero(), scores);
+                self.weights.score(&block.values, None, scores);
             }
         }
     }
@@ -286,10 +313,6 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         scores: &mut [T],
     ) {
         self.weights.update_and_score(&as_update(changes, block), &next.values, scores);
-    }
-
-    fn padded(&self) -> usize {
-        self.weights.padded()
     }
 
     fn panel_width(&self) -> usize {
@@ -354,21 +377,5 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         T: Lane<S>,
     {
         AddFew { weights, row, classes, change }.compute(simd);
-    }
-
-    fn weight(&self, feature: usize, class: usize) -> f64 {
-        self.weights.get(feature, class)
-    }
-
-    fn weights(&self) -> &[T] {
-        self.weights.values()
-    }
-
-    fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
-        self.weights.load(self.n_classes, weight);
-    }
-
-    fn clear(&mut self) {
-        self.weights.clear();
     }
 }

@@ -1,93 +1,315 @@
-//! Visits to few classes of sparse rows, the weights being stored feature after feature.
+//! Scores of a sparse row and changes that it makes, the weights being stored feature after feature.
 //!
-//! Weights are read and written in whole vectors, and of a feature's vectors those alone that hold a class of the
-//! visit: single weights cost as many cache lines and far more instructions (measured: 11.6 μs a visit to 30 of 200
-//! classes, against 5.8 in vectors; with 4 of 200 classes 2.6 against 1.7; all vectors 7.0).
+//! Visits to few classes read and write weights in whole vectors, and of a feature's vectors those alone that hold a
+//! class of the visit: single weights cost as many cache lines and far more instructions (measured: 11.6 μs a visit to
+//! 30 of 200 classes, against 5.8 in vectors; with 4 of 200 classes 2.6 against 1.7; all vectors 7.0).
+
+use std::array::from_fn;
 
 use pulp::Simd;
 
+use super::halves::Features;
 use super::row::Row;
 use crate::linalg::{Element, Kernel, Lane};
 
 /// Vectors of classes up to which all are read: there is nothing to choose.
 pub(super) const WHOLE: usize = 4;
 
-/// Neighbouring vectors that are looked at together.
-const WINDOW: usize = 32;
-
-/// Values of a window, of the widest vectors.
-const ROOM: usize = WINDOW * 16;
-
-/// Vectors summed in registers at a time.
+/// Vectors summed in registers at a time: enough that the multiply-adds do not wait for each other.
 const VECTORS: usize = 8;
 
-/// The vectors of a window that hold a class of the visit.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Touched {
-    /// The window's first vector.
-    first: usize,
-    /// Its vectors, as bits.
+/// Vectors that a word has bits for.
+const WINDOW: usize = 32;
+
+/// Writes the scores of the classes of vectors, whose places among a feature's `place` gives.
+#[inline(always)]
+fn score_vectors<S: Simd, T: Lane<S>>(
+    simd: S,
+    (weights, stride): (&[T::Vector], usize),
+    row: Row<'_, T>,
+    place: impl Fn(usize) -> usize,
+    scores: &mut [T::Vector],
+) {
+    let (mut first, weights) = (0, (weights, stride));
+    let (wide, rest) = scores.as_chunks_mut::<VECTORS>();
+    for scores in wide {
+        *scores = stretch(simd, weights, row, from_fn(|at| place(first + at)));
+        first += VECTORS;
+    }
+    // What is left over in one or two passes over the row.
+    let (four, rest) = rest.as_chunks_mut::<4>();
+    for scores in four {
+        *scores = stretch(simd, weights, row, from_fn(|at| place(first + at)));
+        first += 4;
+    }
+    match rest {
+        [a, b, c] => {
+            [*a, *b, *c] = stretch(simd, weights, row, from_fn(|at| place(first + at)));
+        }
+        [a, b] => [*a, *b] = stretch(simd, weights, row, from_fn(|at| place(first + at))),
+        [a] => [*a] = stretch(simd, weights, row, [place(first)]),
+        _ => {}
+    }
+}
+
+/// The scores of the classes of V vectors.
+#[inline(always)]
+fn stretch<S: Simd, T: Lane<S>, const V: usize>(
+    simd: S,
+    (weights, stride): (&[T::Vector], usize),
+    row: Row<'_, T>,
+    places: [usize; V],
+) -> [T::Vector; V] {
+    // Once for all features.
+    assert!(places.iter().all(|place| *place < stride));
+    let mut sums = [T::splat(simd, T::zero()); V];
+    row.for_each(
+        weights.len() / stride,
+        #[inline(always)]
+        |feature, x| {
+            let x = T::splat(simd, x);
+            let weights = &weights[feature * stride..][..stride];
+            for (sum, place) in sums.iter_mut().zip(places) {
+                *sum = T::fused(simd, x, weights[place], *sum);
+            }
+        },
+    );
+    sums
+}
+
+/// Adds multiples of a row to the weights of vectors of classes, given with their places among a feature's.
+#[inline(always)]
+fn add_vectors<S: Simd, T: Lane<S>>(
+    simd: S,
+    features: Features<'_, T>,
+    stride: usize,
+    row: Row<'_, T>,
+    changes: impl Iterator<Item = (usize, T::Vector)> + Clone,
+) {
+    let (first, weights) = (features.first, T::vectors_mut(features.weights).0);
+    row.for_each(
+        first + weights.len() / stride,
+        #[inline(always)]
+        |feature, x| {
+            let x = T::splat(simd, x);
+            let weights = &mut weights[(feature - first) * stride..][..stride];
+            for (place, change) in changes.clone() {
+                weights[place] = T::fused(simd, x, change, weights[place]);
+            }
+        },
+    );
+}
+
+/// Scores of a row for all classes.
+pub(super) struct Score<'a, T> {
+    pub weights: &'a [T],
+    pub row: Row<'a, T>,
+    /// As many as the classes with the padding.
+    pub scores: &'a mut [T],
+}
+
+impl<T: Element> Kernel<T> for Score<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let (weights, scores) = (T::vectors(self.weights).0, T::vectors_mut(self.scores).0);
+        score_vectors(simd, (weights, scores.len()), self.row, |at| at, scores);
+    }
+}
+
+/// Adds x δᵀ for a row x.
+pub(super) struct AddOuter<'a, T> {
+    pub features: Features<'a, T>,
+    pub row: Row<'a, T>,
+    /// δ, as long as the padded classes.
+    pub change: &'a [T],
+    /// Its vectors that are not 0: most losses change few classes, and a row has many columns.
+    pub touched: &'a [u32],
+}
+
+impl<T: Element> Kernel<T> for AddOuter<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let change = T::vectors(self.change).0;
+        let changes = self.touched.iter().map(|&at| (at as usize, change[at as usize]));
+        add_vectors(simd, self.features, change.len(), self.row, changes);
+    }
+}
+
+/// Finds the vectors of a change that are not 0.
+pub(super) struct FindTouched<'a, T> {
+    pub change: &'a [T],
+    /// Their places.
+    pub touched: &'a mut Vec<u32>,
+}
+
+impl<T: Element> Kernel<T> for FindTouched<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, _: S)
+    where
+        T: Lane<S>,
+    {
+        self.touched.clear();
+        for (at, values) in self.change.chunks_exact(T::LANES).enumerate() {
+            if values.iter().fold(false, |some, value| some | (*value != T::zero())) {
+                self.touched.push(at as u32);
+            }
+        }
+    }
+}
+
+/// A visit to few classes.
+pub trait FewClasses: Sized {
+    /// Of the weights.
+    type Value: Element;
+
+    /// Number of all classes with the padding.
+    fn padded(&self) -> usize;
+
+    /// Makes the visit where there are V vectors of classes in all.
+    fn visit_all<S: Simd, const V: usize>(self, simd: S)
+    where
+        Self::Value: Lane<S>;
+
+    /// Makes it by vectors that hold one of its classes.
+    fn visit_touched<S: Simd>(self, simd: S)
+    where
+        Self::Value: Lane<S>;
+}
+
+impl<K: FewClasses> Kernel<K::Value> for K {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        K::Value: Lane<S>,
+    {
+        match self.padded() / <K::Value as Lane<S>>::LANES {
+            1 => self.visit_all::<S, 1>(simd),
+            2 => self.visit_all::<S, 2>(simd),
+            3 => self.visit_all::<S, 3>(simd),
+            WHOLE => self.visit_all::<S, WHOLE>(simd),
+            _ => K::Value::dispatch(Touching(self)),
+        }
+    }
+}
+
+/// A visit that picks vectors, compiled once for all who make it: beside its time that of a call is nothing.
+struct Touching<K>(K);
+
+impl<K: FewClasses> Kernel<K::Value> for Touching<K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        K::Value: Lane<S>,
+    {
+        self.0.visit_touched(simd);
+    }
+}
+
+/// Values on the stack where they are not more than N.
+struct Buffer<V, const N: usize> {
+    few: [V; N],
+    many: Vec<V>,
+}
+
+impl<V: Copy, const N: usize> Buffer<V, N> {
+    #[inline(always)]
+    fn filled(value: V, n: usize) -> Self {
+        Self { few: [value; N], many: if n > N { vec![value; n] } else { Vec::new() } }
+    }
+
+    #[inline(always)]
+    fn get(&self) -> &[V] {
+        if self.many.is_empty() { &self.few } else { &self.many }
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self) -> &mut [V] {
+        if self.many.is_empty() { &mut self.few } else { &mut self.many }
+    }
+}
+
+/// Neighbouring vectors of classes.
+#[derive(Clone, Copy)]
+struct Window {
+    /// Those that hold a class of the visit, as bits.
     bits: u32,
-    /// Their places in a feature's weights, in order; as many as there are bits.
-    places: [u32; WINDOW],
+    /// How many do in the windows before.
+    before: u32,
+}
+
+/// The vectors that hold a class of the visit.
+struct Touched {
+    windows: Buffer<Window, 16>,
+    /// Their places in a feature's weights, in order.
+    places: Buffer<u32, WINDOW>,
+    len: usize,
+    lanes: usize,
 }
 
 impl Touched {
-    /// Calls `each` with one window after the other, those without any of the classes left out.
+    /// Those of at most `n` classes, where a feature has `stride` vectors.
     #[inline(always)]
-    fn for_each(
-        classes: impl Iterator<Item = usize> + Clone,
-        lanes: usize,
-        mut each: impl FnMut(&Self),
-    ) {
-        let mut window = 0;
-        loop {
-            let (mut bits, mut next) = (0u32, usize::MAX);
-            for class in classes.clone() {
-                let vector = class / lanes;
-                let own = vector / WINDOW;
-                bits |= u32::from(own == window) << (vector % WINDOW);
-                next = if own > window { next.min(own) } else { next };
-            }
-            if bits != 0 {
-                each(&Self::new(window * WINDOW, bits));
-            }
-            if next == usize::MAX {
-                return;
-            }
-            window = next;
+    fn of(classes: impl Iterator<Item = u32>, n: usize, stride: usize, lanes: usize) -> Self {
+        let empty = Window { bits: 0, before: 0 };
+        let mut windows = Buffer::filled(empty, stride.div_ceil(WINDOW));
+        let mut places = Buffer::filled(0, n.min(stride));
+        for class in classes {
+            let vector = class as usize / lanes;
+            windows.get_mut()[vector / WINDOW].bits |= 1 << (vector % WINDOW);
         }
+        let (mut len, all) = (0, places.get_mut());
+        let used = &mut windows.get_mut()[..stride.div_ceil(WINDOW)];
+        for (first, window) in (0..).step_by(WINDOW).zip(used) {
+            window.before = len as u32;
+            let mut left = window.bits;
+            while left != 0 {
+                all[len] = first + left.trailing_zeros();
+                left &= left - 1;
+                len += 1;
+            }
+        }
+        Self { windows, places, len, lanes }
     }
 
-    #[inline(always)]
-    fn new(first: usize, bits: u32) -> Self {
-        let (mut places, mut left) = ([0; WINDOW], bits);
-        for place in &mut places[..bits.count_ones() as usize] {
-            *place = first as u32 + left.trailing_zeros();
-            left &= left - 1;
-        }
-        Self { first, bits, places }
-    }
-
-    /// The places of the vectors.
+    /// Their places.
     #[inline(always)]
     fn places(&self) -> &[u32] {
-        &self.places[..self.bits.count_ones() as usize]
+        &self.places.get()[..self.len]
     }
 
-    /// Where a class is among the values of these vectors, if it is in one of them.
+    /// Zeros for the values of these vectors.
     #[inline(always)]
-    fn place(&self, class: u32, lanes: usize) -> Option<usize> {
-        let vector = (class as usize / lanes).wrapping_sub(self.first);
-        if vector >= WINDOW {
-            return None;
-        }
-        let before = self.bits & ((1 << vector) - 1);
-        Some(before.count_ones() as usize * lanes + class as usize % lanes)
+    fn zeros<T: Element>(&self) -> Buffer<T, { WINDOW * 16 }> {
+        Buffer::filled(T::zero(), self.len * self.lanes)
+    }
+
+    /// Where a class of the visit is among these values.
+    #[inline(always)]
+    fn place(&self, class: u32) -> usize {
+        let (vector, lane) = (class as usize / self.lanes, class as usize % self.lanes);
+        let Window { bits, before } = self.windows.get()[vector / WINDOW];
+        let before = before + (bits & ((1 << (vector % WINDOW)) - 1)).count_ones();
+        before as usize * self.lanes + lane
     }
 }
 
-/// Scores of a sparse row for some classes.
+/// Scores of a row for some classes.
 pub(super) struct ScoreFewSparse<'a, T> {
     pub weights: &'a [T],
     /// Classes with the padding.
@@ -97,180 +319,64 @@ pub(super) struct ScoreFewSparse<'a, T> {
     pub scores: &'a mut [T],
 }
 
-/// A visit that picks vectors, compiled once for all who make it: beside its time that of a call is nothing.
-struct Touching<K>(K);
-
-impl<T: Element> Kernel<T> for Touching<ScoreFewSparse<'_, T>> {
-    type Output = ();
+impl<T: Element> FewClasses for ScoreFewSparse<'_, T> {
+    type Value = T;
 
     #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        T: Lane<S>,
-    {
-        self.0.touched(simd);
+    fn padded(&self) -> usize {
+        self.padded
     }
-}
-
-impl<T: Element> Kernel<T> for Touching<AddFewSparse<'_, T>> {
-    type Output = ();
 
     #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
+    fn visit_all<S: Simd, const V: usize>(self, simd: S)
     where
         T: Lane<S>,
     {
-        self.0.touched(simd);
-    }
-}
-
-impl<T: Element> Kernel<T> for ScoreFewSparse<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        T: Lane<S>,
-    {
-        match self.padded / <T as Lane<S>>::LANES {
-            1 => self.whole::<S, 1>(simd),
-            2 => self.whole::<S, 2>(simd),
-            3 => self.whole::<S, 3>(simd),
-            WHOLE => self.whole::<S, WHOLE>(simd),
-            _ => T::dispatch(Touching(self)),
-        }
-    }
-}
-
-impl<T: Element> ScoreFewSparse<'_, T> {
-    #[inline(always)]
-    fn whole<S: Simd, const V: usize>(self, simd: S)
-    where
-        T: Lane<S>,
-    {
-        let weights = T::vectors(self.weights).0.as_chunks::<V>().0;
-        let mut sums = [T::splat(simd, T::zero()); V];
-        self.row.for_each(
-            weights.len(),
-            #[inline(always)]
-            |feature, x| {
-                let x = T::splat(simd, x);
-                for (sum, weight) in sums.iter_mut().zip(&weights[feature]) {
-                    *sum = T::fused(simd, x, *weight, *sum);
-                }
-            },
-        );
+        let weights = T::vectors(self.weights).0;
+        let sums: [_; V] = stretch(simd, (weights, V), self.row, from_fn(|at| at));
         let mut all = [T::zero(); WHOLE * 16];
-        let stored = T::vectors_mut(&mut all).0;
-        stored[..V].copy_from_slice(&sums);
+        T::vectors_mut(&mut all).0[..V].copy_from_slice(&sums);
         for (score, class) in self.scores.iter_mut().zip(self.classes) {
             *score = all[*class as usize];
         }
     }
 
     #[inline(always)]
-    fn touched<S: Simd>(self, simd: S)
+    fn visit_touched<S: Simd>(self, simd: S)
     where
         T: Lane<S>,
     {
         let Self { weights, padded, row, classes, scores } = self;
         let (lanes, weights) = (<T as Lane<S>>::LANES, T::vectors(weights).0);
         let stride = padded / lanes;
-        let known = classes.iter().map(|class| *class as usize);
-        Touched::for_each(
-            known,
-            lanes,
-            #[inline(always)]
-            |touched| {
-                let mut all = [T::zero(); ROOM];
-                let mut sums = T::vectors_mut(&mut all).0;
-                let (wide, rest) = touched.places().as_chunks::<VECTORS>();
-                for places in wide {
-                    sums[..VECTORS].copy_from_slice(&stretch(simd, weights, stride, row, *places));
-                    sums = &mut sums[VECTORS..];
-                }
-                let (four, rest) = rest.as_chunks::<4>();
-                for places in four {
-                    sums[..4].copy_from_slice(&stretch(simd, weights, stride, row, *places));
-                    sums = &mut sums[4..];
-                }
-                match *rest {
-                    [a] => sums[..1].copy_from_slice(&stretch(simd, weights, stride, row, [a])),
-                    [a, b] => {
-                        sums[..2].copy_from_slice(&stretch(simd, weights, stride, row, [a, b]));
-                    }
-                    [a, b, c] => {
-                        sums[..3].copy_from_slice(&stretch(simd, weights, stride, row, [a, b, c]));
-                    }
-                    _ => {}
-                }
-                for (score, class) in scores.iter_mut().zip(classes) {
-                    if let Some(place) = touched.place(*class, lanes) {
-                        *score = all[place];
-                    }
-                }
-            },
-        );
+        let touched = Touched::of(classes.iter().copied(), classes.len(), stride, lanes);
+        let (mut all, places) = (touched.zeros::<T>(), touched.places());
+        let sums = &mut T::vectors_mut(all.get_mut()).0[..places.len()];
+        score_vectors(simd, (weights, stride), row, |at| places[at] as usize, sums);
+        for (score, class) in scores.iter_mut().zip(classes) {
+            *score = all.get()[touched.place(*class)];
+        }
     }
 }
 
-/// The scores of the classes of V vectors.
-#[inline(always)]
-fn stretch<S: Simd, T: Lane<S>, const V: usize>(
-    simd: S,
-    weights: &[T::Vector],
-    stride: usize,
-    row: Row<'_, T>,
-    places: [u32; V],
-) -> [T::Vector; V] {
-    let mut sums = [T::splat(simd, T::zero()); V];
-    row.for_each(
-        weights.len() / stride,
-        #[inline(always)]
-        |feature, x| {
-            let x = T::splat(simd, x);
-            let weights = &weights[feature * stride..][..stride];
-            for (sum, place) in sums.iter_mut().zip(places) {
-                *sum = T::fused(simd, x, weights[place as usize], *sum);
-            }
-        },
-    );
-    sums
-}
-
-/// Adds multiples of a sparse row to the weights of some classes.
+/// Adds multiples of a row to the weights of some classes.
 pub(super) struct AddFewSparse<'a, T> {
-    pub weights: &'a mut [T],
-    /// The feature of the first of them.
-    pub first: usize,
-    /// Classes with the padding.
-    pub padded: usize,
+    pub features: Features<'a, T>,
     pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub change: &'a [T],
 }
 
-impl<T: Element> Kernel<T> for AddFewSparse<'_, T> {
-    type Output = ();
+impl<T: Element> FewClasses for AddFewSparse<'_, T> {
+    type Value = T;
 
     #[inline(always)]
-    fn compute<S: Simd>(self, simd: S)
-    where
-        T: Lane<S>,
-    {
-        match self.padded / <T as Lane<S>>::LANES {
-            1 => self.whole::<S, 1>(simd),
-            2 => self.whole::<S, 2>(simd),
-            3 => self.whole::<S, 3>(simd),
-            WHOLE => self.whole::<S, WHOLE>(simd),
-            _ => T::dispatch(Touching(self)),
-        }
+    fn padded(&self) -> usize {
+        self.features.padded
     }
-}
 
-impl<T: Element> AddFewSparse<'_, T> {
     #[inline(always)]
-    fn whole<S: Simd, const V: usize>(self, simd: S)
+    fn visit_all<S: Simd, const V: usize>(self, simd: S)
     where
         T: Lane<S>,
     {
@@ -280,57 +386,28 @@ impl<T: Element> AddFewSparse<'_, T> {
         }
         let mut changes = [T::splat(simd, T::zero()); V];
         changes.copy_from_slice(&T::vectors(&all).0[..V]);
-        let weights = T::vectors_mut(self.weights).0.as_chunks_mut::<V>().0;
-        let first = self.first;
-        self.row.for_each(
-            first + weights.len(),
-            #[inline(always)]
-            |feature, x| {
-                let x = T::splat(simd, x);
-                for (weight, change) in weights[feature - first].iter_mut().zip(&changes) {
-                    *weight = T::fused(simd, x, *change, *weight);
-                }
-            },
-        );
+        add_vectors(simd, self.features, V, self.row, changes.into_iter().enumerate());
     }
 
     #[inline(always)]
-    fn touched<S: Simd>(self, simd: S)
+    fn visit_touched<S: Simd>(self, simd: S)
     where
         T: Lane<S>,
     {
-        let Self { weights, first, padded, row, classes, change } = self;
-        let (lanes, weights) = (<T as Lane<S>>::LANES, T::vectors_mut(weights).0);
-        let stride = padded / lanes;
-        let n_features = first + weights.len() / stride;
+        let Self { features, row, classes, change } = self;
+        let lanes = <T as Lane<S>>::LANES;
+        let stride = features.padded / lanes;
         // Many candidates stay as they are.
         let changed = classes.iter().zip(change).filter(|(_, change)| **change != T::zero());
-        Touched::for_each(
-            changed.clone().map(|(class, _)| *class as usize),
-            lanes,
-            #[inline(always)]
-            |touched| {
-                let mut all = [T::zero(); ROOM];
-                for (class, change) in changed.clone() {
-                    if let Some(place) = touched.place(*class, lanes) {
-                        all[place] = *change;
-                    }
-                }
-                let (places, changes) = (touched.places(), T::vectors(&all).0);
-                row.for_each(
-                    n_features,
-                    #[inline(always)]
-                    |feature, x| {
-                        let x = T::splat(simd, x);
-                        let weights = &mut weights[(feature - first) * stride..][..stride];
-                        for (place, change) in places.iter().zip(changes) {
-                            let weight = &mut weights[*place as usize];
-                            *weight = T::fused(simd, x, *change, *weight);
-                        }
-                    },
-                );
-            },
-        );
+        let own = changed.clone().map(|(class, _)| *class);
+        let touched = Touched::of(own, classes.len(), stride, lanes);
+        let mut all = touched.zeros::<T>();
+        for (class, change) in changed {
+            all.get_mut()[touched.place(*class)] = *change;
+        }
+        let changes = T::vectors(all.get()).0.iter().copied();
+        let places = touched.places().iter().map(|place| *place as usize);
+        add_vectors(simd, features, stride, row, places.zip(changes));
     }
 }
 
@@ -357,8 +434,8 @@ mod tests {
         }
         let change: Vec<T> = (0..classes.len()).map(|at| T::narrow(at as f64 % 4.0)).collect();
         let mut weights = before.clone();
-        let few = &mut weights[..];
-        T::dispatch(AddFewSparse { weights: few, first: 0, padded, row, classes, change: &change });
+        let features = Features { weights: &mut weights, first: 0, padded };
+        T::dispatch(AddFewSparse { features, row, classes, change: &change });
         for (at, (now, before)) in weights.iter().zip(&before).enumerate() {
             let class = classes.iter().position(|class| *class as usize == at % padded);
             let step = class.map_or(0.0, |class| x[at / padded] * change[class].widen());
@@ -368,7 +445,7 @@ mod tests {
 
     #[test]
     fn few_classes_of_narrow_and_of_wide_rows() {
-        for n_classes in [2, 20, 33, 70, 200, 1100] {
+        for n_classes in [2, 20, 33, 70, 200, 1100, 9000] {
             let all: Vec<u32> = (0..n_classes).rev().collect();
             let some: Vec<u32> = all.iter().copied().filter(|class| class % 7 == 1).collect();
             for classes in [&all[..], &some, &all[..1], &all[..2]] {

@@ -4,14 +4,18 @@ use std::sync::Mutex;
 
 use pulp::Simd;
 
+use super::feature_major::FeatureMajor;
+use super::halves::{Features, add_halves, is_halved, score_halves};
 use super::row::{Row, RowBlock, extend, read};
-use super::scorer::{Changes, Scorer, is_double};
-use super::shared_visit;
-use super::sparse_kernels::WHOLE;
+use super::scorer::{Changes, Scorer, with_weights};
+use super::sparse_kernels::{AddFewSparse, FindTouched, ScoreFewSparse, WHOLE};
 use crate::data::{Csr, Real, Rows, in_precision};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::{Aligned, Element, FeatureMajor, Lane};
+use crate::linalg::{Aligned, Element, Kernel, Lane};
+
+/// Rows that say where most columns are.
+const LOOKED_AT: usize = 256;
 
 /// Sparse rows, one at a time: a row's features are few, and their inner products with other rows'
 /// would cost as much as the scores.
@@ -47,33 +51,29 @@ fn middle_column<R: Real>(rows: &Csr<'_, R>) -> usize {
     }
 }
 
-/// Rows that say where most columns are.
-const LOOKED_AT: usize = 256;
-
-/// Rows between two looks at the interrupt.
-const PATIENCE: usize = 256;
-
-/// Columns and values of a block's row, which is copied only where it is not stored as it is read.
-fn gathered<'b, R: Real, T: Real>(
-    rows: &'b Csr<'_, R>,
-    block: &'b RowBlock<T>,
-) -> (&'b [i32], &'b [T]) {
-    match block.examples.first() {
+/// A block's row with the constant feature as a column, which is copied only where it is not stored as it is read.
+fn gathered<'b, R: Real, T: Real>(rows: &'b Csr<'_, R>, block: &'b RowBlock<T>) -> Row<'b, T> {
+    let (columns, values) = match block.examples.first() {
         Some(example) if block.values.is_empty() => {
             let (columns, values) = rows.row(*example as usize);
             (columns, in_precision(values).unwrap_or_default())
         }
-        _ => (&block.columns, &block.values),
-    }
+        _ => (&block.columns[..], &block.values[..]),
+    };
+    Row { values, columns, rest: &[], constant: &[] }
+}
+
+/// Whether a visit to so many classes is made in halves; whole vectors are read, at most one for each class.
+#[inline(always)]
+fn is_long<S: Simd, T: Lane<S>>(row: Row<'_, T>, n_classes: usize, padded: usize) -> bool {
+    is_halved(row.columns.len() * padded.min(n_classes * T::LANES) * size_of::<T>())
 }
 
 impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     type Value = T;
     type Exact = SparseScorer<'a, R, f64>;
 
-    fn exact(&self) -> Option<Self::Exact> {
-        (!is_double::<T>()).then(|| SparseScorer::new(self.rows, self.bias, self.n_classes))
-    }
+    with_weights!();
 
     const LARGEST_BLOCK: usize = 1;
 
@@ -84,10 +84,6 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn block_size(&self) -> usize {
         1
-    }
-
-    fn n_features(&self) -> usize {
-        self.rows.n_cols() + usize::from(self.bias != 0.0)
     }
 
     fn gather(&self, block: &mut RowBlock<T>) {
@@ -112,8 +108,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
         if !changes.changed.is_empty() {
-            let (columns, values) = gathered(&self.rows, block);
-            self.weights.update(columns, values, &changes.values);
+            self.weights.update(gathered(&self.rows, block), &changes.values);
         }
     }
 
@@ -128,15 +123,16 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
             let (mut copied, mut touched) = (Vec::new(), Vec::new());
             let mut values = Aligned::zeros(padded);
             for (index, example) in examples.iter().enumerate() {
-                if index.is_multiple_of(PATIENCE) && interrupt.is_raised() {
+                if interrupt.is_raised() {
                     return;
                 }
                 values.fill(T::zero());
                 change(index, &mut values);
                 let (columns, x) = rows.row(*example as usize);
-                features.add_own(columns, read(&mut copied, x), &values, &mut touched);
+                T::dispatch(FindTouched { change: &values, touched: &mut touched });
+                features.add_own(columns, read(&mut copied, x), &values, &touched);
                 let last = [rows.n_cols() as i32];
-                features.add_own(&last[..constant.len()], constant, &values, &mut touched);
+                features.add_own(&last[..constant.len()], constant, &values, &touched);
             }
         });
         interrupt.check()
@@ -144,8 +140,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn score(&self, block: &mut RowBlock<T>, scores: &mut [T]) {
         self.gather(block);
-        let (columns, values) = gathered(&self.rows, block);
-        self.weights.score(columns, values, scores);
+        self.weights.score(gathered(&self.rows, block), scores);
     }
 
     fn update_and_score(
@@ -156,12 +151,12 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         scores: &mut [T],
     ) {
         self.update(changes, block);
-        let (columns, values) = gathered(&self.rows, next);
-        self.weights.score_halves(columns, values, scores);
-    }
-
-    fn padded(&self) -> usize {
-        self.weights.padded()
+        let row = gathered(&self.rows, next);
+        if is_halved(row.columns.len() * size_of_val(scores)) {
+            score_halves(row, scores, &self.spare, |row, scores| self.weights.score(row, scores));
+        } else {
+            self.weights.score(row, scores);
+        }
     }
 
     fn panel_width(&self) -> usize {
@@ -201,8 +196,14 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     ) where
         T: Lane<S>,
     {
-        let weights = (weights, self.weights.padded());
-        shared_visit::score(simd, weights, row, classes, scores, &self.spare);
+        let padded = self.weights.padded();
+        if is_long(row, classes.len(), padded) {
+            score_halves(row, scores, &self.spare, |row, scores| {
+                T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores });
+            });
+        } else {
+            ScoreFewSparse { weights, padded, row, classes, scores }.compute(simd);
+        }
     }
 
     #[inline(always)]
@@ -216,23 +217,14 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     ) where
         T: Lane<S>,
     {
-        let weights = (weights, self.weights.padded());
-        shared_visit::add(simd, weights, row, classes, change);
-    }
-
-    fn weight(&self, feature: usize, class: usize) -> f64 {
-        self.weights.get(feature, class)
-    }
-
-    fn weights(&self) -> &[T] {
-        self.weights.values()
-    }
-
-    fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
-        self.weights.load(self.n_classes, weight);
-    }
-
-    fn clear(&mut self) {
-        self.weights.clear();
+        let padded = self.weights.padded();
+        let features = Features { weights, first: 0, padded };
+        if is_long(row, classes.len(), padded) {
+            add_halves(features, row, |features, row| {
+                T::dispatch(AddFewSparse { features, row, classes, change });
+            });
+        } else {
+            AddFewSparse { features, row, classes, change }.compute(simd);
+        }
     }
 }

@@ -72,6 +72,25 @@ def test_verbose_says_what_a_fit_is_going_to_do(halves, capfd, solver, n_jobs, w
     assert re.match(words, first), first
 
 
+@pytest.mark.parametrize(
+    ("dtype", "n_classes", "words"),
+    [
+        (np.float64, 300, "certificates, two of them visits to long rows; other visits take less"),
+        (np.float64, 20, "certificates; visits to single rows take less"),
+        # 40 entries of 300 classes are half as many bytes.
+        (np.float32, 300, "certificates; visits to single rows take less"),
+    ],
+)
+def test_verbose_says_whether_two_threads_share_visits_to_sparse_rows(
+    capfd, dtype, n_classes, words
+):
+    rng = np.random.default_rng(0)
+    X = sp.csr_array((rng.random((600, 40)) + 0.1).astype(dtype))
+    model = MulticlassSVC(n_jobs=4, max_iter=2, tol=1.0, verbose=1)
+    model.fit(X, np.arange(600) % n_classes)
+    assert words in capfd.readouterr().err.splitlines()[0]
+
+
 @pytest.mark.parametrize("warm_start", [False, True])
 @pytest.mark.parametrize(
     ("solver", "said"),
@@ -85,7 +104,7 @@ def test_verbose_says_that_memory_chose_the_solver(
 ):
     # As where block descent does not fit.
     monkeypatch.setattr(
-        _core, "plan_multiclass", lambda *_: ("block-frank-wolfe", 1_000_000, 1_000_000)
+        _core, "plan_multiclass", lambda *_: ("block-frank-wolfe", 1_000_000, 1_000_000, False)
     )
     X, y = halves
     model = MulticlassSVC(solver=solver, warm_start=warm_start, verbose=1, max_iter=2, tol=1.0)

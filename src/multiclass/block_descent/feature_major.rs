@@ -1,0 +1,170 @@
+//! Weights for sparse rows, and what passes over all classes do with them.
+
+use super::halves::{Features, add_halves, is_halved, on_two};
+use super::row::Row;
+use super::sparse_kernels::{AddOuter, FindTouched, Score};
+use crate::linalg::{Aligned, Element};
+
+/// Weights (features × classes) for sparse rows, one feature after the other: a row's scores and the
+/// change that it makes are sums over contiguous classes. Padded with zeros to whole vectors.
+#[derive(Debug)]
+pub(super) struct FeatureMajor<T> {
+    values: Aligned<T>,
+    padded: usize,
+    /// Vectors of a change that are not 0.
+    touched: Vec<u32>,
+}
+
+impl<T: Element> FeatureMajor<T> {
+    /// Zeros.
+    pub fn new(n_features: usize, n_classes: usize) -> Self {
+        let padded = n_classes.next_multiple_of(T::lanes());
+        let values = Aligned::zeros(n_features * padded);
+        Self { values, padded, touched: Vec::new() }
+    }
+
+    /// The weight of a feature for a class.
+    pub fn get(&self, feature: usize, class: usize) -> f64 {
+        self.values[feature * self.padded + class].widen()
+    }
+
+    /// Sets all weights to 0.
+    pub fn clear(&mut self) {
+        let n_features = self.values.len() / self.padded;
+        self.share(n_features / 2, |part| part.weights.fill(T::zero()));
+    }
+
+    /// Does the same with the features before and from `cut`, on two threads where there are two.
+    pub fn share(&mut self, cut: usize, work: impl Fn(Features<'_, T>) + Sync) {
+        let all = Features { weights: &mut self.values, first: 0, padded: self.padded };
+        let [before, after] = all.split(cut);
+        on_two(|| work(before), || work(after));
+    }
+
+    /// Sets the weights by feature and class.
+    pub fn load(&mut self, n_classes: usize, weight: impl Fn(usize, usize) -> f64) {
+        for (feature, values) in self.values.chunks_exact_mut(self.padded).enumerate() {
+            for (class, value) in values[..n_classes].iter_mut().enumerate() {
+                *value = T::narrow(weight(feature, class));
+            }
+        }
+    }
+
+    /// Takes the weights out, feature after feature; they must come back with [`FeatureMajor::give`].
+    pub fn take(&mut self) -> Aligned<T> {
+        std::mem::replace(&mut self.values, Aligned::zeros(0))
+    }
+
+    /// Puts the weights back.
+    pub fn give(&mut self, values: Aligned<T>) {
+        self.values = values;
+    }
+
+    /// All weights in some order.
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// Number of classes with the padding.
+    pub fn padded(&self) -> usize {
+        self.padded
+    }
+
+    /// Adds x δᵀ for a row x and δ as long as the padded classes.
+    pub fn update(&mut self, row: Row<'_, T>, change: &[T]) {
+        T::dispatch(FindTouched { change, touched: &mut self.touched });
+        let features = Features { weights: &mut self.values, first: 0, padded: self.padded };
+        let touched = &self.touched[..];
+        let add = |features: Features<'_, T>, row: Row<'_, T>| {
+            T::dispatch(AddOuter { features, row, change, touched });
+        };
+        if is_halved(row.columns.len() * size_of_val(change)) {
+            add_halves(features, row, add);
+        } else {
+            add(features, row);
+        }
+    }
+
+    /// Writes the scores of a row.
+    pub fn score(&self, row: Row<'_, T>, scores: &mut [T]) {
+        T::dispatch(Score { weights: &self.values, row, scores });
+    }
+}
+
+impl<T: Element> Features<'_, T> {
+    /// Adds x δᵀ for what of a row x is in these features, and δ as long as the padded classes.
+    pub fn add_own(&mut self, columns: &[i32], x: &[T], change: &[T], touched: &[u32]) {
+        let bound = |end: usize| columns.partition_point(|column| (*column as usize) < end);
+        let own = bound(self.first)..bound(self.end());
+        let row = Row { columns: &columns[own.clone()], values: &x[own], rest: &[], constant: &[] };
+        let Self { weights, first, padded } = self;
+        let features = Features { weights, first: *first, padded: *padded };
+        T::dispatch(AddOuter { features, row, change, touched });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row<'r, T>(columns: &'r [i32], values: &'r [T]) -> Row<'r, T> {
+        Row { values, columns, rest: &[], constant: &[] }
+    }
+
+    fn check<T: Element>(n_classes: usize) {
+        let mut weights = FeatureMajor::<T>::new(6, n_classes);
+        let padded = weights.padded();
+        let (columns, x) = ([1, 4, 5], [0.5, -2.0, 3.0].map(T::narrow));
+        let change = |class: usize| (class % 7) as f64 - 2.0;
+        let mut changes = vec![T::zero(); padded];
+        (0..n_classes).for_each(|class| changes[class] = T::narrow(change(class)));
+        weights.update(row(&columns, &x), &changes);
+        let last = n_classes - 1;
+        let mut single = vec![T::zero(); padded];
+        single[last] = T::narrow(4.0);
+        weights.update(row(&columns[..1], &x[..1]), &single);
+        assert_eq!(weights.get(1, last), 0.5 * change(last) + 2.0);
+        assert_eq!(weights.get(4, last), -2.0 * change(last));
+        assert_eq!(weights.get(0, 0), 0.0);
+        let copy: Vec<f64> =
+            (0..6 * n_classes).map(|i| weights.get(i / n_classes, i % n_classes)).collect();
+        let mut weights = FeatureMajor::<T>::new(6, n_classes);
+        weights.load(n_classes, |feature, class| copy[feature * n_classes + class]);
+        let mut scores = vec![T::one(); padded];
+        weights.score(row(&columns[1..], &x[1..]), &mut scores);
+        for (class, score) in scores[..n_classes].iter().enumerate() {
+            assert_eq!(score.widen(), 13.0 * change(class));
+        }
+        assert!(scores[n_classes..].iter().all(|score| *score == T::zero()));
+        let mut touched = Vec::new();
+        T::dispatch(FindTouched { change: &changes, touched: &mut touched });
+        weights.share(4, |mut part| part.add_own(&columns, &x, &changes, &touched));
+        for (column, x) in columns.iter().zip(x) {
+            let (before, step) = (copy[*column as usize * n_classes + last], change(last));
+            assert_eq!(weights.get(*column as usize, last), before + x.widen() * step);
+        }
+    }
+
+    #[test]
+    fn long_rows_are_treated_in_halves() {
+        let columns: Vec<i32> = (0..300).map(|at| 2 * at + 1).collect();
+        let x: Vec<f64> = (0..300).map(|at| (at % 5) as f64).collect();
+        let change: Vec<f64> = (0..200).map(|class| (class % 3) as f64).collect();
+        assert!(is_halved(300 * size_of_val(&change[..])));
+        let mut weights = FeatureMajor::new(601, 200);
+        weights.update(row(&columns, &x), &change);
+        assert!((0..200).all(|class| weights.get(4, class) == 0.0));
+        let mut scores = vec![1.0; 200];
+        weights.score(row(&columns, &x), &mut scores);
+        let square: f64 = x.iter().map(|x| x * x).sum();
+        assert!(scores.iter().zip(&change).all(|(score, change)| *score == square * change));
+    }
+
+    #[test]
+    fn updates_and_scores_of_sparse_rows() {
+        for n_classes in [2, 16, 21, 130, 300] {
+            check::<f32>(n_classes);
+            check::<f64>(n_classes);
+        }
+    }
+}
