@@ -8,6 +8,8 @@ use crate::memory::{check_growth, make_room, refused};
 
 /// Classes that are copied at once.
 const FEW: usize = 8;
+/// Classes that are looked at together: where none of them is a candidate, none is written.
+const TOGETHER: usize = 16;
 
 /// For each example the classes that a visit looks at, with their β: all that are not 0, and those that
 /// the last look at all classes found worth raising. Most examples have few of either.
@@ -23,6 +25,8 @@ pub(super) struct Candidates<T> {
     counts_before: Vec<u32>,
     /// Whether rows were left out as there was no memory for them.
     cut_short: bool,
+    /// Room for the classes of a row.
+    found: Vec<u32>,
 }
 
 impl<T: Element> Candidates<T> {
@@ -36,6 +40,7 @@ impl<T: Element> Candidates<T> {
             average: Vec::new(),
             counts_before: Vec::new(),
             cut_short: false,
+            found: Vec::new(),
         }
     }
 
@@ -171,18 +176,12 @@ impl<T: Element> Candidates<T> {
         if !self.make_room(dense.len()) {
             return;
         }
-        self.classes.resize(start + dense.len(), 0);
-        self.values.resize(start + dense.len(), T::zero());
-        let (classes, values) = (&mut self.classes[start..], &mut self.values[start..]);
-        let mut count = 0;
-        for (class, (value, target)) in dense.iter().zip(targets).enumerate() {
-            // Written in any case: which are kept is hard to foresee.
-            (classes[count], values[count]) = (class as u32, *value);
-            count += usize::from(*value != T::zero() || *target > threshold);
-        }
-        self.counts[at] = count as u32;
-        self.classes.truncate(start + count);
-        self.values.truncate(start + count);
+        self.found.resize(dense.len(), 0);
+        let n = T::dispatch(Select { values: dense, targets, threshold, found: &mut self.found });
+        let found = &self.found[..n];
+        self.classes.extend_from_slice(found);
+        self.values.extend(found.iter().map(|class| dense[*class as usize]));
+        self.counts[at] = n as u32;
     }
 
     /// Appends the rows of the given places, stored one after the other.
@@ -203,6 +202,49 @@ impl<T: Element> Candidates<T> {
     pub fn copy(&mut self, at: usize, other: &Self) {
         let (classes, values) = other.row(at);
         self.append(&[at as u32], &[classes.len() as u32], classes, values);
+    }
+}
+
+/// Writes the classes whose value is not 0 or whose target is above the threshold, in their order; returns how many
+/// they are.
+pub(super) struct Select<'a, T> {
+    pub values: &'a [T],
+    pub targets: &'a [f64],
+    pub threshold: f64,
+    /// Room for all classes.
+    pub found: &'a mut [u32],
+}
+
+impl<T: Element> Kernel<T> for Select<'_, T> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, _: S) -> usize
+    where
+        T: Lane<S>,
+    {
+        let Self { values, targets, threshold, found } = self;
+        let is_found = |value: &T, target: &f64| (*value != T::zero()) | (*target > threshold);
+        let mut count = 0;
+        for (piece, values) in values.chunks(TOGETHER).enumerate() {
+            let first = piece * TOGETHER;
+            let targets = &targets[first..];
+            if let (Some(values), Some(targets)) =
+                (values.first_chunk::<TOGETHER>(), targets.first_chunk::<TOGETHER>())
+                && !values
+                    .iter()
+                    .zip(targets)
+                    .fold(false, |some, (value, target)| some | is_found(value, target))
+            {
+                continue;
+            }
+            for (class, (value, target)) in (first as u32..).zip(values.iter().zip(targets)) {
+                // Written in any case: which are kept is hard to foresee.
+                found[count] = class;
+                count += usize::from(is_found(value, target));
+            }
+        }
+        count
     }
 }
 

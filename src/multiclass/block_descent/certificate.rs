@@ -4,7 +4,7 @@ use num_traits::{Float, Zero};
 use pulp::Simd;
 use rayon::prelude::*;
 
-use super::candidates::Candidates;
+use super::candidates::{Candidates, Select};
 use super::dual_block::{DualBlock, add_images};
 use super::kernels::{Margins, RowScores};
 use super::scorer::{RowBlock, Scorer};
@@ -126,6 +126,7 @@ impl<M: Scorer> State<'_, M> {
             margins: vec![0.0; m],
             beta: vec![M::Value::zero(); m],
             point: Sparse::new(),
+            found: vec![0; m],
             norm,
             work: Workspace::default(),
         };
@@ -150,7 +151,7 @@ impl<M: Scorer> State<'_, M> {
         places: &[u32],
         buffers: &mut Buffers<N::Value, M::Value>,
     ) -> Terms<M::Value> {
-        let Buffers { block, scores, margins, beta, point, norm, work } = buffers;
+        let Buffers { block, scores, margins, beta, point, found, norm, work } = buffers;
         let (padded, width) = (model.padded(), model.panel_width());
         let mut terms = Terms::with_room(places.len());
         for places in places.chunks(N::LARGEST_BLOCK) {
@@ -170,6 +171,7 @@ impl<M: Scorer> State<'_, M> {
                 margins,
                 beta,
                 point,
+                found,
                 work,
                 terms,
             });
@@ -184,34 +186,35 @@ impl<M: Scorer> State<'_, M> {
     fn choose(
         &self,
         terms: &mut Terms<M::Value>,
-        (margins, beta): (&mut [f64], &[M::Value]),
+        (margins, beta, point): (&mut [f64], &[M::Value], &Sparse),
         dual: &DualBlock,
-        work: &mut Workspace,
+        (work, found): (&mut Workspace, &mut [u32]),
     ) {
         let (smoothing, label) =
             (self.problem.shares().smoothing(), self.problem.label(dual.example as usize));
         let zero = M::Value::zero();
         let mut low = self.bounds().lowest_slope(dual.sum);
-        for (margin, beta) in margins.iter_mut().zip(beta) {
-            *margin -= smoothing * (beta.widen() + dual.sum);
-            if *beta > zero {
-                low = low.min(*margin);
+        if smoothing > 0.0 {
+            for (margin, beta) in margins.iter_mut().zip(beta) {
+                *margin -= smoothing * (beta.widen() + dual.sum);
+            }
+            margins[label] = 0.0;
+        }
+        for (class, beta) in point {
+            if *beta > 0.0 {
+                low = low.min(margins[*class as usize]);
             }
         }
-        margins[label] = 0.0;
+        // The label's slope, which is 0, is not above it.
         let (slopes, low) = (&*margins, low.max(0.0));
-        let gains = |class: usize| slopes[class] > low && class != label;
         let start = terms.classes.len();
-        for (class, beta) in beta.iter().enumerate() {
-            if *beta > zero || gains(class) {
-                terms.classes.push(class as u32);
-                terms.values.push(*beta);
-            }
-        }
+        let n = M::Value::dispatch(Select { values: beta, targets: slopes, threshold: low, found });
+        terms.classes.extend_from_slice(&found[..n]);
+        terms.values.extend(found[..n].iter().map(|class| beta[*class as usize]));
         if !self.is_box() {
             let Workspace { vertex, scratch, .. } = work;
             self.problem.polytope().vertex(slopes, label, scratch, vertex);
-            let known = |class: usize| beta[class] > zero || gains(class);
+            let known = |class: usize| beta[class] != zero || slopes[class] > low;
             for (class, _) in vertex.iter().filter(|(class, _)| !known(*class as usize)) {
                 terms.classes.push(*class);
                 terms.values.push(zero);
@@ -247,6 +250,7 @@ struct Look<'a, 'p, M: Scorer, T> {
     margins: &'a mut [f64],
     beta: &'a mut [M::Value],
     point: &'a mut Sparse,
+    found: &'a mut [u32],
     work: &'a mut Workspace,
     terms: &'a mut Terms<M::Value>,
 }
@@ -259,7 +263,7 @@ impl<M: Scorer, T: Element> Kernel<T> for Look<'_, '_, M, T> {
     where
         T: Lane<S>,
     {
-        let Self { state, places, place, norm, margins, beta, point, work, terms } = self;
+        let Self { state, places, place, norm, margins, beta, point, found, work, terms } = self;
         for (row, at) in places.iter().map(|at| *at as usize).enumerate() {
             let dual = &state.duals[at];
             let example = dual.example as usize;
@@ -275,7 +279,7 @@ impl<M: Scorer, T: Element> Kernel<T> for Look<'_, '_, M, T> {
             if !dual.settled && state.could_gain(margins, point, dual.sum, loss) {
                 terms.due.push(at as u32);
                 state.betas.scatter(at, beta);
-                state.choose(terms, (margins, beta), dual, work);
+                state.choose(terms, (margins, beta, point), dual, (work, found));
                 classes.iter().for_each(|class| beta[*class as usize] = M::Value::zero());
             } else {
                 terms.keep((classes, values));
@@ -292,6 +296,8 @@ struct Buffers<T, B> {
     beta: Vec<B>,
     /// β, sparse.
     point: Sparse,
+    /// Room for classes.
+    found: Vec<u32>,
     /// At least ‖w‖.
     norm: f64,
     work: Workspace,

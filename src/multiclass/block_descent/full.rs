@@ -7,7 +7,7 @@ use num_traits::Zero;
 use rand::seq::SliceRandom;
 
 use super::candidates::Candidates;
-use super::kernels::{CurrentScores, Move, Target};
+use super::kernels::{EarlierChanges, LateChanges, Move, RowScores, TOGETHER, Target};
 use super::scorer::Scorer;
 use super::state::{GROUP, State, Work};
 use crate::data::Real;
@@ -42,7 +42,7 @@ impl<M: Scorer> State<'_, M> {
             for (row, &at) in duals.iter().enumerate() {
                 self.correct_scores(row);
                 self.betas.scatter(at, &mut self.work.beta);
-                self.aim(at);
+                self.aim(row, at);
                 let least = if names { self.least_target(at) } else { f64::INFINITY };
                 gain += self.step(row, at);
                 let Work { target, beta, .. } = &mut self.work;
@@ -95,7 +95,7 @@ impl<M: Scorer> State<'_, M> {
         work.next.examples.extend(duals.iter().map(|at| self.duals[*at].example));
         self.model.gather(&mut work.next);
         self.model.multiply_rows(&mut work.next);
-        let scores = &mut work.scores[..duals.len() * work.current.len()];
+        let scores = &mut work.scores[..duals.len() * self.model.padded()];
         self.model.update_and_score(&work.changes, &work.previous, &work.next, scores);
         work.changes.changed.clear();
     }
@@ -103,29 +103,34 @@ impl<M: Scorer> State<'_, M> {
     /// The current scores of a row of the block: those before the block, and what the rows before it
     /// changed.
     fn correct_scores(&mut self, row: usize) {
-        let Work { next, scores, changes, corrections, current, .. } = &mut self.work;
-        let n_rows = next.examples.len();
+        let Work { next, scores, changes, corrections, current, n_earlier, .. } = &mut self.work;
+        let (n_rows, padded) = (next.examples.len(), self.model.padded());
+        if row.is_multiple_of(TOGETHER) {
+            *n_earlier = changes.changed.len();
+            let width = self.model.panel_width();
+            M::Value::dispatch(EarlierChanges {
+                place: RowScores { scores, row, n_rows, padded, width },
+                gram: &next.gram[row * n_rows..],
+                changes: &changes.values,
+                changed: &changes.changed,
+                out: &mut current[..(n_rows - row).min(TOGETHER) * padded],
+            });
+        }
         corrections.clear();
-        let earlier = changes.changed.iter();
-        corrections.extend(earlier.map(|&other| (next.gram[row * n_rows + other], other)));
-        M::Value::dispatch(CurrentScores {
-            scores,
-            row,
-            n_rows,
-            panel_width: self.model.panel_width(),
-            changes: &changes.values,
-            corrections,
-            out: current,
-        });
+        let late = changes.changed[*n_earlier..].iter();
+        corrections.extend(late.map(|&other| (next.gram[row * n_rows + other], other)));
+        let changes = &changes.values;
+        let scores = &mut current[row % TOGETHER * padded..][..padded];
+        M::Value::dispatch(LateChanges { changes, corrections, scores });
     }
 
     /// Computes u from the current scores.
-    fn aim(&mut self, at: usize) {
+    fn aim(&mut self, row: usize, at: usize) {
         let (scale, m) = (self.steepness(at).recip(), self.work.target.len());
         let dual = &self.duals[at];
         let example = dual.example as usize;
         M::Value::dispatch(Target {
-            scores: &self.work.current[..m],
+            scores: &self.work.current[row % TOGETHER * self.model.padded()..][..m],
             beta: &self.work.beta,
             costs: self.problem.cost_row(example),
             label: self.problem.label(example),
@@ -139,14 +144,14 @@ impl<M: Scorer> State<'_, M> {
     /// Maximises over the dual block: β_i becomes the projection of u. Notes the change for the
     /// weights, C_i (α_i' − α_i), its example being a row of the block. Returns by how much the dual rises.
     fn step(&mut self, row: usize, at: usize) -> f64 {
-        let Work { changes, target, projection, current, beta, scratch, .. } = &mut self.work;
+        let Work { changes, target, projection, beta, scratch, .. } = &mut self.work;
         let dual = &mut self.duals[at];
         let steepness = dual.curvature + self.problem.shares().smoothing();
         let label = self.problem.label(dual.example as usize);
         scratch.guess = Some(dual.multiplier);
         self.problem.polytope().project(target, label, 1.0, scratch, projection);
         dual.multiplier = scratch.multiplier;
-        let padded = current.len();
+        let padded = self.model.padded();
         let change = &mut changes.values[row * padded..][..padded];
         let moved = M::Value::dispatch(Move {
             aim: target,

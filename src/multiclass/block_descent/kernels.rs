@@ -1,5 +1,7 @@
 //! The inner loops over classes and features of block descent, written once for all vectors.
 
+use std::array::from_fn;
+
 use pulp::Simd;
 
 use super::row::Row;
@@ -47,10 +49,10 @@ pub(super) struct RowScores<'a, T> {
     pub width: usize,
 }
 
-impl<T: Real> RowScores<'_, T> {
+impl<'a, T: Real> RowScores<'a, T> {
     /// The row's scores from a panel on.
     #[inline(always)]
-    fn panel(&self, panel: usize) -> &[T] {
+    fn panel(self, panel: usize) -> &'a [T] {
         let first = panel * self.width;
         &self.scores[first * self.n_rows + self.row * self.width.min(self.padded - first)..]
     }
@@ -96,21 +98,128 @@ impl<T: Element> Kernel<T> for Margins<'_, T> {
     }
 }
 
-/// Scores of one row of a block as they stand now: those from before the block, from panels to a
-/// contiguous row, plus what the rows before it changed, Σ_j ⟨x_i, x_j⟩ δ_j.
-pub(super) struct CurrentScores<'a, T> {
-    pub scores: &'a [T],
-    pub row: usize,
-    pub n_rows: usize,
-    pub panel_width: usize,
+/// Rows of a block whose scores are corrected together: what an earlier row changed is then read once for all of them.
+pub(super) const TOGETHER: usize = 8;
+
+/// Scores of some rows of a block as they stand before the first of them: those from before the block, from panels
+/// to contiguous rows, plus what the rows before changed, Σ_j ⟨x_i, x_j⟩ δ_j.
+pub(super) struct EarlierChanges<'a, T> {
+    /// The first row.
+    pub place: RowScores<'a, T>,
+    /// Inner products of the rows with all of the block, row by row.
+    pub gram: &'a [T],
+    /// δ_j, one padded row each.
+    pub changes: &'a [T],
+    /// The rows that changed, j.
+    pub changed: &'a [usize],
+    /// Contiguous scores, row by row.
+    pub out: &'a mut [T],
+}
+
+impl<T: Element> Kernel<T> for EarlierChanges<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(mut self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let RowScores { padded, width, .. } = self.place;
+        for first in (0..padded).step_by(width) {
+            let width = width.min(padded - first);
+            // Sparse rows have one panel of all classes.
+            for start in (0..width).step_by(WIDE * T::LANES) {
+                let n_vectors = (width - start) / T::LANES;
+                if n_vectors >= WIDE {
+                    self.rows::<S, WIDE>(simd, (first, start));
+                } else {
+                    for place in 0..n_vectors {
+                        self.rows::<S, 1>(simd, (first, start + place * T::LANES));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Vectors of a tile, beside each other.
+const WIDE: usize = 3;
+
+impl<T: Element> EarlierChanges<'_, T> {
+    /// V vectors of all rows, from a place in the panel that begins with the class `first`.
+    #[inline(always)]
+    fn rows<S: Simd, const V: usize>(&mut self, simd: S, (first, start): (usize, usize))
+    where
+        T: Lane<S>,
+    {
+        let (n, mut row) = (self.out.len() / self.place.padded, 0);
+        if S::REGISTER_COUNT >= 32 {
+            while row + 8 <= n {
+                self.tile::<S, V, 8>(simd, (first, start), row);
+                row += 8;
+            }
+        } else {
+            while row + 4 <= n {
+                self.tile::<S, V, 4>(simd, (first, start), row);
+                row += 4;
+            }
+        }
+        while row < n {
+            self.tile::<S, V, 1>(simd, (first, start), row);
+            row += 1;
+        }
+    }
+
+    /// R rows of them.
+    #[inline(always)]
+    fn tile<S: Simd, const V: usize, const R: usize>(
+        &mut self,
+        simd: S,
+        (first, start): (usize, usize),
+        row: usize,
+    ) where
+        T: Lane<S>,
+    {
+        let Self { place, gram, changes, changed, out } = self;
+        let (padded, n_rows) = (place.padded, place.n_rows);
+        let mut sums = [[T::splat(simd, T::zero()); V]; R];
+        for (at, sums) in sums.iter_mut().enumerate() {
+            let place = RowScores { row: place.row + row + at, ..*place };
+            let scores = &place.panel(first / place.width)[start..][..V * T::LANES];
+            sums.copy_from_slice(&T::vectors(scores).0[..V]);
+        }
+        let first = first + start;
+        // Blocks of one row, as sparse data have them, come without products.
+        let gram: [&[T]; R] = match changed.is_empty() {
+            true => [&[]; R],
+            false => from_fn(|at| &gram[(row + at) * n_rows..][..n_rows]),
+        };
+        for &other in *changed {
+            let change = &T::vectors(&changes[other * padded + first..][..V * T::LANES]).0[..V];
+            for (sums, gram) in sums.iter_mut().zip(&gram) {
+                let product = T::splat(simd, gram[other]);
+                for (sum, change) in sums.iter_mut().zip(change) {
+                    *sum = T::fused(simd, product, *change, *sum);
+                }
+            }
+        }
+        for (at, sums) in sums.iter().enumerate() {
+            let out = &mut out[(row + at) * padded + first..][..V * T::LANES];
+            T::vectors_mut(out).0.copy_from_slice(sums);
+        }
+    }
+}
+
+/// Adds what rows changed to the scores of another, Σ_j ⟨x_i, x_j⟩ δ_j.
+pub(super) struct LateChanges<'a, T> {
     /// δ_j, one padded row each.
     pub changes: &'a [T],
     /// (⟨x_i, x_j⟩, j).
     pub corrections: &'a [(T, usize)],
-    pub out: &'a mut [T],
+    pub scores: &'a mut [T],
 }
 
-impl<T: Element> Kernel<T> for CurrentScores<'_, T> {
+impl<T: Element> Kernel<T> for LateChanges<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -118,25 +227,17 @@ impl<T: Element> Kernel<T> for CurrentScores<'_, T> {
     where
         T: Lane<S>,
     {
-        let Self { scores, row, n_rows, panel_width, changes, corrections, out } = self;
-        let padded = out.len();
-        for (panel, out) in out.chunks_mut(panel_width).enumerate() {
-            let start = panel * panel_width * n_rows + row * out.len();
-            out.copy_from_slice(&scores[start..][..out.len()]);
-        }
-        if corrections.is_empty() {
-            return;
-        }
-        let (out, changes) = (T::vectors_mut(out).0, T::vectors(changes).0);
-        let stride = padded / T::LANES;
+        let Self { changes, corrections, scores } = self;
+        let stride = scores.len() / T::LANES;
+        let (scores, changes) = (T::vectors_mut(scores).0, T::vectors(changes).0);
         let mut first = 0;
-        let (wide, rest) = out.as_chunks_mut::<VECTORS>();
-        for out in wide {
-            correct(simd, changes, stride, first, corrections, out);
+        let (wide, rest) = scores.as_chunks_mut::<VECTORS>();
+        for scores in wide {
+            correct(simd, changes, stride, first, corrections, scores);
             first += VECTORS;
         }
-        for out in rest.as_chunks_mut::<1>().0 {
-            correct(simd, changes, stride, first, corrections, out);
+        for scores in rest.as_chunks_mut::<1>().0 {
+            correct(simd, changes, stride, first, corrections, scores);
             first += 1;
         }
     }

@@ -7,12 +7,14 @@ use rand_pcg::Pcg64Mcg;
 use super::candidates::Candidates;
 use super::dual_block::{DualBlock, add_images};
 use super::estimate::Estimate;
+use super::kernels::TOGETHER;
 use super::scorer::{Changes, RowBlock, Scorer};
 use super::visit;
 use crate::data::Real;
 use crate::dual::Shares;
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
+use crate::linalg::Aligned;
 use crate::multiclass::{MarginProblem, ScoreMap};
 use crate::polytope::{Capped, Scratch};
 use crate::run::{Certificate, Progress, Solver};
@@ -104,7 +106,10 @@ pub(super) struct Work<T> {
     pub scores: Vec<T>,
     pub changes: Changes<T>,
     pub corrections: Vec<(T, usize)>,
-    pub current: Vec<T>,
+    /// Current scores of rows that are corrected together.
+    pub current: Aligned<T>,
+    /// Rows that had changed before the first of them.
+    pub n_earlier: usize,
     /// A dense row of β.
     pub beta: Vec<T>,
     pub target: Vec<f64>,
@@ -128,7 +133,8 @@ impl<'p, M: Scorer> State<'p, M> {
             scores: vec![M::Value::zero(); block_size * padded],
             changes: Changes::new(block_size, padded),
             corrections: Vec::new(),
-            current: vec![M::Value::zero(); padded],
+            current: Aligned::zeros(TOGETHER * padded),
+            n_earlier: 0,
             beta: vec![M::Value::zero(); m],
             target: vec![0.0; m],
             projection: vec![0.0; m],
