@@ -104,8 +104,7 @@ class ConsensusSVC(LinearClassifier):
         Maximum number of rounds. A resumed fit that has none left does one, which evaluates it:
         nothing that a model certifies is read from a file.
     max_passes : int, default=20
-        Maximum number of the solver's epochs on a partition's rows in a round, with "block-descent"
-        as `max_iter` of `MulticlassSVC`, with "sequential-dual" passes.
+        Maximum number of the solver's epochs (for "sequential-dual" passes) in a round.
     solver : {"block-descent", "sequential-dual"}, default="block-descent"
         What solves the partitions' problems; the second is the method of Keerthi et al. (2008).
     checkpoint : path, optional

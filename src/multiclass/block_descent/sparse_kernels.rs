@@ -269,12 +269,12 @@ impl Touched {
         let empty = Window { bits: 0, before: 0 };
         let mut windows = Buffer::filled(empty, stride.div_ceil(WINDOW));
         let mut places = Buffer::filled(0, n.min(stride));
+        let used = &mut windows.get_mut()[..stride.div_ceil(WINDOW)];
         for class in classes {
             let vector = class as usize / lanes;
-            windows.get_mut()[vector / WINDOW].bits |= 1 << (vector % WINDOW);
+            used[vector / WINDOW].bits |= 1 << (vector % WINDOW);
         }
         let (mut len, all) = (0, places.get_mut());
-        let used = &mut windows.get_mut()[..stride.div_ceil(WINDOW)];
         for (first, window) in (0..).step_by(WINDOW).zip(used) {
             window.before = len as u32;
             let mut left = window.bits;
@@ -301,11 +301,14 @@ impl Touched {
 
     /// Where a class of the visit is among these values.
     #[inline(always)]
-    fn place(&self, class: u32) -> usize {
-        let (vector, lane) = (class as usize / self.lanes, class as usize % self.lanes);
-        let Window { bits, before } = self.windows.get()[vector / WINDOW];
-        let before = before + (bits & ((1 << (vector % WINDOW)) - 1)).count_ones();
-        before as usize * self.lanes + lane
+    fn place(&self) -> impl Fn(u32) -> usize {
+        let (windows, lanes) = (self.windows.get(), self.lanes);
+        move |class| {
+            let (vector, lane) = (class as usize / lanes, class as usize % lanes);
+            let Window { bits, before } = windows[vector / WINDOW];
+            let before = before + (bits & ((1 << (vector % WINDOW)) - 1)).count_ones();
+            before as usize * lanes + lane
+        }
     }
 }
 
@@ -353,8 +356,9 @@ impl<T: Element> FewClasses for ScoreFewSparse<'_, T> {
         let (mut all, places) = (touched.zeros::<T>(), touched.places());
         let sums = &mut T::vectors_mut(all.get_mut()).0[..places.len()];
         score_vectors(simd, (weights, stride), row, |at| places[at] as usize, sums);
+        let (all, place) = (all.get(), touched.place());
         for (score, class) in scores.iter_mut().zip(classes) {
-            *score = all.get()[touched.place(*class)];
+            *score = all[place(*class)];
         }
     }
 }
@@ -402,10 +406,11 @@ impl<T: Element> FewClasses for AddFewSparse<'_, T> {
         let own = changed.clone().map(|(class, _)| *class);
         let touched = Touched::of(own, classes.len(), stride, lanes);
         let mut all = touched.zeros::<T>();
+        let (all, place) = (all.get_mut(), touched.place());
         for (class, change) in changed {
-            all.get_mut()[touched.place(*class)] = *change;
+            all[place(*class)] = *change;
         }
-        let changes = T::vectors(all.get()).0.iter().copied();
+        let changes = T::vectors(all).0.iter().copied();
         let places = touched.places().iter().map(|place| *place as usize);
         add_vectors(simd, features, stride, row, places.zip(changes));
     }

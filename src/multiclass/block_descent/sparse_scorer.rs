@@ -69,6 +69,30 @@ fn is_long<S: Simd, T: Lane<S>>(row: Row<'_, T>, n_classes: usize, padded: usize
     is_halved(row.columns.len() * padded.min(n_classes * T::LANES) * size_of::<T>())
 }
 
+// Not in the methods: closures there would be compiled for each precision of the rows.
+fn score_few_halves<T: Element>(
+    (weights, padded): (&[T], usize),
+    row: Row<'_, T>,
+    classes: &[u32],
+    scores: &mut [T],
+    spare: &Mutex<Vec<T>>,
+) {
+    score_halves(row, scores, spare, |row, scores| {
+        T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores });
+    });
+}
+
+fn add_few_halves<T: Element>(
+    features: Features<'_, T>,
+    row: Row<'_, T>,
+    classes: &[u32],
+    change: &[T],
+) {
+    add_halves(features, row, |features, row| {
+        T::dispatch(AddFewSparse { features, row, classes, change });
+    });
+}
+
 impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     type Value = T;
     type Exact = SparseScorer<'a, R, f64>;
@@ -198,9 +222,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     {
         let padded = self.weights.padded();
         if is_long(row, classes.len(), padded) {
-            score_halves(row, scores, &self.spare, |row, scores| {
-                T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores });
-            });
+            score_few_halves((weights, padded), row, classes, scores, &self.spare);
         } else {
             ScoreFewSparse { weights, padded, row, classes, scores }.compute(simd);
         }
@@ -220,9 +242,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         let padded = self.weights.padded();
         let features = Features { weights, first: 0, padded };
         if is_long(row, classes.len(), padded) {
-            add_halves(features, row, |features, row| {
-                T::dispatch(AddFewSparse { features, row, classes, change });
-            });
+            add_few_halves(features, row, classes, change);
         } else {
             AddFewSparse { features, row, classes, change }.compute(simd);
         }
