@@ -53,7 +53,11 @@ impl<M: Scorer> State<'_, M> {
         self.betas.check_memory(self.problem.n_classes())?;
         let terms = match &self.exact {
             Some(exact) => self.all_terms(exact, norm_above(exact.weights()), interrupt)?,
-            None => self.all_terms(&self.model, norm_above(self.model.weights()), interrupt)?,
+            None if M::IS_DOUBLE => {
+                self.all_terms(&self.model, norm_above(self.model.weights()), interrupt)?
+            }
+            // No code is made for terms in single precision.
+            None => unreachable!("weights in single precision are renewed in double"),
         };
         let mut bounds = Bounds::default();
         terms.iter().for_each(|terms| bounds.join(&terms.bounds));

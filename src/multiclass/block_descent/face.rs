@@ -31,6 +31,8 @@ const NUMBERS_PER_WEIGHT: usize = 4;
 const FEW_WEIGHTS: usize = 1024;
 /// From this relative gap on steps are made at any cost: visits would hardly make it smaller.
 const ACCURATE: f64 = 1e-5;
+/// What epochs of visits alone make of the gap, at most, for the next one to do without conjugate gradients.
+const QUICK: f64 = 0.25;
 /// What a weight costs in a step, in numbers read: whole vectors are cleared, and come from far.
 const WEIGHT_WORK: usize = 8;
 
@@ -107,6 +109,14 @@ impl<M: Scorer> State<'_, M> {
         }
         self.gradient_steps = (self.gradient_steps / 2).max(FEWEST_STEPS);
         attempt
+    }
+
+    /// Whether an epoch makes visits alone: there is nothing else, or it has been enough so far.
+    pub(super) fn goes_alone(&mut self, due: &[u32], n_weights: usize) -> bool {
+        let before = std::mem::replace(&mut self.gap_before, self.gap);
+        self.creeps |= self.alone && self.gap > QUICK * before;
+        let suffices = !self.creeps && n_weights > FEW_WEIGHTS && self.gap > ACCURATE;
+        suffices || self.is_dear(due, n_weights)
     }
 
     /// Whether visits are all there is: vectors of so many weights cost more than they gain, or the set has no faces.

@@ -10,7 +10,6 @@ use rand::seq::SliceRandom;
 
 use super::average::Average;
 use super::dual_block::Rest;
-use super::face::Attempt;
 use super::scorer::Scorer;
 use super::state::{GROUP, SHORTEST_WAIT, State, Work};
 use super::visit::Bounds;
@@ -20,17 +19,17 @@ use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane};
 
 /// Passes over the examples that are due between two certificates.
-const PASSES: usize = 100;
+const PASSES: usize = 200;
 /// They end early once a pass gains less than this share of what the first one gained; where only visits are made, a
 /// certificate costs as much as several passes, so epochs end later (`SPENT_ALONE`).
 const SPENT: f64 = 0.03;
-const SPENT_ALONE: f64 = 0.01;
+const SPENT_ALONE: f64 = 0.005;
 /// They also end where the estimate of the gap is this share of what ends the run.
 const SAFE: f64 = 0.8;
 /// The conjugate gradient method is worth its time only where visits creep: where a pass still gains this
 /// share of what the pass `PASSES_COMPARED` before it gained.
 const CREEPING: f64 = 0.8;
-/// The share from which examples may rest, where visits are all there is.
+/// The share from which it is worth asking whether they would be too dear.
 const SLOWING: f64 = 0.5;
 const PASSES_COMPARED: usize = 3;
 /// Passes that say what visits gain at present; those kept from epoch to epoch suffice.
@@ -44,10 +43,12 @@ const WORTH: f64 = 0.6;
 /// What a visit costs beside the numbers that it reads, in such numbers.
 const VISIT_OVERHEAD: usize = 256;
 /// Where visits are all there is, an example rests for a pass after a visit that gained less than this share of
-/// what visits of recent passes gained on average, and longer after several of them, but for so many passes at
-/// most. Of one pass alone the average would often be that of a few examples that move much.
+/// what visits of recent passes gained on average, and twice as long after each further one, but for so many passes
+/// at most. Of one pass alone the average would often be that of a few examples that move much.
 const SMALL: f64 = 0.6;
-const LONGEST_REST: u8 = 4;
+const LONGEST_REST: u8 = 16;
+/// What is left of a rest's length for the next epoch, which brings other candidates.
+const REST_KEPT: u8 = 4;
 /// Numbers that are read between two looks at the interrupt: some milliseconds, however long the rows are.
 const PATIENCE: usize = 1 << 22;
 
@@ -68,11 +69,12 @@ impl<M: Scorer> State<'_, M> {
         self.betas.begin_average();
         self.betas.check_memory(self.problem.n_classes())?;
         let mut weights = self.model.take_weights();
-        let spent = if self.is_dear(&due, weights.len()) { SPENT_ALONE } else { SPENT };
+        self.alone = self.goes_alone(&due, weights.len());
+        let spent = if self.alone { SPENT_ALONE } else { SPENT };
         let (mut n_active, mut moved) = (due.len(), false);
         let mut average = Average::default();
         let mut first = 0.0;
-        due.iter().for_each(|at| self.duals[*at as usize].rest = Rest::default());
+        due.iter().for_each(|at| self.duals[*at as usize].rest.end());
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
             let (gain, work) = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
@@ -115,24 +117,19 @@ impl<M: Scorer> State<'_, M> {
         work: usize,
         interrupt: &Interrupt,
     ) -> bool {
-        if self.waited < self.wait {
+        if self.alone || self.waited < self.wait {
             return false;
         }
         let (gain, _) = self.passes[self.passes.len() - 1];
         // Passes of the epochs before count: an epoch that ends early may creep as well.
         let (earlier, _) = self.passes[self.passes.len().saturating_sub(PASSES_COMPARED + 1)];
         let ratio = gain / earlier;
-        if ratio > SLOWING {
-            self.alone = self.is_dear(due, weights.len());
-        }
-        if !creeps(ratio, self.alone) {
+        self.alone = ratio > SLOWING && self.is_dear(due, weights.len());
+        if self.alone || ratio <= CREEPING {
             return false;
         }
         self.waited = 0;
-        let attempt = match self.alone {
-            true => Attempt::default(),
-            false => self.accelerate(due, weights, interrupt),
-        };
+        let attempt = self.accelerate(due, weights, interrupt);
         let pace = ratio.powf((PASSES_COMPARED as f64).recip());
         let rival = gain * geometric_sum(pace, attempt.work as f64 / work.max(1) as f64);
         self.wait = match attempt.gain > WORTH * rival {
@@ -275,14 +272,14 @@ impl Rest {
     /// What follows a visit.
     #[inline(always)]
     fn follow(&mut self, small: bool) {
-        self.length = if small { (self.length + 1).min(LONGEST_REST) } else { 0 };
+        self.length = if small { (2 * self.length).clamp(1, LONGEST_REST) } else { 0 };
         self.left = self.length;
     }
-}
 
-/// Whether passes creep, given what the last gained beside the one `PASSES_COMPARED` before it.
-fn creeps(ratio: f64, alone: bool) -> bool {
-    ratio > if alone { SLOWING } else { CREEPING }
+    /// What a new epoch makes of it.
+    fn end(&mut self) {
+        *self = Self { length: self.length.min(REST_KEPT), left: 0 };
+    }
 }
 
 /// 1 + r + r² + .. over `n` terms.

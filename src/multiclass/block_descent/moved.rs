@@ -28,6 +28,7 @@ impl<M: Scorer> State<'_, M> {
             self.scale_free(before / lambda, interrupt)?;
         }
         (self.gradient_steps, self.wait) = (FIRST_STEPS, SHORTEST_WAIT);
+        self.gap_before = f64::INFINITY;
         self.certificate(interrupt)
     }
 

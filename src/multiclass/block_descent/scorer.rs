@@ -29,6 +29,9 @@ impl<T: Real> Changes<T> {
 pub(super) trait Scorer: Send + Sync {
     type Value: Element;
 
+    /// Whether these are in double precision.
+    const IS_DOUBLE: bool = size_of::<Self::Value>() == size_of::<f64>();
+
     /// The model of the same rows in double precision.
     type Exact: Scorer<Value = f64>;
 
@@ -154,8 +157,7 @@ pub(super) trait Scorer: Send + Sync {
 macro_rules! with_weights {
     () => {
         fn exact(&self) -> Option<Self::Exact> {
-            let is_double = size_of::<Self::Value>() == size_of::<f64>();
-            (!is_double).then(|| Self::Exact::new(self.rows, self.bias, self.n_classes))
+            (!Self::IS_DOUBLE).then(|| Self::Exact::new(self.rows, self.bias, self.n_classes))
         }
 
         fn n_features(&self) -> usize {

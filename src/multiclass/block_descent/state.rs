@@ -83,8 +83,12 @@ pub(super) struct State<'p, M: Scorer> {
     pub waited: usize,
     /// What the last passes over candidates gained (in units of λ), and their visits.
     pub passes: Vec<(f64, usize)>,
-    /// Whether visits are all there is: the conjugate gradient method would cost more than it gains.
+    /// Whether visits are all that the epoch makes: the conjugate gradient method would cost more than it gains.
     pub alone: bool,
+    /// Whether an epoch of visits alone has gained little.
+    pub creeps: bool,
+    /// The gap before the last epoch over candidates.
+    pub gap_before: f64,
     pub estimate: Estimate,
     /// The objective over λ, as of the last certificate; before, the dual's.
     pub size: f64,
@@ -159,6 +163,8 @@ impl<'p, M: Scorer> State<'p, M> {
             waited: 0,
             passes: Vec::new(),
             alone: false,
+            creeps: false,
+            gap_before: f64::INFINITY,
             estimate: Estimate::new(f64::NAN),
             size: 0.0,
             gap: f64::INFINITY,
