@@ -2,9 +2,9 @@
 //! weighted sums of rows, norms, factorisations, extreme eigenvectors.
 //!
 //! Register tiles for products and sums are written once over `pulp`'s vectors and dispatched at run time to
-//! what the processor has (AVX-512, AVX2, NEON). Each score is the sum over the inputs in their order (a constant
-//! one that is not stored with the others comes first), whatever the block it is computed in, so results depend
-//! neither on blocks nor on threads.
+//! what the processor has (AVX-512, AVX2, NEON). Each score is the sum over the inputs in their order; a constant
+//! one comes last, or first where it is not stored with the others. Which of the two it is, and where rows are cut, the
+//! rows alone decide: results do not depend on threads.
 
 mod aligned;
 pub(crate) mod chebyshev;

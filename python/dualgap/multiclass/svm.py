@@ -198,8 +198,8 @@ class MulticlassSVC(LinearClassifier):
         rounding are 0 to any positive `tol`.
     max_iter : int, default=1000
         Maximum number of iterations: passes over the rows with a certificate; of "block-descent"
-        epochs, which make as many passes over the rows that are not optimal yet as are worth it
-        before the next certificate, a hundred over their candidate classes at most.
+        epochs, which make as many passes over the rows that are not optimal yet, and their
+        candidate classes, as are worth it before the next certificate.
     warm_start : bool, default=False
         Whether a fit continues the previous one. It does so if rows, labels, weights, loss and
         solver are the same (`C`, `tol` and a positive `smoothing` may change); otherwise it starts

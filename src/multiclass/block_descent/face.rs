@@ -111,12 +111,16 @@ impl<M: Scorer> State<'_, M> {
         attempt
     }
 
-    /// Whether an epoch makes visits alone: there is nothing else, or it has been enough so far.
-    pub(super) fn goes_alone(&mut self, due: &[u32], n_weights: usize) -> bool {
+    /// Notes what the last epoch made of the gap.
+    pub(super) fn note_pace(&mut self) {
         let before = std::mem::replace(&mut self.gap_before, self.gap);
-        self.creeps |= self.alone && self.gap > QUICK * before;
-        let suffices = !self.creeps && n_weights > FEW_WEIGHTS && self.gap > ACCURATE;
-        suffices || self.is_dear(due, n_weights)
+        self.creeps |= self.alone && self.spent && self.gap > QUICK * before;
+    }
+
+    /// Whether an epoch makes visits alone: there is nothing else, or they have been enough so far.
+    pub(super) fn goes_alone(&self, due: &[u32], n_weights: usize) -> bool {
+        let suffice = !self.creeps && n_weights > FEW_WEIGHTS && self.gap > ACCURATE;
+        suffice || self.is_dear(due, n_weights)
     }
 
     /// Whether visits are all there is: vectors of so many weights cost more than they gain, or the set has no faces.

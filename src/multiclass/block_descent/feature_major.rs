@@ -1,6 +1,6 @@
 //! Weights for sparse rows, and what passes over all classes do with them.
 
-use super::halves::{Features, add_halves, is_halved, on_two};
+use super::halves::{Features, Halves, is_halved, on_two};
 use super::row::Row;
 use super::sparse_kernels::{AddOuter, FindTouched, Score};
 use crate::linalg::{Aligned, Element};
@@ -71,7 +71,7 @@ impl<T: Element> FeatureMajor<T> {
     }
 
     /// Adds x δᵀ for a row x and δ as long as the padded classes.
-    pub fn update(&mut self, row: Row<'_, T>, change: &[T]) {
+    pub fn update(&mut self, row: Row<'_, T>, change: &[T], halves: &Halves<T>) {
         T::dispatch(FindTouched { change, touched: &mut self.touched });
         let features = Features { weights: &mut self.values, first: 0, padded: self.padded };
         let touched = &self.touched[..];
@@ -79,7 +79,7 @@ impl<T: Element> FeatureMajor<T> {
             T::dispatch(AddOuter { features, row, change, touched });
         };
         if is_halved(row.columns.len() * size_of_val(change)) {
-            add_halves(features, row, add);
+            halves.add(features, row, add);
         } else {
             add(features, row);
         }
@@ -118,11 +118,12 @@ mod tests {
         let change = |class: usize| (class % 7) as f64 - 2.0;
         let mut changes = vec![T::zero(); padded];
         (0..n_classes).for_each(|class| changes[class] = T::narrow(change(class)));
-        weights.update(row(&columns, &x), &changes);
+        let halves = Halves::new(false);
+        weights.update(row(&columns, &x), &changes, &halves);
         let last = n_classes - 1;
         let mut single = vec![T::zero(); padded];
         single[last] = T::narrow(4.0);
-        weights.update(row(&columns[..1], &x[..1]), &single);
+        weights.update(row(&columns[..1], &x[..1]), &single, &halves);
         assert_eq!(weights.get(1, last), 0.5 * change(last) + 2.0);
         assert_eq!(weights.get(4, last), -2.0 * change(last));
         assert_eq!(weights.get(0, 0), 0.0);
@@ -152,7 +153,7 @@ mod tests {
         let change: Vec<f64> = (0..200).map(|class| (class % 3) as f64).collect();
         assert!(is_halved(300 * size_of_val(&change[..])));
         let mut weights = FeatureMajor::new(601, 200);
-        weights.update(row(&columns, &x), &change);
+        weights.update(row(&columns, &x), &change, &Halves::new(true));
         assert!((0..200).all(|class| weights.get(4, class) == 0.0));
         let mut scores = vec![1.0; 200];
         weights.score(row(&columns, &x), &mut scores);

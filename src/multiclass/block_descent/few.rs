@@ -20,8 +20,8 @@ use crate::linalg::{Aligned, Element, Kernel, Lane};
 
 /// Passes over the examples that are due between two certificates.
 const PASSES: usize = 200;
-/// They end early once a pass gains less than this share of what the first one gained; where only visits are made, a
-/// certificate costs as much as several passes, so epochs end later (`SPENT_ALONE`).
+/// They end early once a pass gains less than this share of what the first one gained; epochs of visits alone, where
+/// most examples rest in most passes, end later (`SPENT_ALONE`).
 const SPENT: f64 = 0.03;
 const SPENT_ALONE: f64 = 0.005;
 /// They also end where the estimate of the gap is this share of what ends the run.
@@ -42,7 +42,7 @@ const LONGEST_WAIT: usize = 12;
 const WORTH: f64 = 0.6;
 /// What a visit costs beside the numbers that it reads, in such numbers.
 const VISIT_OVERHEAD: usize = 256;
-/// Where visits are all there is, an example rests for a pass after a visit that gained less than this share of
+/// Where an epoch makes visits alone, an example rests for a pass after a visit that gained less than this share of
 /// what visits of recent passes gained on average, and twice as long after each further one, but for so many passes
 /// at most. Of one pass alone the average would often be that of a few examples that move much.
 const SMALL: f64 = 0.6;
@@ -69,15 +69,20 @@ impl<M: Scorer> State<'_, M> {
         self.betas.begin_average();
         self.betas.check_memory(self.problem.n_classes())?;
         let mut weights = self.model.take_weights();
+        self.note_pace();
         self.alone = self.goes_alone(&due, weights.len());
         let spent = if self.alone { SPENT_ALONE } else { SPENT };
         let (mut n_active, mut moved) = (due.len(), false);
         let mut average = Average::default();
         let mut first = 0.0;
-        due.iter().for_each(|at| self.duals[*at as usize].rest.end());
+        due.iter().for_each(|at| self.duals[*at as usize].rest.begin_epoch());
         for pass in 1..=PASSES {
             shuffle_groups(&mut due[..n_active], &mut self.random);
             let (gain, work) = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
+            if work == 0 && n_active > 0 {
+                // All rest.
+                continue;
+            }
             moved |= gain > 0.0;
             self.betas.average(average.share_of_next(gain));
             first = if pass == 1 { gain } else { first };
@@ -86,10 +91,10 @@ impl<M: Scorer> State<'_, M> {
             let recent = &self.passes[self.passes.len().saturating_sub(n_recent)..];
             self.estimate.note(recent.iter().map(|(gain, _)| *gain), n_active);
             let wanted = SAFE * self.options.tolerance * self.size;
-            let is_spent = gain <= spent * first;
+            self.spent = gain <= spent * first || pass == PASSES;
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
             // needs that more than the dual.
-            let ends = pass == PASSES || pass > 1 && (is_spent || self.estimate.is_within(wanted));
+            let ends = pass > 1 && (self.spent || self.estimate.is_within(wanted));
             if interrupt.is_raised() || ends {
                 break;
             }
@@ -255,7 +260,9 @@ impl<M: Scorer> Kernel<M::Value> for Pass<'_, '_, M> {
             }
             place += 1;
         }
-        state.passes.push((gain, n_visits));
+        if n_visits > 0 {
+            state.passes.push((gain, n_visits));
+        }
         (gain, work)
     }
 }
@@ -276,8 +283,8 @@ impl Rest {
         self.left = self.length;
     }
 
-    /// What a new epoch makes of it.
-    fn end(&mut self) {
+    /// What a new epoch makes of it: all are visited at first.
+    fn begin_epoch(&mut self) {
         *self = Self { length: self.length.min(REST_KEPT), left: 0 };
     }
 }

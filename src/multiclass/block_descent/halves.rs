@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use rayon::join;
 
 use super::row::Row;
-use crate::data::{Csr, Data, Rows};
+use crate::data::{Csr, Data, Real, Rows};
 use crate::linalg::Element;
 
 /// Bytes of weights that a row reads from which it is treated in two halves, on two threads where there are two: some
@@ -23,17 +23,25 @@ pub(super) fn is_halved(n_bytes: usize) -> bool {
     n_bytes >= HALVED
 }
 
-/// Whether visits to some of the rows may be made in halves.
+/// Whether two threads share long rows: those make up half of the entries or more. Between rare ones the second thread
+/// would fall asleep, and waking it takes longer than half of a row.
 pub fn shares_visits(data: &Data<'_>, n_classes: usize) -> bool {
-    fn some<T: Element>(rows: &Csr<'_, T>, n_classes: usize) -> bool {
-        let n_bytes = n_classes.next_multiple_of(T::lanes()) * size_of::<T>();
-        (0..rows.n_rows()).any(|row| is_halved(rows.row(row).0.len() * n_bytes))
-    }
     match data {
-        Data::Csr32(rows) => some(rows, n_classes),
-        Data::Csr64(rows) => some(rows, n_classes),
+        Data::Csr32(rows) => are_long::<_, f32>(rows, n_classes),
+        Data::Csr64(rows) => are_long::<_, f64>(rows, n_classes),
         _ => false,
     }
+}
+
+fn are_long<R: Real, T: Element>(rows: &Csr<'_, R>, n_classes: usize) -> bool {
+    let n_bytes = n_classes.next_multiple_of(T::lanes()) * size_of::<T>();
+    let (mut n_all, mut n_long) = (0, 0);
+    for row in 0..rows.n_rows() {
+        let n_entries = rows.row(row).0.len();
+        n_all += n_entries;
+        n_long += if is_halved(n_entries * n_bytes) { n_entries } else { 0 };
+    }
+    n_long > 0 && 2 * n_long >= n_all
 }
 
 /// Does both, on two threads where there are two.
@@ -71,37 +79,68 @@ impl<T> Features<'_, T> {
     }
 }
 
-/// Scores of a row by what `score` writes for each half of it.
-#[inline(never)]
-pub(super) fn score_halves<T: Element>(
-    row: Row<'_, T>,
-    scores: &mut [T],
-    spare: &Mutex<Vec<T>>,
-    score: impl Fn(Row<'_, T>, &mut [T]) + Sync,
-) {
-    let (mut lock, mut own) = (spare.try_lock(), Vec::new());
-    // Where several rows are scored at once, the room is another's.
-    let spare = lock.as_deref_mut().unwrap_or(&mut own);
-    spare.resize(scores.len().max(spare.len()), T::zero());
-    let others = &mut spare[..scores.len()];
-    let [row, rest] = row.halves();
-    on_two(|| score(row, scores), || score(rest, others));
-    for (score, other) in scores.iter_mut().zip(others) {
-        *score = *score + *other;
-    }
+/// How the halves of long rows are treated.
+#[derive(Debug)]
+pub(super) struct Halves<T> {
+    /// Whether two threads share them.
+    shared: bool,
+    /// Scores of the second half.
+    spare: Mutex<Vec<T>>,
 }
 
-/// Calls `add` with each half of a row and the features that it is in.
-#[inline(never)]
-pub(super) fn add_halves<T: Element>(
-    features: Features<'_, T>,
-    row: Row<'_, T>,
-    add: impl Fn(Features<'_, T>, Row<'_, T>) + Sync,
-) {
-    let [row, rest] = row.halves();
-    // Columns rise strictly.
-    let [before, after] = features.split(rest.columns[0] as usize);
-    on_two(|| add(before, row), || add(after, rest));
+impl<T: Element> Halves<T> {
+    /// Those of some rows.
+    pub fn of<R: Real>(rows: &Csr<'_, R>, n_classes: usize) -> Self {
+        Self::new(are_long::<R, T>(rows, n_classes))
+    }
+
+    /// Shared by two threads or not.
+    pub fn new(shared: bool) -> Self {
+        Self { shared, spare: Mutex::default() }
+    }
+
+    fn run(&self, first: impl FnOnce() + Send, second: impl FnOnce() + Send) {
+        if self.shared {
+            on_two(first, second);
+        } else {
+            first();
+            second();
+        }
+    }
+
+    /// Scores of a row by what `score` writes for each half of it.
+    #[inline(never)]
+    pub fn score(
+        &self,
+        row: Row<'_, T>,
+        scores: &mut [T],
+        score: impl Fn(Row<'_, T>, &mut [T]) + Sync,
+    ) {
+        let (mut lock, mut own) = (self.spare.try_lock(), Vec::new());
+        // Where several rows are scored at once, the room is another's.
+        let spare = lock.as_deref_mut().unwrap_or(&mut own);
+        spare.resize(scores.len().max(spare.len()), T::zero());
+        let others = &mut spare[..scores.len()];
+        let [row, rest] = row.halves();
+        self.run(|| score(row, scores), || score(rest, others));
+        for (score, other) in scores.iter_mut().zip(others) {
+            *score = *score + *other;
+        }
+    }
+
+    /// Calls `add` with each half of a row and the features that it is in.
+    #[inline(never)]
+    pub fn add(
+        &self,
+        features: Features<'_, T>,
+        row: Row<'_, T>,
+        add: impl Fn(Features<'_, T>, Row<'_, T>) + Sync,
+    ) {
+        let [row, rest] = row.halves();
+        // Columns rise strictly.
+        let [before, after] = features.split(rest.columns[0] as usize);
+        self.run(|| add(before, row), || add(after, rest));
+    }
 }
 
 #[cfg(test)]
@@ -124,11 +163,12 @@ mod tests {
         let add = |features: Features<'_, T>, row: Row<'_, T>| {
             T::dispatch(AddFewSparse { features, row, classes, change: &change });
         };
-        add_halves(Features { weights: &mut weights, first: 0, padded }, row, add);
+        let halves = Halves::new(true);
+        halves.add(Features { weights: &mut weights, first: 0, padded }, row, add);
         add(Features { weights: &mut weights, first: 0, padded }, row);
         let mut scores = vec![T::one(); n];
         let weights = &weights[..];
-        score_halves(row, &mut scores, &Mutex::default(), |row, scores| {
+        halves.score(row, &mut scores, |row, scores| {
             T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores });
         });
         for (score, change) in scores.iter().zip(&change) {

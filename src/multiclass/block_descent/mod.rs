@@ -16,7 +16,6 @@ mod kernels;
 mod moved;
 mod row;
 mod scorer;
-
 mod sparse_kernels;
 mod sparse_scorer;
 mod spread;

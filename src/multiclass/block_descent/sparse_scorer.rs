@@ -1,11 +1,9 @@
 //! Sparse rows and their weights, for block descent.
 
-use std::sync::Mutex;
-
 use pulp::Simd;
 
 use super::feature_major::FeatureMajor;
-use super::halves::{Features, add_halves, is_halved, score_halves};
+use super::halves::{Features, Halves, is_halved};
 use super::row::{Row, RowBlock, extend, read};
 use super::scorer::{Changes, Scorer, with_weights};
 use super::sparse_kernels::{AddFewSparse, FindTouched, ScoreFewSparse, WHOLE};
@@ -26,8 +24,7 @@ pub(super) struct SparseScorer<'a, R, T> {
     constant: Vec<T>,
     weights: FeatureMajor<T>,
     n_classes: usize,
-    /// Scores of the second half of a row.
-    spare: Mutex<Vec<T>>,
+    halves: Halves<T>,
 }
 
 impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
@@ -35,7 +32,8 @@ impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
         let constant = if bias == 0.0 { Vec::new() } else { vec![T::narrow(bias)] };
         let weights = FeatureMajor::new(n_features, n_classes);
-        Self { rows, bias, constant, weights, n_classes, spare: Mutex::default() }
+        let halves = Halves::of(&rows, n_classes);
+        Self { rows, bias, constant, weights, n_classes, halves }
     }
 }
 
@@ -75,9 +73,9 @@ fn score_few_halves<T: Element>(
     row: Row<'_, T>,
     classes: &[u32],
     scores: &mut [T],
-    spare: &Mutex<Vec<T>>,
+    halves: &Halves<T>,
 ) {
-    score_halves(row, scores, spare, |row, scores| {
+    halves.score(row, scores, |row, scores| {
         T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores });
     });
 }
@@ -87,8 +85,9 @@ fn add_few_halves<T: Element>(
     row: Row<'_, T>,
     classes: &[u32],
     change: &[T],
+    halves: &Halves<T>,
 ) {
-    add_halves(features, row, |features, row| {
+    halves.add(features, row, |features, row| {
         T::dispatch(AddFewSparse { features, row, classes, change });
     });
 }
@@ -132,7 +131,8 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
         if !changes.changed.is_empty() {
-            self.weights.update(gathered(&self.rows, block), &changes.values);
+            let row = gathered(&self.rows, block);
+            self.weights.update(row, &changes.values, &self.halves);
         }
     }
 
@@ -177,7 +177,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         self.update(changes, block);
         let row = gathered(&self.rows, next);
         if is_halved(row.columns.len() * size_of_val(scores)) {
-            score_halves(row, scores, &self.spare, |row, scores| self.weights.score(row, scores));
+            self.halves.score(row, scores, |row, scores| self.weights.score(row, scores));
         } else {
             self.weights.score(row, scores);
         }
@@ -222,7 +222,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     {
         let padded = self.weights.padded();
         if is_long(row, classes.len(), padded) {
-            score_few_halves((weights, padded), row, classes, scores, &self.spare);
+            score_few_halves((weights, padded), row, classes, scores, &self.halves);
         } else {
             ScoreFewSparse { weights, padded, row, classes, scores }.compute(simd);
         }
@@ -242,7 +242,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         let padded = self.weights.padded();
         let features = Features { weights, first: 0, padded };
         if is_long(row, classes.len(), padded) {
-            add_few_halves(features, row, classes, change);
+            add_few_halves(features, row, classes, change, &self.halves);
         } else {
             AddFewSparse { features, row, classes, change }.compute(simd);
         }

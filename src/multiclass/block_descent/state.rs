@@ -85,7 +85,9 @@ pub(super) struct State<'p, M: Scorer> {
     pub passes: Vec<(f64, usize)>,
     /// Whether visits are all that the epoch makes: the conjugate gradient method would cost more than it gains.
     pub alone: bool,
-    /// Whether an epoch of visits alone has gained little.
+    /// Whether the last epoch over candidates went on until little was gained.
+    pub spent: bool,
+    /// Whether such an epoch of visits alone made little of the gap; kept when λ changes.
     pub creeps: bool,
     /// The gap before the last epoch over candidates.
     pub gap_before: f64,
@@ -163,6 +165,7 @@ impl<'p, M: Scorer> State<'p, M> {
             waited: 0,
             passes: Vec::new(),
             alone: false,
+            spent: false,
             creeps: false,
             gap_before: f64::INFINITY,
             estimate: Estimate::new(f64::NAN),
