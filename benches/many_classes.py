@@ -62,7 +62,8 @@ def fit_alone(n_rows: int, dtype: str, n_jobs: int) -> None:
     model.set_params(max_iter=1).fit(X[:100], y[:100])  # what is loaded and kept at the first call
     model.set_params(max_iter=1000)
     settings, _ = model._settings(X, y.astype(np.uint32), None)
-    _, weights, duals = _core.plan_multiclass(core_rows(X), {**settings, "n_classes": CLASSES})
+    plan = _core.plan_multiclass(core_rows(X), {**settings, "n_classes": CLASSES})
+    _, weights, duals, _ = plan
     before = megabytes()
     model.fit(X, y)
     row = {
