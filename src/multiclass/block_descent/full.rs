@@ -103,25 +103,26 @@ impl<M: Scorer> State<'_, M> {
     /// The current scores of a row of the block: those before the block, and what the rows before it
     /// changed.
     fn correct_scores(&mut self, row: usize) {
-        let Work { next, scores, changes, corrections, current, n_earlier, .. } = &mut self.work;
+        let Work { next, scores, changes, current, n_earlier, .. } = &mut self.work;
         let (n_rows, padded) = (next.examples.len(), self.model.padded());
+        let gram = &next.gram[row * n_rows..];
         if row.is_multiple_of(TOGETHER) {
             *n_earlier = changes.changed.len();
             let width = self.model.panel_width();
             M::Value::dispatch(EarlierChanges {
                 place: RowScores { scores, row, n_rows, padded, width },
-                gram: &next.gram[row * n_rows..],
+                gram,
                 changes: &changes.values,
                 changed: &changes.changed,
                 out: &mut current[..(n_rows - row).min(TOGETHER) * padded],
             });
         }
-        corrections.clear();
-        let late = changes.changed[*n_earlier..].iter();
-        corrections.extend(late.map(|&other| (next.gram[row * n_rows + other], other)));
-        let changes = &changes.values;
-        let scores = &mut current[row % TOGETHER * padded..][..padded];
-        M::Value::dispatch(LateChanges { changes, corrections, scores });
+        M::Value::dispatch(LateChanges {
+            gram,
+            changes: &changes.values,
+            changed: &changes.changed[*n_earlier..],
+            scores: &mut current[row % TOGETHER * padded..][..padded],
+        });
     }
 
     /// Computes u from the current scores.

@@ -212,10 +212,12 @@ impl<T: Element> EarlierChanges<'_, T> {
 
 /// Adds what rows changed to the scores of another, Σ_j ⟨x_i, x_j⟩ δ_j.
 pub(super) struct LateChanges<'a, T> {
+    /// ⟨x_i, x_j⟩ for all rows of the block.
+    pub gram: &'a [T],
     /// δ_j, one padded row each.
     pub changes: &'a [T],
-    /// (⟨x_i, x_j⟩, j).
-    pub corrections: &'a [(T, usize)],
+    /// The rows that changed, j.
+    pub changed: &'a [usize],
     pub scores: &'a mut [T],
 }
 
@@ -227,17 +229,17 @@ impl<T: Element> Kernel<T> for LateChanges<'_, T> {
     where
         T: Lane<S>,
     {
-        let Self { changes, corrections, scores } = self;
+        let Self { gram, changes, changed, scores } = self;
         let stride = scores.len() / T::LANES;
         let (scores, changes) = (T::vectors_mut(scores).0, T::vectors(changes).0);
         let mut first = 0;
         let (wide, rest) = scores.as_chunks_mut::<VECTORS>();
         for scores in wide {
-            correct(simd, changes, stride, first, corrections, scores);
+            correct(simd, changes, (stride, first), (gram, changed), scores);
             first += VECTORS;
         }
         for scores in rest.as_chunks_mut::<1>().0 {
-            correct(simd, changes, stride, first, corrections, scores);
+            correct(simd, changes, (stride, first), (gram, changed), scores);
             first += 1;
         }
     }
@@ -247,14 +249,13 @@ impl<T: Element> Kernel<T> for LateChanges<'_, T> {
 fn correct<S: Simd, T: Lane<S>, const V: usize>(
     simd: S,
     changes: &[T::Vector],
-    stride: usize,
-    first: usize,
-    corrections: &[(T, usize)],
+    (stride, first): (usize, usize),
+    (gram, changed): (&[T], &[usize]),
     out: &mut [T::Vector; V],
 ) {
     let mut sums = *out;
-    for &(product, row) in corrections {
-        let product = T::splat(simd, product);
+    for &row in changed {
+        let product = T::splat(simd, gram[row]);
         let Some(change) = changes[row * stride + first..].first_chunk::<V>() else { return };
         for (sum, change) in sums.iter_mut().zip(change) {
             *sum = T::fused(simd, product, *change, *sum);

@@ -111,7 +111,6 @@ pub(super) struct Work<T> {
     pub next: RowBlock<T>,
     pub scores: Vec<T>,
     pub changes: Changes<T>,
-    pub corrections: Vec<(T, usize)>,
     /// Current scores of rows that are corrected together.
     pub current: Aligned<T>,
     /// Rows that had changed before the first of them.
@@ -138,7 +137,6 @@ impl<'p, M: Scorer> State<'p, M> {
             next: RowBlock::default(),
             scores: vec![M::Value::zero(); block_size * padded],
             changes: Changes::new(block_size, padded),
-            corrections: Vec::new(),
             current: Aligned::zeros(TOGETHER * padded),
             n_earlier: 0,
             beta: vec![M::Value::zero(); m],
