@@ -24,6 +24,7 @@ pub(crate) mod sparse_columns;
 mod sparse_rows;
 pub(crate) mod spectrum;
 mod touched;
+mod transpose;
 pub(crate) mod values;
 pub(crate) mod vectors;
 
@@ -37,4 +38,5 @@ pub use simd::{Element, Kernel, Lane, instruction_set};
 pub use sparse::Sparse;
 pub use sparse_rows::SparseRows;
 pub use touched::TouchedVector;
+pub(crate) use transpose::transpose;
 pub(crate) use vectors::squared_norm;

@@ -3,7 +3,7 @@ use std::array::from_fn;
 use pulp::Simd;
 use rayon::prelude::*;
 
-use super::{Aligned, Element, Kernel, Lane};
+use super::{Aligned, Element, Kernel, Lane, transpose};
 
 /// Vectors side by side in one register tile, as in [`Panels`](super::Panels).
 const VECTORS: usize = 3;
@@ -54,18 +54,29 @@ impl<T: Element> PanelWeights<T> {
         self.values.fill(T::zero());
     }
 
-    /// Sets the weights by feature and class.
-    pub fn load(&mut self, n_classes: usize, weight: impl Fn(usize, usize) -> f64) {
-        let Self { n_features, width, padded, .. } = *self;
-        for (panel, values) in self.values.chunks_mut(n_features * width).enumerate() {
-            let first = panel * width;
-            let width = width.min(padded - first);
-            for (feature, values) in values.chunks_exact_mut(width).enumerate() {
-                for (class, value) in (first..n_classes).zip(values) {
-                    *value = T::narrow(weight(feature, class));
-                }
-            }
+    /// The weights class after class.
+    pub fn by_class(&self, n_classes: usize) -> Vec<f64> {
+        let n_features = self.n_features;
+        let mut by_class = vec![0.0; n_classes * n_features];
+        let panels = self.values.chunks(n_features * self.width);
+        for (panel, classes) in panels.zip(by_class.chunks_mut(n_features * self.width)) {
+            transpose(panel, panel.len() / n_features, classes, n_features);
         }
+        by_class
+    }
+
+    /// Sets the weights to those given class after class.
+    pub fn load(&mut self, by_class: &[f64]) {
+        let Self { n_features, width, .. } = *self;
+        let panels = self.values.chunks_mut(n_features * width);
+        for (panel, classes) in panels.zip(by_class.chunks(n_features * width)) {
+            transpose(classes, n_features, panel, panel.len() / n_features);
+        }
+    }
+
+    /// Sets the weights to others of as many features and classes.
+    pub fn narrow(&mut self, exact: &PanelWeights<f64>) {
+        self.load(&exact.by_class(self.padded.min(exact.padded)));
     }
 
     /// Copies the weights of a class, feature after feature.
@@ -385,9 +396,16 @@ mod tests {
                 assert_eq!(weights.get(feature, class), expected, "{what}");
             }
         }
-        weights.load(n_classes, |feature, class| -expected[feature * n_classes + class]);
-        assert_eq!(weights.get(n_features - 1, n_classes - 1), -expected[expected.len() - 1]);
-        weights.load(n_classes, |feature, class| expected[feature * n_classes + class]);
+        let by_class = weights.by_class(n_classes);
+        for (class, weights) in by_class.chunks_exact(n_features).enumerate() {
+            let expected = expected[class..].iter().step_by(n_classes);
+            assert!(weights.iter().eq(expected), "{what}");
+        }
+        let mut exact = PanelWeights::new(n_features, n_classes);
+        exact.load(&by_class);
+        weights.clear();
+        weights.narrow(&exact);
+        assert_eq!(weights.by_class(n_classes), by_class);
         let mut scores = vec![T::one(); n_rows * padded];
         weights.update_and_score(&update, &rows, &mut scores);
         let mut again = vec![T::one(); n_rows * padded];

@@ -120,7 +120,7 @@ pub fn answer(
 ) -> Result<Answer> {
     let Question { consensus, multiplier, rho, mut stopping, relative_gap, .. } = *question;
     check(&problem, question)?;
-    let weights = problem.map().layout().arrange(consensus.iter().copied());
+    let weights = problem.map().layout().arrange(consensus);
     let loss = problem.mean_loss(&weights, interrupt)?;
     stopping.floor += relative_gap * loss.value();
     let lambda = problem.shares().lambda() + rho;
@@ -221,6 +221,6 @@ fn image(problem: &mut MarginProblem<'_>, betas: &[f64], interrupt: &Interrupt) 
         lifted::scaled(&sparse, problem.label(example), share, &mut alpha);
         problem.map().add_image(example, &alpha, &mut weights);
     }
-    let image = layout.by_class(&weights).collect();
+    let image = layout.by_class(&weights);
     Ok(Image { image, image_error: bounds.distance(), dual_term: bounds.dual_terms() })
 }

@@ -1,5 +1,7 @@
 //! The order of the weights of a linear model.
 
+use crate::linalg::transpose;
+
 /// Which solvers the weights are ordered for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
@@ -39,20 +41,58 @@ impl Layout {
     }
 
     /// Weights in this order from weights class after class.
-    pub fn arrange(&self, by_class: impl IntoIterator<Item = f64>) -> Vec<f64> {
-        let (mut weights, mut by_class) = (vec![0.0; self.len()], by_class.into_iter());
-        for class in 0..self.n_classes {
-            for (feature, weight) in (0..self.n_features).zip(&mut by_class) {
-                weights[self.index(feature, class)] = weight;
+    pub fn arrange(&self, by_class: &[f64]) -> Vec<f64> {
+        let mut weights = vec![0.0; self.len()];
+        if self.tile == 1 {
+            transpose(by_class, self.n_features, &mut weights, self.n_classes);
+            return weights;
+        }
+        let tiles = weights.chunks_exact_mut(self.tile * self.n_classes);
+        for (first, tile) in (0..self.n_features).step_by(self.tile).zip(tiles) {
+            let width = self.tile.min(self.n_features - first);
+            let classes = by_class.chunks_exact(self.n_features);
+            for (own, weights) in tile.chunks_exact_mut(self.tile).zip(classes) {
+                own[..width].copy_from_slice(&weights[first..first + width]);
             }
         }
         weights
     }
 
     /// Weights class after class from weights in this order.
-    pub fn by_class(&self, weights: &[f64]) -> impl Iterator<Item = f64> {
-        (0..self.n_classes).flat_map(move |class| {
-            (0..self.n_features).map(move |feature| weights[self.index(feature, class)])
-        })
+    pub fn by_class(&self, weights: &[f64]) -> Vec<f64> {
+        let mut by_class = vec![0.0; self.n_classes * self.n_features];
+        if self.tile == 1 {
+            transpose(weights, self.n_classes, &mut by_class, self.n_features);
+            return by_class;
+        }
+        let tiles = weights.chunks_exact(self.tile * self.n_classes);
+        for (first, tile) in (0..self.n_features).step_by(self.tile).zip(tiles) {
+            let width = self.tile.min(self.n_features - first);
+            let classes = by_class.chunks_exact_mut(self.n_features);
+            for (own, weights) in tile.chunks_exact(self.tile).zip(classes) {
+                weights[first..first + width].copy_from_slice(&own[..width]);
+            }
+        }
+        by_class
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_where_their_index_says_in_either_order() {
+        for (n_classes, n_features, tile) in [(3, 70, 1), (40, 33, 1), (3, 70, 32), (5, 7, 7)] {
+            let layout = Layout { n_classes, n_features, tile };
+            let by_class: Vec<f64> = (1..=n_classes * n_features).map(|i| i as f64).collect();
+            let weights = layout.arrange(&by_class);
+            assert_eq!(weights.len(), layout.len());
+            for (at, weight) in by_class.iter().enumerate() {
+                assert_eq!(weights[layout.index(at % n_features, at / n_features)], *weight);
+            }
+            assert_eq!(weights.iter().sum::<f64>(), by_class.iter().sum::<f64>());
+            assert_eq!(layout.by_class(&weights), by_class);
+        }
     }
 }

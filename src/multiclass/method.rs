@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::block_descent::{BlockDescent, Options};
 use super::continuation::Continuation;
-use super::{MarginDual, MarginProblem, Order};
+use super::{Layout, MarginDual, MarginProblem, Order};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::names::{check, names};
@@ -70,12 +70,20 @@ impl MulticlassMethod {
             _ => Order::Examples,
         }
     }
+
+    /// The weights of an epoch's model class after class.
+    pub fn by_class(self, layout: Layout, weights: Vec<f64>) -> Vec<f64> {
+        match self {
+            Self::BlockDescent(_) => weights,
+            Self::Vertices(_) => layout.by_class(&weights),
+        }
+    }
 }
 
 /// Where a run started or ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MarginPoint {
-    /// The weights and the sums of the dual point.
+    /// The weights, class after class with the constant feature's last, and the sums of the dual point.
     pub at: Start,
     /// β (examples × classes) where the method keeps it and it was asked for, else empty.
     pub beta: Vec<f64>,
@@ -117,10 +125,15 @@ pub fn fit(
             descend(problem, seed, target, keep_dual, start, interrupt, observe)
         }
         MulticlassMethod::Vertices(method) => {
+            let layout = problem.map().layout();
             let mut dual = MarginDual::new(problem);
-            let start = start.map(|start| dual.read(start, method));
+            let start = start.map(|mut start| {
+                start.at.weights = layout.arrange(&start.at.weights);
+                dual.read(start, method)
+            });
             let fit = minimize(&mut dual, method, target, start, interrupt, observe)?;
-            let end = dual.write(fit.point, keep_dual);
+            let mut end = dual.write(fit.point, keep_dual);
+            end.at.weights = layout.by_class(&end.at.weights);
             Ok(MulticlassFit { trace: fit.trace, null_objective: fit.null_objective, end })
         }
     }
@@ -135,7 +148,8 @@ fn check_start(
     let batch = matches!(method, MulticlassMethod::Vertices(Method::FrankWolfe(_)));
     let needs_beta = !batch || problem.shares().smoothing() > 0.0;
     let n_betas = if needs_beta { problem.n_examples() * problem.n_classes() } else { 0 };
-    if start.at.weights.len() == problem.map().layout().len() && start.beta.len() == n_betas {
+    let Layout { n_classes, n_features, .. } = problem.map().layout();
+    if start.at.weights.len() == n_classes * n_features && start.beta.len() == n_betas {
         return Ok(());
     }
     Err(Error::argument("warm_start", "the start is of another problem or solver"))
@@ -167,8 +181,7 @@ fn descend(
         }
     };
     let beta = if keep_dual { solver.betas() } else { Vec::new() };
-    let weights = problem.map().layout().arrange(solver.coefficients());
-    let at = Start { weights, ..Start::default() };
+    let at = Start { weights: solver.coefficients(), ..Start::default() };
     Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta } })
 }
 

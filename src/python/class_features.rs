@@ -45,7 +45,7 @@ pub(super) fn fit_class_features<'py>(
         let kernel = |session: &Session<'_>| {
             own.iter().for_each(|own| own.stops(session.interrupt));
             let observe = &mut |epoch: &_| {
-                session.observe_in_order(epoch, |weights| layout.by_class(&weights).collect())
+                session.observe_in_order(epoch, |weights| layout.by_class(&weights))
             };
             fit_joint(&mut problem, method, target, session.interrupt, observe)
         };
@@ -54,7 +54,7 @@ pub(super) fn fit_class_features<'py>(
         })?;
         let result = trace_dict(py, &fitted.trace)?;
         result.set_item("null_objective", fitted.null_objective)?;
-        let weights = PyArray1::from_iter(py, layout.by_class(&fitted.weights));
+        let weights = PyArray1::from_vec(py, layout.by_class(&fitted.weights));
         result.set_item("weights", weights.reshape([layout.n_classes, layout.n_features])?)?;
         Ok(result)
     })

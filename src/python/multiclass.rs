@@ -61,7 +61,7 @@ pub(super) fn fit_multiclass<'py>(
         let fitted = unchanged_since(py, (&[data], &before), || {
             let kernel = |session: &Session<'_>| {
                 own.iter().for_each(|own| own.stops(session.interrupt));
-                let by_class = |weights: Vec<f64>| layout.by_class(&weights).collect();
+                let by_class = |weights: Vec<f64>| method.by_class(layout, weights);
                 let observe = &mut |epoch: &_| session.observe_in_order(epoch, by_class);
                 let (target, interrupt) = (run.target(), session.interrupt);
                 fit(&mut problem, method, target, keep_dual, start, interrupt, observe)
@@ -100,7 +100,7 @@ impl State<'_> {
         if given.dim() != (layout.n_classes, layout.n_features) {
             return Err(Error::argument("start", "the weights have another shape"));
         }
-        let weights = layout.arrange(given.iter().copied());
+        let weights = given.iter().copied().collect();
         let [force, linear, square, sizes @ .., n_steps] = self.drift;
         let drift = Drift { force, linear, square, sizes, n_steps: n_steps as usize };
         let at = Start { weights, linear: self.linear, square: self.square, drift };
@@ -114,7 +114,7 @@ fn fit_dict<'py>(
     layout: Layout,
 ) -> PyResult<Bound<'py, PyDict>> {
     let MarginPoint { at, beta } = fitted.end;
-    let weights = PyArray1::from_iter(py, layout.by_class(&at.weights));
+    let weights = PyArray1::from_vec(py, at.weights);
     let n_rows = beta.len() / layout.n_classes;
     let result = trace_dict(py, &fitted.trace)?;
     result.set_item("null_objective", fitted.null_objective)?;
@@ -165,7 +165,7 @@ pub(super) fn multiclass_path<'py>(
         let pieces = pieces.into_iter().map(|piece| {
             let (gap, relative_gap) = (piece.gap(), piece.relative_gap());
             let Piece { lambda, until, weights, epochs, .. } = piece;
-            let weights = PyArray1::from_iter(py, layout.by_class(&weights)).reshape(shape)?;
+            let weights = PyArray1::from_vec(py, layout.by_class(&weights)).reshape(shape)?;
             Ok((lambda, until, weights, gap, relative_gap, epochs))
         });
         PyList::new(py, pieces.collect::<PyResult<Vec<_>>>()?)

@@ -105,7 +105,7 @@ impl<M: Scorer> State<'_, M> {
             Some(mut exact) => {
                 exact.begin_at(origin);
                 add_images(problem, duals, betas, &mut exact, interrupt)?;
-                self.model.load(|feature, class| exact.weight(feature, class));
+                self.model.narrow(&exact);
                 self.exact = Some(exact);
             }
             None => {

@@ -3,7 +3,7 @@
 use super::halves::{Features, Halves, is_halved, on_two};
 use super::row::Row;
 use super::sparse_kernels::{AddOuter, FindTouched, Score};
-use crate::linalg::{Aligned, Element};
+use crate::linalg::{Aligned, Element, transpose};
 
 /// Weights (features × classes) for sparse rows, one feature after the other: a row's scores and the
 /// change that it makes are sums over contiguous classes. Padded with zeros to whole vectors.
@@ -23,11 +23,6 @@ impl<T: Element> FeatureMajor<T> {
         Self { values, padded, touched: Vec::new() }
     }
 
-    /// The weight of a feature for a class.
-    pub fn get(&self, feature: usize, class: usize) -> f64 {
-        self.values[feature * self.padded + class].widen()
-    }
-
     /// Sets all weights to 0.
     pub fn clear(&mut self) {
         let n_features = self.values.len() / self.padded;
@@ -41,13 +36,32 @@ impl<T: Element> FeatureMajor<T> {
         on_two(|| work(before), || work(after));
     }
 
-    /// Sets the weights by feature and class.
-    pub fn load(&mut self, n_classes: usize, weight: impl Fn(usize, usize) -> f64) {
-        for (feature, values) in self.values.chunks_exact_mut(self.padded).enumerate() {
-            for (class, value) in values[..n_classes].iter_mut().enumerate() {
-                *value = T::narrow(weight(feature, class));
+    /// The weights class after class.
+    pub fn by_class(&self, n_classes: usize) -> Vec<f64> {
+        let (n_features, half) = (self.values.len() / self.padded, n_classes / 2);
+        let mut by_class = vec![0.0; n_classes * n_features];
+        let (before, after) = by_class.split_at_mut(half * n_features);
+        on_two(
+            || transpose(&self.values, self.padded, before, n_features),
+            || transpose(&self.values[half..], self.padded, after, n_features),
+        );
+        by_class
+    }
+
+    /// Sets the weights to those given class after class.
+    pub fn load(&mut self, by_class: &[f64]) {
+        transpose(by_class, self.values.len() / self.padded, &mut self.values, self.padded);
+    }
+
+    /// Sets the weights to others of as many features and classes.
+    pub fn narrow(&mut self, exact: &FeatureMajor<f64>) {
+        let n_features = self.values.len() / self.padded;
+        self.share(n_features / 2, |part| {
+            let others = exact.values[part.first * exact.padded..].chunks_exact(exact.padded);
+            for (own, others) in part.weights.chunks_exact_mut(part.padded).zip(others) {
+                own.iter_mut().zip(others).for_each(|(own, other)| *own = T::narrow(*other));
             }
-        }
+        });
     }
 
     /// Takes the weights out, feature after feature; they must come back with [`FeatureMajor::give`].
@@ -124,13 +138,15 @@ mod tests {
         let mut single = vec![T::zero(); padded];
         single[last] = T::narrow(4.0);
         weights.update(row(&columns[..1], &x[..1]), &single, &halves);
-        assert_eq!(weights.get(1, last), 0.5 * change(last) + 2.0);
-        assert_eq!(weights.get(4, last), -2.0 * change(last));
-        assert_eq!(weights.get(0, 0), 0.0);
-        let copy: Vec<f64> =
-            (0..6 * n_classes).map(|i| weights.get(i / n_classes, i % n_classes)).collect();
+        let copy = weights.by_class(n_classes);
+        assert_eq!(copy[last * 6 + 1], 0.5 * change(last) + 2.0);
+        assert_eq!(copy[last * 6 + 4], -2.0 * change(last));
+        assert_eq!(copy[0], 0.0);
+        let mut exact = FeatureMajor::<f64>::new(6, n_classes);
+        exact.load(&copy);
         let mut weights = FeatureMajor::<T>::new(6, n_classes);
-        weights.load(n_classes, |feature, class| copy[feature * n_classes + class]);
+        weights.narrow(&exact);
+        assert_eq!(weights.by_class(n_classes), copy);
         let mut scores = vec![T::one(); padded];
         weights.score(row(&columns[1..], &x[1..]), &mut scores);
         for (class, score) in scores[..n_classes].iter().enumerate() {
@@ -141,8 +157,9 @@ mod tests {
         T::dispatch(FindTouched { change: &changes, touched: &mut touched });
         weights.share(4, |mut part| part.add_own(&columns, &x, &changes, &touched));
         for (column, x) in columns.iter().zip(x) {
-            let (before, step) = (copy[*column as usize * n_classes + last], change(last));
-            assert_eq!(weights.get(*column as usize, last), before + x.widen() * step);
+            let place = last * 6 + *column as usize;
+            let expected = copy[place] + x.widen() * change(last);
+            assert_eq!(weights.by_class(n_classes)[place], expected);
         }
     }
 
@@ -154,7 +171,7 @@ mod tests {
         assert!(is_halved(300 * size_of_val(&change[..])));
         let mut weights = FeatureMajor::new(601, 200);
         weights.update(row(&columns, &x), &change, &Halves::new(true));
-        assert!((0..200).all(|class| weights.get(4, class) == 0.0));
+        assert!((0..200).all(|class| weights.values[4 * 200 + class] == 0.0));
         let mut scores = vec![1.0; 200];
         weights.score(row(&columns, &x), &mut scores);
         let square: f64 = x.iter().map(|x| x * x).sum();

@@ -131,24 +131,26 @@ pub(super) trait Scorer: Send + Sync {
     ) where
         Self::Value: Lane<S>;
 
-    /// The weight of a feature for a class.
-    fn weight(&self, feature: usize, class: usize) -> f64;
+    /// The weights class after class, the constant feature's last.
+    fn by_class(&self) -> Vec<f64>;
 
     /// All weights in some order.
     fn weights(&self) -> &[Self::Value];
 
-    /// Sets the weights by feature and class.
-    fn load(&mut self, weight: impl Fn(usize, usize) -> f64);
+    /// Sets the weights to those given class after class.
+    fn load(&mut self, by_class: &[f64]);
+
+    /// Sets the weights to those of the model in double precision.
+    fn narrow(&mut self, exact: &Self::Exact);
 
     /// Sets all weights to 0.
     fn clear(&mut self);
 
     /// Sets the weights to w₀, class after class; to 0 if that is empty.
     fn begin_at(&mut self, origin: &[f64]) {
-        let d = self.n_features();
         match origin {
             [] => self.clear(),
-            _ => self.load(|feature, class| origin[class * d + feature]),
+            _ => self.load(origin),
         }
     }
 }
@@ -168,16 +170,20 @@ macro_rules! with_weights {
             self.weights.padded()
         }
 
-        fn weight(&self, feature: usize, class: usize) -> f64 {
-            self.weights.get(feature, class)
+        fn by_class(&self) -> Vec<f64> {
+            self.weights.by_class(self.n_classes)
         }
 
         fn weights(&self) -> &[Self::Value] {
             self.weights.values()
         }
 
-        fn load(&mut self, weight: impl Fn(usize, usize) -> f64) {
-            self.weights.load(self.n_classes, weight);
+        fn load(&mut self, by_class: &[f64]) {
+            self.weights.load(by_class);
+        }
+
+        fn narrow(&mut self, exact: &Self::Exact) {
+            self.weights.narrow(&exact.weights);
         }
 
         fn clear(&mut self) {

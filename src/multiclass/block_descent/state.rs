@@ -286,7 +286,7 @@ impl<M: Scorer> Solver for State<'_, M> {
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {
-        Some(vec![self.problem.map().layout().arrange(self.coefficients())])
+        Some(vec![self.coefficients()])
     }
 }
 
@@ -339,19 +339,10 @@ impl<M: Scorer> State<'_, M> {
 
     /// The weights, class after class, the constant feature's last.
     pub fn coefficients(&self) -> Vec<f64> {
-        let (m, d) = (self.problem.n_classes(), self.model.n_features());
-        let weight = |feature: usize, class: usize| match &self.exact {
-            Some(exact) => exact.weight(feature, class),
-            None => self.model.weight(feature, class),
-        };
-        let mut coefficients = vec![0.0; m * d];
-        // Feature by feature, as the models keep their weights.
-        for feature in 0..d {
-            for class in 0..m {
-                coefficients[class * d + feature] = weight(feature, class);
-            }
+        match &self.exact {
+            Some(exact) => exact.by_class(),
+            None => self.model.by_class(),
         }
-        coefficients
     }
 
     /// β_i after β_i (examples × classes).

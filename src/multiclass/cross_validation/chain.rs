@@ -105,7 +105,7 @@ impl<'c, 'a> Chain<'c, 'a> {
         let lambda = self.search.lambda(self.fold, self.at);
         let distance = self.solver.distance();
         let radius = radius(certificate, lambda, distance);
-        let weights = self.problem.map().layout().arrange(self.solver.coefficients());
+        let weights = self.problem.map().layout().arrange(&self.solver.coefficients());
         let held_out = self.search.folds[self.fold].held_out;
         let ball = Ball::new(&weights, radius);
         let bracket = measure.bracket(self.problem, &ball, held_out, interrupt)?;

@@ -410,7 +410,7 @@ mod tests {
         let (lambda, distance) = (problem.shares().lambda(), solver.distance());
         let radius = radius(&certificate, lambda, distance);
         let known = Known { lambda, gap: gap_above(&certificate), radius, distance };
-        (problem.map().layout().arrange(solver.coefficients()), solver.betas(), known)
+        (problem.map().layout().arrange(&solver.coefficients()), solver.betas(), known)
     }
 
     #[test]

@@ -1,0 +1,59 @@
+//! Copies of matrices with rows and columns exchanged.
+
+use crate::data::Real;
+
+/// Rows that are copied together: as many values of a row of the result are written at once, a few cache lines, and the
+/// lines that they come from stay in the first-level cache for the next rows.
+const TOGETHER: usize = 32;
+
+/// Writes to row j of `to` what is at place j of each row of `from`; rows begin `from_stride` and `to_stride` values
+/// apart. There are as many columns as `to` has rows, and the rest of those is left as it is.
+pub(crate) fn transpose<A: Real, B: Real>(
+    from: &[A],
+    from_stride: usize,
+    to: &mut [B],
+    to_stride: usize,
+) {
+    for (block, rows) in from.chunks(TOGETHER * from_stride).enumerate() {
+        for (column, to) in to.chunks_exact_mut(to_stride).enumerate() {
+            let values = rows[column..].iter().step_by(from_stride);
+            for (to, value) in to[block * TOGETHER..].iter_mut().zip(values) {
+                *to = B::narrow(value.widen());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(n_rows: usize, n_cols: usize, padding: usize) {
+        let (from_stride, to_stride) = (n_cols + padding, n_rows + padding);
+        let from: Vec<f32> = (0..n_rows * from_stride).map(|i| i as f32).collect();
+        let mut to = vec![-1.0; n_cols * to_stride];
+        transpose(&from, from_stride, &mut to, to_stride);
+        for (column, row) in to.chunks_exact(to_stride).enumerate() {
+            for (at, value) in row.iter().enumerate() {
+                let expected = if at < n_rows { (at * from_stride + column) as f64 } else { -1.0 };
+                assert_eq!(*value, expected, "{n_rows} x {n_cols}, {column}, {at}");
+            }
+        }
+        // A part of the columns, from one of them on.
+        let half = n_cols / 2;
+        let mut some = vec![0.0; n_rows * (n_cols - half)];
+        transpose(&from[half..], from_stride, &mut some, n_rows);
+        let known = to[half * to_stride..].chunks_exact(to_stride).flat_map(|row| &row[..n_rows]);
+        assert!(known.eq(&some));
+    }
+
+    #[test]
+    fn rows_and_columns_are_exchanged() {
+        for n_rows in [1, 2, 31, 32, 33, 100] {
+            for n_cols in [1, 7, 32, 65] {
+                check(n_rows, n_cols, 0);
+                check(n_rows, n_cols, 3);
+            }
+        }
+    }
+}
