@@ -54,8 +54,10 @@ impl Bounded {
 }
 
 /// A bound that may itself have been rounded down by a few operations.
+#[inline]
 fn up(bound: f64) -> f64 {
-    if bound > 0.0 { (bound * (1.0 + gamma(8))).next_up() } else { bound }
+    // TINY makes up for what underflow takes from the product; above that γ_8 has room for its rounding.
+    if bound > 0.0 { bound * (1.0 + gamma(8)) + TINY } else { bound }
 }
 
 impl Add for Bounded {
@@ -112,6 +114,11 @@ impl Sum {
         self.size += value.abs();
         self.error += error;
         self.n_terms += 1;
+    }
+
+    /// Adds to the error alone.
+    pub fn widen(&mut self, error: f64) {
+        self.error += error;
     }
 
     /// Adds the terms of another sum.

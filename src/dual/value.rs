@@ -101,6 +101,7 @@ impl Totals {
     }
 
     /// Adds a block at its start, which is in its polytope and adds nothing.
+    #[inline]
     pub fn add_start(&mut self) {
         self.n_blocks += 1;
     }

@@ -1,9 +1,10 @@
 //! What examples add to a certificate, with bounds on the rounding errors.
 
-use super::{MarginProblem, ScoreMap, Workspace};
+use super::problem::LossSizes;
+use super::{MarginProblem, ScoreMap};
 use crate::data::Real;
-use crate::dual::rounding::{Sum, gamma, norm_above};
-use crate::dual::{BlockTerms, Bounded, Shares, Totals, objective};
+use crate::dual::rounding::{Sum, TINY, gamma, norm_above};
+use crate::dual::{BlockTerms, Bounded, Scales, Shares, Totals, objective};
 use crate::linalg::Sparse;
 use crate::linalg::vectors::dot_in_order;
 use crate::polytope::lifted;
@@ -12,31 +13,49 @@ use crate::run::Certificate;
 /// Sums over some examples.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bounds {
-    loss: Sum,
+    losses: Losses,
     dual: Totals,
+}
+
+/// Σ p_i Φ_i of losses as computed, and what bounds its error. That is counted once for all of them: example by
+/// example it takes as long as the losses.
+#[derive(Debug, Clone, Copy, Default)]
+struct Losses {
+    sum: Sum,
+    /// Σ |p_i Φ_i|.
+    size: f64,
+    sizes: LossSizes,
+    n_losses: usize,
 }
 
 impl Bounds {
     /// Adds the sums over other examples.
     pub fn join(&mut self, other: &Self) {
-        self.loss.join(&other.loss);
+        self.losses.join(&other.losses);
         self.dual.join(&other.dual);
     }
 
-    /// Adds the loss of an example at its margins, of exact scores of weights of norm at most `norm`; returns
-    /// it.
+    /// Adds the loss of an example as computed in double precision, at margins of exact scores.
     #[inline]
-    pub fn add_loss(
-        &mut self,
-        problem: &MarginProblem<'_>,
-        example: usize,
-        margins: &[f64],
-        norm: f64,
-        work: &mut Workspace,
-    ) -> f64 {
-        let loss = problem.bounded_loss(example, margins, norm, work);
-        self.loss.add(loss * Bounded::exact(problem.shares().of(example)));
-        loss.value()
+    pub fn add_loss(&mut self, problem: &MarginProblem<'_>, example: usize, loss: f64) {
+        let (share, size) = (problem.shares().of(example), problem.map().row_size(example));
+        let Scales { cost, feature, n_features } = problem.scales(example, size);
+        let Losses { sum, size: total, sizes, n_losses } = &mut self.losses;
+        let loss = share * loss;
+        sum.add(Bounded::exact(loss));
+        *total += loss.abs();
+        sizes.share += share;
+        sizes.cost += share * cost;
+        sizes.feature += share * feature;
+        sizes.rounded += share * feature * (size.n_values + 8) as f64;
+        sizes.n_products = sizes.n_products.max(n_features);
+        *n_losses += 1;
+    }
+
+    /// Adds an example whose dual point is 0.
+    #[inline]
+    pub fn add_start(&mut self) {
+        self.dual.add_start();
     }
 
     /// Adds an example's dual point, for shares that may have another λ than the problem's.
@@ -63,16 +82,30 @@ impl Bounds {
         self.dual.add(shares, example, &terms);
     }
 
-    /// The certificate at w = w(β) as summed up: λ/2 ‖w‖² + the loss, rounded up, and D(β), rounded down.
-    pub fn certificate<T: Real>(&self, lambda: f64, weights: &[T]) -> Certificate {
-        let norm = norm_above(weights) + self.distance();
-        let dual = self.dual.value(lambda, norm).bound();
-        Certificate { primal: objective(lambda, weights, self.loss.total()), dual }
+    /// The certificate at w = w(β) as summed up, whose scores the losses are of: λ/2 ‖w‖² + the loss, rounded up,
+    /// and D(β), rounded down.
+    pub fn certificate<T: Real>(
+        &self,
+        problem: &MarginProblem<'_>,
+        lambda: f64,
+        weights: &[T],
+    ) -> Certificate {
+        let norm = norm_above(weights);
+        let loss = self.losses.total(problem, norm);
+        let dual = self.dual.value(lambda, norm + self.distance()).bound();
+        Certificate { primal: objective(lambda, weights, loss), dual }
     }
 
     /// The same at w = w₀ + w(β), both class after class: λ/2 ‖v‖² + the loss of w₀ + v, and D(β) −
     /// λ ⟨w₀, v⟩, with v = w(β).
-    pub fn certificate_around(&self, lambda: f64, weights: &[f64], origin: &[f64]) -> Certificate {
+    pub fn certificate_around(
+        &self,
+        problem: &MarginProblem<'_>,
+        lambda: f64,
+        weights: &[f64],
+        origin: &[f64],
+    ) -> Certificate {
+        let loss = self.losses.total(problem, norm_above(weights));
         let image: Vec<f64> = weights.iter().zip(origin).map(|(w, origin)| w - origin).collect();
         let (around, depth) = (norm_above(origin), gamma(self.dual.depth()));
         // The sum began at w₀, in whose size it was rounded.
@@ -84,7 +117,7 @@ impl Bounds {
         let error = around * (distance + gamma(image.len() + 2) * norm);
         let inner = Bounded::new(inner, error) * Bounded::exact(lambda);
         let dual = self.dual.value(lambda, norm + distance).bound();
-        let primal = (primal + self.loss.total()).upper();
+        let primal = (primal + loss).upper();
         Certificate { primal, dual: (Bounded::exact(dual) - inner).lower() }
     }
 
@@ -96,5 +129,86 @@ impl Bounds {
     /// What the dual points add to the dual beside the regulariser, rounded down.
     pub fn dual_terms(&self) -> f64 {
         self.dual.linear()
+    }
+}
+
+impl Losses {
+    fn join(&mut self, other: &Self) {
+        self.sum.join(&other.sum);
+        self.size += other.size;
+        self.n_losses += other.n_losses;
+        let (sizes, more) = (&mut self.sizes, &other.sizes);
+        sizes.share += more.share;
+        sizes.cost += more.cost;
+        sizes.feature += more.feature;
+        sizes.rounded += more.rounded;
+        sizes.n_products = sizes.n_products.max(more.n_products);
+    }
+
+    /// The sum, of scores of weights of norm at most `norm`.
+    fn total(&self, problem: &MarginProblem<'_>, norm: f64) -> Bounded {
+        // Sums of products that are not negative: each rounded, or underflown, and so the sums.
+        let (grown, underflown) = (1.0 + gamma(self.n_losses + 8), self.n_losses as f64 * TINY);
+        let above = |sum: f64| (sum + underflown) * grown;
+        let sizes = LossSizes {
+            share: above(self.sizes.share),
+            cost: above(self.sizes.cost),
+            feature: above(self.sizes.feature),
+            rounded: above(self.sizes.rounded),
+            ..self.sizes
+        };
+        let mut sum = self.sum;
+        sum.widen(problem.losses_error(&sizes, norm, f64::EPSILON));
+        sum.widen(gamma(1) * above(self.size) + underflown);
+        sum.total()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+    use crate::data::{Data, Dense};
+    use crate::interrupt::Interrupt;
+    use crate::multiclass::{Linear, Order};
+    use crate::polytope::{MaxHinge, Polytope, TopK};
+
+    #[test]
+    fn errors_counted_at_once_are_those_counted_one_by_one() {
+        let (n, m, d) = (90, 4, 3);
+        let value = |row: usize, column: usize| ((7 * row + 3 * column) % 11) as f64 - 4.3;
+        let x = Array2::from_shape_fn((n, d), |(row, column)| value(row, column));
+        let labels: Vec<u32> = (0..n).map(|row| (row % m) as u32).collect();
+        let sets: [Box<dyn Polytope>; 2] = [Box::new(MaxHinge), Box::new(TopK::new(2).unwrap())];
+        for (set, smoothing) in sets.into_iter().zip([0.0, 0.3]) {
+            let data = Data::Dense64(Dense::new(x.view()).unwrap());
+            let map = Linear::new(data, m, 0.7, Order::Examples);
+            let shares = Shares::new(n, 0.1).unwrap().with_smoothing(smoothing).unwrap();
+            let shares = shares
+                .with_sample_weights(&(0..n).map(|row| (row % 3) as f64).collect::<Vec<_>>())
+                .unwrap();
+            let mut problem = MarginProblem::new(map, &labels, set, shares).unwrap();
+            let weights: Vec<f64> =
+                (0..problem.map().n_weights()).map(|at| 0.3 * (at % 5) as f64 - 0.5).collect();
+            let interrupt = Interrupt::default();
+            let one_by_one = problem.mean_loss(&weights, &interrupt).unwrap();
+            let losses = problem
+                .for_margins(&weights, &interrupt, |example, margins, work, problem| {
+                    problem.loss(example, margins, work)
+                })
+                .unwrap();
+            let mut parts = [Bounds::default(); 2];
+            for (example, loss) in losses.iter().enumerate() {
+                parts[example / 64].add_loss(&problem, example, *loss);
+            }
+            let mut all = Bounds::default();
+            parts.iter().for_each(|part| all.join(part));
+            let total = all.losses.total(&problem, norm_above(&weights));
+            assert!((total.value() - one_by_one.value()).abs() <= 1e-15 * total.value());
+            let width = |bounds: Bounded| bounds.upper() - bounds.lower();
+            let ratio = width(total) / width(one_by_one);
+            assert!((0.98..1.02).contains(&ratio), "{ratio}");
+        }
     }
 }

@@ -28,6 +28,21 @@ pub struct MarginProblem<'a, M = Linear<'a>> {
     costs: Costs,
 }
 
+/// The sizes of some examples' functions, each times the example's share p_i: what bounds the error of their losses.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LossSizes {
+    /// Σ p_i.
+    pub share: f64,
+    /// Σ p_i cost_i.
+    pub cost: f64,
+    /// Σ p_i feature_i.
+    pub feature: f64,
+    /// Σ p_i feature_i n_i with the numbers of roundings of a score's terms, n_i.
+    pub rounded: f64,
+    /// The largest number of products of a score.
+    pub n_products: usize,
+}
+
 /// Buffers for one example at a time.
 #[derive(Debug, Default)]
 pub struct Workspace {
@@ -196,13 +211,20 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     /// margin.
     #[inline]
     pub(super) fn loss_error(&self, example: usize, size: RowSize, norm: f64, epsilon: f64) -> f64 {
+        let Scales { cost, feature, n_features: n_products } = self.scales(example, size);
+        let rounded = (size.n_values + 8) as f64 * feature;
+        let sizes = LossSizes { share: 1.0, cost, feature, rounded, n_products };
+        self.losses_error(&sizes, norm, epsilon)
+    }
+
+    /// The same for Σ_i p_i Φ_i over some examples: it is linear in their sizes.
+    pub(super) fn losses_error(&self, sizes: &LossSizes, norm: f64, epsilon: f64) -> f64 {
+        let LossSizes { share, cost, feature, rounded, n_products } = *sizes;
         let (radius, m) = (self.polytope.radius(self.n_classes()), self.n_classes());
-        let scales = self.scales(example, size);
-        let score = scales.feature * norm;
-        let margin = scales.cost + score + 4.0 * self.shares.smoothing() * radius;
-        let rounded = (size.n_values + 8) as f64 * epsilon * score + gamma(2 * m + 16) * margin;
+        let margin = cost + feature * norm + 4.0 * self.shares.smoothing() * radius * share;
+        let rounded = rounded * epsilon * norm + gamma(2 * m + 16) * margin;
         radius
-            * (rounded + 4.0 * (size.n_products + m) as f64 * TINY * (1.0 + scales.feature))
+            * (rounded + 4.0 * (n_products + m) as f64 * TINY * (share + feature))
             * (1.0 + gamma(16))
     }
 

@@ -30,9 +30,14 @@ impl Polytope for MaxHinge {
 
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]) {
         let set = Capped { upper: f64::INFINITY, floor: 0.0, cap: 1.0, bias };
-        let tau = set.multiplier(v, scratch.take_guess());
-        scratch.multiplier = tau;
-        set.write(v, tau, beta);
+        let guess = scratch.take_guess();
+        scratch.multiplier = if bias == 1.0 {
+            set.project_few(v, guess, beta)
+        } else {
+            let tau = set.multiplier(v, guess);
+            set.write(v, tau, beta);
+            tau
+        };
         beta[label] = 0.0;
     }
 

@@ -10,13 +10,12 @@ use super::kernels::{Margins, RowScores};
 use super::scorer::{RowBlock, Scorer};
 use super::state::State;
 use crate::data::Real;
-use crate::dual::rounding::norm_above;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane, Sparse};
 use crate::multiclass::Workspace;
 use crate::multiclass::bounds::Bounds;
-use crate::polytope::lifted;
+use crate::polytope::{CappedBox, lifted};
 use crate::run::Certificate;
 
 /// Examples of a piece of the pass, which goes through them in their order, in which the rows lie.
@@ -52,10 +51,8 @@ impl<M: Scorer> State<'_, M> {
         self.renew(interrupt)?;
         self.betas.check_memory(self.problem.n_classes())?;
         let terms = match &self.exact {
-            Some(exact) => self.all_terms(exact, norm_above(exact.weights()), interrupt)?,
-            None if M::IS_DOUBLE => {
-                self.all_terms(&self.model, norm_above(self.model.weights()), interrupt)?
-            }
+            Some(exact) => self.all_terms(exact, interrupt)?,
+            None if M::IS_DOUBLE => self.all_terms(&self.model, interrupt)?,
             // No code is made for terms in single precision.
             None => unreachable!("weights in single precision are renewed in double"),
         };
@@ -71,13 +68,13 @@ impl<M: Scorer> State<'_, M> {
         terms.iter().flat_map(|terms| &terms.due).for_each(|at| due[*at as usize] = true);
         self.due = Some((0..).zip(due).filter(|(_, due)| *due).map(|(at, _)| at).collect());
         self.distance = bounds.distance();
-        let lambda = self.shares.lambda();
+        let (problem, lambda) = (self.problem, self.shares.lambda());
         let certificate = match &self.exact {
             _ if !self.origin.is_empty() => {
-                bounds.certificate_around(lambda, &self.coefficients(), &self.origin)
+                bounds.certificate_around(problem, lambda, &self.coefficients(), &self.origin)
             }
-            Some(exact) => bounds.certificate(lambda, exact.weights()),
-            None => bounds.certificate(lambda, self.model.weights()),
+            Some(exact) => bounds.certificate(problem, lambda, exact.weights()),
+            None => bounds.certificate(problem, lambda, self.model.weights()),
         };
         self.size = certificate.primal.abs() / lambda;
         self.estimate.learn(certificate.gap() / lambda);
@@ -120,10 +117,12 @@ impl<M: Scorer> State<'_, M> {
     fn all_terms<N: Scorer>(
         &self,
         model: &N,
-        norm: f64,
         interrupt: &Interrupt,
     ) -> Result<Vec<Terms<M::Value>>> {
         let m = self.problem.n_classes();
+        let unit = |set: CappedBox| set.cap <= set.upper && set.cap == 1.0;
+        let is_max = self.problem.shares().smoothing() == 0.0
+            && self.problem.polytope().whole_box().is_some_and(unit);
         let buffers = || Buffers {
             block: RowBlock::default(),
             scores: Vec::new(),
@@ -131,7 +130,7 @@ impl<M: Scorer> State<'_, M> {
             beta: vec![M::Value::zero(); m],
             point: Sparse::new(),
             found: vec![0; m],
-            norm,
+            is_max,
             work: Workspace::default(),
         };
         let terms = self
@@ -155,7 +154,7 @@ impl<M: Scorer> State<'_, M> {
         places: &[u32],
         buffers: &mut Buffers<N::Value, M::Value>,
     ) -> Terms<M::Value> {
-        let Buffers { block, scores, margins, beta, point, found, norm, work } = buffers;
+        let Buffers { block, scores, margins, beta, point, found, is_max, work } = buffers;
         let (padded, width) = (model.padded(), model.panel_width());
         let mut terms = Terms::with_room(places.len());
         for places in places.chunks(N::LARGEST_BLOCK) {
@@ -166,12 +165,12 @@ impl<M: Scorer> State<'_, M> {
             model.score(block, scores);
             let place = RowScores { scores, row: 0, n_rows, padded, width };
             let (state, work) = (self, &mut *work);
-            let (norm, terms) = (*norm, &mut terms);
+            let (is_max, terms) = (*is_max, &mut terms);
             N::Value::dispatch(Look {
                 state,
                 places,
                 place,
-                norm,
+                is_max,
                 margins,
                 beta,
                 point,
@@ -250,7 +249,8 @@ struct Look<'a, 'p, M: Scorer, T> {
     places: &'a [u32],
     /// Their scores, of the first row.
     place: RowScores<'a, T>,
-    norm: f64,
+    /// Whether the loss is the largest margin.
+    is_max: bool,
     margins: &'a mut [f64],
     beta: &'a mut [M::Value],
     point: &'a mut Sparse,
@@ -267,19 +267,27 @@ impl<M: Scorer, T: Element> Kernel<T> for Look<'_, '_, M, T> {
     where
         T: Lane<S>,
     {
-        let Self { state, places, place, norm, margins, beta, point, found, work, terms } = self;
+        let Self { state, places, place, is_max, margins, beta, point, found, work, terms } = self;
         for (row, at) in places.iter().map(|at| *at as usize).enumerate() {
-            let dual = &state.duals[at];
+            let (problem, dual) = (state.problem, &state.duals[at]);
             let example = dual.example as usize;
-            let (costs, label) = (state.problem.cost_row(example), state.problem.label(example));
-            Margins { place: RowScores { row, ..place }, costs, label, margins }.compute(simd);
-            let loss = terms.bounds.add_loss(state.problem, example, margins, norm, work);
+            let (costs, label) = (problem.cost_row(example), problem.label(example));
+            let largest =
+                Margins { place: RowScores { row, ..place }, costs, label, margins }.compute(simd);
+            let loss = if is_max { largest } else { problem.loss(example, margins, work) };
+            terms.bounds.add_loss(problem, example, loss);
             let (classes, values) = state.betas.row(at);
+            if classes.is_empty() && loss == 0.0 {
+                // Most examples of most problems.
+                terms.bounds.add_start();
+                terms.counts.push(0);
+                continue;
+            }
             point.clear();
             let entries = classes.iter().zip(values.iter().map(|value| value.widen()));
             let entries = entries.filter(|(_, value)| *value != 0.0);
             point.extend(entries.map(|(class, value)| (*class, value)));
-            terms.bounds.add_dual(state.problem, &state.shares, example, point);
+            terms.bounds.add_dual(problem, &state.shares, example, point);
             if !dual.settled && state.could_gain(margins, point, dual.sum, loss) {
                 terms.due.push(at as u32);
                 state.betas.scatter(at, beta);
@@ -302,8 +310,7 @@ struct Buffers<T, B> {
     point: Sparse,
     /// Room for classes.
     found: Vec<u32>,
-    /// At least ‖w‖.
-    norm: f64,
+    is_max: bool,
     work: Workspace,
 }
 
@@ -311,7 +318,8 @@ impl<T: Real> Terms<T> {
     /// For so many duals.
     fn with_room(n_duals: usize) -> Self {
         let (due, counts) = (Vec::with_capacity(n_duals), Vec::with_capacity(n_duals));
-        Self { due, counts, ..Self::default() }
+        let (classes, values) = (Vec::with_capacity(n_duals), Vec::with_capacity(n_duals));
+        Self { bounds: Bounds::default(), due, counts, classes, values }
     }
 
     /// Notes the β of an example that is optimal.

@@ -42,6 +42,11 @@ const MEMBER_OVERHEAD: usize = 128;
 /// An example with free candidates.
 pub(super) struct Member {
     pub at: usize,
+    pub example: usize,
+    /// C_i.
+    pub weight: f64,
+    /// C_i h_i.
+    scale: f64,
     /// Its places in the lists over the face.
     pub first: usize,
     pub end: usize,
@@ -166,13 +171,16 @@ impl<M: Scorer> State<'_, M> {
                     face.places.push(start + offset);
                 }
             }
-            let (end, tight) = (face.places.len(), self.is_tight(self.duals[at].sum));
-            face.members.push(Member { at, first, end, tight });
+            let (end, dual) = (face.places.len(), &self.duals[at]);
+            let (example, weight, tight) =
+                (dual.example as usize, dual.weight, self.is_tight(dual.sum));
+            let scale = weight * self.steepness(at);
+            face.members.push(Member { at, example, weight, scale, first, end, tight });
         }
         for member in &face.members {
             let classes = face.places[member.first..member.end].iter();
             face.classes.extend(classes.map(|place| self.betas.class(*place)));
-            face.classes.push(self.problem.label(self.duals[member.at].example as usize) as u32);
+            face.classes.push(self.problem.label(member.example) as u32);
         }
         face
     }
@@ -187,9 +195,10 @@ impl<M: Scorer> State<'_, M> {
         interrupt: &Interrupt,
     ) -> (Vec<f64>, usize) {
         let n = face.places.len();
-        let mut residual = self.slopes(face, weights);
-        let mut scaled = vec![0.0; n];
-        self.precondition(face, &residual, &mut scaled);
+        let smoothing = self.problem.shares().smoothing();
+        let (mut residual, mut slopes, mut scaled) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
+        self.slopes(face, weights, &mut residual);
+        face.precondition(&residual, &mut scaled);
         let (mut direction, mut total) = (scaled.clone(), vec![0.0; n]);
         let (mut product, mut gained, mut n_steps) = (dot(&residual, &scaled), 0.0, 0);
         for step in 0..self.gradient_steps {
@@ -199,8 +208,8 @@ impl<M: Scorer> State<'_, M> {
             n_steps += 1;
             image.fill(M::Value::zero());
             self.add_image(face, &direction, image);
-            let bend = self.bend(face, &direction);
-            let slopes = self.slopes_of_image(face, image, &bend);
+            self.scores(face, image, &mut slopes);
+            face.turn_into_slopes(&mut slopes, &direction, smoothing);
             // The image of a direction p has the squared norm −pᵀ (slopes of the image).
             let curvature = -dot(&slopes, &direction);
             if curvature <= 0.0 || product <= 0.0 {
@@ -214,7 +223,7 @@ impl<M: Scorer> State<'_, M> {
                 break;
             }
             add(&mut residual, length, &slopes);
-            self.precondition(face, &residual, &mut scaled);
+            face.precondition(&residual, &mut scaled);
             let next = dot(&residual, &scaled);
             let ratio = next / product;
             product = next;
@@ -226,12 +235,12 @@ impl<M: Scorer> State<'_, M> {
     }
 
     /// C_i (v_j − γ(β_j + 1ᵀβ)) for the free candidates, within the face.
-    fn slopes(&self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
-        let mut slopes = self.scores(face, weights);
+    fn slopes(&self, face: &Face, weights: &[M::Value], slopes: &mut [f64]) {
+        self.scores(face, weights, slopes);
         let smoothing = self.problem.shares().smoothing();
         for member in &face.members {
             let dual = &self.duals[member.at];
-            let costs = self.problem.cost_row(dual.example as usize);
+            let costs = self.problem.cost_row(member.example);
             let own = member.first..member.end;
             for (slope, place) in slopes[own.clone()].iter_mut().zip(&face.places[own]) {
                 let cost = costs.map_or(1.0, |costs| costs[self.betas.class(*place) as usize]);
@@ -239,54 +248,7 @@ impl<M: Scorer> State<'_, M> {
                 *slope = dual.weight * (cost + *slope - bend);
             }
         }
-        face.centre(&mut slopes);
-        slopes
-    }
-
-    /// The change of the slopes that a direction makes, given its image and its own smoothing term.
-    fn slopes_of_image(&self, face: &Face, image: &[M::Value], bend: &[f64]) -> Vec<f64> {
-        let mut slopes = self.scores(face, image);
-        for member in &face.members {
-            let weight = self.duals[member.at].weight;
-            let own = member.first..member.end;
-            for (slope, bend) in slopes[own.clone()].iter_mut().zip(&bend[own]) {
-                *slope = weight * *slope - bend;
-            }
-        }
-        face.centre(&mut slopes);
-        slopes
-    }
-
-    /// C_i γ (p_j + 1ᵀp) of a direction p.
-    fn bend(&self, face: &Face, direction: &[f64]) -> Vec<f64> {
-        let mut bend = vec![0.0; direction.len()];
-        if self.problem.shares().smoothing() > 0.0 {
-            for member in &face.members {
-                let own = member.first..member.end;
-                let scale = self.duals[member.at].weight * self.problem.shares().smoothing();
-                let sum: f64 = direction[own.clone()].iter().sum();
-                for (bend, direction) in bend[own.clone()].iter_mut().zip(&direction[own]) {
-                    *bend = scale * (direction + sum);
-                }
-            }
-        }
-        bend
-    }
-
-    /// The inverse of each block's own curvature, C_i h_i (I + 11ᵀ), or C_i h_i I where the sum is fixed.
-    fn precondition(&self, face: &Face, residual: &[f64], scaled: &mut [f64]) {
-        for member in &face.members {
-            let own = member.first..member.end;
-            let dual = &self.duals[member.at];
-            let scale = dual.weight * (dual.curvature + self.problem.shares().smoothing());
-            let mean = match member.tight {
-                true => 0.0,
-                false => residual[own.clone()].iter().sum::<f64>() / (own.len() + 1) as f64,
-            };
-            for (scaled, residual) in scaled[own.clone()].iter_mut().zip(&residual[own]) {
-                *scaled = (residual - mean) / scale;
-            }
-        }
+        face.centre(slopes);
     }
 
     /// The β at a share of the way, brought back into the domain.
@@ -380,6 +342,37 @@ impl Face {
         let member = &self.members[index];
         // One label stands behind each of the members before.
         (member, &self.classes[member.first + index..member.end + index + 1])
+    }
+
+    /// Turns the scores of a direction's image into the change of the slopes that the direction makes.
+    fn turn_into_slopes(&self, scores: &mut [f64], direction: &[f64], smoothing: f64) {
+        for member in &self.members {
+            let own = member.first..member.end;
+            scores[own.clone()].iter_mut().for_each(|score| *score *= member.weight);
+            if smoothing > 0.0 {
+                // C_i γ (p_j + 1ᵀp) of a direction p.
+                let scale = member.weight * smoothing;
+                let sum: f64 = direction[own.clone()].iter().sum();
+                for (slope, direction) in scores[own.clone()].iter_mut().zip(&direction[own]) {
+                    *slope -= scale * (direction + sum);
+                }
+            }
+        }
+        self.centre(scores);
+    }
+
+    /// The inverse of each block's own curvature, C_i h_i (I + 11ᵀ), or C_i h_i I where the sum is fixed.
+    fn precondition(&self, residual: &[f64], scaled: &mut [f64]) {
+        for member in &self.members {
+            let own = member.first..member.end;
+            let mean = match member.tight {
+                true => 0.0,
+                false => residual[own.clone()].iter().sum::<f64>() / (own.len() + 1) as f64,
+            };
+            for (scaled, residual) in scaled[own.clone()].iter_mut().zip(&residual[own]) {
+                *scaled = (residual - mean) / member.scale;
+            }
+        }
     }
 
     /// Takes out what would change a fixed sum.

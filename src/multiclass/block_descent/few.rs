@@ -98,7 +98,7 @@ impl<M: Scorer> State<'_, M> {
             if interrupt.is_raised() || ends {
                 break;
             }
-            if self.try_gradients(&due[..n_active], &mut weights, work, interrupt) {
+            if self.try_gradients(pass, &due[..n_active], &mut weights, work, interrupt) {
                 (moved, average) = (true, Average::default());
             }
         }
@@ -113,10 +113,11 @@ impl<M: Scorer> State<'_, M> {
         Ok(moved)
     }
 
-    /// Tries conjugate gradients if it is time to and passes creep, the last of which read so many numbers;
-    /// returns whether the dual rose.
+    /// Tries conjugate gradients if it is time to and passes creep, the last of which, the epoch's `pass`-th, read so
+    /// many numbers; returns whether the dual rose.
     fn try_gradients(
         &mut self,
+        pass: usize,
         due: &[u32],
         weights: &mut Aligned<M::Value>,
         work: usize,
@@ -130,10 +131,12 @@ impl<M: Scorer> State<'_, M> {
         let (earlier, _) = self.passes[self.passes.len().saturating_sub(PASSES_COMPARED + 1)];
         let ratio = gain / earlier;
         self.alone = ratio > SLOWING && self.is_dear(due, weights.len());
-        if self.alone || ratio <= CREEPING {
+        // An epoch's first passes gain from its new candidates, which says nothing of those after them.
+        let is_early = !self.tried && pass <= PASSES_COMPARED && ratio > 1.0;
+        if self.alone || ratio <= CREEPING || is_early {
             return false;
         }
-        self.waited = 0;
+        (self.waited, self.tried) = (0, true);
         let attempt = self.accelerate(due, weights, interrupt);
         let pace = ratio.powf((PASSES_COMPARED as f64).recip());
         let rival = gain * geometric_sum(pace, attempt.work as f64 / work.max(1) as f64);

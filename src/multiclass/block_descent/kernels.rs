@@ -58,7 +58,7 @@ impl<'a, T: Real> RowScores<'a, T> {
     }
 }
 
-/// Margins v_j = Δ_j + s_j − s_y of a row of a block, 0 at the label.
+/// Margins v_j = Δ_j + s_j − s_y of a row of a block, 0 at the label. Returns the largest.
 pub(super) struct Margins<'a, T> {
     pub place: RowScores<'a, T>,
     /// Δ; 1 off the label where there are none.
@@ -68,10 +68,10 @@ pub(super) struct Margins<'a, T> {
 }
 
 impl<T: Element> Kernel<T> for Margins<'_, T> {
-    type Output = ();
+    type Output = f64;
 
     #[inline(always)]
-    fn compute<S: Simd>(self, _: S)
+    fn compute<S: Simd>(self, _: S) -> f64
     where
         T: Lane<S>,
     {
@@ -95,6 +95,18 @@ impl<T: Element> Kernel<T> for Margins<'_, T> {
             }
         }
         margins[label] = 0.0;
+        // The label's is 0, so none is below it.
+        let (mut largest, mut lanes) = (0.0, [0.0; VECTORS]);
+        let (whole, rest) = margins.as_chunks::<VECTORS>();
+        for margins in whole {
+            for (lane, &margin) in lanes.iter_mut().zip(margins) {
+                *lane = if margin > *lane { margin } else { *lane };
+            }
+        }
+        for &margin in lanes.iter().chain(rest) {
+            largest = if margin > largest { margin } else { largest };
+        }
+        largest
     }
 }
 

@@ -27,26 +27,23 @@ impl<M: Scorer> State<'_, M> {
     }
 
     /// s_j − s_y for the free candidates.
-    pub(super) fn scores(&self, face: &Face, weights: &[M::Value]) -> Vec<f64> {
-        let mut all = vec![0.0; face.places.len()];
+    pub(super) fn scores(&self, face: &Face, weights: &[M::Value], out: &mut [f64]) {
+        if Self::n_threads(face) == 1 {
+            let members = 0..face.members.len();
+            return M::Value::dispatch(FaceScores { state: self, face, members, weights, out });
+        }
         let mut pieces = Vec::with_capacity(face.members.len().div_ceil(PIECE));
-        let mut rest = &mut all[..];
+        let mut rest = out;
         for (index, members) in face.members.chunks(PIECE).enumerate() {
             let n_places = members[members.len() - 1].end - members[0].first;
             let (own, later) = std::mem::take(&mut rest).split_at_mut(n_places);
             pieces.push((index * PIECE, own));
             rest = later;
         }
-        let score = |(first, out): (usize, &mut [f64])| {
+        pieces.into_par_iter().for_each(|(first, out)| {
             let members = first..face.members.len().min(first + PIECE);
             M::Value::dispatch(FaceScores { state: self, face, members, weights, out });
-        };
-        if Self::n_threads(face) > 1 {
-            pieces.into_par_iter().for_each(score);
-        } else {
-            pieces.into_iter().for_each(score);
-        }
-        all
+        });
     }
 
     /// image += the weights that belong to a direction.
@@ -95,7 +92,7 @@ impl<M: Scorer> Kernel<M::Value> for FaceScores<'_, '_, M> {
         let (mut row, mut done) = (Vec::new(), 0);
         let mut scores = vec![M::Value::zero(); state.problem.n_classes() + 1];
         for (member, classes) in members.map(|index| face.member(index)) {
-            let row = state.model.row(state.duals[member.at].example as usize, &mut row);
+            let row = state.model.row(member.example, &mut row);
             let scores = &mut scores[..classes.len()];
             state.model.score_few(simd, weights, row, classes, scores);
             let own = scores[classes.len() - 1].widen();
@@ -130,14 +127,13 @@ impl<M: Scorer> Kernel<M::Value> for FaceImage<'_, '_, M> {
         let (mut among, mut change) = (vec![0; most], vec![M::Value::zero(); most]);
         let mut row = Vec::new();
         for (member, classes) in (0..face.members.len()).map(|index| face.member(index)) {
-            let dual = &state.duals[member.at];
             let direction = &direction[member.first..member.end];
             let (n, mut sum) = (direction.len(), 0.0);
             for (change, value) in change.iter_mut().zip(direction) {
-                *change = M::Value::narrow(-dual.weight * value);
+                *change = M::Value::narrow(-member.weight * value);
                 sum += value;
             }
-            change[n] = M::Value::narrow(dual.weight * sum);
+            change[n] = M::Value::narrow(member.weight * sum);
             let (mut classes, mut n_own) = (classes, n + 1);
             if let Some(own) = &own {
                 n_own = 0;
@@ -150,7 +146,7 @@ impl<M: Scorer> Kernel<M::Value> for FaceImage<'_, '_, M> {
                 classes = &among[..n_own];
             }
             if n_own > 0 {
-                let row = state.model.row(dual.example as usize, &mut row);
+                let row = state.model.row(member.example, &mut row);
                 state.model.add_few(simd, image, row, classes, &change[..n_own]);
             }
         }

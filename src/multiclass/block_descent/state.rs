@@ -81,6 +81,8 @@ pub(super) struct State<'p, M: Scorer> {
     pub wait: usize,
     /// Passes since the last one.
     pub waited: usize,
+    /// Whether there has been one.
+    pub tried: bool,
     /// What the last passes over candidates gained (in units of λ), and their visits.
     pub passes: Vec<(f64, usize)>,
     /// Whether visits are all that the epoch makes: the conjugate gradient method would cost more than it gains.
@@ -161,6 +163,7 @@ impl<'p, M: Scorer> State<'p, M> {
             gradient_steps: FIRST_STEPS,
             wait: SHORTEST_WAIT,
             waited: 0,
+            tried: false,
             passes: Vec::new(),
             alone: false,
             spent: false,
