@@ -156,7 +156,9 @@ impl<M: Scorer> State<'_, M> {
         weights: &mut Aligned<M::Value>,
         interrupt: &Interrupt,
     ) -> (f64, usize) {
-        M::Value::dispatch(Pass { state: self, due, n_active, weights, interrupt })
+        self.with_partner(|state| {
+            M::Value::dispatch(Pass { state, due, n_active, weights, interrupt })
+        })
     }
 
     /// Maximises over the candidates of one dual block. Returns the numbers read as well.

@@ -1,20 +1,19 @@
 //! Long sparse rows on two threads, each with half of the row's features.
 //!
-//! Rayon hands the second half over, or does it itself where no other thread is free: on a busy machine nothing waits
-//! for a thread that has not begun. The halves are the same on one thread, so that the bits do not depend on how many
-//! there are.
+//! The halves are the same on one thread, so that the bits do not depend on how many there are.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rayon::join;
 
 use super::row::Row;
 use crate::data::{Csr, Data, Real, Rows};
 use crate::linalg::Element;
+use crate::partner::Partner;
 
-/// Bytes of weights that a row reads from which it is treated in two halves, on two threads where there are two: some
-/// microseconds of work, against .4 to hand over half of it.
-const HALVED: usize = 1 << 16;
+/// Bytes of weights that a row reads from which it is treated in two halves, on two threads where there are two: a
+/// microsecond of work, against .1 to hand over half of it.
+const HALVED: usize = 1 << 14;
 
 /// Whether a row is treated in two halves, given the bytes of weights it reads. That decides on the order in which
 /// scores are added up, and so must not depend on the number of threads.
@@ -23,8 +22,8 @@ pub(super) fn is_halved(n_bytes: usize) -> bool {
     n_bytes >= HALVED
 }
 
-/// Whether two threads share long rows: those make up half of the entries or more. Between rare ones the second thread
-/// would fall asleep, and waking it takes longer than half of a row.
+/// Whether two threads share long rows: those make up half of the entries or more. For rare ones a second thread would
+/// wait in vain.
 pub fn shares_visits(data: &Data<'_>, n_classes: usize) -> bool {
     match data {
         Data::Csr32(rows) => are_long::<_, f32>(rows, n_classes),
@@ -82,8 +81,8 @@ impl<T> Features<'_, T> {
 /// How the halves of long rows are treated.
 #[derive(Debug)]
 pub(super) struct Halves<T> {
-    /// Whether two threads share them.
-    shared: bool,
+    /// Who shares them, where that is worth having.
+    partner: Option<Arc<Partner>>,
     /// Scores of the second half.
     spare: Mutex<Vec<T>>,
 }
@@ -96,12 +95,17 @@ impl<T: Element> Halves<T> {
 
     /// Shared by two threads or not.
     pub fn new(shared: bool) -> Self {
-        Self { shared, spare: Mutex::default() }
+        Self { partner: shared.then(Arc::default), spare: Mutex::default() }
     }
 
-    fn run(&self, first: impl FnOnce() + Send, second: impl FnOnce() + Send) {
-        if self.shared {
-            on_two(first, second);
+    /// The place where another thread may stand by to share them.
+    pub fn partner(&self) -> Option<Arc<Partner>> {
+        self.partner.clone()
+    }
+
+    fn run(&self, first: impl FnOnce(), second: impl FnOnce() + Send) {
+        if let Some(partner) = &self.partner {
+            partner.join(first, second);
         } else {
             first();
             second();

@@ -1,5 +1,7 @@
 //! Sparse rows and their weights, for block descent.
 
+use std::sync::Arc;
+
 use pulp::Simd;
 
 use super::feature_major::FeatureMajor;
@@ -11,6 +13,7 @@ use crate::data::{Csr, Real, Rows, in_precision};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane};
+use crate::partner::Partner;
 
 /// Rows that say where most columns are.
 const LOOKED_AT: usize = 256;
@@ -107,6 +110,10 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn block_size(&self) -> usize {
         1
+    }
+
+    fn partner(&self) -> Option<Arc<Partner>> {
+        self.halves.partner()
     }
 
     fn gather(&self, block: &mut RowBlock<T>) {

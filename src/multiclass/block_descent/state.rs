@@ -209,6 +209,14 @@ impl<'p, M: Scorer> State<'p, M> {
         self.betas.append(&[at as u32], &[classes.len() as u32], &classes, &values);
     }
 
+    /// Makes a pass, another thread standing by where that pays.
+    pub fn with_partner<R: Send>(&mut self, pass: impl FnOnce(&mut Self) -> R + Send) -> R {
+        match self.model.partner() {
+            Some(partner) => partner.stand_by(|| pass(self)),
+            None => pass(self),
+        }
+    }
+
     /// √(2 C h) by the mean of C_i h_i over the blocks: the gap of a block whose slopes are off by δ is of the order of
     /// C δ, and a visit gains C δ²/2h.
     pub fn mean_unit(&self) -> f64 {
