@@ -47,7 +47,7 @@ impl Bounds {
         sizes.share += share;
         sizes.cost += share * cost;
         sizes.feature += share * feature;
-        sizes.rounded += share * feature * (size.n_values + 8) as f64;
+        sizes.rounded += share * (feature * (size.n_values + 8) as f64);
         sizes.n_products = sizes.n_products.max(n_features);
         *n_losses += 1;
     }

@@ -222,7 +222,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         let LossSizes { share, cost, feature, rounded, n_products } = *sizes;
         let (radius, m) = (self.polytope.radius(self.n_classes()), self.n_classes());
         let margin = cost + feature * norm + 4.0 * self.shares.smoothing() * radius * share;
-        let rounded = rounded * epsilon * norm + gamma(2 * m + 16) * margin;
+        let rounded = rounded * norm * epsilon + gamma(2 * m + 16) * margin;
         radius
             * (rounded + 4.0 * (n_products + m) as f64 * TINY * (share + feature))
             * (1.0 + gamma(16))

@@ -92,7 +92,7 @@ impl<T: Element> FeatureMajor<T> {
         let add = |features: Features<'_, T>, row: Row<'_, T>| {
             T::dispatch(AddOuter { features, row, change, touched });
         };
-        if is_halved(row.columns.len() * size_of_val(change)) {
+        if is_halved(row.columns.len() * touched.len() * T::lanes() * size_of::<T>()) {
             halves.add(features, row, add);
         } else {
             add(features, row);

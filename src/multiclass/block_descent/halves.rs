@@ -12,7 +12,7 @@ use crate::linalg::Element;
 use crate::partner::Partner;
 
 /// Bytes of weights that a row reads from which it is treated in two halves, on two threads where there are two: a
-/// microsecond of work, against .1 to hand over half of it.
+/// microsecond of work, against .12 to hand over half of it.
 const HALVED: usize = 1 << 14;
 
 /// Whether a row is treated in two halves, given the bytes of weights it reads. That decides on the order in which

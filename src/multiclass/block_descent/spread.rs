@@ -52,8 +52,13 @@ impl<M: Scorer> State<'_, M> {
         let stride = self.model.class_stride();
         let n_parts = stride.map_or(1, |_| Self::n_threads(face).min(m));
         if n_parts == 1 {
-            let all = None;
-            return M::Value::dispatch(FaceImage { state: self, face, direction, own: all, image });
+            let whole = FaceImage { state: self, face, direction, own: None, image };
+            return match self.model.partner() {
+                Some(partner) if Self::n_threads(face) > 1 => {
+                    partner.stand_by(|| M::Value::dispatch(whole));
+                }
+                _ => M::Value::dispatch(whole),
+            };
         }
         let cuts = face.balanced_classes(m, n_parts);
         let mut parts = Vec::with_capacity(n_parts);
