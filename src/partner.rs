@@ -60,6 +60,21 @@ unsafe impl Sync for Offer {}
 // SAFETY: the pointer is only used as above, whichever thread holds the offer.
 unsafe impl Send for Offer {}
 
+/// Does `work`, a thread standing by with the partner if there is one.
+pub(crate) fn standing_by<R: Send>(
+    partner: Option<&Partner>,
+    work: impl FnOnce() -> R + Send,
+) -> R {
+    let (mut work, mut result) = (Some(work), None);
+    // Behind a pointer it is compiled once, and so is what follows from it.
+    let once: &mut (dyn FnMut() + Send) = &mut || result = work.take().map(|work| work());
+    match partner {
+        Some(partner) => partner.stand_by(once),
+        None => once(),
+    }
+    result.unwrap_or_else(|| unreachable!("work is done once"))
+}
+
 impl Default for Partner {
     fn default() -> Self {
         let call = UnsafeCell::new(Call { run: |_| {}, work: std::ptr::null() });
@@ -76,7 +91,7 @@ impl Partner {
     ///
     /// Not in a task among others, whose threads have something better to do, and which would wait for one that stands by
     /// elsewhere.
-    pub fn stand_by<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+    fn stand_by(&self, work: &mut (dyn FnMut() + Send)) {
         if rayon::current_num_threads() == 1 || is_in_task() {
             return work();
         }
@@ -86,7 +101,7 @@ impl Partner {
         let with_end = || {
             owner.store(me(), Ordering::Relaxed);
             let _end = End(self);
-            work()
+            work();
         };
         let serve = || {
             // Where the owner comes here, as it waits for other work, it would wait for itself.
@@ -94,7 +109,7 @@ impl Partner {
                 self.serve();
             }
         };
-        rayon::join(with_end, serve).0
+        rayon::join(with_end, serve);
     }
 
     /// Does both, the second on the thread that stands by, if one does.
@@ -236,7 +251,7 @@ mod tests {
 
     fn with_partner<R: Send>(work: impl FnOnce(&Partner) -> R + Send) -> R {
         let partner = Partner::default();
-        partner.stand_by(|| work(&partner))
+        standing_by(Some(&partner), || work(&partner))
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::Aligned;
 use crate::multiclass::{MarginProblem, ScoreMap};
+use crate::partner::standing_by;
 use crate::polytope::{Capped, Scratch};
 use crate::run::{Certificate, Progress, Solver};
 
@@ -211,10 +212,8 @@ impl<'p, M: Scorer> State<'p, M> {
 
     /// Makes a pass, another thread standing by where that pays.
     pub fn with_partner<R: Send>(&mut self, pass: impl FnOnce(&mut Self) -> R + Send) -> R {
-        match self.model.partner() {
-            Some(partner) => partner.stand_by(|| pass(self)),
-            None => pass(self),
-        }
+        let partner = self.model.partner();
+        standing_by(partner.as_deref(), || pass(self))
     }
 
     /// √(2 C h) by the mean of C_i h_i over the blocks: the gap of a block whose slopes are off by δ is of the order of
