@@ -75,10 +75,10 @@ def test_verbose_says_what_a_fit_is_going_to_do(halves, capfd, solver, n_jobs, w
 @pytest.mark.parametrize(
     ("dtype", "n_classes", "words"),
     [
-        (np.float64, 300, "certificates, two of them visits to long rows; other visits take less"),
+        (np.float64, 60, "certificates, two of them visits to long rows; other visits take less"),
         (np.float64, 20, "certificates; visits to single rows take less"),
-        # 40 entries of 300 classes are half as many bytes.
-        (np.float32, 300, "certificates; visits to single rows take less"),
+        # 40 entries of 60 classes are half as many bytes.
+        (np.float32, 60, "certificates; visits to single rows take less"),
     ],
 )
 def test_verbose_says_whether_two_threads_share_visits_to_sparse_rows(
