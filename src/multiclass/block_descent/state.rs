@@ -47,6 +47,17 @@ pub(super) const GROUP: usize = 8;
 /// conjugate gradients are needed.
 const FULL_PASSES: usize = 12;
 
+/// Passes over all classes before the gains of the last two say anything of the next: the first from zero gains far more
+/// than any other.
+const PACED: usize = 3;
+
+/// Where a pass over all classes gains less than this share of what the one before it gained, candidates hardly change
+/// from pass to pass.
+const SETTLING: f64 = 0.4;
+
+/// So many candidates an example, on average over all, are then passed over faster than all classes.
+const FEW: usize = 2;
+
 /// Curvature below which a block is linear: its step, the slope divided by this, would overflow.
 const VANISHING: f64 = 1e-250;
 
@@ -95,6 +106,8 @@ pub(super) struct State<'p, M: Scorer> {
     /// The gap before the last epoch over candidates.
     pub gap_before: f64,
     pub estimate: Estimate,
+    /// Whether the last of the first passes gained much less than the one before it.
+    pub settles: bool,
     /// The objective over λ, as of the last certificate; before, the dual's.
     pub size: f64,
     /// The relative gap of the last certificate.
@@ -171,6 +184,7 @@ impl<'p, M: Scorer> State<'p, M> {
             creeps: false,
             gap_before: f64::INFINITY,
             estimate: Estimate::new(f64::NAN),
+            settles: false,
             size: 0.0,
             gap: f64::INFINITY,
             n_full: 0,
@@ -255,10 +269,12 @@ impl<'p, M: Scorer> State<'p, M> {
 
     /// Whether the next epoch had better look at all classes of all examples.
     fn is_broad(&self) -> bool {
-        let n_pairs = self.duals.len() * self.problem.n_classes();
+        let (n, m) = (self.duals.len(), self.problem.n_classes());
         let wide = |due: &Vec<u32>| {
             let candidates = due.iter().map(|at| self.betas.row(*at as usize).0.len());
-            candidates.sum::<usize>() as f64 > self.model.full_share() * n_pairs as f64
+            let n_candidates = candidates.sum::<usize>();
+            let are_few = self.settles && n_candidates <= FEW * n;
+            !are_few && n_candidates as f64 > self.model.full_share() * (n * m) as f64
         };
         !self.options.shrink || self.n_full < FULL_PASSES && self.due.as_ref().is_none_or(wide)
     }
@@ -316,8 +332,15 @@ impl<M: Scorer> State<'_, M> {
             self.estimate.note([gain * gain / before].into_iter(), self.duals.len());
             let is_near = self.estimate.is_within(self.options.tolerance * self.size);
             self.estimate.note([gain].into_iter(), self.duals.len());
-            if is_near {
+            if gain <= 0.0 {
+                // Nothing moves but for rounding.
                 return Ok(true);
+            }
+            if self.n_full >= PACED {
+                self.settles = gain < SETTLING * before;
+                if is_near {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
