@@ -201,9 +201,10 @@ class MulticlassSVC(LinearClassifier):
         epochs, which make as many passes over the rows that are not optimal yet, and their
         candidate classes, as are worth it before the next certificate.
     warm_start : bool, default=False
-        Whether a fit continues the previous one. It does so if rows, labels, weights, loss and
-        solver are the same (`C`, `tol` and a positive `smoothing` may change); otherwise it starts
-        afresh, since the certificate would not hold.
+        Whether a fit continues the previous one, which "block-descent", "block-frank-wolfe" and
+        "frank-wolfe" can. It does so if rows, labels, weights, loss and solver are the same (`C`,
+        `tol` and a positive `smoothing` may change); otherwise it starts afresh, since the
+        certificate would not hold.
     random_state : int, RandomState or None, default=None
         Seed of the order of the rows (all solvers but "frank-wolfe").
     n_jobs : int, optional
@@ -323,6 +324,11 @@ class MulticlassSVC(LinearClassifier):
         )
         run(self, fit)
         return self
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.solver in ("away-frank-wolfe", "projected-gradient", "subgradient"):
+            refuse_unused(self, ["warm_start"], f'solver="{self.solver}"')
 
     def _settings(
         self, X: Any, labels: NDArray[np.uint32], weights: FloatArray | None
