@@ -332,15 +332,11 @@ impl<M: Scorer> State<'_, M> {
             self.estimate.note([gain * gain / before].into_iter(), self.duals.len());
             let is_near = self.estimate.is_within(self.options.tolerance * self.size);
             self.estimate.note([gain].into_iter(), self.duals.len());
-            if gain <= 0.0 {
-                // Nothing moves but for rounding.
+            let is_paced = self.n_full >= PACED;
+            self.settles = is_paced && gain < SETTLING * before;
+            // Where nothing is gained nothing moves but for rounding.
+            if is_paced && is_near || gain <= 0.0 {
                 return Ok(true);
-            }
-            if self.n_full >= PACED {
-                self.settles = gain < SETTLING * before;
-                if is_near {
-                    return Ok(true);
-                }
             }
         }
         Ok(false)
