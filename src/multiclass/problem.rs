@@ -201,7 +201,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     }
 
     /// max_j Δ_ij.
-    fn largest_cost(&self, example: usize) -> f64 {
+    pub(super) fn largest_cost(&self, example: usize) -> f64 {
         let costs = self.cost_row(example);
         costs.map_or(1.0, |row| row.iter().copied().fold(0.0, f64::max))
     }

@@ -182,7 +182,7 @@ def refuse_unused(estimator: Any, names: Sequence[str], choice: str) -> None:
 
 
 _REASONS = {
-    "exhausted": ", where the solver finds nothing to improve in double precision,",
+    "exhausted": ", where the solver finds nothing to improve in the precision of its numbers,",
     "stalled": ", where rounds have long gained nothing,",
 }
 """What is said of fits that ended before their iterations were used up."""

@@ -83,7 +83,8 @@ impl<M: Scorer> State<'_, M> {
                 // All rest.
                 continue;
             }
-            moved |= gain > 0.0;
+            let n_visits = self.passes.last().map_or(0, |(_, n_visits)| *n_visits);
+            moved |= gain > 0.0 && self.moves(gain, n_visits);
             self.betas.average(average.share_of_next(gain));
             first = if pass == 1 { gain } else { first };
             self.waited += 1;
@@ -91,7 +92,9 @@ impl<M: Scorer> State<'_, M> {
             let recent = &self.passes[self.passes.len().saturating_sub(n_recent)..];
             self.estimate.note(recent.iter().map(|(gain, _)| *gain), n_active);
             let wanted = SAFE * self.options.tolerance * self.size;
-            self.spent = gain <= spent * first || pass == PASSES;
+            // From there on weights gather rounding, and nothing is gained.
+            let is_rounding = gain < n_visits as f64 * self.rounding;
+            self.spent = gain <= spent * first || is_rounding || pass == PASSES;
             // The last pass is one of visits: they leave each margin exact where it counts, and the primal
             // needs that more than the dual.
             let ends = pass > 1 && (self.spent || self.estimate.is_within(wanted));

@@ -16,8 +16,8 @@ use crate::interrupt::Interrupt;
 use crate::linalg::Element;
 
 impl<M: Scorer> State<'_, M> {
-    /// Visits every example that is due once; returns by how much the dual rose (in units of λ), or nothing where no
-    /// block changed. Where the set is a box it also names the candidates of each, unless it is the first pass: they
+    /// Visits every example that is due once; returns by how much the dual rose (in units of λ), or nothing where that
+    /// is no more than rounding. Where the set is a box it also names the candidates of each, unless it is the first pass: they
     /// would be those of its start.
     pub(super) fn descend_fully(&mut self, interrupt: &Interrupt) -> Result<Option<f64>> {
         self.with_partner(|state| state.visit_all(interrupt))
@@ -71,7 +71,7 @@ impl<M: Scorer> State<'_, M> {
         if names {
             self.due = Some(next_due);
         }
-        Ok(moved.then_some(gain))
+        Ok((moved && self.moves(gain, n_done)).then_some(gain))
     }
 
     /// The u from which on a class is a candidate, by the slopes before the step: above that of some class with

@@ -9,7 +9,6 @@ use num_traits::Zero;
 
 use super::candidates::Candidates;
 use super::dual_block::add_images;
-use super::estimate::Estimate;
 use super::scorer::Scorer;
 use super::state::{FIRST_STEPS, SHORTEST_WAIT, State};
 use crate::data::Real;
@@ -40,7 +39,7 @@ impl<M: Scorer> State<'_, M> {
             dual.weight = self.shares.of(example) / lambda;
             dual.curvature = dual.weight * self.problem.map().row_size(example).norm.powi(2);
         }
-        self.estimate = Estimate::new(self.mean_unit());
+        self.measure_blocks();
         Ok(())
     }
 

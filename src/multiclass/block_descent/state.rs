@@ -61,6 +61,10 @@ const FEW: usize = 2;
 /// Curvature below which a block is linear: its step, the slope divided by this, would overflow.
 const VANISHING: f64 = 1e-250;
 
+/// What visits gain, in units of what rounding makes them gain, where more than that moves: the first ones with weights
+/// that were summed up anew gain more than those after them.
+const MOVING: f64 = 2.0;
+
 /// Steps of the first attempt at the conjugate gradient method.
 pub(super) const FIRST_STEPS: usize = 10;
 
@@ -103,6 +107,9 @@ pub(super) struct State<'p, M: Scorer> {
     pub spent: bool,
     /// Whether such an epoch of visits alone made little of the gap; kept when λ changes.
     pub creeps: bool,
+    /// What a visit gains by the rounding of its slopes alone, on average (in units of λ); 0 in double precision, where
+    /// projections are no more precise than slopes.
+    pub rounding: f64,
     /// The gap before the last epoch over candidates.
     pub gap_before: f64,
     pub estimate: Estimate,
@@ -182,6 +189,7 @@ impl<'p, M: Scorer> State<'p, M> {
             alone: false,
             spent: false,
             creeps: false,
+            rounding: 0.0,
             gap_before: f64::INFINITY,
             estimate: Estimate::new(f64::NAN),
             settles: false,
@@ -198,7 +206,7 @@ impl<'p, M: Scorer> State<'p, M> {
             work,
         };
         (0..n_duals).for_each(|at| state.settle(at));
-        state.estimate = Estimate::new(state.mean_unit());
+        state.measure_blocks();
         state
     }
 
@@ -230,11 +238,29 @@ impl<'p, M: Scorer> State<'p, M> {
         standing_by(partner.as_deref(), || pass(self))
     }
 
-    /// √(2 C h) by the mean of C_i h_i over the blocks: the gap of a block whose slopes are off by δ is of the order of
-    /// C δ, and a visit gains C δ²/2h.
-    pub fn mean_unit(&self) -> f64 {
+    /// Notes what follows from the blocks' curvature as it is: the gap of a block whose slopes are off by δ is of the
+    /// order of C δ, and a visit gains C δ²/2h.
+    pub fn measure_blocks(&mut self) {
+        // √(2 C h) by the mean of C_i h_i.
         let units = (0..self.duals.len()).map(|at| self.duals[at].weight * self.steepness(at));
-        (2.0 * units.sum::<f64>() / self.duals.len() as f64).sqrt()
+        self.estimate = Estimate::new((2.0 * units.sum::<f64>() / self.duals.len() as f64).sqrt());
+        if M::IS_DOUBLE {
+            return;
+        }
+        // Slopes are of the size of the costs at least, and h/C by its mean makes the least of the gains.
+        let (mut n, mut sum, mut cost) = (0, 0.0, f64::INFINITY);
+        for (at, dual) in self.duals.iter().enumerate().filter(|(_, dual)| !dual.settled) {
+            n += 1;
+            sum += self.steepness(at) / dual.weight;
+            cost = cost.min(self.problem.largest_cost(dual.example as usize));
+        }
+        let error = M::Value::epsilon().widen() * cost;
+        self.rounding = if n > 0 { 0.5 * error * error * n as f64 / sum } else { 0.0 };
+    }
+
+    /// Whether so many visits gained clearly more than rounding makes them, as far as that is known.
+    pub fn moves(&self, gain: f64, n_visits: usize) -> bool {
+        self.rounding == 0.0 || gain > MOVING * n_visits as f64 * self.rounding
     }
 
     /// h = C_i A_i + γ.
@@ -302,7 +328,7 @@ impl<M: Scorer> Solver for State<'_, M> {
             || !self.is_broad() && self.descend_on_candidates(interrupt)?
             || self.descend_fully(interrupt)?.is_some();
         let certificate = self.certify(interrupt)?;
-        // Where nothing changes any more, the working precision is used up.
+        // Where nothing changes any more but by rounding, the working precision is used up.
         let exhausted = !moved || self.due.as_ref().is_some_and(Vec::is_empty);
         Ok(if exhausted { Progress::Exhausted(certificate) } else { Progress::Epoch(certificate) })
     }

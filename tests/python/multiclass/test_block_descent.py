@@ -187,3 +187,19 @@ def test_few_weights_and_a_large_c_have_no_long_tail(seed: int) -> None:
     model = svm(C=10.0, tol=1e-3, random_state=seed).fit(X[y > 0], y[y > 0])
     assert model.converged_
     assert model.n_iter_ < 600
+
+
+def test_single_precision_ends_where_its_digits_do() -> None:
+    rng = np.random.default_rng(0)
+    (n, d, length, m), y = (2500, 3000, 80, 90), np.arange(2500) % 90
+    own = rng.integers(d, size=(m, 100))[y[:, None], rng.integers(100, size=(n, length))]
+    columns = np.where(rng.random((n, length)) < 0.3, own, rng.integers(d, size=(n, length)))
+    indptr = length * np.arange(n + 1)
+    X = sp.csr_array((rng.random(n * length), columns.ravel(), indptr), shape=(n, d))
+    X.sum_duplicates()
+    model = MulticlassSVC("weston-watkins", tol=1e-7, max_iter=1000, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="in the precision of its numbers"):
+        model.fit(X.astype(np.float32), y)
+    assert model.n_iter_ < 20
+    assert model.relative_gap_ < 1e-4
+    assert model.fit(X, y).converged_
