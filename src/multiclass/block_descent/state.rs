@@ -247,15 +247,17 @@ impl<'p, M: Scorer> State<'p, M> {
         if M::IS_DOUBLE {
             return;
         }
-        // Slopes are of the size of the costs at least, and h/C by its mean makes the least of the gains.
-        let (mut n, mut sum, mut cost) = (0, 0.0, f64::INFINITY);
-        for (at, dual) in self.duals.iter().enumerate().filter(|(_, dual)| !dual.settled) {
-            n += 1;
-            sum += self.steepness(at) / dual.weight;
-            cost = cost.min(self.problem.largest_cost(dual.example as usize));
-        }
-        let error = M::Value::epsilon().widen() * cost;
-        self.rounding = if n > 0 { 0.5 * error * error * n as f64 / sum } else { 0.0 };
+        // Slopes are of the size of the costs at least.
+        let unsettled = || self.duals.iter().enumerate().filter(|(_, dual)| !dual.settled);
+        let costs = unsettled().map(|(_, dual)| self.problem.largest_cost(dual.example as usize));
+        let error = M::Value::epsilon().widen() * costs.fold(f64::INFINITY, f64::min);
+        let flattest = unsettled().map(|(at, _)| self.steepness(at)).fold(f64::INFINITY, f64::min);
+        // h/C by its mean makes the least of the gains.
+        let inverse = unsettled().map(|(at, dual)| self.steepness(at) / dual.weight);
+        let (n, sum) = (unsettled().count() as f64, inverse.sum::<f64>());
+        // Where an error would move a block from end to end of its set, gains are of another size.
+        let is_known = n > 0.0 && flattest > error;
+        self.rounding = if is_known { 0.5 * error * error * n / sum } else { 0.0 };
     }
 
     /// Whether so many visits gained clearly more than rounding makes them, as far as that is known.
