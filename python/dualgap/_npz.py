@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dualgap._files import replacing
@@ -150,40 +149,6 @@ def check_header(file: IO[bytes], size: int) -> None:
     if 8 + width + length + math.prod(shape) * np.dtype(kind).itemsize != size:
         msg = f"{size} bytes are not an array of {kind} and shape {shape}"
         raise ValueError(msg)
-
-
-def checked_csr(
-    data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, int]
-) -> sp.csr_array:
-    """Make a CSR matrix of arrays from a file.
-
-    SciPy checks indices only when asked, and never the order of the offsets of a matrix that
-    claims to be empty; its compiled routines then read and write outside of the arrays.
-
-    Raises
-    ------
-    ValueError
-        Unless the offsets rise from 0 to the number of values and each index is a column.
-    """
-    n_rows, n_columns = (int(n) for n in shape)
-    fits = (
-        data.ndim == indices.ndim == indptr.ndim == 1
-        and indices.dtype.kind in "iu"
-        and indptr.dtype.kind in "iu"
-        and data.dtype.kind in "biuf"
-        and len(indptr) == n_rows + 1
-        and len(data) == len(indices) == indptr[-1]
-        and indptr[0] == 0
-        # Not their differences: those of unsigned numbers are never negative.
-        and bool((indptr[1:] >= indptr[:-1]).all())
-        and (len(indices) == 0 or (indices.min() >= 0 and indices.max() < n_columns))
-    )
-    if not fits:
-        msg = "indptr, indices and data are no CSR matrix"
-        raise ValueError(msg)
-    matrix = sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
-    matrix.check_format(full_check=True)
-    return matrix
 
 
 def read_meta(arrays: Mapping[str, NDArray[Any]], **expected: object) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from dualgap._core import THREADS_PER_CORE
+from dualgap._sparse import check_sparse
 
 FloatArray: TypeAlias = NDArray[np.float64]
 MatrixLike: TypeAlias = "ArrayLike | sp.spmatrix | sp.sparray"
@@ -45,10 +46,12 @@ def core_rows(X: Any) -> Rows:
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
+    # There may be room for more entries behind the last.
+    size = int(matrix.indptr[-1])
     return (
         np.asarray(matrix.indptr, dtype=np.int64),
-        np.asarray(matrix.indices, dtype=np.int32),
-        matrix.data,
+        np.asarray(matrix.indices[:size], dtype=np.int32),
+        matrix.data[:size],
         matrix.shape[1],
     )
 
@@ -59,7 +62,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, half: bool = False) -> An
     With ``half``, an array of float16 stays one.
     """
     half = half and _is_half(X)
-    X = validate_data(estimator, X, reset=reset, **(_HALF_ROWS if half else _ROWS))
+    X = validate_data(estimator, check_sparse(X), reset=reset, **(_HALF_ROWS if half else _ROWS))
     if half:
         _check_half(X)
     return X
@@ -71,10 +74,20 @@ def check_rows_and_targets(
     """Validate training data; ``options`` are `validate_data`'s, ``half`` as in `check_rows`."""
     refuse_sparse("y", y)
     half = half and _is_half(X)
-    X, y = validate_data(estimator, X, y, **{**(_HALF_ROWS if half else _ROWS), **options})
+    kind = _HALF_ROWS if half else _ROWS
+    X, y = validate_data(estimator, check_sparse(X), y, **{**kind, **options})
     if half and options.get("ensure_all_finite", True):
         _check_half(X)
     return X, y
+
+
+def check_matrix(X: Any, name: str = "X", **options: Any) -> Any:
+    """Validate a matrix that no estimator keeps the columns of; ``options`` are `check_array`'s.
+
+    The checks of scikit-learn convert sparse matrices without a look at their indices, so all of
+    the package calls them through this module.
+    """
+    return check_array(check_sparse(X, name), input_name=name, **{**_ROWS, **options})
 
 
 def _is_half(X: Any) -> bool:

@@ -10,7 +10,8 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_array
+
+from dualgap._validation import check_matrix
 
 __all__ = ["Chunks"]
 
@@ -44,9 +45,7 @@ class Chunks:
     ) -> None:
         self.chunks: list[Any] = []
         for chunk in chunks:
-            rows = check_array(
-                chunk, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
-            )
+            rows = check_matrix(chunk)
             if self.chunks and rows.shape[1] != self.chunks[0].shape[1]:
                 first = self.chunks[0].shape[1]
                 msg = f"chunks: one has {rows.shape[1]} columns, the first {first}"

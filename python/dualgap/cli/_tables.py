@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dualgap._libsvm import read_libsvm
-from dualgap._npz import UNREADABLE, check_header, checked_csr, read_npz
+from dualgap._npz import UNREADABLE, check_header, read_npz
+from dualgap._sparse import checked_csr
 from dualgap.cli._frames import RefusedError, read_frame, tidy
 from dualgap.cli._linear_file import Training
 

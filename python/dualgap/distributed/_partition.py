@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 
 from dualgap._libsvm import read_libsvm
-from dualgap._validation import FloatArray
+from dualgap._validation import FloatArray, check_matrix
 
 
 @dataclass(frozen=True)
@@ -76,14 +75,7 @@ def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
     """Check one partition's rows; `where` names it in errors."""
     names = tuple(map(str, X.columns)) if hasattr(X, "columns") else None
     try:
-        X = check_array(
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            ensure_min_samples=0,
-            input_name="X",
-        )
+        X = check_matrix(X, ensure_min_samples=0)
         y = np.asarray(y)
         if y.shape != (X.shape[0],):
             msg = f"y: must have one label for each row of X, got {y.shape} for {X.shape[0]} rows"

@@ -13,7 +13,6 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -25,6 +24,7 @@ from dualgap._validation import (
     FloatArray,
     MatrixLike,
     check_classes,
+    check_matrix,
     check_positive,
     check_rows,
     check_rows_and_targets,
@@ -321,9 +321,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
 
     def _class_features(self, given: Any, *, own: bool) -> Any:
         """Return checked class features, those of the classes in training or of others."""
-        features = check_array(
-            given, accept_sparse="csr", dtype=np.float64, order="C", input_name="class_features"
-        )
+        features = check_matrix(given, "class_features", dtype=np.float64)
         n_classes = len(self.classes_)
         if own and features.shape[0] != n_classes:
             order = "in their sorted order" if self.classes is None else "of the parameter classes"
@@ -344,13 +342,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         found: list[Any] = []
         for start in range(0, X.shape[0], _BLOCK):
             block = X[start : start + _BLOCK]
-            returned = check_array(
-                extract(block, classes),
-                accept_sparse="csr",
-                dtype=[np.float64, np.float32],
-                order="C",
-                input_name="class_features",
-            )
+            returned = check_matrix(extract(block, classes), "class_features")
             wanted = block.shape[0] * len(classes)
             if (
                 returned.shape[0] != wanted

@@ -11,6 +11,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dualgap._sparse import check_sparse
 from dualgap.recommend._ratings import as_pandas, read_ids
 
 FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
@@ -65,8 +66,7 @@ def read_features(features: FeaturesLike | None, name: str) -> Features:
         matrix = sp.csr_array(np.hstack([table.to_numpy(dtype=np.float64) for table in tables]))
         ids = read_ids(features.index, name.removesuffix("_features"))
     elif sp.issparse(features):
-        given: Any = features
-        matrix = sp.csr_array(given, dtype=np.float64)
+        matrix = sp.csr_array(check_sparse(features, name), dtype=np.float64)
         ids = pd.RangeIndex(matrix.shape[0])
     else:
         msg = f"{name}: must be a DataFrame or a sparse matrix, got {type(features).__name__}"

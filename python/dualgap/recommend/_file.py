@@ -12,7 +12,8 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dualgap._npz import checked_csr, read_meta, read_npz, write_npz
+from dualgap._npz import read_meta, read_npz, write_npz
+from dualgap._sparse import checked_csr
 from dualgap._validation import FloatArray
 from dualgap.recommend._factors import BLOCK_FIELDS, Blocks
 from dualgap.recommend._interactions import InteractionFactors

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dualgap._choices import check_choice
 from dualgap._estimator import depth
+from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray
 from dualgap.recommend._times import read_times, refuse_missing
 
@@ -128,7 +129,7 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
         users, items, values = (ratings[column] for column in needed)
         return users, items, values, times
     if sp.issparse(ratings):
-        matrix = sp.coo_array(ratings)
+        matrix = sp.coo_array(check_sparse(ratings, name))
         return matrix.row, matrix.col, matrix.data, None
     if isinstance(ratings, tuple) and len(ratings) == 3:
         users, items, values = ratings

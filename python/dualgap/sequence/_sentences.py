@@ -10,10 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 
 from dualgap import _core
-from dualgap._validation import Rows, core_rows
+from dualgap._validation import Rows, check_matrix, core_rows
 from dualgap.structured._arrays import Stacked, flatten, stack
 
 Sentences: TypeAlias = "Iterable[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
@@ -93,7 +92,7 @@ def read_matrices(X: Any, lengths: Any) -> Rowed:
         stacked = stack(sentences)
         return Rowed(core_rows(stacked.rows), stacked.offsets, stacked.n_features)
     try:
-        rows = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        rows = check_matrix(X)
     except ValueError as error:
         msg = f"X: must be a matrix of finite numbers: {error}"
         raise ValueError(msg) from error

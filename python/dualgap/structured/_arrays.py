@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 
-from dualgap._validation import FloatArray
+from dualgap._sparse import check_sparse
+from dualgap._validation import FloatArray, check_matrix
 
 Examples: TypeAlias = "Sequence[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
 """Examples, or labels, as users give them: one after the other, or as the rows of a matrix."""
@@ -23,6 +23,8 @@ def count_examples(X: Any, Y: Any) -> int:
         if not (sp.issparse(values) or hasattr(values, "__len__")):
             msg = f"{name}: must be a sequence (a list, an array), got {type(values).__name__}"
             raise ValueError(msg)
+    check_sparse(X, "X")
+    check_sparse(Y, "Y")
     n_examples = X.shape[0] if sp.issparse(X) else len(X)
     if n_examples == 0:
         msg = "X: there must be at least one example"
@@ -101,18 +103,18 @@ def _stack_sparse(blocks: list[Any], n_rows: int, n_features: int) -> Any:
 
 def _block(x: Any, index: int) -> Any:
     """Return one example's rows, two-dimensional and of floating point numbers."""
+    x = check_sparse(x, f"X: example {index}")
     plain = isinstance(x, np.ndarray) or (sp.issparse(x) and x.format == "csr")
     if plain and x.dtype in _FLOATS and x.ndim == 2 and x.shape[1] > 0:
         return x
     try:
-        return check_array(x, ensure_min_samples=0, **_MATRIX)
+        return check_matrix(x, ensure_min_samples=0, order=None)
     except ValueError as error:
         msg = f"X: example {index} must be a matrix of finite numbers: {error}"
         raise ValueError(msg) from error
 
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
-_MATRIX: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
 
 def encode(Y: Any, offsets: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[np.uint32]:
@@ -153,7 +155,7 @@ def flatten(Y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
 def matrix(X: Any) -> Stacked:
     """Check examples of a row each."""
     try:
-        rows = check_array(X, **_MATRIX)
+        rows = check_matrix(X)
     except ValueError as error:
         msg = f"X: must be a matrix of finite numbers: {error}"
         raise ValueError(msg) from error
@@ -163,7 +165,7 @@ def matrix(X: Any) -> Stacked:
 def indicators(Y: Any, n_labels: int | None = None) -> NDArray[np.uint8]:
     """Return a matrix of zeros and ones."""
     try:
-        labels = Y.toarray() if sp.issparse(Y) else np.asarray(Y)
+        labels = check_sparse(Y, "Y").toarray() if sp.issparse(Y) else np.asarray(Y)
     except ValueError as error:
         msg = "Y: all labels must have the same number of entries"
         raise ValueError(msg) from error

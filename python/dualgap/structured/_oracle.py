@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray
 from dualgap.structured._arrays import Examples
 
@@ -152,7 +153,7 @@ def predict_with(model: Any, X: Examples, weights: FloatArray) -> list[Any]:
     frozen = weights.copy()
     frozen.setflags(write=False)
     found = []
-    for x in list(X):
+    for x in list(check_sparse(X)):
         y = model.decode(x, frozen)
         check_label(model, x, y)
         found.append(y)

@@ -14,6 +14,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import check_choice
+from dualgap._sparse import check_sparse
 from dualgap._tuning.search import Rule, check_scores, choose, grid, rows_of_fold
 from dualgap._validation import FloatArray, check_positive
 
@@ -140,7 +141,7 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if self.cv_tol is not None:
             check_positive("cv_tol", self.cv_tol, zero=True)
         Cs, scorer = grid(self.Cs), check_scoring(self.estimator, self.scoring)
-        X, y = list(X), list(y)
+        X, y = list(check_sparse(X)), list(check_sparse(y, "y"))
         if len(X) != len(y):
             msg = f"y: must have a label for each of {len(X)} examples, got {len(y)}"
             raise ValueError(msg)

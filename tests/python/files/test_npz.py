@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dualgap._npz import UNREADABLE, checked_csr, dump_npz, read_npz, refused_as
+from dualgap._npz import UNREADABLE, dump_npz, read_npz, refused_as
+from dualgap._sparse import checked_csr
 
 
 def header(text: str, length: int | None = None) -> bytes:

@@ -1,0 +1,134 @@
+"""Structure of sparse matrices, checked before compiled code follows their indices."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+
+def check_sparse(X: Any, name: str = "X") -> Any:
+    """Refuse a sparse matrix whose indices point outside of it.
+
+    SciPy checks indices when a matrix is made, and not all of them, but never afterwards. Its
+    products, slices and conversions follow them unchecked, and then read and write memory beyond
+    the arrays. So every sparse argument passes this check first. It reads the indices once.
+
+    Parameters
+    ----------
+    X : object
+        A sparse matrix of any format; anything else is returned as it is.
+    name : str, default="X"
+        Argument that the message names.
+
+    Returns
+    -------
+    object
+        `X`, or its CSR form where `X` holds lists or a dictionary.
+
+    Raises
+    ------
+    ValueError
+        If the arrays are no matrix of the shape of `X`.
+    """
+    if not sp.issparse(X):
+        return X
+    if X.format in ("csr", "csc", "bsr"):
+        _check_compressed(X, name)
+    elif X.format == "coo":
+        _check_coordinates(X, name)
+    elif X.format == "dia":
+        if np.ndim(X.data) != 2 or np.shape(X.offsets) != np.shape(X.data)[:1]:
+            _refuse(name, f"{np.shape(X.offsets)} offsets for data of shape {np.shape(X.data)}")
+        _check_integers(X.offsets, name, "offsets")
+    else:
+        if X.format == "lil" and any(map(_differ, X.rows, X.data)):
+            _refuse(name, "a row has another number of indices than of values")
+        X = X.tocsr()
+        _check_compressed(X, name)
+    return X
+
+
+def checked_csr(
+    data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, int]
+) -> sp.csr_array:
+    """Make a CSR matrix of arrays from a file.
+
+    Raises
+    ------
+    ValueError
+        Unless the offsets rise from 0 to the number of values and each index is a column.
+    """
+    n_rows, n_columns = (int(n) for n in shape)
+    _check_arrays("matrix", (indptr, indices, data), n_rows, n_columns)
+    if data.ndim != 1 or data.dtype.kind not in "biuf" or len(data) != indptr[-1]:
+        _refuse("matrix", f"{len(data)} values of {data.dtype}, and indptr ends at {indptr[-1]}")
+    matrix = sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def _check_compressed(X: Any, name: str) -> None:
+    sizes = (1, X.shape[0]) if X.ndim == 1 else X.shape
+    if X.format == "bsr":
+        # Each index is that of a block of values.
+        if np.ndim(X.data) != 3 or 0 in X.data.shape[1:]:
+            _refuse(name, f"blocks of shape {np.shape(X.data)}")
+        sizes = tuple(size // side for size, side in zip(sizes, X.data.shape[1:], strict=True))
+    major, minor = reversed(sizes) if X.format == "csc" else sizes
+    _check_arrays(name, (X.indptr, X.indices, X.data), major, minor)
+
+
+def _check_arrays(name: str, arrays: tuple[Any, Any, Any], major: int, minor: int) -> None:
+    """Check the arrays of `major` compressed rows or columns with indices below `minor`."""
+    indptr, indices, data = arrays
+    _check_integers(indptr, name, "indptr")
+    _check_integers(indices, name, "indices")
+    if len(indptr) != major + 1:
+        _refuse(name, f"indptr has {len(indptr)} entries, and must have {major + 1}")
+    # Their differences would not do: those of unsigned numbers are never negative.
+    if indptr[0] != 0 or not (indptr[1:] >= indptr[:-1]).all():
+        _refuse(name, "indptr must start at 0 and never decrease")
+    if indptr[-1] > min(len(indices), len(data)):
+        stored = f"{len(indices)} indices and {len(data)} values"
+        _refuse(name, f"indptr ends at {indptr[-1]}, beyond its {stored}")
+    if len(indices) != len(data):
+        _refuse(name, f"{len(indices)} indices for {len(data)} values")
+    _check_range(indices[: int(indptr[-1])], minor, name)
+
+
+def _check_coordinates(X: Any, name: str) -> None:
+    lengths = {len(coordinates) for coordinates in X.coords}
+    if len(X.coords) != len(X.shape) or lengths != {len(X.data)}:
+        _refuse(name, f"{len(X.data)} values for {sorted(lengths)} coordinates")
+    for coordinates, size in zip(X.coords, X.shape, strict=True):
+        _check_integers(coordinates, name, "coordinates")
+        _check_range(coordinates, size, name)
+
+
+def _check_integers(array: Any, name: str, what: str) -> None:
+    """Refuse anything but a vector of integers."""
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
+        kind = getattr(array, "dtype", type(array).__name__)
+        _refuse(name, f"{what} must be a vector of integers, got {kind}")
+
+
+def _check_range(indices: NDArray[Any], size: int, name: str) -> None:
+    if not len(indices):
+        return
+    # As unsigned numbers, negative ones are larger than any size: one pass finds both.
+    largest = indices.view(indices.dtype.str.replace("i", "u")).max()
+    if largest >= size:
+        at = int(np.argmax((indices < 0) | (indices >= size)))
+        _refuse(name, f"the index {indices[at]} is not one of 0 to {size - 1}")
+
+
+def _differ(row: Any, values: Any) -> bool:
+    return len(row) != len(values)
+
+
+def _refuse(name: str, why: str) -> NoReturn:
+    msg = f"{name}: the arrays of the sparse matrix do not fit together: {why}; rebuild the matrix"
+    raise ValueError(msg)

@@ -1,0 +1,250 @@
+"""Sparse matrices whose indices point outside: every method of every estimator refuses them.
+
+SciPy's compiled code would follow the indices and read beyond its arrays.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from fitted import CLASSES, FITS, LABELS, RATINGS, ROWS, SENTENCES, SETS, SPELT, TAGS, WORDS
+from sklearn.base import clone
+
+import dualgap
+from dualgap._sparse import check_sparse
+from dualgap.recommend import OrdinalRecommender, Variational
+from dualgap.sequence import SequenceTagger
+from dualgap.structured import ChainModel, MulticlassModel, StructuredCV, StructuredSVM
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+REFUSED = "sparse matrix do not fit together"
+
+
+def wide(X: Any) -> Any:
+    """The matrix with indices that can hold any number."""
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+def set_index(value: int) -> Callable[[Any], Any]:
+    def change(X: Any) -> Any:
+        X = wide(X)
+        X.indices[1] = value
+        return X
+
+    return change
+
+
+def set_offset(at: int, value: int) -> Callable[[Any], Any]:
+    def change(X: Any) -> Any:
+        X.indptr[at] = value
+        return X
+
+    return change
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "one-beyond": lambda X: set_index(X.shape[1])(X),
+    "negative": set_index(-1),
+    "largest": set_index(2**31 - 1),
+    "wrapped": set_index(2**32 + 1),
+    "wrapped-negative": set_index(-(2**32) + 1),
+    "falling": set_offset(1, 10**6),
+    "beyond": set_offset(-1, 10**6),
+    "start": set_offset(0, -1),
+}
+
+
+def sparse(rows: Any) -> Any:
+    return sp.csr_matrix(np.where(np.abs(rows) > 0.3, rows, 0.0))
+
+
+def broken(change: str, rows: Any = ROWS, kind: type = sp.csr_matrix) -> Any:
+    return CHANGES[change](kind(sparse(rows)))
+
+
+def calls(model: Any, first: Any, rest: dict[str, Any]) -> Iterator[Callable[[], Any]]:
+    """All public methods that take rows, with these rows."""
+    for name in dir(model):
+        method = None if name.startswith("_") else getattr(model, name, None)
+        if not inspect.ismethod(method) or name.startswith(("set_", "get_", "load")):
+            continue
+        taken = inspect.signature(method).parameters
+        if "X" in taken:
+            given = {key: value for key, value in rest.items() if key in taken}
+            yield lambda method=method, given=given: list(method(first, **given))
+
+
+# Ratings have no rows of features; pairs of a matching are arrays of three axes.
+LINEAR = [name for name, (_, X, y) in FITS.items() if X is ROWS and len(y) == len(ROWS)]
+REST = {"k": 1, "C_min": 0.1, "C_max": 0.2, "Cs": np.array([0.1])}
+
+
+@pytest.fixture(scope="module", params=LINEAR)
+def model(request: pytest.FixtureRequest) -> Any:
+    estimator, X, y = FITS[request.param]
+    return clone(estimator).fit(sparse(X), y)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_rows_are_refused_by_every_method(model: Any, change: str) -> None:
+    y = LABELS if not isinstance(model, StructuredSVM) or model.coef_.size < 20 else SETS
+    tried = 0
+    for call in calls(model, broken(change), {**REST, "y": y, "Y": y}):
+        with pytest.raises(ValueError, match=REFUSED):
+            call()
+        tried += 1
+    assert tried >= 3
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_words_are_refused_by_every_method(change: str) -> None:
+    bad = [*map(sparse, WORDS[1:]), broken(change, WORDS[0])]
+    chain = StructuredSVM(ChainModel(), C=0.1).fit(list(map(sparse, WORDS)), SPELT)
+    tagger = SequenceTagger("log", C=1.0, tol=1e-2).fit(list(map(sparse, WORDS)), SPELT)
+    for model in (chain, tagger):
+        for call in calls(model, bad, {**REST, "y": SPELT, "Y": SPELT}):
+            with pytest.raises(ValueError, match=REFUSED):
+                call()
+    with pytest.raises(ValueError, match=REFUSED):
+        tagger.explain(bad[-1], SPELT[0])
+    stacked, flat = broken(change, np.vstack(WORDS)), np.concatenate(SPELT)
+    rest = {"lengths": [3] * len(WORDS), "y": flat, **REST}
+    for call in calls(tagger, stacked, rest):
+        if "lengths" in inspect.signature(call.__defaults__[0]).parameters:  # type: ignore[attr-defined]
+            with pytest.raises(ValueError, match=REFUSED):
+                call()
+
+
+class Own:
+    """Classes, as a model of a user's own would have them."""
+
+    def joint_features(self, x: Any, y: int) -> Any:
+        return np.outer(np.arange(3) == y, x.toarray()).ravel()
+
+    def loss(self, y_true: int, y: int) -> float:
+        return float(y_true != y)
+
+    def loss_augmented_decode(self, x: Any, y_true: int, w: Any) -> int:
+        scores = [self.loss(y_true, y) + self.joint_features(x, y) @ w for y in range(3)]
+        return int(np.argmax(scores))
+
+    def decode(self, x: Any, w: Any) -> int:
+        return int(np.argmax([self.joint_features(x, y) @ w for y in range(3)]))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_all_other_doors_refuse(change: str) -> None:
+    bad = broken(change)
+    networks = dualgap.PolynomialNetworkClassifier(3, tol=0.1, random_state=0)
+    networks.fit(*CLASSES)
+    own = StructuredSVM(Own(), C=0.1).fit(sparse(ROWS), LABELS)
+    search = StructuredCV(StructuredSVM(MulticlassModel()), Cs=[0.1], cv=2)
+    classes = sparse(np.eye(3)[:, :2])
+    shared = dualgap.ClassFeatureSVC(classes, tol=0.01).fit(*CLASSES)
+    bad_classes = broken(change, np.eye(3)[:, :2] + 1.0)
+    joint = dualgap.ClassFeatureSVC(lambda X, c: broken(change, np.repeat(X, 3, axis=0)))
+    recommender = OrdinalRecommender(method=Variational(n_models=1, n_sweeps=2))
+    ratings = sp.csr_matrix(
+        (RATINGS["rating"].to_numpy(), (RATINGS["user"].to_numpy(), RATINGS["item"].to_numpy()))
+    )
+    bad_ratings = CHANGES[change](ratings.copy())
+    doors: list[Callable[[], Any]] = [
+        lambda: dualgap.Chunks([sparse(ROWS), bad]),
+        lambda: dualgap.Chunks.from_pairs([(bad, LABELS)]),
+        lambda: clone(networks).fit(*CLASSES, validation_data=(bad, LABELS)),
+        lambda: dualgap.ClassFeatureSVC(bad_classes).fit(*CLASSES),
+        lambda: shared.predict(ROWS, bad_classes),
+        lambda: joint.fit(*CLASSES),
+        lambda: own.predict(bad),
+        lambda: clone(own).fit(bad, LABELS),
+        lambda: search.fit(bad, LABELS),
+        lambda: StructuredSVM(FITS["multilabel"][0].model).fit(ROWS, CHANGES[change](sparse(SETS))),
+        lambda: recommender.fit(bad_ratings),
+        lambda: recommender.fit(RATINGS, user_features=broken(change, ROWS[:30])),
+        lambda: recommender.fit(ratings, item_features=broken(change, ROWS[:20])),
+        lambda: recommender.fit(ratings).evaluate(bad_ratings),
+        lambda: recommender.score(bad_ratings),
+        lambda: recommender.fold_in(bad_ratings, side="users"),
+    ]
+    for door in doors:
+        with pytest.raises(ValueError, match=REFUSED):
+            door()
+
+
+@pytest.mark.parametrize("kind", [sp.csc_matrix, sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("change", CHANGES)
+def test_other_formats_are_refused(change: str, kind: type) -> None:
+    turned = kind(sparse(np.eye(6)))
+    with pytest.raises(ValueError, match=REFUSED):
+        dualgap.MulticlassSVC().fit(*CLASSES).predict(CHANGES[change](turned))
+
+
+def blocks() -> Any:
+    X = sp.bsr_matrix(np.kron(np.eye(3), np.ones((2, 2))))
+    X.indices[0] = 3
+    return X
+
+
+def coordinates() -> Any:
+    X = sp.coo_matrix(np.eye(4))
+    X.col[0] = 4
+    return X
+
+
+def lists() -> Any:
+    X = sp.lil_matrix(np.eye(4))
+    X.rows[0] = [4]
+    return X
+
+
+def uneven_lists() -> Any:
+    X = sp.lil_matrix(np.eye(4))
+    X.rows[0] = [0, 1, 2]
+    return X
+
+
+def reals() -> Any:
+    X = sp.csr_matrix(np.eye(4))
+    X.indices = X.indices.astype(float)
+    return X
+
+
+def diagonals() -> Any:
+    X = sp.dia_matrix(np.eye(4))
+    X.offsets = np.arange(5, dtype=np.int32)
+    return X
+
+
+@pytest.mark.parametrize("make", [blocks, coordinates, lists, uneven_lists, reals, diagonals])
+def test_formats_that_are_not_compressed_are_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises(ValueError, match="the sparse matrix"):
+        check_sparse(make(), "X")
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "lil", "dok", "dia"])
+def test_sound_matrices_of_all_formats_pass(kind: str) -> None:
+    X = sparse(ROWS).asformat(kind)
+    expected = dualgap.MulticlassSVC(random_state=0).fit(sparse(ROWS), LABELS).predict(sparse(ROWS))
+    found = dualgap.MulticlassSVC(random_state=0).fit(X, LABELS).predict(X)
+    assert (found == expected).all()
+    np.testing.assert_array_equal(check_sparse(X).toarray(), X.toarray())
+
+
+def test_room_behind_the_last_entry_is_not_read() -> None:
+    X, roomy = sparse(ROWS), sparse(ROWS)
+    roomy.indices = np.append(X.indices, np.int32(9999))
+    roomy.data = np.append(X.data, 9999.0)
+    for model in (dualgap.MulticlassSVC(random_state=0), dualgap.PolynomialNetworkClassifier(2)):
+        fitted = clone(model).fit(X, LABELS)
+        np.testing.assert_array_equal(fitted.predict(roomy), fitted.predict(X))
+
+
+def test_sentences_of_names_are_no_matrices() -> None:
+    tagger = SequenceTagger("log", C=1.0, tol=1e-2).fit(SENTENCES, TAGS)
+    assert tagger.predict(SENTENCES[:1]) == [TAGS[0]]
