@@ -17,10 +17,9 @@ from dualgap._estimator.display import relative_gap
 from dualgap._estimator.watch import (
     Callback,
     CallbackSupportMixin,
-    Fit,
+    EpochModels,
     History,
-    run,
-    told,
+    restores_on_error,
     watch,
 )
 from dualgap._validation import FloatArray, MatrixLike, check_positive
@@ -28,16 +27,15 @@ from dualgap._validation import FloatArray, MatrixLike, check_positive
 __all__ = [
     "Callback",
     "CertifiedEstimator",
+    "EpochModels",
     "Estimator",
-    "Fit",
     "History",
     "RandomState",
     "ScoringClassifier",
     "depth",
     "refuse_unused",
     "relative_gap",
-    "run",
-    "told",
+    "restores_on_error",
     "warn_of_gap",
     "warn_user",
     "watch",

@@ -1,4 +1,4 @@
-"""Who is told of a fit's epochs: the user, scikit-learn's callbacks, a bar or lines."""
+"""Notification after each epoch of a fit: the user's callback, scikit-learn's, a bar or lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,14 @@ except ImportError:  # before scikit-learn 1.9
         return method
 
 
-__all__ = ["Callback", "CallbackSupportMixin", "Fit", "History", "run", "told", "watch"]
+__all__ = [
+    "Callback",
+    "CallbackSupportMixin",
+    "EpochModels",
+    "History",
+    "restores_on_error",
+    "watch",
+]
 
 History: TypeAlias = dict[str, NDArray[Any]]
 """Equally long columns, a value for each epoch."""
@@ -36,14 +43,20 @@ History: TypeAlias = dict[str, NDArray[Any]]
 Callback: TypeAlias = Callable[[int, float, float, float], object]
 """Called as (epoch, seconds, objective, dual_objective); a true value stops the fit."""
 
+Stopping: TypeAlias = tuple[int | None, float | None]
+"""Maximum number of epochs, and the relative gap at which a fit ends."""
+
+Data: TypeAlias = tuple[Any, Any, Any]
+"""X, y and the weights of the rows."""
+
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def told(method: _Method) -> _Method:
-    """Make `fit` tear scikit-learn's callbacks down however it ends.
+def restores_on_error(method: _Method) -> _Method:
+    """Decorate a `fit`: one that raises leaves the estimator as it was.
 
-    A fit that raises, as where it is interrupted, leaves the estimator as it was: else the classes
-    of new rows would stand beside the weights of an earlier fit.
+    Otherwise an interrupted fit could leave the classes of new rows next to the weights of an
+    earlier fit. scikit-learn's callbacks are torn down however the fit ends.
     """
     fit = with_callbacks(method)
 
@@ -60,75 +73,93 @@ def told(method: _Method) -> _Method:
     return cast("_Method", whole)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fit:
-    """What there is to tell of a fit.
+@dataclass(frozen=True)
+class EpochModels:
+    """Access to the model that a fit would leave if it ended with a given epoch.
 
     Parameters
     ----------
-    ends : tuple (n_epochs, tol)
-        After how many epochs and at which relative gap the fit ends; None where it does not.
-    unit : str, default="epoch"
-        What is counted.
-    data : tuple (X, y, sample_weight)
-        What scorers are given; None for data that can be read only once.
-    solve : callable, optional
-        The same fit with other settings, as ``solve(max_iter=3)``: what it returns is what `store`
-        takes.
-    store : callable, optional
-        Put what `solve` returned on an estimator.
-    shown : callable, optional
-        What `solve` would return, beside the record of its epochs, given the arrays of an epoch's
-        model as the core hands them to a callback that wants them. Called once an epoch, in order.
-    repeats : bool, default=True
-        Whether it may be solved again, to get the model of an epoch.
-    epochs : bool, default=True
-        False for what the user's own callback is not told of.
-    is_fit : bool, default=True
-        False for what is not called `fit`, of which scikit-learn's callbacks are not told.
+    core : callable
+        Runs the fit with the settings that it is given; returns the result.
+    settings : dict
+        Settings of the fit, among them `tol` and `max_iter`.
+    store : callable
+        Called as ``store(estimator, result)``; sets the fitted attributes.
+    model_of_epoch : callable
+        Returns the entries of the result that describe the model, without the record of the
+        epochs, from the arrays that the core hands to a callback. Called once an epoch, in order.
     """
 
-    ends: tuple[int | None, float | None] = (None, None)
-    unit: str = "epoch"
-    data: tuple[Any, Any, Any] = (None, None, None)
-    solve: Callable[..., Any] | None = None
-    store: Callable[[Any, Any], None] | None = None
-    shown: Callable[[list[FloatArray]], dict[str, Any]] | None = None
-    repeats: bool = True
-    epochs: bool = True
-    is_fit: bool = True
+    core: Callable[[Any], Any]
+    settings: Any
+    store: Callable[[Any, Any], None]
+    model_of_epoch: Callable[[list[FloatArray]], dict[str, Any]]
+
+    def attributes(self, estimator: Any, result: dict[str, Any]) -> dict[str, Any]:
+        """Return the attributes of the estimator after a fit with this result."""
+        fitted = copy.copy(estimator)
+        # Convergence is not expected yet: no warning.
+        fitted._quiet = True
+        self.store(fitted, result)
+        return {name: value for name, value in vars(fitted).items() if name != "_quiet"}
+
+    def shorter_fit(self, n_epochs: int) -> Any:
+        """Return the result of a fit of at most `n_epochs` epochs.
+
+        It is the same fit, except for block descent on its way to a large C: that depends on
+        `max_iter`, at most half of which is spent on the way, and the shorter fit takes another.
+        """
+        return self.core({**self.settings, "max_iter": n_epochs, "callback": None})
 
 
 @contextmanager
-def watch(estimator: Any, fit: Fit) -> Iterator[Callback | None]:
-    """Yield what the core is to call after each epoch of the fit that the block does.
+def watch(
+    estimator: Any,
+    stopping: Stopping = (None, None),
+    *,
+    data: Data = (None, None, None),
+    models: EpochModels | None = None,
+    unit: str = "epoch",
+    notifies_user: bool = True,
+    is_fit: bool = True,
+) -> Iterator[Callback | None]:
+    """Yield the callback that the core calls after each epoch of the fit in the block.
 
     The block also stores the fitted attributes: scikit-learn's callbacks see them when it ends.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        The estimator whose progress is shown, and whose callbacks are called.
+    stopping : tuple (n_epochs, tol)
+        Maximum number of epochs, and the relative gap at which the fit ends; None for no limit.
+    data : tuple (X, y, sample_weight)
+        Data for scikit-learn's scorers; None for data that can be read only once.
+    models : EpochModels, optional
+        Models of the epochs, where a callback can look at them.
+    unit : str, default="epoch"
+        Name of the unit that is counted.
+    notifies_user : bool, default=True
+        Whether the callback of the user is called.
+    is_fit : bool, default=True
+        Whether scikit-learn's callbacks are called: they expect the method `fit`.
     """
-    told_by_sklearn = fit.is_fit and bool(_callbacks(estimator))
-    # Theirs may be a bar.
-    verbose = 0 if estimator.verbose is None and told_by_sklearn else estimator.verbose
-    shown = display(verbose, type(estimator).__name__, fit.unit, Forecast(*fit.ends))
+    notifies_sklearn = is_fit and bool(_callbacks(estimator))
+    # One of theirs may be a bar.
+    verbose = 0 if estimator.verbose is None and notifies_sklearn else estimator.verbose
+    shown = display(verbose, type(estimator).__name__, unit, Forecast(*stopping))
     with ExitStack() as closing:
         observers: list[Callback] = []
         if shown is not None:
             closing.enter_context(shown)
             observers.append(shown)
-        if told_by_sklearn:
-            tasks = _Tasks(estimator, fit)
+        if notifies_sklearn:
+            tasks = _Tasks(estimator, stopping, data, models, unit)
             closing.enter_context(tasks)
             observers.append(tasks)
-        if fit.epochs and estimator.callback is not None:
+        if notifies_user and estimator.callback is not None:
             observers.append(estimator.callback)
         yield _all(observers)
-
-
-def run(estimator: Any, fit: Fit) -> None:
-    """Do a fit that says how it is solved and stored."""
-    assert fit.solve is not None
-    assert fit.store is not None
-    with watch(estimator, fit) as callback:
-        fit.store(estimator, fit.solve(callback=callback))
 
 
 def _all(observers: list[Callback]) -> Callback | None:
@@ -160,18 +191,25 @@ def _wants_model(callback: object) -> bool:
 class _Tasks(AbstractContextManager["_Tasks"]):
     """scikit-learn's callbacks: a fit is a task, and each epoch a task of it."""
 
-    def __init__(self, estimator: Any, fit: Fit) -> None:
-        self._estimator, self._fit = estimator, fit
+    def __init__(
+        self,
+        estimator: Any,
+        stopping: Stopping,
+        data: Data,
+        models: EpochModels | None,
+        unit: str,
+    ) -> None:
+        self._estimator, self._models, self._unit = estimator, models, unit
+        self._n_epochs, self._tol = stopping
         self._epochs: list[tuple[float, ...]] = []
-        self._wants_model = fit.shown is not None and any(
-            map(_looks_at_models, _callbacks(estimator))
-        )
-        X, y, sample_weight = fit.data
+        looks = any(map(_looks_at_models, _callbacks(estimator)))
+        self._wants_model = models is not None and looks
+        X, y, sample_weight = data
         weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
         self._data = {"X": X, "y": y, "metadata": weighted}
 
     def __enter__(self) -> Self:
-        self._root = self._estimator._init_callback_context(max_subtasks=self._fit.ends[0])
+        self._root = self._estimator._init_callback_context(max_subtasks=self._n_epochs)
         self._root.call_on_fit_task_begin(estimator=self._estimator, **self._data)
         return self
 
@@ -193,9 +231,10 @@ class _Tasks(AbstractContextManager["_Tasks"]):
     ) -> object:
         """End the task of an epoch; a callback may ask for an end of the fit."""
         self._epochs.append((epoch, seconds, objective, dual_objective))
-        shown = self._fit.shown
-        model = None if arrays is None or shown is None else shown(arrays)
-        task = self._root.subcontext(task_name=self._fit.unit)
+        model = None
+        if arrays is not None and self._models is not None:
+            model = self._models.model_of_epoch(arrays)
+        task = self._root.subcontext(task_name=self._unit)
         task.call_on_fit_task_begin(estimator=self._estimator, **self._data)
         return task.call_on_fit_task_end(
             estimator=self._estimator,
@@ -205,26 +244,14 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         )
 
     def _attributes(self, epoch: int, model: dict[str, Any] | None) -> dict[str, Any] | None:
-        """What a fit that ended with this epoch leaves on the estimator.
+        """Return the attributes of a fit that ended with this epoch, where they can be known.
 
-        Where the core has no model at hand, a fit up to this epoch gives it. It is the same fit,
-        but for block descent on its way to a large C: that depends on `max_iter`, at most half of
-        which is spent on the way, and the shorter fit takes another.
+        Where the core has no model at hand, a second fit up to this epoch finds it.
         """
-        fit = self._fit
-        if fit.store is None:
+        if self._models is None:
             return None
-        if model is not None:
-            result = {**self._record(), **model}
-        elif fit.solve is not None and fit.repeats:
-            result = fit.solve(max_iter=epoch, callback=None)
-        else:
-            return None
-        fitted = copy.copy(self._estimator)
-        # That it has not converged is no news.
-        fitted._quiet = True
-        fit.store(fitted, result)
-        return {name: value for name, value in vars(fitted).items() if name != "_quiet"}
+        found = self._models.shorter_fit(epoch) if model is None else {**self._record(), **model}
+        return self._models.attributes(self._estimator, found)
 
     def _record(self) -> dict[str, Any]:
         """The epochs so far as a run of the core reports them; NaN for what was not evaluated."""
@@ -236,7 +263,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
             "dual_objective": duals,
             "gap": objectives - duals,
         }
-        tol = self._fit.ends[1] or 0.0
+        tol = self._tol or 0.0
         converged = bool(history["gap"][-1] <= tol * abs(objectives[-1]))
         return {
             "history": history,

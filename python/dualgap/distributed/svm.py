@@ -22,7 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import SubproblemSolver, check_choice
-from dualgap._estimator import Callback, Fit, refuse_unused, told, watch
+from dualgap._estimator import Callback, refuse_unused, restores_on_error, watch
 from dualgap._validation import (
     FloatArray,
     check_classes,
@@ -176,7 +176,7 @@ class ConsensusSVC(LinearClassifier):
     def __sklearn_clone__(self) -> Self:
         return type(self)(**self.get_params(deep=False))
 
-    @told
+    @restores_on_error
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 
@@ -206,18 +206,15 @@ class ConsensusSVC(LinearClassifier):
         engine = self._engine(X, y, sample_weight)
         run_id, cancel = uuid.uuid4().hex, True
         try:
-            with watch(self, self._described(X, y, sample_weight)) as callback:
+            # A resumed run continues the count of its rounds.
+            stopping = (int(self.max_iter) if self.resume is None else None, float(self.tol))
+            data = (X, y, sample_weight) if isinstance(y, np.ndarray) else (None, None, None)
+            with watch(self, stopping, data=data) as callback:
                 self._fit(engine, run_id, seed, callback)
             cancel = False
         finally:
             engine.close(run_id, cancel=cancel)
         return self
-
-    def _described(self, X: Any, y: Any, sample_weight: Any) -> Fit:
-        # A run that is resumed counts its rounds on.
-        n_rounds = int(self.max_iter) if self.resume is None else None
-        data = (X, y, sample_weight) if isinstance(y, np.ndarray) else (None, None, None)
-        return Fit(ends=(n_rounds, float(self.tol)), data=data)
 
     def _fit(self, engine: Engine, run_id: str, seed: int, callback: Callback | None) -> None:
         summaries = engine.describe(self.checkpoint is not None or self.resume is not None)

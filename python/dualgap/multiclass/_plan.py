@@ -8,10 +8,10 @@ from typing import Any
 from dualgap import _core
 from dualgap._validation import Rows
 
-__all__ = ["tell_plan"]
+__all__ = ["print_plan"]
 
 
-def tell_plan(rows: Rows, settings: dict[str, Any], *, auto: bool) -> None:
+def print_plan(rows: Rows, settings: dict[str, Any], *, auto: bool) -> None:
     """Print a fit's plan on standard error.
 
     Parameters

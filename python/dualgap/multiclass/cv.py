@@ -14,7 +14,7 @@ from sklearn.model_selection import check_cv
 
 from dualgap import _core
 from dualgap._choices import check_choice
-from dualgap._estimator import Fit, told, warn_user, watch
+from dualgap._estimator import restores_on_error, warn_user, watch
 from dualgap._tuning.search import ROUNDING, Rule, check_scores, choose, grid, rows_of_fold
 from dualgap._validation import (
     FloatArray,
@@ -142,7 +142,7 @@ class MulticlassSVCCV(LinearModel):
     mean_score_bounds_: FloatArray = field(init=False)
     cv_results_: dict[str, NDArray[Any]] = field(init=False)
 
-    @told
+    @restores_on_error
     def fit(
         self,
         X: MatrixLike,
@@ -193,7 +193,10 @@ class MulticlassSVCCV(LinearModel):
             "n_threads": resolve_threads(self.n_jobs),
         }
         classes = np.ascontiguousarray(codes, dtype=np.uint32)
-        with watch(self, self._described(len(folds) * len(Cs), X, y, sample_weight)) as callback:
+        # Bounds may require more fits than one for each fold and C.
+        stopping = (len(folds) * len(Cs) if self.bounds is None else None, None)
+        data = (X, y, sample_weight)
+        with watch(self, stopping, data=data, unit="fit", notifies_user=False) as callback:
             settings["callback"] = callback
             self._store_search(Cs, _core.cross_validate(core_rows(rows), classes, settings))
             for name in _FINAL:
@@ -201,11 +204,6 @@ class MulticlassSVCCV(LinearModel):
             if self.refit:
                 self._refit(rows, labels, weights, seed)
         return self
-
-    def _described(self, n_fits: int, *data: Any) -> Fit:
-        """A search as a series of fits; bounds may ask for more of them."""
-        n_known = n_fits if self.bounds is None else None
-        return Fit(ends=(n_known, None), unit="fit", data=data, epochs=False)
 
     def _check(self) -> FloatArray:
         self._check_parameters()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step, check_choice
-from dualgap._estimator import Fit, refuse_unused, run, told
+from dualgap._estimator import EpochModels, refuse_unused, restores_on_error, watch
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -134,7 +135,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
     step: Step | None = None
     sampling: Sampling = "permutation"
 
-    @told
+    @restores_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -180,29 +181,23 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         settings["solver"] = check_solver(settings["loss"], self.solver, self.smoothing)
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
 
-        def solve(**changes: Any) -> Any:
-            return _core.fit_class_features(core_rows(rows), labels, {**settings, **changes})
-
         def store(model: Self, result: Any) -> None:
             model._store_weights(result["weights"], joint)
             model._store_run(result)
             refuse_certificate(model, settings, X, codes)
 
-        def shown(arrays: Any) -> dict[str, Any]:
-            shape = (1 if joint else -1, arrays[0].size if joint else self.n_features_in_ + bias)
-            return {"weights": arrays[0].reshape(shape)}
+        def model_of_epoch(arrays: Any) -> dict[str, Any]:
+            width = arrays[0].size if joint else self.n_features_in_ + int(self.fit_intercept)
+            return {"weights": arrays[0].reshape(-1, width)}
 
-        builtin, bias = isinstance(settings["loss"], str), int(self.fit_intercept)
-        fit = Fit(
-            ends=(int(self.max_iter), float(self.tol)),
-            data=(X, y, sample_weight),
-            solve=solve,
-            store=store,
-            shown=shown if builtin else None,
-            # A user's own loss need not answer twice in the same way.
-            repeats=builtin,
-        )
-        run(self, fit)
+        core = partial(_core.fit_class_features, core_rows(rows), labels)
+        # A user's own loss need not answer twice in the same way.
+        builtin = isinstance(settings["loss"], str)
+        models = EpochModels(core, settings, store, model_of_epoch) if builtin else None
+        stopping = (settings["max_iter"], settings["tol"])
+        with watch(self, stopping, data=(X, y, sample_weight), models=models) as callback:
+            result = core({**settings, "callback": callback})
+            store(self, result)
         return self
 
     def class_scores(

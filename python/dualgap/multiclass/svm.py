@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Self
 
 import joblib
@@ -19,7 +20,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step
-from dualgap._estimator import Fit, ScoringClassifier, refuse_unused, run, told, watch
+from dualgap._estimator import (
+    EpochModels,
+    ScoringClassifier,
+    refuse_unused,
+    restores_on_error,
+    watch,
+)
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
@@ -37,7 +44,7 @@ from dualgap._validation import (
 )
 from dualgap.losses import Loss, MarginLoss, core_loss
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
-from dualgap.multiclass._plan import tell_plan
+from dualgap.multiclass._plan import print_plan
 from dualgap.multiclass._rows import linear_scores, undecided
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
@@ -267,7 +274,7 @@ class MulticlassSVC(LinearClassifier):
     sampling: Sampling = "permutation"
     warm_start: bool = False
 
-    @told
+    @restores_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -301,28 +308,22 @@ class MulticlassSVC(LinearClassifier):
         builtin = isinstance(settings["loss"], str)
         if self.verbose:
             auto = check_solver(settings["loss"], self.solver, self.smoothing) == "auto"
-            tell_plan(core_rows(X), settings, auto=auto)
-
-        def solve(**changes: Any) -> Any:
-            return _core.fit_multiclass(core_rows(X), labels, {**settings, **changes})
+            print_plan(core_rows(X), settings, auto=auto)
 
         def store(model: Self, result: Any) -> None:
             model._store(result, settings["regularization"], identity)
             refuse_certificate(model, settings, X, codes)
 
-        def shown(arrays: Any) -> dict[str, Any]:
+        def model_of_epoch(arrays: Any) -> dict[str, Any]:
             return {"weights": arrays[0].reshape(len(self.classes_), -1)}
 
-        fit = Fit(
-            ends=(int(self.max_iter), float(self.tol)),
-            data=(X, y, sample_weight),
-            solve=solve,
-            store=store,
-            shown=shown if builtin else None,
-            # A user's own loss need not answer twice in the same way.
-            repeats=builtin,
-        )
-        run(self, fit)
+        core = partial(_core.fit_multiclass, core_rows(X), labels)
+        # A user's own loss need not answer twice in the same way.
+        models = EpochModels(core, settings, store, model_of_epoch) if builtin else None
+        stopping = (settings["max_iter"], settings["tol"])
+        with watch(self, stopping, data=(X, y, sample_weight), models=models) as callback:
+            result = core({**settings, "callback": callback})
+            store(self, result)
         return self
 
     def _check_parameters(self) -> None:
@@ -429,7 +430,7 @@ class MulticlassSVC(LinearClassifier):
         }
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         until = regularization_of("C_max", C_max, weights, len(codes))
-        with watch(self, Fit(is_fit=False)) as callback:
+        with watch(self, is_fit=False) as callback:
             settings["callback"] = callback
             pieces = _core.multiclass_path(core_rows(X), labels, settings, until)
 

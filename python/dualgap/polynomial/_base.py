@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypeVar, cast
+from functools import partial
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +15,13 @@ from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dualgap import _core
 from dualgap._choices import Linear, Penalty, Refit, Selection, check_choice
-from dualgap._estimator import CertifiedEstimator, Fit, refuse_unused, run, told
+from dualgap._estimator import (
+    CertifiedEstimator,
+    EpochModels,
+    refuse_unused,
+    restores_on_error,
+    watch,
+)
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -251,7 +258,7 @@ class FittedPolynomial(PolynomialModel):
             msg = f"validation_fraction: must lie between 0 and 1, got {fraction!r}"
             raise ValueError(msg)
 
-    @told
+    @restores_on_error
     def fit(
         self,
         X: MatrixLike | Chunks,
@@ -327,17 +334,13 @@ class FittedPolynomial(PolynomialModel):
         }
         chunks = [core_rows(rows) for rows in (X.chunks if isinstance(X, Chunks) else [X])]
 
-        def solve(**changes: Any) -> Any:
-            changed = cast("_core._PolynomialSettings", {**settings, **changes})
-            return _core.fit_polynomial(chunks, data.targets, changed)
-
         def store(model: Self, result: Any) -> None:
             model._store(result)
 
         width, m = X.shape[1] + (self.linear == "augment"), data.n_outputs
         sizes: list[int] = []
 
-        def shown(arrays: Any) -> dict[str, Any]:
+        def model_of_epoch(arrays: Any) -> dict[str, Any]:
             output = arrays[1].reshape(-1, m)
             sizes.append(len(output))
             return {
@@ -349,8 +352,12 @@ class FittedPolynomial(PolynomialModel):
                 "path": {"n_components": np.array(sizes)},
             }
 
-        ends = (int(self.max_iter), float(self.tol))
-        run(self, Fit(ends=ends, data=given, solve=solve, store=store, shown=shown))
+        core = partial(_core.fit_polynomial, chunks, data.targets)
+        models = EpochModels(core, settings, store, model_of_epoch)
+        stopping = (settings["max_iter"], settings["tol"])
+        with watch(self, stopping, data=given, models=models) as callback:
+            result = core({**settings, "callback": callback})
+            store(self, result)
 
     def _previous(self, n_features: int, n_outputs: int) -> Any:
         if not (self.warm_start and hasattr(self, "components_")):

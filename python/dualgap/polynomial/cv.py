@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
-from dualgap._estimator import Callback, Fit, told, watch
+from dualgap._estimator import Callback, restores_on_error, watch
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -89,7 +89,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
 
     _kernel = "square"
 
-    @told
+    @restores_on_error
     def fit(
         self,
         X: MatrixLike,
@@ -143,8 +143,8 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
             training = (rows[train], labels[train], fold_weights)
             return self._curve(model, training, (rows[held_out], labels[held_out]))
 
-        fit = Fit(ends=(len(tasks), None), unit="fit", data=(X, y, sample_weight), epochs=False)
-        with watch(self, fit) as callback:
+        stopping, data = (len(tasks), None), (X, y, sample_weight)
+        with watch(self, stopping, data=data, unit="fit", notifies_user=False) as callback:
             curves = _in_parallel(score, tasks, resolve_threads(self.n_jobs), callback)
             self._choose(radii, np.array(curves).reshape(len(radii), len(folds), -1))
             self._refit(parameters, rows, labels, weights)

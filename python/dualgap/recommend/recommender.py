@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import MethodName, Reduction, check_choice
-from dualgap._estimator import Callback, Fit, relative_gap, told, watch
+from dualgap._estimator import Callback, relative_gap, restores_on_error, watch
 from dualgap._npz import refused_as
 from dualgap._validation import check_positive
 from dualgap.recommend._conditional_gradient import ConditionalGradient
@@ -159,7 +159,7 @@ class OrdinalRecommender(ServingRecommender):
     certificate_: str = field(init=False)
     converged_: bool | None = field(init=False)
 
-    @told
+    @restores_on_error
     def fit(
         self,
         ratings: RatingsLike,
@@ -231,8 +231,8 @@ class OrdinalRecommender(ServingRecommender):
         if validation is not None:
             held_out = self._indexed(read_ratings(validation, columns, name="validation"))
         # The ratings are the targets as well: `score` takes them alone.
-        fit = Fit(ends=(self._n_epochs(method), None), data=(ratings, ratings, None))
-        with watch(self, fit) as callback:
+        stopping, data = (self._n_epochs(method), None), (ratings, ratings, None)
+        with watch(self, stopping, data=data) as callback:
             self._store(self._fitted(method, (rated, sides, held_out), callback))
         return self
 

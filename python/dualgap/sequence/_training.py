@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dualgap import _core
-from dualgap._estimator import Fit
 from dualgap._validation import FloatArray
 from dualgap.sequence._weights import Names, Weights, drop_unused, weights_of
 from dualgap.structured._arrays import flatten
@@ -111,16 +110,3 @@ def marked_columns(
             raise ValueError(msg)
         marks[columns] = True
     return marks
-
-
-def training_of(
-    tagger: Any,
-    given: tuple[Any, Any, Any],
-    solve: Callable[..., Any],
-    keep: tuple[Callable[[Any, Any], None], Callable[[list[FloatArray]], dict[str, Any]]],
-) -> Fit:
-    """What there is to tell of a fit, without sentences that can be read only once."""
-    ends = (int(tagger.max_iter), float(tagger.tol))
-    again = all(each is None or hasattr(each, "__len__") for each in given)
-    data = given if again else (None, None, None)
-    return Fit(ends=ends, data=data, solve=solve, store=keep[0], shown=keep[1])

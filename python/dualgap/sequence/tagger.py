@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 from numpy.typing import ArrayLike
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
-from dualgap._estimator import Fit, refuse_unused, run, told, watch
+from dualgap._estimator import EpochModels, refuse_unused, restores_on_error, watch
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
@@ -37,7 +38,6 @@ from dualgap.sequence._training import (
     error_costs,
     examples_weights,
     marked_columns,
-    training_of,
 )
 from dualgap.sequence._transitions import (
     check_labels,
@@ -164,7 +164,7 @@ history_, null_objective_
 
     _remedy: ClassVar[str] = "max_iter or tol"
 
-    @told
+    @restores_on_error
     def fit(
         self,
         X: Sentences,
@@ -203,7 +203,13 @@ history_, null_objective_
         weights = examples_weights(sample_weight, problem.n_sentences)
         start = self._point if self.warm_start else None
         given = (X, y, sample_weight)
-        run(self, self._training(problem, weights, given, start, bool(self.warm_start)))
+        # Sentences that can be read only once are gone by now.
+        again = all(each is None or hasattr(each, "__len__") for each in given)
+        data = given if again else (None, None, None)
+        regularization = regularization_of("C", self.C, weights, problem.n_sentences)
+        settings = self._settings(regularization, weights)
+        settings |= {"start": start, "keep_point": bool(self.warm_start)}
+        self._train(problem, settings, data)
         return self
 
     def fits(
@@ -221,41 +227,40 @@ history_, null_objective_
         self._check_parameters()
         problem = self._problem(X, y, None, None)
         weights = examples_weights(sample_weight, problem.n_sentences)
-        start, given = None, (None, None, None)
+        start = None
         for C in Cs:
             self.C = float(C)
-            fit = self._training(problem, weights, given, start, True)
-            run(self, replace(fit, is_fit=False))
+            regularization = regularization_of("C", self.C, weights, problem.n_sentences)
+            settings = self._settings(regularization, weights)
+            settings |= {"start": start, "keep_point": True}
+            self._train(problem, settings, is_fit=False)
             start, self._point = self._point, None
             yield self
 
-    def _training(
+    def _train(
         self,
         problem: Problem,
-        weights: FloatArray | None,
-        given: tuple[Any, Any, Any],
-        start: Any,
-        keep_point: bool,
-    ) -> Fit:
-        settings = {
-            **self._settings(weights),
-            "start": start,
-            "keep_point": keep_point,
-            "regularization": regularization_of("C", self.C, weights, problem.n_sentences),
-        }
-
-        def solve(**changes: Any) -> Any:
-            return _core.fit_sequences(problem.core, {**settings, **changes})
+        settings: dict[str, Any],
+        data: tuple[Any, Any, Any] = (None, None, None),
+        *,
+        is_fit: bool = True,
+    ) -> None:
+        """Fit to sentences that the core has read."""
 
         def store(model: Self, result: Any) -> None:
             model._point = result.get("point")
             model._store(problem, result["weights"])
             model._store_run(result)
 
-        def shown(arrays: Any) -> dict[str, Any]:
+        def model_of_epoch(arrays: Any) -> dict[str, Any]:
             return {"weights": arrays[0]}
 
-        return training_of(self, given, solve, (store, shown))
+        core = partial(_core.fit_sequences, problem.core)
+        models = EpochModels(core, settings, store, model_of_epoch)
+        stopping = (settings["max_iter"], settings["tol"])
+        with watch(self, stopping, data=data, models=models, is_fit=is_fit) as callback:
+            result = core({**settings, "callback": callback})
+            store(self, result)
 
     def path(
         self,
@@ -300,9 +305,8 @@ history_, null_objective_
         weights = examples_weights(sample_weight, problem.n_sentences)
         largest = regularization_of("C_min", C_min, weights, problem.n_sentences)
         smallest = regularization_of("C_max", C_max, weights, problem.n_sentences)
-        settings = {**self._settings(weights), "regularization": largest}
-        settings |= {"start": None, "keep_point": False}
-        with watch(self, Fit(is_fit=False)) as callback:
+        settings = self._settings(largest, weights)
+        with watch(self, is_fit=False) as callback:
             settings["callback"] = callback
             pieces = _core.sequence_path(problem.core, settings, smallest)
 
@@ -315,9 +319,12 @@ history_, null_objective_
         warn_of_pieces(found, self.tol, self._remedy)
         return found
 
-    def _settings(self, weights: FloatArray | None) -> dict[str, Any]:
-        """How the core is to fit."""
+    def _settings(self, regularization: float, weights: FloatArray | None) -> dict[str, Any]:
+        """Return the settings of a fit that starts at 0."""
         return {
+            "start": None,
+            "keep_point": False,
+            "regularization": regularization,
             "sampling": self.sampling,
             "seed": resolve_seed(self.random_state),
             "sample_weight": weights,

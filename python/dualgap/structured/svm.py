@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import joblib
@@ -20,7 +21,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Projection, Sampling, Step, StructuredSolver
-from dualgap._estimator import CertifiedEstimator, Fit, refuse_unused, run, told, warn_user, watch
+from dualgap._estimator import (
+    CertifiedEstimator,
+    EpochModels,
+    refuse_unused,
+    restores_on_error,
+    warn_user,
+    watch,
+)
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
@@ -193,7 +201,7 @@ class StructuredSVM(CertifiedEstimator):
     classes_: NDArray[Any] = field(init=False)
     oracle_calls_: int | None = field(init=False)
 
-    @told
+    @restores_on_error
     def fit(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -225,27 +233,22 @@ class StructuredSVM(CertifiedEstimator):
             "start": self._previous(identity, regularization),
         }
 
-        def solve(**changes: Any) -> Any:
-            return _core.fit_structured(source, {**settings, **changes})
-
         def store(model: Self, result: Any) -> None:
             dual_point = result.get("dual_point") if model.warm_start else None
             model._end = (identity, regularization, dual_point) if model.warm_start else None
             model._store(result, source, coding)
 
-        def shown(arrays: Any) -> dict[str, Any]:
+        def model_of_epoch(arrays: Any) -> dict[str, Any]:
             return {"weights": arrays[0], "oracle_calls": None}
 
-        fit = Fit(
-            ends=(int(self.max_iter), float(self.tol)),
-            data=(X, Y, sample_weight),
-            solve=solve,
-            store=store,
-            shown=None if coding is None else shown,
-            # A user's own model need not answer twice in the same way.
-            repeats=coding is not None,
-        )
-        run(self, fit)
+        core = partial(_core.fit_structured, source)
+        # A user's own model need not answer twice in the same way.
+        builtin = coding is not None
+        models = EpochModels(core, settings, store, model_of_epoch) if builtin else None
+        stopping = (settings["max_iter"], settings["tol"])
+        with watch(self, stopping, data=(X, Y, sample_weight), models=models) as callback:
+            result = core({**settings, "callback": callback})
+            store(self, result)
         return self
 
     def _store(self, result: Any, source: Any, coding: Coding | None) -> None:
@@ -358,7 +361,7 @@ class StructuredSVM(CertifiedEstimator):
         largest = regularization_of("C_min", C_min, weights, n_examples)
         smallest = regularization_of("C_max", C_max, weights, n_examples)
         settings = {**self._settings(largest, weights), "keep_dual": False, "start": None}
-        with watch(self, Fit(is_fit=False)) as callback:
+        with watch(self, is_fit=False) as callback:
             settings["callback"] = callback
             pieces = _core.structured_path(source, settings, smallest)
         predictor = Predictor(copy.copy(self.model), coding, self.n_jobs)
