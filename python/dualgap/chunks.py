@@ -101,10 +101,19 @@ def _spilled(rows: Any, folder: str | os.PathLike[str]) -> Any:
 
 
 def _mapped(array: NDArray[Any], folder: str | os.PathLike[str]) -> NDArray[Any]:
+    """Move an array to a file without a name, and map it.
+
+    The file is written before it is mapped: a full disk is an error of a write, but ends the
+    process where a page of a map cannot be written.
+    """
     if array.size == 0:
         return array
-    with TemporaryFile(dir=folder) as file:
-        mapped = np.memmap(file, array.dtype, "w+", shape=array.shape)
-    mapped[...] = array
-    mapped.flush()
-    return mapped
+    try:
+        with TemporaryFile(dir=folder) as file:
+            file.write(np.ascontiguousarray(array).data.cast("B"))
+            file.flush()
+            # Some file systems report a full disk only here.
+            os.fsync(file.fileno())
+            return np.memmap(file, array.dtype, "r", shape=array.shape)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(folder)) from error

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from full_disk import run_on_small_disk
 
 from dualgap import Chunks, PolynomialNetworkClassifier, PolynomialNetworkRegressor
 from dualgap._validation import check_rows, core_rows
@@ -81,3 +82,32 @@ def test_what_does_not_fit_is_named() -> None:
         model().fit(Chunks([X]), y[:-1])
     with pytest.raises(ValueError, match="validation_fraction: rows in chunks"):
         model(validation_fraction=0.5).fit(Chunks([X]), y)
+
+
+SPILL = """
+import os
+import numpy as np
+import scipy.sparse as sp
+from dualgap import Chunks
+
+rows = {make}
+try:
+    {call}
+except OSError as error:
+    print(error)
+print(os.listdir("."), os.statvfs(".").f_bfree > 200)
+"""
+
+
+@pytest.mark.parametrize(
+    "make", ["np.ones((1000, 40))", "sp.random_array((1000, 80), density=0.5, format='csr')"]
+)
+@pytest.mark.parametrize(
+    "call",
+    ["Chunks([rows] * 9, spill='.')", "Chunks.from_pairs([(rows, np.ones(1000))] * 9, spill='.')"],
+)
+def test_a_disk_that_is_full_is_an_error(make: str, call: str, tmp_path: Path) -> None:
+    result = run_on_small_disk(SPILL.format(make=make, call=call), tmp_path)
+    assert result.returncode == 0, result
+    # Nothing is left in the folder, nor on the disk.
+    assert result.stdout == "[Errno 28] No space left on device: '.'\n[] True\n", result
