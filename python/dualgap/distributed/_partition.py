@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dualgap._libsvm import read_libsvm
 from dualgap._validation import FloatArray, check_matrix
+from dualgap._validation.labels import read_labels, sorted_classes
 
 
 @dataclass(frozen=True)
@@ -76,16 +77,9 @@ def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
     names = tuple(map(str, X.columns)) if hasattr(X, "columns") else None
     try:
         X = check_matrix(X, ensure_min_samples=0)
-        y = np.asarray(y)
+        y = read_labels("y", y)
         if y.shape != (X.shape[0],):
             msg = f"y: must have one label for each row of X, got {y.shape} for {X.shape[0]} rows"
-            raise ValueError(msg)
-        if y.dtype.kind == "O":
-            missing = any(label is None or label != label for label in y)
-        else:
-            missing = y.dtype.kind == "f" and not bool(np.isfinite(y).all())
-        if missing:
-            msg = "y: a label is missing or not finite"
             raise ValueError(msg)
         if weights is not None:
             weights = np.ascontiguousarray(weights, dtype=np.float64)
@@ -170,7 +164,7 @@ def _widened(X: Any, width: int) -> Any:
 
 def summarize(part: Part, fingerprint: bool) -> Summary:
     """Labels, weights and shape of a partition, and its fingerprint if it is wanted."""
-    labels, codes = np.unique(part.y, return_inverse=True)
+    labels, codes = sorted_classes("y", part.y)
     counts = np.bincount(codes, weights=part.weights, minlength=len(labels)).astype(np.float64)
     found = _fingerprint(part, labels, codes) if fingerprint else None
     shape = (part.X.shape[0], part.n_features)

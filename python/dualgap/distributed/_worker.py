@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dualgap import _core
 from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap._validation import FloatArray, core_rows
+from dualgap._validation.labels import class_codes
 from dualgap.distributed._partition import Part
 
 VERSION = _core.__version__
@@ -327,7 +328,7 @@ def add(n_columns: int, *answers: Answer) -> Answer:
 
 def _begin(part: Part, number: int, plan: Plan, at: int) -> _State:
     """The state of a partition that has none before round `at`: a kept copy, or zero."""
-    codes = np.searchsorted(plan.classes, part.y).astype(np.uint32)
+    codes = class_codes(plan.classes, part.y).astype(np.uint32)
     weights = part.weights
     if plan.factors is not None:
         factors = plan.factors[codes]

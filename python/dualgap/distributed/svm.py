@@ -33,6 +33,7 @@ from dualgap._validation import (
     resolve_seed,
     resolve_threads,
 )
+from dualgap._validation.labels import class_codes, read_sequences, sorted_classes
 from dualgap.distributed._dask import Cluster
 from dualgap.distributed._engine import Engine
 from dualgap.distributed._partition import Summary
@@ -359,11 +360,8 @@ class ConsensusSVC(LinearClassifier):
         if not labels:
             msg = "X: must have at least one row, all partitions are empty"
             raise ValueError(msg)
-        kinds = {isinstance(label, str) for part in labels for label in part.tolist()}
-        if len(kinds) > 1:
-            msg = "y: some partitions have labels that are numbers, others have text"
-            raise ValueError(msg)
-        self.classes_ = np.unique(np.concatenate(labels))
+        # Partitions may differ in the types of their labels.
+        self.classes_, _ = sorted_classes("y", read_sequences("y", labels))
         if self.classes_.dtype.kind == "f" and (self.classes_ != np.rint(self.classes_)).any():
             msg = "y: must be classes, got real numbers"
             raise ValueError(msg)
@@ -383,7 +381,7 @@ class ConsensusSVC(LinearClassifier):
         table = np.zeros((len(summaries), len(self.classes_)))
         for row, summary in zip(table, summaries, strict=True):
             if len(summary.labels):
-                row[np.searchsorted(self.classes_, summary.labels)] = summary.label_weights
+                row[class_codes(self.classes_, summary.labels)] = summary.label_weights
         if self.class_weight is None:
             return table.sum(axis=1), None
         counts = table.sum(axis=0)

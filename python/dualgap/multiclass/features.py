@@ -31,11 +31,13 @@ from dualgap._validation import (
     check_rows_and_targets,
     check_weights,
     core_rows,
+    encode_classes,
     regularization_of,
     resolve_seed,
     resolve_threads,
     row_weights,
 )
+from dualgap._validation.labels import class_codes, read_labels
 from dualgap.losses import Loss, MarginLoss
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
 from dualgap.multiclass.svm import MarginModel
@@ -234,7 +236,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
             if class_features is not None:
                 msg = "class_features: the model has a callable; name other classes by classes="
                 raise ValueError(msg)
-            named = self.classes_ if classes is None else np.asarray(classes)
+            named = self.classes_ if classes is None else read_labels("classes", classes)
             joint = self._joint_features(X, named)
             if joint.shape[1] != len(self.coef_):
                 msg = f"class_features: returned {joint.shape[1]} columns, not {len(self.coef_)}"
@@ -278,7 +280,9 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         if class_features is None and classes is None:
             names = self.classes_
         else:
-            names = np.arange(scores.shape[1]) if classes is None else np.asarray(classes)
+            names = (
+                np.arange(scores.shape[1]) if classes is None else read_labels("classes", classes)
+            )
         if names.shape != scores.shape[1:]:
             msg = f"classes: must have shape {scores.shape[1:]}, got {names.shape}"
             raise ValueError(msg)
@@ -299,20 +303,18 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
 
     def _encode(self, y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
         """Return the classes in the order of their features, and each label's position."""
-        found, codes = np.unique(y, return_inverse=True)
         if self.classes is None:
-            return check_classes(found), codes
-        classes = np.asarray(self.classes)
-        if classes.ndim != 1 or len(np.unique(classes)) != len(classes):
+            return encode_classes(y)
+        classes = read_labels("classes", self.classes)
+        if classes.ndim != 1 or len(set(classes.tolist())) != len(classes):
             msg = "classes: must be one-dimensional, with no class twice"
             raise ValueError(msg)
-        order = np.argsort(classes, kind="stable")
-        at = np.searchsorted(classes[order], found).clip(max=len(classes) - 1)
-        missing = found[classes[order][at] != found]
-        if len(missing) > 0:
-            msg = f"y: the label {missing.tolist()[0]!r} is not among the {len(classes)} classes"
+        codes = class_codes(classes, y)
+        if (codes < 0).any():
+            missing = y[codes < 0].tolist()[0]
+            msg = f"y: the label {missing!r} is not among the {len(classes)} classes"
             raise ValueError(msg)
-        return check_classes(classes), np.asarray(order[at][codes])
+        return check_classes(classes), codes
 
     def _class_features(self, given: Any, *, own: bool) -> Any:
         """Return checked class features, those of the classes in training or of others."""

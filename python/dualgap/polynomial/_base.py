@@ -28,8 +28,8 @@ from dualgap._validation import (
     check_positive,
     check_rows,
     check_rows_and_targets,
+    check_targets,
     core_rows,
-    refuse_sparse,
     resolve_seed,
     resolve_threads,
 )
@@ -142,7 +142,7 @@ def check_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any,
     """Validate training data; chunks of rows have been validated one by one."""
     if not isinstance(X, Chunks):
         return check_rows_and_targets(estimator, X, y, **options)
-    refuse_sparse("y", y)
+    y = check_targets(y, numeric=options.get("y_numeric", False))
     # A column without values stands for the rows.
     _, y = check_X_y(np.zeros((X.shape[0], 1), dtype=np.int8), y, **options)
     estimator.n_features_in_ = X.shape[1]

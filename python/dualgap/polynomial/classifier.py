@@ -20,6 +20,7 @@ from dualgap._validation import (
     encode_classes,
     row_weights,
 )
+from dualgap._validation.labels import class_codes, read_labels
 from dualgap.polynomial._base import (
     FittedPolynomial,
     PolynomialModel,
@@ -139,11 +140,11 @@ class FittedClassifier(PolynomialClassifier, FittedPolynomial):
         )
 
     def _known_labels(self, y: ArrayLike) -> NDArray[np.intp]:
-        y = np.asarray(y)
-        if not np.isin(y, self.classes_).all():
+        codes = class_codes(self.classes_, read_labels("validation_data", y))
+        if (codes < 0).any():
             msg = "validation_data: has labels that the training rows do not have"
             raise ValueError(msg)
-        return np.searchsorted(self.classes_, y)
+        return codes
 
 
 @documented(_LOSS, _NOTES)

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._validation import Rows, check_matrix, core_rows
-from dualgap.structured._arrays import Stacked, flatten, stack
+from dualgap._validation.labels import read_labels as read_classes
+from dualgap._validation.labels import read_sequences, sorted_classes
+from dualgap.structured._arrays import Stacked, check_lengths, stack
 
 Sentences: TypeAlias = "Iterable[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
 """Sentences of features by name, matrices, or one matrix beside the sentences' lengths."""
@@ -113,11 +115,11 @@ def read_lengths(lengths: Any, n_rows: int) -> Offsets:
 def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], NDArray[np.uint32]]:
     """Return the sorted classes and each row's number; `flat` labels are given row by row."""
     if flat:
-        labels = np.asarray(y)
+        labels = read_classes("y", y)
         if labels.shape != (offsets[-1],):
             msg = f"y: must have one label for each of {offsets[-1]} rows, got {labels.shape}"
             raise ValueError(msg)
-        classes, codes = np.unique(labels, return_inverse=True)
+        classes, codes = sorted_classes("y", labels)
         return classes, codes.astype(np.uint32)
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
         msg = f"y: must be the labels of each sentence, got {type(y).__name__}"
@@ -129,11 +131,8 @@ def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], 
     try:
         found = _core.read_labels(sentences)
         if found is None:
-            labels = flatten(sentences, offsets)
-            if labels.dtype.kind == "U":
-                msg = "y: labels must be all strings or all numbers"
-                raise ValueError(msg)
-            classes, codes = np.unique(labels, return_inverse=True)
+            check_lengths(sentences, offsets)
+            classes, codes = sorted_classes("y", read_sequences("y", sentences))
             return classes, codes.astype(np.uint32)
     except TypeError as error:
         msg = f"y: must be the labels of each sentence ({error})"
@@ -147,6 +146,7 @@ def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], 
             f"{offsets[at + 1] - offsets[at]} tokens"
         )
         raise ValueError(msg)
-    classes = np.unique(np.array(names)) if names else np.zeros(0, dtype="U1")
-    order = np.searchsorted(classes, np.array(names)).astype(np.uint32)
-    return classes, order[numbers] if names else numbers
+    if not names:
+        return np.zeros(0, dtype="U1"), numbers
+    classes, order = sorted_classes("y", read_classes("y", names))
+    return classes, order.astype(np.uint32)[numbers]

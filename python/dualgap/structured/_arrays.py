@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray, check_matrix
+from dualgap._validation.labels import class_codes, read_labels, read_sequences
 
 Examples: TypeAlias = "Sequence[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
 """Examples, or labels, as users give them: one after the other, or as the rows of a matrix."""
@@ -117,27 +118,56 @@ def _block(x: Any, index: int) -> Any:
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
-def encode(Y: Any, offsets: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the indices of all labels' classes after one another."""
-    flat = flatten(Y, offsets)
-    if len(flat) == 0:
-        return np.zeros(0, dtype=np.uint32)
-    codes = np.searchsorted(classes, flat)
-    unknown = classes[np.minimum(codes, len(classes) - 1)] != flat
-    if unknown.any():
-        msg = f"Y: the class {flat[unknown].tolist()[0]!r} did not occur in training"
+def encode(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.uint32]:
+    """Return the number of each label's class."""
+    codes = class_codes(classes, labels)
+    if (codes < 0).any():
+        msg = f"Y: the class {labels[codes < 0].tolist()[0]!r} did not occur in training"
         raise ValueError(msg)
     return codes.astype(np.uint32)
 
 
-def count_wrong(Y: Any, offsets: NDArray[np.int64], found: NDArray[Any]) -> FloatArray:
-    """Return how many entries of each label differ from those found."""
-    sums = np.cumsum(np.concatenate([[0.0], flatten(Y, offsets) != found]))
+def count_wrong(
+    labels: NDArray[Any],
+    offsets: NDArray[np.int64],
+    classes: NDArray[Any],
+    found: NDArray[np.uint32],
+) -> FloatArray:
+    """Return for each example how many of its labels differ from the classes found."""
+    sums = np.cumsum(np.concatenate([[0.0], class_codes(classes, labels) != found]))
     return np.diff(sums[offsets])
 
 
+def one_label_each(Y: Any, n_examples: int) -> NDArray[Any]:
+    """Return the labels of examples that have one each."""
+    if sp.issparse(Y):
+        msg = "Y: sparse labels are not read; give Y.toarray()"
+        raise TypeError(msg)
+    labels = read_labels("Y", Y)
+    if labels.shape != (n_examples,):
+        msg = f"Y: must have shape ({n_examples},), one label for each example, got {labels.shape}"
+        if labels.shape == (n_examples, 1):
+            msg += "; give Y.ravel()"
+        raise ValueError(msg)
+    return labels
+
+
+def flatten_labels(Y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the labels of all sequences, one sequence after the other."""
+    check_lengths(Y, offsets)
+    return read_sequences("Y", list(Y))
+
+
 def flatten(Y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the entries of all labels after one another, as many as their examples have rows."""
+    """Return the numbers of all sequences, one sequence after the other."""
+    check_lengths(Y, offsets)
+    if offsets[-1] == 0:
+        return np.zeros(0)
+    return np.concatenate([np.asarray(y) for y in Y if len(y)])
+
+
+def check_lengths(Y: Any, offsets: NDArray[np.int64]) -> None:
+    """Refuse a sequence that does not have an entry for each row of its example."""
     lengths = np.array([len(y) for y in Y], dtype=np.int64)
     wrong = np.flatnonzero(lengths != np.diff(offsets))
     if len(wrong):
@@ -147,9 +177,6 @@ def flatten(Y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
             f"{offsets[index + 1] - offsets[index]} rows"
         )
         raise ValueError(msg)
-    if offsets[-1] == 0:
-        return np.zeros(0)
-    return np.concatenate([np.asarray(y) for y in Y if len(y)])
 
 
 def matrix(X: Any) -> Stacked:

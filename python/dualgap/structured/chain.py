@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from dualgap import _core
 from dualgap._choices import PartLoss
 from dualgap._validation import FloatArray, core_rows
-from dualgap.structured._arrays import Stacked, count_wrong, encode, stack
+from dualgap._validation.labels import sorted_classes
+from dualgap.structured._arrays import Stacked, count_wrong, encode, flatten_labels, stack
 from dualgap.structured.models import BuiltinModel, Coding
 
 __all__ = ["ChainModel"]
@@ -44,11 +45,7 @@ class ChainModel(BuiltinModel):
 
     def learn(self, X: Stacked, Y: Any) -> Coding:
         """Read the classes and the number of features off the training data."""
-        labels = [np.asarray(y) for y in Y]
-        if any(label.ndim != 1 for label in labels):
-            msg = "Y: each label must be a one-dimensional sequence of classes"
-            raise ValueError(msg)
-        found = np.unique(np.concatenate([label for label in labels if len(label)] or labels))
+        found, _ = sorted_classes("Y", flatten_labels(Y, X.offsets))
         if len(found) == 0:
             msg = "Y: there is no position in any sequence"
             raise ValueError(msg)
@@ -68,7 +65,7 @@ class ChainCoding(Coding):
         return _core.StructuredModel.chain(
             core_rows(X.rows),
             X.offsets,
-            None if Y is None else encode(Y, X.offsets, self.classes),
+            None if Y is None else encode(flatten_labels(Y, X.offsets), self.classes),
             n_states=len(self.classes),
             boundaries=bool(self.model.boundaries),
             loss=self.model.loss,
@@ -90,7 +87,7 @@ class ChainCoding(Coding):
     def losses(self, X: Stacked, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
         """Return how many classes are wrong; what did not occur in training always is."""
         offsets, codes = self.core(X, None).decode(coef, n_threads)
-        wrong = count_wrong(Y, offsets, self.classes[codes])
+        wrong = count_wrong(flatten_labels(Y, offsets), offsets, self.classes, codes)
         return wrong if self.model.loss == "hamming" else wrong / np.maximum(np.diff(offsets), 1)
 
     def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:

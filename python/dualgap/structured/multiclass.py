@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
-from dualgap._validation import FloatArray, core_rows, refuse_sparse
-from dualgap.structured._arrays import Stacked, count_wrong, encode, matrix
+from dualgap._validation import FloatArray, core_rows
+from dualgap._validation.labels import sorted_classes
+from dualgap.structured._arrays import Stacked, count_wrong, encode, matrix, one_label_each
 from dualgap.structured.models import BuiltinModel, Coding
 
 __all__ = ["MulticlassModel"]
@@ -38,8 +39,8 @@ class MulticlassModel(BuiltinModel):
 
     def learn(self, X: Stacked, Y: Any) -> Coding:
         """Read the classes and the number of features off the training data."""
-        refuse_sparse("Y", Y)
-        return MulticlassCoding(self, np.unique(np.asarray(Y)), X.n_features)
+        classes, _ = sorted_classes("Y", one_label_each(Y, len(X)))
+        return MulticlassCoding(self, classes, X.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class MulticlassCoding(Coding):
         """Hand rows to the core."""
         labels = None
         if Y is not None:
-            labels = encode(np.asarray(Y)[:, None], np.arange(len(Y) + 1), self.classes)
+            labels = encode(one_label_each(Y, len(X)), self.classes)
         return _core.StructuredModel.multiclass(
             core_rows(X.rows), labels, n_classes=len(self.classes), costs=self._costs()
         )
@@ -72,14 +73,14 @@ class MulticlassCoding(Coding):
         if self.model.costs is not None:
             return super().losses(X, Y, coef, n_threads)
         offsets, codes = self.core(X, None).decode(coef, n_threads)
-        return count_wrong(np.asarray(Y)[:, None], offsets, self.classes[codes])
+        return count_wrong(one_label_each(Y, len(X)), offsets, self.classes, codes)
 
     def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:
         """Return the largest cost of each example's class."""
         costs = self._costs()
         if costs is None:
             return np.ones(len(Y))
-        codes = np.searchsorted(self.classes, np.asarray(Y))
+        codes = encode(one_label_each(Y, len(X)), self.classes)
         return np.asarray(costs.reshape(len(self.classes), -1).max(axis=1)[codes])
 
     def _costs(self) -> FloatArray | None:

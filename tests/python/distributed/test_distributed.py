@@ -381,7 +381,7 @@ def test_bad_input_is_named(data, client):
             da.from_array(y[300:].astype(str).astype(object), chunks=300),
         ]
     )
-    with pytest.raises(ValueError, match="some partitions have labels that are numbers"):
+    with pytest.raises(ValueError, match="y: labels must be all of one kind"):
         ConsensusSVC(client=client).fit(rows, mixed)
     with pytest.raises(ValueError, match="all Parquet or all LIBSVM"):
         ConsensusSVC().fit(["a.parquet", "b.svm"], "y")

@@ -72,7 +72,7 @@ def test_weights(estimator: Any, weights: float) -> None:
 def test_labels(estimator: Any) -> None:
     refuse(estimator(2), "y: .*one class", X, np.zeros(12))
     refuse(estimator(2), "Unknown label type", X, np.linspace(0, 1, 12))
-    refuse(estimator(2), "Input y contains NaN", X, np.where(Y == 0, np.nan, 1.0))
+    refuse(estimator(2), "y: a label is missing or infinite", X, np.where(Y == 0, np.nan, 1.0))
     refuse(estimator(2), "validation_data: .*labels", validation_data=(X, Y + 5))
 
 

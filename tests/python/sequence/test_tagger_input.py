@@ -58,7 +58,11 @@ def test_values_that_are_no_finite_numbers_are_named(value: Any) -> None:
         (["word", "word"], [["a"], ["b"]], "X: sentence 0 must be a sequence of tokens"),
         ([1, 2], [["a"], ["b"]], "X: sentence 0 must be a sequence of tokens"),
         (pd.DataFrame(np.eye(2)), ["a", "b"], "lengths: one matrix needs the lengths"),
-        (X, [[1, "N"], ["D", 2, "V"]] * 5, "y: labels must be all strings or all numbers"),
+        (
+            X,
+            [[1, "N"], ["D", 2, "V"]] * 5,
+            "y: labels must be all of one kind, got 1 .int. and 'N' .str.",
+        ),
     ],
 )
 def test_what_is_refused(sentences: Any, labels: Any, message: str) -> None:

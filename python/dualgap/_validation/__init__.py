@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from dualgap._core import THREADS_PER_CORE
 from dualgap._sparse import check_sparse
+from dualgap._validation.labels import read_labels, sorted_classes
 
 FloatArray: TypeAlias = NDArray[np.float64]
 MatrixLike: TypeAlias = "ArrayLike | sp.spmatrix | sp.sparray"
@@ -72,7 +73,7 @@ def check_rows_and_targets(
     estimator: Any, X: Any, y: Any, *, half: bool = False, **options: bool
 ) -> tuple[Any, Any]:
     """Validate training data; ``options`` are `validate_data`'s, ``half`` as in `check_rows`."""
-    refuse_sparse("y", y)
+    y = check_targets(y, numeric=options.get("y_numeric", False))
     half = half and _is_half(X)
     kind = _HALF_ROWS if half else _ROWS
     X, y = validate_data(estimator, check_sparse(X), y, **{**kind, **options})
@@ -100,11 +101,13 @@ def _check_half(X: NDArray[np.float16]) -> None:
         assert_all_finite(X[start : start + _BLOCK].astype(np.float32), input_name="X")
 
 
-def refuse_sparse(name: str, y: Any) -> None:
-    """Refuse labels or targets in a sparse matrix."""
+def check_targets(y: Any, *, numeric: bool) -> Any:
+    """Return numbers as they are, labels as `read_labels` reads them; refuse a sparse matrix."""
     if sp.issparse(y):
-        msg = f"{name}: sparse labels are not read; give {name}.toarray()"
+        msg = "y: sparse labels are not read; give y.toarray()"
         raise TypeError(msg)
+    # scikit-learn names what it misses.
+    return y if numeric or y is None else read_labels("y", y)
 
 
 _ROWS: dict[str, Any] = {
@@ -120,7 +123,7 @@ _BLOCK = 4096
 def encode_classes(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the sorted classes of checked labels, at least two, and each label's position."""
     check_classification_targets(y)
-    classes, codes = np.unique(y, return_inverse=True)
+    classes, codes = sorted_classes("y", y)
     return check_classes(classes), codes
 
 
