@@ -32,8 +32,14 @@ from sklearn.base import clone
 from dualgap.datasets import fetch_movielens
 from dualgap.metrics import calibration_error, rmse
 from dualgap.recommend import Interactions, OrdinalRecommender, Variational
-from dualgap.recommend._baselines import Likes, Ranked, als, ease, popularity
-from dualgap.recommend.comparison import split_ratings
+from dualgap.recommend.comparison import (
+    Likes,
+    Ranked,
+    als,
+    ease,
+    popularity,
+    split_ratings,
+)
 
 
 def data_sets() -> dict[str, pd.DataFrame]:
@@ -274,7 +280,7 @@ def implicit_recommender(model: OrdinalRecommender) -> Any:
     """The same factors in implicit's class, so that both sort the same scores."""
     from implicit.cpu.als import AlternatingLeastSquares
 
-    factors = model._interactions
+    factors = model._click_model
     assert factors is not None
     als_model = AlternatingLeastSquares(factors=factors.users.shape[1])
     als_model.user_factors = factors.users[:-1].astype(np.float32)

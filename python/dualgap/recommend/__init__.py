@@ -2,7 +2,7 @@
 
 from dualgap.recommend._conditional_gradient import ConditionalGradient
 from dualgap.recommend._interactions import Interactions
-from dualgap.recommend._times import TimeFeatures
+from dualgap.recommend._training import TimeFeatures
 from dualgap.recommend._variational import Variational
 from dualgap.recommend.recommender import OrdinalRecommender
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,15 +12,14 @@ from numpy.typing import NDArray
 
 from dualgap._choices import Penalty, Refit
 from dualgap._validation import FloatArray, check_positive, resolve_seed
-from dualgap.polynomial._base import FittedPolynomial, Training
-from dualgap.recommend._factors import from_machine
-from dualgap.recommend._features import Sides
-from dualgap.recommend._method import Fitted, Method, Task
-from dualgap.recommend._ratings import Indexed
+from dualgap.polynomial import _base
+from dualgap.recommend._rating_model import Machine, Method, RatingModel
+from dualgap.recommend._ratings import IndexedRatings
+from dualgap.recommend._training import FitRecord, RatingScale, Run, Training
 
 __all__ = ["ConditionalGradient"]
 
-# The path of radii, until two in turn are worse than the best.
+# The path of radii, which ends when two in a row are worse than the best.
 _RADII = (20.0, 60.0, 200.0, 600.0, 2000.0, 6000.0, 20_000.0)
 
 
@@ -61,80 +62,63 @@ class ConditionalGradient(Method):
             check_positive("radius", self.radius)
         check_positive("tol", self.tol, zero=True)
 
-    def run(self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None) -> Fitted:
+    def fit(
+        self, training: Training, scale: RatingScale, n_components: int, run: Run
+    ) -> tuple[RatingModel, FitRecord]:
         """Fit one machine."""
-        radius = self.radius
-        if radius is None:
-            radius, fitted = self._path(task, ratings, sides, held_out)
-            if fitted is not None:
-                return fitted
-        return self._fit(task, ratings, sides, held_out, radius)
+        fit = partial(self._fit_radius, scale=scale, n_components=n_components, run=run)
+        if self.radius is not None:
+            return fit(training, self.radius)
+        if training.held_out is not None:
+            radius, fitted = _best_radius(fit, training)
+            return fit(training, radius) if fitted is None else fitted
+        radius, _ = _best_radius(fit, _hold_out(training, run))
+        return fit(training, radius)
 
-    def _path(
-        self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None
-    ) -> tuple[float, Fitted | None]:
-        """The radius of the least validation loss, and its fit if it is to all ratings."""
-        train, validation = ratings, held_out
-        if validation is None:
-            generator = np.random.default_rng(resolve_seed(task.random_state))
-            order = generator.permutation(len(ratings.values))
-            rest = len(order) // 5
-            train, validation = ratings.take(order[rest:]), ratings.take(order[:rest])
-        if len(validation.values) == 0:
-            return _RADII[0], None
-        best: tuple[float, float, Fitted | None] = (np.inf, _RADII[0], None)
-        worse = 0
-        for radius in _RADII:
-            # A radius that is passed over need not have converged.
-            fitted = self._fit(task, train, sides, validation, radius, quiet=True)
-            loss = float(fitted.history["validation_loss"].min())
-            worse = worse + 1 if loss >= best[0] else 0
-            best = min(best, (loss, radius, fitted), key=lambda found: found[0])
-            if worse == 2:
-                break
-        return best[1], best[2] if held_out is not None else None
-
-    def _fit(
+    def _fit_radius(
         self,
-        task: Task,
-        ratings: Indexed,
-        sides: Sides,
-        held_out: Indexed | None,
+        training: Training,
         radius: float,
         *,
+        scale: RatingScale,
+        n_components: int,
+        run: Run,
         quiet: bool = False,
-    ) -> Fitted:
+    ) -> tuple[RatingModel, FitRecord]:
         machine = _Machine(
-            n_components=task.n_components,
-            max_iter=10 * task.n_components,
+            n_components=n_components,
+            max_iter=10 * n_components,
             penalty=self.penalty,
             radius=radius,
             refit=self.refit,
             alpha=self.alpha,
             tol=self.tol,
-            random_state=task.random_state,
-            n_jobs=task.n_jobs,
-            # The recommender shows what its callback is told of.
+            random_state=run.random_state,
+            n_jobs=run.n_jobs,
+            # The recommender displays the epochs itself, through its callback.
             verbose=0,
-            callback=task.callback,
+            callback=run.callback,
         )
         machine._quiet = quiet
-        targets = _targets(task, ratings.values)
+        ratings, held_out = training.ratings, training.held_out
+        targets = _targets(scale, ratings.values)
         validation = None
         if held_out is not None:
-            validation = (_rows(held_out, sides), _targets(task, held_out.values))
-        data = Training(
-            X=_rows(ratings, sides),
+            validation = (_rows(held_out, training), _targets(scale, held_out.values))
+        data = _base.Training(
+            X=_rows(ratings, training),
             targets=targets,
             n_outputs=targets.shape[1],
             weights=ratings.weights,
-            loss="binary-logistic" if task.ordinal else "squared",
+            loss="binary-logistic" if scale.ordinal else "squared",
             validation=validation,
             stratify=False,
         )
         machine._fit(data, (None, None, None))
-        return Fitted(
-            models=[from_machine(machine._model(), *sides.features, *sides.shape)],
+        model = RatingModel(
+            scale, [from_machine(machine._model(), training.features, training.shape)]
+        )
+        return model, FitRecord(
             history=machine.history_,
             objective=machine.objective_,
             dual_objective=machine.dual_objective_,
@@ -144,27 +128,57 @@ class ConditionalGradient(Method):
         )
 
 
-class _Machine(FittedPolynomial):
+class _Machine(_base.FittedPolynomial):
     """A factorization machine on the inputs of users and items."""
 
     _kernel = "anova"
     _remedy = "n_components or tol"
 
 
-def _targets(task: Task, values: FloatArray) -> FloatArray:
+def _hold_out(training: Training, run: Run) -> Training:
+    """Hold out a fifth of the ratings, at random."""
+    ratings = training.ratings
+    order = np.random.default_rng(resolve_seed(run.random_state)).permutation(len(ratings.values))
+    rest = len(order) // 5
+    return replace(
+        training, ratings=ratings.take(order[rest:]), held_out=ratings.take(order[:rest])
+    )
+
+
+def _best_radius(
+    fit: Any, training: Training
+) -> tuple[float, tuple[RatingModel, FitRecord] | None]:
+    """The radius of the least validation loss, and its fit."""
+    assert training.held_out is not None
+    if len(training.held_out.values) == 0:
+        return _RADII[0], None
+    best: tuple[float, float, Any] = (np.inf, _RADII[0], None)
+    worse = 0
+    for radius in _RADII:
+        # A radius on the path need not have converged.
+        fitted = fit(training, radius, quiet=True)
+        loss = float(fitted[1].history["validation_loss"].min())
+        worse = worse + 1 if loss >= best[0] else 0
+        best = min(best, (loss, radius, fitted), key=lambda found: found[0])
+        if worse == 2:
+            break
+    return best[1], best[2]
+
+
+def _targets(scale: RatingScale, values: FloatArray) -> FloatArray:
     """+1 where the rating is at most the threshold, or the values themselves."""
-    if not task.ordinal:
+    if not scale.ordinal:
         return values.reshape(-1, 1)
-    return np.where(values[:, np.newaxis] <= task.levels[:-1], 1.0, -1.0)
+    return np.where(values[:, np.newaxis] <= scale.levels[:-1], 1.0, -1.0)
 
 
-def _rows(ratings: Indexed, sides: Sides) -> sp.csr_array:
+def _rows(ratings: IndexedRatings, training: Training) -> sp.csr_array:
     """One-hot user, one-hot item, and the features of both."""
     ids = (ratings.users, ratings.items)
-    blocks = [_one_hot(*pair) for pair in zip(ids, sides.shape, strict=True)]
+    blocks = [_one_hot(*pair) for pair in zip(ids, training.shape, strict=True)]
     blocks += [
         sp.vstack([matrix, sp.csr_array((1, matrix.shape[1]))], format="csr")[rows]
-        for matrix, rows in zip(sides.features, ids, strict=True)
+        for matrix, rows in zip(training.features, ids, strict=True)
         if matrix is not None
     ]
     return sp.csr_array(sp.hstack(blocks, format="csr"))
@@ -174,3 +188,35 @@ def _one_hot(ids: NDArray[np.intp], n: int) -> sp.csr_array:
     """One column per id; a row of zeros for the unknown one, `n`."""
     known = np.flatnonzero(ids < n)
     return sp.csr_array((np.ones(len(known)), (known, ids[known])), (len(ids), n))
+
+
+def from_machine(
+    result: Any,
+    features: tuple[sp.csr_array | None, sp.csr_array | None],
+    shape: tuple[int, int],
+) -> Machine:
+    """Convert a factorization machine on [user | item | user features | item features].
+
+    Products of two inputs of the same side depend on that side alone and go to its linear part.
+    """
+    basis, output = np.ascontiguousarray(result["basis"].T), result["output"]
+    linear = result["linear"]
+    of_users, of_items = features
+    n_user_features = 0 if of_users is None else of_users.shape[1]
+    ends = np.cumsum([0, *shape, n_user_features, basis.shape[0]])
+    ends[-1] = basis.shape[0]
+
+    def side(own: int, extra: int, features: sp.csr_array | None) -> FloatArray:
+        factors, weights = basis[ends[own] : ends[own + 1]], linear[ends[own] : ends[own + 1]]
+        if features is not None:
+            rest = slice(ends[extra], ends[extra + 1])
+            total = factors + features @ basis[rest]
+            squares = factors**2 + features.multiply(features) @ basis[rest] ** 2
+            inside = 0.5 * (total**2 - squares)
+            weights = weights + features @ linear[rest] + inside @ output
+            factors = total
+        unknown = np.zeros((1, factors.shape[1] + weights.shape[1]))
+        return np.vstack([np.hstack([factors, weights]), unknown])
+
+    users, items = side(0, 2, of_users), side(1, 3, of_items)
+    return Machine(users, items, np.ascontiguousarray(output), linear[-1].copy())

@@ -1,8 +1,9 @@
-"""Who takes up what: factors fitted to all pairs of users and items, rated or not."""
+"""The learned model of clicks: factors fitted to all pairs of users and items, rated or not."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from dualgap import _core
-from dualgap._estimator import Callback, History, RandomState
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
-from dualgap.recommend._ratings import Indexed
+from dualgap.recommend._ranking import Candidates, best_items
+from dualgap.recommend._ratings import Pairs
+from dualgap.recommend._training import FitRecord, NewRatings, Run, Training
 
 __all__ = ["Interactions"]
 
@@ -78,82 +80,110 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
             return float(self.like)
         return float(levels[0] + 0.75 * (levels[-1] - levels[0]))
 
-    def fit(
-        self,
-        ratings: Indexed,
-        shape: tuple[int, int],
-        like: float,
-        *,
-        random_state: RandomState,
-        n_jobs: int | None,
-        callback: Callback | None = None,
-    ) -> InteractionFactors:
+    def fit(self, training: Training, like: float, run: Run) -> tuple[ClickModel, FitRecord]:
         """Fit the vectors of all users and items."""
-        record = self._record(ratings, shape, like, resolve_threads(n_jobs))
-        record |= {"seed": resolve_seed(random_state), "callback": callback}
-        result = _core.fit_interactions(record)
+        ratings = training.ratings
+        weights = np.ones(len(ratings.values)) if ratings.weights is None else ratings.weights
+        settings = self._settings(training.shape, resolve_threads(run.n_jobs))
+        result = _core.fit_interactions(
+            {
+                **settings,
+                "users": ratings.users.astype(np.uint32),
+                "items": ratings.items.astype(np.uint32),
+                "targets": self._targets(ratings.values, like),
+                "weights": weights,
+                "seed": resolve_seed(run.random_state),
+                "callback": run.callback,
+            }
+        )
         users, items = result["users"], result["items"]
         # An average user takes up what is popular; of an unknown item nothing is known.
         users = np.vstack([users, users.mean(axis=0)])
         items = np.vstack([items, np.zeros((1, self.n_factors))])
-        return InteractionFactors(users, items, like, result["history"], result["objective"])
+        return ClickModel(users, items), FitRecord(result["history"], result["objective"])
 
     def fold_in(
-        self,
-        ratings: Indexed,
-        n_new: int,
-        others: FloatArray,
-        like: float,
-        *,
-        n_jobs: int | None,
-    ) -> FloatArray:
-        """The vectors of new ids (`ratings.users`), given those that they are combined with."""
-        record = self._record(ratings, (n_new, len(others)), like, resolve_threads(n_jobs))
-        return _core.fold_in_interactions(record, np.ascontiguousarray(others))
+        self, model: ClickModel, new: NewRatings, like: float, n_threads: int
+    ) -> ClickModel:
+        """A model with vectors of new ids."""
+        others = (model.items if new.side == "users" else model.users)[:-1]
+        record = {
+            **self._settings((len(new.ids), len(others)), n_threads),
+            "users": new.own.astype(np.uint32),
+            "items": new.other.astype(np.uint32),
+            "targets": self._targets(new.values, like),
+            "weights": np.ones(len(new.values)),
+            "seed": 0,
+            "callback": None,
+        }
+        vectors = _core.fold_in_interactions(record, np.ascontiguousarray(others))
+        changed: Any = {new.side: new.insert_rows(getattr(model, new.side), vectors)}
+        return replace(model, **changed)
 
-    def _record(
-        self, ratings: Indexed, shape: tuple[int, int], like: float, n_threads: int
-    ) -> dict[str, Any]:
-        weights = np.ones(len(ratings.values)) if ratings.weights is None else ratings.weights
+    def _targets(self, values: FloatArray, like: float) -> FloatArray:
+        return np.where(values >= like, 1.0, float(self.other))
+
+    def _settings(self, shape: tuple[int, int], n_threads: int) -> dict[str, Any]:
         return {
-            "users": ratings.users.astype(np.uint32),
-            "items": ratings.items.astype(np.uint32),
-            "targets": np.where(ratings.values >= like, 1.0, float(self.other)),
-            "weights": weights,
             "n_users": shape[0],
             "n_items": shape[1],
             "n_factors": int(self.n_factors),
             "unobserved": float(self.unobserved),
             "ridge": float(self.ridge),
             "tol": float(self.tol),
-            "seed": 0,
             "n_sweeps": int(self.n_sweeps),
             "n_threads": n_threads,
-            "callback": None,
         }
 
 
 @dataclass(frozen=True)
-class InteractionFactors:
-    """Vectors of users and items; the last row of either stands for unknown ids."""
+class ClickModel:
+    """Vectors of users and items; the last row of either table stands for unknown ids."""
 
     users: FloatArray
     items: FloatArray
-    like: float
-    history: History
-    objective: float
 
-    def scores(self, users: NDArray[np.intp], items: NDArray[np.intp]) -> FloatArray:
-        """Scores of (user, item) pairs: about 1 for a like, 0 for what is not taken up."""
-        return np.asarray(np.einsum("nr,nr->n", self.users[users], self.items[items]))
+    def predict(self, pairs: Pairs) -> FloatArray:
+        """Scores of pairs: about 1 for a like, 0 for an item that the user does not take up."""
+        result = np.empty(len(pairs.users))
+        for rows, some in pairs.batches():
+            result[rows] = np.einsum("nr,nr->n", self.users[some.users], self.items[some.items])
+        return result
 
-    def fits(self, n_users: int, n_items: int) -> bool:
-        """Whether these are vectors of so many users and items, one width for all."""
+    def best_items(
+        self, users: NDArray[np.intp], n: int, candidates: Candidates
+    ) -> tuple[NDArray[np.int64], FloatArray]:
+        """Positions (-1 where there are no more) and scores of each user's best items."""
+        width = self.users.shape[1]
+        items = np.zeros((len(self.items) - 1, width + 1), dtype=np.float32)
+        items[:, :width] = self.items[:-1]
+
+        def parts(chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
+            rows = np.zeros((len(chosen), 1, width + 1), dtype=np.float32)
+            rows[:, 0, :width] = self.users[chosen]
+            return [{"users": rows, "items": items, "gaps": None, "weight": 1.0}]
+
+        return best_items(parts, users, n, candidates)
+
+    def item_vectors(self) -> FloatArray:
+        """Vectors of all items, whose cosines compare items."""
+        return self.items[:-1]
+
+    def fits(self, shape: tuple[int, int]) -> bool:
+        """Whether these are vectors of so many users and items, with one width for all."""
         tables = (self.users, self.items)
-        good = all(table.dtype == np.float64 and table.ndim == 2 for table in tables)
         return (
-            good
-            and [len(table) for table in tables] == [n_users + 1, n_items + 1]
+            all(table.dtype == np.float64 and table.ndim == 2 for table in tables)
+            and (len(self.users) - 1, len(self.items) - 1) == shape
             and self.users.shape[1] == self.items.shape[1] > 0
             and all(bool(np.isfinite(table).all()) for table in tables)
         )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays of a file."""
+        return {"interactions.users": self.users, "interactions.items": self.items}
+
+    @classmethod
+    def read(cls, arrays: Mapping[str, NDArray[Any]]) -> ClickModel:
+        """Read `arrays`; `fits` has yet to be called."""
+        return cls(arrays["interactions.users"], arrays["interactions.items"])

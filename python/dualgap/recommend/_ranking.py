@@ -1,8 +1,9 @@
-"""The best items of users: candidates, scores in blocks, tables."""
+"""Rankings of the catalogue: candidates, best items, neighbours, and their metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,29 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._validation import FloatArray
-from dualgap.recommend._factors import Blocks
-from dualgap.recommend._interactions import InteractionFactors
-from dualgap.recommend._ratings import read_ids
+from dualgap.metrics import (
+    average_precision_at_k,
+    coverage_at_k,
+    hit_ndcg_at_k,
+    ndcg_at_k,
+    recall_at_k,
+    rmse,
+)
+from dualgap.recommend._ratings import RatingTable, read_ids
 
 # Users whose rows are made at a time.
 _BATCH = 1 << 14
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The items that may be recommended to a user."""
+
+    # A bool for each item.
+    allowed: NDArray[np.bool_]
+    # The items to leave out for each known user; None to leave none out.
+    seen: sp.csr_array | None
+    n_threads: int
 
 
 def allowed_items(
@@ -26,7 +44,7 @@ def allowed_items(
     exclude: Iterable[Any] | None,
     mask: Any,
 ) -> NDArray[np.bool_]:
-    """Which items may be recommended at all."""
+    """Whether each item of `table` may be recommended at all."""
     allowed = np.ones(len(table), dtype=bool)
     if items is not None:
         found = table.get_indexer(read_ids(items, "item"))
@@ -50,47 +68,22 @@ def allowed_items(
     return allowed
 
 
-def rating_parts(
-    models: list[Blocks], gaps: list[float] | None, users: NDArray[np.intp]
-) -> list[dict[str, Any]]:
-    """The expected rating above the lowest level, averaged over the models."""
-    return [
-        {
-            "users": blocks.user_rows(users),
-            "items": blocks.item_rows(),
-            "gaps": gaps,
-            "weight": 1.0 / len(models),
-        }
-        for blocks in models
-    ]
-
-
-def like_parts(factors: InteractionFactors, users: NDArray[np.intp]) -> list[dict[str, Any]]:
-    """The interactions' scores."""
-    width = factors.users.shape[1]
-    rows = np.zeros((len(users), 1, width + 1), dtype=np.float32)
-    rows[:, 0, :width] = factors.users[users]
-    items = np.zeros((len(factors.items) - 1, width + 1), dtype=np.float32)
-    items[:, :width] = factors.items[:-1]
-    return [{"users": rows, "items": items, "gaps": None, "weight": 1.0}]
-
-
 def best_items(
-    parts: Any,
+    parts: Callable[[NDArray[np.intp]], list[dict[str, Any]]],
     users: NDArray[np.intp],
-    seen: sp.csr_array,
-    allowed: NDArray[np.bool_],
     n: int,
-    *,
-    exclude_seen: bool,
-    n_threads: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Positions (-1 where there are no more) and scores of each user's best items."""
+    candidates: Candidates,
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """Positions (-1 where there are no more) and scores of each user's best items.
+
+    `parts` gives the factors of some users and of all items, whose products are the scores.
+    """
+    seen, allowed = candidates.seen, candidates.allowed
     found: list[tuple[Any, Any]] = []
     for start in range(0, len(users), _BATCH):
         chosen = users[start : start + _BATCH]
         offsets, items = np.zeros(len(chosen) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-        if exclude_seen:
+        if seen is not None:
             known = np.flatnonzero(chosen < seen.shape[0])
             rows = seen[chosen[known]]
             offsets[known + 1] = np.diff(rows.indptr)
@@ -100,17 +93,17 @@ def best_items(
             "items": items,
             "allowed": np.zeros(0, dtype=bool) if allowed.all() else allowed,
             "n_items": len(allowed),
-            "n_threads": n_threads,
+            "n_threads": candidates.n_threads,
         }
         found.append(_core.best_items(parts(chosen), excluded, n))
     if not found:
-        return np.zeros((0, n), dtype=np.int64), np.zeros((0, n), dtype=np.float32)
+        return np.zeros((0, n), dtype=np.int64), np.zeros((0, n))
     positions, scores = (np.concatenate(columns) for columns in zip(*found, strict=True))
-    return positions, scores
+    return positions, scores.astype(np.float64)
 
 
 def ranked_table(
-    users: pd.Index[Any], items: pd.Index[Any], best: tuple[Any, Any], lowest: float
+    users: pd.Index[Any], items: pd.Index[Any], best: tuple[NDArray[np.int64], FloatArray]
 ) -> pd.DataFrame:
     """Recommendations as a table."""
     positions, scores = best
@@ -120,13 +113,13 @@ def ranked_table(
             "user": users[row],
             "rank": column + 1,
             "item": items[positions[row, column]],
-            "score": lowest + scores[row, column].astype(np.float64),
+            "score": scores[row, column],
         }
     )
 
 
 def nearest(vectors: FloatArray, positions: NDArray[np.intp], n: int) -> tuple[Any, Any]:
-    """The other vectors of the largest cosines, and these."""
+    """The other vectors with the largest cosines, and these cosines."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)
     scores = vectors[positions] @ vectors.T
@@ -145,3 +138,32 @@ def top_columns(scores: FloatArray, n: int) -> NDArray[np.intp]:
         candidates = np.flatnonzero(values >= limit)
         top[row] = candidates[np.argsort(-values[candidates], kind="stable")[:n]]
     return top
+
+
+def rating_metrics(table: RatingTable, predicted: FloatArray, k: Sequence[int]) -> dict[str, float]:
+    """RMSE and mean nDCG@k per user."""
+    result = {"rmse": rmse(table.values, predicted)}
+    groups = pd.factorize(table.users)[0]
+    for depth in k:
+        result[f"ndcg@{depth}"] = ndcg_at_k(table.values, predicted, depth, groups=groups)
+    return result
+
+
+def catalogue_metrics(
+    recommended: NDArray[np.int64],
+    relevant: tuple[NDArray[np.intp], NDArray[np.intp]],
+    n_items: int,
+    k: Sequence[int],
+) -> dict[str, float]:
+    """Share and ranks of the relevant items (rows of `recommended`, positions) among the best."""
+    rows, items = relevant
+    order = np.argsort(rows, kind="stable")
+    ends = np.searchsorted(rows[order], np.arange(1, len(recommended)))
+    sets: list[Any] = np.split(items[order], ends) if len(recommended) else []
+    result: dict[str, float] = {}
+    for depth in k:
+        result[f"recall@{depth}"] = recall_at_k(sets, recommended, depth)
+        result[f"catalogue_ndcg@{depth}"] = hit_ndcg_at_k(sets, recommended, depth)
+        result[f"map@{depth}"] = average_precision_at_k(sets, recommended, depth)
+        result[f"coverage@{depth}"] = coverage_at_k(recommended, n_items, depth)
+    return result

@@ -1,9 +1,9 @@
-"""Ratings as recommenders read them: id tables, indices, levels."""
+"""Ratings as a user passes them, and as a fit takes them: ids, positions, values and times."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -16,30 +16,18 @@ from dualgap._choices import check_choice
 from dualgap._estimator import depth
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray
-from dualgap.recommend._times import read_times, refuse_missing
 
 _Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike]"
 RatingsLike: TypeAlias = "pd.DataFrame | _Columns | NDArray[Any] | sp.spmatrix | sp.sparray"
 Unknown: TypeAlias = Literal["warn", "ignore"]
+Periods: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""The numbers of each rating's period of the user and of the item."""
 
-_MAX_LEVELS = 64
+# Seconds to the year 5138: milliseconds of any year after 1973 are more.
+_LATEST = 1e11
 
-
-@dataclass(frozen=True)
-class Triples:
-    """Users, items, values and weights of ratings, as given."""
-
-    users: pd.Index[Any]
-    items: pd.Index[Any]
-    values: FloatArray
-    # None where all ratings count alike.
-    weights: FloatArray | None = None
-    times: NDArray[Any] | None = None
-
-    def take(self, rows: NDArray[np.intp]) -> Triples:
-        """Some of the ratings."""
-        optional = [None if part is None else part[rows] for part in (self.weights, self.times)]
-        return Triples(self.users[rows], self.items[rows], self.values[rows], *optional)
+# Pairs whose outputs are computed at a time.
+_BATCH = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -53,20 +41,91 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Indexed:
-    """Ratings by the positions of their users and items."""
+class RatingTable:
+    """Ratings by the ids of their users and items."""
+
+    users: pd.Index[Any]
+    items: pd.Index[Any]
+    values: FloatArray
+    # None where all ratings count alike.
+    weights: FloatArray | None = None
+    times: NDArray[Any] | None = None
+
+    def take(self, rows: NDArray[np.intp]) -> RatingTable:
+        """Some of the ratings."""
+        optional = [None if part is None else part[rows] for part in (self.weights, self.times)]
+        return RatingTable(self.users[rows], self.items[rows], self.values[rows], *optional)
+
+
+@dataclass(frozen=True)
+class IndexedRatings:
+    """Ratings by the positions of their users and items in the catalogue."""
 
     users: NDArray[np.intp]
     items: NDArray[np.intp]
     values: FloatArray
     weights: FloatArray | None = None
-    # A number for each user's and for each item's period, where times are used.
-    periods: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    # Only for time features.
+    periods: Periods | None = None
 
-    def take(self, rows: NDArray[np.intp]) -> Indexed:
-        """Some of the ratings."""
+    def take(self, rows: NDArray[np.intp]) -> IndexedRatings:
+        """Some of the ratings, without their periods."""
         weights = None if self.weights is None else self.weights[rows]
-        return Indexed(self.users[rows], self.items[rows], self.values[rows], weights)
+        return IndexedRatings(self.users[rows], self.items[rows], self.values[rows], weights)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Users and items to predict for, by position, and their periods if time features use them."""
+
+    users: NDArray[np.intp]
+    items: NDArray[np.intp]
+    periods: Periods | None = None
+
+    def batches(self) -> Iterator[tuple[slice, Pairs]]:
+        """Yield a few at a time, so that memory does not grow with their number."""
+        for start in range(0, len(self.users), _BATCH):
+            rows = slice(start, start + _BATCH)
+            periods = self.periods
+            if periods is not None:
+                periods = periods[0][rows], periods[1][rows]
+            yield rows, Pairs(self.users[rows], self.items[rows], periods)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The ids of all known users and items.
+
+    A position is an index into either table; the one after the last stands for unknown ids.
+    """
+
+    users: pd.Index[Any]
+    items: pd.Index[Any]
+
+    @classmethod
+    def of(
+        cls, table: RatingTable, user_ids: pd.Index[Any] | None, item_ids: pd.Index[Any] | None
+    ) -> Catalogue:
+        """All ids that have ratings or features."""
+        return cls(_union(table.users, user_ids), _union(table.items, item_ids))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of users and items."""
+        return len(self.users), len(self.items)
+
+    def index(self, table: RatingTable) -> IndexedRatings:
+        """Replace the ids of ratings by positions."""
+        users, items = positions(self.users, table.users), positions(self.items, table.items)
+        return IndexedRatings(users, items, table.values, table.weights)
+
+    def find_users(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
+        """Positions of users; `unknown` says whether to warn of unknown ids."""
+        return _find(self.users, ids, "user", unknown)
+
+    def find_items(self, ids: pd.Index[Any], unknown: Unknown) -> NDArray[np.intp]:
+        """Positions of items; `unknown` says whether to warn of unknown ids."""
+        return _find(self.items, ids, "item", unknown)
 
 
 def as_pandas(table: Any) -> Any:
@@ -86,13 +145,13 @@ def read_ratings(
     name: str = "ratings",
     sample_weight: ArrayLike | None = None,
     timestamps: ArrayLike | None = None,
-) -> Triples:
+) -> RatingTable:
     """Read ratings of any accepted form.
 
     A sparse matrix has users as rows and items as columns; its stored entries are the ratings, in
     the order of its `tocoo()`.
     """
-    users, items, values, times = _parts(as_pandas(ratings), columns, name)
+    users, items, values, times = _parts(ratings, columns, name)
     times = times if timestamps is None else np.asarray(timestamps)
     try:
         numbers = np.ascontiguousarray(values, dtype=np.float64)
@@ -113,11 +172,12 @@ def read_ratings(
         msg = f"timestamps: must be {len(numbers)} times, one for each rating"
         raise ValueError(msg)
     weights = None if sample_weight is None else _weights(sample_weight, len(numbers))
-    return Triples(user_index, item_index, numbers, weights, times)
+    return RatingTable(user_index, item_index, numbers, weights, times)
 
 
 def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, Any]:
     """Users, items, values and, where a table has them, times."""
+    ratings = as_pandas(ratings)
     if isinstance(ratings, pd.DataFrame):
         needed = [columns.user, columns.item, columns.rating]
         missing = [column for column in needed if column not in ratings.columns]
@@ -146,7 +206,7 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
 
 
 def _whole(ids: NDArray[Any]) -> NDArray[Any]:
-    """Ids that an array of ratings made floating-point numbers, as the integers that they were."""
+    """Convert ids to integers where an array of ratings stores whole floating-point numbers."""
     if ids.dtype.kind == "f" and np.isfinite(ids).all() and (ids == np.rint(ids)).all():
         return ids.astype(np.int64)
     return ids
@@ -163,30 +223,30 @@ def _weights(sample_weight: ArrayLike, n: int) -> FloatArray:
     return weights
 
 
-def last_of_each_pair(triples: Triples) -> Triples:
+def last_of_each_pair(table: RatingTable) -> RatingTable:
     """The latest rating of each user and item: the last by time, or in the order given."""
-    users, _ = pd.factorize(triples.users)
-    items, distinct = pd.factorize(triples.items)
+    users, _ = pd.factorize(table.users)
+    items, distinct = pd.factorize(table.items)
     pairs = pd.Series(users.astype(np.int64) * len(distinct) + items)
     n_again = int(pairs.duplicated().sum())
     if n_again == 0:
-        return triples
-    if triples.times is not None:
-        pairs = pairs.iloc[np.argsort(_comparable(triples.times), kind="stable")]
+        return table
+    if table.times is not None:
+        pairs = pairs.iloc[np.argsort(_comparable(table.times), kind="stable")]
     again = pairs.duplicated(keep="last")
-    which = "latest" if triples.times is not None else "last"
+    which = "latest" if table.times is not None else "last"
     warn_input(
         f"ratings: {n_again} of {len(pairs)} are of a pair of user and item that is rated again; "
         f"the {which} rating of each pair is used"
     )
-    return triples.take(np.sort(pairs.index.to_numpy()[~again.to_numpy()]))
+    return table.take(np.sort(pairs.index.to_numpy()[~again.to_numpy()]))
 
 
 def _comparable(times: NDArray[Any]) -> NDArray[Any]:
     """Times that can be sorted: numbers and dates of NumPy as they are, others in seconds.
 
-    Text does not sort as the times that it stands for: "9" comes after "10". What is missing would
-    sort last, and count as the latest.
+    Text does not sort by time: "9" comes after "10". A missing time would sort last, and count as
+    the latest.
     """
     refuse_missing(times, "timestamps")
     if times.dtype.kind in "iufbM":
@@ -199,8 +259,40 @@ def _comparable(times: NDArray[Any]) -> NDArray[Any]:
     return seconds
 
 
+def refuse_missing(times: NDArray[Any], name: str) -> None:
+    """Raise where a time is NaN, NaT, None or infinite."""
+    numbers = times.dtype.kind in "iufbM"
+    if (~np.isfinite(times) if numbers else pd.isna(times)).any():
+        msg = f"{name}: a time is missing (NaN); leave out these pairs, or all times"
+        raise ValueError(msg)
+
+
+def read_times(times: Any, n: int, name: str = "timestamps") -> FloatArray:
+    """Seconds since 1970 of numbers (seconds already), dates, or text in ISO 8601."""
+    values = np.asarray(times)
+    if values.shape != (n,):
+        msg = f"{name}: must be {n} times, one for each pair, got shape {values.shape}"
+        raise ValueError(msg)
+    refuse_missing(values, name)
+    if values.dtype.kind in "iufb":
+        seconds: FloatArray = values.astype(np.float64)
+    else:
+        try:
+            dates = pd.to_datetime(pd.Series(times), utc=True, format="ISO8601")
+        except (TypeError, ValueError) as error:
+            msg = f"{name}: must be numbers of seconds or dates ({error})"
+            raise ValueError(msg) from None
+        since = (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
+        seconds = np.asarray(since, dtype=np.float64)
+    refuse_missing(seconds, name)
+    if (np.abs(seconds) > _LATEST).any():
+        msg = f"{name}: must be seconds since 1970 or dates; these look like milliseconds"
+        raise ValueError(msg)
+    return seconds
+
+
 def warn_input(text: str) -> None:
-    """Warn, where the user called us, of what was made of the input."""
+    """Warn about the input, at the line of the user's call."""
     warnings.warn(text, UserWarning, stacklevel=depth())
 
 
@@ -235,7 +327,7 @@ def list_ids(ids: Hashable | Iterable[Hashable]) -> list[Hashable]:
     return list(ids)
 
 
-def unique_ids(rated: pd.Index[Any], features: pd.Index[Any] | None) -> pd.Index[Any]:
+def _union(rated: pd.Index[Any], features: pd.Index[Any] | None) -> pd.Index[Any]:
     """All ids, rated or with features, in a fixed order (sorted where they compare)."""
     ids = rated.unique()
     if features is not None:
@@ -246,18 +338,18 @@ def unique_ids(rated: pd.Index[Any], features: pd.Index[Any] | None) -> pd.Index
         return ids
 
 
-def codes(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:
+def positions(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:
     """Position of each id in `table`; the length of `table` for unknown ones."""
     found = table.get_indexer(ids)
     return np.where(found < 0, len(table), found)
 
 
-def known_codes(
+def _find(
     table: pd.Index[Any], ids: pd.Index[Any], what: str, unknown: Unknown
 ) -> NDArray[np.intp]:
-    """`codes`, with a warning that counts unknown ids, and an error where there are no others."""
+    """Find `positions`; warn of unknown ids, and refuse them where there are no others."""
     check_choice("unknown", unknown, Unknown)
-    found = codes(table, ids)
+    found = positions(table, ids)
     strange = found == len(table)
     if unknown == "ignore" or not strange.any():
         return found
@@ -285,42 +377,8 @@ def known_codes(
 
 
 def _kind(ids: pd.Index[Any]) -> str | None:
-    """What all ids are, if it can be told."""
+    """The kind that all ids have in common, if there is one."""
     if ids.dtype.kind in "iuf":
         return "numbers"
     kind = pd.api.types.infer_dtype(ids, skipna=False)
     return {"string": "strings", "integer": "numbers", "floating": "numbers"}.get(kind)
-
-
-def find_levels(values: FloatArray, given: Sequence[float] | None, reduction: str) -> FloatArray:
-    """The rating levels in increasing order: those given, or those that occur."""
-    found = np.unique(values)
-    if given is None:
-        levels = found
-    else:
-        try:
-            levels = np.unique(np.asarray(given, dtype=np.float64))
-        except (TypeError, ValueError):
-            levels = np.array([])
-        if len(levels) == 0 or not np.isfinite(levels).all():
-            msg = f"levels: must be finite numbers, got {given!r}"
-            raise ValueError(msg)
-        if not np.isin(found, levels).all():
-            strange = found[~np.isin(found, levels)][0]
-            msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
-            raise ValueError(msg)
-    if reduction == "interactions":
-        return np.asarray(levels)
-    if len(found) < 2:
-        msg = (
-            f"ratings: all ratings are {found[0]}, which does not tell what users like less; for "
-            'who took up what, use reduction="interactions"'
-        )
-        raise ValueError(msg)
-    if reduction == "mcrank" and len(levels) > _MAX_LEVELS:
-        msg = (
-            f"ratings: {len(levels)} different values are too many levels "
-            f'(at most {_MAX_LEVELS}); round them, or use reduction="regression"'
-        )
-        raise ValueError(msg)
-    return np.asarray(levels)

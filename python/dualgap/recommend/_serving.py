@@ -1,10 +1,9 @@
-"""What a fitted recommender serves: predictions, recommendations, new users and items, scores."""
+"""The methods of a fitted recommender: predictions, rankings, new users and items, scores."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,37 +12,137 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dualgap._choices import Ranking, check_choice
-from dualgap._validation import check_positive, resolve_threads
-from dualgap.recommend._evaluation import catalogue_metrics, rating_metrics
-from dualgap.recommend._fold_in import folded_blocks, folded_interactions, new_ids, with_history
-from dualgap.recommend._predicting import Ids, PredictingRecommender
+from dualgap._choices import Ranking, Reduction, check_choice
+from dualgap._estimator import Estimator
+from dualgap._validation import FloatArray, check_positive, resolve_threads
+from dualgap.recommend._interactions import ClickModel, Interactions
 from dualgap.recommend._ranking import (
+    Candidates,
     allowed_items,
-    best_items,
-    like_parts,
+    catalogue_metrics,
     nearest,
     ranked_table,
-    rating_parts,
+    rating_metrics,
 )
+from dualgap.recommend._rating_model import RatingModel
 from dualgap.recommend._ratings import (
-    Indexed,
+    Catalogue,
+    Columns,
+    Pairs,
     RatingsLike,
     Unknown,
-    codes,
-    known_codes,
     last_of_each_pair,
     list_ids,
+    positions,
     read_ids,
     read_ratings,
+    read_times,
 )
+from dualgap.recommend._training import NewRatings, TimeFeatures
 
-__all__ = ["ServingRecommender"]
+__all__ = ["FittedRecommender"]
+
+Ids = Hashable | Iterable[Hashable]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class ServingRecommender(PredictingRecommender):
-    """What a recommender does once it is fitted."""
+class FittedRecommender(Estimator):
+    """A recommender whose models are fitted.
+
+    Subclasses have the parameters, and a `fit` that sets the attributes.
+    """
+
+    reduction: Reduction
+    interactions: Interactions | bool
+    history_features: bool | Literal["users"]
+    time_features: bool | TimeFeatures
+    user_column: str
+    item_column: str
+    rating_column: str
+    timestamp_column: str
+
+    user_ids_: pd.Index[Any]
+    item_ids_: pd.Index[Any]
+    levels_: FloatArray
+    like_: float
+
+    # None for a reduction that predicts no ratings.
+    _rating_model: RatingModel | None
+    # None for a fit without interactions.
+    _click_model: ClickModel | None
+    # The pairs of users and items with ratings, as ones.
+    _seen: sp.csr_array
+
+    def predict(
+        self,
+        users: Ids,
+        items: Ids,
+        *,
+        timestamps: ArrayLike | None = None,
+        unknown: Unknown = "warn",
+    ) -> FloatArray:
+        """Expected ratings of (user, item) pairs.
+
+        Parameters
+        ----------
+        users, items : id or iterable of ids
+            Equally many, or one of them a single id.
+        timestamps : array-like of shape (n_pairs,) or a single time, optional
+            When the ratings are given, for a model with `time_features`: seconds since 1970, or
+            dates. Without them nothing is known of the time.
+        unknown : {"warn", "ignore"}, default="warn"
+            What to do about ids that were not in the ratings. They count as an average user or
+            item; "warn" says how many there are, and refuses them where there are no others.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+            Within the range of the levels; for ``reduction="interactions"`` scores, about 1 for
+            what the user takes up and 0 for the rest.
+
+        Raises
+        ------
+        ValueError
+            If none of the users or items was in the ratings, or the model has no time features.
+        TypeError
+            If ids are strings where those of the ratings are numbers, or the other way around.
+        """
+        pairs = self._pairs(users, items, timestamps, unknown)
+        return self._model(self._default_ranking()).predict(pairs)
+
+    def predict_proba(
+        self,
+        users: Ids,
+        items: Ids,
+        *,
+        timestamps: ArrayLike | None = None,
+        unknown: Unknown = "warn",
+    ) -> FloatArray:
+        """Probability of each level of ``levels_`` for (user, item) pairs.
+
+        Parameters
+        ----------
+        users, items, timestamps, unknown
+            As for `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs, n_levels)
+
+        Raises
+        ------
+        AttributeError
+            For another reduction than "mcrank", which has no level probabilities.
+        """
+        check_is_fitted(self)
+        if self.reduction != "mcrank":
+            msg = (
+                f'predict_proba: reduction="{self.reduction}" gives no level probabilities; '
+                'use "mcrank"'
+            )
+            raise AttributeError(msg)
+        pairs = self._pairs(users, items, timestamps, unknown)
+        assert self._rating_model is not None
+        return self._rating_model.predict_proba(pairs)
 
     def recommend(
         self,
@@ -91,11 +190,10 @@ class ServingRecommender(PredictingRecommender):
         check_is_fitted(self)
         check_positive("n", n, integer=True)
         if ratings is not None:
-            served = self.fold_in(ratings)
+            folded = self.fold_in(ratings)
             if users is None:
-                table = read_ratings(ratings, self._columns())
-                users = table.users.unique()
-            return served.recommend(
+                users = read_ratings(ratings, self._columns()).users.unique()
+            return folded.recommend(
                 users,
                 n,
                 rank_by=rank_by,
@@ -109,16 +207,15 @@ class ServingRecommender(PredictingRecommender):
             msg = "users: say whom to recommend to (or pass ratings)"
             raise ValueError(msg)
         names = read_ids(list_ids(users), "user")
-        positions = known_codes(self.user_ids_, names, "user", unknown)
-        best = self._best(
-            positions,
-            min(int(n), len(self.item_ids_)),
-            self._ranking(rank_by),
+        rows = self._catalogue.find_users(names, unknown)
+        model = self._model(self._ranking(rank_by))
+        candidates = Candidates(
             allowed_items(self.item_ids_, items, exclude, mask),
-            exclude_seen=exclude_seen,
+            self._seen if exclude_seen else None,
+            resolve_threads(self.n_jobs),
         )
-        lowest = 0.0 if self._ranking(rank_by) == "like" else self._lowest()
-        return ranked_table(names, self.item_ids_, best, lowest)
+        best = model.best_items(rows, min(int(n), len(self.item_ids_)), candidates)
+        return ranked_table(names, self.item_ids_, best)
 
     def similar_items(self, items: Ids, n: int = 10) -> pd.DataFrame:
         """Items that the same users like: largest cosine between the items' factors.
@@ -143,14 +240,12 @@ class ServingRecommender(PredictingRecommender):
         check_is_fitted(self)
         check_positive("n", n, integer=True)
         names = read_ids(list_ids(items), "item")
-        positions = self.item_ids_.get_indexer(names)
-        if (positions < 0).any():
-            raise KeyError(f"items: {names[positions < 0].tolist()[0]!r} was not in the ratings")
+        rows = self.item_ids_.get_indexer(names)
+        if (rows < 0).any():
+            raise KeyError(f"items: {names[rows < 0].tolist()[0]!r} was not in the ratings")
         n = min(n, len(self.item_ids_) - 1)
-        vectors = [model.item_vectors() for model in self._models]
-        if not vectors and self._interactions is not None:
-            vectors = [self._interactions.items[:-1]]
-        top, scores = nearest(np.hstack(vectors), positions, n)
+        model = self._model(self._default_ranking())
+        top, scores = nearest(model.item_vectors(), rows, n)
         return pd.DataFrame(
             {
                 "item": np.repeat(names, n),
@@ -186,52 +281,27 @@ class ServingRecommender(PredictingRecommender):
         """
         check_is_fitted(self)
         check_choice("side", side, "users", "items")
-        if self._models and not self._learned:
+        if self._rating_model is not None and not self._rating_model.priors:
             msg = 'fold_in: only method="variational" fits new users without a refit'
             raise ValueError(msg)
-        of_users = side == "users"
-        tables = (self.user_ids_, self.item_ids_) if of_users else (self.item_ids_, self.user_ids_)
-        levels = self.levels_ if self.reduction == "mcrank" else None
-        triples = last_of_each_pair(read_ratings(ratings, self._columns()))
-        own, other, triples = new_ids(triples, tables[1], levels, of_users=of_users)
-        names = own.unique()
-        target = codes(tables[0], names)
-        fresh = target == len(tables[0])
-        target[fresh] = len(tables[0]) + np.arange(fresh.sum())
-        values = np.searchsorted(self.levels_, triples.values).astype(np.float64)
-        folded = Indexed(
-            names.get_indexer(own), other, values if self.reduction == "mcrank" else triples.values
+        new = NewRatings.of(
+            last_of_each_pair(read_ratings(ratings, self._columns())),
+            self._catalogue,
+            self._seen,
+            side,
+            histories=self.history_features in (True, side),
         )
-        new = copy.copy(self)
-        seen = self._seen if of_users else sp.csr_array(self._seen.T)
-        history = self.history_features is True or (of_users and self.history_features == "users")
-        counts = np.bincount(seen.indices, minlength=len(tables[1]))
-        new._models = folded_blocks(
-            self._models,
-            self._learned,
-            folded,
-            target,
-            counts,
-            of_users=of_users,
-            history=history,
-            n_jobs=self.n_jobs,
-        )
-        if self._interactions is not None:
-            new._interactions = folded_interactions(
-                self._interaction_settings(),
-                self._interactions,
-                Indexed(folded.users, other, triples.values),
-                target,
-                of_users=of_users,
-                n_jobs=self.n_jobs,
-            )
-        if self._times is not None:
-            new._times = self._times.without(target, of_users=of_users)
-        ids = tables[0].append(names[fresh])
-        rows = with_history(seen, target[folded.users], other, len(ids))
-        new._seen = rows if of_users else sp.csr_array(rows.T)
-        setattr(new, "user_ids_" if of_users else "item_ids_", ids)
-        return new
+        n_threads = resolve_threads(self.n_jobs)
+        folded = copy.copy(self)
+        if self._rating_model is not None:
+            folded._rating_model = self._rating_model.fold_in(new, n_threads)
+        if self._click_model is not None:
+            settings = self._interaction_settings()
+            folded._click_model = settings.fold_in(self._click_model, new, self.like_, n_threads)
+        catalogue = new.extend(self._catalogue)
+        folded.user_ids_, folded.item_ids_ = catalogue.users, catalogue.items
+        folded._seen = new.replace_histories(self._seen)
+        return folded
 
     def evaluate(
         self,
@@ -269,25 +339,28 @@ class ServingRecommender(PredictingRecommender):
             "catalogue_ndcg@k", "map@k" and "coverage@k" (`dualgap.metrics`).
         """
         check_is_fitted(self)
-        triples = read_ratings(test, self._columns(), name="test", timestamps=timestamps)
-        users = known_codes(self.user_ids_, triples.users, "user", unknown)
-        items = known_codes(self.item_ids_, triples.items, "item", unknown)
+        table = read_ratings(test, self._columns(), name="test", timestamps=timestamps)
+        users = self._catalogue.find_users(table.users, unknown)
+        items = self._catalogue.find_items(table.items, unknown)
         result = {}
-        if self.reduction != "interactions":
-            times = triples.times if self._times is not None else None
-            result = rating_metrics(triples, self._predict(self._timed(users, items, times)), k)
-        if catalogue or self.reduction == "interactions":
+        if self._rating_model is not None:
+            times = table.times if self._rating_model.times is not None else None
+            predicted = self._rating_model.predict(self._timed(users, items, times))
+            result = rating_metrics(table, predicted, k)
+        if catalogue or self._rating_model is None:
+            liked = table.values >= self.like_
+            who, names = pd.factorize(table.users[liked])
             # An id that is unknown cannot be found: it counts as missed.
-            liked = triples.values >= self.like_
-            who, names = pd.factorize(triples.users[liked])
-            best = self._best(
-                codes(self.user_ids_, names),
+            best, _ = self._model(self._ranking(rank_by)).best_items(
+                positions(self.user_ids_, names),
                 min(max(k), len(self.item_ids_)),
-                self._ranking(rank_by),
-                np.ones(len(self.item_ids_), dtype=bool),
-                exclude_seen=True,
+                Candidates(
+                    np.ones(len(self.item_ids_), dtype=bool),
+                    self._seen,
+                    resolve_threads(self.n_jobs),
+                ),
             )
-            result |= catalogue_metrics(best[0], (who, items[liked]), len(self.item_ids_), k)
+            result |= catalogue_metrics(best, (who, items[liked]), len(self.item_ids_), k)
         return result
 
     def score(self, ratings: RatingsLike, y: object = None) -> float:
@@ -309,50 +382,65 @@ class ServingRecommender(PredictingRecommender):
         found = self.evaluate(ratings, k=(10,), unknown="ignore")
         return found["recall@10"] if self.reduction == "interactions" else -found["rmse"]
 
-    # --- What these share ---
+    @property
+    def _catalogue(self) -> Catalogue:
+        return Catalogue(self.user_ids_, self.item_ids_)
+
+    def _columns(self) -> Columns:
+        return Columns(
+            self.user_column, self.item_column, self.rating_column, self.timestamp_column
+        )
+
+    def _interaction_settings(self) -> Interactions:
+        return self.interactions if isinstance(self.interactions, Interactions) else Interactions()
+
+    def _time_settings(self) -> TimeFeatures:
+        return (
+            self.time_features if isinstance(self.time_features, TimeFeatures) else TimeFeatures()
+        )
+
+    def _default_ranking(self) -> Ranking:
+        return "like" if self.reduction == "interactions" else "rating"
 
     def _ranking(self, rank_by: Ranking | None) -> Ranking:
         if rank_by is None:
-            return "like" if self.reduction == "interactions" else "rating"
+            return self._default_ranking()
         check_choice("rank_by", rank_by, Ranking)
         if rank_by == "rating" and self.reduction == "interactions":
             msg = 'rank_by: reduction="interactions" predicts no ratings; use "like"'
             raise ValueError(msg)
-        if rank_by == "like" and self._interactions is None:
+        if rank_by == "like" and self._click_model is None:
             msg = 'rank_by: "like" needs interactions=True (or Interactions(...)) in the fit'
             raise ValueError(msg)
         return rank_by
 
-    def _lowest(self) -> float:
-        return float(self.levels_[0]) if self.reduction == "mcrank" else 0.0
+    def _model(self, ranking: Ranking) -> RatingModel | ClickModel:
+        """The model with the scores of a ranking."""
+        model = self._click_model if ranking == "like" else self._rating_model
+        assert model is not None
+        return model
 
-    def _best(
-        self,
-        positions: NDArray[np.intp],
-        n: int,
-        ranking: Ranking,
-        allowed: NDArray[np.bool_],
-        *,
-        exclude_seen: bool,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Positions and scores of the best items."""
+    def _pairs(self, users: Ids, items: Ids, timestamps: Any, unknown: Unknown) -> Pairs:
+        check_is_fitted(self)
+        u = self._catalogue.find_users(read_ids(list_ids(users), "user"), unknown)
+        i = self._catalogue.find_items(read_ids(list_ids(items), "item"), unknown)
+        if len(u) != len(i) and 1 not in (len(u), len(i)):
+            msg = (
+                "users, items: must be equally many (or one of them a single id), "
+                f"got {len(u)} and {len(i)}"
+            )
+            raise ValueError(msg)
+        u, i = np.broadcast_arrays(u, i)
+        if timestamps is not None and np.ndim(timestamps) == 0:
+            timestamps = np.repeat(np.asarray(timestamps), len(u))
+        return self._timed(u, i, timestamps)
 
-        def parts(chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
-            if ranking == "like":
-                assert self._interactions is not None
-                return like_parts(self._interactions, chosen)
-            gaps = np.diff(self.levels_).tolist() if self.reduction == "mcrank" else None
-            return rating_parts(self._models, gaps, chosen)
-
-        found, scores = best_items(
-            parts,
-            positions,
-            self._seen,
-            allowed,
-            n,
-            exclude_seen=exclude_seen,
-            n_threads=resolve_threads(self.n_jobs),
-        )
-        if self.reduction == "regression" and ranking == "rating":
-            scores = np.clip(scores, self.levels_[0], self.levels_[-1])
-        return found, scores
+    def _timed(self, users: NDArray[np.intp], items: NDArray[np.intp], timestamps: Any) -> Pairs:
+        """Pairs with the periods of their times, if these are given."""
+        if timestamps is None:
+            return Pairs(users, items)
+        if self._rating_model is None or self._rating_model.times is None:
+            msg = "timestamps: this recommender was fitted without time_features"
+            raise ValueError(msg)
+        times = read_times(timestamps, len(users))
+        return Pairs(users, items, self._time_settings().periods(users, items, times))

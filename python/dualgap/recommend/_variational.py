@@ -19,12 +19,16 @@ from dualgap._validation import (
     resolve_seed,
     resolve_threads,
 )
-from dualgap.recommend._factors import Blocks
-from dualgap.recommend._features import Sides
-from dualgap.recommend._learned import Learned, SidePrior
-from dualgap.recommend._method import Fitted, Method, Task
-from dualgap.recommend._ratings import Indexed
-from dualgap.recommend._times import FittedTimes, TimeWeights
+from dualgap.recommend._rating_model import (
+    Machine,
+    Method,
+    PeriodWeights,
+    Priors,
+    RatingModel,
+    SidePrior,
+    TimeEffects,
+)
+from dualgap.recommend._training import FitRecord, RatingScale, Run, Training
 
 __all__ = ["Variational"]
 
@@ -91,91 +95,88 @@ class Variational(Method):
         """The sweeps of all models."""
         return int(self.n_models) * int(self.n_sweeps)
 
-    def run(self, task: Task, ratings: Indexed, sides: Sides, held_out: Indexed | None) -> Fitted:
-        """Fit models from different random starts."""
-        # Ids without ratings teach nothing: the fit is over the others, and theirs follow from it.
-        parts = [
-            _Part.of(ids, n, features)
-            for ids, n, features in zip(
-                (ratings.users, ratings.items), sides.shape, sides.features, strict=True
-            )
-        ]
-        settings = self._settings(task, parts)
-        targets, generator = ratings.values, np.random.default_rng(resolve_seed(task.random_state))
-        if task.ordinal:
-            targets = np.searchsorted(task.levels, targets).astype(np.float64)
-        models, learned, histories = [], [], []
-        periods = (
-            [] if ratings.periods is None else [_Periods.read(each) for each in ratings.periods]
-        )
+    def fit(
+        self, training: Training, scale: RatingScale, n_components: int, run: Run
+    ) -> tuple[RatingModel, FitRecord]:
+        """Fit machines from different random starts."""
+        ratings = training.ratings
+        # The core fits the rated ids alone; the rows of all others follow from theirs.
+        ids = zip((ratings.users, ratings.items), training.shape, training.features, strict=True)
+        users, items = (_RatedIds.of(*side) for side in ids)
+        periods = [_Periods.of(codes) for codes in ratings.periods or ()]
+        settings = {
+            **self._settings(scale, (users, items), n_components),
+            "weights": ratings.weights,
+            "groups": [(own.numbers, len(own.codes)) for own in periods] or None,
+            "n_threads": resolve_threads(run.n_jobs),
+        }
+        targets = ratings.values
+        if scale.ordinal:
+            targets = np.searchsorted(scale.levels, targets).astype(np.float64)
+        generator = np.random.default_rng(resolve_seed(run.random_state))
+        machines, priors, histories = [], [], []
         done: tuple[int, float] = (0, 0.0)
         for number in range(self.n_models):
-            users, items = parts
-            result: Any = _core.fit_variational(
-                users.ids,
-                items.ids,
-                targets,
-                {
-                    **settings,
-                    "weights": ratings.weights,
-                    "groups": [(own.of, len(own.codes)) for own in periods] or None,
-                    "seed": int(generator.integers(2**63)),
-                    "callback": _going_on(task.callback, *done),
-                },
-            )
+            each = {
+                "seed": int(generator.integers(2**63)),
+                "callback": _continued(run.callback, *done),
+            }
+            result: Any = _core.fit_variational(users.ids, items.ids, targets, settings | each)
             of_users, of_items = (SidePrior.read(result[f"{side}_prior"]) for side in _SIDES)
-            models.append(
-                Blocks(
-                    users.spread_out(result["users"], of_users),
-                    items.spread_out(result["items"], of_items),
+            machines.append(
+                Machine(
+                    users.extend(result["users"], of_users),
+                    items.extend(result["items"], of_items),
                     result["output"],
                     result["intercept"],
                 )
             )
+            precision = np.array([result["precision"]])
+            tempering = np.array(settings["tempering"] or [])
+            priors.append(Priors(of_users, of_items, precision, tempering))
             for own, side in zip(periods, _SIDES, strict=False):
                 own.tables.append(result[f"{side}_effects"])
-            tempering = np.array(settings["tempering"] or [])
-            precision = np.array([result["precision"]])
-            learned.append(Learned(of_users, of_items, precision, tempering))
             histories.append(_numbered(result["history"], number, *done))
             done = (int(histories[-1]["epoch"][-1]), float(histories[-1]["seconds"][-1]))
             if result["outcome"] == "stopped":
                 break
+        times = TimeEffects(*(own.weights() for own in periods)) if periods else None
         history = {
             name: np.concatenate([each[name] for each in histories]) for name in histories[0]
         }
-        return Fitted(
-            models, history, result["objective"], learned=learned, times=_Periods.times(periods)
-        )
+        model = RatingModel(scale, machines, priors, times)
+        return model, FitRecord(history, result["objective"])
 
-    def _settings(self, task: Task, parts: list[_Part]) -> dict[str, Any]:
-        """What the models have in common."""
-        if task.ordinal:
-            tempering = _tempering(len(task.levels) - 1, self.tempering)
+    def _settings(
+        self, scale: RatingScale, sides: tuple[_RatedIds, _RatedIds], n_components: int
+    ) -> dict[str, Any]:
+        """Settings that all machines share."""
+        if scale.ordinal:
+            tempering = _tempering(scale.n_outputs, self.tempering)
         else:
-            refuse_unused(self, ["tempering"], f'reduction="{task.reduction}"')
+            refuse_unused(self, ["tempering"], 'reduction="regression"')
             tempering = None
-        shape = [len(part.rated) for part in parts]
-        rows = [part.features for part in parts]
-        has_features = any(matrix is not None for matrix in rows)
-        user_rows, item_rows = (None if each is None else core_rows(each) for each in rows)
+        shape = [len(side.rated) for side in sides]
+        has_features = any(side.features is not None for side in sides)
+        user_rows, item_rows = (
+            None if side.features is None else core_rows(side.features) for side in sides
+        )
         return {
             "n_users": shape[0],
             "n_items": shape[1],
             "tempering": tempering,
-            "n_components": task.n_components,
+            "n_components": n_components,
             "penalty": self.penalty,
             # The core's basis vectors have a mean square of 1.
             "radius": np.inf if self.radius is None else float(self.radius) / sum(shape),
             "output_ridge": 1.0,
             # Learning earlier prunes bases before they have formed; features help them form.
-            "hold": 3 if has_features or not task.ordinal else 5,
+            "hold": 3 if has_features or not scale.ordinal else 5,
             "feature_ridge": float(self.feature_ridge),
             "relaxation": 1.5,
             "popularity": bool(self.popularity),
             "tol": (2e-3 if has_features else 1e-3) if self.tol is None else float(self.tol),
             "n_sweeps": int(self.n_sweeps),
-            "n_threads": resolve_threads(task.n_jobs),
             "user_features": user_rows,
             "item_features": item_rows,
         }
@@ -183,67 +184,66 @@ class Variational(Method):
 
 @dataclass(frozen=True)
 class _Periods:
-    """The periods of one side by their codes, that of each rating, and their weights."""
+    """The periods of one side, the period of each rating, and their weights."""
 
     codes: NDArray[np.int64]
-    of: NDArray[np.uint32]
-    # A table for each model.
+    numbers: NDArray[np.uint32]
+    # A table for each machine.
     tables: list[FloatArray] = field(default_factory=list)
 
     @classmethod
-    def read(cls, codes: NDArray[np.int64]) -> _Periods:
-        distinct, numbered = np.unique(codes, return_inverse=True)
-        return cls(distinct, numbered.astype(np.uint32))
+    def of(cls, codes: NDArray[np.int64]) -> _Periods:
+        """Number the periods of the ratings."""
+        distinct, numbers = np.unique(codes, return_inverse=True)
+        return cls(distinct, numbers.astype(np.uint32))
 
-    @staticmethod
-    def times(periods: list[_Periods]) -> FittedTimes | None:
-        """What was learned of the periods of users and items, if there are any."""
-        if not periods:
-            return None
-        users, items = (TimeWeights.of(side.codes, side.tables) for side in periods)
-        return FittedTimes(users, items)
+    def weights(self) -> PeriodWeights:
+        """The weights of the periods in all machines."""
+        return PeriodWeights.of(self.codes, self.tables)
 
 
 @dataclass(frozen=True)
-class _Part:
-    """The rated ids of one side, and all others."""
+class _RatedIds:
+    """The ids of one side that have ratings, numbered from 0, and their features."""
 
-    # Which ids are rated, and how often.
+    # Their positions and numbers of ratings.
     rated: NDArray[np.intp]
     counts: NDArray[np.intp]
-    # The ratings' ids, numbered among the rated ones.
+    # The number of each rating's id.
     ids: NDArray[np.uint32]
     features: sp.csr_array | None
+    # Of all ids of the side, with and without ratings.
     all_features: sp.csr_array | None
     n: int
 
     @classmethod
-    def of(cls, ids: NDArray[np.intp], n: int, features: sp.csr_array | None) -> _Part:
-        rated, numbered, counts = np.unique(ids, return_inverse=True, return_counts=True)
-        mine = features
+    def of(cls, ids: NDArray[np.intp], n: int, features: sp.csr_array | None) -> _RatedIds:
+        """Number the ids of the ratings; `n` is the number of all ids."""
+        rated, numbers, counts = np.unique(ids, return_inverse=True, return_counts=True)
+        own = features
         if features is not None and len(rated) < n:
-            mine = sp.csr_array(features[rated])
-        return cls(rated, counts, numbered.astype(np.uint32), mine, features, n)
+            own = sp.csr_array(features[rated])
+        return cls(rated, counts, numbers.astype(np.uint32), own, features, n)
 
-    def spread_out(self, known: FloatArray, prior: SidePrior) -> FloatArray:
-        """Blocks of all ids and, last, of an unknown one.
+    def extend(self, known: FloatArray, prior: SidePrior) -> FloatArray:
+        """Rows of all ids and, last, of an unknown one.
 
-        An id without ratings is what its features make of the mean block. That is weighted by the
-        numbers of ratings: a plain mean would be dominated by ids that few ratings are about.
+        An id without ratings gets the mean row, moved by its features. The mean is weighted by the
+        numbers of ratings: ids with few ratings would dominate a plain mean.
         """
         share = self.counts / self.counts.sum()
         unknown = share @ known
-        blocks = np.tile(unknown, (self.n + 1, 1))
-        blocks[self.rated] = known
+        rows = np.tile(unknown, (self.n + 1, 1))
+        rows[self.rated] = known
         if self.features is not None and self.all_features is not None and len(self.rated) < self.n:
             rest = np.setdiff1d(np.arange(self.n), self.rated)
             mean = np.asarray(share @ self.features)
-            blocks[rest] += (self.all_features[rest] @ prior.weights) - mean @ prior.weights
-        return blocks
+            rows[rest] += (self.all_features[rest] @ prior.weights) - mean @ prior.weights
+        return rows
 
 
-def _going_on(report: Callback | None, epochs: int, before: float) -> Callback | None:
-    """Count epochs and seconds on from the previous model."""
+def _continued(report: Callback | None, epochs: int, before: float) -> Callback | None:
+    """Add the epochs and seconds of the previous machines to those of this one."""
     if report is None:
         return None
 
@@ -254,7 +254,7 @@ def _going_on(report: Callback | None, epochs: int, before: float) -> Callback |
 
 
 def _numbered(history: History, number: int, epochs: int, before: float) -> History:
-    """The history of one of several models, as its callback was called."""
+    """The history of one of several machines, with their epochs and seconds added up."""
     return {
         **history,
         "epoch": history["epoch"] + epochs,
@@ -264,9 +264,9 @@ def _numbered(history: History, number: int, epochs: int, before: float) -> Hist
 
 
 def _tempering(n_thresholds: int, scale: float) -> list[float]:
-    """Weights of the thresholds' terms: the curve found on five levels, stretched to any number.
+    """Weights of the thresholds' terms: a curve found on five levels, stretched to any number.
 
-    More thresholds carry no more evidence: their weights shrink so that the sum stays.
+    More thresholds carry no more evidence: their weights shrink so that the sum does not grow.
     """
     if n_thresholds == 1:
         return [float(scale)]

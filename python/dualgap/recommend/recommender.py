@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -14,32 +14,35 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import MethodName, Reduction, check_choice
-from dualgap._estimator import Callback, relative_gap, restores_on_error, watch
+from dualgap._estimator import relative_gap, restores_on_error, watch
 from dualgap._npz import refused_as
-from dualgap._validation import check_positive
+from dualgap._validation import FloatArray, check_positive
 from dualgap.recommend._conditional_gradient import ConditionalGradient
-from dualgap.recommend._features import (
-    FeaturesLike,
-    Sides,
-    history_rows,
-    read_features,
-    unit_rows,
-)
-from dualgap.recommend._file import State, read_state, write_state
-from dualgap.recommend._interactions import Interactions
-from dualgap.recommend._method import Fitted, Method, Task, default_n_components
+from dualgap.recommend._file import SavedRecommender
+from dualgap.recommend._interactions import ClickModel, Interactions
+from dualgap.recommend._rating_model import Method, RatingModel, default_n_components
 from dualgap.recommend._ratings import (
-    Indexed,
+    Catalogue,
+    IndexedRatings,
+    Periods,
     RatingsLike,
-    Triples,
-    codes,
-    find_levels,
     last_of_each_pair,
     read_ratings,
-    unique_ids,
+    read_times,
 )
-from dualgap.recommend._serving import ServingRecommender
-from dualgap.recommend._times import TimeFeatures, read_times
+from dualgap.recommend._serving import FittedRecommender
+from dualgap.recommend._training import (
+    FeaturesLike,
+    FitRecord,
+    RatingScale,
+    Run,
+    TimeFeatures,
+    Training,
+    feature_rows,
+    find_levels,
+    history_rows,
+    read_features,
+)
 from dualgap.recommend._variational import Variational
 
 __all__ = ["OrdinalRecommender"]
@@ -50,7 +53,7 @@ _METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (Variational, C
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OrdinalRecommender(ServingRecommender):
+class OrdinalRecommender(FittedRecommender):
     """Predict ratings and recommend items with a multi-output factorization machine.
 
     Ratings are reduced to one binary output per threshold between two levels, all on a shared
@@ -148,9 +151,21 @@ class OrdinalRecommender(ServingRecommender):
     """
 
     n_components: int | None = field(default=None, kw_only=False)
+    reduction: Reduction = "mcrank"
     method: MethodName | Variational | ConditionalGradient = "variational"
+    history_features: bool | Literal["users"] = False
+    time_features: bool | TimeFeatures = False
+    interactions: Interactions | bool = True
     levels: Sequence[float] | None = None
+    user_column: str = "user"
+    item_column: str = "item"
+    rating_column: str = "rating"
+    timestamp_column: str = "timestamp"
 
+    user_ids_: pd.Index[Any] = field(init=False)
+    item_ids_: pd.Index[Any] = field(init=False)
+    levels_: FloatArray = field(init=False)
+    like_: float = field(init=False)
     n_components_: int = field(init=False)
     dual_objective_: float | None = field(init=False)
     duality_gap_: float | None = field(init=False)
@@ -158,6 +173,10 @@ class OrdinalRecommender(ServingRecommender):
     null_objective_: float | None = field(init=False)
     certificate_: str = field(init=False)
     converged_: bool | None = field(init=False)
+
+    _rating_model: RatingModel | None = field(init=False)
+    _click_model: ClickModel | None = field(init=False)
+    _seen: sp.csr_array = field(init=False)
 
     @restores_on_error
     def fit(
@@ -208,98 +227,76 @@ class OrdinalRecommender(ServingRecommender):
             msg = 'validation: only method="conditional-gradient" chooses its size on it'
             raise ValueError(msg)
         columns = self._columns()
-        triples = last_of_each_pair(
+        table = last_of_each_pair(
             read_ratings(ratings, columns, sample_weight=sample_weight, timestamps=timestamps)
         )
-        users = read_features(user_features, "user_features")
-        items = read_features(item_features, "item_features")
-        self.user_ids_ = unique_ids(triples.users, users.ids)
-        self.item_ids_ = unique_ids(triples.items, items.ids)
-        self.levels_ = find_levels(triples.values, self.levels, self.reduction)
-        rated = self._indexed(triples)
+        user_table = read_features(user_features, "user_features")
+        item_table = read_features(item_features, "item_features")
+
+        catalogue = Catalogue.of(table, user_table.ids, item_table.ids)
+        self.user_ids_, self.item_ids_ = catalogue.users, catalogue.items
+        self.levels_ = find_levels(table.values, self.levels, self.reduction)
+        encoded = catalogue.index(table)
         if self.time_features is not False:
-            rated = self._with_periods(rated, triples.times)
-        shape = (len(self.user_ids_), len(self.item_ids_))
-        self._seen = history_rows(rated.users, rated.items, shape)
-        user_rows, item_rows = users.rows(self.user_ids_), items.rows(self.item_ids_)
-        if self.history_features:
-            user_rows.append(self._seen)
-        if self.history_features is True:
-            item_rows.append(sp.csr_array(self._seen.T))
-        sides = Sides(shape, (unit_rows(user_rows), unit_rows(item_rows)))
+            encoded = replace(encoded, periods=self._periods(encoded, table.times))
+
+        self._seen = history_rows(encoded.users, encoded.items, catalogue.shape)
+        features = feature_rows(
+            catalogue, (user_table, item_table), self._seen, self.history_features
+        )
         held_out = None
         if validation is not None:
-            held_out = self._indexed(read_ratings(validation, columns, name="validation"))
+            held_out = catalogue.index(read_ratings(validation, columns, name="validation"))
+        training = Training(encoded, catalogue.shape, features, held_out)
+
+        clicks = self._interaction_settings()
+        self.like_ = clicks.threshold(self.levels_)
+        rates = self.reduction != "interactions"
+        n_epochs = method.n_epochs() if rates else clicks.n_sweeps
+        self._rating_model = self._click_model = None
         # The ratings are the targets as well: `score` takes them alone.
-        stopping, data = (self._n_epochs(method), None), (ratings, ratings, None)
-        with watch(self, stopping, data=data) as callback:
-            self._store(self._fitted(method, (rated, sides, held_out), callback))
+        with watch(self, (n_epochs, None), data=(ratings, ratings, None)) as callback:
+            run = Run(self.random_state, self.n_jobs, callback)
+            if rates:
+                n_components = self._n_components(len(encoded.values))
+                self._rating_model, record = method.fit(training, self._scale(), n_components, run)
+                if self.interactions is not False:
+                    silent = replace(run, callback=None)
+                    self._click_model, _ = clicks.fit(training, self.like_, silent)
+            else:
+                self._click_model, record = clicks.fit(training, self.like_, run)
+            self._store(record)
         return self
 
-    def _with_periods(self, rated: Indexed, times: Any) -> Indexed:
+    def _periods(self, ratings: IndexedRatings, times: Any) -> Periods:
+        """The periods of the ratings' times."""
         if times is None:
             msg = (
                 f"timestamps: time_features needs the times of the ratings: pass timestamps=, or a "
                 f"table with the column {self.timestamp_column!r}"
             )
             raise ValueError(msg)
-        seconds = read_times(times, len(rated.values))
-        periods = self._time_settings().periods(rated.users, rated.items, seconds)
-        return replace(rated, periods=periods)
+        seconds = read_times(times, len(ratings.values))
+        return self._time_settings().periods(ratings.users, ratings.items, seconds)
 
-    def _n_epochs(self, method: Method) -> int | None:
-        """How many the callback is told of at most."""
-        if self.reduction == "interactions":
-            return self._interaction_settings().n_sweeps
-        return method.n_epochs()
+    def _scale(self) -> RatingScale:
+        return RatingScale(self.levels_, self.reduction == "mcrank")
 
-    def _fitted(
-        self,
-        method: Method,
-        data: tuple[Indexed, Sides, Indexed | None],
-        callback: Callback | None,
-    ) -> Fitted:
-        """The ratings' models and the interactions."""
-        settings = self._interaction_settings()
-        like = settings.threshold(self.levels_)
-        alone = self.reduction == "interactions"
-        rated, sides, held_out = data
-        task = self._task(len(rated.values), callback)
-        fitted = None if alone else method.run(task, rated, sides, held_out)
-        if not alone and self.interactions is False:
-            assert fitted is not None
-            return replace(fitted, like=like)
-        factors = settings.fit(
-            rated,
-            sides.shape,
-            like,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-            callback=callback if alone else None,
-        )
-        if fitted is None:
-            fitted = Fitted([], factors.history, factors.objective)
-        return replace(fitted, like=like, interactions=factors)
+    def _n_components(self, n_ratings: int) -> int:
+        if self.n_components is None:
+            return default_n_components(n_ratings, bool(self.history_features))
+        return int(self.n_components)
 
-    def _indexed(self, triples: Triples) -> Indexed:
-        users = codes(self.user_ids_, triples.users)
-        items = codes(self.item_ids_, triples.items)
-        return Indexed(users, items, triples.values, triples.weights)
-
-    def _store(self, fitted: Fitted) -> None:
-        self._models, self._learned = fitted.models, fitted.learned
-        self._interactions, self.like_ = fitted.interactions, fitted.like
-        self._times = fitted.times
-        self.objective_, self.dual_objective_ = fitted.objective, fitted.dual_objective
+    def _store(self, record: FitRecord) -> None:
+        """Set the attributes that describe the fit."""
+        for part in fields(FitRecord):
+            setattr(self, f"{part.name}_", getattr(record, part.name))
         self.duality_gap_ = self.relative_gap_ = None
-        if fitted.dual_objective is not None:
-            self.duality_gap_ = fitted.objective - fitted.dual_objective
-            self.relative_gap_ = relative_gap(self.duality_gap_, self.objective_)
-        self.certificate_ = fitted.certificate
-        self.null_objective_, self.converged_ = fitted.null_objective, fitted.converged
-        self.history_ = fitted.history
-        self.n_iter_ = len(fitted.history["epoch"])
-        self.n_components_ = max((model.n_bases() for model in fitted.models), default=0)
+        if record.dual_objective is not None:
+            self.duality_gap_ = record.objective - record.dual_objective
+            self.relative_gap_ = relative_gap(self.duality_gap_, record.objective)
+        self.n_iter_ = len(record.history["epoch"])
+        self.n_components_ = 0 if self._rating_model is None else self._rating_model.n_bases
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file of plain arrays (npz) that executes nothing when loaded.
@@ -321,39 +318,19 @@ class OrdinalRecommender(ServingRecommender):
             parameters["interactions"] = self.interactions.get_params()
         if self.levels is not None:
             parameters["levels"] = np.asarray(self.levels, dtype=float).tolist()
-        state = State(
+        saved = SavedRecommender(
             parameters=parameters,
-            user_ids=self.user_ids_,
-            item_ids=self.item_ids_,
-            levels=self.levels_,
-            n_components=self.n_components_,
+            catalogue=self._catalogue,
+            scale=self._scale(),
+            like=self.like_,
             seen=self._seen,
-            fitted=Fitted(
-                models=self._models,
-                history=self.history_,
-                objective=self.objective_,
-                dual_objective=self.dual_objective_,
-                null_objective=self.null_objective_,
-                converged=self.converged_,
-                certificate=self.certificate_,
-                learned=self._learned,
-                interactions=self._interactions,
-                times=self._times,
-                like=self.like_,
+            rating_model=self._rating_model,
+            click_model=self._click_model,
+            record=FitRecord(
+                **{part.name: getattr(self, f"{part.name}_") for part in fields(FitRecord)}
             ),
         )
-        write_state(path, state)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Ids as arrays: skops, whose files hold nothing that is executed, knows no index of pandas.
-        state: dict[str, Any] = super().__getstate__()
-        indices = {name: state[name] for name in _IDS if name in state}
-        return {**state, **{name: index.to_numpy() for name, index in indices.items()}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        arrays = {name: state[name] for name in _IDS if name in state}
-        ids = {name: pd.Index(array, tupleize_cols=False) for name, array in arrays.items()}
-        super().__setstate__({**state, **ids})
+        saved.write(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -365,33 +342,31 @@ class OrdinalRecommender(ServingRecommender):
             If the file is not such a model.
         """
         with refused_as(path, "a saved OrdinalRecommender"):
-            state = read_state(path)
-            method = _METHODS[state.parameters["method"].pop("name")]
-            changed: dict[str, Any] = {"method": method(**state.parameters["method"])}
-            if isinstance(state.parameters["interactions"], dict):
-                changed["interactions"] = Interactions(**state.parameters["interactions"])
-            if isinstance(state.parameters["time_features"], dict):
-                changed["time_features"] = TimeFeatures(**state.parameters["time_features"])
-            model = cls(**{**state.parameters, **changed})
+            saved = SavedRecommender.read(path)
+            method = dict(saved.parameters["method"])
+            changed: dict[str, Any] = {"method": _METHODS[method.pop("name")](**method)}
+            for name, kind in (("interactions", Interactions), ("time_features", TimeFeatures)):
+                if isinstance(saved.parameters[name], dict):
+                    changed[name] = kind(**saved.parameters[name])
+            model = cls(**{**saved.parameters, **changed})
             model._check_parameters()
-            state.check(len(state.levels) - 1 if model.reduction == "mcrank" else 1)
-            model.user_ids_, model.item_ids_ = state.user_ids, state.item_ids
-            model.levels_, model._seen = state.levels, state.seen
-            model._store(state.fitted)
+            model.user_ids_, model.item_ids_ = saved.catalogue.users, saved.catalogue.items
+            model.levels_, model.like_ = saved.scale.levels, saved.like
+            model._seen = saved.seen
+            model._rating_model, model._click_model = saved.rating_model, saved.click_model
+            model._store(saved.record)
         return model
 
-    def _task(self, n_ratings: int, callback: Callback | None) -> Task:
-        n_components = self.n_components
-        if n_components is None:
-            n_components = default_n_components(n_ratings, bool(self.history_features))
-        return Task(
-            reduction=self.reduction,
-            levels=self.levels_,
-            n_components=int(n_components),
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-            callback=callback,
-        )
+    def __getstate__(self) -> dict[str, Any]:
+        # Ids as arrays: skops, whose files hold nothing that is executed, knows no index of pandas.
+        state: dict[str, Any] = super().__getstate__()
+        indices = {name: state[name] for name in _IDS if name in state}
+        return {**state, **{name: index.to_numpy() for name, index in indices.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arrays = {name: state[name] for name in _IDS if name in state}
+        ids = {name: pd.Index(array, tupleize_cols=False) for name, array in arrays.items()}
+        super().__setstate__({**state, **ids})
 
     def _method(self) -> Method:
         if isinstance(self.method, Method):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,14 @@ from recommenders import (
     all_pairs,
     assert_same,
     greedy,
+    machines,
     quick,
 )
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from dualgap.recommend import ConditionalGradient, OrdinalRecommender, Variational
-from dualgap.recommend._method import default_n_components
+from dualgap.recommend._rating_model import default_n_components
 from dualgap.recommend.comparison import split_ratings
 
 
@@ -75,7 +77,7 @@ def test_validation_picks_the_number_of_bases(ratings: pd.DataFrame, penalty: st
     assert fitted.n_components_ == history["n_components"][best]
     assert fitted.n_components_ < 8
     # The stored loss is that of the model that was kept.
-    (blocks,) = fitted._models
+    (blocks,) = machines(fitted)
     users = fitted.user_ids_.get_indexer(validation["user"])
     items = fitted.item_ids_.get_indexer(validation["item"])
     outputs = blocks.pairs(
@@ -161,10 +163,10 @@ def test_options_that_would_be_idle_are_refused(small: pd.DataFrame) -> None:
 
 def test_the_radius_is_that_of_unit_basis_vectors(small: pd.DataFrame) -> None:
     free = quick(n_models=1).fit(small)
-    (blocks,) = free._models
+    (blocks,) = machines(free)
     scale = len(free.user_ids_) + len(free.item_ids_)
     norm = scale * np.linalg.norm(blocks.output, axis=1).sum()
-    bound = quick(n_models=1, radius=norm / 10).fit(small)._models[0]
+    (bound,) = machines(quick(n_models=1, radius=norm / 10).fit(small))
     assert scale * np.linalg.norm(bound.output, axis=1).sum() <= norm / 10 * (1 + 1e-9)
     assert_same(quick(n_models=1, radius=norm * 1e3).fit(small), free)
 
@@ -239,16 +241,17 @@ def test_random_state(small: pd.DataFrame) -> None:
     assert_same(quick(random_state=np.random.RandomState(3)).fit(small), first)
     other = quick(random_state=4).fit(small)
     assert np.abs(first.predict(*pairs) - other.predict(*pairs)).max() > 1e-6
-    assert np.abs(first._models[0].users - first._models[1].users).max() > 1e-6
+    one, two = machines(first)
+    assert np.abs(one.users - two.users).max() > 1e-6
 
 
 def test_averaging_models(small: pd.DataFrame) -> None:
     both = quick().fit(small)
     pairs = all_pairs()
     parts = []
-    for blocks in both._models:
+    for machine in machines(both):
         alone = quick().fit(small)
-        alone._models = [blocks]
+        alone._rating_model = replace(alone._rating_model, machines=[machine])
         parts.append(alone.predict(*pairs))
     np.testing.assert_allclose(both.predict(*pairs), np.mean(parts, axis=0), rtol=1e-12)
     assert both.history_["model"].tolist() == [0] * 8 + [1] * 8

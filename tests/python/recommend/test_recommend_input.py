@@ -15,6 +15,7 @@ from recommenders import (
     all_pairs,
     assert_same,
     greedy,
+    machines,
     quick,
 )
 from sklearn.base import clone
@@ -22,7 +23,7 @@ from sklearn.exceptions import NotFittedError
 
 from dualgap import OrdinalRecommender, _core
 from dualgap.recommend import ConditionalGradient
-from dualgap.recommend._factors import from_machine
+from dualgap.recommend._conditional_gradient import from_machine
 
 # --- Input ---
 
@@ -319,7 +320,7 @@ def test_blocks_are_the_machine_on_one_hot_rows(with_users: bool, with_items: bo
     products = x @ machine["basis"].T
     pairs = 0.5 * (products**2 - (x**2) @ machine["basis"].T ** 2)
     expected = pairs @ machine["output"] + x @ machine["linear"][:-1] + machine["linear"][-1]
-    blocks_ = from_machine(machine, mine, others, n_users, n_items)
+    blocks_ = from_machine(machine, (mine, others), (n_users, n_items))
     np.testing.assert_allclose(blocks_.pairs(users, items), expected, atol=1e-10)
     everything = outputs_of_all(blocks_)
     np.testing.assert_allclose(everything, expected, rtol=1e-4, atol=1e-4)
@@ -358,5 +359,5 @@ def test_fitted_blocks_are_the_core_s_machine(
     assert np.ptp(expected) > 1.0
     assert fitted.n_components_ == 2
     np.testing.assert_allclose(
-        fitted._models[0].pairs(users, items), expected.reshape(len(rows), -1), atol=1e-10
+        machines(fitted)[0].pairs(users, items), expected.reshape(len(rows), -1), atol=1e-10
     )

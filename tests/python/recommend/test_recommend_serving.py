@@ -189,7 +189,7 @@ def test_threads_and_batches_rank_alike(
 
 def test_predictions_in_batches(model: OrdinalRecommender, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model.predict(*all_pairs()), model.predict_proba(*all_pairs())
-    monkeypatch.setattr("dualgap.recommend._predicting._PAIRS", 13)
+    monkeypatch.setattr("dualgap.recommend._ratings._BATCH", 13)
     np.testing.assert_allclose(model.predict(*all_pairs()), whole[0], atol=1e-12)
     np.testing.assert_allclose(model.predict_proba(*all_pairs()), whole[1], atol=1e-12)
 

@@ -1,0 +1,440 @@
+"""The learned model of ratings: factorization machines that predict, rank and fold in new ids."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from dualgap import _core
+from dualgap._validation import FloatArray
+from dualgap.recommend._ranking import Candidates, best_items
+from dualgap.recommend._ratings import Pairs, Periods
+from dualgap.recommend._training import (
+    FitRecord,
+    NewRatings,
+    RatingScale,
+    Run,
+    Side,
+    Training,
+    level_probabilities,
+)
+
+_SIDES: tuple[Side, Side] = ("users", "items")
+
+
+def default_n_components(n_ratings: int, has_histories: bool) -> int:
+    """Number of bases for a number of ratings: histories keep more of them useful."""
+    times = max(1.0, n_ratings / 50_000)
+    grown: float = min(64.0, 8 * times**0.55) if has_histories else 8 * times**0.4
+    return round(grown)
+
+
+# --- One machine ---
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Two-sided factorization machine: o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir.
+
+    A user's row is [p | l], an item's [q | l]. The last row of either table stands for unknown ids.
+    """
+
+    users: FloatArray
+    items: FloatArray
+    output: FloatArray
+    intercept: FloatArray
+
+    def pairs(self, users: NDArray[np.intp], items: NDArray[np.intp]) -> FloatArray:
+        """Outputs of (user, item) pairs, shape (n_pairs, n_outputs)."""
+        k = len(self.output)
+        u, i = self.users[users], self.items[items]
+        return self.intercept + u[:, k:] + i[:, k:] + (u[:, :k] * i[:, :k]) @ self.output
+
+    def user_rows(self, users: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Factors and offset of each output, shape (n_users, n_outputs, k + 1)."""
+        k, m = self.output.shape
+        rows = np.empty((len(users), m, k + 1), dtype=np.float32)
+        rows[:, :, :k] = self.users[users, np.newaxis, :k] * self.output.T
+        rows[:, :, k] = self.users[users, k:] + self.intercept
+        return rows
+
+    def item_rows(self) -> NDArray[np.float32]:
+        """Factors of the known items, and their offset for each output."""
+        return np.ascontiguousarray(self.items[:-1], dtype=np.float32)
+
+    def item_vectors(self) -> FloatArray:
+        """Factors of the known items, each scaled by the norm of its output weights."""
+        k = len(self.output)
+        return np.asarray(self.items[:-1, :k] * np.sqrt(np.linalg.norm(self.output, axis=1)))
+
+    def n_bases(self) -> int:
+        """Number of bases that any output uses."""
+        return int((np.abs(self.output).max(axis=1, initial=0.0) > 1e-6).sum())
+
+    def fits(self, shape: tuple[int, int], n_outputs: int) -> bool:
+        """Whether the arrays are of a model of this size."""
+        n_bases = len(self.output)
+        width = n_bases + n_outputs
+        arrays = list(vars(self).values())
+        return (
+            all(array.dtype == np.float64 for array in arrays)
+            and all(bool(np.isfinite(array).all()) for array in arrays)
+            and self.users.shape == (shape[0] + 1, width)
+            and self.items.shape == (shape[1] + 1, width)
+            and self.output.shape == (n_bases, n_outputs)
+            and self.intercept.shape == (n_outputs,)
+        )
+
+
+# --- Priors: new ids ---
+
+
+@dataclass(frozen=True)
+class SidePrior:
+    """The prior of the rows of one side, and the uncertainty of the fitted rows.
+
+    The mean of a row is ``base[0] + base[1] * (log(1 + ratings) - centre) + features @ weights``;
+    `spread` has the mean covariances of ids with 1, 2 to 3, 4 to 7, ... ratings.
+    """
+
+    base: FloatArray
+    centre: FloatArray
+    weights: FloatArray
+    covariance: FloatArray
+    spread: FloatArray
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> SidePrior:
+        """Read the core's report."""
+        weights = record["features"]
+        if weights is None:
+            weights = np.zeros((0, len(record["covariance"])))
+        centre = np.array([record["centre"]])
+        return cls(record["base"], centre, weights, record["covariance"], record["spread"])
+
+    def fits(self, n_bases: int, n_outputs: int) -> bool:
+        """Whether the arrays are of a machine of this size."""
+        d = n_bases + n_outputs
+        spread = n_outputs + n_outputs * n_bases + n_bases * (n_bases + 1) // 2
+        arrays = list(vars(self).values())
+        return (
+            all(a.dtype == np.float64 and bool(np.isfinite(a).all()) for a in arrays)
+            and self.base.shape in ((1, d), (2, d))
+            and self.centre.shape == (1,)
+            and self.weights.shape[1:] == (d,)
+            and self.covariance.shape == (d, d)
+            and self.spread.shape[1:] == (spread,)
+            and len(self.spread) > 0
+        )
+
+    def means(self, counts: NDArray[np.intp], histories: sp.csr_array | None) -> FloatArray:
+        """Prior means of ids with these numbers of ratings and these histories."""
+        means = np.tile(self.base[0], (len(counts), 1))
+        if len(self.base) > 1:
+            means += np.outer(np.log1p(counts) - self.centre[0], self.base[1])
+        if histories is not None and len(self.weights):
+            # Histories are the last features; a new id has no others.
+            before = sp.csr_array((len(counts), len(self.weights) - histories.shape[1]))
+            means += sp.csr_array(sp.hstack([before, histories], format="csr")) @ self.weights
+        return means
+
+
+@dataclass(frozen=True)
+class Priors:
+    """The priors of both sides and the parameters of the likelihood: they fit rows of new ids."""
+
+    users: SidePrior
+    items: SidePrior
+    # 1/variance of a rating; levels do not use it.
+    precision: FloatArray
+    # The weights of the thresholds; empty for a regression.
+    tempering: FloatArray
+
+    def fits(self, n_bases: int, n_outputs: int) -> bool:
+        """Whether the arrays are of a machine of this size."""
+        return (
+            self.tempering.dtype == self.precision.dtype == np.float64
+            and self.precision.shape == (1,)
+            and self.tempering.shape in ((0,), (n_outputs,))
+            and bool(np.isfinite(self.tempering).all())
+            and all(side.fits(n_bases, n_outputs) for side in (self.users, self.items))
+        )
+
+    def fold_in(
+        self, machine: Machine, new: NewRatings, values: FloatArray, n_threads: int
+    ) -> FloatArray:
+        """Rows of new ids; `values` are ratings as the core takes them."""
+        prior, other = (self.users, self.items)
+        means = machine.items[:-1]
+        if new.side == "items":
+            prior, other, means = other, prior, machine.users[:-1]
+        return _core.fold_in(
+            new.own.astype(np.uint32),
+            new.other.astype(np.uint32),
+            np.ascontiguousarray(values),
+            {
+                "means": np.ascontiguousarray(means),
+                "counts": new.counts.astype(np.uint32),
+                "spread": other.spread,
+                "output": machine.output,
+                "intercept": machine.intercept.tolist(),
+                "precision": float(self.precision[0]),
+                "tempering": self.tempering.tolist() if len(self.tempering) else None,
+                "prior_mean": prior.means(np.bincount(new.own), new.histories),
+                "covariance": prior.covariance,
+                "n_threads": n_threads,
+            },
+        )
+
+
+# --- Times ---
+
+
+@dataclass(frozen=True)
+class PeriodWeights:
+    """Weights of one side's periods: a table for each machine, with a last row of zeros."""
+
+    codes: NDArray[np.int64]
+    tables: list[FloatArray]
+
+    @classmethod
+    def of(cls, codes: NDArray[np.int64], tables: list[FloatArray]) -> PeriodWeights:
+        """Add the row of unknown periods to tables of known ones."""
+        return cls(codes, [np.vstack([table, np.zeros((1, table.shape[1]))]) for table in tables])
+
+    def fits(self, n_machines: int, n_outputs: int) -> bool:
+        """Whether these are weights of machines of this size."""
+        shape = (len(self.codes) + 1, n_outputs)
+        return (
+            self.codes.dtype == np.int64
+            and bool((np.diff(self.codes) > 0).all())
+            and len(self.tables) == n_machines
+            and all(table.shape == shape and table.dtype == np.float64 for table in self.tables)
+            and all(bool(np.isfinite(table).all()) for table in self.tables)
+        )
+
+    def find(self, codes: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Rows of the tables."""
+        at = np.minimum(np.searchsorted(self.codes, codes), max(len(self.codes) - 1, 0))
+        known = self.codes[at] == codes if len(self.codes) else np.zeros(len(codes), dtype=bool)
+        return np.where(known, at, len(self.codes))
+
+    def without(self, positions: NDArray[np.intp]) -> PeriodWeights:
+        """Forget the periods of some users or items."""
+        stale = np.isin(self.codes // 2**31, positions)
+        if not stale.any():
+            return self
+        tables = [table.copy() for table in self.tables]
+        for table in tables:
+            table[:-1][stale] = 0.0
+        return PeriodWeights(self.codes, tables)
+
+
+@dataclass(frozen=True)
+class TimeEffects:
+    """The weights of the users' and of the items' periods."""
+
+    users: PeriodWeights
+    items: PeriodWeights
+
+    def outputs(self, periods: Periods, number: int) -> FloatArray:
+        """Contributions to the outputs of a machine, shape (n_pairs, n_outputs)."""
+        users, items = (
+            side.tables[number][side.find(codes)]
+            for side, codes in zip((self.users, self.items), periods, strict=True)
+        )
+        return np.asarray(users + items)
+
+
+# --- The model ---
+
+
+@dataclass(frozen=True)
+class RatingModel:
+    """Machines whose expected ratings are averaged."""
+
+    scale: RatingScale
+    machines: list[Machine]
+    # One for each machine, or none if the method has no priors.
+    priors: list[Priors] = field(default_factory=list)
+    times: TimeEffects | None = None
+
+    @property
+    def n_bases(self) -> int:
+        """Largest number of bases in use among the machines."""
+        return max(machine.n_bases() for machine in self.machines)
+
+    def predict(self, pairs: Pairs) -> FloatArray:
+        """Expected ratings of pairs."""
+        result = np.empty(len(pairs.users))
+        for rows, some in pairs.batches():
+            each = [self.scale.expected(outputs) for outputs in self._outputs(some)]
+            result[rows] = np.mean(each, axis=0)
+        return result
+
+    def predict_proba(self, pairs: Pairs) -> FloatArray:
+        """Probabilities of the levels, shape (n_pairs, n_levels)."""
+        levels = self.scale.levels
+        result = np.empty((len(pairs.users), len(levels)))
+        for rows, some in pairs.batches():
+            each = [level_probabilities(outputs, levels) for outputs in self._outputs(some)]
+            result[rows] = np.mean(each, axis=0)
+        return result
+
+    def _outputs(self, pairs: Pairs) -> Iterator[FloatArray]:
+        """Outputs of each machine."""
+        for number, machine in enumerate(self.machines):
+            outputs = machine.pairs(pairs.users, pairs.items)
+            if self.times is not None and pairs.periods is not None:
+                outputs = outputs + self.times.outputs(pairs.periods, number)
+            yield outputs
+
+    def best_items(
+        self, users: NDArray[np.intp], n: int, candidates: Candidates
+    ) -> tuple[NDArray[np.int64], FloatArray]:
+        """Positions (-1 where there are no more) and expected ratings of each user's best items."""
+        levels = self.scale.levels
+        gaps = np.diff(levels).tolist() if self.scale.ordinal else None
+
+        def parts(chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
+            return [
+                {
+                    "users": machine.user_rows(chosen),
+                    "items": machine.item_rows(),
+                    "gaps": gaps,
+                    "weight": 1.0 / len(self.machines),
+                }
+                for machine in self.machines
+            ]
+
+        found, scores = best_items(parts, users, n, candidates)
+        # With gaps the core returns expected ratings above the lowest level.
+        ratings = levels[0] + scores if self.scale.ordinal else np.clip(scores, *levels[[0, -1]])
+        return found, ratings
+
+    def item_vectors(self) -> FloatArray:
+        """Factors of all items, whose cosines compare items."""
+        return np.hstack([machine.item_vectors() for machine in self.machines])
+
+    def fold_in(self, new: NewRatings, n_threads: int) -> RatingModel:
+        """A model with rows for new ids, which needs priors."""
+        values, levels = new.values, self.scale.levels
+        if self.scale.ordinal:
+            if not np.isin(values, levels).all():
+                strange = values[~np.isin(values, levels)][0]
+                msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
+                raise ValueError(msg)
+            values = np.searchsorted(levels, values).astype(np.float64)
+        machines = []
+        for machine, priors in zip(self.machines, self.priors, strict=True):
+            rows = priors.fold_in(machine, new, values, n_threads)
+            table = new.insert_rows(getattr(machine, new.side), rows)
+            changed: Any = {new.side: table}
+            machines.append(replace(machine, **changed))
+        times = self.times
+        if times is not None:
+            kept: Any = {new.side: getattr(times, new.side).without(new.rows)}
+            times = replace(times, **kept)
+        return replace(self, machines=machines, times=times)
+
+    def fits(self, shape: tuple[int, int]) -> bool:
+        """Whether the arrays are of a model of so many users and items."""
+        n_outputs, n_machines = self.scale.n_outputs, len(self.machines)
+        return (
+            n_outputs > 0
+            and n_machines > 0
+            and all(machine.fits(shape, n_outputs) for machine in self.machines)
+            and len(self.priors) in (0, n_machines)
+            and all(
+                priors.fits(len(machine.output), n_outputs)
+                for machine, priors in zip(self.machines, self.priors, strict=False)
+            )
+            and (
+                self.times is None
+                or all(
+                    side.fits(n_machines, n_outputs)
+                    for side in (self.times.users, self.times.items)
+                )
+            )
+        )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays of a file."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for number, machine in enumerate(self.machines):
+            arrays |= {f"model{number}.{name}": array for name, array in vars(machine).items()}
+        for number, priors in enumerate(self.priors):
+            for side in _SIDES:
+                prior = vars(getattr(priors, side))
+                arrays |= {f"learned{number}.{side}.{name}": prior[name] for name in prior}
+            arrays[f"learned{number}.precision"] = priors.precision
+            arrays[f"learned{number}.tempering"] = priors.tempering
+        if self.times is not None:
+            for side in _SIDES:
+                weights: PeriodWeights = getattr(self.times, side)
+                arrays[f"times.{side}"] = weights.codes
+                for number, table in enumerate(weights.tables):
+                    arrays[f"times{number}.{side}"] = table[:-1]
+        return arrays
+
+    @classmethod
+    def read(
+        cls, arrays: Mapping[str, NDArray[Any]], scale: RatingScale, n_machines: int
+    ) -> RatingModel:
+        """Read `arrays`; `fits` has yet to be called."""
+
+        def part(kind: type[Any], prefix: str) -> Any:
+            return kind(*(arrays[f"{prefix}.{field.name}"] for field in fields(kind)))
+
+        priors: list[Priors] = []
+        while f"learned{len(priors)}.precision" in arrays:
+            start = f"learned{len(priors)}"
+            users, items = (part(SidePrior, f"{start}.{side}") for side in _SIDES)
+            rest = [arrays[f"{start}.{name}"] for name in ("precision", "tempering")]
+            priors.append(Priors(users, items, *rest))
+        times = None
+        if "times.users" in arrays:
+            tables = {
+                side: [arrays[f"times{number}.{side}"] for number in range(n_machines)]
+                for side in _SIDES
+            }
+            times = TimeEffects(
+                *(PeriodWeights.of(arrays[f"times.{side}"], tables[side]) for side in _SIDES)
+            )
+        machines = [part(Machine, f"model{number}") for number in range(n_machines)]
+        return cls(scale, machines, priors, times)
+
+
+# --- Methods ---
+
+
+# Not an estimator, but its parameters are to be read, set, cloned and searched like one's.
+class Method(BaseEstimator):  # type: ignore[misc]
+    """A method that fits a model to ratings, with its own parameters."""
+
+    name: ClassVar[str]
+    # Whether held-out ratings choose its size.
+    validates: ClassVar[bool]
+    # Whether it uses the times of ratings.
+    has_times: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse parameters that cannot be used."""
+
+    def n_epochs(self) -> int | None:
+        """Largest number of epochs that the callback sees, if it is known."""
+        return None
+
+    @abstractmethod
+    def fit(
+        self, training: Training, scale: RatingScale, n_components: int, run: Run
+    ) -> tuple[RatingModel, FitRecord]:
+        """Fit a model with at most `n_components` bases."""

@@ -1,0 +1,394 @@
+"""The data of a fit: ratings on their scale, features of users, items and times; its record."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+from scipy.special import expit
+from sklearn.base import BaseEstimator
+
+from dualgap._choices import Reduction
+from dualgap._estimator import Callback, History, RandomState
+from dualgap._sparse import check_sparse
+from dualgap._validation import FloatArray, check_positive
+from dualgap.recommend._ratings import (
+    Catalogue,
+    IndexedRatings,
+    Periods,
+    RatingTable,
+    as_pandas,
+    positions,
+    read_ids,
+    warn_input,
+)
+
+__all__ = ["TimeFeatures"]
+
+FeaturesLike: TypeAlias = "pd.DataFrame | sp.spmatrix | sp.sparray"
+Side: TypeAlias = Literal["users", "items"]
+
+_DAY = 86_400.0
+_MAX_LEVELS = 64
+
+
+@dataclass(frozen=True)
+class Training:
+    """The data of a fit: ratings and, of all users and items, features.
+
+    A table of features has a row for each id of the catalogue.
+    """
+
+    ratings: IndexedRatings
+    # Numbers of users and items.
+    shape: tuple[int, int]
+    features: tuple[sp.csr_array | None, sp.csr_array | None] = (None, None)
+    # Ratings that choose parameters.
+    held_out: IndexedRatings | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """Seed, threads and callback of a fit."""
+
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    callback: Callback | None = None
+
+
+@dataclass(frozen=True)
+class FitRecord:
+    """Course and result of a fit; None for bounds that its method does not have."""
+
+    history: History
+    objective: float
+    dual_objective: float | None = None
+    null_objective: float | None = None
+    converged: bool | None = None
+    certificate: str = "none"
+
+
+@dataclass(frozen=True)
+class RatingScale:
+    """The levels of ratings, as ordered categories or as numbers of a regression."""
+
+    levels: FloatArray
+    # Whether there is an output for each threshold between two levels, or a single one.
+    ordinal: bool
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs of a machine."""
+        return len(self.levels) - 1 if self.ordinal else 1
+
+    def expected(self, outputs: FloatArray) -> FloatArray:
+        """Expected ratings."""
+        if self.ordinal:
+            return expected_level(outputs, self.levels)
+        return np.clip(outputs[..., 0], self.levels[0], self.levels[-1])
+
+
+def find_levels(
+    values: FloatArray, given: Sequence[float] | None, reduction: Reduction
+) -> FloatArray:
+    """The rating levels in increasing order: those given, or those that occur."""
+    found = np.unique(values)
+    if given is None:
+        levels = found
+    else:
+        try:
+            levels = np.unique(np.asarray(given, dtype=np.float64))
+        except (TypeError, ValueError):
+            levels = np.array([])
+        if len(levels) == 0 or not np.isfinite(levels).all():
+            msg = f"levels: must be finite numbers, got {given!r}"
+            raise ValueError(msg)
+        if not np.isin(found, levels).all():
+            strange = found[~np.isin(found, levels)][0]
+            msg = f"ratings: the rating {strange} is not one of the levels {levels.tolist()}"
+            raise ValueError(msg)
+    if reduction == "interactions":
+        return np.asarray(levels)
+    if len(found) < 2:
+        msg = (
+            f"ratings: all ratings are {found[0]}, which does not tell what users like less; for "
+            'who took up what, use reduction="interactions"'
+        )
+        raise ValueError(msg)
+    if reduction == "mcrank" and len(levels) > _MAX_LEVELS:
+        msg = (
+            f"ratings: {len(levels)} different values are too many levels "
+            f'(at most {_MAX_LEVELS}); round them, or use reduction="regression"'
+        )
+        raise ValueError(msg)
+    return np.asarray(levels)
+
+
+def expected_level(outputs: FloatArray, levels: FloatArray) -> FloatArray:
+    """E[y] = L - sum_c (gap between levels c and c + 1) P(y <= level c)."""
+    return np.asarray(levels[-1] - expit(outputs) @ np.diff(levels))
+
+
+def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
+    """P(y = level): differences of the nearest increasing P(y <= level), shape (n, n_levels).
+
+    Isotonic regression weighted by the gaps between levels leaves the expected level as it is.
+    """
+    below = expit(outputs)
+    gaps = np.diff(levels)
+    for row in np.flatnonzero((np.diff(below, axis=1) < 0.0).any(axis=1)):
+        below[row] = isotonic_regression(below[row], weights=gaps).x
+    edges = [np.zeros((*below.shape[:-1], 1)), below, np.ones((*below.shape[:-1], 1))]
+    return np.diff(np.concatenate(edges, axis=-1), axis=-1)
+
+
+# Not an estimator, but its parameters are to be read, set, cloned and searched like one's.
+@dataclass(kw_only=True, repr=False)
+class TimeFeatures(BaseEstimator):  # type: ignore[misc]
+    """How `OrdinalRecommender` takes up the time of a rating.
+
+    Every output gets a weight for the user's ratings of one sitting (or day) and a weight for the
+    item's ratings of one month [1]_, with Gaussian priors whose covariances are learned:
+
+    ``o_c = b_c + l_uc + l_ic + d_c(u, day) + s_c(i, month) + sum_r U_rc p_ur q_ir``.
+
+    A period that is not in the training ratings has no such weight. So short a period of the users
+    helps where other ratings of the same sitting are known, as in random splits: a time to come has
+    no weight of the user, and of the item only until its period ends.
+
+    Parameters
+    ----------
+    user_days : float, default=1/96
+        Length of a user's periods in days: a quarter of an hour, chosen on validation ratings of
+        MovieLens 100k.
+    item_days : float, default=30.0
+        Length of an item's periods in days.
+
+    References
+    ----------
+    .. [1] Y. Koren, Collaborative filtering with temporal dynamics, KDD 2009, equation 9.
+    """
+
+    user_days: float = 1 / 96
+    item_days: float = 30.0
+
+    def check(self) -> None:
+        """Refuse parameters that cannot be used."""
+        check_positive("user_days", self.user_days)
+        check_positive("item_days", self.item_days)
+
+    def periods(
+        self, users: NDArray[np.intp], items: NDArray[np.intp], times: FloatArray
+    ) -> Periods:
+        """Numbers of the users' and of the items' periods, increasing with the position."""
+        return _numbers(users, times, self.user_days), _numbers(items, times, self.item_days)
+
+
+def _numbers(rows: NDArray[np.intp], times: FloatArray, days: float) -> NDArray[np.int64]:
+    period = np.floor(times / (days * _DAY))
+    if np.abs(period).max(initial=0.0) >= 2.0**30:
+        msg = "timestamps: must be dates or seconds since 1970; some are too far away"
+        raise ValueError(msg)
+    return rows.astype(np.int64) * 2**31 + period.astype(np.int64) + 2**30
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Ids and numbers of a feature table, if there is one."""
+
+    ids: pd.Index[Any] | None = None
+    matrix: sp.csr_array | None = None
+
+    def rows(self, table: pd.Index[Any]) -> list[sp.csr_array]:
+        """Rows in the order of `table`, empty for ids without features."""
+        if self.ids is None or self.matrix is None:
+            return []
+        position = self.ids.get_indexer(table)
+        known = np.flatnonzero(position >= 0)
+        ones = np.ones(len(known))
+        pick = sp.csr_array((ones, (known, position[known])), (len(table), self.matrix.shape[0]))
+        return [sp.csr_array(pick @ self.matrix)]
+
+
+def read_features(features: FeaturesLike | None, name: str) -> FeatureTable:
+    """Read the numbers of a feature table.
+
+    A DataFrame is indexed by id; columns that are not numbers become one column per value, numbers
+    are standardised. Row r of a sparse matrix belongs to the id r.
+    """
+    if features is None:
+        return FeatureTable()
+    features = as_pandas(features)
+    if isinstance(features, pd.DataFrame):
+        _check_complete(features, name)
+        if not features.index.is_unique:
+            msg = f"{name}: an id occurs in more than one row of the index"
+            raise ValueError(msg)
+        numeric = features.select_dtypes(include="number").astype(np.float64)
+        numeric = (numeric - numeric.mean()) / numeric.std(ddof=0).replace(0.0, 1.0)
+        others = features.drop(columns=numeric.columns)
+        tables = [numeric]
+        if others.shape[1]:
+            tables.append(pd.get_dummies(others.astype("category"), dtype=np.float64))
+        matrix = sp.csr_array(np.hstack([table.to_numpy(dtype=np.float64) for table in tables]))
+        ids = read_ids(features.index, name.removesuffix("_features"))
+    elif sp.issparse(features):
+        matrix = sp.csr_array(check_sparse(features, name), dtype=np.float64)
+        ids = pd.RangeIndex(matrix.shape[0])
+    else:
+        msg = f"{name}: must be a DataFrame or a sparse matrix, got {type(features).__name__}"
+        raise TypeError(msg)
+    if not np.isfinite(matrix.data).all():
+        msg = f"{name}: must not contain NaN or infinity"
+        raise ValueError(msg)
+    return FeatureTable(ids, matrix)
+
+
+def _check_complete(features: pd.DataFrame, name: str) -> None:
+    """Refuse missing values, naming the column."""
+    missing = features.isna()
+    if missing.to_numpy().any():
+        column: Hashable = missing.columns[int(missing.any(axis=0).to_numpy().argmax())]
+        row = features.index[int(missing[column].to_numpy().argmax())]
+        msg = (
+            f"{name}: column {column!r} has no value (NaN) for {row!r}; fill it in, or drop the "
+            "row: ids without features are allowed"
+        )
+        raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class NewRatings:
+    """Ratings of ids of one side that are new, or replace the former ratings of known ids."""
+
+    side: Side
+    ids: pd.Index[Any]
+    # Their positions: those of new ids follow the known ones.
+    rows: NDArray[np.intp]
+    # Of each rating, the index into `ids`, the position of the other side's id, and the value.
+    own: NDArray[np.intp]
+    other: NDArray[np.intp]
+    values: FloatArray
+    # Numbers of ratings of the other side's ids in the fit.
+    counts: NDArray[np.intp]
+    # The other side's ids that each id has ratings of, as features; None if the fit had none.
+    histories: sp.csr_array | None
+
+    @classmethod
+    def of(
+        cls,
+        table: RatingTable,
+        catalogue: Catalogue,
+        seen: sp.csr_array,
+        side: Side,
+        *,
+        histories: bool,
+    ) -> NewRatings:
+        """Match ratings with the catalogue; warn of ratings whose other id is unknown.
+
+        `seen` has the pairs of users and items with ratings in the fit; `histories` says whether
+        the ids of `side` have them as features.
+        """
+        of_users = side == "users"
+        own_ids, other_ids = catalogue.users, catalogue.items
+        mine, others = table.users, table.items
+        if not of_users:
+            own_ids, other_ids, mine, others = other_ids, own_ids, others, mine
+            seen = sp.csr_array(seen.T)
+        other = positions(other_ids, others)
+        known = np.flatnonzero(other < len(other_ids))
+        if len(known) == 0:
+            msg = f"ratings: none is of {'an item' if of_users else 'a user'} that was in the fit"
+            raise ValueError(msg)
+        if len(known) < len(other):
+            warn_input(
+                f"ratings: {len(other) - len(known)} of {len(other)} are of "
+                f"{'item' if of_users else 'user'}s that were not in the fit, and are left out"
+            )
+        ids = mine[known].unique()
+        rows = positions(own_ids, ids)
+        fresh = rows == len(own_ids)
+        rows[fresh] = len(own_ids) + np.arange(fresh.sum())
+        own, other = ids.get_indexer(mine[known]), other[known]
+        rated = history_rows(own, other, (len(ids), len(other_ids)))
+        return cls(
+            side=side,
+            ids=ids,
+            rows=rows,
+            own=own,
+            other=other,
+            values=table.values[known],
+            counts=np.bincount(seen.indices, minlength=len(other_ids)),
+            histories=unit_rows([rated]) if histories else None,
+        )
+
+    def insert_rows(self, table: FloatArray, new: FloatArray) -> FloatArray:
+        """Put rows of these ids into a table whose last row is for unknown ids."""
+        n = max(len(table) - 1, int(self.rows.max(initial=-1)) + 1)
+        result = np.empty((n + 1, table.shape[1]))
+        result[: len(table) - 1] = table[:-1]
+        result[-1] = table[-1]
+        result[self.rows] = new
+        return result
+
+    def extend(self, catalogue: Catalogue) -> Catalogue:
+        """The catalogue with the new ids."""
+        known = catalogue.users if self.side == "users" else catalogue.items
+        ids = known.append(self.ids[self.rows >= len(known)])
+        if self.side == "users":
+            return Catalogue(ids, catalogue.items)
+        return Catalogue(catalogue.users, ids)
+
+    def replace_histories(self, seen: sp.csr_array) -> sp.csr_array:
+        """The pairs of users and items with ratings, once these ratings count."""
+        kept = (seen if self.side == "users" else sp.csr_array(seen.T)).tocoo()
+        keep = ~np.isin(kept.row, self.rows)
+        rows = np.concatenate([kept.row[keep], self.rows[self.own]])
+        columns = np.concatenate([kept.col[keep], self.other])
+        n_rows = max(kept.shape[0], int(self.rows.max()) + 1)
+        result = history_rows(rows, columns, (n_rows, kept.shape[1]))
+        return result if self.side == "users" else sp.csr_array(result.T)
+
+
+def feature_rows(
+    catalogue: Catalogue,
+    tables: tuple[FeatureTable, FeatureTable],
+    seen: sp.csr_array,
+    histories: bool | Literal["users"],
+) -> tuple[sp.csr_array | None, sp.csr_array | None]:
+    """Features of all users and of all items: tables first, then histories."""
+    users, items = tables[0].rows(catalogue.users), tables[1].rows(catalogue.items)
+    if histories:
+        users.append(seen)
+    if histories is True:
+        items.append(sp.csr_array(seen.T))
+    return unit_rows(users), unit_rows(items)
+
+
+def history_rows(
+    rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]
+) -> sp.csr_array:
+    """The set of columns that each row has rated, as ones in a matrix."""
+    matrix = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape)
+    matrix.sum_duplicates()
+    matrix.data[:] = 1.0
+    return matrix
+
+
+def unit_rows(blocks: list[sp.csr_array]) -> sp.csr_array | None:
+    """Feature blocks side by side, each row of each block scaled to unit length."""
+    scaled = []
+    for block in blocks:
+        lengths = np.sqrt(np.asarray(block.multiply(block).sum(axis=1)).ravel())
+        scaled.append(sp.diags_array(1.0 / np.where(lengths > 0.0, lengths, 1.0)) @ block)
+    if not scaled:
+        return None
+    result = sp.csr_array(sp.hstack(scaled, format="csr"))
+    result.sum_duplicates()
+    return result
