@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from tempfile import TemporaryFile
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dualgap._validation import check_matrix
+from dualgap._validation.copies import refuse_refilled
 
 __all__ = ["Chunks"]
 
@@ -44,7 +45,8 @@ class Chunks:
         self, chunks: Iterable[Any], *, spill: str | os.PathLike[str] | None = None
     ) -> None:
         self.chunks: list[Any] = []
-        for chunk in chunks:
+        # A file keeps a piece whatever becomes of its array.
+        for chunk in refuse_refilled("chunks", chunks) if spill is None else chunks:
             rows = check_matrix(chunk)
             if self.chunks and rows.shape[1] != self.chunks[0].shape[1]:
                 first = self.chunks[0].shape[1]
@@ -72,15 +74,30 @@ class Chunks:
         *,
         spill: str | os.PathLike[str] | None = None,
     ) -> tuple[Self, NDArray[Any]]:
-        """Take (X, y) pieces; return the rows and all of y."""
+        """Take (X, y) pieces; return the rows and all of y.
+
+        Raises
+        ------
+        ValueError
+            If a piece does not have a target for each row; the message has its number, from 0.
+        """
         targets: list[NDArray[Any]] = []
 
-        def rows() -> Iterable[Any]:
-            for X, y in pairs:
-                targets.append(np.asarray(y))
+        def rows() -> Iterator[Any]:
+            for number, (X, y) in enumerate(pairs):
+                n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+                # The iterator may fill the same array again.
+                targets.append(np.array(y))
+                if targets[-1].ndim == 0 or len(targets[-1]) != n_rows:
+                    msg = (
+                        f"pairs: piece {number} has {n_rows} rows and targets of shape "
+                        f"{targets[-1].shape}; give one target for each row"
+                    )
+                    raise ValueError(msg)
                 yield X
 
-        chunks = cls(rows(), spill=spill)
+        pieces = rows() if isinstance(pairs, Iterator) else list(rows())
+        chunks = cls(pieces, spill=spill)
         return chunks, np.concatenate(targets)
 
 

@@ -37,6 +37,7 @@ from dualgap._validation import (
     resolve_threads,
     row_weights,
 )
+from dualgap._validation.copies import own_copy
 from dualgap._validation.labels import class_codes, read_labels
 from dualgap.losses import Loss, MarginLoss
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
@@ -137,6 +138,9 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
     step: Step | None = None
     sampling: Sampling = "permutation"
 
+    # Features of the classes in training, or the callable.
+    _fitted_features: Any = field(init=False)
+
     @restores_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -166,7 +170,9 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         weights = check_weights(sample_weight, X)
         weights = row_weights(self.class_weight, self.classes_, codes, weights)
         joint = callable(self.class_features)
-        features = None if joint else self._class_features(self.class_features, own=True)
+        # The caller may change the features after the fit.
+        features = None if joint else own_copy(self._class_features(self.class_features, own=True))
+        self._fitted_features = self.class_features if joint else features
         rows = self._joint_features(X, self.classes_) if joint else X
         settings = {
             **self._problem(),
@@ -232,7 +238,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         """
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
-        if callable(self.class_features):
+        if callable(self._fitted_features):
             if class_features is not None:
                 msg = "class_features: the model has a callable; name other classes by classes="
                 raise ValueError(msg)
@@ -242,8 +248,9 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
                 msg = f"class_features: returned {joint.shape[1]} columns, not {len(self.coef_)}"
                 raise ValueError(msg)
             return np.asarray(joint @ self.coef_, dtype=np.float64).reshape(X.shape[0], len(named))
-        given = self.class_features if class_features is None else class_features
-        features = self._class_features(given, own=class_features is None)
+        features = self._fitted_features
+        if class_features is not None:
+            features = self._class_features(class_features, own=False)
         if features.shape[1] != len(self.coef_):
             msg = f"class_features: must have as many columns as in training, {self._n_shared()}"
             raise ValueError(msg)
@@ -334,12 +341,12 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         return sp.csr_array(sp.hstack([indicators, sp.csr_array(features)], format="csr"))
 
     def _joint_features(self, X: Any, classes: NDArray[Any]) -> Any:
-        """Ask the callable for the joint features of all rows, a block at a time."""
-        extract: Any = self.class_features
+        """Compute the joint features of all rows with the callable, a block at a time."""
+        extract: Any = self._fitted_features
         found: list[Any] = []
         for start in range(0, X.shape[0], _BLOCK):
             block = X[start : start + _BLOCK]
-            returned = check_matrix(extract(block, classes), "class_features")
+            returned = check_matrix(extract(block, classes.copy()), "class_features")
             wanted = block.shape[0] * len(classes)
             if (
                 returned.shape[0] != wanted
@@ -351,7 +358,8 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
                     f"{len(classes)} classes"
                 )
                 raise ValueError(msg)
-            found.append(returned)
+            # The callable may fill the same matrix again for the next block.
+            found.append(own_copy(returned))
         return sp.vstack(found, format="csr") if sp.issparse(found[0]) else np.vstack(found)
 
     def _store_weights(self, weights: FloatArray, joint: bool) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Self
 
-import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
@@ -27,6 +26,7 @@ from dualgap._estimator import (
     restores_on_error,
     watch,
 )
+from dualgap._estimator.warm import problem_hash
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
@@ -356,7 +356,7 @@ class MulticlassSVC(LinearClassifier):
             solver = _core.plan_multiclass(core_rows(X), settings)[0]
             # Where the previous fit ended serves any positive smoothing.
             same = {**problem, "solver": solver, "smoothing": self.smoothing > 0}
-            identity = joblib.hash((X, labels, same))
+            identity = problem_hash("loss", self.loss, X, labels, same)
             settings |= {"solver": solver, "start": self._previous(identity, regularization)}
         return settings, identity
 

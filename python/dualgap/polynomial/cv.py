@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from dualgap._estimator import Callback, restores_on_error, watch
+from dualgap._tuning.search import check_scores, rows_of_fold
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -56,7 +60,9 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     verbose : int, optional
         Progress on stderr, of the fits that have ended; see :class:`PolynomialNetworkClassifier`.
     callback : callable, optional
-        As in :class:`PolynomialNetworkClassifier`, for the final fit.
+        As in :class:`PolynomialNetworkClassifier`, for the final fit. Before that it is called
+        after each fit of the search with the number of fits so far and NaN for both objectives;
+        a true return value then ends the search as soon as all folds of one radius have scores.
     random_state : int, RandomState or None, default=None
         Seed, the same for all fits.
     n_jobs : int, optional
@@ -70,7 +76,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         first radius.
     cv_scores_ : ndarray of shape (n_radii, n_sizes, n_folds)
         Scores for 1, 2, ..., ``n_components`` bases; one size with ``scoring``. A fit that ends
-        with fewer bases keeps its last score.
+        with fewer bases keeps its last score. NaN for fits that a callback left out.
     components_, output_, n_nonzero_bases_, coef_, intercept_, classes_, objective_, \
             dual_objective_, duality_gap_, null_objective_, converged_, n_iter_, history_, \
             n_features_in_, feature_names_in_
@@ -124,7 +130,8 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         rows, labels = check_rows_and_targets(self, X, y)
         encode_classes(labels)
         weights = check_weights(sample_weight, rows)
-        folds = list(check_cv(self.cv, labels, classifier=True).split(rows, labels, groups))
+        splits = check_cv(self.cv, labels, classifier=True).split(rows, labels, groups)
+        folds = [tuple(rows_of_fold(part, len(labels)) for part in split) for split in splits]
         for train, held_out in folds:
             if not np.isin(labels[held_out], labels[train]).all():
                 msg = "y: a fold's training rows lack a class of its held-out rows; use fewer folds"
@@ -144,17 +151,22 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
             return self._curve(model, training, (rows[held_out], labels[held_out]))
 
         stopping, data = (len(tasks), None), (X, y, sample_weight)
-        with watch(self, stopping, data=data, unit="fit", notifies_user=False) as callback:
-            curves = _in_parallel(score, tasks, resolve_threads(self.n_jobs), callback)
-            self._choose(radii, np.array(curves).reshape(len(radii), len(folds), -1))
+        with watch(self, stopping, data=data, unit="fit") as callback:
+            threads = resolve_threads(self.n_jobs)
+            with _unchanged(rows):
+                curves = _in_parallel(score, tasks, threads, callback, len(folds))
+            scores = np.full((len(tasks), len(curves[0])), np.nan)
+            scores[: len(curves)] = curves
+            self._choose(radii, scores.reshape(len(radii), len(folds), -1))
             self._refit(parameters, rows, labels, weights)
         return self
 
     def _choose(self, radii: FloatArray, scores: FloatArray) -> None:
-        """By scores of shape (n_radii, n_folds, n_sizes)."""
+        """Choose by scores of shape (n_radii, n_folds, n_sizes), NaN where a search was stopped."""
         scores = scores.transpose(0, 2, 1)
+        mean = scores.mean(axis=2).T
         # Sizes first: the first of equals is the smallest.
-        size, radius = np.unravel_index(np.argmax(scores.mean(axis=2).T), scores.shape[1::-1])
+        size, radius = np.unravel_index(np.nanargmax(mean), mean.shape)
         self.cv_scores_ = scores
         self.radius_ = float(radii[radius])
         self.n_components_ = self.n_components if self.scoring is not None else int(size) + 1
@@ -174,7 +186,9 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         """Scores on held-out rows: one, or of each number of bases."""
         if self.scoring is not None:
             model.fit(*training)
-            return np.array([check_scoring(model, self.scoring)(model, *test)], dtype=float)
+            scores = np.array([check_scoring(model, self.scoring)(model, *test)], dtype=float)
+            check_scores(scores, self.scoring)
+            return scores
         model.fit(*training, validation_data=test)
         # The first model of each size.
         sizes, scores = model.history_["n_components"], model.history_["validation_score"]
@@ -192,15 +206,39 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         return radii.astype(np.float64)
 
 
+@contextmanager
+def _unchanged(rows: Any) -> Iterator[None]:
+    """Raise an error if the block changes the rows: its fits would not be of the same ones."""
+    before = _checksum(rows)
+    try:
+        yield
+    except ValueError as error:
+        if _checksum(rows) != before:
+            raise RuntimeError(_CHANGED) from error
+        raise
+    if _checksum(rows) != before:
+        raise RuntimeError(_CHANGED)
+
+
+_CHANGED = "X changed during the fit; callbacks and other threads must not write to it"
+
+
+def _checksum(rows: Any) -> list[int]:
+    parts = (rows.data, rows.indices, rows.indptr) if sp.issparse(rows) else (rows,)
+    return [zlib.crc32(np.ascontiguousarray(part).data.cast("B")) for part in parts if part.size]
+
+
 def _in_parallel(
     work: Callable[[Any, Callable[..., bool]], FloatArray],
     tasks: list[Any],
     n_threads: int,
     callback: Callback | None,
+    at_least: int,
 ) -> list[FloatArray]:
-    """``work`` of each task, in order; the callback is told of each.
+    """Return ``work`` of each task, in order, and call the callback after each.
 
-    An exception, Ctrl-C among them, comes out at once; the fits end with their iteration.
+    Once there are `at_least` results, a true value of the callback leaves out the other tasks. An
+    exception, Ctrl-C among them, comes out at once; the fits end with their iteration.
     """
     stop = Event()
 
@@ -212,8 +250,10 @@ def _in_parallel(
         found, start = [], time.monotonic()
         for result in pool.map(lambda task: work(task, stopped), tasks):
             found.append(result)
-            if callback is not None:
-                callback(len(found), time.monotonic() - start, np.nan, np.nan)
+            seconds = time.monotonic() - start
+            ends = callback is not None and callback(len(found), seconds, np.nan, np.nan)
+            if ends and len(found) >= at_least:
+                break
         return found
     finally:
         stop.set()

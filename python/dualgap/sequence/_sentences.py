@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._validation import Rows, check_matrix, core_rows
+from dualgap._validation.copies import listed, own_copy
 from dualgap._validation.labels import read_labels as read_classes
 from dualgap._validation.labels import read_sequences, sorted_classes
 from dualgap.structured._arrays import Stacked, check_lengths, stack
@@ -56,10 +57,10 @@ def peek(X: Any) -> tuple[bool, Any]:
     if isinstance(X, list | tuple):
         return all(map(_is_named, islice(X, 3))), X
     sentences = iter(X)
-    head = list(islice(sentences, 3))
+    # Copies: an iterator may fill the same object again for its next sentence.
+    head = list(map(own_copy, islice(sentences, 3)))
     named = all(map(_is_named, head))
-    rest = chain(head, sentences)
-    return named, rest if named else list(rest)
+    return named, chain(head, sentences) if named else head + listed(sentences)
 
 
 def _is_named(sentence: Any) -> bool:
@@ -124,7 +125,7 @@ def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], 
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
         msg = f"y: must be the labels of each sentence, got {type(y).__name__}"
         raise ValueError(msg)
-    sentences = y if isinstance(y, list) else list(y)
+    sentences = y if isinstance(y, list) else listed(y)
     if len(sentences) != len(offsets) - 1:
         msg = f"y: must have labels for {len(offsets) - 1} sentences, got {len(sentences)}"
         raise ValueError(msg)

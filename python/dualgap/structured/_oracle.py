@@ -9,6 +9,7 @@ import numpy as np
 
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray
+from dualgap._validation.copies import own_copy
 from dualgap.structured._arrays import Examples
 
 VERIFIED = 100
@@ -113,7 +114,8 @@ class PythonOracle:
             msg = f"model: joint_features returned complex numbers for example {index}"
             raise ValueError(msg)
         try:
-            features = np.ascontiguousarray(returned, dtype=np.float64)
+            # A copy: the model may fill the same array again for another label.
+            features = np.array(returned, dtype=np.float64, order="C")
         except (TypeError, ValueError):
             features = np.zeros((0, 0))
         wanted = "n_weights" if self.n_weights < 0 else self.n_weights
@@ -156,5 +158,6 @@ def predict_with(model: Any, X: Examples, weights: FloatArray) -> list[Any]:
     for x in list(check_sparse(X)):
         y = model.decode(x, frozen)
         check_label(model, x, y)
-        found.append(y)
+        # The model may fill the same object again for the next example.
+        found.append(own_copy(y))
     return found

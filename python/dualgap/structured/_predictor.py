@@ -46,9 +46,9 @@ class Predictor:
         else:
             own = self.model
             found = self.predict(X, coef)
-            losses = np.array([own.loss(y, z) for y, z in zip(Y, found, strict=True)])
+            losses = np.array([float(own.loss(y, z)) for y, z in zip(Y, found, strict=True)])
             max_loss = getattr(own, "max_loss", lambda _: 1.0)
-            largest = np.array([max_loss(y) for y in Y])
+            largest = np.array([float(max_loss(y)) for y in Y])
         total = float(np.dot(largest, np.ones(len(largest)) if weights is None else weights))
         lost = float(losses.sum() if weights is None else np.dot(losses, weights))
         return 1.0 - lost / total if total > 0 else 1.0

@@ -17,6 +17,7 @@ from dualgap._choices import check_choice
 from dualgap._sparse import check_sparse
 from dualgap._tuning.search import Rule, check_scores, choose, grid, rows_of_fold
 from dualgap._validation import FloatArray, check_positive
+from dualgap._validation.copies import listed
 
 __all__ = ["StructuredCV"]
 
@@ -137,11 +138,12 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         ValueError
             For bad data or parameters; the message names the argument.
         """
+        self._check_estimator()
         check_choice("rule", self.rule, *get_args(Rule))
         if self.cv_tol is not None:
             check_positive("cv_tol", self.cv_tol, zero=True)
         Cs, scorer = grid(self.Cs), check_scoring(self.estimator, self.scoring)
-        X, y = list(check_sparse(X)), list(check_sparse(y, "y"))
+        X, y = listed(check_sparse(X)), listed(check_sparse(y, "y"))
         if len(X) != len(y):
             msg = f"y: must have a label for each of {len(X)} examples, got {len(y)}"
             raise ValueError(msg)
@@ -153,7 +155,7 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             row: dict[str, list[Any]] = {name: [] for name in results}
             held_out = [X[i] for i in test], [y[i] for i in test]
             own = None if weights is None else weights[train]
-            model = clone(self.estimator)
+            model = self._clone()
             if self.cv_tol is not None:
                 model.set_params(tol=self.cv_tol)
             for fitted in model.fits([X[i] for i in train], [y[i] for i in train], Cs, own):
@@ -166,9 +168,27 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._store(Cs, {name: np.array(values) for name, values in results.items()})
         self.__dict__.pop("best_estimator_", None)
         if self.refit:
-            self.best_estimator_ = clone(self.estimator).set_params(C=self.C_)
+            self.best_estimator_ = self._clone().set_params(C=self.C_)
             self.best_estimator_.fit(X, y, weights)
         return self
+
+    def _check_estimator(self) -> None:
+        if isinstance(self.estimator, type) or not hasattr(self.estimator, "fits"):
+            given = self.estimator
+            name = given.__name__ if isinstance(given, type) else type(given).__name__
+            what = f"the class {name}; write {name}(...)" if isinstance(given, type) else name
+            msg = f"estimator: must be a StructuredSVM or a SequenceTagger, got {what}"
+            if name == "MulticlassSVC":
+                msg += "; use MulticlassSVCCV"
+            raise ValueError(msg)
+
+    def _clone(self) -> Any:
+        try:
+            return clone(self.estimator)
+        except TypeError as error:
+            own = type(getattr(self.estimator, "model", self.estimator)).__name__
+            msg = f"estimator: {own} cannot be copied for each fold ({error}); give it __deepcopy__"
+            raise ValueError(msg) from error
 
     def _report(self, fold: int, fitted: Any, score: float) -> None:
         if self.verbose:

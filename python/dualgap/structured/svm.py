@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
-import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
@@ -29,6 +28,7 @@ from dualgap._estimator import (
     warn_user,
     watch,
 )
+from dualgap._estimator.warm import problem_hash
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
@@ -201,6 +201,9 @@ class StructuredSVM(CertifiedEstimator):
     classes_: NDArray[Any] = field(init=False)
     oracle_calls_: int | None = field(init=False)
 
+    # What the fits of `fits` have in common.
+    _series: object = field(init=False, default=None)
+
     @restores_on_error
     def fit(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -225,8 +228,10 @@ class StructuredSVM(CertifiedEstimator):
         source, n_examples, coding = self._source(X, Y)
         weights = example_weights(sample_weight, n_examples)
         regularization = regularization_of("C", self.C, weights, n_examples)
-        kind = (X, Y, weights, self.model, self.signs)
-        identity = joblib.hash(kind) if self.warm_start else ""
+        identity: object = None
+        if self.warm_start:
+            data = (X, Y, weights, self.signs)
+            identity = self._series or problem_hash("model", self.model, *data)
         settings = {
             **self._settings(regularization, weights),
             "keep_dual": bool(self.warm_start),
@@ -286,12 +291,14 @@ class StructuredSVM(CertifiedEstimator):
             Fitted with each C in turn.
         """
         kept, self.warm_start = self.warm_start, self.solver == "block-frank-wolfe" and self.exact
+        # All fits are of the same problem: there is nothing to compare.
+        self._series = object()
         try:
             for C in Cs:
                 self.C = float(C)
                 yield self.fit(X, Y, sample_weight)
         finally:
-            self.warm_start = kept
+            self.warm_start, self._series = kept, None
 
     @property
     def parameters_(self) -> dict[str, FloatArray]:
@@ -445,10 +452,10 @@ class StructuredSVM(CertifiedEstimator):
             "n_threads": resolve_threads(self.n_jobs),
         }
 
-    def _previous(self, identity: str, regularization: float) -> Any:
+    def _previous(self, identity: object, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""
         end = getattr(self, "_end", None)
-        if not identity or end is None:
+        if identity is None or end is None:
             return None
         known, before, kept = end
         if known != identity or kept is None:

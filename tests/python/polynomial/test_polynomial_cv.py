@@ -98,13 +98,14 @@ def test_it_does_not_warn_of_a_size_that_the_scores_chose() -> None:
         search.set_params(scoring="accuracy").fit(X, y)
 
 
-def test_the_callback_sees_the_final_fit() -> None:
+def test_the_callback_sees_the_search_and_the_final_fit() -> None:
     X, y = rows()
     epochs: list[int] = []
     search = PolynomialNetworkClassifierCV(
         RADII, cv=3, callback=lambda epoch, *_: epochs.append(epoch), **PARAMETERS
     )
-    assert epochs == list(search.fit(X, y).history_["epoch"])
+    final = search.fit(X, y).history_["epoch"].tolist()
+    assert epochs == [*range(1, 3 * len(RADII) + 1), *final]
 
 
 @pytest.mark.parametrize("radii", [[], [1.0, -1.0], [[1.0, 2.0]], "many", [np.nan]])

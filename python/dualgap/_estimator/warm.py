@@ -1,0 +1,44 @@
+"""Identity of a problem: a warm start continues a fit of the same one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import joblib
+
+
+def problem_hash(argument: str, own: object, *data: Any) -> str:
+    """Return a hash of a model or loss and of the data, the same for equal ones.
+
+    Parameters
+    ----------
+    argument : str
+        The parameter that holds `own`, for error messages.
+    own : object
+        A model or a loss, perhaps written by the user.
+    data : objects
+        All else that describes the problem.
+
+    Raises
+    ------
+    ValueError
+        If a part cannot be pickled, which the hash needs. The message does not print it.
+    """
+    try:
+        return str(joblib.hash((own, *data)))
+    except Exception:
+        subject = f"{argument}: {type(own).__name__} cannot" if _fails(own) else "X and y cannot"
+    # Outside of the handler: the error of joblib prints all data.
+    msg = (
+        f"{subject} be pickled, which warm_start=True needs to compare it with the one before; "
+        "remove lambdas, locks and open files from it, or set warm_start=False"
+    )
+    raise ValueError(msg)
+
+
+def _fails(value: object) -> bool:
+    try:
+        joblib.hash(value)
+    except Exception:
+        return True
+    return False
