@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualgap._estimator import warn_of_gap
-from dualgap._validation import FloatArray, check_positive
+from dualgap._validation import FloatArray, check_positive, check_range
 
 
 class Interval:
@@ -52,6 +52,7 @@ def check_interval(C_min: float, C_max: float) -> None:
     if C_min > C_max:
         msg = f"C_max: must not be less than C_min={C_min}, got {C_max}"
         raise ValueError(msg)
+    check_range("C_max", C_min, C_max)
 
 
 def intervals(

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dualgap._validation import FloatArray, check_positive
+from dualgap._validation import FloatArray, check_positive, check_range
 
 Rule: TypeAlias = Literal["best", "one-standard-error"]
 
@@ -26,7 +26,9 @@ def grid(Cs: int | ArrayLike) -> FloatArray:
         raise ValueError(msg)
     for C in values.tolist():
         check_positive("Cs", C)
-    return np.unique(values.astype(np.float64))
+    found = np.unique(values.astype(np.float64))
+    check_range("Cs", found[0], found[-1])
+    return found
 
 
 def rows_of_fold(chosen: Any, n_rows: int) -> NDArray[np.intp]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -198,12 +200,30 @@ def resolve_seed(random_state: Any) -> int:
     return int(generator.randint(0, 2**63 - 1, dtype=np.int64))
 
 
-def check_positive(name: str, value: Any, *, integer: bool = False, zero: bool = False) -> None:
-    """Refuse anything but a finite positive number (or zero, where it makes sense)."""
+def check_range(name: str, smallest: float, largest: float) -> None:
+    """Refuse values of C between which a model cannot be scaled."""
+    # Each fit starts from the one before times the ratio, whose square must be finite.
+    if largest > 1e100 * smallest:
+        msg = (
+            f"{name}: the largest C must be at most 1e100 times the smallest, got {smallest:g} to "
+            f"{largest:g}"
+        )
+        raise ValueError(msg)
+
+
+def check_positive(
+    name: str, value: Any, *, integer: bool = False, zero: bool = False, most: int = 2**63 - 1
+) -> None:
+    """Refuse anything but a finite positive number (or zero), or an integer of at most ``most``."""
     kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not (is_number and np.isfinite(value) and (value > 0 or (zero and value == 0))):
+    # Comparisons of integers of any size with infinity are exact.
+    if not (is_number and value < math.inf and (value > 0 or (zero and value == 0))):
         noun = "integer" if integer else "number"
         kind = "non-negative" if zero else "positive"
         msg = f"{name}: must be a {kind} finite {noun}, got {value!r}"
+        raise ValueError(msg)
+    if value > (most if integer else sys.float_info.max):
+        largest = most if integer else sys.float_info.max
+        msg = f"{name}: must be at most {largest}, got about 2**{int(value).bit_length()}"
         raise ValueError(msg)

@@ -384,7 +384,7 @@ history_, null_objective_
         check_positive("C", self.C)
         check_positive("tol", self.tol, zero=True)
         check_positive("max_iter", self.max_iter, integer=True)
-        check_positive("min_count", self.min_count, integer=True)
+        check_positive("min_count", self.min_count, integer=True, most=2**32 - 1)
         if self.hash_bits is not None:
             check_positive("hash_bits", self.hash_bits, integer=True)
             refuse_unused(self, ["min_count"], "hash_bits")

@@ -1,0 +1,229 @@
+"""Parameters of every estimator that no model can use: one error that names the parameter."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from fitted import CLASSES, FITS, LABELS, PAIRS, ROWS, SENTENCES, TAGS
+from sklearn.base import clone
+
+from dualgap import (
+    ClassFeatureSVC,
+    MulticlassSVC,
+    MulticlassSVCCV,
+    PolynomialNetworkClassifierCV,
+    StructuredSVM,
+)
+from dualgap.sequence import SequenceTagger
+from dualgap.structured import MatchingModel, MulticlassModel, StructuredCV
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def numbers(kind: str) -> list[tuple[str, str]]:
+    """Names of estimators and of their parameters with a default of this type."""
+    return [
+        (name, each.name)
+        for name, (estimator, *_) in FITS.items()
+        for each in fields(type(estimator))
+        if each.init and type(each.default).__name__ == kind and each.name not in ("verbose", "Cs")
+    ]
+
+
+@pytest.mark.parametrize("value", [2**63, 2**70, np.uint64(2**63)])
+@pytest.mark.parametrize(("name", "parameter"), numbers("int"))
+def test_integers_are_limited(name: str, parameter: str, value: Any) -> None:
+    estimator, X, y = FITS[name]
+    with pytest.raises(ValueError, match=rf"^{parameter}: must be at most \d+, got about 2\*\*"):
+        clone(estimator).set_params(**{parameter: value}).fit(X, y)
+
+
+@pytest.mark.parametrize("value", [10**400, np.nan, np.inf, -1.0, True, "1", None, 1j])
+@pytest.mark.parametrize(("name", "parameter"), numbers("float"))
+def test_numbers_are_finite(name: str, parameter: str, value: Any) -> None:
+    estimator, X, y = FITS[name]
+    with pytest.raises(ValueError, match=rf"^{parameter}: "):
+        clone(estimator).set_params(**{parameter: value}).fit(X, y)
+
+
+@pytest.mark.parametrize("value", [2**32, 2**63])
+def test_counts_of_the_core(value: int) -> None:
+    with pytest.raises(ValueError, match=r"^min_count: must be at most 4294967295"):
+        SequenceTagger(min_count=value).fit(SENTENCES, TAGS)
+
+
+def test_threads_and_links_of_any_size() -> None:
+    MulticlassSVC(n_jobs=2**70).fit(*CLASSES)
+    with pytest.raises(ValueError, match=r"^max_links: "):
+        StructuredSVM(MatchingModel(max_links=2**70)).fit(PAIRS[:1], [np.array([[0, 0]])])
+
+
+WIDE = [1e-290, 1e290]
+SEARCHES: dict[str, Any] = {
+    "svc": lambda: MulticlassSVCCV(Cs=WIDE, cv=2).fit(*CLASSES),
+    "structured": lambda: StructuredCV(StructuredSVM(MulticlassModel()), Cs=WIDE, cv=2).fit(
+        *CLASSES
+    ),
+    "tagger": lambda: StructuredCV(SequenceTagger(), Cs=WIDE, cv=2).fit(SENTENCES, TAGS),
+    "tagger-log": lambda: StructuredCV(SequenceTagger("log"), Cs=WIDE).fit(SENTENCES, TAGS),
+}
+PATHS: dict[str, Any] = {
+    "svc": lambda: MulticlassSVC().path(*CLASSES, *WIDE),
+    "structured": lambda: StructuredSVM(MulticlassModel()).path(*CLASSES, *WIDE),
+    "tagger": lambda: SequenceTagger().path(SENTENCES, TAGS, *WIDE),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_searches_over_too_many_sizes(name: str) -> None:
+    with pytest.raises(ValueError, match=r"^Cs: the largest C must be at most 1e100 times"):
+        SEARCHES[name]()
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_paths_over_too_many_sizes(name: str) -> None:
+    with pytest.raises(ValueError, match=r"^C_max: the largest C must be at most 1e100 times"):
+        PATHS[name]()
+
+
+class Locked:
+    """A model that cannot be pickled, and prints as much as data would."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+
+    def joint_features(self, x: Any, y: Any) -> Any:
+        return np.kron(np.eye(3)[y], x)
+
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(y_true != y)
+
+    def loss_augmented_decode(self, x: Any, y_true: Any, w: Any) -> Any:
+        return int((w.reshape(3, -1) @ x + (np.arange(3) != y_true)).argmax())
+
+    def decode(self, x: Any, w: Any) -> Any:
+        return int((w.reshape(3, -1) @ x).argmax())
+
+    def __repr__(self) -> str:
+        return "0.125 " * 10_000
+
+
+class Shared(Locked):
+    """A model that cannot be pickled, but copied."""
+
+    def __deepcopy__(self, memo: Any) -> Shared:
+        return Shared(self.lock)
+
+
+class OwnHinge:
+    """A loss that cannot be pickled."""
+
+    def __init__(self) -> None:
+        self.support = lambda margins, label: max(0.0, float(margins.max()))
+
+    def vertex(self, margins: Any, label: int) -> Any:
+        point = np.zeros(3)
+        if margins.max() > 0.0:
+            point[margins.argmax()] = 1.0
+        return point
+
+
+def test_models_that_cannot_be_pickled() -> None:
+    X, y = list(ROWS), LABELS.tolist()
+    own = Locked(threading.Lock())
+    plain = StructuredSVM(own, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"^model: Locked cannot be pickled") as raised:
+        StructuredSVM(own, warm_start=True).fit(X, y)
+    assert len(str(raised.value)) < 400
+    assert raised.value.__cause__ is raised.value.__context__ is None
+    with pytest.raises(ValueError, match=r"^estimator: Locked cannot be copied") as raised:
+        StructuredCV(StructuredSVM(own), [0.1, 1.0]).fit(X, y)
+    assert len(str(raised.value)) < 400
+    # A search compares nothing, and needs no pickles.
+    shared = StructuredSVM(Shared(own.lock), random_state=0)
+    search = StructuredCV(shared, [0.1, 1.0], cv=2).fit(X, y)
+    assert search.best_estimator_.predict(X) == plain.set_params(C=search.C_).fit(X, y).predict(X)
+    with pytest.raises(ValueError, match=r"^loss: OwnHinge cannot be pickled"):
+        MulticlassSVC(OwnHinge(), warm_start=True).fit(*CLASSES)
+
+
+def test_searches_need_an_estimator_with_a_series_of_fits() -> None:
+    for given, message in [
+        (MulticlassSVC(), "got MulticlassSVC; use MulticlassSVCCV"),
+        (PolynomialNetworkClassifierCV(), "got PolynomialNetworkClassifierCV"),
+        (SequenceTagger, r"got the class SequenceTagger; write SequenceTagger\(...\)"),
+        (None, "got NoneType"),
+    ]:
+        with pytest.raises(ValueError, match=f"^estimator: must be a StructuredSVM .*{message}"):
+            StructuredCV(given).fit(*CLASSES)
+
+
+def test_one_label_each() -> None:
+    svm = StructuredSVM(MulticlassModel())
+    with pytest.raises(ValueError, match=r"^[yY]: must have shape \(60,\).*\(60, 1\); give"):
+        svm.fit(ROWS, LABELS[:, None])
+    svm.fit(*CLASSES)
+    with pytest.raises(ValueError, match=r"^[yY]: must have shape \(60,\)"):
+        svm.score(ROWS, LABELS[:, None])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("combine", ["kronecker", "concatenate"])
+def test_class_features_that_change_after_the_fit(combine: Any, sparse: bool) -> None:
+    features: Any = np.eye(3)
+    given = sp.csr_array(features) if sparse else features
+    model = ClassFeatureSVC(given, combine=combine, tol=0.01, random_state=0).fit(*CLASSES)
+    expected = model.decision_function(ROWS)
+    (given.data if sparse else given)[:] = -7.0
+    np.testing.assert_array_equal(model.decision_function(ROWS), expected)
+    model.set_params(class_features=np.zeros((3, 3)))
+    np.testing.assert_array_equal(model.decision_function(ROWS), expected)
+
+
+def network(**changed: Any) -> Any:
+    base = PolynomialNetworkClassifierCV(
+        [1.0, 10.0, 100.0], n_components=2, cv=3, max_iter=3, random_state=0, n_jobs=1
+    )
+    return base.set_params(**changed)
+
+
+def test_scores_of_networks_are_finite() -> None:
+    calls = []
+
+    def nan(*_: Any) -> float:
+        calls.append(1)
+        return np.nan
+
+    with pytest.raises(ValueError, match=r"^scoring: .* not finite"):
+        network(scoring=nan).fit(*CLASSES)
+    assert len(calls) == 1
+
+
+def test_folds_of_networks_are_checked() -> None:
+    folds = [(np.arange(30), np.arange(30, 61))]
+    with pytest.raises(ValueError, match=r"^cv: a fold names rows that do not exist"):
+        network(cv=folds).fit(*CLASSES)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_callbacks_end_searches_of_networks(n_jobs: int) -> None:
+    epochs: list[Any] = []
+
+    def stop(*epoch: float) -> bool:
+        epochs.append(epoch)
+        return True
+
+    full = network().fit(*CLASSES)
+    found = network(callback=stop, n_jobs=n_jobs).fit(*CLASSES)
+    # Three folds of the first radius, then one epoch of the final fit.
+    assert [epoch[0] for epoch in epochs] == [1, 2, 3, 1]
+    assert all(np.isnan(epoch[2:]).all() for epoch in epochs[:3])
+    assert found.radius_ == 1.0
+    np.testing.assert_array_equal(found.cv_scores_[0], full.cv_scores_[0])
+    assert np.isnan(found.cv_scores_[1:]).all()
+    assert np.isfinite(full.cv_scores_).all()
