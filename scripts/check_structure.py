@@ -27,7 +27,7 @@ import rust_imports
 # From the bottom up: a module imports from its own layer or from those before it.
 RUST_LAYERS = [
     {"error", "interrupt", "memory", "names"},
-    {"run", "parallel", "partner", "data", "linalg"},
+    {"run", "parallel", "data", "linalg"},
     {"dual", "polytope"},
     {"solver"},
     {"multiclass", "structured", "polynomial", "recommend", "sequence"},

@@ -29,7 +29,6 @@ pub mod memory;
 pub mod multiclass;
 mod names;
 pub mod parallel;
-mod partner;
 pub mod polynomial;
 pub mod polytope;
 pub mod recommend;

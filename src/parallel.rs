@@ -2,7 +2,6 @@
 //!
 //! The bounds of the pieces depend on the data alone, and partial results are combined in order.
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -122,7 +121,6 @@ pub fn run_tasks<T: Send + Sync>(
     let results: Vec<OnceLock<Result<T>>> = (0..n_tasks).map(|_| OnceLock::new()).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let lane = || {
-        let _in_task = InTask::begin();
         while !failed.load(Ordering::Relaxed) {
             let task = next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = results.get(task) else { return };
@@ -139,32 +137,6 @@ pub fn run_tasks<T: Send + Sync>(
     });
     // Tasks are begun in order, so that those left out come after the one that failed.
     results.into_iter().map_while(OnceLock::into_inner).collect()
-}
-
-thread_local! {
-    /// Tasks that this thread is in, one inside the other.
-    static DEPTH: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Whether this thread works on one of several tasks.
-pub(crate) fn is_in_task() -> bool {
-    DEPTH.get() > 0
-}
-
-/// As long as it lives its thread is in a task.
-struct InTask;
-
-impl InTask {
-    fn begin() -> Self {
-        DEPTH.set(DEPTH.get() + 1);
-        Self
-    }
-}
-
-impl Drop for InTask {
-    fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
-    }
 }
 
 /// How many partial results [`sum_rows`] has at a time: a power of two, which two or four threads share evenly.

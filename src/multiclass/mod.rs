@@ -18,7 +18,7 @@ mod method;
 mod problem;
 mod survey;
 
-pub use block_descent::{BlockDescent, Options as BlockDescentOptions, shares_visits};
+pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
 pub use consensus::{Answer, Question, SubproblemSolver, answer};
 pub use costs::Costs;
 pub use cross_validation::{Bracket, Candidate, Fold, Measure, OwnScore, Scoring, Search};

@@ -11,7 +11,7 @@ use super::session::{Session, guarded, run_session, unchanged_since};
 use super::trace::trace_dict;
 use crate::error::{Error, Result};
 use crate::multiclass::{
-    Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit, shares_visits,
+    Layout, MarginDual, MarginPoint, MulticlassFit, MulticlassMethod, Order, fit,
 };
 use crate::solver::{BlockPath, Drift, PathSettings, Piece, Start, path};
 
@@ -72,13 +72,12 @@ pub(super) fn fit_multiclass<'py>(
     })
 }
 
-/// The solver of a fit with such settings, the bytes that it needs for its weights and its dual variables at
-/// most, and whether two threads of block descent share visits to some of the rows.
+/// The solver of a fit with such settings, and the bytes that it needs for its weights and its dual variables at most.
 #[pyfunction]
 pub(super) fn plan_multiclass(
     rows: Matrix<'_>,
     settings: &Bound<'_, PyDict>,
-) -> PyResult<(String, u64, u64, bool)> {
+) -> PyResult<(String, u64, u64)> {
     guarded(|| {
         let data = rows.rows()?;
         let record: MarginRecord<'_> = settings.extract()?;
@@ -89,8 +88,7 @@ pub(super) fn plan_multiclass(
         let chosen = size.method(&choices)?;
         let estimate = size.estimate(chosen);
         let bytes = |bytes: u128| u64::try_from(bytes).unwrap_or(u64::MAX);
-        let halves = shares_visits(&data, size.n_classes);
-        Ok((chosen.name().to_owned(), bytes(estimate.weights), bytes(estimate.duals), halves))
+        Ok((chosen.name().to_owned(), bytes(estimate.weights), bytes(estimate.duals)))
     })
 }
 

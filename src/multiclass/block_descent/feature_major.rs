@@ -1,8 +1,9 @@
 //! Weights for sparse rows, and what passes over all classes do with them.
 
-use super::halves::{Features, Halves, is_halved, on_two};
+use rayon::join;
+
 use super::row::Row;
-use super::sparse_kernels::{AddOuter, FindTouched, Score};
+use super::sparse_kernels::{AddOuter, Features, FindTouched, Score};
 use crate::linalg::{Aligned, Element, transpose};
 
 /// Weights (features × classes) for sparse rows, one feature after the other: a row's scores and the
@@ -31,9 +32,12 @@ impl<T: Element> FeatureMajor<T> {
 
     /// Does the same with the features before and from `cut`, on two threads where there are two.
     pub fn share(&mut self, cut: usize, work: impl Fn(Features<'_, T>) + Sync) {
-        let all = Features { weights: &mut self.values, first: 0, padded: self.padded };
-        let [before, after] = all.split(cut);
-        on_two(|| work(before), || work(after));
+        let padded = self.padded;
+        let (before, after) = self.values.split_at_mut(cut * padded);
+        join(
+            || work(Features { weights: before, first: 0, padded }),
+            || work(Features { weights: after, first: cut, padded }),
+        );
     }
 
     /// The weights class after class.
@@ -41,7 +45,7 @@ impl<T: Element> FeatureMajor<T> {
         let (n_features, half) = (self.values.len() / self.padded, n_classes / 2);
         let mut by_class = vec![0.0; n_classes * n_features];
         let (before, after) = by_class.split_at_mut(half * n_features);
-        on_two(
+        join(
             || transpose(&self.values, self.padded, before, n_features),
             || transpose(&self.values[half..], self.padded, after, n_features),
         );
@@ -85,18 +89,10 @@ impl<T: Element> FeatureMajor<T> {
     }
 
     /// Adds x δᵀ for a row x and δ as long as the padded classes.
-    pub fn update(&mut self, row: Row<'_, T>, change: &[T], halves: &Halves<T>) {
+    pub fn update(&mut self, row: Row<'_, T>, change: &[T]) {
         T::dispatch(FindTouched { change, touched: &mut self.touched });
         let features = Features { weights: &mut self.values, first: 0, padded: self.padded };
-        let touched = &self.touched[..];
-        let add = |features: Features<'_, T>, row: Row<'_, T>| {
-            T::dispatch(AddOuter { features, row, change, touched });
-        };
-        if is_halved(row.columns.len() * touched.len() * T::lanes() * size_of::<T>()) {
-            halves.add(features, row, add);
-        } else {
-            add(features, row);
-        }
+        T::dispatch(AddOuter { features, row, change, touched: &self.touched });
     }
 
     /// Writes the scores of a row.
@@ -109,7 +105,8 @@ impl<T: Element> Features<'_, T> {
     /// Adds x δᵀ for what of a row x is in these features, and δ as long as the padded classes.
     pub fn add_own(&mut self, columns: &[i32], x: &[T], change: &[T], touched: &[u32]) {
         let bound = |end: usize| columns.partition_point(|column| (*column as usize) < end);
-        let own = bound(self.first)..bound(self.end());
+        let end = self.first + self.weights.len() / self.padded;
+        let own = bound(self.first)..bound(end);
         let row = Row { columns: &columns[own.clone()], values: &x[own], rest: &[], constant: &[] };
         let Self { weights, first, padded } = self;
         let features = Features { weights, first: *first, padded: *padded };
@@ -132,12 +129,11 @@ mod tests {
         let change = |class: usize| (class % 7) as f64 - 2.0;
         let mut changes = vec![T::zero(); padded];
         (0..n_classes).for_each(|class| changes[class] = T::narrow(change(class)));
-        let halves = Halves::new(false);
-        weights.update(row(&columns, &x), &changes, &halves);
+        weights.update(row(&columns, &x), &changes);
         let last = n_classes - 1;
         let mut single = vec![T::zero(); padded];
         single[last] = T::narrow(4.0);
-        weights.update(row(&columns[..1], &x[..1]), &single, &halves);
+        weights.update(row(&columns[..1], &x[..1]), &single);
         let copy = weights.by_class(n_classes);
         assert_eq!(copy[last * 6 + 1], 0.5 * change(last) + 2.0);
         assert_eq!(copy[last * 6 + 4], -2.0 * change(last));
@@ -161,21 +157,6 @@ mod tests {
             let expected = copy[place] + x.widen() * change(last);
             assert_eq!(weights.by_class(n_classes)[place], expected);
         }
-    }
-
-    #[test]
-    fn long_rows_are_treated_in_halves() {
-        let columns: Vec<i32> = (0..300).map(|at| 2 * at + 1).collect();
-        let x: Vec<f64> = (0..300).map(|at| (at % 5) as f64).collect();
-        let change: Vec<f64> = (0..200).map(|class| (class % 3) as f64).collect();
-        assert!(is_halved(300 * size_of_val(&change[..])));
-        let mut weights = FeatureMajor::new(601, 200);
-        weights.update(row(&columns, &x), &change, &Halves::new(true));
-        assert!((0..200).all(|class| weights.values[4 * 200 + class] == 0.0));
-        let mut scores = vec![1.0; 200];
-        weights.score(row(&columns, &x), &mut scores);
-        let square: f64 = x.iter().map(|x| x * x).sum();
-        assert!(scores.iter().zip(&change).all(|(score, change)| *score == square * change));
     }
 
     #[test]

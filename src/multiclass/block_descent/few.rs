@@ -159,9 +159,7 @@ impl<M: Scorer> State<'_, M> {
         weights: &mut Aligned<M::Value>,
         interrupt: &Interrupt,
     ) -> (f64, usize) {
-        self.with_partner(|state| {
-            M::Value::dispatch(Pass { state, due, n_active, weights, interrupt })
-        })
+        M::Value::dispatch(Pass { state: self, due, n_active, weights, interrupt })
     }
 
     /// Maximises over the candidates of one dual block. Returns the numbers read as well.

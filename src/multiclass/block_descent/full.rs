@@ -20,10 +20,6 @@ impl<M: Scorer> State<'_, M> {
     /// is no more than rounding. Where the set is a box it also names the candidates of each, unless it is the first pass: they
     /// would be those of its start.
     pub(super) fn descend_fully(&mut self, interrupt: &Interrupt) -> Result<Option<f64>> {
-        self.with_partner(|state| state.visit_all(interrupt))
-    }
-
-    fn visit_all(&mut self, interrupt: &Interrupt) -> Result<Option<f64>> {
         self.n_full += 1;
         self.passes.clear();
         let (n, names) = (self.duals.len(), self.n_full > 1 && self.is_box());

@@ -11,7 +11,6 @@ mod face;
 mod feature_major;
 mod few;
 mod full;
-mod halves;
 mod kernels;
 mod moved;
 mod row;
@@ -22,7 +21,6 @@ mod spread;
 mod state;
 mod visit;
 
-pub use self::halves::shares_visits;
 pub use self::state::Options;
 
 use self::scorer::{DenseScorer, Scorer};

@@ -36,18 +36,6 @@ impl<T: Real> Row<'_, T> {
         }
     }
 
-    /// Sparse: two halves of the stored values, the constant feature in the second.
-    #[inline(always)]
-    pub fn halves(self) -> [Self; 2] {
-        let half = self.columns.len() / 2;
-        let (values, rest) = self.values.split_at(half);
-        let (columns, others) = self.columns.split_at(half);
-        [
-            Self { values, columns, constant: &[], ..self },
-            Self { values: rest, columns: others, ..self },
-        ]
-    }
-
     /// Dense: what is left over behind whole vectors, if anything, with the constant feature.
     #[inline(always)]
     pub fn tail<S: Simd>(&self, simd: S) -> Option<T::Vector>

@@ -1,7 +1,5 @@
 //! Rows and weights together: what block descent asks of dense and of sparse data.
 
-use std::sync::Arc;
-
 use pulp::Simd;
 
 use super::kernels::{AddFew, ScoreFew};
@@ -11,7 +9,6 @@ use crate::data::{Dense, Real, Rows, in_precision};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane, PanelWeights, Update};
-use crate::partner::Partner;
 
 /// The change of the scores' duals that a block made, one row (padded classes) for each example.
 #[derive(Debug)]
@@ -51,11 +48,6 @@ pub(super) trait Scorer: Send + Sync {
     /// takes less for each pair, and leaves none out.
     fn full_share(&self) -> f64 {
         0.2
-    }
-
-    /// Where another thread may stand by during a pass, if that is worth its time.
-    fn partner(&self) -> Option<Arc<Partner>> {
-        None
     }
 
     /// Number of features, the constant one included.

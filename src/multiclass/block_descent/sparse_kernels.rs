@@ -8,7 +8,6 @@ use std::array::from_fn;
 
 use pulp::Simd;
 
-use super::halves::Features;
 use super::row::Row;
 use crate::linalg::{Element, Kernel, Lane};
 
@@ -20,6 +19,15 @@ const VECTORS: usize = 8;
 
 /// Vectors that a word has bits for.
 const WINDOW: usize = 32;
+
+/// The weights of neighbouring features, one feature after the other.
+pub(super) struct Features<'w, T> {
+    pub weights: &'w mut [T],
+    /// The first feature.
+    pub first: usize,
+    /// Number of classes with the padding.
+    pub padded: usize,
+}
 
 /// Writes the scores of the classes of vectors, whose places among a feature's `place` gives.
 #[inline(always)]

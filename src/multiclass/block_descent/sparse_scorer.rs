@@ -1,19 +1,15 @@
 //! Sparse rows and their weights, for block descent.
 
-use std::sync::Arc;
-
 use pulp::Simd;
 
 use super::feature_major::FeatureMajor;
-use super::halves::{Features, Halves, is_halved};
 use super::row::{Row, RowBlock, extend, read};
 use super::scorer::{Changes, Scorer, with_weights};
-use super::sparse_kernels::{AddFewSparse, FindTouched, ScoreFewSparse, WHOLE};
+use super::sparse_kernels::{AddFewSparse, Features, FindTouched, ScoreFewSparse, WHOLE};
 use crate::data::{Csr, Real, Rows, in_precision};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane};
-use crate::partner::Partner;
 
 /// Rows that say where most columns are.
 const LOOKED_AT: usize = 256;
@@ -27,7 +23,6 @@ pub(super) struct SparseScorer<'a, R, T> {
     constant: Vec<T>,
     weights: FeatureMajor<T>,
     n_classes: usize,
-    halves: Halves<T>,
 }
 
 impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
@@ -35,8 +30,7 @@ impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
         let constant = if bias == 0.0 { Vec::new() } else { vec![T::narrow(bias)] };
         let weights = FeatureMajor::new(n_features, n_classes);
-        let halves = Halves::of(&rows, n_classes);
-        Self { rows, bias, constant, weights, n_classes, halves }
+        Self { rows, bias, constant, weights, n_classes }
     }
 }
 
@@ -64,37 +58,6 @@ fn gathered<'b, R: Real, T: Real>(rows: &'b Csr<'_, R>, block: &'b RowBlock<T>) 
     Row { values, columns, rest: &[], constant: &[] }
 }
 
-/// Whether a visit to so many classes is made in halves; whole vectors are read, at most one for each class.
-#[inline(always)]
-fn is_long<S: Simd, T: Lane<S>>(row: Row<'_, T>, n_classes: usize, padded: usize) -> bool {
-    is_halved(row.columns.len() * padded.min(n_classes * T::LANES) * size_of::<T>())
-}
-
-// Not in the methods: closures there would be compiled for each precision of the rows.
-fn score_few_halves<T: Element>(
-    (weights, padded): (&[T], usize),
-    row: Row<'_, T>,
-    classes: &[u32],
-    scores: &mut [T],
-    halves: &Halves<T>,
-) {
-    halves.score(row, scores, |row, scores| {
-        T::dispatch(ScoreFewSparse { weights, padded, row, classes, scores });
-    });
-}
-
-fn add_few_halves<T: Element>(
-    features: Features<'_, T>,
-    row: Row<'_, T>,
-    classes: &[u32],
-    change: &[T],
-    halves: &Halves<T>,
-) {
-    halves.add(features, row, |features, row| {
-        T::dispatch(AddFewSparse { features, row, classes, change });
-    });
-}
-
 impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     type Value = T;
     type Exact = SparseScorer<'a, R, f64>;
@@ -110,10 +73,6 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
 
     fn block_size(&self) -> usize {
         1
-    }
-
-    fn partner(&self) -> Option<Arc<Partner>> {
-        self.halves.partner()
     }
 
     fn gather(&self, block: &mut RowBlock<T>) {
@@ -139,7 +98,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
         if !changes.changed.is_empty() {
             let row = gathered(&self.rows, block);
-            self.weights.update(row, &changes.values, &self.halves);
+            self.weights.update(row, &changes.values);
         }
     }
 
@@ -182,12 +141,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         scores: &mut [T],
     ) {
         self.update(changes, block);
-        let row = gathered(&self.rows, next);
-        if is_halved(row.columns.len() * size_of_val(scores)) {
-            self.halves.score(row, scores, |row, scores| self.weights.score(row, scores));
-        } else {
-            self.weights.score(row, scores);
-        }
+        self.weights.score(gathered(&self.rows, next), scores);
     }
 
     fn panel_width(&self) -> usize {
@@ -228,11 +182,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         T: Lane<S>,
     {
         let padded = self.weights.padded();
-        if is_long(row, classes.len(), padded) {
-            score_few_halves((weights, padded), row, classes, scores, &self.halves);
-        } else {
-            ScoreFewSparse { weights, padded, row, classes, scores }.compute(simd);
-        }
+        ScoreFewSparse { weights, padded, row, classes, scores }.compute(simd);
     }
 
     #[inline(always)]
@@ -248,10 +198,6 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     {
         let padded = self.weights.padded();
         let features = Features { weights, first: 0, padded };
-        if is_long(row, classes.len(), padded) {
-            add_few_halves(features, row, classes, change, &self.halves);
-        } else {
-            AddFewSparse { features, row, classes, change }.compute(simd);
-        }
+        AddFewSparse { features, row, classes, change }.compute(simd);
     }
 }

@@ -14,7 +14,6 @@ use super::scorer::Scorer;
 use super::state::State;
 use crate::data::Real;
 use crate::linalg::{Element, Kernel, Lane};
-use crate::partner::standing_by;
 
 /// Members that a thread scores at a time.
 const PIECE: usize = 256;
@@ -53,9 +52,8 @@ impl<M: Scorer> State<'_, M> {
         let stride = self.model.class_stride();
         let n_parts = stride.map_or(1, |_| Self::n_threads(face).min(m));
         if n_parts == 1 {
-            let partner = self.model.partner().filter(|_| Self::n_threads(face) > 1);
-            let whole = FaceImage { state: self, face, direction, own: None, image };
-            return standing_by(partner.as_deref(), || M::Value::dispatch(whole));
+            let own = None;
+            return M::Value::dispatch(FaceImage { state: self, face, direction, own, image });
         }
         let cuts = face.balanced_classes(m, n_parts);
         let mut parts = Vec::with_capacity(n_parts);

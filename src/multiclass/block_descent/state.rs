@@ -16,7 +16,6 @@ use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::Aligned;
 use crate::multiclass::{MarginProblem, ScoreMap};
-use crate::partner::standing_by;
 use crate::polytope::{Capped, Scratch};
 use crate::run::{Certificate, Progress, Solver};
 
@@ -230,12 +229,6 @@ impl<'p, M: Scorer> State<'p, M> {
         dual.sum = weights.iter().sum();
         let values: Vec<_> = weights.iter().map(|weight| Real::narrow(*weight)).collect();
         self.betas.append(&[at as u32], &[classes.len() as u32], &classes, &values);
-    }
-
-    /// Makes a pass, another thread standing by where that pays.
-    pub fn with_partner<R: Send>(&mut self, pass: impl FnOnce(&mut Self) -> R + Send) -> R {
-        let partner = self.model.partner();
-        standing_by(partner.as_deref(), || pass(self))
     }
 
     /// Notes what follows from the blocks' curvature as it is: the gap of a block whose slopes are off by δ is of the

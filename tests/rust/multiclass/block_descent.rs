@@ -279,7 +279,6 @@ fn shrinking_and_order_do_not_change_the_optimum() {
 
 #[test]
 fn threads_change_not_a_bit() {
-    // Sparse rows are long enough for their halves to be shared.
     let case = Case { bias: 1.0, ..Case::random(5, "weston-watkins", 400, 70, 210) };
     let on = |n_threads, storage| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
