@@ -15,7 +15,7 @@ from dualgap._validation import FloatArray, check_positive, resolve_seed
 from dualgap.polynomial import _base
 from dualgap.recommend._rating_model import Machine, Method, RatingModel
 from dualgap.recommend._ratings import IndexedRatings
-from dualgap.recommend._training import FitRecord, RatingScale, Run, Training
+from dualgap.recommend._training import FitRecord, RatingScale, RunOptions, Training
 
 __all__ = ["ConditionalGradient"]
 
@@ -62,17 +62,17 @@ class ConditionalGradient(Method):
             check_positive("radius", self.radius)
         check_positive("tol", self.tol, zero=True)
 
-    def fit(
-        self, training: Training, scale: RatingScale, n_components: int, run: Run
+    def run(
+        self, training: Training, scale: RatingScale, n_components: int, options: RunOptions
     ) -> tuple[RatingModel, FitRecord]:
         """Fit one machine."""
-        fit = partial(self._fit_radius, scale=scale, n_components=n_components, run=run)
+        fit = partial(self._fit_radius, scale=scale, n_components=n_components, options=options)
         if self.radius is not None:
             return fit(training, self.radius)
         if training.held_out is not None:
             radius, fitted = _best_radius(fit, training)
             return fit(training, radius) if fitted is None else fitted
-        radius, _ = _best_radius(fit, _hold_out(training, run))
+        radius, _ = _best_radius(fit, _hold_out(training, options))
         return fit(training, radius)
 
     def _fit_radius(
@@ -82,7 +82,7 @@ class ConditionalGradient(Method):
         *,
         scale: RatingScale,
         n_components: int,
-        run: Run,
+        options: RunOptions,
         quiet: bool = False,
     ) -> tuple[RatingModel, FitRecord]:
         machine = _Machine(
@@ -93,11 +93,11 @@ class ConditionalGradient(Method):
             refit=self.refit,
             alpha=self.alpha,
             tol=self.tol,
-            random_state=run.random_state,
-            n_jobs=run.n_jobs,
+            random_state=options.random_state,
+            n_jobs=options.n_jobs,
             # The recommender displays the epochs itself, through its callback.
             verbose=0,
-            callback=run.callback,
+            callback=options.callback,
         )
         machine._quiet = quiet
         ratings, held_out = training.ratings, training.held_out
@@ -135,10 +135,12 @@ class _Machine(_base.FittedPolynomial):
     _remedy = "n_components or tol"
 
 
-def _hold_out(training: Training, run: Run) -> Training:
+def _hold_out(training: Training, options: RunOptions) -> Training:
     """Hold out a fifth of the ratings, at random."""
     ratings = training.ratings
-    order = np.random.default_rng(resolve_seed(run.random_state)).permutation(len(ratings.values))
+    order = np.random.default_rng(resolve_seed(options.random_state)).permutation(
+        len(ratings.values)
+    )
     rest = len(order) // 5
     return replace(
         training, ratings=ratings.take(order[rest:]), held_out=ratings.take(order[:rest])

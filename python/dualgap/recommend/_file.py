@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dualgap._npz import read_meta, read_npz, write_npz
 from dualgap._sparse import checked_csr
 from dualgap.recommend._interactions import ClickModel
+from dualgap.recommend._ranking import Model
 from dualgap.recommend._rating_model import RatingModel
 from dualgap.recommend._ratings import Catalogue
 from dualgap.recommend._training import FitRecord, RatingScale
@@ -94,7 +95,9 @@ class SavedRecommender:
 
     def _check(self) -> None:
         shape, levels = self.catalogue.shape, self.scale.levels
-        models = [model for model in (self.rating_model, self.click_model) if model is not None]
+        models: list[Model] = [
+            model for model in (self.rating_model, self.click_model) if model is not None
+        ]
         if not (
             models
             and levels.dtype == np.float64

@@ -14,7 +14,7 @@ from dualgap import _core
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.recommend._ranking import Candidates, best_items
 from dualgap.recommend._ratings import Pairs
-from dualgap.recommend._training import FitRecord, NewRatings, Run, Training
+from dualgap.recommend._training import FitRecord, NewRatings, RunOptions, Training
 
 __all__ = ["Interactions"]
 
@@ -80,11 +80,13 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
             return float(self.like)
         return float(levels[0] + 0.75 * (levels[-1] - levels[0]))
 
-    def fit(self, training: Training, like: float, run: Run) -> tuple[ClickModel, FitRecord]:
+    def fit(
+        self, training: Training, like: float, options: RunOptions
+    ) -> tuple[ClickModel, FitRecord]:
         """Fit the vectors of all users and items."""
         ratings = training.ratings
         weights = np.ones(len(ratings.values)) if ratings.weights is None else ratings.weights
-        settings = self._settings(training.shape, resolve_threads(run.n_jobs))
+        settings = self._settings(training.shape, resolve_threads(options.n_jobs))
         result = _core.fit_interactions(
             {
                 **settings,
@@ -92,8 +94,8 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
                 "items": ratings.items.astype(np.uint32),
                 "targets": self._targets(ratings.values, like),
                 "weights": weights,
-                "seed": resolve_seed(run.random_state),
-                "callback": run.callback,
+                "seed": resolve_seed(options.random_state),
+                "callback": options.callback,
             }
         )
         users, items = result["users"], result["items"]

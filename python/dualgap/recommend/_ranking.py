@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from dualgap.metrics import (
     recall_at_k,
     rmse,
 )
-from dualgap.recommend._ratings import RatingTable, read_ids
+from dualgap.recommend._ratings import Pairs, RatingTable, read_ids
 
 # Users whose rows are made at a time.
 _BATCH = 1 << 14
@@ -36,6 +36,27 @@ class Candidates:
     # The items to leave out for each known user; None to leave none out.
     seen: sp.csr_array | None
     n_threads: int
+
+
+class Model(Protocol):
+    """A learned model of users and items, by their positions in the catalogue."""
+
+    def predict(self, pairs: Pairs) -> FloatArray:
+        """Scores of pairs."""
+
+    def best_items(
+        self, users: NDArray[np.intp], n: int, candidates: Candidates
+    ) -> tuple[NDArray[np.int64], FloatArray]:
+        """Positions (-1 where there are no more) and scores of each user's best items."""
+
+    def item_vectors(self) -> FloatArray:
+        """Vectors of all items, whose cosines compare items."""
+
+    def fits(self, shape: tuple[int, int]) -> bool:
+        """Whether the arrays, read from a file, are of a model of so many users and items."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays of a file."""
 
 
 def allowed_items(

@@ -20,7 +20,7 @@ from dualgap.recommend._training import (
     FitRecord,
     NewRatings,
     RatingScale,
-    Run,
+    RunOptions,
     Side,
     Training,
     level_probabilities,
@@ -434,7 +434,7 @@ class Method(BaseEstimator):  # type: ignore[misc]
         return None
 
     @abstractmethod
-    def fit(
-        self, training: Training, scale: RatingScale, n_components: int, run: Run
+    def run(
+        self, training: Training, scale: RatingScale, n_components: int, options: RunOptions
     ) -> tuple[RatingModel, FitRecord]:
         """Fit a model with at most `n_components` bases."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -106,8 +107,16 @@ class Catalogue:
     def of(
         cls, table: RatingTable, user_ids: pd.Index[Any] | None, item_ids: pd.Index[Any] | None
     ) -> Catalogue:
-        """All ids that have ratings or features."""
-        return cls(_union(table.users, user_ids), _union(table.items, item_ids))
+        """All ids that have ratings or features, in a fixed order (sorted where they compare)."""
+        sides = []
+        for ids, described in ((table.users, user_ids), (table.items, item_ids)):
+            known = ids.unique()
+            if described is not None:
+                known = known.append(described).unique()
+            with suppress(TypeError):
+                known = known.sort_values()
+            sides.append(known)
+        return cls(*sides)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -154,25 +163,25 @@ def read_ratings(
     users, items, values, times = _parts(ratings, columns, name)
     times = times if timestamps is None else np.asarray(timestamps)
     try:
-        numbers = np.ascontiguousarray(values, dtype=np.float64)
+        values = np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         msg = f"{name}: the rating values must be numbers"
         raise ValueError(msg) from None
-    user_index, item_index = read_ids(users, "user"), read_ids(items, "item")
-    if not len(user_index) == len(item_index) == len(numbers) or numbers.ndim != 1:
+    users, items = read_ids(users, "user"), read_ids(items, "item")
+    if not len(users) == len(items) == len(values) or values.ndim != 1:
         msg = f"{name}: users, items and values must be one-dimensional and equally long"
         raise ValueError(msg)
-    if len(numbers) == 0:
+    if len(values) == 0:
         msg = f"{name}: there must be at least one rating"
         raise ValueError(msg)
-    if not np.isfinite(numbers).all():
+    if not np.isfinite(values).all():
         msg = f"{name}: the rating values must not contain NaN or infinity"
         raise ValueError(msg)
-    if times is not None and np.shape(times) != numbers.shape:
-        msg = f"timestamps: must be {len(numbers)} times, one for each rating"
+    if times is not None and np.shape(times) != values.shape:
+        msg = f"timestamps: must be {len(values)} times, one for each rating"
         raise ValueError(msg)
-    weights = None if sample_weight is None else _weights(sample_weight, len(numbers))
-    return RatingTable(user_index, item_index, numbers, weights, times)
+    weights = None if sample_weight is None else _weights(sample_weight, len(values))
+    return RatingTable(users, items, values, weights, times)
 
 
 def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, Any]:
@@ -325,17 +334,6 @@ def list_ids(ids: Hashable | Iterable[Hashable]) -> list[Hashable]:
     if isinstance(ids, str | bytes | tuple) or not isinstance(ids, Iterable):
         return [ids]
     return list(ids)
-
-
-def _union(rated: pd.Index[Any], features: pd.Index[Any] | None) -> pd.Index[Any]:
-    """All ids, rated or with features, in a fixed order (sorted where they compare)."""
-    ids = rated.unique()
-    if features is not None:
-        ids = ids.append(features).unique()
-    try:
-        return ids.sort_values()
-    except TypeError:
-        return ids
 
 
 def positions(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:

@@ -18,6 +18,7 @@ from dualgap._validation import FloatArray, check_positive, resolve_threads
 from dualgap.recommend._interactions import ClickModel, Interactions
 from dualgap.recommend._ranking import (
     Candidates,
+    Model,
     allowed_items,
     catalogue_metrics,
     nearest,
@@ -414,9 +415,9 @@ class FittedRecommender(Estimator):
             raise ValueError(msg)
         return rank_by
 
-    def _model(self, ranking: Ranking) -> RatingModel | ClickModel:
+    def _model(self, ranking: Ranking) -> Model:
         """The model with the scores of a ranking."""
-        model = self._click_model if ranking == "like" else self._rating_model
+        model: Model | None = self._click_model if ranking == "like" else self._rating_model
         assert model is not None
         return model
 

@@ -54,7 +54,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOptions:
     """Seed, threads and callback of a fit."""
 
     random_state: RandomState = None

@@ -28,7 +28,7 @@ from dualgap.recommend._rating_model import (
     SidePrior,
     TimeEffects,
 )
-from dualgap.recommend._training import FitRecord, RatingScale, Run, Training
+from dualgap.recommend._training import FitRecord, RatingScale, RunOptions, Training
 
 __all__ = ["Variational"]
 
@@ -95,8 +95,8 @@ class Variational(Method):
         """The sweeps of all models."""
         return int(self.n_models) * int(self.n_sweeps)
 
-    def fit(
-        self, training: Training, scale: RatingScale, n_components: int, run: Run
+    def run(
+        self, training: Training, scale: RatingScale, n_components: int, options: RunOptions
     ) -> tuple[RatingModel, FitRecord]:
         """Fit machines from different random starts."""
         ratings = training.ratings
@@ -104,22 +104,29 @@ class Variational(Method):
         ids = zip((ratings.users, ratings.items), training.shape, training.features, strict=True)
         users, items = (_RatedIds.of(*side) for side in ids)
         periods = [_Periods.of(codes) for codes in ratings.periods or ()]
+        has_features = users.features is not None or items.features is not None
         settings = {
-            **self._settings(scale, (users, items), n_components),
+            **self._settings(
+                scale, n_components, len(users.rated) + len(items.rated), has_features
+            ),
+            "n_users": len(users.rated),
+            "n_items": len(items.rated),
+            "user_features": _core_features(users.features),
+            "item_features": _core_features(items.features),
             "weights": ratings.weights,
             "groups": [(own.numbers, len(own.codes)) for own in periods] or None,
-            "n_threads": resolve_threads(run.n_jobs),
+            "n_threads": resolve_threads(options.n_jobs),
         }
         targets = ratings.values
         if scale.ordinal:
             targets = np.searchsorted(scale.levels, targets).astype(np.float64)
-        generator = np.random.default_rng(resolve_seed(run.random_state))
+        generator = np.random.default_rng(resolve_seed(options.random_state))
         machines, priors, histories = [], [], []
         done: tuple[int, float] = (0, 0.0)
         for number in range(self.n_models):
             each = {
                 "seed": int(generator.integers(2**63)),
-                "callback": _continued(run.callback, *done),
+                "callback": _continued(options.callback, *done),
             }
             result: Any = _core.fit_variational(users.ids, items.ids, targets, settings | each)
             of_users, of_items = (SidePrior.read(result[f"{side}_prior"]) for side in _SIDES)
@@ -148,27 +155,20 @@ class Variational(Method):
         return model, FitRecord(history, result["objective"])
 
     def _settings(
-        self, scale: RatingScale, sides: tuple[_RatedIds, _RatedIds], n_components: int
+        self, scale: RatingScale, n_components: int, n_ids: int, has_features: bool
     ) -> dict[str, Any]:
-        """Settings that all machines share."""
+        """Settings that follow from the parameters."""
         if scale.ordinal:
             tempering = _tempering(scale.n_outputs, self.tempering)
         else:
             refuse_unused(self, ["tempering"], 'reduction="regression"')
             tempering = None
-        shape = [len(side.rated) for side in sides]
-        has_features = any(side.features is not None for side in sides)
-        user_rows, item_rows = (
-            None if side.features is None else core_rows(side.features) for side in sides
-        )
         return {
-            "n_users": shape[0],
-            "n_items": shape[1],
             "tempering": tempering,
             "n_components": n_components,
             "penalty": self.penalty,
             # The core's basis vectors have a mean square of 1.
-            "radius": np.inf if self.radius is None else float(self.radius) / sum(shape),
+            "radius": np.inf if self.radius is None else float(self.radius) / n_ids,
             "output_ridge": 1.0,
             # Learning earlier prunes bases before they have formed; features help them form.
             "hold": 3 if has_features or not scale.ordinal else 5,
@@ -177,8 +177,6 @@ class Variational(Method):
             "popularity": bool(self.popularity),
             "tol": (2e-3 if has_features else 1e-3) if self.tol is None else float(self.tol),
             "n_sweeps": int(self.n_sweeps),
-            "user_features": user_rows,
-            "item_features": item_rows,
         }
 
 
@@ -240,6 +238,10 @@ class _RatedIds:
             mean = np.asarray(share @ self.features)
             rows[rest] += (self.all_features[rest] @ prior.weights) - mean @ prior.weights
         return rows
+
+
+def _core_features(features: sp.csr_array | None) -> Any:
+    return None if features is None else core_rows(features)
 
 
 def _continued(report: Callback | None, epochs: int, before: float) -> Callback | None:

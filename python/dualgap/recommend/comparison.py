@@ -19,7 +19,7 @@ from dualgap.recommend._conditional_gradient import ConditionalGradient
 from dualgap.recommend._interactions import Interactions
 from dualgap.recommend._ranking import catalogue_metrics, top_columns
 from dualgap.recommend._ratings import IndexedRatings
-from dualgap.recommend._training import Run, Training
+from dualgap.recommend._training import RunOptions, Training
 from dualgap.recommend.recommender import OrdinalRecommender
 
 __all__ = ["Comparison", "Row", "compare", "split_ratings"]
@@ -361,7 +361,7 @@ def als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
     def scores(setting: tuple[float, float]) -> FloatArray:
         unobserved, ridge = setting
         method = Interactions(unobserved=unobserved, ridge=ridge)
-        model, _ = method.fit(training, 1.0, Run(random_state=0))
+        model, _ = method.fit(training, 1.0, RunOptions(random_state=0))
         return np.asarray(model.users[:-1] @ model.items[:-1].T)
 
     return likes.best_of(scores, _ALS if setting is None else (setting,))

@@ -35,7 +35,7 @@ from dualgap.recommend._training import (
     FeaturesLike,
     FitRecord,
     RatingScale,
-    Run,
+    RunOptions,
     TimeFeatures,
     Training,
     feature_rows,
@@ -251,20 +251,22 @@ class OrdinalRecommender(FittedRecommender):
 
         clicks = self._interaction_settings()
         self.like_ = clicks.threshold(self.levels_)
-        rates = self.reduction != "interactions"
-        n_epochs = method.n_epochs() if rates else clicks.n_sweeps
-        self._rating_model = self._click_model = None
+        clicks_only = self.reduction == "interactions"
+        n_epochs = clicks.n_sweeps if clicks_only else method.n_epochs()
         # The ratings are the targets as well: `score` takes them alone.
         with watch(self, (n_epochs, None), data=(ratings, ratings, None)) as callback:
-            run = Run(self.random_state, self.n_jobs, callback)
-            if rates:
-                n_components = self._n_components(len(encoded.values))
-                self._rating_model, record = method.fit(training, self._scale(), n_components, run)
-                if self.interactions is not False:
-                    silent = replace(run, callback=None)
-                    self._click_model, _ = clicks.fit(training, self.like_, silent)
+            options = RunOptions(self.random_state, self.n_jobs, callback)
+            self._rating_model = self._click_model = None
+            if clicks_only:
+                self._click_model, record = clicks.fit(training, self.like_, options)
             else:
-                self._click_model, record = clicks.fit(training, self.like_, run)
+                n_components = self._n_components(len(encoded.values))
+                self._rating_model, record = method.run(
+                    training, self._scale(), n_components, options
+                )
+                if self.interactions is not False:
+                    quietly = replace(options, callback=None)
+                    self._click_model, _ = clicks.fit(training, self.like_, quietly)
             self._store(record)
         return self
 
