@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -24,10 +25,12 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     target = _target(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_dir():
-        raise IsADirectoryError(21, "Is a directory", str(target))
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", str(target))
     if _is_special(target):
-        with open(target, "wb"):
-            return
+        # Opening a pipe would wait for its reader, and closing it would end what the reader reads.
+        if not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, "Permission denied", str(target))
+        return
     draft = _draft(target)
     try:
         _open_draft(draft, target).close()
@@ -50,11 +53,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """
     target = _target(path)
     if _is_special(target):
-        with open(target, "wb") as device:
+        with _errors_named(target), open(target, "wb") as device:
             yield device
         return
     draft = _draft(target)
-    with ExitStack() as clean_up:
+    with _errors_named(target), ExitStack() as clean_up:
         # The last in is the first out: the draft is closed, then removed unless it was renamed.
         clean_up.callback(_remove, draft)
         file = clean_up.enter_context(_open_draft(draft, target))
@@ -68,6 +71,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         file.close()
         os.replace(draft, target)
     _sync_folder(target.parent)
+
+
+@contextmanager
+def _errors_named(target: Path) -> Iterator[None]:
+    """Name the file in errors of writes, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(target)) from error
+        raise
 
 
 def _target(path: str | os.PathLike[str]) -> Path:

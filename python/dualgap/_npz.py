@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import stat
 import struct
 import tokenize
 import zipfile
@@ -84,6 +85,11 @@ def read_npz(
         For anything else than complete arrays of numbers or strings.
     """
     if isinstance(source, str | os.PathLike):
+        kind = os.stat(source).st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            # Opening a pipe that nobody writes to would wait for ever.
+            msg = "a pipe or a device, not a file on a disk"
+            raise ValueError(msg)
         with open(source, "rb") as file:
             return read_npz(file, compressed=compressed)
     # Asked first: the error for any other file should not be one of zipfile's.

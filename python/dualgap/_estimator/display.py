@@ -74,7 +74,7 @@ class Lines(AbstractContextManager["Lines"]):
             if not np.isnan(dual_objective):
                 gap = objective - dual_objective
                 line += f"  gap {gap:.3g} ({relative_gap(gap, objective):.2g})"
-            print(line, file=sys.stderr)
+            note(line)
         return False
 
 
@@ -135,11 +135,17 @@ class Bar(AbstractContextManager["Bar"]):
         return False
 
 
+def note(text: str) -> None:
+    """Print a line on standard error, if there is one: print takes standard output otherwise."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr)
+
+
 def display(
     verbose: int | bool | None, title: str, unit: str, forecast: Forecast
 ) -> Bar | Lines | None:
     """What shows the progress of a fit, if anything does."""
-    if verbose is not None and not verbose:
+    if (verbose is not None and not verbose) or sys.stderr is None:
         return None
     if not sys.stderr.isatty():
         return Lines(unit) if verbose else None

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from dualgap.cli._paths import FileCommand
+
 _CRAMMER_SINGER = "4"
 # What stands nearest to each of LIBLINEAR's other solvers.
 _SOLVERS = {
@@ -28,7 +30,7 @@ _ANSWERS = {
 _WEIGHT = re.compile(r"-w([^=]+)")
 
 
-class Command(click.Command):
+class Command(FileCommand):
     """A command that also understands LIBLINEAR's way to write options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import click
 
 from dualgap import _core
+from dualgap.cli._paths import IN
 from dualgap.cli._tables import FORMATS
 from dualgap.losses import LOSSES
 
-IN = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
-OUT = click.Path(dir_okay=False, path_type=Path, allow_dash=True)
 # Any more could not be counted to, nor be given to the core.
 _COUNT = click.IntRange(min=1, max=2**31 - 1)
 

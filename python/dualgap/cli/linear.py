@@ -18,7 +18,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from dualgap._files import check_writable
 from dualgap.cli._liblinear import Command
 from dualgap.cli._linear_file import read_linear, write_linear
-from dualgap.cli._options import IN, OUT, data_options, model_options
+from dualgap.cli._options import data_options, model_options
+from dualgap.cli._paths import IN, OUT, refuse_overwriting
 from dualgap.cli._predictions import FORMATS, Predictions
 from dualgap.cli._tables import Source, Table, read_table
 from dualgap.cli._terminal import errors, exit_codes
@@ -64,7 +65,8 @@ def fit(
         model = _model(quiet=quiet, **options)
         # What would be found only after the fit is looked for before it.
         if cross_validation is None and str(path) != "-":
-            _refuse_overwriting(training_file, path)
+            inputs = {"TRAINING_FILE": training_file, "--labels": options["labels"] or "-"}
+            refuse_overwriting(inputs, {"MODEL_FILE": path})
             check_writable(path)
         table = read_table(_source(training_file, options))
         assert table.y is not None
@@ -131,11 +133,6 @@ def _is_number(name: str) -> bool:
         return float(name) == float(name)
     except ValueError:
         return False
-
-
-def _refuse_overwriting(training_file: Path, path: Path) -> None:
-    if str(training_file) != "-" and path.exists() and path.samefile(training_file):
-        raise click.UsageError("MODEL_FILE is TRAINING_FILE")
 
 
 def _describe(path: Path, table: Table, notes: Console) -> None:

@@ -16,16 +16,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from dualgap._choices import Ranking
+from dualgap.cli._paths import FileCommand, Input, Output
 from dualgap.cli._ratings_file import FileColumns, read_ratings_file
-from dualgap.cli._terminal import errors, exit_codes
+from dualgap.cli._terminal import errors, exit_codes, require_stdout
 from dualgap.datasets import Ratings, fetch_movielens
 from dualgap.recommend import OrdinalRecommender, Variational
 from dualgap.recommend.comparison import Row, compare, split_ratings
 
 
-@click.command()
+@click.command(cls=FileCommand)
 @click.option(
     "--data",
+    type=Input(),
     help="MovieLens data set (100k, the default; 1m; latest-small), a folder or file in one of its "
     "formats, or a CSV, TSV or Parquet file with the columns below.",
 )
@@ -49,12 +51,10 @@ from dualgap.recommend.comparison import Row, compare, split_ratings
     help="Rank by what users take up and like, or by the expected rating (the default but for "
     "--likes).",
 )
-@click.option(
-    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the model here."
-)
+@click.option("--save", type=Output(dir_okay=False, path_type=Path), help="Write the model here.")
 @click.option(
     "--load",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=Input(exists=True, dir_okay=False, path_type=Path),
     help="Read the model from here instead of fitting one.",
 )
 @click.option(
@@ -80,7 +80,7 @@ from dualgap.recommend.comparison import Row, compare, split_ratings
 )
 @click.option(
     "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=Output(dir_okay=False, path_type=Path),
     help="With --compare: draw what was compared into this picture.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the split and of the fit.")
@@ -105,6 +105,8 @@ def recommend(**options: Any) -> None:
     chosen.check()
     notes = Console(stderr=True, highlight=False, quiet=chosen.quiet)
     with exit_codes():
+        if chosen.users:
+            require_stdout()
         if chosen.load is not None:
             model = OrdinalRecommender.load(chosen.load)
             # Ids of another origin must not get the titles of MovieLens.

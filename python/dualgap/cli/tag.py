@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
 import click
 from rich.console import Console
 
-from dualgap._files import check_writable
-from dualgap.cli._options import IN, OUT
+from dualgap._files import check_writable, replacing
+from dualgap.cli._paths import IN, OUT, FileCommand, Input, Output
 from dualgap.cli._terminal import exit_codes
 from dualgap.sequence import SequenceTagger
 from dualgap.sequence.templates import Templates, read_columns
@@ -26,10 +27,10 @@ def tag() -> None:
     """Label sequences: files with a token on each line, as CRF++ and CoNLL have them."""
 
 
-@tag.command()
+@tag.command(cls=FileCommand)
 @click.argument("template_file", type=IN)
 @click.argument("training_file", type=IN)
-@click.argument("model_file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("model_file", type=Output(dir_okay=False, path_type=Path))
 @click.option("--loss", type=click.Choice(["hamming", "log"]), default="hamming", show_default=True)
 @click.option("-c", "--cost", type=click.FloatRange(min=0, min_open=True), default=0.1)
 @click.option("-f", "--min-count", type=click.IntRange(min=1), default=1, show_default=True)
@@ -99,23 +100,26 @@ def train(
         console.print(f"model written to {model_file}", markup=False, soft_wrap=True)
 
 
-@tag.command("predict")
+@tag.command("predict", cls=FileCommand)
 @click.argument("input_file", type=IN)
-@click.argument("model_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("output_file", type=OUT, required=False)
+@click.argument("model_file", type=Input(exists=True, dir_okay=False, path_type=Path))
+@click.argument("output_file", type=OUT, default="-")
 @click.option("-p", "--n-jobs", type=click.IntRange(min=1), help="Threads; by default all cores.")
 @click.option("--evaluate", is_flag=True, help="The last column is the right label: report on it.")
 def predict_command(
-    input_file: Path, model_file: Path, output_file: Path | None, n_jobs: int | None, evaluate: bool
+    input_file: Path, model_file: Path, output_file: Path, n_jobs: int | None, evaluate: bool
 ) -> None:
     """Write the tokens of INPUT_FILE with their labels, a column more, to OUTPUT_FILE.
 
-    Without OUTPUT_FILE, or where it is "-", to standard output. With --evaluate the share of right
-    labels is reported on standard error, and F1 of the chunks if the package seqeval is installed.
+    Without OUTPUT_FILE, or where it is "-", they go to standard output. With --evaluate the share
+    of right labels is reported on standard error, and F1 of the chunks if the package seqeval is
+    installed.
 
     Exit status: 0 on success, 1 if a file cannot be used, 2 for a usage error, 130 if interrupted.
     """
     with exit_codes():
+        if str(output_file) != "-":
+            check_writable(output_file)
         tagger = SequenceTagger.load(model_file)
         tagger.n_jobs = n_jobs
         notes = tagger.notes_
@@ -128,7 +132,7 @@ def predict_command(
         with (
             _named(input_file),
             click.open_file(str(input_file), encoding="utf-8") as file,
-            click.open_file(str(output_file or "-"), "w", encoding="utf-8") as output,
+            _opened(output_file) as output,
         ):
             for sentences in _batches(read_columns(file)):
                 labels = tagger.predict([templates.expand(tokens) for tokens in sentences])
@@ -138,6 +142,19 @@ def predict_command(
                     found += labels
         if evaluate:
             _report(right, found)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    """Open a file that takes the place of `path` once it is complete, or standard output."""
+    if str(path) == "-":
+        with click.open_file("-", "w", encoding="utf-8") as output:
+            yield output
+        return
+    with replacing(path) as file:
+        text = TextIOWrapper(file, encoding="utf-8")
+        yield text
+        text.detach()
 
 
 def _batches(sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from dualgap import _core
-from dualgap._estimator import Callback
+from dualgap._estimator import Callback, depth
+from dualgap._files import check_writable
 from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Engine
@@ -118,6 +120,8 @@ class Run:
     """Whether the next round is the first after a kept copy was read."""
     expected: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
     """The best values with those of a kept copy: how well sub-problems are solved, no more."""
+    warned: bool = False
+    """Whether the user knows that a round was not kept."""
     rows: list[list[float]] = field(default_factory=list)
 
     @property
@@ -163,8 +167,7 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
         run.seconds = time.monotonic() - started
         run.rows[-1][1] = run.seconds
         if copy is not None:
-            run.copy = copy
-            _keep(run, plan, settings)
+            _keep(run, plan, settings, copy, answer.unkept)
             saved = now
         row = run.rows[-1]
         stop = False
@@ -279,11 +282,30 @@ def _correction(ratio: float) -> float:
     return 2.0 if ratio > high else 0.5 if ratio < low else 1.0
 
 
-def _keep(run: Run, plan: Plan, settings: Settings) -> None:
+def _keep(run: Run, plan: Plan, settings: Settings, copy: int, unkept: str | None) -> None:
+    """Keep a round with the partitions' `copy`, or warn and leave the last one that was kept."""
+    if unkept is None:
+        try:
+            _write(run, plan, settings, copy)
+        except OSError as error:
+            unkept = str(error)
+        else:
+            run.copy = copy
+    if unkept is not None and not run.warned:
+        run.warned = True
+        msg = (
+            f"checkpoint: round {run.round} was not kept ({unkept}); the fit goes on, and later "
+            "rounds are tried again"
+        )
+        warnings.warn(msg, RuntimeWarning, stacklevel=depth())
+
+
+def _write(run: Run, plan: Plan, settings: Settings, copy: int) -> None:
     assert plan.folder is not None
     assert run.best is not None
     # JSON has no infinity.
     values = {name: repr(float(getattr(run, name))) for name in _VALUES}
+    values["copy"] = repr(float(copy))
     meta = {"run": plan.kept, "identity": settings.identity, "values": values}
     meta["expected"] = list(map(repr, map(float, run.expected)))
     arrays = {"consensus": run.consensus, "rows": np.array(run.rows)}
@@ -306,6 +328,9 @@ def checkpoint_folders(
         # What a run leaves that ended before its first consensus was kept is of no use.
         for path in Path(folder).glob("partition-*.npz"):
             path.unlink()
+    if folder is not None:
+        # Later writes that fail only warn.
+        check_writable(Path(folder) / "consensus.npz")
     return folder, source
 
 

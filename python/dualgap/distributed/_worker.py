@@ -93,6 +93,8 @@ class Answer:
     passes: int
     seconds: float
     restarted: int
+    unkept: str | None = None
+    """Why the copy that the round asked for was not written, if it was not."""
 
 
 @dataclass
@@ -190,8 +192,7 @@ def answer(
     vector = relaxation * weights
     arrays = {"multiplier": multiplier, "relaxed": vector + (1.0 - relaxation) * consensus}
     arrays.update(_packed(result["beta"].astype(part.X.dtype, copy=False)))
-    if order.copy is not None and plan.folder is not None:
-        _save(_path(plan.folder, number, order.copy), state, arrays, plan)
+    unkept = _keep_copy(number, plan, order, state, arrays)
     with _LOCK:
         # The answer of an attempt that was given up is not part of the consensus.
         if state.attempt == attempt:
@@ -213,6 +214,7 @@ def answer(
         passes=result["n_epochs"],
         seconds=time.perf_counter() - started,
         restarted=int(restarted),
+        unkept=unkept,
     )
 
 
@@ -323,6 +325,7 @@ def add(n_columns: int, *answers: Answer) -> Answer:
             setattr(total, name, getattr(total, name) + getattr(other, name))
         total.passes = max(total.passes, other.passes)
         total.seconds = max(total.seconds, other.seconds)
+        total.unkept = total.unkept or other.unkept
     return total
 
 
@@ -366,6 +369,19 @@ def _path(folder: str, number: int, copy: int) -> Path:
 def _save(path: Path, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
     """Keep a copy."""
     write_npz(path, {"run": plan.kept, "round": state.round, "rho": state.rho}, arrays)
+
+
+def _keep_copy(
+    number: int, plan: Plan, order: Order, state: _State, arrays: dict[str, NDArray[Any]]
+) -> str | None:
+    """Keep the copy that a round asks for; why that failed, if it did: the fit goes on without."""
+    if order.copy is None or plan.folder is None:
+        return None
+    try:
+        _save(_path(plan.folder, number, order.copy), state, arrays, plan)
+    except OSError as error:
+        return str(error)
+    return None
 
 
 def _restored(begun: _State, path: Path, plan: Plan) -> _State:

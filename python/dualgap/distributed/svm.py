@@ -110,6 +110,7 @@ class ConsensusSVC(LinearClassifier):
         What solves the partitions' problems; the second is the method of Keerthi et al. (2008).
     checkpoint : path, optional
         Folder, shared by all workers, in which the state is kept; one with another fit is refused.
+        A round that cannot be written is a RuntimeWarning, and the fit goes on.
     checkpoint_interval : float, default=30.0
         Minimum seconds between two copies.
     resume : path, optional

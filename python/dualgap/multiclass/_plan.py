@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from dualgap import _core
+from dualgap._estimator.display import note
 from dualgap._validation import Rows
 
 __all__ = ["print_plan"]
@@ -30,7 +30,7 @@ def print_plan(rows: Rows, settings: dict[str, Any], *, auto: bool) -> None:
     if duals:
         memory += f" and {_size(duals)} for dual variables"
     threads = _threads(solver, settings["n_threads"], sparse=isinstance(rows, tuple))
-    print(f"{solver}{chosen}: about {memory}; {threads}", file=sys.stderr)
+    note(f"{solver}{chosen}: about {memory}; {threads}")
 
 
 def _threads(solver: str, n_threads: int, *, sparse: bool) -> str:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from dualgap._choices import Penalty, Ranking
+from dualgap._files import replacing
 from dualgap._validation import FloatArray
 from dualgap.metrics import ndcg_at_k, rmse
 from dualgap.recommend._conditional_gradient import ConditionalGradient
@@ -100,7 +102,8 @@ class Comparison:
         right.set_title("validation loss", fontsize=9)
         right.xaxis.set_major_locator(MaxNLocator(integer=True))
         right.legend(title="penalty (star: chosen)", fontsize=8)
-        figure.savefig(path, dpi=150)
+        with replacing(path) as file:
+            figure.savefig(file, format=Path(path).suffix[1:] or None, dpi=150)
 
 
 def split_ratings(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self, get_args
 
@@ -14,6 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import check_choice
+from dualgap._estimator.display import note
 from dualgap._sparse import check_sparse
 from dualgap._tuning.search import Rule, check_scores, choose, grid, rows_of_fold
 from dualgap._validation import FloatArray, check_positive
@@ -193,7 +193,7 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _report(self, fold: int, fitted: Any, score: float) -> None:
         if self.verbose:
             gap = f"gap {fitted.relative_gap_:.2g}" if fitted.relative_gap_ is not None else ""
-            print(f"fold {fold}  C {fitted.C:.3g}  score {score:.4f}  {gap}", file=sys.stderr)
+            note(f"fold {fold}  C {fitted.C:.3g}  score {score:.4f}  {gap}")
 
     def _store(self, Cs: FloatArray, results: dict[str, NDArray[Any]]) -> None:
         scores = results["score"]

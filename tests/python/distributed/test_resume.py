@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from full_disk import run_on_small_disk
 from sklearn.datasets import load_digits
 
 from dualgap._npz import read_npz, write_npz
@@ -36,6 +37,10 @@ def folder(data, tmp_path):
 def whole(data):
     X, y, weights = data
     return ConsensusSVC(**PROBLEM).fit(X, y, sample_weight=weights)
+
+
+class InterruptedRunError(Exception):
+    """Stands for the end of the process."""
 
 
 def contents(folder):
@@ -156,7 +161,7 @@ def test_a_run_that_was_ended_while_it_kept_a_round_loses_nothing(
     def ended(path, *rest):
         # Files of the partitions' threads, and of the consensus after them.
         if next(files) >= written:
-            raise OSError(28, "No space left on device")
+            raise InterruptedRunError
         write_npz(path, *rest)
 
     for _ in range(1 + again):
@@ -164,7 +169,7 @@ def test_a_run_that_was_ended_while_it_kept_a_round_loses_nothing(
         with monkeypatch.context() as patch:
             patch.setattr("dualgap.distributed._worker.write_npz", ended)
             patch.setattr("dualgap.distributed._rounds.write_npz", ended)
-            with pytest.raises(OSError, match="No space left"):
+            with pytest.raises(InterruptedRunError):
                 ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
     rounds = [json.loads(read_npz(path)["meta"].tobytes())["round"] for path in folder.glob("p*")]
     assert sorted(set(rounds)) == ([3, 4] if written == 0 else [3, 4, 6][written == 3 :])
@@ -228,7 +233,7 @@ def test_a_resumed_run_without_rounds_left_evaluates_its_model(data, folder):
     assert model.n_iter_ == 5
 
 
-def test_failed_writes_leave_the_old_checkpoint(data, folder, monkeypatch):
+def test_failed_writes_leave_the_old_checkpoint(data, folder, whole, monkeypatch):
     X, y, weights = data
     before = contents(folder)
 
@@ -237,7 +242,55 @@ def test_failed_writes_leave_the_old_checkpoint(data, folder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", fail)
-        with pytest.raises(OSError, match="No space left"):
-            ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+        with pytest.warns(RuntimeWarning, match="round 6 was not kept .*No space left") as found:
+            model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert len(found) == 1
     assert contents(folder) == before
-    ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert np.array_equal(model.coef_, whole.coef_)
+    again = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert np.array_equal(again.coef_, whole.coef_)
+
+
+@pytest.mark.parametrize("which", ["consensus.npz", "partition-1"])
+def test_a_round_that_one_file_lacks_is_not_resumed(data, whole, tmp_path, monkeypatch, which):
+    X, y, weights = data
+    replace, n_writes = os.replace, [0]
+
+    def fail_later(source, target):
+        n_writes[0] += which in os.fspath(target)
+        if which in os.fspath(target) and n_writes[0] > 3:
+            raise OSError(28, "No space left on device", os.fspath(target))
+        replace(source, target)
+
+    fit = ConsensusSVC(checkpoint=tmp_path, callback=lambda n, *_: n == 6, **SETTINGS)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail_later)
+        with pytest.warns(RuntimeWarning, match=f"checkpoint: round 4 was not kept.*{which}"):
+            fit.fit(X, y, sample_weight=weights)
+    resumed = ConsensusSVC(resume=tmp_path, **SETTINGS).fit(X, y, sample_weight=weights)
+    assert np.array_equal(resumed.coef_, whole.coef_)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_fit(data):
+    X, y, _ = data
+    with pytest.raises(OSError, match="/proc"):
+        ConsensusSVC(checkpoint="/proc/self", **SETTINGS).fit(X, y)
+
+
+def test_a_fit_goes_on_where_its_checkpoint_fills_the_disk(tmp_path):
+    script = """
+import warnings
+import numpy as np
+from dualgap.distributed import ConsensusSVC
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(100, 3000)), rng.integers(10, size=100)
+problem = {"C": 0.01, "n_partitions": 3, "max_iter": 4, "n_jobs": 1, "random_state": 0}
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    kept = ConsensusSVC(checkpoint=".", checkpoint_interval=0.0, **problem).fit(X, y)
+print(*(warning.message for warning in caught if warning.category is RuntimeWarning))
+print(np.array_equal(kept.coef_, ConsensusSVC(**problem).fit(X, y).coef_))
+"""
+    result = run_on_small_disk(script, tmp_path)
+    assert "was not kept ([Errno 28] No space left on device" in result.stdout, result
+    assert result.stdout.endswith("\nTrue\n"), result

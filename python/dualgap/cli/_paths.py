@@ -1,0 +1,101 @@
+"""Files that commands read and write; no output may be an input."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class Input(click.Path):
+    """A file that a command reads."""
+
+
+class Output(click.Path):
+    """A file that a command writes."""
+
+
+IN = Input(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
+OUT = Output(dir_okay=False, path_type=Path, allow_dash=True)
+
+
+class FileCommand(click.Command):
+    """A command that refuses to write to one of its input files.
+
+    Arguments and options are inputs and outputs by their types, `Input` and `Output`.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Check the files, then run the command."""
+        inputs = self._files(ctx, Input)
+        outputs = self._files(ctx, Output)
+        for paths, stream, name in (
+            (inputs, sys.stdin, "standard input"),
+            (outputs, sys.stdout, "standard output"),
+        ):
+            if stream is None and any(str(path) == "-" for path in paths.values()):
+                raise click.ClickException(f"{name} is closed")
+        refuse_overwriting(inputs, outputs)
+        return super().invoke(ctx)
+
+    def _files(self, ctx: click.Context, kind: type[click.Path]) -> dict[str, Path]:
+        found = {}
+        for param in self.params:
+            value = ctx.params.get(param.name or "")
+            if isinstance(param.type, kind) and value is not None:
+                is_argument = isinstance(param, click.Argument)
+                found[param.human_readable_name if is_argument else param.opts[-1]] = value
+        return found
+
+
+def refuse_overwriting(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Refuse an output that is an input or another output, under any name.
+
+    Parameters
+    ----------
+    inputs, outputs : dict of str to path
+        Paths by the names that messages give them; ``-`` is standard input or output.
+
+    Raises
+    ------
+    click.UsageError
+        If two paths lead to the same file.
+    """
+    known = {
+        identity: name
+        for name, path in inputs.items()
+        for given in _read_with(Path(path))
+        if (identity := _identity(given, 0)) is not None
+    }
+    for name, path in outputs.items():
+        identity = _identity(Path(path), 1)
+        if identity is None:
+            continue
+        if identity in known:
+            msg = f"{name} is {known[identity]} ({path}); name another file"
+            raise click.UsageError(msg)
+        known[identity] = name
+
+
+def _read_with(path: Path) -> Iterable[Path]:
+    """Files that are read where a path is given: of a folder, the tables in it."""
+    if str(path) == "-" or not path.is_dir():
+        return [path]
+    return [file for file in path.iterdir() if file.suffix in _TABLES]
+
+
+_TABLES = {".base", ".csv", ".dat", ".data", ".inter", ".item", ".test", ".user"}
+
+
+def _identity(path: Path, descriptor: int) -> object:
+    """Device and number of a file, or the path where a new file will be; None for a pipe."""
+    try:
+        found = os.fstat(descriptor) if str(path) == "-" else os.stat(path)
+    except OSError:
+        return None if str(path) == "-" else os.path.realpath(path)
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None

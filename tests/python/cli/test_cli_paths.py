@@ -1,0 +1,255 @@
+"""What commands do with the files and streams that they are given: every command, every file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from full_disk import run_on_small_disk
+from sklearn.datasets import load_iris
+
+from dualgap.cli import main
+from dualgap.cli._paths import FileCommand, Input, Output
+
+X, Y = load_iris(return_X_y=True)
+COMMAND = f"{shlex.quote(sys.executable)} -m dualgap.cli"
+SENTENCES = "the D\ncat N\n\na D\ndog N\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def commands(group: click.Command, *words: str) -> Iterator[tuple[list[str], click.Command]]:
+    """All commands, and the words that name them."""
+    if not isinstance(group, click.Group):
+        yield [*words], group
+        return
+    for name, command in group.commands.items():
+        yield from commands(command, *words, name)
+
+
+def pairs() -> Iterator[Any]:
+    """Each command with each of its outputs beside each of its inputs and other outputs."""
+    for words, command in commands(main):
+        files = [param for param in command.params if isinstance(param.type, Input | Output)]
+        for output in files:
+            for other in files:
+                if isinstance(output.type, Output) and other is not output:
+                    names = [param.name for param in (output, other)]
+                    yield pytest.param(words, command, *names, id=" ".join([*words, *names]))
+
+
+def test_every_command_says_which_files_it_reads_and_writes() -> None:
+    found = list(commands(main))
+    assert len(found) >= 5
+    for words, command in found:
+        for param in command.params:
+            if isinstance(param.type, click.Path | click.File):
+                assert isinstance(param.type, Input | Output), (words, param.name)
+                assert isinstance(command, FileCommand), words
+
+
+@pytest.mark.parametrize("link", ["name", "symbolic", "hard"])
+@pytest.mark.parametrize(("words", "command", "output", "other"), list(pairs()))
+def test_no_output_is_an_input(
+    words: list[str], command: click.Command, output: str, other: str, link: str
+) -> None:
+    given: list[str] = []
+    for param in command.params:
+        path = Path(param.name or "")
+        if not (param.required or param.name in (output, other)):
+            continue
+        path.write_text("content")
+        if param.name == output and link == "name":
+            path = Path(other)
+        elif param.name == output:
+            path.unlink()
+            Path(other).touch()
+            (path.symlink_to if link == "symbolic" else path.hardlink_to)(other)
+        given += [str(path)] if isinstance(param, click.Argument) else [param.opts[-1], str(path)]
+    result = CliRunner().invoke(main, [*words, *given])
+    assert result.exit_code == 2, result.output
+    assert "name another file" in result.stderr
+    assert Path(other).read_text() == "content"
+
+
+def shell(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, shell=True, capture_output=True, text=True, check=False, timeout=60, **options
+    )
+
+
+def test_files_beside_and_behind_streams_are_inputs_too() -> None:
+    Path("rows").write_text("1 1:1\n2 1:-1\n")
+    Path("rows.model").symlink_to("rows")
+    refused = CliRunner().invoke(main, ["fit", "rows"])
+    assert refused.exit_code == 2
+    assert "MODEL_FILE is TRAINING_FILE" in refused.stderr
+    Path("rows.model").unlink()
+    result = shell(f"{COMMAND} fit - rows < rows")
+    assert (result.returncode, result.stderr.count("name another file")) == (2, 1)
+    os.mkdir("ratings")
+    Path("ratings/u.data").write_text("1\t1\t5\t0\n")
+    refused = CliRunner().invoke(main, ["recommend", "--data", "ratings", "--save=ratings/u.data"])
+    assert refused.exit_code == 2
+    # A file that is there but is not read may be replaced.
+    Path("ratings/model.npz").write_text("old")
+    result = CliRunner().invoke(main, ["recommend", "--data=ratings", "--save=ratings/model.npz"])
+    assert "name another file" not in result.stderr
+
+
+def write_models() -> None:
+    np.savez("rows.npz", X=X, y=Y)
+    Path("tokens").write_text(SENTENCES)
+    Path("template").write_text("U00:%x[0,0]\n")
+    for arguments in (["fit", "rows.npz", "m"], ["tag", "train", "template", "tokens", "t"]):
+        assert CliRunner().invoke(main, [*arguments, "-q"]).exit_code == 0
+
+
+READERS = ["predict rows.npz PIPE", "tag predict tokens PIPE", "recommend --load PIPE --user 1"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("command", READERS)
+def test_a_pipe_is_no_model_file(command: str) -> None:
+    write_models()
+    os.mkfifo("PIPE")
+    result = CliRunner().invoke(main, command.split())
+    assert result.exit_code == 1, result.output
+    assert "error: PIPE: not a " in result.stderr
+    assert "a pipe or a device" in result.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("command", ["predict -q rows.npz m PIPE", "tag predict tokens t PIPE"])
+def test_a_pipe_is_an_output(command: str) -> None:
+    write_models()
+    os.mkfifo("PIPE")
+    direct = shell(f"{COMMAND} {command.removesuffix('PIPE')}")
+    result = shell(f"{COMMAND} {command} & cat PIPE; wait")
+    assert direct.stdout
+    assert result.stdout.startswith(direct.stdout)
+
+
+FORKS = """
+import json, os, shlex, sys
+from dualgap.cli import main
+
+def run(command):
+    words = shlex.split(command)
+    for number, stream in enumerate(("<", ">", "2>")):
+        mode = "r" if number == 0 else "w"
+        name = next((word.removeprefix(stream) for word in words if word.startswith(stream)), None)
+        if name != "&-":
+            file = open(name or f"stream-{number}", mode)
+            os.dup2(file.fileno(), number)
+        else:
+            os.close(number)
+        found = None if name == "&-" else open(number, mode, closefd=False)
+        setattr(sys, ("stdin", "stdout", "stderr")[number], found)
+    try:
+        main([word for word in words if not word.startswith(("<", ">", "2>"))])
+    except SystemExit as end:
+        status = end.code or 0
+    # As the interpreter does at its end.
+    try:
+        sys.stdout is None or sys.stdout.flush()
+    except OSError:
+        status = 120
+    os._exit(status)
+
+commands, found = json.loads(sys.argv[1]), []
+for command in commands:
+    for number in range(3):
+        open(f"stream-{number}", "w").close()
+    child = os.fork() or run(command)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    found.append([status, open("stream-2").read()])
+print(json.dumps(found))
+"""
+
+
+def run_with_streams(commands: list[str]) -> list[tuple[int, str]]:
+    """Status and notes of commands with redirections, in copies of one process: imports are slow.
+
+    A stream that is not redirected is a file, where it is not closed (``>&-``).
+    """
+    arguments = [sys.executable, "-c", FORKS, json.dumps(commands)]
+    result = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=100)
+    assert result.returncode == 0, result
+    return [(status, notes) for status, notes in json.loads(result.stdout)]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_streams_that_are_closed_or_full_give_one_line() -> None:
+    write_models()
+    cases = {
+        "predict rows.npz m >&-": "standard output is closed",
+        "predict rows.npz m >/dev/full": "No space left on device: standard output",
+        "tag predict tokens t >&-": "standard output is closed",
+        "tag predict tokens t >/dev/full": "No space left on device: standard output",
+        "fit -q rows.npz - >&-": "standard output is closed",
+        "fit -q rows.npz - >/dev/full": "No space left on device: standard output",
+        "fit -q rows.npz n >/dev/full": "No space left on device: standard output",
+        "fit -q - n <&-": "standard input is closed",
+        "predict - m <&-": "standard input is closed",
+        "predict rows.npz - <&-": "standard input is closed",
+        "tag predict - t <&-": "standard input is closed",
+        "predict rows.npz m /dev/full": "No space left on device: '/dev/full'",
+        "tag predict tokens t /dev/full": "No space left on device: '/dev/full'",
+        "fit -q rows.npz /dev/full": "No space left on device: '/dev/full'",
+        "tag train -q template tokens /dev/full": "No space left on device: '/dev/full'",
+    }
+    found = run_with_streams(list(cases))
+    for (command, message), (status, notes) in zip(cases.items(), found, strict=True):
+        assert status == 1, (command, notes)
+        assert notes.lower().startswith("error: "), (command, notes)
+        assert notes.endswith(f"{message}\n"), (command, notes)
+        assert notes.count("\n") == 1, (command, notes)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_model_is_written_whatever_streams_are_closed() -> None:
+    write_models()
+    expected = Path("m").read_bytes()
+    streams = [">&-", "2>&-", "<&-", ">&- 2>&- <&-"]
+    found = run_with_streams([f"fit rows.npz {n}.model {s}" for n, s in enumerate(streams)])
+    for number, (status, notes) in enumerate(found):
+        assert status == 0, (streams[number], notes)
+        assert Path(f"{number}.model").read_bytes() == expected, streams[number]
+
+
+def test_a_full_disk_names_the_file(folder: Path) -> None:
+    script = f"""
+import os, subprocess, sys
+import numpy as np
+rng = np.random.default_rng(0)
+np.savez("rows.npz", X=rng.normal(size=(60, 1000)), y=rng.integers(3, size=60))
+with open("filler", "wb", buffering=0) as file:
+    try:
+        while file.write(b"x" * 4096):
+            pass
+    except OSError:
+        pass
+    file.truncate(file.tell() - 8192)
+run = {sys.executable!r}, "-m", "dualgap.cli"
+result = subprocess.run([*run, "fit", "-q", "rows.npz", "model"], capture_output=True, text=True)
+print(result.returncode, result.stderr, sorted(os.listdir(".")))
+"""
+    result = run_on_small_disk(script, folder)
+    assert result.stdout.startswith("1 error: [Errno 28] No space left on device: "), result
+    assert result.stdout.endswith("/model'\n ['filler', 'rows.npz']\n"), result
