@@ -18,15 +18,17 @@ import numpy as np
 
 HERE = Path(__file__).parent
 PACKAGES = ("dualgap", "numpy", "scipy", "scikit-learn")
-ORIGIN = ("commit", "date", "machine", "versions")
+ORIGIN = ("simd", "commit", "date", "machine", "versions")
 
 
 class Table:
     """Rows of results in `results/<name>.csv`, or in the folder DUALGAP_RESULTS.
 
-    A row replaces the earlier one with the same values in the `key` columns, so that parts of a
-    table can be measured anew. Each row says at which commit, when, on which machine and with which
-    versions it was measured. `make results` puts the rows into RESULTS.md.
+    Each row says with which instruction set, at which commit, when, on which machine and with which
+    versions it was measured. A row replaces the earlier one with the same values in the `key`
+    columns and the same instruction set, so that parts of a table can be measured again. It also
+    replaces one without an instruction set. Rows of other programs are added with `simd=""`: they
+    hold for all instruction sets. `make results` puts the rows into RESULTS.md.
     """
 
     def __init__(self, name: str, *key: str) -> None:
@@ -43,9 +45,14 @@ class Table:
         """Print a row and store it."""
         cells = {name: written(value) for name, value in row.items()}
         print("  ".join(f"{name} {cell}" for name, cell in cells.items()), flush=True)
-        cells |= origin()
+        cells = origin() | cells
         rows, wanted = self.read(), [cells[name] for name in self.key]
-        same = [at for at, old in enumerate(rows) if [old.get(k) for k in self.key] == wanted]
+        same = [
+            at
+            for at, old in enumerate(rows)
+            if [old.get(k) for k in self.key] == wanted
+            and old.get("simd", "") in ("", cells["simd"])
+        ]
         if same:
             rows[same[0]] = cells
         else:
@@ -73,12 +80,15 @@ def written(value: Any) -> str:
 
 @functools.cache
 def origin() -> dict[str, str]:
-    """Commit (with + where the code differs from it), date, machine and versions."""
+    """Instruction set, commit (with + where the code differs from it), date, machine, versions."""
+    from dualgap import _core
+
     versions = [f"{name} {version(name)}" for name in PACKAGES]
     rust = output("rustc", "--version").split(" (")[0]
     versions = [f"python {platform.python_version()}", *versions, *([rust] if rust else [])]
     changed = output("git", "status", "--porcelain", "--", "src", "python", "Cargo.lock")
     return {
+        "simd": _core.SIMD,
         "commit": (output("git", "rev-parse", "--short=7", "HEAD") or "-")
         + ("+" if changed else ""),
         "date": datetime.date.today().isoformat(),

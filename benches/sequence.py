@@ -264,17 +264,20 @@ def main() -> None:
         print("sequence.py: DUALGAP_DATA must name a folder of data sets; skipped")
         return
     table = Table("sequence", "system")
-    names = []
+    names, others = [], []
     for name in arguments.systems:
         package = {"C": "pycrfsuite", "s": "sklearn_crfsuite"}.get(name[0], "dualgap")
         if importlib.util.find_spec(package) is None:
             print(f"{name}: {package} is not installed; skipped")
             continue
         names.append(name)
+        if package != "dualgap":
+            others.append(name)
     rounds = [[measured(name) for name in names] for _ in range(arguments.repeats)]
     for name, *runs in zip(names, *rounds, strict=True):
         clocks = {key: float(np.median([run[key] for run in runs])) for key in CLOCKS}
-        table.add(system=name, runs=len(runs), **{**runs[0], **clocks})
+        row = {**runs[0], **clocks, **({"simd": ""} if name in others else {})}
+        table.add(system=name, runs=len(runs), **row)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,10 @@ A table whose rows come from several files names file, row and column of each fi
     ... replaced ...
     <!-- end -->
 
+The column `simd` of a file names the instruction set of a row; it is empty where a row holds for
+all. A table whose rows have several gets a column that shows it. A figure is of the widest, unless
+the brackets name another.
+
 With --check nothing is written, and the exit status is 1 where a page is not in step with the
 files, or RESULTS.md has a table without a file.
 """
@@ -48,6 +52,8 @@ FIGURES = re.compile(r"(<!-- figures\n(?P<form>.*?)-->\n).*?(?P<end><!-- end -->
 FIGURE = re.compile(r"\{(?P<name>[\w-]+)\[(?P<where>[^\]]*)\]\.(?P<field>\w+):?(?P<spec>[^}]*)\}")
 UNITS = [(1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s")]
 DASH = "\u2013"
+# The widest first. Rows of before the column was recorded come last.
+INSTRUCTION_SETS = ("avx512", "avx2", "neon", "scalar", "")
 
 
 class Cell:
@@ -82,7 +88,7 @@ def three_digits(number: float) -> str:
 
 def read(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        return [{"simd": "", **row} for row in csv.DictReader(file)]
 
 
 def fields(form: str) -> list[str]:
@@ -95,11 +101,21 @@ def select(rows: list[dict[str, str]], options: dict[str, str]) -> list[dict[str
     return [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
 
 
+def for_each_instruction_set(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The rows, those without an instruction set once for each that there is."""
+    sets = dict.fromkeys(row["simd"] for row in rows if row["simd"])
+    return [
+        {**row, "simd": name}
+        for row in rows
+        for name in ([row["simd"]] if row["simd"] else sets or [""])
+    ]
+
+
 def gather(rows: list[dict[str, str]], form: str, pivot: list[str]) -> Iterator[dict[str, Cell]]:
     """One mapping of field names to cells for each row of the table."""
     plain = [name for name in fields(form) if "/" not in name] if pivot else []
     groups: dict[tuple[str, ...], dict[str, Cell]] = {}
-    for number, row in enumerate(rows):
+    for number, row in enumerate(for_each_instruction_set(rows) if pivot else rows):
         group = tuple(row[name] for name in plain) if pivot else (str(number),)
         prefix = "".join(f"{row[name]}/" for name in pivot)
         cells = {prefix + name: Cell(value) for name, value in row.items()}
@@ -115,15 +131,23 @@ def check_names(name: str, form: str, rows: list[dict[str, str]]) -> None:
             sys.exit(f"error: the table {name} wants {field!r}, which {name}.csv does not have")
 
 
+def widest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The rows of the widest instruction set among them."""
+    present = {row["simd"] for row in rows}
+    best = next((name for name in INSTRUCTION_SETS if name in present), None)
+    return [row for row in rows if row["simd"] == best]
+
+
 def source(rows: list[dict[str, str]]) -> str:
     """Where and when the rows were measured."""
-    places: dict[tuple[str, str], set[str]] = {}
+    places: dict[tuple[str, ...], set[str]] = {}
     for row in rows:
-        places.setdefault((row["commit"], row["machine"]), set()).add(row["date"])
+        place = (row["commit"], row["machine"], row["simd"])
+        places.setdefault(place, set()).add(row["date"])
     said = []
-    for (commit, machine), dates in places.items():
+    for place, dates in places.items():
         when = min(dates) if len(dates) == 1 else f"{min(dates)} to {max(dates)}"
-        said.append("; ".join(part for part in (commit, machine, when) if part))
+        said.append("; ".join(part for part in (*place, when) if part))
     return f"<sub>{'. '.join(said)}</sub>"
 
 
@@ -134,6 +158,8 @@ def table(folder: Path, name: str, options: dict[str, str], form: str) -> str:
     if not rows:
         sys.exit(f"error: {name}.csv has no rows for {options}")
     check_names(name, row_form, rows)
+    if len({row["simd"] for row in rows}) > 1:
+        header, row_form = f"{header} SIMD |", f"{row_form} {{simd}} |"
     pivot = [column for column in options.get("pivot", "").split(",") if column]
     lines = [header, "|" + "---|" * (header.count("|") - 1)]
     for cells in gather(rows, row_form, pivot):
@@ -146,7 +172,7 @@ def figures(folder: Path, form: str) -> str:
 
     def one(match: re.Match[str]) -> str:
         where = dict(part.split("=", 1) for part in match["where"].split(";"))
-        rows = select(read(folder / f"{match['name']}.csv"), where)
+        rows = widest(select(read(folder / f"{match['name']}.csv"), where))
         if len(rows) != 1:
             sys.exit(f"error: {len(rows)} rows for {match[0]}, there must be one")
         check_names(match["name"], f"{{{match['field']}}}", rows)

@@ -105,6 +105,63 @@ def test_rows_replace_those_with_the_same_key(record: Any) -> None:
     assert "numpy" in rows[0]["versions"]
 
 
+def test_rows_of_each_instruction_set_are_kept(
+    record: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    header = "data,seconds,commit,date,machine,versions"
+    (tmp_path / "fits.csv").write_text(f"{header}\na,9,c,2026-01-31,m,v\n", "utf-8")
+    table = record.Table("fits", "data")
+    for simd, seconds in (("avx512", 1), ("avx2", 2), ("avx512", 3)):
+        monkeypatch.setattr(record, "origin", lambda simd=simd: {"simd": simd, "commit": "c"})
+        table.add(data="a", seconds=seconds)
+    # The row that did not say its instruction set is replaced by the first that does.
+    table.add(data="a", seconds=4, simd="")
+    found = [(row["simd"], row["seconds"]) for row in table.read()]
+    assert found == [("avx512", "3"), ("avx2", "2"), ("", "4")]
+
+
+BOTH = """
+<!-- table: fits pivot=solver
+| data | exact | other | peer |
+| {data} | {exact/seconds} | {other/seconds} | {peer/seconds} |
+-->
+<!-- end -->
+"""
+
+FIGURES = """
+<!-- figures
+| data | seconds |
+| a | {fits[data=a;solver=exact].seconds} |
+| a, avx2 | {fits[data=a;solver=exact;simd=avx2].seconds} |
+-->
+<!-- end -->
+"""
+
+
+def test_a_table_tells_instruction_sets_apart(tmp_path: Path) -> None:
+    folder = tmp_path / "benches"
+    (folder / "results").mkdir(parents=True)
+    lines = [
+        f"a,{solver},{seconds},{simd}{AT}"
+        for simd, times in (("avx2", (1, 2)), ("avx512", (3, 4)))
+        for solver, seconds in zip(("exact", "other"), times, strict=True)
+    ]
+    lines.append(f"a,peer,5,{AT}")
+    text = "\n".join([f"data,solver,seconds,simd{ORIGIN}", *lines])
+    (folder / "results/fits.csv").write_text(text + "\n", "utf-8")
+    (folder / "RESULTS.md").write_text(BOTH, "utf-8")
+    (tmp_path / "README.md").write_text(FIGURES, "utf-8")
+    done = results(folder)
+    assert done.returncode == 0, done.stderr
+    shown = (folder / "RESULTS.md").read_text("utf-8").splitlines()
+    expected = ["| data | exact | other | peer | SIMD |", "|---|---|---|---|---|"]
+    expected += ["| a | 1 | 2 | 5 | avx2 |", "| a | 3 | 4 | 5 | avx512 |"]
+    assert [line for line in shown if line.startswith("|")][-4:] == expected
+    shown = (tmp_path / "README.md").read_text("utf-8").splitlines()
+    # A figure that names none is of the widest.
+    assert {"| a | 3 |", "| a, avx2 | 1 |"} <= set(shown)
+
+
 def test_pairs_are_taken_in_turn(record: Any) -> None:
     called: list[int] = []
 
