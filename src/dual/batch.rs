@@ -15,7 +15,7 @@ pub trait BatchDual: BlockDual {
     /// `image`. The loss may be left out unless it is wanted.
     ///
     /// # Errors
-    /// As for [`BlockDual::survey`].
+    /// As for [`BlockDual::block_gaps`].
     fn batch_vertex(
         &mut self,
         weights: &[f64],
@@ -30,7 +30,7 @@ pub trait BatchDual: BlockDual {
     /// of [`BatchDual::batch_vertex`].
     ///
     /// # Errors
-    /// As for [`BlockDual::survey`].
+    /// As for [`BlockDual::block_gaps`].
     fn batch_subgradient(
         &mut self,
         weights: &[f64],

@@ -93,7 +93,7 @@ pub trait BlockDual {
     /// be. Without smoothing only.
     ///
     /// # Errors
-    /// As for [`BlockDual::survey`].
+    /// As for [`BlockDual::block_gaps`].
     fn vertices(
         &mut self,
         blocks: &[u32],
@@ -105,12 +105,12 @@ pub trait BlockDual {
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`], and what the user's own oracle raises.
-    fn survey(
+    fn block_gaps(
         &mut self,
         weights: &[f64],
         points: &Points<'_>,
         interrupt: &Interrupt,
-    ) -> Result<Survey>;
+    ) -> Result<BlockGaps>;
 
     /// The size of a block's functions, for bounds on their rounding errors.
     fn scales(&self, block: usize) -> Scales;
@@ -125,10 +125,10 @@ pub trait BlockDual {
     /// P(0), the objective of the model of w = 0.
     ///
     /// # Errors
-    /// As for [`BlockDual::survey`].
+    /// As for [`BlockDual::block_gaps`].
     fn null_objective(&mut self, interrupt: &Interrupt) -> Result<f64> {
         let zero = vec![0.0; self.n_weights()];
-        Ok(self.survey(&zero, &|_| &[], interrupt)?.loss.value())
+        Ok(self.block_gaps(&zero, &|_| &[], interrupt)?.loss.value())
     }
 }
 
@@ -161,19 +161,19 @@ pub trait Image {
     fn linear(&mut self) -> f64;
 }
 
-/// The dual point as a survey reads it: block by block.
+/// The dual point as a pass over the blocks reads it: block by block.
 pub type Points<'a> = dyn Fn(usize) -> &'a [(u32, f64)] + Sync + 'a;
 
-/// What a pass over all blocks finds.
+/// The loss and the duality gap of each block, computed in one pass.
 #[derive(Debug, Clone, Default)]
-pub struct Survey {
+pub struct BlockGaps {
     /// Σ p_i Φ_i(w).
     pub loss: Bounded,
     /// p_i times the block's duality gap; they sum to the duality gap if w = w(μ).
     pub gaps: Vec<f64>,
 }
 
-impl Survey {
+impl BlockGaps {
     /// Sums up what each block found: (p_i Φ_i, p_i gap_i) in the order of the blocks.
     pub fn of(terms: Vec<(Bounded, f64)>) -> Self {
         let loss = terms.iter().map(|(loss, _)| *loss).collect::<rounding::Sum>().total();

@@ -5,7 +5,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-use super::side_by_side::{Products, change, dots, interleaved, kept};
+use super::side_by_side::{MatrixProducts, change, dots, interleaved, kept};
 use super::spectrum::{Chance, random_direction};
 use super::vectors::larger_or_nan;
 use crate::error::Result;
@@ -23,7 +23,7 @@ const U: f64 = 0.5 * f64::EPSILON;
 
 /// What is known of a matrix.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct NormEstimate {
     /// About its norm.
     pub guess: f64,
     /// A bound on ‖fl(A v) − A v‖ for unit vectors v.
@@ -38,9 +38,9 @@ pub(crate) struct Known {
 /// [`STARTS`] vectors. So ‖A‖ ≤ b cosh(arcosh(‖y_k‖/t)/k), whatever k and b are.
 pub(crate) fn probable_norm_bounds(
     size: usize,
-    known: &[Known],
+    known: &[NormEstimate],
     chance: Chance,
-    product: &mut Products<'_>,
+    product: &mut MatrixProducts<'_>,
     interrupt: &Interrupt,
 ) -> Result<Vec<Option<f64>>> {
     let share = chance.failure.powf(1.0 / STARTS as f64);
@@ -117,8 +117,8 @@ struct Growth {
 }
 
 impl Growth {
-    fn new((matrix, known): (usize, &Known), share: f64) -> Self {
-        let Known { guess: scale, rounding } = *known;
+    fn new((matrix, known): (usize, &NormEstimate), share: f64) -> Self {
+        let NormEstimate { guess: scale, rounding } = *known;
         Self { matrix, scale, rounding, share, lengths: vec![1.0], bound: None }
     }
 
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     /// Bounds of diagonal matrices.
-    fn bounds(spectra: &[Vec<f64>], known: &[Known], accuracy: f64) -> Vec<Option<f64>> {
+    fn bounds(spectra: &[Vec<f64>], known: &[NormEstimate], accuracy: f64) -> Vec<Option<f64>> {
         let chance = Chance { accuracy, failure: 1e-9, seed: 7 };
         let mut product = |owners: &[usize], v: &[f64]| {
             let rows = v.chunks_exact(owners.len()).enumerate();
@@ -195,8 +195,8 @@ mod tests {
         probable_norm_bounds(spectra[0].len(), known, chance, &mut product, &interrupt).unwrap()
     }
 
-    fn known(guess: f64) -> Known {
-        Known { guess, rounding: 1e-15 * guess }
+    fn known(guess: f64) -> NormEstimate {
+        NormEstimate { guess, rounding: 1e-15 * guess }
     }
 
     #[test]
@@ -221,9 +221,9 @@ mod tests {
     #[test]
     fn rounding_that_may_hide_the_top_leaves_no_bound() {
         let spectrum = vec![1.0; 2000];
-        let rough = Known { guess: 1.0, rounding: 1e-6 };
+        let rough = NormEstimate { guess: 1.0, rounding: 1e-6 };
         assert_eq!(bounds(std::slice::from_ref(&spectrum), &[rough], 1e-2), [None]);
-        let unknown = Known { guess: 1.0, rounding: f64::NAN };
+        let unknown = NormEstimate { guess: 1.0, rounding: f64::NAN };
         assert_eq!(bounds(std::slice::from_ref(&spectrum), &[unknown], 1e-2), [None]);
         // A matrix that is 0 but for a NaN has no bound either.
         let mut unknown = vec![0.0; 2000];
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(bounds(std::slice::from_ref(&unknown), &[known(guess)], 1e-2), [None]);
         }
         // Products make up for a guess that is none.
-        let unknown = Known { guess: f64::NAN, rounding: 1e-15 };
+        let unknown = NormEstimate { guess: f64::NAN, rounding: 1e-15 };
         assert!(bounds(&[spectrum], &[unknown], 1e-2)[0].is_some_and(|bound| bound >= 1.0));
     }
 }

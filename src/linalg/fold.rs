@@ -8,7 +8,7 @@ use pulp::Simd;
 const VECTORS: usize = 4;
 
 /// What is done with each row: `sum`\[j\] = op(`sum`\[j\], x, `row`\[j\]).
-pub(crate) trait Fold {
+pub(crate) trait Reduction {
     /// The fold of no rows.
     const EMPTY: f64;
     /// One step.
@@ -16,9 +16,9 @@ pub(crate) trait Fold {
 }
 
 /// Σ x row.
-pub(crate) struct Sum;
+pub(crate) struct WeightedSum;
 
-impl Fold for Sum {
+impl Reduction for WeightedSum {
     const EMPTY: f64 = 0.0;
     #[inline(always)]
     fn step<S: Simd>(simd: S, sum: S::f64s, x: S::f64s, row: S::f64s) -> S::f64s {
@@ -29,7 +29,7 @@ impl Fold for Sum {
 /// max of x + row.
 pub(crate) struct Max;
 
-impl Fold for Max {
+impl Reduction for Max {
     const EMPTY: f64 = f64::NEG_INFINITY;
     #[inline(always)]
     fn step<S: Simd>(simd: S, sum: S::f64s, x: S::f64s, row: S::f64s) -> S::f64s {
@@ -39,7 +39,7 @@ impl Fold for Max {
 
 /// Folds (x, row) pairs into `sums`. A row may go on after its columns; what follows is not used.
 #[inline(always)]
-pub(crate) fn fold<'a, F: Fold, S: Simd>(
+pub(crate) fn fold<'a, F: Reduction, S: Simd>(
     simd: S,
     rows: impl Iterator<Item = (f64, &'a [f64])> + Clone,
     sums: &mut [f64],
@@ -61,7 +61,7 @@ pub(crate) fn fold<'a, F: Fold, S: Simd>(
 /// Folds N vectors of columns; the very last overlaps the one before so that it is whole: the columns in
 /// both are folded twice, to the same result, which costs less than a loop over single columns.
 #[inline(always)]
-fn stretch<'a, F: Fold, S: Simd, const N: usize>(
+fn stretch<'a, F: Reduction, S: Simd, const N: usize>(
     simd: S,
     first: usize,
     rows: impl Iterator<Item = (f64, &'a [f64])>,
@@ -83,7 +83,7 @@ fn stretch<'a, F: Fold, S: Simd, const N: usize>(
 
 /// Folds fewer columns than a vector has.
 #[inline(always)]
-fn short<'a, F: Fold, S: Simd>(
+fn short<'a, F: Reduction, S: Simd>(
     simd: S,
     rows: impl Iterator<Item = (f64, &'a [f64])>,
     sums: &mut [f64],

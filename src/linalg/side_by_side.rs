@@ -12,7 +12,7 @@ pub(crate) const TOGETHER: usize = 32;
 
 /// The products of several matrices with vectors side by side: `product(owners, vectors)`, `owners` naming the
 /// matrix of each vector.
-pub(crate) type Products<'a> = dyn FnMut(&[usize], &[f64]) -> Result<Vec<f64>> + 'a;
+pub(crate) type MatrixProducts<'a> = dyn FnMut(&[usize], &[f64]) -> Result<Vec<f64>> + 'a;
 
 /// Random unit vectors, one for each seed.
 pub(super) fn random_units(size: usize, seeds: &[u64]) -> Vec<f64> {

@@ -27,7 +27,7 @@ pub(crate) struct SparseColumns {
 
 /// Columns `first..first + width` of a matrix with `stride` values in a row.
 #[derive(Clone, Copy)]
-pub(crate) struct Part<'a> {
+pub(crate) struct ColumnBlock<'a> {
     /// The matrix, row by row.
     pub values: &'a [f64],
     /// Values in a row.
@@ -87,7 +87,7 @@ impl SparseColumns {
     pub fn multiply(
         &self,
         n_columns: usize,
-        s: Part<'_>,
+        s: ColumnBlock<'_>,
         squared: bool,
         interrupt: &Interrupt,
     ) -> Result<Vec<f64>> {
@@ -111,7 +111,7 @@ impl SparseColumns {
 struct Columns<'a> {
     columns: &'a SparseColumns,
     first: usize,
-    s: Part<'a>,
+    s: ColumnBlock<'a>,
     squared: bool,
     out: &'a mut [f64],
 }
@@ -147,7 +147,7 @@ mod tests {
         let rows =
             Augmented { rows: Csr::new(&offsets, &columns, &values, d).unwrap(), ones: true };
         let s: Vec<f64> = (0..n * 5).map(|i| (i % 17) as f64 - 8.0).collect();
-        let part = Part { values: &s, stride: 5, first: 1, width };
+        let part = ColumnBlock { values: &s, stride: 5, first: 1, width };
         let own: Vec<f64> = s.chunks_exact(5).flat_map(|row| row[1..4].to_vec()).collect();
         let interrupt = Interrupt::default();
         let by_columns = SparseColumns::new(&rows, &interrupt).unwrap().unwrap();

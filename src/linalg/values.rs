@@ -1,6 +1,6 @@
 //! The norms of several large symmetric matrices, from below (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
-use super::side_by_side::{Products, change, dots, kept, random_units};
+use super::side_by_side::{MatrixProducts, change, dots, kept, random_units};
 use super::spectrum::tridiagonal_range;
 use crate::error::Result;
 
@@ -16,7 +16,7 @@ pub(crate) fn extreme_values(
     size: usize,
     tol: f64,
     seeds: &[u64],
-    product: &mut Products<'_>,
+    product: &mut MatrixProducts<'_>,
 ) -> Result<Vec<f64>> {
     let mut values = vec![0.0_f64; seeds.len()];
     let mut now = random_units(size, seeds);

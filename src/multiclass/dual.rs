@@ -4,7 +4,7 @@ use super::batch::{Batch, Wanted};
 use super::{Linear, MarginProblem, ScoreMap, Workspace};
 use crate::dual::rounding::norm_above;
 use crate::dual::{
-    BatchDual, BlockDual, Bounded, Gradient, Image, Points, Scales, Shares, Sums, Survey,
+    BatchDual, BlockDual, BlockGaps, Bounded, Gradient, Image, Points, Scales, Shares, Sums,
 };
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -206,12 +206,12 @@ impl<M: ScoreMap> BlockDual for MarginDual<'_, '_, M> {
         Ok(blocks.iter().map(|block| std::mem::take(&mut found[*block as usize])).collect())
     }
 
-    fn survey(
+    fn block_gaps(
         &mut self,
         weights: &[f64],
         points: &Points<'_>,
         interrupt: &Interrupt,
-    ) -> Result<Survey> {
+    ) -> Result<BlockGaps> {
         let norm = norm_above(weights);
         let look = |example: usize,
                     margins: &[f64],
@@ -224,7 +224,7 @@ impl<M: ScoreMap> BlockDual for MarginDual<'_, '_, M> {
             let gap = loss.value() - dot(margins, beta) + bend;
             (loss * Bounded::exact(share), share * gap)
         };
-        Ok(Survey::of(self.problem.for_margins(weights, interrupt, look)?))
+        Ok(BlockGaps::of(self.problem.for_margins(weights, interrupt, look)?))
     }
 
     fn scales(&self, block: usize) -> Scales {

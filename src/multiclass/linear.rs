@@ -6,7 +6,7 @@ use half::f16;
 use rayon::prelude::*;
 
 use super::map::{RowSize, ScoreMap};
-use super::survey::Survey;
+use super::row_stats::RowStats;
 use super::{Layout, Order};
 use crate::data::{Csr, Data, Dense, Real, Rows};
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ pub struct Linear<'a> {
     kind: Kind<'a>,
     /// The loaded weights in double precision, for rows in single precision.
     exact: Panels<f64>,
-    survey: Survey,
+    stats: RowStats,
 }
 
 /// The rows as their kernels take them, with the scratch memory of those.
@@ -86,15 +86,21 @@ impl<R: Rows, T: Element> Map<R, T> {
 impl<'a> Linear<'a> {
     /// The map of the given rows, its weights ordered for a kind of solvers.
     pub fn new(data: Data<'a>, n_classes: usize, bias: f64, order: Order) -> Self {
-        Self::surveyed(data, n_classes, order, bias, Survey::of(&data, bias, false))
+        Self::with_stats(data, n_classes, order, bias, RowStats::of(&data, bias, false))
     }
 
     /// The same with [`Linear::digest`]: it takes less beside what the map asks of all rows than on its own.
     pub fn digested(data: Data<'a>, n_classes: usize, bias: f64, order: Order) -> Self {
-        Self::surveyed(data, n_classes, order, bias, Survey::of(&data, bias, true))
+        Self::with_stats(data, n_classes, order, bias, RowStats::of(&data, bias, true))
     }
 
-    fn surveyed(data: Data<'a>, n_classes: usize, order: Order, bias: f64, survey: Survey) -> Self {
+    fn with_stats(
+        data: Data<'a>,
+        n_classes: usize,
+        order: Order,
+        bias: f64,
+        stats: RowStats,
+    ) -> Self {
         let kind = match data {
             Data::Dense16(rows) => Kind::Dense16(Map::new(rows, n_classes)),
             Data::Dense32(rows) => Kind::Dense32(Map::new(rows, n_classes)),
@@ -111,7 +117,7 @@ impl<'a> Linear<'a> {
         };
         let layout = Layout { n_classes, n_features, tile };
         let (exact, offsets) = (Panels::new(0, 0), vec![0.0; n_classes]);
-        Self { data, bias, layout, offsets, kind, exact, survey }
+        Self { data, bias, layout, offsets, kind, exact, stats }
     }
 
     /// Refuses rows with a number that is not finite.
@@ -119,7 +125,7 @@ impl<'a> Linear<'a> {
     /// # Errors
     /// [`Error::InvalidArgument`] naming the first of them.
     pub fn require_finite(&self) -> Result<()> {
-        let Some(row) = self.survey.broken else { return Ok(()) };
+        let Some(row) = self.stats.broken else { return Ok(()) };
         let mut place = (0, 0.0);
         for_data!(self.data, rows => rows.visit_row(row, |column, value| {
             place = if value.is_finite() || place.1 != 0.0 { place } else { (column, value) };
@@ -131,7 +137,7 @@ impl<'a> Linear<'a> {
 
     /// [`Data::digest`] of dense rows as they were before the map looked at them, if it is [`Linear::digested`].
     pub fn digest(&self) -> Option<u64> {
-        self.survey.digest
+        self.stats.digest
     }
 
     /// The rows, without the constant feature.
@@ -262,7 +268,7 @@ impl ScoreMap for Linear<'_> {
     }
 
     fn row_size(&self, example: usize) -> RowSize {
-        self.survey.sizes[example]
+        self.stats.sizes[example]
     }
 
     fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]) {

@@ -16,7 +16,7 @@ mod map;
 mod memory;
 mod method;
 mod problem;
-mod survey;
+mod row_stats;
 
 pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
 pub use consensus::{Answer, Question, SubproblemSolver, answer};

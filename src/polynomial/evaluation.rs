@@ -14,7 +14,7 @@
 //! | R | `residuals` | ∂F/∂O |
 //! | t = R Uᵀ | `back` | what reaches the basis |
 
-use super::kernel::Kernel;
+use super::kernel::PolynomialKernel;
 use super::model::PolynomialModel;
 use super::problem::PolynomialProblem;
 use super::row_block::{BLOCK, OuterSum, RowBlock, row_blocks};
@@ -22,7 +22,7 @@ use crate::data::{Data, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
-use crate::linalg::sparse_columns::Part;
+use crate::linalg::sparse_columns::ColumnBlock;
 use crate::linalg::vectors::axpy;
 use crate::linalg::{Element, Panels};
 use crate::parallel::{fill_and_sum, fill_blocks, sum_rows};
@@ -144,7 +144,7 @@ pub fn evaluate<R: Rows + Copy>(
     let mut sums = fill_and_sum(&mut changes, (n, stride), size, interrupt, |range, out, sums| {
         pass.add_blocks(row_blocks(range), (sums, sizes), out);
     })?;
-    let part = |first, width| Part { values: &changes, stride, first, width };
+    let part = |first, width| ColumnBlock { values: &changes, stride, first, width };
     let n_inputs = pass.layers.n_inputs;
     let first = columns.multiply(n_inputs, part(0, pass.first_width), false, interrupt)?;
     let width = stride - pass.first_width;
@@ -191,7 +191,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         let mut transposed = Panels::new(m, k);
         transposed.pack(&model.output, |c| c, m);
         let first_width = if basis { width } else { width - k };
-        let squares_width = if basis && model.kernel == Kernel::Anova { k } else { 0 };
+        let squares_width = if basis && model.kernel == PolynomialKernel::Anova { k } else { 0 };
         let sizes = [n_inputs * first_width, n_inputs * squares_width, k * m];
         Self { problem, model, layers, transposed, basis, first_width, sizes }
     }
@@ -266,7 +266,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         let PackedLayers { k, m, width, .. } = self.layers;
         let (to_basis, to_linear) = out.split_at_mut(if self.basis { k } else { 0 });
         let terms = back[row * k..].iter().zip(&products[row * width..]);
-        let square = self.model.kernel == Kernel::Square;
+        let square = self.model.kernel == PolynomialKernel::Square;
         for (out, (t, p)) in to_basis.iter_mut().zip(terms) {
             *out = if square { 2.0 * t * p } else { t * p };
         }
@@ -343,7 +343,7 @@ impl<T: Element> PackedLayers<T> {
         for (to, w) in both.chunks_exact_mut(width.max(1)).zip(linear) {
             to[k..].copy_from_slice(w);
         }
-        let squares = (model.kernel == Kernel::Anova).then(|| {
+        let squares = (model.kernel == PolynomialKernel::Anova).then(|| {
             let mut squares = vec![0.0; n_inputs * k];
             for (to, h) in squares.iter_mut().zip(&model.basis) {
                 *to = h * h;

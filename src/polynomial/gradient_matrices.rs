@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pulp::{Simd, WithSimd};
 
-use super::kernel::Kernel;
+use super::kernel::PolynomialKernel;
 use super::row_block::{OuterSum, row_blocks};
 use crate::data::Rows;
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::linalg::arch;
 use crate::linalg::products::{
     matrix_vector, multiply, multiply_squared_transposed, multiply_transposed,
 };
-use crate::linalg::sparse_columns::{Part, SparseColumns};
+use crate::linalg::sparse_columns::{ColumnBlock, SparseColumns};
 use crate::linalg::vectors::{axpy, dot, dot_in_order, normalise};
 use crate::parallel::{fill_blocks, sum_rows};
 
@@ -25,7 +25,7 @@ use crate::parallel::{fill_blocks, sum_rows};
 #[derive(Debug, Clone)]
 pub struct GradientMatrices<'a, R> {
     rows: &'a R,
-    kernel: Kernel,
+    kernel: PolynomialKernel,
     /// −R, n × m.
     weights: &'a [f64],
     n_outputs: usize,
@@ -58,7 +58,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     /// [`Error::InvalidArgument`] unless there are `n_outputs` weights for each row.
     pub fn new(
         rows: &'a R,
-        kernel: Kernel,
+        kernel: PolynomialKernel,
         weights: &'a [f64],
         n_outputs: usize,
         interrupt: &'a Interrupt,
@@ -81,7 +81,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         };
         if rows.n_cols() <= MAX_FORMED {
             matrices.formed = Some(matrices.form()?);
-        } else if kernel == Kernel::Anova {
+        } else if kernel == PolynomialKernel::Anova {
             matrices.diagonals = multiply_squared_transposed(rows, weights, n_outputs, interrupt)?;
         }
         Ok(matrices)
@@ -118,9 +118,9 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         for ((i, j), sums) in places.zip(sums.chunks_exact(m)) {
             for (c, (matrix, sum)) in each.chunks_exact_mut(d * d).zip(sums).enumerate() {
                 let entry = match self.kernel {
-                    Kernel::Square => *sum,
-                    Kernel::Anova if i == j => 0.0,
-                    Kernel::Anova => 0.5 * sum,
+                    PolynomialKernel::Square => *sum,
+                    PolynomialKernel::Anova if i == j => 0.0,
+                    PolynomialKernel::Anova => 0.5 * sum,
                 };
                 matrix[i * d + j] = entry;
                 matrix[j * d + i] = entry;
@@ -153,7 +153,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     }
 
     /// The kernel.
-    pub(super) fn kernel(&self) -> Kernel {
+    pub(super) fn kernel(&self) -> PolynomialKernel {
         self.kernel
     }
 
@@ -242,7 +242,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
                 axpy(partial, product, &self.weights[row * m..(row + 1) * m]);
             }
         })?;
-        if self.kernel == Kernel::Anova {
+        if self.kernel == PolynomialKernel::Anova {
             for ((a, b), diagonal) in a.iter().zip(b).zip(self.diagonals.chunks_exact(m)) {
                 axpy(&mut v, -(a * b), diagonal);
             }
@@ -265,7 +265,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
                     self.rows.visit_row(row, |column, value| partial[column] += scale * value);
                 }
             })?;
-        if self.kernel == Kernel::Anova {
+        if self.kernel == PolynomialKernel::Anova {
             for ((out, h), diagonal) in
                 product.iter_mut().zip(h).zip(self.diagonals.chunks_exact(m))
             {
@@ -284,12 +284,12 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         })?;
         let mut product = match self.columns {
             Some(columns) => {
-                let part = Part { values: &scores, stride: width, first: 0, width };
+                let part = ColumnBlock { values: &scores, stride: width, first: 0, width };
                 columns.multiply(self.size(), part, false, self.interrupt)?
             }
             None => multiply_transposed(self.rows, &scores, width, self.interrupt)?,
         };
-        if self.kernel == Kernel::Anova {
+        if self.kernel == PolynomialKernel::Anova {
             let vectors = v.chunks_exact(width).zip(self.diagonals.chunks_exact(m));
             for (product, (v, diagonal)) in product.chunks_exact_mut(width).zip(vectors) {
                 for ((out, v), c) in product.iter_mut().zip(v).zip(owners) {
@@ -316,7 +316,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
                     self.rows.visit_row(row, |column, value| partial[column] += scale * value);
                 }
             })?;
-        if self.kernel == Kernel::Anova {
+        if self.kernel == PolynomialKernel::Anova {
             for ((out, h), diagonal) in
                 product.iter_mut().zip(h).zip(self.diagonals.chunks_exact(m))
             {
@@ -370,7 +370,7 @@ mod tests {
         let interrupt = Interrupt::default();
         let (a, b) = ([1.0, -2.0, 0.5, 3.0, 0.0], [0.25, 1.0, -1.0, 0.0, 2.0]);
         let w = [1.0, -0.5, 2.0];
-        for kernel in [Kernel::Square, Kernel::Anova] {
+        for kernel in [PolynomialKernel::Square, PolynomialKernel::Anova] {
             let formed = GradientMatrices::new(&rows, kernel, &weights, m, &interrupt).unwrap();
             let diagonals = multiply_squared_transposed(&rows, &weights, m, &interrupt).unwrap();
             let by_rows = GradientMatrices { formed: None, diagonals, ..formed };

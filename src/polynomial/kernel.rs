@@ -5,14 +5,14 @@ use crate::names::find;
 
 /// Degree-2 kernel K(h, x) between a basis vector and a row (docs/mathematics/polynomial-networks.md#kernels).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kernel {
+pub enum PolynomialKernel {
     /// (h·x)²: polynomial networks.
     Square,
     /// Σ_{j<j'} h_j x_j h_j' x_j' = ½[(h·x)² − Σ_j h_j² x_j²]: factorization machines.
     Anova,
 }
 
-impl Kernel {
+impl PolynomialKernel {
     /// Every kernel by its name.
     pub const NAMES: &[(&str, Self)] = &[("square", Self::Square), ("anova", Self::Anova)];
 

@@ -3,7 +3,7 @@
 
 use ndarray::ArrayView2;
 
-use super::kernel::Kernel;
+use super::kernel::PolynomialKernel;
 use crate::error::{Error, Result};
 use crate::linalg::vectors::axpy;
 
@@ -11,7 +11,7 @@ use crate::linalg::vectors::axpy;
 #[derive(Debug, Clone, PartialEq)]
 pub struct PolynomialModel {
     /// The kernel between a basis vector and a row.
-    pub kernel: Kernel,
+    pub kernel: PolynomialKernel,
     /// Whether the basis sees an extra feature that is always 1
     /// (docs/mathematics/polynomial-networks.md#linear-terms).
     pub augmented: bool,
@@ -32,7 +32,7 @@ pub struct PolynomialModel {
 impl PolynomialModel {
     /// The null model.
     pub fn new(
-        kernel: Kernel,
+        kernel: PolynomialKernel,
         augmented: bool,
         n_features: usize,
         n_outputs: usize,
@@ -56,7 +56,7 @@ impl PolynomialModel {
     /// # Errors
     /// [`Error::InvalidArgument`] naming `X` where they do not fit to each other or to its features.
     pub fn from_layers(
-        kernel: Kernel,
+        kernel: PolynomialKernel,
         augmented: bool,
         n_features: usize,
         (basis, output): (ArrayView2<'_, f64>, ArrayView2<'_, f64>),

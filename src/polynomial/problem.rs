@@ -3,8 +3,8 @@
 //! The sum is not divided by n. The linear weights W, intercepts among them, stand outside the ball,
 //! under a ridge (docs/mathematics/polynomial-networks.md#problem).
 
-use super::kernel::Kernel;
-use super::loss::{OutputLoss, Target};
+use super::kernel::PolynomialKernel;
+use super::loss::{LossTarget, OutputLoss};
 use super::model::PolynomialModel;
 use super::penalty::Penalty;
 use crate::data::{Augmented, Rows};
@@ -26,10 +26,12 @@ pub enum Targets<'a> {
 
 impl<'a> Targets<'a> {
     /// The target of one row.
-    pub fn row(&self, row: usize, n_outputs: usize) -> Target<'a> {
+    pub fn row(&self, row: usize, n_outputs: usize) -> LossTarget<'a> {
         match self {
-            Self::Classes(classes) => Target::Class(classes[row] as usize),
-            Self::Values(values) => Target::Values(&values[row * n_outputs..(row + 1) * n_outputs]),
+            Self::Classes(classes) => LossTarget::Class(classes[row] as usize),
+            Self::Values(values) => {
+                LossTarget::Values(&values[row * n_outputs..(row + 1) * n_outputs])
+            }
         }
     }
 
@@ -76,7 +78,7 @@ pub struct Objective<'a> {
     /// Number of outputs m.
     pub n_outputs: usize,
     /// The kernel.
-    pub kernel: Kernel,
+    pub kernel: PolynomialKernel,
     /// Whether the basis sees a feature that is always 1.
     pub augmented: bool,
     /// Ridge α of the linear terms, if there are any.

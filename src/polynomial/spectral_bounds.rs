@@ -6,10 +6,10 @@ use ndarray::{Array2, s};
 use rayon::prelude::*;
 
 use super::gradient_matrices::GradientMatrices;
-use super::kernel::Kernel;
+use super::kernel::PolynomialKernel;
 use crate::data::Rows;
 use crate::error::Result;
-use crate::linalg::chebyshev::{Known, STARTS, probable_norm_bounds};
+use crate::linalg::chebyshev::{NormEstimate, STARTS, probable_norm_bounds};
 use crate::linalg::side_by_side::TOGETHER;
 use crate::linalg::spectrum::{Chance, bounds_at_a_time, gamma, norm_bound, probable_norm_bound};
 use crate::parallel::run_tasks;
@@ -46,10 +46,10 @@ impl<R: Rows> GradientMatrices<'_, R> {
     fn probable_bounds(&self, guesses: &[f64], errors: &[f64], chance: Chance) -> Result<Vec<f64>> {
         // Which of two methods bounds a matrix depends on the random vectors of the first: both have to hold.
         let chance = Chance { failure: chance.failure / (2.0 * guesses.len() as f64), ..chance };
-        let known: Vec<Known> = guesses
+        let known: Vec<NormEstimate> = guesses
             .iter()
             .zip(errors)
-            .map(|(guess, rounding)| Known { guess: *guess, rounding: *rounding })
+            .map(|(guess, rounding)| NormEstimate { guess: *guess, rounding: *rounding })
             .collect();
         let mut bounds = Vec::new();
         for known in known.chunks(TOGETHER / STARTS) {
@@ -108,7 +108,7 @@ impl<R: Rows> GradientMatrices<'_, R> {
             } else {
                 self.form_sparse(c, first, out);
             }
-            if self.kernel() == Kernel::Anova {
+            if self.kernel() == PolynomialKernel::Anova {
                 out.iter_mut().for_each(|entry| *entry *= 0.5);
                 for (j, row) in out.chunks_exact_mut(d).enumerate() {
                     row[first + j] = 0.0;
@@ -178,7 +178,8 @@ mod tests {
         let x = Array2::from_shape_fn((n, d), |(i, j)| ((i * 7 + j * 3) % 11) as f64 - 5.0);
         let weights: Vec<f64> = (0..n * m).map(|i| (i % m) as f64 + 1.0).collect();
         let (rows, interrupt) = (Dense::new(x.view()).unwrap(), Interrupt::default());
-        let gamma = GradientMatrices::new(&rows, Kernel::Square, &weights, m, &interrupt).unwrap();
+        let gamma = GradientMatrices::new(&rows, PolynomialKernel::Square, &weights, m, &interrupt)
+            .unwrap();
         let chance = Chance { accuracy: 1e-3, failure: 1e-9, seed: 5 };
         let known = vec![None, Some(7.0), None, Some(8.0)];
         let bounds = gamma.bounds_by_lanczos(known, chance).unwrap();
@@ -209,12 +210,12 @@ mod tests {
                 assert!((found - wanted).abs() < 1e-6 * (1.0 + wanted.abs()), "{found} {wanted}");
             }
         };
-        for kernel in [Kernel::Square, Kernel::Anova] {
+        for kernel in [PolynomialKernel::Square, PolynomialKernel::Anova] {
             let rows = Dense::new(x.view()).unwrap();
             check(GradientMatrices::new(&rows, kernel, &weights, m, &interrupt).unwrap());
         }
         let rows = Csr::new(&offsets, &sorted, &values, d).unwrap();
-        for kernel in [Kernel::Square, Kernel::Anova] {
+        for kernel in [PolynomialKernel::Square, PolynomialKernel::Anova] {
             let gamma = GradientMatrices::new(&rows, kernel, &weights, m, &interrupt).unwrap();
             let wanted = gamma.product(0, &v).unwrap();
             let matrix = gamma.matrix(0).unwrap();

@@ -3,7 +3,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::STEEP;
-use super::root::{Piece, root};
+use super::root::{LinearPiece, root};
 use crate::linalg::arch;
 
 /// Margins up to which plain loops are faster than vectors.
@@ -94,7 +94,7 @@ impl Capped {
 
     /// What 1ᵀb at τ, and how many coordinates are strictly between 0 and `upper`, say about the root.
     #[inline(always)]
-    fn piece(&self, sum: f64, n_between: f64, tau: f64) -> Piece {
+    fn piece(&self, sum: f64, n_between: f64, tau: f64) -> LinearPiece {
         let sum_reaches = |bound: f64| {
             let excess = sum - bound;
             // On a flat piece the sum is the bound to rounding, or not at all.
@@ -109,7 +109,7 @@ impl Capped {
         if self.floor > 0.0 {
             root = root.min(sum_reaches(self.floor));
         }
-        Piece { root, scale: tau.abs() + sum }
+        LinearPiece { root, scale: tau.abs() + sum }
     }
 
     /// 1ᵀb and the number of coordinates strictly between their bounds, at the multiplier τ.

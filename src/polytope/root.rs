@@ -1,14 +1,14 @@
 //! Roots of monotone piecewise linear functions of one variable: Newton's method inside a bracket.
 
 /// What a falling piecewise linear function says about its root, seen from one point.
-pub(super) struct Piece {
+pub(super) struct LinearPiece {
     /// Root of the linear piece at the point; infinite, with the right sign, where the piece is flat.
     pub root: f64,
     /// Size of the numbers it was computed from: it is known to rounding in these.
     pub scale: f64,
 }
 
-impl Piece {
+impl LinearPiece {
     /// The piece with this value and slope at `point`; the value is known to rounding in `noise`.
     #[inline(always)]
     pub fn linear(point: f64, value: f64, slope: f64, noise: f64) -> Self {
@@ -23,11 +23,16 @@ impl Piece {
 /// Newton's method ends after a few steps, on the root's own piece, where it is exact to rounding. The
 /// bracket of the points seen takes over where it would leave it or only creep, so that it cannot fail.
 #[inline(always)]
-pub(super) fn root(low: f64, high: f64, start: f64, mut piece: impl FnMut(f64) -> Piece) -> f64 {
+pub(super) fn root(
+    low: f64,
+    high: f64,
+    start: f64,
+    mut piece: impl FnMut(f64) -> LinearPiece,
+) -> f64 {
     let (mut left, mut right) = (f64::NEG_INFINITY, f64::INFINITY);
     let mut point = start.max(low).min(high);
     for step in 1..200 {
-        let Piece { root, scale } = piece(point);
+        let LinearPiece { root, scale } = piece(point);
         // The end points themselves can be the root.
         let root = root.max(low).min(high);
         if (root - point).abs() <= 4.0 * f64::EPSILON * scale {
@@ -68,7 +73,7 @@ mod tests {
                     n_steps += 1;
                     let sum: f64 = v.iter().map(|v| (v - x).max(0.0)).sum();
                     let slope = v.iter().filter(|v| **v > x).count() as f64;
-                    Piece::linear(x, sum - total, -slope, total + 1.0)
+                    LinearPiece::linear(x, sum - total, -slope, total + 1.0)
                 });
                 assert!((found - expected).abs() < 1e-15, "{total} from {start}: {found}");
                 assert!(n_steps <= 6, "{total} from {start}: {n_steps} steps");
@@ -81,7 +86,7 @@ mod tests {
         let mut n_steps = 0;
         let found = root(0.0, 1.0, 0.7, |x| {
             n_steps += 1;
-            Piece { root: 0.0, scale: x }
+            LinearPiece { root: 0.0, scale: x }
         });
         assert_eq!((found, n_steps), (0.0, 2));
     }

@@ -1,7 +1,7 @@
 //! Projection onto the weighted sets, by isotonic regression on the sorted margins
 //! (docs/mathematics/polytopes.md#weighted-sets).
 
-use super::root::{Piece, root};
+use super::root::{LinearPiece, root};
 
 /// The sorted margins off the label, z_1 >= .. >= z_{m−1}, and the two fits between which the
 /// multiplier is clipped: b_j = z_j − clip(τ, lo_j, hi_j) with τ = bias·1ᵀb.
@@ -68,7 +68,7 @@ impl<'a> Sorted<'a> {
                 n_between += if low < tau && tau < high { 1.0 } else { 0.0 };
             }
             let root = tau + (bias * sum - tau) / (1.0 + bias * n_between);
-            Piece { root, scale: tau + bias * sum.abs() }
+            LinearPiece { root, scale: tau + bias * sum.abs() }
         })
     }
 
@@ -77,7 +77,7 @@ impl<'a> Sorted<'a> {
     ///
     /// w_j = clip(τ, lo_j, hi_j) − τ falls with j and changes sign where τ passes from lo to hi, which
     /// is where the label's 0 stands in the sorted list.
-    pub fn pull(&self, rho: &[f64], size: f64, bias: f64, tau: f64) -> Piece {
+    pub fn pull(&self, rho: &[f64], size: f64, bias: f64, tau: f64) -> LinearPiece {
         let n = self.margins.len();
         let n_low = self.low.values.partition_point(|low| *low > tau);
         let first_high = self.high.values.partition_point(|high| *high >= tau).max(n_low);
@@ -97,7 +97,7 @@ impl<'a> Sorted<'a> {
         for (j, rho) in (first_high..n).zip(&rho[first_high + 1..]) {
             add(*rho, self.high.values[j] - tau, self.high.slopes[j] - tau_slope);
         }
-        Piece::linear(size, pull, slope, scale + tau)
+        LinearPiece::linear(size, pull, slope, scale + tau)
     }
 
     /// b at the multiplier τ, written to the classes in `order`.

@@ -1,6 +1,6 @@
 use super::capped::Capped;
 use super::distance::{excess, overshoot, parts};
-use super::root::{Piece, root};
+use super::root::{LinearPiece, root};
 use super::select::largest;
 use super::{CappedBox, Polytope, Scratch, VERTICAL, settle_on_vertex};
 use crate::dual::rounding::gamma;
@@ -48,7 +48,7 @@ impl TopK {
     ///
     /// With μ = τ − bias·1ᵀb it is κ = μ + (Σ_j max(0, v_j − τ − ζ/k) + max(0, −μ)) / k: raising ζ
     /// moves the bounds ζ/k of all coordinates and, where it binds (μ ≠ 0), the one on their sum.
-    fn pull(&self, size: f64, bias: f64, v: &[f64], tau: f64) -> Piece {
+    fn pull(&self, size: f64, bias: f64, v: &[f64], tau: f64) -> LinearPiece {
         let set = self.scaled(size, bias);
         let k = self.k as f64;
         let (sum, n_between) = set.sum(v, tau);
@@ -72,7 +72,7 @@ impl TopK {
         let label_share = if mu < 0.0 { 1.0 - 1.0 / k } else { 1.0 };
         let pull = label_share * mu + overshoot / k;
         let slope = label_share * mu_slope - n_upper / k * (tau_slope + 1.0 / k);
-        Piece::linear(size, pull, slope, scale)
+        LinearPiece::linear(size, pull, slope, scale)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::polynomial::conditional_gradient::{
 use crate::polynomial::curvature::n_remembered;
 use crate::polynomial::evaluation::predict;
 use crate::polynomial::gradient_matrices::GradientMatrices;
-use crate::polynomial::kernel::Kernel;
+use crate::polynomial::kernel::PolynomialKernel;
 use crate::polynomial::model::PolynomialModel;
 use crate::polynomial::problem::{Objective, PolynomialProblem, Targets, column_memory};
 use crate::polynomial::refit::Refit;
@@ -52,14 +52,19 @@ impl TargetArray<'_> {
 /// A model as NumPy arrays: `basis` k × d', `output` k × m, `linear` (d + 1) × m or None.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(super) struct ModelArrays<'py> {
+pub(super) struct PolynomialArrays<'py> {
     basis: Table<'py, f64>,
     output: Table<'py, f64>,
     linear: Option<Table<'py, f64>>,
 }
 
-impl ModelArrays<'_> {
-    fn model(&self, kernel: Kernel, augmented: bool, n_features: usize) -> Result<PolynomialModel> {
+impl PolynomialArrays<'_> {
+    fn model(
+        &self,
+        kernel: PolynomialKernel,
+        augmented: bool,
+        n_features: usize,
+    ) -> Result<PolynomialModel> {
         let layers = (self.basis.as_array(), self.output.as_array());
         let linear = self.linear.as_ref().map(|linear| linear.as_array());
         PolynomialModel::from_layers(kernel, augmented, n_features, layers, linear)
@@ -86,7 +91,7 @@ pub(super) struct PolynomialRecord<'py> {
     seed: u64,
     n_threads: usize,
     sample_weight: Option<Vector<'py, f64>>,
-    init: Option<ModelArrays<'py>>,
+    init: Option<PolynomialArrays<'py>>,
     validation: Option<(Matrix<'py>, TargetArray<'py>)>,
     callback: Option<Py<PyAny>>,
 }
@@ -127,7 +132,7 @@ pub(super) fn fit_polynomial<'py>(
         require_memory(&rows, n_outputs, settings.n_threads)?;
         let objective = Objective {
             n_outputs,
-            kernel: Kernel::parse(&settings.kernel)?,
+            kernel: PolynomialKernel::parse(&settings.kernel)?,
             augmented: settings.augmented,
             ridge: settings.alpha,
             loss: &*loss,
@@ -236,14 +241,14 @@ impl Fitted {
 pub(super) fn predict_polynomial<'py>(
     py: Python<'py>,
     rows: Matrix<'py>,
-    model: ModelArrays<'py>,
+    model: PolynomialArrays<'py>,
     kernel: &str,
     augmented: bool,
     n_threads: usize,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
     guarded(|| {
         let data = rows.rows()?;
-        let model = model.model(Kernel::parse(kernel)?, augmented, data.n_cols())?;
+        let model = model.model(PolynomialKernel::parse(kernel)?, augmented, data.n_cols())?;
         let shape = [data.n_rows(), model.n_outputs];
         let what = || format!("the outputs for n = {} rows and m = {} outputs", shape[0], shape[1]);
         require(8 * shape[0] as u128 * shape[1] as u128, what, "predict for fewer rows at a time")?;
@@ -276,7 +281,7 @@ pub(super) fn select_basis<'py>(
     settings: SelectionRecord,
 ) -> PyResult<(Vec<f64>, Vec<f64>, f64)> {
     guarded(|| {
-        let kernel = Kernel::parse(&settings.kernel)?;
+        let kernel = PolynomialKernel::parse(&settings.kernel)?;
         let penalty = penalty::parse(&settings.penalty)?;
         let method = SelectionMethod::parse(&settings.selection)?;
         let SelectionRecord { tol, seed, n_threads, .. } = settings;

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::memory::require;
 use crate::recommend::{
     Excluded, FittedOutput, FittedSide, InteractionFit, InteractionSettings, Interactions,
-    Likelihood, Link, NewPrior, Part, Ratings, best_items, fold_in, fold_in_interactions,
+    Likelihood, LinkFunction, NewPrior, Part, Ratings, best_items, fold_in, fold_in_interactions,
 };
 use crate::run::{Stopping, run};
 
@@ -171,7 +171,7 @@ impl PartRecord<'_> {
     fn part(&self) -> PyResult<Part> {
         let (users, items) = (self.users.as_slice()?, self.items.as_slice()?);
         let (user_shape, item_shape) = (self.users.shape(), self.items.shape());
-        let link = self.gaps.clone().map_or(Link::Identity, Link::Levels);
+        let link = self.gaps.clone().map_or(LinkFunction::Identity, LinkFunction::Levels);
         if user_shape.len() != 3 || item_shape.len() != 2 || user_shape[2] == 0 {
             return Err(Error::argument("model", "its arrays do not fit together").into());
         }

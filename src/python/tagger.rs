@@ -14,7 +14,7 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::sequence::{
-    Emissions, FeatureRows, NamedRows, Sequences, Tagger, Transitions, Vocabulary,
+    FeatureRows, LabelWeights, NamedRows, Sequences, Tagger, Transitions, Vocabulary,
 };
 use crate::structured::Links;
 
@@ -72,7 +72,7 @@ impl PyTagger {
             let links = Links::from_codes(record.n_states, slice(&record.links)?)?;
             let negative = || Error::argument("emissions", "offsets must not be negative");
             let offsets = slice(&record.offsets)?.iter().map(|at| usize::try_from(*at));
-            let emissions = Emissions {
+            let emissions = LabelWeights {
                 offsets: offsets.collect::<std::result::Result<_, _>>().map_err(|_| negative())?,
                 labels: slice(&record.labels)?.to_vec(),
                 values: slice(&record.values)?.to_vec(),

@@ -47,6 +47,6 @@ pub use interactions::{InteractionFit, InteractionSettings, Interactions, fold_i
 pub use prior::{Features, LearnedPrior};
 pub use problem::{Factors, Likelihood, Ratings, VariationalSettings};
 pub use ranking::{Excluded, best_items};
-pub use scores::{Link, Part};
+pub use scores::{LinkFunction, Part};
 pub use spread::Spread;
 pub use variational::VariationalRefit;

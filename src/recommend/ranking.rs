@@ -140,7 +140,7 @@ fn largest(scores: &[f32], n: usize, best: &mut Vec<(f32, u32)>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scores::Link;
+    use super::super::scores::LinkFunction;
     use super::*;
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         let value = |seed: usize| ((seed * 37 % 29) as f32 - 14.0) * 0.1;
         let users: Vec<f32> = (0..n_users * m * (width + 1)).map(value).collect();
         let items: Vec<f32> = (0..n_items * (width + m)).map(|at| value(at + 5)).collect();
-        let link = Link::Levels(vec![1.0, 0.5]);
+        let link = LinkFunction::Levels(vec![1.0, 0.5]);
         let part = Part::new(link, (width, 2.0), (&users, n_users), (&items, n_items)).unwrap();
         let offsets: Vec<i64> = (0..=n_users as i64).collect();
         let seen: Vec<i32> = (0..n_users as i32).collect();

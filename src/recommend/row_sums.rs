@@ -113,7 +113,7 @@ impl RatedRow<'_> {
 }
 
 /// E o, κ and ω for each rating and output of a row.
-pub(super) struct Bounds<'a> {
+pub(super) struct RatingBounds<'a> {
     pub outputs: &'a mut Vec<f64>,
     pub kappa: &'a mut Vec<f64>,
     pub omega: &'a mut Vec<f64>,
@@ -145,14 +145,14 @@ impl RowSums {
         &mut self,
         output: &PackedOutput<'_>,
         row: RatedRow<'_>,
-        bounds: Bounds<'_>,
+        bounds: RatingBounds<'_>,
         totals: &mut SweepSums,
     ) {
-        let Bounds { outputs, kappa, omega } = bounds;
+        let RatingBounds { outputs, kappa, omega } = bounds;
         for values in [&mut *outputs, &mut *kappa, &mut *omega] {
             values.clear();
         }
-        let bounds = Some(Bounds { outputs, kappa, omega });
+        let bounds = Some(RatingBounds { outputs, kappa, omega });
         // What counts is the bound after the groups' update.
         let before = (totals.bound, totals.squares);
         arch().dispatch(Gather { sums: self, output, row, totals, from: 0, bounds });
@@ -194,7 +194,7 @@ struct Gather<'a> {
     /// The first rating of the group of ratings at hand.
     from: usize,
     /// Where the bounds go, if they alone are wanted.
-    bounds: Option<Bounds<'a>>,
+    bounds: Option<RatingBounds<'a>>,
 }
 
 impl WithSimd for Gather<'_> {

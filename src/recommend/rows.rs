@@ -8,7 +8,7 @@ use super::effects::{EffectSums, Effects, OwnEffects, Shifts};
 use super::output::OutputLayer;
 use super::posterior::{Posterior, RowPrior};
 use super::problem::Likelihood;
-use super::row_sums::{Bounds, PackedOutput, RatedRow, RowSums};
+use super::row_sums::{PackedOutput, RatedRow, RatingBounds, RowSums};
 use super::side::Side;
 use super::sums::SweepSums;
 use crate::error::Result;
@@ -126,7 +126,12 @@ impl Update<'_, '_> {
                 self.shift(row, Some(own), &mut shifts);
                 let Shifts { means, variances, outputs, kappa, omega, .. } = &mut shifts;
                 let rated = self.rated(row, block, (means, variances));
-                row_sums.record(&self.output, rated, Bounds { outputs, kappa, omega }, &mut sums);
+                row_sums.record(
+                    &self.output,
+                    rated,
+                    RatingBounds { outputs, kappa, omega },
+                    &mut sums,
+                );
                 let groups = (&self.side.groups.of[self.ratings(row)], self.groups(row));
                 shifts.update(own, groups, &self.effect_precision, &mut of_effects)?;
             }

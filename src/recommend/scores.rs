@@ -16,7 +16,7 @@ const ROWS: usize = 8;
 
 /// How a part makes a score of its outputs.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Link {
+pub enum LinkFunction {
     /// The only output itself.
     Identity,
     /// Σ_c weight_c (1 − 1/(1 + exp(−o_c))): an expected level above the lowest one.
@@ -27,7 +27,7 @@ pub enum Link {
 /// output c.
 #[derive(Debug)]
 pub struct Part {
-    link: Link,
+    link: LinkFunction,
     /// Factors of a row, then the user's own offset.
     width: usize,
     rows: Vec<f32>,
@@ -43,14 +43,14 @@ impl Part {
     /// # Errors
     /// [`Error::InvalidArgument`] for lengths that do not fit together.
     pub fn new(
-        link: Link,
+        link: LinkFunction,
         (width, weight): (usize, f32),
         (users, n_users): (&[f32], usize),
         (items, n_items): (&[f32], usize),
     ) -> Result<Self> {
         let n_outputs = match &link {
-            Link::Identity => 1,
-            Link::Levels(weights) => weights.len(),
+            LinkFunction::Identity => 1,
+            LinkFunction::Levels(weights) => weights.len(),
         };
         let stride = width + n_outputs;
         if users.len() != n_users * n_outputs * (width + 1) || items.len() != n_items * stride {
@@ -64,8 +64,8 @@ impl Part {
             }
         }
         let weights = match &link {
-            Link::Identity => vec![weight],
-            Link::Levels(weights) => weights.iter().map(|each| each * weight).collect(),
+            LinkFunction::Identity => vec![weight],
+            LinkFunction::Levels(weights) => weights.iter().map(|each| each * weight).collect(),
         };
         Ok(Self { link, width, rows: users.to_vec(), panels, weights })
     }
@@ -140,10 +140,12 @@ impl WithSimd for Score<'_> {
                 let from = user * stride + at * PANEL;
                 let scores = &mut scores[from..from + PANEL];
                 match &part.link {
-                    Link::Identity => {
+                    LinkFunction::Identity => {
                         add_outputs(simd, part.weights[0], [outputs, offsets], scores)
                     }
-                    Link::Levels(_) => add_levels(simd, &part.weights, [outputs, offsets], scores),
+                    LinkFunction::Levels(_) => {
+                        add_levels(simd, &part.weights, [outputs, offsets], scores)
+                    }
                 }
             }
         }

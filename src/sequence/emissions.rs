@@ -5,11 +5,11 @@ use pulp::{Simd, WithSimd};
 use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::linalg::arch;
-use crate::linalg::fold::{Sum, fold};
+use crate::linalg::fold::{WeightedSum, fold};
 
 /// The weights of features and labels that are not zero, by feature.
 #[derive(Debug, Clone)]
-pub struct Emissions {
+pub struct LabelWeights {
     /// Where the weights of each feature begin, and where the last ones end.
     pub offsets: Vec<usize>,
     /// The labels, increasing for each feature.
@@ -69,8 +69,8 @@ impl EmissionTable {
     /// # Errors
     /// [`Error::InvalidArgument`] naming `emissions` for labels that are not below `n_states` and increasing,
     /// and for weights that are not finite.
-    pub fn new(emissions: &Emissions, n_states: usize) -> Result<Self> {
-        let Emissions { offsets, labels, values } = emissions;
+    pub fn new(emissions: &LabelWeights, n_states: usize) -> Result<Self> {
+        let LabelWeights { offsets, labels, values } = emissions;
         let rises = offsets.first() == Some(&0)
             && offsets.last() == Some(&labels.len())
             && offsets.windows(2).all(|pair| pair[0] <= pair[1]);
@@ -163,7 +163,7 @@ impl<R: Rows> WithSimd for Scores<'_, R> {
                 #[inline(always)]
                 |(x, start)| (*x, &table.rows[*start..]),
             );
-            fold::<Sum, S>(simd, terms, scores);
+            fold::<WeightedSum, S>(simd, terms, scores);
             for (x, place) in &parts.single {
                 let own = place.start()..place.start() + place.len();
                 for (label, weight) in table.labels[own.clone()].iter().zip(&table.values[own]) {
@@ -192,7 +192,7 @@ mod tests {
                 }
                 offsets.push(labels.len());
             }
-            let emissions = Emissions { offsets, labels, values };
+            let emissions = LabelWeights { offsets, labels, values };
             let table = EmissionTable::new(&emissions, n_states).unwrap();
             let columns = [0, 2, 3, 7, 11, 1, 5];
             let x = [1.0, -2.0, 0.5, 1.0, 4.0, 1.0, 2.0];
@@ -217,7 +217,7 @@ mod tests {
     fn weights_that_do_not_fit_are_refused() {
         let new = |offsets: &[usize], labels: &[u16], values: &[f64]| {
             let (offsets, labels, values) = (offsets.to_vec(), labels.to_vec(), values.to_vec());
-            EmissionTable::new(&Emissions { offsets, labels, values }, 3)
+            EmissionTable::new(&LabelWeights { offsets, labels, values }, 3)
                 .map(|table| table.n_features())
         };
         assert_eq!(new(&[0, 2], &[0, 2], &[1.0, 2.0]).unwrap(), 1);

@@ -7,7 +7,7 @@ mod rows;
 mod tagger;
 mod vocabulary;
 
-pub use emissions::Emissions;
+pub use emissions::LabelWeights;
 pub use named::NamedRows;
 pub use rows::FeatureRows;
 pub use tagger::{Ranked, Sequences, Tagger, Transitions};

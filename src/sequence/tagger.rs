@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::emissions::{EmissionTable, Emissions, Parts};
+use super::emissions::{EmissionTable, LabelWeights, Parts};
 use crate::data::{Data, Rows as _};
 use crate::error::{Error, Result};
 use crate::for_data;
@@ -71,7 +71,7 @@ impl Tagger {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming what does not fit together.
-    pub fn new(emissions: Emissions, transitions: Transitions) -> Result<Self> {
+    pub fn new(emissions: LabelWeights, transitions: Transitions) -> Result<Self> {
         let n_states = transitions.links.n_states();
         let emissions = EmissionTable::new(&emissions, n_states)?;
         let (n_edges, weights) = (n_states * n_states, &transitions.weights);

@@ -192,7 +192,7 @@ impl<D: BlockDual> Solver for AwayFrankWolfe<'_, D> {
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let lambda = self.dual.shares().lambda();
-        let loss = self.dual.survey(&self.weights, &|_| &[], interrupt)?.loss;
+        let loss = self.dual.block_gaps(&self.weights, &|_| &[], interrupt)?.loss;
         // The point is the combination of the atoms by their weights over the sum of these.
         let depth = gamma(4 * self.atoms.len() + 16);
         let (mut norm, mut linear) = (norm_above(&self.weights) + TINY.sqrt(), 0.0);

@@ -153,7 +153,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         if self.stopping.is_met(&certificate) || !self.stopping.is_met(&hoped) {
             return Ok(Some(certificate));
         }
-        let loss = self.dual.survey(&self.at.weights, &|_| &[], interrupt)?.loss;
+        let loss = self.dual.block_gaps(&self.at.weights, &|_| &[], interrupt)?.loss;
         Ok(Some(Certificate { primal: objective(lambda, &self.at.weights, loss), dual }))
     }
 

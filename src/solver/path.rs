@@ -225,7 +225,7 @@ impl<D: BlockDual> PathSolver for BlockPath<'_, D> {
         let (blocks, lambda) = (&self.blocks, self.dual.shares().lambda());
         let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };
         let scaled: Vec<f64> = self.weights.iter().map(|weight| weight * factor).collect();
-        let loss = self.dual.survey(&scaled, &points, interrupt)?.loss;
+        let loss = self.dual.block_gaps(&scaled, &points, interrupt)?.loss;
         let primal = objective_at(factor, lambda, &scaled, loss);
         let dual = self.value.map_or(f64::NEG_INFINITY, |value| value.bound_at(factor));
         Ok(Certificate { primal, dual })

@@ -177,7 +177,7 @@ impl<D: BlockDual> Solver for Subgradient<'_, D> {
         let dual = DualValue::of(lambda, linear, norm, self.bend * grown).bound();
         self.best_dual = self.best_dual.max(dual);
         let model = self.average.as_ref().unwrap_or(&self.model.weights);
-        let loss = self.dual.survey(model, &|_| &[], interrupt)?.loss;
+        let loss = self.dual.block_gaps(model, &|_| &[], interrupt)?.loss;
         Ok(Certificate { primal: objective(lambda, model, loss), dual: self.best_dual })
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::dual::rounding::{TINY, gamma};
 use crate::dual::{
-    BatchDual, BlockDual, Bounded, Gradient, Image, Points, Scales, Shares, Sizes, Sums, Survey,
+    BatchDual, BlockDual, BlockGaps, Bounded, Gradient, Image, Points, Scales, Shares, Sizes, Sums,
 };
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -255,12 +255,12 @@ impl BlockDual for CallbackDual<'_> {
         self.ask_all(blocks, weights, interrupt)
     }
 
-    fn survey(
+    fn block_gaps(
         &mut self,
         weights: &[f64],
         points: &Points<'_>,
         interrupt: &Interrupt,
-    ) -> Result<Survey> {
+    ) -> Result<BlockGaps> {
         let found = self.ask_all(&self.all(), weights, interrupt)?;
         let terms = found.iter().enumerate().map(|(block, vertex)| {
             let (share, point) = (self.shares.of(block), points(block));
@@ -284,7 +284,7 @@ impl BlockDual for CallbackDual<'_> {
             let loss = Bounded::new(loss, error);
             Ok((loss * Bounded::exact(share), share * gap))
         });
-        Ok(Survey::of(terms.collect::<Result<_>>()?))
+        Ok(BlockGaps::of(terms.collect::<Result<_>>()?))
     }
 }
 

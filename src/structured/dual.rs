@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{Model, Work};
 use crate::dual::rounding::{Sum, norm_above};
 use crate::dual::{
-    BatchDual, BlockDual, Bounded, Gradient, Image, Points, Scales, Shares, Sizes, Sums, Survey,
+    BatchDual, BlockDual, BlockGaps, Bounded, Gradient, Image, Points, Scales, Shares, Sizes, Sums,
 };
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -284,12 +284,12 @@ impl BlockDual for StructuredDual<'_> {
         Ok(found)
     }
 
-    fn survey(
+    fn block_gaps(
         &mut self,
         weights: &[f64],
         points: &Points<'_>,
         interrupt: &Interrupt,
-    ) -> Result<Survey> {
+    ) -> Result<BlockGaps> {
         let problem: &Self = self;
         let norm = norm_above(weights);
         let look = |local: &mut Local, example: usize| {
@@ -306,7 +306,7 @@ impl BlockDual for StructuredDual<'_> {
         let examples = (0..problem.model.n_examples()).into_par_iter().with_min_len(8);
         let terms = examples.map_init(Local::default, look).collect();
         interrupt.check()?;
-        Ok(Survey::of(terms))
+        Ok(BlockGaps::of(terms))
     }
 }
 

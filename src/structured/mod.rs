@@ -22,6 +22,6 @@ pub use extragradient::Extragradient;
 pub use marginals::{Marginals, Projection, chain_marginals, log_marginals};
 pub use method::{StructuredChoices, StructuredMethod, fit};
 pub use model::{
-    Chain, ChainLink, ChainScores, EmissionPairs, FORBIDDEN, Graph, Hamming, Links, Matching,
-    Model, Multiclass, Multilabel, Pairs, Work, assign,
+    Chain, ChainLink, ChainScores, FORBIDDEN, Graph, Hamming, Links, Matching, Model, Multiclass,
+    Multilabel, Pairs, SeenPairs, Work, assign,
 };

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::candidates::{Candidates, Select};
 use super::dual_block::{DualBlock, add_images};
 use super::kernels::{Margins, RowScores};
-use super::scorer::{RowBlock, Scorer};
+use super::scorer::{GatheredRows, Scorer};
 use super::state::State;
 use crate::data::Real;
 use crate::error::Result;
@@ -124,7 +124,7 @@ impl<M: Scorer> State<'_, M> {
         let is_max = self.problem.shares().smoothing() == 0.0
             && self.problem.polytope().whole_box().is_some_and(unit);
         let buffers = || Buffers {
-            block: RowBlock::default(),
+            block: GatheredRows::default(),
             scores: Vec::new(),
             margins: vec![0.0; m],
             beta: vec![M::Value::zero(); m],
@@ -302,7 +302,7 @@ impl<M: Scorer, T: Element> Kernel<T> for Look<'_, '_, M, T> {
 
 /// What a thread needs to evaluate terms in the precision T of β's in another.
 struct Buffers<T, B> {
-    block: RowBlock<T>,
+    block: GatheredRows<T>,
     scores: Vec<T>,
     margins: Vec<f64>,
     beta: Vec<B>,

@@ -6,14 +6,14 @@
 
 /// An estimate of the gap.
 #[derive(Debug)]
-pub(super) struct Estimate {
+pub(super) struct GapEstimate {
     /// √(n g) of the last passes; 0 once a certificate has been made of them.
     size: f64,
     /// The gap in such units, as of the last certificate, or a guess; NaN where there is none.
     factor: f64,
 }
 
-impl Estimate {
+impl GapEstimate {
     /// Before there is a certificate, with a guess at the factor.
     pub fn new(factor: f64) -> Self {
         Self { size: 0.0, factor }
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_hundredth_of_the_gains_is_a_tenth_of_the_gap() {
-        let mut estimate = Estimate::new(f64::NAN);
+        let mut estimate = GapEstimate::new(f64::NAN);
         estimate.note([4.0, 4.0].into_iter(), 25);
         assert!(!estimate.is_within(f64::MAX));
         estimate.learn(30.0);
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn passes_without_gains_teach_nothing() {
-        let mut estimate = Estimate::new(2.0);
+        let mut estimate = GapEstimate::new(2.0);
         estimate.note([0.0].into_iter(), 9);
         estimate.learn(1.0);
         estimate.note([1.0].into_iter(), 9);

@@ -3,7 +3,7 @@
 use rayon::join;
 
 use super::row::Row;
-use super::sparse_kernels::{AddOuter, Features, FindTouched, Score};
+use super::sparse_kernels::{AddOuter, FeatureRange, FindTouched, ScoreAll};
 use crate::linalg::{Aligned, Element, transpose};
 
 /// Weights (features × classes) for sparse rows, one feature after the other: a row's scores and the
@@ -31,12 +31,12 @@ impl<T: Element> FeatureMajor<T> {
     }
 
     /// Does the same with the features before and from `cut`, on two threads where there are two.
-    pub fn share(&mut self, cut: usize, work: impl Fn(Features<'_, T>) + Sync) {
+    pub fn share(&mut self, cut: usize, work: impl Fn(FeatureRange<'_, T>) + Sync) {
         let padded = self.padded;
         let (before, after) = self.values.split_at_mut(cut * padded);
         join(
-            || work(Features { weights: before, first: 0, padded }),
-            || work(Features { weights: after, first: cut, padded }),
+            || work(FeatureRange { weights: before, first: 0, padded }),
+            || work(FeatureRange { weights: after, first: cut, padded }),
         );
     }
 
@@ -91,17 +91,17 @@ impl<T: Element> FeatureMajor<T> {
     /// Adds x δᵀ for a row x and δ as long as the padded classes.
     pub fn update(&mut self, row: Row<'_, T>, change: &[T]) {
         T::dispatch(FindTouched { change, touched: &mut self.touched });
-        let features = Features { weights: &mut self.values, first: 0, padded: self.padded };
+        let features = FeatureRange { weights: &mut self.values, first: 0, padded: self.padded };
         T::dispatch(AddOuter { features, row, change, touched: &self.touched });
     }
 
     /// Writes the scores of a row.
     pub fn score(&self, row: Row<'_, T>, scores: &mut [T]) {
-        T::dispatch(Score { weights: &self.values, row, scores });
+        T::dispatch(ScoreAll { weights: &self.values, row, scores });
     }
 }
 
-impl<T: Element> Features<'_, T> {
+impl<T: Element> FeatureRange<'_, T> {
     /// Adds x δᵀ for what of a row x is in these features, and δ as long as the padded classes.
     pub fn add_own(&mut self, columns: &[i32], x: &[T], change: &[T], touched: &[u32]) {
         let bound = |end: usize| columns.partition_point(|column| (*column as usize) < end);
@@ -109,7 +109,7 @@ impl<T: Element> Features<'_, T> {
         let own = bound(self.first)..bound(end);
         let row = Row { columns: &columns[own.clone()], values: &x[own], rest: &[], constant: &[] };
         let Self { weights, first, padded } = self;
-        let features = Features { weights, first: *first, padded: *padded };
+        let features = FeatureRange { weights, first: *first, padded: *padded };
         T::dispatch(AddOuter { features, row, change, touched });
     }
 }

@@ -11,8 +11,8 @@ use rand::seq::SliceRandom;
 use super::average::Average;
 use super::dual_block::Rest;
 use super::scorer::Scorer;
-use super::state::{GROUP, SHORTEST_WAIT, State, Work};
-use super::visit::Bounds;
+use super::state::{EpochBuffers, GROUP, SHORTEST_WAIT, State};
+use super::visit::VisitBounds;
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -168,7 +168,7 @@ impl<M: Scorer> State<'_, M> {
         &mut self,
         simd: S,
         at: usize,
-        bounds: Bounds,
+        bounds: VisitBounds,
         weights: &mut [M::Value],
     ) -> (Visit, usize)
     where
@@ -176,7 +176,7 @@ impl<M: Scorer> State<'_, M> {
     {
         let dual = &mut self.duals[at];
         let example = dual.example as usize;
-        let Work { row, few, scratch, .. } = &mut self.work;
+        let EpochBuffers { row, few, scratch, .. } = &mut self.work;
         let row = self.model.row(example, row);
         let n = self.betas.copy_classes(at, &mut few.classes);
         few.classes[n] = self.problem.label(example) as u32;

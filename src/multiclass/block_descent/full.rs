@@ -7,9 +7,9 @@ use num_traits::Zero;
 use rand::seq::SliceRandom;
 
 use super::candidates::Candidates;
-use super::kernels::{EarlierChanges, LateChanges, Move, RowScores, TOGETHER, Target};
+use super::kernels::{EarlierChanges, LateChanges, Move, ProjectionTarget, RowScores, TOGETHER};
 use super::scorer::Scorer;
-use super::state::{GROUP, State, Work};
+use super::state::{EpochBuffers, GROUP, State};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -45,7 +45,7 @@ impl<M: Scorer> State<'_, M> {
                 self.aim(row, at);
                 let least = if names { self.least_target(at) } else { f64::INFINITY };
                 gain += self.step(row, at);
-                let Work { target, beta, .. } = &mut self.work;
+                let EpochBuffers { target, beta, .. } = &mut self.work;
                 renewed.gather_above(at, beta, target, least);
                 if names && !renewed.row(at).0.is_empty() {
                     next_due.push(at as u32);
@@ -103,7 +103,7 @@ impl<M: Scorer> State<'_, M> {
     /// The current scores of a row of the block: those before the block, and what the rows before it
     /// changed.
     fn correct_scores(&mut self, row: usize) {
-        let Work { next, scores, changes, current, n_earlier, .. } = &mut self.work;
+        let EpochBuffers { next, scores, changes, current, n_earlier, .. } = &mut self.work;
         let (n_rows, padded) = (next.examples.len(), self.model.padded());
         let gram = &next.gram[row * n_rows..];
         if row.is_multiple_of(TOGETHER) {
@@ -130,7 +130,7 @@ impl<M: Scorer> State<'_, M> {
         let (scale, m) = (self.steepness(at).recip(), self.work.target.len());
         let dual = &self.duals[at];
         let example = dual.example as usize;
-        M::Value::dispatch(Target {
+        M::Value::dispatch(ProjectionTarget {
             scores: &self.work.current[row % TOGETHER * self.model.padded()..][..m],
             beta: &self.work.beta,
             costs: self.problem.cost_row(example),
@@ -145,7 +145,7 @@ impl<M: Scorer> State<'_, M> {
     /// Maximises over the dual block: β_i becomes the projection of u. Notes the change for the
     /// weights, C_i (α_i' − α_i), its example being a row of the block. Returns by how much the dual rises.
     fn step(&mut self, row: usize, at: usize) -> f64 {
-        let Work { changes, target, projection, beta, scratch, .. } = &mut self.work;
+        let EpochBuffers { changes, target, projection, beta, scratch, .. } = &mut self.work;
         let dual = &mut self.duals[at];
         let steepness = dual.curvature + self.problem.shares().smoothing();
         let label = self.problem.label(dual.example as usize);

@@ -277,7 +277,7 @@ fn correct<S: Simd, T: Lane<S>, const V: usize>(
 }
 
 /// u_j = (Δ_j + s_j − s_y + a (β_j + 1ᵀβ)) / h: what the block step projects.
-pub(super) struct Target<'a, T> {
+pub(super) struct ProjectionTarget<'a, T> {
     pub scores: &'a [T],
     pub beta: &'a [T],
     /// Δ; 1 off the label where there are none.
@@ -292,7 +292,7 @@ pub(super) struct Target<'a, T> {
     pub out: &'a mut [f64],
 }
 
-impl<T: Element> Kernel<T> for Target<'_, T> {
+impl<T: Element> Kernel<T> for ProjectionTarget<'_, T> {
     type Output = ();
 
     #[inline(always)]

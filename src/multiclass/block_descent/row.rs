@@ -75,7 +75,7 @@ pub(super) fn extend<R: Real, T: Real>(target: &mut Vec<T>, values: &[R]) {
 
 /// Some examples' rows, copied next to each other, the constant feature appended.
 #[derive(Debug)]
-pub(super) struct RowBlock<T> {
+pub(super) struct GatheredRows<T> {
     pub examples: Vec<u32>,
     pub values: Vec<T>,
     pub columns: Vec<i32>,
@@ -83,7 +83,7 @@ pub(super) struct RowBlock<T> {
     pub gram: Vec<T>,
 }
 
-impl<T> Default for RowBlock<T> {
+impl<T> Default for GatheredRows<T> {
     fn default() -> Self {
         let (examples, values) = (Vec::new(), Vec::new());
         Self { examples, values, columns: Vec::new(), gram: Vec::new() }

@@ -3,7 +3,7 @@
 use pulp::Simd;
 
 use super::kernels::{AddFew, ScoreFew};
-pub(super) use super::row::RowBlock;
+pub(super) use super::row::GatheredRows;
 use super::row::{Row, extend, read};
 use crate::data::{Dense, Real, Rows, in_precision};
 use crate::error::Result;
@@ -54,13 +54,13 @@ pub(super) trait Scorer: Send + Sync {
     fn n_features(&self) -> usize;
 
     /// Copies the rows of `block.examples` into the block.
-    fn gather(&self, block: &mut RowBlock<Self::Value>);
+    fn gather(&self, block: &mut GatheredRows<Self::Value>);
 
     /// Computes the block's inner products.
-    fn multiply_rows(&self, block: &mut RowBlock<Self::Value>);
+    fn multiply_rows(&self, block: &mut GatheredRows<Self::Value>);
 
     /// Adds the changes that the block made to the weights.
-    fn update(&mut self, changes: &Changes<Self::Value>, block: &RowBlock<Self::Value>);
+    fn update(&mut self, changes: &Changes<Self::Value>, block: &GatheredRows<Self::Value>);
 
     /// Adds the rows of examples to the weights, each times what `change` writes to a row of zeros (padded classes)
     /// for an index among the examples.
@@ -76,14 +76,14 @@ pub(super) trait Scorer: Send + Sync {
 
     /// Writes the scores of the block's examples, which come in their order: for each panel of classes, row by
     /// row. Their rows are copied into the block only where they cannot be read in place.
-    fn score(&self, block: &mut RowBlock<Self::Value>, scores: &mut [Self::Value]);
+    fn score(&self, block: &mut GatheredRows<Self::Value>, scores: &mut [Self::Value]);
 
     /// [`Scorer::update`] by one block, then the scores of the next.
     fn update_and_score(
         &mut self,
         changes: &Changes<Self::Value>,
-        block: &RowBlock<Self::Value>,
-        next: &RowBlock<Self::Value>,
+        block: &GatheredRows<Self::Value>,
+        next: &GatheredRows<Self::Value>,
         scores: &mut [Self::Value],
     );
 
@@ -231,7 +231,7 @@ impl<'a, R: Real, T: Element> DenseScorer<'a, R, T> {
     }
 }
 
-fn as_update<'a, T: Element>(changes: &'a Changes<T>, block: &'a RowBlock<T>) -> Update<'a, T> {
+fn as_update<'a, T: Element>(changes: &'a Changes<T>, block: &'a GatheredRows<T>) -> Update<'a, T> {
     Update { rows: &block.values, changes: &changes.values, changed: &changes.changed }
 }
 
@@ -250,7 +250,7 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         ((d * m / (d + m)) as usize / 2 / 8 * 8).clamp(8, 48)
     }
 
-    fn gather(&self, block: &mut RowBlock<T>) {
+    fn gather(&self, block: &mut GatheredRows<T>) {
         block.values.clear();
         for &example in &block.examples {
             extend(&mut block.values, self.rows.row(example as usize));
@@ -260,7 +260,7 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         }
     }
 
-    fn multiply_rows(&self, block: &mut RowBlock<T>) {
+    fn multiply_rows(&self, block: &mut GatheredRows<T>) {
         let n = block.examples.len();
         block.gram.resize(n * n, T::zero());
         T::dispatch(super::kernels::InnerProducts {
@@ -270,7 +270,7 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         });
     }
 
-    fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
+    fn update(&mut self, changes: &Changes<T>, block: &GatheredRows<T>) {
         self.weights.update(&as_update(changes, block));
     }
 
@@ -281,7 +281,7 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         interrupt: &Interrupt,
     ) -> Result<()> {
         let padded = self.padded();
-        let mut block = RowBlock::default();
+        let mut block = GatheredRows::default();
         let mut changes = Changes::new(TOGETHER, padded);
         for (piece, examples) in examples.chunks(TOGETHER).enumerate() {
             interrupt.check()?;
@@ -300,7 +300,7 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
         Ok(())
     }
 
-    fn score(&self, block: &mut RowBlock<T>, scores: &mut [T]) {
+    fn score(&self, block: &mut GatheredRows<T>, scores: &mut [T]) {
         match self.in_place(&block.examples) {
             Some(rows) => {
                 let constant = (self.bias != 0.0).then(|| T::narrow(self.bias));
@@ -316,8 +316,8 @@ impl<'a, R: Real, T: Element> Scorer for DenseScorer<'a, R, T> {
     fn update_and_score(
         &mut self,
         changes: &Changes<T>,
-        block: &RowBlock<T>,
-        next: &RowBlock<T>,
+        block: &GatheredRows<T>,
+        next: &GatheredRows<T>,
         scores: &mut [T],
     ) {
         self.weights.update_and_score(&as_update(changes, block), &next.values, scores);

@@ -21,7 +21,7 @@ const VECTORS: usize = 8;
 const WINDOW: usize = 32;
 
 /// The weights of neighbouring features, one feature after the other.
-pub(super) struct Features<'w, T> {
+pub(super) struct FeatureRange<'w, T> {
     pub weights: &'w mut [T],
     /// The first feature.
     pub first: usize,
@@ -89,7 +89,7 @@ fn stretch<S: Simd, T: Lane<S>, const V: usize>(
 #[inline(always)]
 fn add_vectors<S: Simd, T: Lane<S>>(
     simd: S,
-    features: Features<'_, T>,
+    features: FeatureRange<'_, T>,
     stride: usize,
     row: Row<'_, T>,
     changes: impl Iterator<Item = (usize, T::Vector)> + Clone,
@@ -109,14 +109,14 @@ fn add_vectors<S: Simd, T: Lane<S>>(
 }
 
 /// Scores of a row for all classes.
-pub(super) struct Score<'a, T> {
+pub(super) struct ScoreAll<'a, T> {
     pub weights: &'a [T],
     pub row: Row<'a, T>,
     /// As many as the classes with the padding.
     pub scores: &'a mut [T],
 }
 
-impl<T: Element> Kernel<T> for Score<'_, T> {
+impl<T: Element> Kernel<T> for ScoreAll<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -131,7 +131,7 @@ impl<T: Element> Kernel<T> for Score<'_, T> {
 
 /// Adds x δᵀ for a row x.
 pub(super) struct AddOuter<'a, T> {
-    pub features: Features<'a, T>,
+    pub features: FeatureRange<'a, T>,
     pub row: Row<'a, T>,
     /// δ, as long as the padded classes.
     pub change: &'a [T],
@@ -373,7 +373,7 @@ impl<T: Element> FewClasses for ScoreFewSparse<'_, T> {
 
 /// Adds multiples of a row to the weights of some classes.
 pub(super) struct AddFewSparse<'a, T> {
-    pub features: Features<'a, T>,
+    pub features: FeatureRange<'a, T>,
     pub row: Row<'a, T>,
     pub classes: &'a [u32],
     pub change: &'a [T],
@@ -447,7 +447,7 @@ mod tests {
         }
         let change: Vec<T> = (0..classes.len()).map(|at| T::narrow(at as f64 % 4.0)).collect();
         let mut weights = before.clone();
-        let features = Features { weights: &mut weights, first: 0, padded };
+        let features = FeatureRange { weights: &mut weights, first: 0, padded };
         T::dispatch(AddFewSparse { features, row, classes, change: &change });
         for (at, (now, before)) in weights.iter().zip(&before).enumerate() {
             let class = classes.iter().position(|class| *class as usize == at % padded);

@@ -3,9 +3,9 @@
 use pulp::Simd;
 
 use super::feature_major::FeatureMajor;
-use super::row::{Row, RowBlock, extend, read};
+use super::row::{GatheredRows, Row, extend, read};
 use super::scorer::{Changes, Scorer, with_weights};
-use super::sparse_kernels::{AddFewSparse, Features, FindTouched, ScoreFewSparse, WHOLE};
+use super::sparse_kernels::{AddFewSparse, FeatureRange, FindTouched, ScoreFewSparse, WHOLE};
 use crate::data::{Csr, Real, Rows, in_precision};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -47,7 +47,7 @@ fn middle_column<R: Real>(rows: &Csr<'_, R>) -> usize {
 }
 
 /// A block's row with the constant feature as a column, which is copied only where it is not stored as it is read.
-fn gathered<'b, R: Real, T: Real>(rows: &'b Csr<'_, R>, block: &'b RowBlock<T>) -> Row<'b, T> {
+fn gathered<'b, R: Real, T: Real>(rows: &'b Csr<'_, R>, block: &'b GatheredRows<T>) -> Row<'b, T> {
     let (columns, values) = match block.examples.first() {
         Some(example) if block.values.is_empty() => {
             let (columns, values) = rows.row(*example as usize);
@@ -75,7 +75,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         1
     }
 
-    fn gather(&self, block: &mut RowBlock<T>) {
+    fn gather(&self, block: &mut GatheredRows<T>) {
         debug_assert!(block.examples.len() <= 1);
         block.values.clear();
         block.columns.clear();
@@ -93,9 +93,9 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         }
     }
 
-    fn multiply_rows(&self, _: &mut RowBlock<T>) {}
+    fn multiply_rows(&self, _: &mut GatheredRows<T>) {}
 
-    fn update(&mut self, changes: &Changes<T>, block: &RowBlock<T>) {
+    fn update(&mut self, changes: &Changes<T>, block: &GatheredRows<T>) {
         if !changes.changed.is_empty() {
             let row = gathered(&self.rows, block);
             self.weights.update(row, &changes.values);
@@ -128,7 +128,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         interrupt.check()
     }
 
-    fn score(&self, block: &mut RowBlock<T>, scores: &mut [T]) {
+    fn score(&self, block: &mut GatheredRows<T>, scores: &mut [T]) {
         self.gather(block);
         self.weights.score(gathered(&self.rows, block), scores);
     }
@@ -136,8 +136,8 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     fn update_and_score(
         &mut self,
         changes: &Changes<T>,
-        block: &RowBlock<T>,
-        next: &RowBlock<T>,
+        block: &GatheredRows<T>,
+        next: &GatheredRows<T>,
         scores: &mut [T],
     ) {
         self.update(changes, block);
@@ -197,7 +197,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         T: Lane<S>,
     {
         let padded = self.weights.padded();
-        let features = Features { weights, first: 0, padded };
+        let features = FeatureRange { weights, first: 0, padded };
         AddFewSparse { features, row, classes, change }.compute(simd);
     }
 }

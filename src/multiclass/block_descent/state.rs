@@ -6,9 +6,9 @@ use rand_pcg::Pcg64Mcg;
 
 use super::candidates::Candidates;
 use super::dual_block::{DualBlock, add_images};
-use super::estimate::Estimate;
+use super::estimate::GapEstimate;
 use super::kernels::TOGETHER;
-use super::scorer::{Changes, RowBlock, Scorer};
+use super::scorer::{Changes, GatheredRows, Scorer};
 use super::visit;
 use crate::data::Real;
 use crate::dual::Shares;
@@ -111,7 +111,7 @@ pub(super) struct State<'p, M: Scorer> {
     pub rounding: f64,
     /// The gap before the last epoch over candidates.
     pub gap_before: f64,
-    pub estimate: Estimate,
+    pub estimate: GapEstimate,
     /// Whether the last of the first passes gained much less than the one before it.
     pub settles: bool,
     /// The objective over λ, as of the last certificate; before, the dual's.
@@ -123,14 +123,14 @@ pub(super) struct State<'p, M: Scorer> {
     pub n_full: usize,
     /// What may separate the weights from w(β) in exact arithmetic, as of the last certificate.
     pub distance: f64,
-    pub work: Work<M::Value>,
+    pub work: EpochBuffers<M::Value>,
 }
 
 /// Buffers of an epoch.
-pub(super) struct Work<T> {
+pub(super) struct EpochBuffers<T> {
     pub block_size: usize,
-    pub previous: RowBlock<T>,
-    pub next: RowBlock<T>,
+    pub previous: GatheredRows<T>,
+    pub next: GatheredRows<T>,
     pub scores: Vec<T>,
     pub changes: Changes<T>,
     /// Current scores of rows that are corrected together.
@@ -153,10 +153,10 @@ impl<'p, M: Scorer> State<'p, M> {
         let block_size = options.block_size.unwrap_or_else(|| model.block_size());
         let block_size = block_size.clamp(1, M::LARGEST_BLOCK);
         let padded = model.padded();
-        let work = Work {
+        let work = EpochBuffers {
             block_size,
-            previous: RowBlock::default(),
-            next: RowBlock::default(),
+            previous: GatheredRows::default(),
+            next: GatheredRows::default(),
             scores: vec![M::Value::zero(); block_size * padded],
             changes: Changes::new(block_size, padded),
             current: Aligned::zeros(TOGETHER * padded),
@@ -190,7 +190,7 @@ impl<'p, M: Scorer> State<'p, M> {
             creeps: false,
             rounding: 0.0,
             gap_before: f64::INFINITY,
-            estimate: Estimate::new(f64::NAN),
+            estimate: GapEstimate::new(f64::NAN),
             settles: false,
             size: 0.0,
             gap: f64::INFINITY,
@@ -236,7 +236,8 @@ impl<'p, M: Scorer> State<'p, M> {
     pub fn measure_blocks(&mut self) {
         // √(2 C h) by the mean of C_i h_i.
         let units = (0..self.duals.len()).map(|at| self.duals[at].weight * self.steepness(at));
-        self.estimate = Estimate::new((2.0 * units.sum::<f64>() / self.duals.len() as f64).sqrt());
+        self.estimate =
+            GapEstimate::new((2.0 * units.sum::<f64>() / self.duals.len() as f64).sqrt());
         if M::IS_DOUBLE {
             return;
         }
@@ -269,9 +270,9 @@ impl<'p, M: Scorer> State<'p, M> {
     }
 
     /// What visits ask the set, at once.
-    pub fn bounds(&self) -> visit::Bounds {
+    pub fn bounds(&self) -> visit::VisitBounds {
         let simplex = self.problem.polytope().whole_box().filter(|set| set.cap <= set.upper);
-        visit::Bounds {
+        visit::VisitBounds {
             tight: self.problem.tight_sum(M::Value::epsilon().widen()),
             lowest: if self.is_box() { 0.0 } else { f64::NEG_INFINITY },
             simplex: simplex.map(|set| Capped {

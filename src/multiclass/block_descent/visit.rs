@@ -22,7 +22,7 @@ pub(super) struct Buffers<T> {
 
 /// A block's set as a visit needs it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct VisitBounds {
     /// The sum of β from which it cannot rise further.
     pub tight: f64,
     /// The slope below which β_j = 0 cannot rise where it can.
@@ -31,7 +31,7 @@ pub(super) struct Bounds {
     pub simplex: Option<Capped>,
 }
 
-impl Bounds {
+impl VisitBounds {
     /// The slope below which β_j = 0 cannot rise, whatever those with β_j > 0 have: with a sum that is fixed,
     /// classes compete with each other alone, and in a box with 0 as well. Other sets may need a class for the
     /// sake of others.
@@ -65,7 +65,7 @@ impl<T: Element> Buffers<T> {
         dual: &DualBlock,
         betas: &mut Candidates<T>,
         at: usize,
-        bounds: Bounds,
+        bounds: VisitBounds,
     ) -> Option<usize> {
         let (example, smoothing) = (dual.example as usize, problem.shares().smoothing());
         let (classes, values, averages) = betas.row_with_average(at);

@@ -17,7 +17,7 @@ use crate::solver::Target;
 const NEAR: f64 = 1e-5;
 
 /// A fold's solver, and where it stands.
-pub(super) struct Chain<'c, 'a> {
+pub(super) struct FoldPath<'c, 'a> {
     search: &'c Search<'a>,
     problem: &'c MarginProblem<'c>,
     solver: BlockDescent<'c>,
@@ -27,7 +27,7 @@ pub(super) struct Chain<'c, 'a> {
     null_objective: f64,
 }
 
-impl<'c, 'a> Chain<'c, 'a> {
+impl<'c, 'a> FoldPath<'c, 'a> {
     /// Starts at the dual point 0 and the C that the problem has, the first one.
     pub fn new(search: &'c Search<'a>, problem: &'c MarginProblem<'c>, fold: usize) -> Self {
         // Epochs end without an estimate of the gap: `tolerance` is 0.

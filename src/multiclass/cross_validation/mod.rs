@@ -10,7 +10,7 @@ mod search;
 pub use measure::{Bracket, Measure};
 pub use search::{Candidate, Fold, OwnScore, Scoring, Search};
 
-use self::chain::Chain;
+use self::chain::FoldPath;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::parallel::run_tasks;
@@ -50,7 +50,7 @@ impl Search<'_> {
         observe: &(dyn Fn(&Candidate) + Sync),
     ) -> Result<Vec<Candidate>> {
         let problem = (self.problems)(&self.folds[fold], self.lambda(fold, 0))?;
-        let mut chain = Chain::new(self, &problem, fold);
+        let mut chain = FoldPath::new(self, &problem, fold);
         let mut found = Vec::with_capacity(self.grid.len());
         for at in 0..self.grid.len() {
             let candidate = chain.fit(at, self.target, interrupt)?;

@@ -1,6 +1,6 @@
 //! Fits that go on until the bounds of their scores are narrow.
 
-use super::chain::Chain;
+use super::chain::FoldPath;
 use super::search::{Candidate, Search};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -77,7 +77,7 @@ impl Search<'_> {
         interrupt: &Interrupt,
     ) -> Result<Candidate> {
         let problem = (self.problems)(&self.folds[fold], self.lambda(fold, at))?;
-        let mut chain = Chain::new(self, &problem, fold);
+        let mut chain = FoldPath::new(self, &problem, fold);
         chain.resume(at, &known.point, interrupt)?;
         let tol = STEP * known.certificate.relative_gap();
         let target = Target { tol, max_epochs: self.target.max_epochs - known.n_epochs };

@@ -205,13 +205,13 @@ impl<M: ScoreMap> Solver for JointDescent<'_, '_, '_, M> {
         let points = &self.points;
         let at = |block: usize| -> &[(u32, f64)] { &points[block] };
         let lambda = self.dual.shares().lambda();
-        let survey = self.dual.survey(&self.weights, &at, interrupt)?;
+        let found = self.dual.block_gaps(&self.weights, &at, interrupt)?;
         // Every set of a built-in loss knows how far a point is from it: nothing else has to be followed.
         let dual = dual_value(self.dual, &at, &|_| f64::INFINITY, interrupt)?.bound();
-        let mean = survey.gaps.iter().sum::<f64>() / survey.gaps.len().max(1) as f64;
-        let open = (0..).zip(&survey.gaps).filter(|(_, gap)| **gap > RESTING * mean.max(0.0));
+        let mean = found.gaps.iter().sum::<f64>() / found.gaps.len().max(1) as f64;
+        let open = (0..).zip(&found.gaps).filter(|(_, gap)| **gap > RESTING * mean.max(0.0));
         self.due = open.map(|(block, _)| block).collect();
-        Ok(Certificate { primal: objective(lambda, &self.weights, survey.loss), dual })
+        Ok(Certificate { primal: objective(lambda, &self.weights, found.loss), dual })
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {

@@ -1,4 +1,4 @@
-use super::{OutputLoss, Target, TargetKind};
+use super::{LossTarget, OutputLoss, TargetKind};
 use crate::linalg::exp_minus;
 
 /// Binary logistic per output, targets ±1: Σ_c log(1 + exp(−y_c o_c)) (Blondel et al. 2017,
@@ -7,7 +7,12 @@ use crate::linalg::exp_minus;
 pub struct BinaryLogistic;
 
 impl OutputLoss for BinaryLogistic {
-    fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64 {
+    fn value_and_gradient(
+        &self,
+        target: LossTarget<'_>,
+        outputs: &[f64],
+        gradient: &mut [f64],
+    ) -> f64 {
         for ((slot, output), target) in gradient.iter_mut().zip(outputs).zip(target.values()) {
             let margin = target * output;
             // exp of a negative number only: neither branch overflows.
@@ -18,7 +23,7 @@ impl OutputLoss for BinaryLogistic {
         self.value(target, outputs)
     }
 
-    fn value(&self, target: Target<'_>, outputs: &[f64]) -> f64 {
+    fn value(&self, target: LossTarget<'_>, outputs: &[f64]) -> f64 {
         let mut value = 0.0;
         // One logarithm for many outputs: a product of 512 factors up to 2 cannot overflow.
         for (outputs, targets) in outputs.chunks(512).zip(target.values().chunks(512)) {

@@ -1,4 +1,4 @@
-use super::{OutputLoss, Target, TargetKind, log_sum_exp};
+use super::{LossTarget, OutputLoss, TargetKind, log_sum_exp};
 use crate::linalg::softmax;
 
 /// Multi-class logistic: log Σ_c exp(o_c − o_y) (Blondel et al. 2017, Table 3).
@@ -6,7 +6,12 @@ use crate::linalg::softmax;
 pub struct Logistic;
 
 impl OutputLoss for Logistic {
-    fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64 {
+    fn value_and_gradient(
+        &self,
+        target: LossTarget<'_>,
+        outputs: &[f64],
+        gradient: &mut [f64],
+    ) -> f64 {
         let label = target.class();
         gradient.copy_from_slice(outputs);
         let value = softmax(gradient) - outputs[label];
@@ -15,7 +20,7 @@ impl OutputLoss for Logistic {
         value.max(0.0)
     }
 
-    fn value(&self, target: Target<'_>, outputs: &[f64]) -> f64 {
+    fn value(&self, target: LossTarget<'_>, outputs: &[f64]) -> f64 {
         (log_sum_exp(outputs.iter().copied()) - outputs[target.class()]).max(0.0)
     }
 

@@ -20,7 +20,7 @@ use crate::names::find;
 
 /// What one row should come out as.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Target<'a> {
+pub enum LossTarget<'a> {
     /// One of the outputs is the right one.
     Class(usize),
     /// A value per output (−1 or +1 for the binary losses).
@@ -30,11 +30,11 @@ pub enum Target<'a> {
 /// What a loss compares the outputs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetKind {
-    /// The class of the row: [`Target::Class`].
+    /// The class of the row: [`LossTarget::Class`].
     Classes,
-    /// −1 or +1 for each output: [`Target::Values`].
+    /// −1 or +1 for each output: [`LossTarget::Values`].
     Signs,
-    /// Any number for each output: [`Target::Values`].
+    /// Any number for each output: [`LossTarget::Values`].
     Values,
 }
 
@@ -52,10 +52,15 @@ impl TargetKind {
 /// A convex, smooth loss of the outputs o in R^m of one row.
 pub trait OutputLoss: Send + Sync + fmt::Debug {
     /// ℓ(y, o), with ∂ℓ/∂o written to `gradient`.
-    fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64;
+    fn value_and_gradient(
+        &self,
+        target: LossTarget<'_>,
+        outputs: &[f64],
+        gradient: &mut [f64],
+    ) -> f64;
 
     /// ℓ(y, o) alone.
-    fn value(&self, target: Target<'_>, outputs: &[f64]) -> f64;
+    fn value(&self, target: LossTarget<'_>, outputs: &[f64]) -> f64;
 
     /// Lipschitz constant of the gradient with respect to ‖·‖₂, for `n_outputs` outputs.
     fn smoothness(&self, n_outputs: usize) -> f64;
@@ -88,7 +93,7 @@ pub fn parse(name: &str) -> Result<Box<dyn OutputLoss>> {
     Ok(find("loss", name, REGISTRY)?())
 }
 
-impl Target<'_> {
+impl LossTarget<'_> {
     fn class(self) -> usize {
         match self {
             Self::Class(class) => class,
@@ -97,7 +102,7 @@ impl Target<'_> {
     }
 }
 
-impl<'a> Target<'a> {
+impl<'a> LossTarget<'a> {
     fn values(self) -> &'a [f64] {
         match self {
             Self::Values(values) => values,
@@ -129,9 +134,9 @@ mod tests {
             for (name, build) in REGISTRY {
                 let loss = build();
                 let target = match loss.target_kind() {
-                    TargetKind::Classes => Target::Class(class),
-                    TargetKind::Signs => Target::Values(&signs),
-                    TargetKind::Values => Target::Values(&values),
+                    TargetKind::Classes => LossTarget::Class(class),
+                    TargetKind::Signs => LossTarget::Values(&signs),
+                    TargetKind::Values => LossTarget::Values(&values),
                 };
                 let mut gradient = vec![0.0; 4];
                 let value = loss.value_and_gradient(target, &outputs, &mut gradient);
@@ -162,7 +167,7 @@ mod tests {
                 let loss = build();
                 let signs = [1.0, -1.0, 1.0];
                 let target =
-                    if loss.takes_classes() { Target::Class(1) } else { Target::Values(&signs) };
+                    if loss.takes_classes() { LossTarget::Class(1) } else { LossTarget::Values(&signs) };
                 let (mut ga, mut gb) = ([0.0; 3], [0.0; 3]);
                 loss.value_and_gradient(target, &a, &mut ga);
                 loss.value_and_gradient(target, &b, &mut gb);
@@ -179,8 +184,11 @@ mod tests {
         for (name, build) in REGISTRY {
             let loss = build();
             let signs = [1.0, -1.0];
-            let target =
-                if loss.takes_classes() { Target::Class(0) } else { Target::Values(&signs) };
+            let target = if loss.takes_classes() {
+                LossTarget::Class(0)
+            } else {
+                LossTarget::Values(&signs)
+            };
             for outputs in [[1e4, -1e4], [-1e4, 1e4], [0.0, 0.0]] {
                 let mut gradient = [0.0; 2];
                 let value = loss.value_and_gradient(target, &outputs, &mut gradient);

@@ -1,4 +1,4 @@
-use super::{OutputLoss, Target, TargetKind, log_sum_exp};
+use super::{LossTarget, OutputLoss, TargetKind, log_sum_exp};
 use crate::linalg::softmax;
 
 /// Smoothed multi-class hinge: log(1 + Σ_{c≠y} exp(1 + o_c − o_y)) (Blondel et al. 2017,
@@ -7,7 +7,12 @@ use crate::linalg::softmax;
 pub struct SmoothedHinge;
 
 impl OutputLoss for SmoothedHinge {
-    fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64 {
+    fn value_and_gradient(
+        &self,
+        target: LossTarget<'_>,
+        outputs: &[f64],
+        gradient: &mut [f64],
+    ) -> f64 {
         let label = target.class();
         for (slot, output) in gradient.iter_mut().zip(outputs) {
             *slot = output + 1.0;
@@ -18,7 +23,7 @@ impl OutputLoss for SmoothedHinge {
         value.max(0.0)
     }
 
-    fn value(&self, target: Target<'_>, outputs: &[f64]) -> f64 {
+    fn value(&self, target: LossTarget<'_>, outputs: &[f64]) -> f64 {
         let label = target.class();
         let raised = outputs.iter().enumerate();
         let raised = raised.map(|(class, o)| if class == label { *o } else { o + 1.0 });

@@ -1,11 +1,16 @@
-use super::{OutputLoss, Target, TargetKind};
+use super::{LossTarget, OutputLoss, TargetKind};
 
 /// Squared error over the outputs: ½‖y − o‖² (docs/mathematics/polynomial-networks.md#losses).
 #[derive(Debug, Clone, Copy)]
 pub struct Squared;
 
 impl OutputLoss for Squared {
-    fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64 {
+    fn value_and_gradient(
+        &self,
+        target: LossTarget<'_>,
+        outputs: &[f64],
+        gradient: &mut [f64],
+    ) -> f64 {
         let mut value = 0.0;
         for ((slot, output), target) in gradient.iter_mut().zip(outputs).zip(target.values()) {
             *slot = output - target;
@@ -14,7 +19,7 @@ impl OutputLoss for Squared {
         value
     }
 
-    fn value(&self, target: Target<'_>, outputs: &[f64]) -> f64 {
+    fn value(&self, target: LossTarget<'_>, outputs: &[f64]) -> f64 {
         let errors = outputs.iter().zip(target.values()).map(|(o, y)| o - y);
         errors.map(|error| 0.5 * error * error).sum()
     }

@@ -1,11 +1,16 @@
-use super::{OutputLoss, Target, TargetKind};
+use super::{LossTarget, OutputLoss, TargetKind};
 
 /// Multi-class squared hinge: Σ_{c≠y} max(0, 1 + o_c − o_y)² (Blondel et al. 2017, Table 3).
 #[derive(Debug, Clone, Copy)]
 pub struct SquaredHinge;
 
 impl OutputLoss for SquaredHinge {
-    fn value_and_gradient(&self, target: Target<'_>, outputs: &[f64], gradient: &mut [f64]) -> f64 {
+    fn value_and_gradient(
+        &self,
+        target: LossTarget<'_>,
+        outputs: &[f64],
+        gradient: &mut [f64],
+    ) -> f64 {
         let label = target.class();
         let (mut value, mut total) = (0.0, 0.0);
         for (class, (slot, output)) in gradient.iter_mut().zip(outputs).enumerate() {
@@ -19,7 +24,7 @@ impl OutputLoss for SquaredHinge {
         value
     }
 
-    fn value(&self, target: Target<'_>, outputs: &[f64]) -> f64 {
+    fn value(&self, target: LossTarget<'_>, outputs: &[f64]) -> f64 {
         let label = target.class();
         let margins = outputs.iter().map(|o| (1.0 + o - outputs[label]).max(0.0).powi(2));
         // The label's own margin counted 1.

@@ -15,7 +15,7 @@ pub use options::{BlockOptions, Sampling, Step};
 pub use sampling::SumTree;
 
 use super::active_set::Kind;
-use crate::dual::{BlockDual, DualValue, Gradient, Image, Survey, dual_value, objective};
+use crate::dual::{BlockDual, BlockGaps, DualValue, Gradient, Image, dual_value, objective};
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, sparse};
@@ -242,15 +242,15 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
     }
 
     /// Passes over all blocks at the current weights and takes note of their gaps.
-    fn survey(&mut self, interrupt: &Interrupt) -> Result<Survey> {
+    fn block_gaps(&mut self, interrupt: &Interrupt) -> Result<BlockGaps> {
         let blocks = &self.blocks;
         let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };
-        let survey = self.dual.survey(&self.weights, &points, interrupt)?;
+        let found = self.dual.block_gaps(&self.weights, &points, interrupt)?;
         self.oracle_calls += blocks.len();
-        for (index, gap) in survey.gaps.iter().enumerate() {
+        for (index, gap) in found.gaps.iter().enumerate() {
             self.gaps.set(index, gap.max(0.0));
         }
-        Ok(survey)
+        Ok(found)
     }
 
     /// D at the dual point.
@@ -303,7 +303,7 @@ fn split<D: BlockDual>(
 impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         if self.epochs == 0 && self.options.sampling == Sampling::Gap {
-            self.survey(interrupt)?;
+            self.block_gaps(interrupt)?;
         }
         if self.options.sampling == Sampling::Permutation {
             self.order.shuffle(&mut self.random);
@@ -323,11 +323,11 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let lambda = self.dual.shares().lambda();
-        let survey = self.survey(interrupt)?;
+        let found = self.block_gaps(interrupt)?;
         // Steps never lower the dual value, so that the average point's would be behind.
         let dual = self.dual_value(interrupt)?.bound();
         let primal = match &mut self.average {
-            None => objective(lambda, &self.weights, survey.loss),
+            None => objective(lambda, &self.weights, found.loss),
             Some(average) => {
                 let mass = average.mass().max(1.0);
                 for (target, (weight, drift)) in
@@ -337,7 +337,7 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
                 }
                 let blocks = &self.blocks;
                 let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };
-                let loss = self.dual.survey(&average.weights, &points, interrupt)?.loss;
+                let loss = self.dual.block_gaps(&average.weights, &points, interrupt)?.loss;
                 self.oracle_calls += self.blocks.len();
                 objective(lambda, &average.weights, loss)
             }

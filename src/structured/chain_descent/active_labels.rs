@@ -75,8 +75,8 @@ impl ActiveLabels {
     }
 
     /// Sums the point up; returns how far, in ‖·‖₁, it is at most from a convex combination of labels.
-    pub fn point(&self, chain: &Chain, example: usize, buffers: &mut Buffers) -> f64 {
-        let Buffers { point, vertex, spare, label } = buffers;
+    pub fn point(&self, chain: &Chain, example: usize, buffers: &mut PointBuffers) -> f64 {
+        let PointBuffers { point, vertex, spare, label } = buffers;
         let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();
         let mut size = 0.0;
         point.clear();
@@ -94,7 +94,7 @@ impl ActiveLabels {
 
 /// What summing up takes, and the point.
 #[derive(Debug, Default)]
-pub struct Buffers {
+pub struct PointBuffers {
     /// μ_i.
     pub point: Sparse,
     vertex: Sparse,

@@ -5,13 +5,13 @@ use crate::structured::model::{Chain, ChainLink, Model};
 
 /// Aᵀδ of one sequence: runs of consecutive weights and their values.
 #[derive(Debug, Clone, Default)]
-pub struct Image {
+pub struct ChainImage {
     /// First weight and length of each run.
     runs: Vec<(usize, u32)>,
     values: Vec<f64>,
 }
 
-impl Image {
+impl ChainImage {
     fn runs(&self) -> impl Iterator<Item = (usize, &[f64])> {
         let mut values = &self.values[..];
         self.runs.iter().map(move |(start, len)| {
@@ -137,8 +137,8 @@ impl Gatherer {
     }
 
     /// The image of what was added, as far as there are weights for it; nothing is left behind.
-    pub fn finish(&mut self, chain: &Chain) -> Image {
-        let mut image = Image::default();
+    pub fn finish(&mut self, chain: &Chain) -> ChainImage {
+        let mut image = ChainImage::default();
         let n_states = chain.n_states();
         image.runs.reserve(self.nodes.features.len() + 1);
         let slots = self.nodes.features.iter().zip(self.nodes.values.chunks_exact(n_states));

@@ -19,8 +19,8 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-use self::active_labels::{ActiveLabels, Buffers};
-use self::image::{Gatherer, Image};
+use self::active_labels::{ActiveLabels, PointBuffers};
+use self::image::{ChainImage, Gatherer};
 use super::model::{Chain, Model, Work, stopping_at};
 use crate::dual::rounding::{Sum, gamma, norm_above};
 use crate::dual::{BlockTerms, Bounded, DualValue, Shares, Totals, objective};
@@ -111,7 +111,7 @@ struct Scratch {
     vertex: Sparse,
     truth: Sparse,
     direction: Sparse,
-    buffers: Buffers,
+    buffers: PointBuffers,
     gatherer: Gatherer,
 }
 
@@ -147,7 +147,7 @@ impl Scratch {
 struct Proposal {
     example: usize,
     /// That of the direction.
-    image: Image,
+    image: ChainImage,
     /// Number of the label among the active ones.
     from: usize,
     to: Vec<u32>,
@@ -234,7 +234,7 @@ impl<'a> ChainDescent<'a> {
             (&self.blocks[example], chain.chain_scores(example, &scratch.margins));
         let (mean, from) = block.mean_and_worst(|label| margins.of(label));
         let gap = (share * (dot(&scratch.margins, &scratch.vertex) - mean)).max(0.0);
-        let (mut to, mut image, mut cost) = (Vec::new(), Image::default(), 0.0);
+        let (mut to, mut image, mut cost) = (Vec::new(), ChainImage::default(), 0.0);
         if gap > 0.0 {
             to.extend(block.label(from));
             chain.parts(example, &to, &mut scratch.truth);
@@ -276,7 +276,7 @@ impl<'a> ChainDescent<'a> {
     }
 
     /// What the block adds to the dual value: its terms, and the image of its point less the truth.
-    fn terms(&self, example: usize, scratch: &mut Scratch) -> (BlockTerms, Image) {
+    fn terms(&self, example: usize, scratch: &mut Scratch) -> (BlockTerms, ChainImage) {
         let chain = self.chain;
         let outside = self.blocks[example].point(chain, example, &mut scratch.buffers);
         let point = &scratch.buffers.point;

@@ -6,7 +6,7 @@ use crate::linalg::vectors::dot;
 
 /// What a choice of distributions α is to the dual: its entropy, and its weights.
 #[derive(Debug, Clone)]
-pub struct DualPoint {
+pub struct DualMixture {
     /// Σ p_i H(α_i), rounded down.
     pub linear: f64,
     /// At least how far the weights as computed are from w(α).
@@ -15,7 +15,7 @@ pub struct DualPoint {
     pub weights: Vec<f64>,
 }
 
-impl DualPoint {
+impl DualMixture {
     /// D, rounded down.
     pub fn value(&self, lambda: f64) -> f64 {
         self.value_at(lambda, 1.0)

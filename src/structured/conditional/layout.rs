@@ -3,8 +3,8 @@
 use pulp::{Simd, WithSimd};
 
 use crate::linalg::arch;
-use crate::linalg::fold::{Sum, fold};
-use crate::structured::model::{Chain, EmissionPairs as Pairs};
+use crate::linalg::fold::{WeightedSum, fold};
+use crate::structured::model::{Chain, SeenPairs};
 
 /// Rows are filled up with zeros to a multiple of this.
 const LANES: usize = 8;
@@ -38,9 +38,9 @@ impl Place {
 /// The seen pairs of a chain in another order: rows of all labels for frequent features, and after them the
 /// pairs of the others.
 #[derive(Debug)]
-pub struct Layout<'a> {
+pub struct WeightLayout<'a> {
     chain: &'a Chain,
-    pairs: &'a Pairs,
+    pairs: &'a SeenPairs,
     places: Vec<Place>,
     /// Length of a row: whole vectors.
     width: usize,
@@ -50,7 +50,7 @@ pub struct Layout<'a> {
     labels: Vec<u16>,
 }
 
-impl<'a> Layout<'a> {
+impl<'a> WeightLayout<'a> {
     /// That of a chain's weights; none where all pairs have weights, which are rows as they are.
     pub fn new(chain: &'a Chain) -> Option<Self> {
         let pairs = chain.pairs()?;
@@ -134,7 +134,7 @@ impl<'a> Layout<'a> {
 }
 
 struct Scores<'a> {
-    layout: &'a Layout<'a>,
+    layout: &'a WeightLayout<'a>,
     example: usize,
     laid: &'a [f64],
     scores: &'a mut [f64],
@@ -156,7 +156,7 @@ impl WithSimd for Scores<'_> {
                         place.is_row().then(|| (*x, &laid[place.start()..]))
                     },
                 );
-                fold::<Sum, S>(simd, terms, scores);
+                fold::<WeightedSum, S>(simd, terms, scores);
             } else {
                 scores.fill(0.0);
             }
@@ -182,7 +182,7 @@ impl WithSimd for Scores<'_> {
 }
 
 struct AddRows<'a> {
-    layout: &'a Layout<'a>,
+    layout: &'a WeightLayout<'a>,
     example: usize,
     delta: &'a [f64],
     scale: f64,

@@ -18,8 +18,8 @@ use rayon::prelude::*;
 
 pub use solver::{ConditionalFit, conditional_path, fit_conditional};
 
-use self::dual_point::DualPoint;
-use self::layout::Layout;
+use self::dual_point::DualMixture;
+use self::layout::WeightLayout;
 use self::rounding::Reach;
 use super::marginals::chain_marginals;
 use super::model::{Chain, ChainLink, Model, Work};
@@ -45,7 +45,7 @@ const SUM_SIZE: usize = 1 << 24;
 struct Field<'a> {
     chain: &'a Chain,
     /// The order of the weights in a pass, where it is not that of the chain.
-    layout: Option<Arc<Layout<'a>>>,
+    layout: Option<Arc<WeightLayout<'a>>>,
     shares: Shares,
     /// Each so-manyth sequence counts, and no other.
     stride: usize,
@@ -55,7 +55,7 @@ struct Field<'a> {
 struct Evaluation {
     /// P, rounded up.
     primal: f64,
-    dual: DualPoint,
+    dual: DualMixture,
     gradient: Vec<f64>,
     /// The diagonal of the Hessian as far as it comes from single parts, and λ.
     diagonal: Option<Vec<f64>>,
@@ -93,7 +93,7 @@ impl<'a> Field<'a> {
         if shares.n_blocks() != chain.n_examples() {
             return Err(Error::argument("X", "must have an example for each share"));
         }
-        let layout = Layout::new(chain).map(Arc::new);
+        let layout = WeightLayout::new(chain).map(Arc::new);
         Ok(Self { chain, layout, shares, stride: 1 })
     }
 
@@ -149,7 +149,7 @@ impl<'a> Field<'a> {
         let mut gradient = self.packed(pull);
         let own: Vec<f64> = gradient.iter().map(|value| -value / lambda).collect();
         let primal = objective(lambda, weights, loss.total());
-        let dual = DualPoint { linear: totals.linear(), error: totals.distance(), weights: own };
+        let dual = DualMixture { linear: totals.linear(), error: totals.distance(), weights: own };
         gradient.iter_mut().zip(weights).for_each(|(slope, weight)| *slope += lambda * weight);
         let diagonal = curved.then(|| {
             let mut packed = self.packed(diagonal);
@@ -162,7 +162,8 @@ impl<'a> Field<'a> {
     /// Number of weights as a pass has them.
     fn n_laid(&self) -> usize {
         let n_weights = self.chain.n_weights();
-        let emissions = |layout: &Layout<'_>| layout.len() + n_weights - self.chain.transitions();
+        let emissions =
+            |layout: &WeightLayout<'_>| layout.len() + n_weights - self.chain.transitions();
         self.layout.as_deref().map_or(n_weights, emissions)
     }
 

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use rayon::prelude::*;
 
-use super::dual_point::DualPoint;
+use super::dual_point::DualMixture;
 use super::{Evaluation, Field, Groups, add};
 use crate::dual::Shares;
 use crate::error::{Error, Result};
@@ -116,7 +116,7 @@ struct Lbfgs<'a> {
     /// At the weights; its diagonal may be that of earlier ones.
     now: Evaluation,
     /// The best mixture of all dual points so far.
-    best: DualPoint,
+    best: DualMixture,
     epochs: usize,
     groups: Groups,
     /// Whether some of the sequences have been tried.

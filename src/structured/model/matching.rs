@@ -1,6 +1,6 @@
 use super::assignment::{NONE, assign};
 use super::links::link;
-use super::rows::Rows;
+use super::rows::CompactRows;
 use super::{Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::linalg::{Sparse, TouchedVector};
 /// its loss of 0.
 #[derive(Debug, Clone)]
 pub struct Matching {
-    rows: Rows,
+    rows: CompactRows,
     examples: Vec<Example>,
     labels: Vec<u32>,
     /// Whether there are labels, which may all be empty.
@@ -66,7 +66,7 @@ impl Matching {
         false_positive: f64,
         false_negative: f64,
     ) -> Result<Self> {
-        let rows = Rows::new(data)?;
+        let rows = CompactRows::new(data)?;
         check_cost("false_positive_cost", false_positive)?;
         check_cost("false_negative_cost", false_negative)?;
         let n_pairs =

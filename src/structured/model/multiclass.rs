@@ -1,5 +1,5 @@
 use super::chain::{check_labels, first_maximum};
-use super::rows::Rows;
+use super::rows::CompactRows;
 use super::{Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::linalg::{Sparse, TouchedVector};
 /// `costs`\[y\]\[ŷ\].
 #[derive(Debug, Clone)]
 pub struct Multiclass {
-    rows: Rows,
+    rows: CompactRows,
     labels: Option<Vec<u32>>,
     n_classes: usize,
     costs: Option<Vec<f64>>,
@@ -29,7 +29,7 @@ impl Multiclass {
         n_classes: usize,
         costs: Option<&[f64]>,
     ) -> Result<Self> {
-        let rows = Rows::new(data)?;
+        let rows = CompactRows::new(data)?;
         if n_classes == 0 || u32::try_from(n_classes).is_err() {
             let message = format!("must be between 1 and 2³² − 1 (is {n_classes})");
             return Err(Error::argument("n_classes", message));

@@ -1,6 +1,6 @@
 use super::chain::first_maximum;
 use super::graph::{Graph, Link, Visit};
-use super::rows::Rows;
+use super::rows::CompactRows;
 use super::{Hamming, Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::linalg::{Sparse, TouchedVector};
 /// pair e is in this state. A label is the vector y of zeros and ones, and the loss is [`Hamming`].
 #[derive(Debug, Clone)]
 pub struct Multilabel {
-    rows: Rows,
+    rows: CompactRows,
     labels: Option<Vec<u32>>,
     n_labels: usize,
     graph: Graph,
@@ -37,7 +37,7 @@ impl Multilabel {
         edges: Graph,
         loss: Hamming,
     ) -> Result<Self> {
-        let rows = Rows::new(data)?;
+        let rows = CompactRows::new(data)?;
         if n_labels == 0 || n_labels > 1 << 16 {
             let message = format!("must be between 1 and 65536 (is {n_labels})");
             return Err(Error::argument("n_labels", message));

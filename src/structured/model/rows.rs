@@ -8,7 +8,7 @@ use crate::data::{Data, Rows as _};
 use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
 use crate::for_data;
-use crate::linalg::fold::{Sum, fold};
+use crate::linalg::fold::{WeightedSum, fold};
 use crate::linalg::vectors::fused_dot_in_two;
 use crate::linalg::{TouchedVector, arch};
 use crate::memory::require;
@@ -18,7 +18,7 @@ use crate::memory::require;
 /// Weights are feature-major, W\[feature\]\[class\], so that the scores x W of a row are sums over
 /// contiguous classes.
 #[derive(Debug, Clone)]
-pub(in crate::structured) struct Rows {
+pub(in crate::structured) struct CompactRows {
     n_rows: usize,
     n_features: usize,
     /// Ends of the rows and the features of their values, if zeros are left out.
@@ -38,7 +38,7 @@ fn require_memory(n_rows: usize, n_features: usize, n_nonzero: usize) -> Result<
     require(bytes, what, "take fewer examples or features")
 }
 
-impl Rows {
+impl CompactRows {
     /// Copies the rows.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl Rows {
 }
 
 struct Scores<'a> {
-    rows: &'a Rows,
+    rows: &'a CompactRows,
     range: Range<usize>,
     n_classes: usize,
     weights: &'a [f64],
@@ -209,7 +209,7 @@ impl WithSimd for Scores<'_> {
             let weights_of = |feature: usize| &weights[feature * n_classes..];
             if let Some((features, values)) = rows.sparse_row(row) {
                 let terms = features.iter().zip(values);
-                fold::<Sum, S>(
+                fold::<WeightedSum, S>(
                     simd,
                     terms.map(
                         #[inline(always)]
@@ -221,7 +221,7 @@ impl WithSimd for Scores<'_> {
                 scores[0] = fused_dot_in_two(simd, rows.dense_row(row), weights);
             } else {
                 let terms = rows.dense_row(row).iter().enumerate();
-                fold::<Sum, S>(
+                fold::<WeightedSum, S>(
                     simd,
                     terms.map(
                         #[inline(always)]

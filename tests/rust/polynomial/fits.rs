@@ -8,7 +8,7 @@ use dualgap::polynomial::basis_selection::{Bounding, SelectionMethod, select};
 use dualgap::polynomial::conditional_gradient::{ConditionalGradient, ConditionalGradientSettings};
 use dualgap::polynomial::evaluation::outputs;
 use dualgap::polynomial::gradient_matrices::GradientMatrices;
-use dualgap::polynomial::kernel::Kernel;
+use dualgap::polynomial::kernel::PolynomialKernel;
 use dualgap::polynomial::loss::{self, OutputLoss};
 use dualgap::polynomial::model::PolynomialModel;
 use dualgap::polynomial::penalty;
@@ -38,8 +38,8 @@ fn matrix(value: &Value) -> Array2<f64> {
     Array2::from_shape_vec((rows, flat.len() / rows), flat).unwrap()
 }
 
-fn kernel(entry: &Value) -> Kernel {
-    if entry["model"] == "PN" { Kernel::Square } else { Kernel::Anova }
+fn kernel(entry: &Value) -> PolynomialKernel {
+    if entry["model"] == "PN" { PolynomialKernel::Square } else { PolynomialKernel::Anova }
 }
 
 fn loss_of(entry: &Value) -> Box<dyn OutputLoss> {
@@ -106,7 +106,7 @@ fn outputs_gradients_and_dual_norms_match_the_reference() {
             model.push(&h.to_vec(), &u.to_vec());
         }
         let outputs = outputs::<f64>(&model, &rows, &interrupt).unwrap();
-        let expected = if kernel == Kernel::Square { "outputs_PN" } else { "outputs_FM" };
+        let expected = if kernel == PolynomialKernel::Square { "outputs_PN" } else { "outputs_FM" };
         close(&outputs, &numbers(&group[expected]), 1e-10);
         let y = Y::of(entry, &*loss);
         let m = u.ncols();
@@ -290,7 +290,7 @@ fn exact_selection_is_the_best_of_all_directions() {
         let x = Array2::from_shape_fn((9, 2), |(i, j)| value(2 * i as u64 + j as u64));
         let weights: Vec<f64> = (0..36).map(|i| value(100 + i)).collect();
         let rows = Dense::new(x.view()).unwrap();
-        for kernel in [Kernel::Square, Kernel::Anova] {
+        for kernel in [PolynomialKernel::Square, PolynomialKernel::Anova] {
             let gamma = GradientMatrices::new(&rows, kernel, &weights, 4, &interrupt).unwrap();
             let norm_at = |h: &[f64]| {
                 let scores = gamma.scores(h).unwrap();

@@ -155,7 +155,7 @@ fn all_solvers_agree_on_the_optimum_and_never_claim_more() {
                 );
             }
             let mut problem = dual_of(&*model, 0.1);
-            let loss = problem.survey(&weights, &|_| &[], &Interrupt::default()).unwrap().loss;
+            let loss = problem.block_gaps(&weights, &|_| &[], &Interrupt::default()).unwrap().loss;
             let again = 0.05 * weights.iter().map(|w| w * w).sum::<f64>() + loss.value();
             assert!((primal - again).abs() < 1e-11, "{name} {method:?}: {primal} is {again}");
         }
@@ -282,7 +282,7 @@ fn every_model_of_a_path_is_as_good_as_its_piece_says() {
             let scaled: Vec<f64> =
                 piece.weights.iter().map(|weight| weight * piece.lambda / lambda).collect();
             let mut problem = dual_of(&model, lambda);
-            let loss = problem.survey(&scaled, &|_| &[], &Interrupt::default()).unwrap().loss;
+            let loss = problem.block_gaps(&scaled, &|_| &[], &Interrupt::default()).unwrap().loss;
             let primal = 0.5 * lambda * scaled.iter().map(|w| w * w).sum::<f64>() + loss.value();
             let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };
             let mut solver = BlockFrankWolfe::new(&mut problem, options, None);

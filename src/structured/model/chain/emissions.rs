@@ -3,20 +3,20 @@
 use std::ops::Range;
 
 use crate::linalg::TouchedVector;
-use crate::structured::model::rows::Rows;
+use crate::structured::model::rows::CompactRows;
 
 /// The pairs of a feature and a label that have a weight, by feature.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pairs {
+pub struct SeenPairs {
     /// Where the pairs of each feature end.
     pub ends: Vec<usize>,
     /// Their labels, increasing for each feature.
     pub labels: Vec<u16>,
 }
 
-impl Pairs {
+impl SeenPairs {
     /// The pairs that occur in rows with these labels.
-    pub(super) fn seen(rows: &Rows, labels: &[u32], n_states: usize) -> Self {
+    pub(super) fn seen(rows: &CompactRows, labels: &[u32], n_states: usize) -> Self {
         let n_words = n_states.div_ceil(64);
         let mut marks = vec![0_u64; rows.n_features() * n_words];
         for (row, label) in labels.iter().enumerate() {
@@ -47,27 +47,27 @@ impl Pairs {
 /// Rows of features and the weights that they have: W\[feature\]\[label\] of all pairs, or of some.
 #[derive(Debug, Clone)]
 pub(in crate::structured) struct Emissions {
-    rows: Rows,
+    rows: CompactRows,
     n_states: usize,
-    pairs: Option<Pairs>,
+    pairs: Option<SeenPairs>,
 }
 
 impl Emissions {
-    pub fn new(rows: Rows, n_states: usize) -> Self {
+    pub fn new(rows: CompactRows, n_states: usize) -> Self {
         Self { rows, n_states, pairs: None }
     }
 
-    pub fn rows(&self) -> &Rows {
+    pub fn rows(&self) -> &CompactRows {
         &self.rows
     }
 
-    pub fn pairs(&self) -> Option<&Pairs> {
+    pub fn pairs(&self) -> Option<&SeenPairs> {
         self.pairs.as_ref()
     }
 
     /// Leaves only the weights of pairs that occur with these labels of the rows.
     pub fn restrict(&mut self, labels: &[u32]) {
-        self.pairs = Some(Pairs::seen(&self.rows, labels, self.n_states));
+        self.pairs = Some(SeenPairs::seen(&self.rows, labels, self.n_states));
     }
 
     pub fn n_weights(&self) -> usize {

@@ -5,11 +5,11 @@ mod links;
 mod viterbi;
 
 pub(in crate::structured) use emissions::Emissions;
-pub use emissions::Pairs;
+pub use emissions::SeenPairs;
 pub use links::{ChainLink, FORBIDDEN, Links};
 pub use viterbi::{ChainScores, first_maximum};
 
-use super::rows::Rows;
+use super::rows::CompactRows;
 use super::{Hamming, Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ pub struct Chain {
     labels: Option<Vec<u32>>,
     links: Links,
     /// The features of the transition into each row.
-    edges: Option<Rows>,
+    edges: Option<CompactRows>,
     loss: Hamming,
     /// What an error costs at each row; 1 by default.
     costs: Option<Vec<f64>>,
@@ -51,7 +51,7 @@ impl Chain {
         boundaries: bool,
         loss: Hamming,
     ) -> Result<Self> {
-        let rows = Rows::new(data)?;
+        let rows = CompactRows::new(data)?;
         if n_states == 0 || n_states > 1 << 15 {
             let message = format!("must be between 1 and 32768 (is {n_states})");
             return Err(Error::argument("n_states", message));
@@ -129,7 +129,7 @@ impl Chain {
     /// # Errors
     /// [`Error::InvalidArgument`] naming `X` unless there is a row for each.
     pub fn with_transition_features(mut self, data: Data<'_>) -> Result<Self> {
-        let edges = Rows::new(data)?;
+        let edges = CompactRows::new(data)?;
         if edges.len() != self.emissions.rows().len() {
             return Err(Error::argument(
                 "X",
@@ -164,7 +164,7 @@ impl Chain {
     }
 
     /// The pairs of a feature and a label that have a weight, unless all have.
-    pub fn pairs(&self) -> Option<&Pairs> {
+    pub fn pairs(&self) -> Option<&SeenPairs> {
         self.emissions.pairs()
     }
 
@@ -179,7 +179,7 @@ impl Chain {
     }
 
     /// The features of the transition into each row, where there are any.
-    pub(in crate::structured) fn edge_rows(&self) -> Option<&Rows> {
+    pub(in crate::structured) fn edge_rows(&self) -> Option<&CompactRows> {
         self.edges.as_ref()
     }
 

@@ -1,4 +1,4 @@
-//! What is asked of all rows before a fit, in one look at them.
+//! Row norms, finiteness and digest, computed in one pass over the rows before a fit.
 
 use rayon::prelude::*;
 
@@ -8,8 +8,8 @@ use crate::data::{Csr, Data, Dense, Real, join_digests};
 /// Sums side by side: a single one would wait for each addition.
 const LANES: usize = 8;
 
-/// What one look at all rows says.
-pub(super) struct Survey {
+/// Row norms, finiteness and digest, computed in one pass.
+pub(super) struct RowStats {
     /// Of each row.
     pub sizes: Vec<RowSize>,
     /// The first row with a number that is not finite.
@@ -18,7 +18,7 @@ pub(super) struct Survey {
     pub digest: Option<u64>,
 }
 
-impl Survey {
+impl RowStats {
     /// Looks at the rows, to which a constant feature is added unless it is 0.
     pub fn of(data: &Data<'_>, bias: f64, digested: bool) -> Self {
         let mut sizes = vec![(RowSize::of(0.0, 0.0, 0), true); data.n_rows()];
@@ -101,19 +101,19 @@ mod tests {
     }
 
     #[test]
-    fn a_survey_has_the_digest_and_the_norms_of_the_rows() {
+    fn stats_hold_the_digest_and_the_norms_of_the_rows() {
         let values: Vec<f64> = (0..5000 * N_COLS).map(number).collect();
         let data = dense(&values);
-        let survey = Survey::of(&data, 0.5, true);
-        assert_eq!(survey.digest, Some(data.digest(&mut || Ok::<_, ()>(())).unwrap()));
-        assert_eq!((survey.broken, survey.sizes.len()), (None, 5000));
-        for (row, size) in values.chunks_exact(N_COLS).zip(&survey.sizes) {
+        let stats = RowStats::of(&data, 0.5, true);
+        assert_eq!(stats.digest, Some(data.digest(&mut || Ok::<_, ()>(())).unwrap()));
+        assert_eq!((stats.broken, stats.sizes.len()), (None, 5000));
+        for (row, size) in values.chunks_exact(N_COLS).zip(&stats.sizes) {
             let norm = (row.iter().map(|x| x * x).sum::<f64>() + 0.25).sqrt();
             assert!(size.norm >= norm && size.norm <= norm * (1.0 + 1e-12));
             assert_eq!((size.n_values, size.n_products), (N_COLS + 1, N_COLS + 1));
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-        assert_eq!(pool.install(|| Survey::of(&data, 0.5, true)).digest, survey.digest);
+        assert_eq!(pool.install(|| RowStats::of(&data, 0.5, true)).digest, stats.digest);
     }
 
     #[test]
@@ -121,21 +121,21 @@ mod tests {
         for broken in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let mut values: Vec<f64> = (0..5000 * N_COLS).map(number).collect();
             values[3 * N_COLS] = 1e300;
-            assert_eq!(Survey::of(&dense(&values), 0.0, false).broken, None);
+            assert_eq!(RowStats::of(&dense(&values), 0.0, false).broken, None);
             values[4100 * N_COLS + 11] = broken;
             values[77 * N_COLS + 36] = broken;
-            assert_eq!(Survey::of(&dense(&values), 0.0, false).broken, Some(77));
+            assert_eq!(RowStats::of(&dense(&values), 0.0, false).broken, Some(77));
             let values = [1.0, broken];
             let data = Csr::new(&[0, 1, 2], &[0, 1], &values, 3).unwrap();
-            assert_eq!(Survey::of(&Data::Csr64(data), 1.0, false).broken, Some(1));
+            assert_eq!(RowStats::of(&Data::Csr64(data), 1.0, false).broken, Some(1));
         }
     }
 
     #[test]
     fn norms_of_small_values_are_not_lost_to_underflow() {
         let values = vec![1e-170; N_COLS];
-        let size = Survey::of(&dense(&values), 0.0, false).sizes[0];
+        let size = RowStats::of(&dense(&values), 0.0, false).sizes[0];
         assert!(size.norm >= 1e-170 * (N_COLS as f64).sqrt());
-        assert_eq!(Survey::of(&dense(&[0.0; N_COLS]), 0.0, false).sizes[0].norm, 0.0);
+        assert_eq!(RowStats::of(&dense(&[0.0; N_COLS]), 0.0, false).sizes[0].norm, 0.0);
     }
 }
