@@ -1,5 +1,5 @@
 //! The kernels of the crate on vectors and matrices, dense and sparse: products of rows with packed weights,
-//! weighted sums of rows, norms, factorisations, extreme eigenvectors.
+//! weighted sums of rows, norms, factorisations.
 //!
 //! Register tiles for products and sums are written once over `pulp`'s vectors and dispatched at run time to
 //! what the processor has (AVX-512, AVX2, NEON). Each score is the sum over the inputs in their order; a constant
@@ -7,25 +7,18 @@
 //! rows alone decide: results do not depend on threads.
 
 mod aligned;
-pub(crate) mod chebyshev;
 pub(crate) mod cholesky;
 mod exponential;
 pub(crate) mod fold;
-pub mod lanczos;
 mod panel_weights;
 mod panels;
-pub mod power;
 pub(crate) mod products;
 mod scatter;
-pub(crate) mod side_by_side;
 mod simd;
 pub(crate) mod sparse;
-pub(crate) mod sparse_columns;
 mod sparse_rows;
-pub(crate) mod spectrum;
 mod touched;
 mod transpose;
-pub(crate) mod values;
 pub(crate) mod vectors;
 
 pub(crate) use aligned::Aligned;

@@ -7,14 +7,14 @@ use super::gradient_matrices::GradientMatrices;
 use super::penalty::{Penalty, Refinement};
 use crate::data::Rows;
 use crate::error::{Error, Result};
-use crate::linalg::lanczos::{Extreme, extreme_eigenpair};
-use crate::linalg::power::power_eigenpair;
 use crate::linalg::products::matrix_vector;
-use crate::linalg::side_by_side::TOGETHER;
-use crate::linalg::spectrum::{Chance, gamma as roundings, norm_bound};
-use crate::linalg::values::extreme_values;
 use crate::linalg::vectors::{axpy, dot, larger_or_nan, normalise, random_unit};
 use crate::names::find;
+use crate::polynomial::spectral::lanczos::{Extreme, extreme_eigenpair};
+use crate::polynomial::spectral::power::power_eigenpair;
+use crate::polynomial::spectral::side_by_side::TOGETHER;
+use crate::polynomial::spectral::spectrum::{Chance, gamma as roundings, norm_bound};
+use crate::polynomial::spectral::values::extreme_values;
 
 /// A selected basis vector, with the bound that makes the duality gap a certificate.
 #[derive(Debug, Clone)]

@@ -8,9 +8,9 @@ use super::problem::PolynomialProblem;
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::spectrum::gamma;
 use crate::linalg::vectors::{norm, squared_norm_in_order};
 use crate::parallel::sum_rows;
+use crate::polynomial::spectral::spectrum::gamma;
 
 /// Bounds on the rounding errors of an objective and of its gradient.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use pulp::{Simd, WithSimd};
 
 use super::kernel::PolynomialKernel;
 use super::row_block::{OuterSum, row_blocks};
+use super::sparse_columns::{ColumnBlock, SparseColumns};
 use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -14,7 +15,6 @@ use crate::linalg::arch;
 use crate::linalg::products::{
     matrix_vector, multiply, multiply_squared_transposed, multiply_transposed,
 };
-use crate::linalg::sparse_columns::{ColumnBlock, SparseColumns};
 use crate::linalg::vectors::{axpy, dot, dot_in_order, normalise};
 use crate::parallel::{fill_blocks, sum_rows};
 

@@ -17,6 +17,8 @@ pub mod problem;
 mod quasi_newton;
 pub mod refit;
 mod row_block;
+mod sparse_columns;
+pub(crate) mod spectral;
 pub mod spectral_bounds;
 mod stochastic;
 pub mod validation;

@@ -7,13 +7,13 @@ use super::kernel::PolynomialKernel;
 use super::loss::{LossTarget, OutputLoss};
 use super::model::PolynomialModel;
 use super::penalty::Penalty;
+use super::sparse_columns::{SparseColumns, is_wide};
 use crate::data::{Augmented, Rows};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-#[cfg(feature = "python")]
-use crate::linalg::side_by_side::TOGETHER;
-use crate::linalg::sparse_columns::{SparseColumns, is_wide};
 use crate::linalg::vectors::squared_norm_in_order;
+#[cfg(feature = "python")]
+use crate::polynomial::spectral::side_by_side::TOGETHER;
 
 /// Targets of all rows.
 #[derive(Debug, Clone, Copy)]

@@ -9,10 +9,12 @@ use super::gradient_matrices::GradientMatrices;
 use super::kernel::PolynomialKernel;
 use crate::data::Rows;
 use crate::error::Result;
-use crate::linalg::chebyshev::{NormEstimate, STARTS, probable_norm_bounds};
-use crate::linalg::side_by_side::TOGETHER;
-use crate::linalg::spectrum::{Chance, bounds_at_a_time, gamma, norm_bound, probable_norm_bound};
 use crate::parallel::run_tasks;
+use crate::polynomial::spectral::chebyshev::{NormEstimate, STARTS, probable_norm_bounds};
+use crate::polynomial::spectral::side_by_side::TOGETHER;
+use crate::polynomial::spectral::spectrum::{
+    Chance, bounds_at_a_time, gamma, norm_bound, probable_norm_bound,
+};
 
 /// Maximum number of features for which the bound is certain: a factorisation of each matrix. It holds
 /// with probability 1 − 1e-9 for more.
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
     use crate::data::{Csr, Dense};
     use crate::interrupt::Interrupt;
-    use crate::linalg::lanczos::extreme_eigenpair;
+    use crate::polynomial::spectral::lanczos::extreme_eigenpair;
 
     #[test]
     fn bounds_that_are_missing_are_those_of_their_own_matrices() {

@@ -11,7 +11,6 @@ use crate::data::{Chunked, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
-use crate::linalg::spectrum::bound_memory;
 use crate::memory::require;
 use crate::polynomial::basis_selection::{Bounding, SelectionMethod, select};
 use crate::polynomial::conditional_gradient::{
@@ -24,6 +23,7 @@ use crate::polynomial::kernel::PolynomialKernel;
 use crate::polynomial::model::PolynomialModel;
 use crate::polynomial::problem::{Objective, PolynomialProblem, Targets, column_memory};
 use crate::polynomial::refit::Refit;
+use crate::polynomial::spectral::spectrum::bound_memory;
 use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 use crate::polynomial::validation::Validation;
 use crate::polynomial::{loss, penalty};

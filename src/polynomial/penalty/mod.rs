@@ -17,8 +17,8 @@ use std::fmt;
 use ndarray::{ArrayView2, ArrayViewMut2};
 
 use crate::error::Result;
-use crate::linalg::spectrum::gamma;
 use crate::names::find;
+use crate::polynomial::spectral::spectrum::gamma;
 
 /// A row-separable norm Ω(U) = Σ_r ω(u_r).
 pub trait Penalty: Send + Sync + fmt::Debug {

@@ -2,8 +2,8 @@
 //! (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
 use super::lanczos::Extreme;
-use super::vectors::{axpy, dot, norm, normalise, random_unit};
 use crate::error::Result;
+use crate::linalg::vectors::{axpy, dot, norm, normalise, random_unit};
 
 /// Products after which the pair at hand is returned as it is.
 const MAX_PRODUCTS: usize = 1000;
@@ -72,8 +72,8 @@ mod tests {
     use rand_pcg::Pcg64Mcg;
 
     use super::*;
-    use crate::linalg::lanczos::extreme_eigenpair;
     use crate::linalg::products::matrix_vector;
+    use crate::polynomial::spectral::lanczos::extreme_eigenpair;
 
     fn matrix(size: usize, seed: u64) -> Vec<f64> {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);

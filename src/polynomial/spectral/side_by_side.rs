@@ -3,8 +3,8 @@
 
 use rayon::prelude::*;
 
-use super::vectors::{PIECE, random_unit};
 use crate::error::Result;
+use crate::linalg::vectors::{PIECE, random_unit};
 
 /// How many vectors are multiplied together: the entries of each row are then read once for all of them, and a few
 /// cache lines of them at a time.

@@ -1,8 +1,8 @@
 //! Extreme eigenpairs of a symmetric matrix known by its products
 //! (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
-use super::vectors::{axpy, dot, normalise, random_unit};
 use crate::error::Result;
+use crate::linalg::vectors::{axpy, dot, normalise, random_unit};
 
 /// An eigenvalue of largest absolute value, and how well it is known.
 #[derive(Debug, Clone)]

@@ -7,9 +7,9 @@ use rayon::prelude::*;
 
 use super::side_by_side::{MatrixProducts, change, dots, interleaved, kept};
 use super::spectrum::{Chance, random_direction};
-use super::vectors::larger_or_nan;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::linalg::vectors::larger_or_nan;
 
 /// Random vectors for each matrix: the top eigenvector's share of the longest of them is far above what rounding
 /// may do to it.

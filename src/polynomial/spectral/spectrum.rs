@@ -7,10 +7,10 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::lanczos::orthogonalise;
-use super::simd::arch;
-use super::vectors::{dot, fused_dot, normalise};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::linalg::arch;
+use crate::linalg::vectors::{dot, fused_dot, normalise};
 
 /// γ_n = n u / (1 − n u), which bounds the relative error of n roundings (Higham 2002, Lemma 3.1).
 pub(crate) fn gamma(n: usize) -> f64 {

@@ -3,11 +3,11 @@
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::simd::arch;
-use super::vectors::axpy;
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
+use crate::linalg::arch;
+use crate::linalg::vectors::axpy;
 use crate::parallel::n_parts;
 
 /// Rows between looks at the interrupt.
