@@ -99,7 +99,7 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
             }
         )
         users, items = result["users"], result["items"]
-        # An average user takes up what is popular; of an unknown item nothing is known.
+        # The mean user takes up popular items. Nothing is known of an unknown item.
         users = np.vstack([users, users.mean(axis=0)])
         items = np.vstack([items, np.zeros((1, self.n_factors))])
         return ClickModel(users, items), FitRecord(result["history"], result["objective"])
@@ -107,7 +107,7 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
     def fold_in(
         self, model: ClickModel, new: NewRatings, like: float, n_threads: int
     ) -> ClickModel:
-        """A model with vectors of new ids."""
+        """Add vectors of new ids to a model."""
         others = (model.items if new.side == "users" else model.users)[:-1]
         record = {
             **self._settings((len(new.ids), len(others)), n_threads),
@@ -140,7 +140,7 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class ClickModel:
-    """Vectors of users and items; the last row of either table stands for unknown ids."""
+    """Vectors of users and items; the last row of either table is for unknown ids."""
 
     users: FloatArray
     items: FloatArray
@@ -172,7 +172,7 @@ class ClickModel:
         return self.items[:-1]
 
     def fits(self, shape: tuple[int, int]) -> bool:
-        """Whether these are vectors of so many users and items, with one width for all."""
+        """Whether these are finite vectors for catalogues of this shape, with one width for all."""
         tables = (self.users, self.items)
         return (
             all(table.dtype == np.float64 and table.ndim == 2 for table in tables)

@@ -53,7 +53,7 @@ class Model(Protocol):
         """Vectors of all items, whose cosines compare items."""
 
     def fits(self, shape: tuple[int, int]) -> bool:
-        """Whether the arrays, read from a file, are of a model of so many users and items."""
+        """Whether arrays from a file are those of a model for catalogues of this shape."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays of a file."""

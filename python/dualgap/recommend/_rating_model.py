@@ -43,7 +43,7 @@ def default_n_components(n_ratings: int, has_histories: bool) -> int:
 class Machine:
     """Two-sided factorization machine: o_c = b_c + l_uc + l_ic + sum_r U_rc p_ur q_ir.
 
-    A user's row is [p | l], an item's [q | l]. The last row of either table stands for unknown ids.
+    A user's row is [p | l], an item's [q | l]. The last row of either table is for unknown ids.
     """
 
     users: FloatArray
@@ -79,7 +79,7 @@ class Machine:
         return int((np.abs(self.output).max(axis=1, initial=0.0) > 1e-6).sum())
 
     def fits(self, shape: tuple[int, int], n_outputs: int) -> bool:
-        """Whether the arrays are of a model of this size."""
+        """Whether arrays from a file are those of a machine of this size."""
         n_bases = len(self.output)
         width = n_bases + n_outputs
         arrays = list(vars(self).values())
@@ -324,7 +324,7 @@ class RatingModel:
         return np.hstack([machine.item_vectors() for machine in self.machines])
 
     def fold_in(self, new: NewRatings, n_threads: int) -> RatingModel:
-        """A model with rows for new ids, which needs priors."""
+        """Add rows of new ids, by the priors of the machines."""
         values, levels = new.values, self.scale.levels
         if self.scale.ordinal:
             if not np.isin(values, levels).all():
@@ -345,7 +345,7 @@ class RatingModel:
         return replace(self, machines=machines, times=times)
 
     def fits(self, shape: tuple[int, int]) -> bool:
-        """Whether the arrays are of a model of so many users and items."""
+        """Whether arrays from a file are those of a model for catalogues of this shape."""
         n_outputs, n_machines = self.scale.n_outputs, len(self.machines)
         return (
             n_outputs > 0
@@ -415,7 +415,7 @@ class RatingModel:
 # --- Methods ---
 
 
-# Not an estimator, but its parameters are to be read, set, cloned and searched like one's.
+# Not an estimator, but scikit-learn reads, sets, clones and searches its parameters like one's.
 class Method(BaseEstimator):  # type: ignore[misc]
     """A method that fits a model to ratings, with its own parameters."""
 

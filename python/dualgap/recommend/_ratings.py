@@ -97,7 +97,7 @@ class Pairs:
 class Catalogue:
     """The ids of all known users and items.
 
-    A position is an index into either table; the one after the last stands for unknown ids.
+    A position is an index into either table; the one after the last is for unknown ids.
     """
 
     users: pd.Index[Any]
