@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypedDict, final
+from typing import Any, Final, NotRequired, TypeAlias, TypedDict, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,12 +70,48 @@ MAX_FACTORISED: Final[int]
 THREADS_PER_CORE: Final[int]
 """Maximum number of threads of a call for each core."""
 
-class _Model(TypedDict):
+# Records that the core reads from the items of a dictionary: `_Name` has the fields of the struct
+# `Name` in `src/python`. `tests/python/test_settings.py` compares the two.
+
+_Callback: TypeAlias = Callable[[int, float, float, float], object] | None
+
+class _RunRecord(TypedDict):
+    tol: float
+    max_iter: int
+    n_threads: int
+    callback: _Callback
+
+class _SharesRecord(TypedDict):
+    regularization: float
+    sample_weight: NDArray[np.float64] | None
+
+class _MethodRecord(TypedDict):
+    solver: str
+    step: str | None
+    sampling: str
+    cache: NotRequired[bool]
+    averaging: NotRequired[bool]
+    subsample: NotRequired[float]
+    seed: int
+
+class _Loss(TypedDict):
+    loss: Any  # a name, or a loss written in Python
+    k: int | None
+    weights: list[float] | None
+    costs: NDArray[np.float64] | None
+    costs_per_row: bool
+
+class _MarginRecord(_Loss):
+    n_classes: int
+    smoothing: float
+    bias: float
+
+class _ModelArrays(TypedDict):
     basis: NDArray[np.float64]
     output: NDArray[np.float64]
     linear: NDArray[np.float64] | None
 
-class _Fit(_Model):
+class _PolynomialFit(_ModelArrays):
     outcome: str
     objective: float
     dual_objective: float
@@ -86,7 +122,7 @@ class _Fit(_Model):
 
 _Targets = NDArray[np.uint32] | NDArray[np.float64]
 
-class _PolynomialSettings(TypedDict):
+class _PolynomialRecord(_RunRecord):
     n_outputs: int
     kernel: str
     augmented: bool
@@ -98,30 +134,26 @@ class _PolynomialSettings(TypedDict):
     refit: str
     selection: str
     selection_tol: float
-    tol: float
-    max_iter: int
     seed: int
-    n_threads: int
     sample_weight: NDArray[np.float64] | None
-    init: _Model | None
+    init: _ModelArrays | None
     validation: tuple[_Rows, _Targets] | None
-    callback: Callable[[int, float, float, float], object] | None
 
 def fit_polynomial(
     chunks: list[_Rows],
     targets: _Targets,
-    settings: _PolynomialSettings,
-) -> _Fit: ...
+    settings: _PolynomialRecord,
+) -> _PolynomialFit: ...
 def predict_polynomial(
     rows: _Rows,
-    model: _Model,
+    model: _ModelArrays,
     *,
     kernel: str,
     augmented: bool,
     n_threads: int,
 ) -> NDArray[np.float64]: ...
 
-class _SelectionSettings(TypedDict):
+class _SelectionRecord(TypedDict):
     kernel: str
     penalty: str
     selection: str
@@ -130,7 +162,7 @@ class _SelectionSettings(TypedDict):
     n_threads: int
 
 def select_basis(
-    rows: _Rows, weights: NDArray[np.float64], settings: _SelectionSettings
+    rows: _Rows, weights: NDArray[np.float64], settings: _SelectionRecord
 ) -> tuple[list[float], list[float], float]: ...
 
 class _State(TypedDict):
@@ -157,15 +189,26 @@ class _JointFit(TypedDict):
     weights: NDArray[np.float64]
     history: dict[str, NDArray[Any]]
 
+class _WarmStart(TypedDict):
+    keep_dual: bool
+    start: _State | None
+
+class _ClassFeatureRecord(TypedDict):
+    class_features: _Rows | None
+
+class _LinearSettings(_MarginRecord, _SharesRecord, _MethodRecord, _RunRecord): ...
+class _MulticlassSettings(_LinearSettings, _WarmStart): ...
+class _ClassFeatureSettings(_LinearSettings, _ClassFeatureRecord): ...
+
 def fit_multiclass(
-    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
+    rows: _Rows, labels: NDArray[np.uint32], settings: _MulticlassSettings
 ) -> _MulticlassFit: ...
 def fit_class_features(
-    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
+    rows: _Rows, labels: NDArray[np.uint32], settings: _ClassFeatureSettings
 ) -> _JointFit: ...
-def plan_multiclass(rows: _Rows, settings: dict[str, Any]) -> tuple[str, int, int]: ...
+def plan_multiclass(rows: _Rows, settings: _MulticlassSettings) -> tuple[str, int, int]: ...
 def multiclass_path(
-    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any], until: float
+    rows: _Rows, labels: NDArray[np.uint32], settings: _LinearSettings, until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
 
 class _Answer(TypedDict):
@@ -178,8 +221,21 @@ class _Answer(TypedDict):
     weights: NDArray[np.float64]
     beta: NDArray[np.float64]
 
+class _Round(_RunRecord):
+    consensus: NDArray[np.float64]
+    multiplier: NDArray[np.float64]
+    rho: float
+    beta: NDArray[np.float64] | None
+    check_beta: bool
+    gap: float
+    relative_gap: float
+    solver: str
+    seed: int
+
+class _RoundSettings(_MarginRecord, _SharesRecord, _Round): ...
+
 def consensus_round(
-    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
+    rows: _Rows, labels: NDArray[np.uint32], settings: _RoundSettings
 ) -> _Answer: ...
 
 class _Search(TypedDict):
@@ -193,8 +249,20 @@ class _Search(TypedDict):
     seconds: NDArray[np.float64]
     outcome: list[str]
 
+class _SearchRecord(TypedDict):
+    Cs: list[float]
+    fold_weights: NDArray[np.float64]
+    held_out: list[NDArray[np.uint32]]
+    measure: str | None
+    top_k: int
+    score: Callable[[int, int, NDArray[np.float64]], float] | None
+    width: float | None
+    seed: int
+
+class _SearchSettings(_MarginRecord, _SearchRecord, _RunRecord): ...
+
 def cross_validate(
-    rows: _Rows, labels: NDArray[np.uint32], settings: dict[str, Any]
+    rows: _Rows, labels: NDArray[np.uint32], settings: _SearchSettings
 ) -> _Search: ...
 
 class _Blocks(TypedDict):
@@ -300,11 +368,40 @@ class _StructuredFit(TypedDict):
     history: dict[str, NDArray[Any]]
     weights: NDArray[np.float64]
     oracle_calls: int | None
-    dual_point: dict[str, NDArray[Any]] | None
+    dual_point: _DualPointRecord | None
 
-def fit_structured(source: _Source, settings: dict[str, Any]) -> _StructuredFit: ...
+class _ConstraintRecord(TypedDict):
+    signs: NDArray[np.int8] | None
+    exact: bool
+
+class _ExtragradientRecord(TypedDict):
+    projection: str | None
+    radius: float | None
+
+class _DualPointRecord(TypedDict):
+    weights: NDArray[np.float64]
+    atoms: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    parts: NDArray[np.uint32]
+    values: NDArray[np.float64]
+
+class _StructuredWarmStart(TypedDict):
+    keep_dual: bool
+    start: _DualPointRecord | None
+
+class _StructuredSettings(
+    _SharesRecord,
+    _MethodRecord,
+    _ExtragradientRecord,
+    _RunRecord,
+    _StructuredWarmStart,
+    _ConstraintRecord,
+): ...
+
+def fit_structured(source: _Source, settings: _StructuredSettings) -> _StructuredFit: ...
 def structured_path(
-    source: _Source, settings: dict[str, Any], until: float
+    source: _Source, settings: _StructuredSettings, until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...
 
 _ReadRows: TypeAlias = tuple[
@@ -335,6 +432,22 @@ def read_labels(
 @final
 class SequencePoint: ...
 
+class _ChainRecord(TypedDict):
+    n_states: int
+    loss: str
+    links: NDArray[np.uint8]
+    seen_pairs: bool
+    token_weight: NDArray[np.float64] | None
+    edges: _Rows | None
+
+class _FitRecord(TypedDict):
+    sampling: str
+    seed: int
+    start: SequencePoint | None
+    keep_point: bool
+
+class _SequenceSettings(_FitRecord, _RunRecord, _SharesRecord): ...
+
 @final
 class SequenceProblem:
     def __new__(
@@ -342,13 +455,22 @@ class SequenceProblem:
         rows: _Rows,
         offsets: NDArray[np.int64],
         labels: NDArray[np.uint32],
-        settings: dict[str, Any],
+        settings: _ChainRecord,
     ) -> SequenceProblem: ...
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.uint16]] | None: ...
 
+class _TaggerRecord(TypedDict):
+    n_states: int
+    links: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    labels: NDArray[np.uint16]
+    values: NDArray[np.float64]
+    link_weights: NDArray[np.float64]
+    edge_weights: NDArray[np.float64]
+
 @final
 class Tagger:
-    def __new__(cls, weights: dict[str, Any]) -> Tagger: ...
+    def __new__(cls, weights: _TaggerRecord) -> Tagger: ...
     def decode(self, input: _Sequences, n_threads: int) -> NDArray[np.uint32]: ...
     def tag(
         self, vocabulary: Vocabulary, sentences: Any, n_threads: int
@@ -360,7 +482,7 @@ class Tagger:
         self, input: _Sequences, maximal: bool, n_threads: int
     ) -> NDArray[np.float64]: ...
 
-def fit_sequences(problem: SequenceProblem, settings: dict[str, Any]) -> dict[str, Any]: ...
+def fit_sequences(problem: SequenceProblem, settings: _SequenceSettings) -> dict[str, Any]: ...
 def sequence_path(
-    problem: SequenceProblem, settings: dict[str, Any], until: float
+    problem: SequenceProblem, settings: _SequenceSettings, until: float
 ) -> list[tuple[float, float, NDArray[np.float64], float, float, int]]: ...

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._estimator import ScoringClassifier
-from dualgap.multiclass.svm import LinearModel
+from dualgap.multiclass._linear import LinearClassifier
 from dualgap.polynomial import (
     FactorizationMachineClassifier,
     FactorizationMachineRegressor,
@@ -33,7 +33,7 @@ _Polynomial: TypeAlias = (
 _OPSET, _IR_VERSION = 17, 8
 
 
-def to_onnx(model: LinearModel | _Polynomial, *, dtype: DTypeLike = np.float32) -> Any:
+def to_onnx(model: LinearClassifier | _Polynomial, *, dtype: DTypeLike = np.float32) -> Any:
     """Write a fitted linear or polynomial model as an ONNX graph.
 
     The graph has the input ``X``, a matrix of `dtype` with a row for each sample. A classifier has
@@ -73,13 +73,13 @@ def to_onnx(model: LinearModel | _Polynomial, *, dtype: DTypeLike = np.float32) 
     >>> [output.name for output in graph.graph.output]
     ['label', 'scores']
     """
-    if not isinstance(model, LinearModel | _Polynomial):
+    if not isinstance(model, LinearClassifier | _Polynomial):
         name = type(model).__name__
         msg = f"model: ONNX is for linear and polynomial models, not for {name}"
         raise TypeError(msg)
     check_is_fitted(model)
     graph = _Graph(dtype)
-    if isinstance(model, LinearModel):
+    if isinstance(model, LinearClassifier):
         outputs = graph.linear("X", model.coef_, model.intercept_)
     else:
         outputs = _polynomial(graph, model)

@@ -224,7 +224,7 @@ class MarginLoss(Protocol):
         ...
 
 
-def core_loss(loss: object) -> dict[str, Any]:
+def core_loss(loss: object) -> _core._Loss:
     """Return the core's arguments for a loss given by name or as an object."""
     if isinstance(loss, str):
         if LOSSES.get(loss):

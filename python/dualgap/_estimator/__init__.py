@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from dualgap._estimator.display import relative_gap
+from dualgap._estimator.settings import check_numbers
 from dualgap._estimator.watch import (
     Callback,
     CallbackSupportMixin,
@@ -88,6 +89,10 @@ class CertifiedEstimator(Estimator):
     # True on fits within a fit, of which it is no news that they did not converge. Filters of
     # `warnings` would be those of all threads.
     _quiet = False
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no fit can use, before it reads its data."""
+        check_numbers(self)
 
     def _store_run(self, result: Mapping[str, Any]) -> None:
         """Store what every certified run reports, and warn if it did not get to `tol`."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from dualgap import _core
 from dualgap._estimator import Callback, depth
+from dualgap._estimator.settings import round_settings
 from dualgap._files import check_writable
 from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap._validation import FloatArray
@@ -377,26 +378,9 @@ def _like(found: FloatArray, known: FloatArray) -> FloatArray:
     return found
 
 
-def null_objective(problem: dict[str, Any]) -> float:
+def null_objective(problem: _core._MarginRecord) -> float:
     """Return the objective of weights 0: the same loss for every row, so that one row is enough."""
-    settings = {
-        **problem,
-        "regularization": 1.0,
-        "sample_weight": None,
-        "consensus": np.zeros(problem["n_classes"]),
-        "multiplier": np.zeros(problem["n_classes"]),
-        "bias": 0.0,
-        "rho": 0.0,
-        "beta": None,
-        "check_beta": False,
-        "gap": np.inf,
-        "relative_gap": 0.0,
-        "tol": 0.0,
-        "max_iter": 1,
-        "solver": "block-descent",
-        "seed": 0,
-        "n_threads": 1,
-        "callback": None,
-    }
+    shares: _core._SharesRecord = {"regularization": 1.0, "sample_weight": None}
+    settings = round_settings({**problem, "bias": 0.0}, shares, problem["n_classes"])
     answer = _core.consensus_round(np.zeros((1, 1)), np.zeros(1, np.uint32), settings)
     return float(answer["loss"])

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
+from dualgap._estimator.settings import round_settings
 from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap._validation import FloatArray, core_rows
 from dualgap._validation.labels import class_codes
@@ -37,7 +38,7 @@ class Plan:
     factors: FloatArray | None
     total: float
     n_features: int
-    problem: dict[str, Any]
+    problem: _core._MarginRecord
     regularization: float
     relaxation: float
     max_passes: int
@@ -168,10 +169,12 @@ def answer(
         consensus = consensus.reshape(len(plan.classes), -1)[:, state.columns].ravel()
     consensus = _aligned(consensus)
     arrays, multiplier, restarted = _up_to_date(state, number, plan, order, attempt, consensus)
-    settings = {
-        **plan.problem,
-        "sample_weight": state.weights,
+    shares: _core._SharesRecord = {
         "regularization": plan.regularization,
+        "sample_weight": state.weights,
+    }
+    settings = round_settings(plan.problem, shares, len(consensus))
+    settings |= {
         "consensus": consensus,
         "multiplier": multiplier,
         "rho": order.rho,
@@ -183,7 +186,6 @@ def answer(
         "max_iter": plan.max_passes,
         "solver": plan.solver,
         "seed": (plan.seed + order.round) % 2**63,
-        "n_threads": 1,
         "callback": lambda *_: plan.run in _CANCELLED,
     }
     result = _core.consensus_round(_aligned_rows(core_rows(part.X)), state.labels, settings)

@@ -21,12 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from dualgap import _core
 from dualgap._choices import SubproblemSolver, check_choice
 from dualgap._estimator import Callback, refuse_unused, restores_on_error, watch
+from dualgap._estimator.settings import margin_record
 from dualgap._validation import (
     FloatArray,
     check_classes,
-    check_positive,
     check_rows_and_targets,
     check_weights,
     regularization_of,
@@ -59,7 +60,8 @@ from dualgap.distributed._sources import (
 from dualgap.distributed._threads import Threads
 from dualgap.distributed._worker import VERSION, Plan
 from dualgap.losses import core_loss
-from dualgap.multiclass.svm import LinearClassifier, MulticlassSVC
+from dualgap.multiclass._linear import LinearClassifier
+from dualgap.multiclass.svm import MulticlassSVC
 
 __all__ = ["ConsensusSVC"]
 
@@ -158,6 +160,7 @@ class ConsensusSVC(LinearClassifier):
     True
     """
 
+    C: float = 1.0
     rho: float | None = None
     adapt_rho: bool = True
     relaxation: float = 1.6
@@ -231,7 +234,7 @@ class ConsensusSVC(LinearClassifier):
         numbers = np.flatnonzero(counts > 0.0).tolist()
         self.n_partitions_ = len(numbers)
         rho = 0.0 if len(numbers) == 1 else _PENALTY * lam if self.rho is None else float(self.rho)
-        problem = self._problem()
+        problem = margin_record(self, core_loss(self.loss))
         n_weights = len(self.classes_) * (self.n_features_in_ + bool(problem["bias"]))
         identity = self._identity(problem, lam, summaries, factors)
         run = Run(np.zeros(n_weights), rho)
@@ -288,17 +291,10 @@ class ConsensusSVC(LinearClassifier):
 
     def _check_consensus_parameters(self) -> None:
         self._check_parameters()
-        check_positive("max_passes", self.max_passes, integer=True)
         check_choice("solver", self.solver, SubproblemSolver)
-        check_positive("checkpoint_interval", self.checkpoint_interval, zero=True)
-        check_positive("relaxation", self.relaxation)
         if not 1.0 <= self.relaxation <= 1.8:
             msg = f"relaxation: must be between 1 and 1.8, got {self.relaxation!r}"
             raise ValueError(msg)
-        if self.rho is not None:
-            check_positive("rho", self.rho)
-        if self.n_partitions is not None:
-            check_positive("n_partitions", self.n_partitions, integer=True)
         if self.checkpoint is None and self.resume is None:
             refuse_unused(self, ["checkpoint_interval"], "checkpoint=None")
         if core_loss(self.loss)["costs_per_row"]:
@@ -410,13 +406,14 @@ class ConsensusSVC(LinearClassifier):
 
     def _identity(
         self,
-        problem: dict[str, Any],
+        problem: _core._MarginRecord,
         lam: float,
         summaries: list[Summary],
         factors: FloatArray | None,
     ) -> dict[str, Any]:
         """What must be the same for a fit to be continued, as JSON gives it back."""
-        entries = {**problem, "lambda": lam, "classes": self.classes_, "class_weight": factors}
+        entries: dict[str, Any] = {**problem, "lambda": lam, "classes": self.classes_}
+        entries["class_weight"] = factors
         entries["n_rows"] = [summary.n_rows for summary in summaries]
         entries["n_features"] = self.n_features_in_
         entries["rows, labels and weights"] = [summary.fingerprint for summary in summaries]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualgap import _core
 from dualgap._choices import LinearSolver
 from dualgap._estimator import warn_user
 from dualgap._validation import FloatArray
@@ -174,7 +175,7 @@ class CheckedLoss:
         return getattr(self, "radius", 1.0)
 
 
-def own_loss(loss: Any, n_classes: int) -> dict[str, Any]:
+def own_loss(loss: Any, n_classes: int) -> _core._Loss:
     """Return the core's arguments for a loss written in Python, checked on samples."""
     checked = CheckedLoss(loss, n_classes)
     checked.check()
@@ -198,12 +199,12 @@ def check_solver(loss: Any, solver: LinearSolver, smoothing: float) -> LinearSol
     return "block-frank-wolfe" if solver == "auto" else solver
 
 
-def core_loss_of(loss: Any, n_classes: int) -> dict[str, Any]:
+def core_loss_of(loss: Any, n_classes: int) -> _core._Loss:
     """Return the core's arguments for any loss."""
     return core_loss(loss) if isinstance(loss, str | Loss) else own_loss(loss, n_classes)
 
 
-def refuse_certificate(model: Any, problem: dict[str, Any], X: Any, codes: NDArray[Any]) -> None:
+def refuse_certificate(model: Any, problem: _core._Loss, X: Any, codes: NDArray[Any]) -> None:
     """Say what the certificate of a fit with a loss of one's own rests on, or that it has none."""
     if isinstance(problem["loss"], str):
         return

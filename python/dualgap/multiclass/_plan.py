@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dualgap import _core
 from dualgap._estimator.display import note
 from dualgap._validation import Rows
@@ -11,7 +9,7 @@ from dualgap._validation import Rows
 __all__ = ["print_plan"]
 
 
-def print_plan(rows: Rows, settings: dict[str, Any], *, auto: bool) -> None:
+def print_plan(rows: Rows, settings: _core._MulticlassSettings, *, auto: bool) -> None:
     """Print a fit's plan on standard error.
 
     Parameters

@@ -15,20 +15,20 @@ from sklearn.model_selection import check_cv
 from dualgap import _core
 from dualgap._choices import check_choice
 from dualgap._estimator import restores_on_error, warn_user, watch
+from dualgap._estimator.settings import search_settings
 from dualgap._tuning.search import ROUNDING, Rule, check_scores, choose, grid, rows_of_fold
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
-    check_positive,
     check_rows_and_targets,
     check_weights,
     core_rows,
     encode_classes,
-    resolve_seed,
-    resolve_threads,
     row_weights,
 )
-from dualgap.multiclass.svm import LinearModel, MulticlassSVC
+from dualgap.losses import core_loss
+from dualgap.multiclass._linear import LinearClassifier
+from dualgap.multiclass.svm import MulticlassSVC
 
 __all__ = ["MulticlassSVCCV"]
 
@@ -47,7 +47,7 @@ _FINAL = [f.name for f in fields(MulticlassSVC) if not f.init and f.name not in 
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MulticlassSVCCV(LinearModel):
+class MulticlassSVCCV(LinearClassifier):
     """Linear multi-category SVM with cross-validated C.
 
     Fits all folds side by side, each from small C to large, every fit starting where the one before
@@ -179,19 +179,11 @@ class MulticlassSVCCV(LinearModel):
         weights = check_weights(sample_weight, rows)
         splits = check_cv(self.cv, labels, classifier=True).split(rows, labels, groups)
         folds = [tuple(rows_of_fold(part, len(codes)) for part in split) for split in splits]
-        seed = resolve_seed(self.random_state)
-        settings = {
-            **self._problem(),
-            **self._scoring(rows, labels, folds, Cs),
-            "Cs": Cs.tolist(),
-            "fold_weights": self._fold_weights(folds, codes, weights),
-            "held_out": [np.ascontiguousarray(test, dtype=np.uint32) for _, test in folds],
-            "width": None if self.bounds is None else float(self.bounds),
-            "seed": seed,
-            "tol": float(self.cv_tol),
-            "max_iter": int(self.max_iter),
-            "n_threads": resolve_threads(self.n_jobs),
-        }
+        scoring = self._scoring(rows, labels, folds, Cs)
+        settings = search_settings(self, core_loss(self.loss), Cs, scoring)
+        settings["fold_weights"] = self._fold_weights(folds, codes, weights)
+        held_out = [np.ascontiguousarray(test, dtype=np.uint32) for _, test in folds]
+        settings["held_out"] = held_out
         classes = np.ascontiguousarray(codes, dtype=np.uint32)
         # Bounds may require more fits than one for each fold and C.
         stopping = (len(folds) * len(Cs) if self.bounds is None else None, None)
@@ -202,15 +194,12 @@ class MulticlassSVCCV(LinearModel):
             for name in _FINAL:
                 self.__dict__.pop(name, None)
             if self.refit:
-                self._refit(rows, labels, weights, seed)
+                self._refit(rows, labels, weights, settings["seed"])
         return self
 
     def _check(self) -> FloatArray:
         self._check_parameters()
-        check_positive("cv_tol", self.cv_tol, zero=True)
         check_choice("rule", self.rule, *get_args(Rule))
-        if self.bounds is not None:
-            check_positive("bounds", self.bounds, zero=True)
         return grid(self.Cs)
 
     def _fold_weights(

@@ -20,28 +20,31 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, LossName, Sampling, Step, check_choice
-from dualgap._estimator import EpochModels, refuse_unused, restores_on_error, watch
+from dualgap._estimator import (
+    EpochModels,
+    ScoringClassifier,
+    refuse_unused,
+    restores_on_error,
+    watch,
+)
+from dualgap._estimator.settings import class_feature_settings, shares_record
 from dualgap._validation import (
+    ClassWeight,
     FloatArray,
     MatrixLike,
     check_classes,
     check_matrix,
-    check_positive,
     check_rows,
     check_rows_and_targets,
     check_weights,
     core_rows,
     encode_classes,
-    regularization_of,
-    resolve_seed,
-    resolve_threads,
     row_weights,
 )
 from dualgap._validation.copies import own_copy
 from dualgap._validation.labels import class_codes, read_labels
 from dualgap.losses import Loss, MarginLoss
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
-from dualgap.multiclass.svm import MarginModel
 
 __all__ = ["ClassFeatureSVC"]
 
@@ -55,7 +58,7 @@ _BLOCK = 1024
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ClassFeatureSVC(MarginModel):
+class ClassFeatureSVC(ScoringClassifier):
     """Multi-category SVM whose scores are made of features of the classes as well as of the rows.
 
     The score of class j for a row x is ``w @ psi(x, j)``. With features ``z_j`` of the classes
@@ -132,11 +135,18 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
     class_features: MatrixLike | JointFeatures = field(kw_only=False)
     combine: Combine = "kronecker"
     classes: ArrayLike | None = None
-    loss: LossName | Loss | MarginLoss = field(default="max-hinge", kw_only=True)
+    loss: LossName | Loss | MarginLoss = "max-hinge"
     C: float = 1.0
+    smoothing: float = 0.0
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+    class_weight: ClassWeight = None
     solver: LinearSolver = "auto"
     step: Step | None = None
     sampling: Sampling = "permutation"
+
+    coef_: FloatArray = field(init=False)
+    intercept_: FloatArray = field(init=False)
 
     # Features of the classes in training, or the callable.
     _fitted_features: Any = field(init=False)
@@ -174,18 +184,10 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         features = None if joint else own_copy(self._class_features(self.class_features, own=True))
         self._fitted_features = self.class_features if joint else features
         rows = self._joint_features(X, self.classes_) if joint else X
-        settings = {
-            **self._problem(),
-            "sample_weight": weights,
-            "class_features": None if features is None else core_rows(features),
-            "regularization": regularization_of("C", self.C, weights, len(codes)),
-            "step": self.step,
-            "sampling": self.sampling,
-            "tol": float(self.tol),
-            "max_iter": int(self.max_iter),
-            "seed": resolve_seed(self.random_state),
-            "n_threads": resolve_threads(self.n_jobs),
-        }
+        loss = core_loss_of(self.loss, len(self.classes_))
+        shares = shares_record("C", self.C, weights, len(codes))
+        features = None if features is None else core_rows(features)
+        settings = class_feature_settings(self, loss, shares, features)
         settings["solver"] = check_solver(settings["loss"], self.solver, self.smoothing)
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
 
@@ -296,14 +298,12 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         return np.asarray(names[scores.argmax(axis=1)])
 
     def _check_parameters(self) -> None:
-        check_positive("C", self.C)
-        check_choice("combine", self.combine, Combine)
         super()._check_parameters()
+        check_choice("combine", self.combine, Combine)
+        if not self.fit_intercept:
+            refuse_unused(self, ["intercept_scaling"], "fit_intercept=False")
         if callable(self.class_features):
             refuse_unused(self, ["combine", "intercept_scaling"], "a callable class_features")
-
-    def _core_loss(self) -> dict[str, Any]:
-        return core_loss_of(self.loss, len(self.classes_))
 
     def _scores(self, X: Any) -> FloatArray:
         return self.class_scores(X)

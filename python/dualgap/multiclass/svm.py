@@ -7,24 +7,22 @@ classifiers, arXiv:2008.08894.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
-from dualgap._choices import LinearSolver, LossName, Sampling, Step
-from dualgap._estimator import (
-    EpochModels,
-    ScoringClassifier,
-    refuse_unused,
-    restores_on_error,
-    watch,
+from dualgap._choices import LinearSolver, Sampling, Step
+from dualgap._estimator import EpochModels, refuse_unused, restores_on_error, watch
+from dualgap._estimator.settings import (
+    linear_settings,
+    margin_record,
+    multiclass_settings,
+    shares_record,
 )
 from dualgap._estimator.warm import problem_hash
 from dualgap._tuning.path import check_interval, warn_of_pieces
@@ -32,121 +30,19 @@ from dualgap._validation import (
     FloatArray,
     MatrixLike,
     check_positive,
-    check_rows,
     check_rows_and_targets,
     check_weights,
     core_rows,
     encode_classes,
     regularization_of,
-    resolve_seed,
-    resolve_threads,
     row_weights,
 )
-from dualgap.losses import Loss, MarginLoss, core_loss
+from dualgap.multiclass._linear import LinearClassifier
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
 from dualgap.multiclass._plan import print_plan
-from dualgap.multiclass._rows import linear_scores, undecided
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
 __all__ = ["MulticlassSVC"]
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class MarginModel(ScoringClassifier):
-    """Parameters of models with a margin loss but for C."""
-
-    loss: LossName | Loss | MarginLoss = field(default="max-hinge", kw_only=False)
-    smoothing: float = 0.0
-    fit_intercept: bool = True
-    intercept_scaling: float = 1.0
-    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
-
-    coef_: FloatArray = field(init=False)
-    intercept_: FloatArray = field(init=False)
-
-    def _check_parameters(self) -> None:
-        check_positive("intercept_scaling", self.intercept_scaling)
-        for name in ("smoothing", "tol"):
-            check_positive(name, getattr(self, name), zero=True)
-        check_positive("max_iter", self.max_iter, integer=True)
-        if not self.fit_intercept:
-            refuse_unused(self, ["intercept_scaling"], "fit_intercept=False")
-
-    def _problem(self) -> dict[str, Any]:
-        """What the core is told of the problem apart from the data."""
-        return {
-            **self._core_loss(),
-            "n_classes": len(self.classes_),
-            "bias": float(self.intercept_scaling) if self.fit_intercept else 0.0,
-            "smoothing": float(self.smoothing),
-        }
-
-    def _core_loss(self) -> dict[str, Any]:
-        return core_loss(self.loss)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LinearModel(MarginModel):
-    """Linear classifiers with weights of each class's own, and their predictions."""
-
-    # The weight of the regulariser, where there is a certificate.
-    _lambda: float | None = field(init=False, default=None)
-
-    def _store_weights(self, weights: FloatArray) -> None:
-        n_features = self.n_features_in_
-        self.coef_ = np.ascontiguousarray(weights[:, :n_features])
-        self.intercept_ = np.zeros(len(self.classes_))
-        if self.fit_intercept:
-            self.intercept_ = weights[:, n_features] * float(self.intercept_scaling)
-
-    def _scores(self, X: Any) -> FloatArray:
-        check_is_fitted(self, "coef_")
-        X = check_rows(self, X, reset=False, half=True)
-        return linear_scores(X, self.coef_, self.intercept_)
-
-    def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
-        """Tell which predictions more training might change.
-
-        The exact optimum is no farther from the model than its duality gap says. Where the best
-        score is ahead of the others by more than that can move it, the optimum predicts the same
-        class; rounding is taken into account. The smaller the gap, the fewer rows are left
-        undecided (see `tol`); rows between two classes stay so for long.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of bool of shape (n_samples,)
-            True where the optimum may predict another class than `predict` does.
-
-        Raises
-        ------
-        ValueError
-            If the model has no certificate, as one read from a file.
-        """
-        scores = self._scores(X)
-        if self._lambda is None or not np.isfinite(self.dual_objective_):
-            msg = "undecided: the model has no certificate; fit it here"
-            raise ValueError(msg)
-        radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda))
-        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
-        linear = (self.coef_, self.intercept_, bias)
-        X = check_rows(self, X, reset=False, half=True)
-        return undecided(X, linear, radius, scores.argmax(axis=1))
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LinearClassifier(LinearModel):
-    """Parameters of linear classifiers, however they are trained, and their predictions."""
-
-    C: float = 1.0
-
-    def _check_parameters(self) -> None:
-        check_positive("C", self.C)
-        super()._check_parameters()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -269,6 +165,7 @@ class MulticlassSVC(LinearClassifier):
     (1, 2)
     """
 
+    C: float = 1.0
     solver: LinearSolver = "auto"
     step: Step | None = None
     sampling: Sampling = "permutation"
@@ -333,31 +230,25 @@ class MulticlassSVC(LinearClassifier):
 
     def _settings(
         self, X: Any, labels: NDArray[np.uint32], weights: FloatArray | None
-    ) -> tuple[dict[str, Any], str]:
-        """What the core is told, and what a warm start needs to be the same."""
-        regularization = regularization_of("C", self.C, weights, len(labels))
-        problem = {**self._problem(), "sample_weight": weights}
-        problem["solver"] = check_solver(problem["loss"], self.solver, self.smoothing)
-        settings = {
-            **problem,
-            "regularization": regularization,
-            "step": self.step,
-            "sampling": self.sampling,
-            "tol": float(self.tol),
-            "max_iter": int(self.max_iter),
-            "seed": resolve_seed(self.random_state),
-            "n_threads": resolve_threads(self.n_jobs),
-            "keep_dual": bool(self.warm_start),
-            "start": None,
+    ) -> tuple[_core._MulticlassSettings, str]:
+        """Return the settings of a fit, and a hash of what a warm start requires to be the same."""
+        loss = core_loss_of(self.loss, len(self.classes_))
+        shares = shares_record("C", self.C, weights, len(labels))
+        settings = multiclass_settings(self, loss, shares)
+        settings["solver"] = check_solver(settings["loss"], self.solver, self.smoothing)
+        if not self.warm_start:
+            return settings, ""
+        # "auto" depends on the memory at hand: in the next fit it may be another solver.
+        settings["solver"] = _core.plan_multiclass(core_rows(X), settings)[0]
+        same = {
+            **margin_record(self, loss),
+            # The end of the previous fit serves any positive smoothing.
+            "smoothing": self.smoothing > 0,
+            "sample_weight": weights,
+            "solver": settings["solver"],
         }
-        identity = ""
-        if self.warm_start:
-            # What "auto" chooses depends on the memory that there is: next time it may be another.
-            solver = _core.plan_multiclass(core_rows(X), settings)[0]
-            # Where the previous fit ended serves any positive smoothing.
-            same = {**problem, "solver": solver, "smoothing": self.smoothing > 0}
-            identity = problem_hash("loss", self.loss, X, labels, same)
-            settings |= {"solver": solver, "start": self._previous(identity, regularization)}
+        identity = problem_hash("loss", self.loss, X, labels, same)
+        settings["start"] = self._previous(identity, shares["regularization"])
         return settings, identity
 
     def _store(self, result: Any, regularization: float, identity: str) -> None:
@@ -411,23 +302,14 @@ class MulticlassSVC(LinearClassifier):
         check_positive("tol", self.tol)
         check_interval(C_min, C_max)
         # What is learnt of the rows is kept on the pieces, not here.
-        model = clone(self)
+        model = clone(self).set_params(random_state=self.random_state)
         X, y = check_rows_and_targets(model, X, y)
         model.classes_, codes = encode_classes(y)
         weights = check_weights(sample_weight, X)
         weights = row_weights(self.class_weight, model.classes_, codes, weights)
-        settings = {
-            **model._problem(),
-            "sample_weight": weights,
-            "regularization": regularization_of("C_min", C_min, weights, len(codes)),
-            "solver": "block-frank-wolfe",
-            "step": "pairwise",
-            "sampling": self.sampling,
-            "tol": float(self.tol),
-            "max_iter": int(self.max_iter),
-            "seed": resolve_seed(self.random_state),
-            "n_threads": resolve_threads(self.n_jobs),
-        }
+        loss = core_loss_of(model.loss, len(model.classes_))
+        settings = linear_settings(model, loss, shares_record("C_min", C_min, weights, len(codes)))
+        settings["solver"], settings["step"] = "block-frank-wolfe", "pairwise"
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         until = regularization_of("C_max", C_max, weights, len(codes))
         with watch(self, is_fit=False) as callback:
@@ -442,9 +324,6 @@ class MulticlassSVC(LinearClassifier):
         found = linear_pieces(pieces, (C_min, C_max), settings["regularization"], fitted)
         warn_of_pieces(found, self.tol, self._remedy)
         return found
-
-    def _core_loss(self) -> dict[str, Any]:
-        return core_loss_of(self.loss, len(self.classes_))
 
     def _previous(self, identity: str, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""

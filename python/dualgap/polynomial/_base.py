@@ -22,15 +22,14 @@ from dualgap._estimator import (
     restores_on_error,
     watch,
 )
+from dualgap._estimator.settings import polynomial_settings
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
-    check_positive,
     check_rows,
     check_rows_and_targets,
     check_targets,
     core_rows,
-    resolve_seed,
     resolve_threads,
 )
 from dualgap.chunks import Chunks
@@ -172,11 +171,7 @@ class PolynomialModel(CertifiedEstimator):
     _remedy: ClassVar[str] = "n_components, max_iter or tol"
 
     def _check_parameters(self) -> None:
-        for name in ("n_components", "max_iter"):
-            check_positive(name, getattr(self, name), integer=True)
-        for name in ("alpha", "selection_tol"):
-            check_positive(name, getattr(self, name))
-        check_positive("tol", self.tol, zero=True)
+        super()._check_parameters()
         check_choice("linear", self.linear, Linear, None)
         if self.linear != "explicit":
             refuse_unused(self, ["alpha"], f"linear={self.linear!r}")
@@ -252,7 +247,6 @@ class FittedPolynomial(PolynomialModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_positive("radius", self.radius)
         fraction = self.validation_fraction
         if fraction is not None and not 0.0 < fraction < 1.0:
             msg = f"validation_fraction: must lie between 0 and 1, got {fraction!r}"
@@ -304,34 +298,14 @@ class FittedPolynomial(PolynomialModel):
         raise NotImplementedError
 
     def _fit(self, data: Training, given: tuple[Any, Any, Any]) -> None:
-        seed = resolve_seed(self.random_state)
+        settings = polynomial_settings(self, self._kernel, data.loss, data.n_outputs)
         if data.validation is None and self.validation_fraction is not None:
-            data = data.split(self.validation_fraction, seed)
-        validation = None
+            data = data.split(self.validation_fraction, settings["seed"])
         if data.validation is not None:
-            validation = (core_rows(data.validation[0]), data.validation[1])
+            settings["validation"] = (core_rows(data.validation[0]), data.validation[1])
         X = data.X
-        settings: _core._PolynomialSettings = {
-            "n_outputs": data.n_outputs,
-            "kernel": self._kernel,
-            "augmented": self.linear == "augment",
-            "alpha": float(self.alpha) if self.linear == "explicit" else None,
-            "loss": data.loss,
-            "penalty": self.penalty,
-            "radius": float(self.radius),
-            "n_components": int(self.n_components),
-            "refit": self.refit,
-            "selection": self.selection,
-            "selection_tol": float(self.selection_tol),
-            "tol": float(self.tol),
-            "max_iter": int(self.max_iter),
-            "seed": seed,
-            "n_threads": resolve_threads(self.n_jobs),
-            "sample_weight": data.weights,
-            "init": self._previous(X.shape[1], data.n_outputs),
-            "validation": validation,
-            "callback": None,
-        }
+        settings["sample_weight"] = data.weights
+        settings["init"] = self._previous(X.shape[1], data.n_outputs)
         chunks = [core_rows(rows) for rows in (X.chunks if isinstance(X, Chunks) else [X])]
 
         def store(model: Self, result: Any) -> None:

@@ -28,6 +28,9 @@ class Problem:
     n_features: int
     n_sentences: int
 
+    def __len__(self) -> int:
+        return self.n_sentences
+
     def kept(self, flat: FloatArray) -> Weights:
         """Take the core's weights apart and leave out zeros, and columns that have nothing else."""
         n_marked = 0 if self.marks is None else int(self.marks.sum())

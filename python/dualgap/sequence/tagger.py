@@ -15,13 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
 from dualgap._estimator import EpochModels, refuse_unused, restores_on_error, watch
+from dualgap._estimator.settings import sequence_settings, shares_record
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
     check_positive,
     regularization_of,
-    resolve_seed,
-    resolve_threads,
 )
 from dualgap.sequence._chain import TrainedChain
 from dualgap.sequence._file import read_tagger, write_tagger
@@ -200,15 +199,14 @@ history_, null_objective_
         """
         self._check_parameters()
         problem = self._problem(X, y, token_weight, lengths)
-        weights = examples_weights(sample_weight, problem.n_sentences)
+        weights = examples_weights(sample_weight, len(problem))
         start = self._point if self.warm_start else None
         given = (X, y, sample_weight)
         # Sentences that can be read only once are gone by now.
         again = all(each is None or hasattr(each, "__len__") for each in given)
         data = given if again else (None, None, None)
-        regularization = regularization_of("C", self.C, weights, problem.n_sentences)
-        settings = self._settings(regularization, weights)
-        settings |= {"start": start, "keep_point": bool(self.warm_start)}
+        settings = sequence_settings(self, shares_record("C", self.C, weights, len(problem)))
+        settings["start"] = start
         self._train(problem, settings, data)
         return self
 
@@ -226,13 +224,12 @@ history_, null_objective_
         """
         self._check_parameters()
         problem = self._problem(X, y, None, None)
-        weights = examples_weights(sample_weight, problem.n_sentences)
+        weights = examples_weights(sample_weight, len(problem))
         start = None
         for C in Cs:
             self.C = float(C)
-            regularization = regularization_of("C", self.C, weights, problem.n_sentences)
-            settings = self._settings(regularization, weights)
-            settings |= {"start": start, "keep_point": True}
+            settings = sequence_settings(self, shares_record("C", self.C, weights, len(problem)))
+            settings["start"], settings["keep_point"] = start, True
             self._train(problem, settings, is_fit=False)
             start, self._point = self._point, None
             yield self
@@ -240,7 +237,7 @@ history_, null_objective_
     def _train(
         self,
         problem: Problem,
-        settings: dict[str, Any],
+        settings: _core._SequenceSettings,
         data: tuple[Any, Any, Any] = (None, None, None),
         *,
         is_fit: bool = True,
@@ -302,10 +299,11 @@ history_, null_objective_
         check_positive("tol", self.tol)
         check_interval(C_min, C_max)
         problem = self._problem(X, y, token_weight, lengths)
-        weights = examples_weights(sample_weight, problem.n_sentences)
-        largest = regularization_of("C_min", C_min, weights, problem.n_sentences)
-        smallest = regularization_of("C_max", C_max, weights, problem.n_sentences)
-        settings = self._settings(largest, weights)
+        weights = examples_weights(sample_weight, len(problem))
+        shares = shares_record("C_min", C_min, weights, len(problem))
+        smallest = regularization_of("C_max", C_max, weights, len(problem))
+        settings = sequence_settings(self, shares)
+        settings["keep_point"] = False
         with watch(self, is_fit=False) as callback:
             settings["callback"] = callback
             pieces = _core.sequence_path(problem.core, settings, smallest)
@@ -315,23 +313,9 @@ history_, null_objective_
             tagger._store(problem, weights)
             return tagger
 
-        found = tagger_pieces(pieces, (C_min, C_max), largest, fitted)
+        found = tagger_pieces(pieces, (C_min, C_max), shares["regularization"], fitted)
         warn_of_pieces(found, self.tol, self._remedy)
         return found
-
-    def _settings(self, regularization: float, weights: FloatArray | None) -> dict[str, Any]:
-        """Return the settings of a fit that starts at 0."""
-        return {
-            "start": None,
-            "keep_point": False,
-            "regularization": regularization,
-            "sampling": self.sampling,
-            "seed": resolve_seed(self.random_state),
-            "sample_weight": weights,
-            "tol": float(self.tol),
-            "max_iter": int(self.max_iter),
-            "n_threads": resolve_threads(self.n_jobs),
-        }
 
     def _store(self, problem: Problem, weights: FloatArray) -> None:
         self._weights, self._loss = problem.kept(weights), self.loss
@@ -379,14 +363,10 @@ history_, null_objective_
         return tagger
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_choice("loss", self.loss, "hamming", "log")
         check_choice("pairs", self.pairs, "all", "seen")
-        check_positive("C", self.C)
-        check_positive("tol", self.tol, zero=True)
-        check_positive("max_iter", self.max_iter, integer=True)
-        check_positive("min_count", self.min_count, integer=True, most=2**32 - 1)
         if self.hash_bits is not None:
-            check_positive("hash_bits", self.hash_bits, integer=True)
             refuse_unused(self, ["min_count"], "hash_bits")
             if self.hash_bits > 30:
                 msg = f"hash_bits: must be at most 30, got {self.hash_bits}"
@@ -411,7 +391,7 @@ history_, null_objective_
         marks = marked_columns(self.transition_features, vocabulary, data.n_features)
         rows, edges = (data.rows, None) if marks is None else data.split(marks)
         costs = error_costs(self, token_weight, classes[codes], data.offsets, flat=flat)
-        settings = {
+        settings: _core._ChainRecord = {
             "n_states": len(classes),
             "loss": self.loss,
             "links": links,

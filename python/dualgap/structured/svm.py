@@ -28,14 +28,13 @@ from dualgap._estimator import (
     warn_user,
     watch,
 )
+from dualgap._estimator.settings import shares_record, structured_settings
 from dualgap._estimator.warm import problem_hash
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
     check_positive,
     regularization_of,
-    resolve_seed,
-    resolve_threads,
 )
 from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import PythonOracle
@@ -227,16 +226,14 @@ class StructuredSVM(CertifiedEstimator):
         self._check_parameters()
         source, n_examples, coding = self._source(X, Y)
         weights = example_weights(sample_weight, n_examples)
-        regularization = regularization_of("C", self.C, weights, n_examples)
+        shares = shares_record("C", self.C, weights, n_examples)
+        regularization = shares["regularization"]
         identity: object = None
         if self.warm_start:
             data = (X, Y, weights, self.signs)
             identity = self._series or problem_hash("model", self.model, *data)
-        settings = {
-            **self._settings(regularization, weights),
-            "keep_dual": bool(self.warm_start),
-            "start": self._previous(identity, regularization),
-        }
+        settings = structured_settings(self, shares, _signs(self.signs))
+        settings["start"] = self._previous(identity, regularization)
 
         def store(model: Self, result: Any) -> None:
             dual_point = result.get("dual_point") if model.warm_start else None
@@ -365,14 +362,15 @@ class StructuredSVM(CertifiedEstimator):
             raise ValueError(msg)
         source, n_examples, coding = self._source(X, Y)
         weights = example_weights(sample_weight, n_examples)
-        largest = regularization_of("C_min", C_min, weights, n_examples)
+        shares = shares_record("C_min", C_min, weights, n_examples)
         smallest = regularization_of("C_max", C_max, weights, n_examples)
-        settings = {**self._settings(largest, weights), "keep_dual": False, "start": None}
+        settings = structured_settings(self, shares, _signs(self.signs))
+        settings["keep_dual"] = False
         with watch(self, is_fit=False) as callback:
             settings["callback"] = callback
             pieces = _core.structured_path(source, settings, smallest)
         predictor = Predictor(copy.copy(self.model), coding, self.n_jobs)
-        found = path_pieces(pieces, (C_min, C_max), largest, predictor)
+        found = path_pieces(pieces, (C_min, C_max), shares["regularization"], predictor)
         warn_of_pieces(found, self.tol, self._remedy)
         return found
 
@@ -404,12 +402,7 @@ class StructuredSVM(CertifiedEstimator):
         return self._predictor().score(X, Y, self.coef_, sample_weight)
 
     def _check_parameters(self) -> None:
-        check_positive("C", self.C)
-        check_positive("tol", self.tol, zero=True)
-        check_positive("max_iter", self.max_iter, integer=True)
-        check_positive("subsample", self.subsample)
-        if self.radius is not None:
-            check_positive("radius", self.radius)
+        super()._check_parameters()
         # The core refuses what else the solver does not use.
         if self.solver != "block-frank-wolfe":
             refuse_unused(self, ["warm_start", "exact"], f'solver="{self.solver}"')
@@ -431,26 +424,6 @@ class StructuredSVM(CertifiedEstimator):
             return coding.core(examples, Y), n_examples, coding
         oracle = PythonOracle(self.model, X, Y, verify=self.verify and self.exact, exact=self.exact)
         return (oracle, n_examples, oracle.n_weights), n_examples, None
-
-    def _settings(self, regularization: float, weights: FloatArray | None) -> dict[str, Any]:
-        return {
-            "regularization": regularization,
-            "sample_weight": weights,
-            "solver": self.solver,
-            "step": self.step,
-            "sampling": self.sampling,
-            "cache": bool(self.cache),
-            "averaging": bool(self.averaging),
-            "subsample": float(self.subsample),
-            "projection": self.projection,
-            "radius": None if self.radius is None else float(self.radius),
-            "signs": _signs(self.signs),
-            "exact": bool(self.exact),
-            "tol": float(self.tol),
-            "max_iter": int(self.max_iter),
-            "seed": resolve_seed(self.random_state),
-            "n_threads": resolve_threads(self.n_jobs),
-        }
 
     def _previous(self, identity: object, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""

@@ -1,0 +1,234 @@
+"""Settings of every fit: the parameters of an estimator as the core reads them.
+
+A function for each record of the core (`_core.pyi`), and one for the settings of each kind of fit,
+which join records. Parameters are attributes of the estimator; whatever a fit computes is an
+argument. The parameters that are numbers are checked here as well, before a fit reads its data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualgap import _core
+from dualgap._validation import (
+    FloatArray,
+    Rows,
+    check_positive,
+    regularization_of,
+    resolve_seed,
+    resolve_threads,
+)
+
+__all__ = [
+    "check_numbers",
+    "class_feature_settings",
+    "linear_settings",
+    "margin_record",
+    "multiclass_settings",
+    "polynomial_settings",
+    "round_settings",
+    "run_record",
+    "search_settings",
+    "sequence_settings",
+    "shares_record",
+    "structured_settings",
+]
+
+
+_POSITIVE = (
+    "C",
+    "alpha",
+    "intercept_scaling",
+    "radius",
+    "relaxation",
+    "rho",
+    "selection_tol",
+    "subsample",
+)
+_NOT_NEGATIVE = ("bounds", "checkpoint_interval", "cv_tol", "smoothing", "tol")
+_COUNTS = ("hash_bits", "max_iter", "max_passes", "min_count", "n_components", "n_partitions")
+# The largest number that the core reads, where it is not 2**63 - 1.
+_MOST = {"min_count": 2**32 - 1}
+
+
+def check_numbers(estimator: Any) -> None:
+    """Refuse parameters that are not numbers of their kind; None is one where it is the default."""
+    parameters = type(estimator).__dataclass_fields__
+    for names in (_POSITIVE, _NOT_NEGATIVE, _COUNTS):
+        for name in names:
+            if name not in parameters:
+                continue
+            value = getattr(estimator, name)
+            if value is not None or parameters[name].default is not None:
+                zero, integer = names is _NOT_NEGATIVE, names is _COUNTS
+                most = _MOST.get(name, 2**63 - 1)
+                check_positive(name, value, zero=zero, integer=integer, most=most)
+
+
+def run_record(estimator: Any) -> _core._RunRecord:
+    """Return the stopping rule and the number of threads."""
+    return {
+        "tol": float(estimator.tol),
+        "max_iter": int(estimator.max_iter),
+        "n_threads": resolve_threads(estimator.n_jobs),
+        "callback": None,
+    }
+
+
+def shares_record(
+    name: str, C: float, weights: FloatArray | None, n_rows: int
+) -> _core._SharesRecord:
+    """Return the weight of the regulariser and those of the rows; ``name`` is that of ``C``."""
+    regularization = regularization_of(name, C, weights, n_rows)
+    return {"regularization": regularization, "sample_weight": weights}
+
+
+def _method_record(estimator: Any) -> _core._MethodRecord:
+    return {
+        "solver": estimator.solver,
+        "step": estimator.step,
+        "sampling": estimator.sampling,
+        "seed": resolve_seed(estimator.random_state),
+    }
+
+
+def margin_record(estimator: Any, loss: _core._Loss) -> _core._MarginRecord:
+    """Return a problem with a margin loss, apart from its rows."""
+    scaling = float(estimator.intercept_scaling)
+    return {
+        **loss,
+        "n_classes": len(estimator.classes_),
+        "smoothing": float(estimator.smoothing),
+        "bias": scaling if estimator.fit_intercept else 0.0,
+    }
+
+
+def linear_settings(
+    estimator: Any, loss: _core._Loss, shares: _core._SharesRecord
+) -> _core._LinearSettings:
+    """Return the settings of a path, and what fits of models with a margin loss share."""
+    return {
+        **margin_record(estimator, loss),
+        **shares,
+        **_method_record(estimator),
+        **run_record(estimator),
+    }
+
+
+def multiclass_settings(
+    estimator: Any, loss: _core._Loss, shares: _core._SharesRecord
+) -> _core._MulticlassSettings:
+    """Return the settings of a linear model that starts at 0."""
+    settings = linear_settings(estimator, loss, shares)
+    return {**settings, "keep_dual": bool(estimator.warm_start), "start": None}
+
+
+def class_feature_settings(
+    estimator: Any, loss: _core._Loss, shares: _core._SharesRecord, features: Rows | None
+) -> _core._ClassFeatureSettings:
+    """Return the settings of a model of features of rows and classes."""
+    return {**linear_settings(estimator, loss, shares), "class_features": features}
+
+
+def search_settings(
+    estimator: Any, loss: _core._Loss, Cs: FloatArray, scoring: dict[str, Any]
+) -> _core._SearchSettings:
+    """Return the settings of a cross-validation without its folds."""
+    bounds = estimator.bounds
+    return {
+        **margin_record(estimator, loss),
+        **run_record(estimator),
+        "tol": float(estimator.cv_tol),
+        "Cs": Cs.tolist(),
+        "fold_weights": np.empty((0, 0)),
+        "held_out": [],
+        "measure": scoring["measure"],
+        "top_k": scoring["top_k"],
+        "score": scoring["score"],
+        "width": None if bounds is None else float(bounds),
+        "seed": resolve_seed(estimator.random_state),
+    }
+
+
+def round_settings(
+    problem: _core._MarginRecord, shares: _core._SharesRecord, size: int
+) -> _core._RoundSettings:
+    """Return the settings of a partition's part of a first round, at weights of 0."""
+    return {
+        **problem,
+        **shares,
+        "consensus": np.zeros(size),
+        "multiplier": np.zeros(size),
+        "rho": 0.0,
+        "beta": None,
+        "check_beta": False,
+        "gap": np.inf,
+        "relative_gap": 0.0,
+        "tol": 0.0,
+        "max_iter": 1,
+        "solver": "block-descent",
+        "seed": 0,
+        "n_threads": 1,
+        "callback": None,
+    }
+
+
+def structured_settings(
+    estimator: Any, shares: _core._SharesRecord, signs: NDArray[np.int8] | None
+) -> _core._StructuredSettings:
+    """Return the settings of a structured model that starts at 0."""
+    radius = estimator.radius
+    return {
+        **shares,
+        **_method_record(estimator),
+        **run_record(estimator),
+        "cache": bool(estimator.cache),
+        "averaging": bool(estimator.averaging),
+        "subsample": float(estimator.subsample),
+        "projection": estimator.projection,
+        "radius": None if radius is None else float(radius),
+        "signs": signs,
+        "exact": bool(estimator.exact),
+        "keep_dual": bool(estimator.warm_start),
+        "start": None,
+    }
+
+
+def sequence_settings(estimator: Any, shares: _core._SharesRecord) -> _core._SequenceSettings:
+    """Return the settings of a tagger that starts at 0."""
+    return {
+        **shares,
+        **run_record(estimator),
+        "sampling": estimator.sampling,
+        "seed": resolve_seed(estimator.random_state),
+        "start": None,
+        "keep_point": bool(estimator.warm_start),
+    }
+
+
+def polynomial_settings(
+    estimator: Any, kernel: str, loss: str, n_outputs: int
+) -> _core._PolynomialRecord:
+    """Return the settings of a polynomial model without its rows' weights and validation rows."""
+    explicit = estimator.linear == "explicit"
+    return {
+        **run_record(estimator),
+        "n_outputs": n_outputs,
+        "kernel": kernel,
+        "augmented": estimator.linear == "augment",
+        "alpha": float(estimator.alpha) if explicit else None,
+        "loss": loss,
+        "penalty": estimator.penalty,
+        "radius": float(estimator.radius),
+        "n_components": int(estimator.n_components),
+        "refit": estimator.refit,
+        "selection": estimator.selection,
+        "selection_tol": float(estimator.selection_tol),
+        "seed": resolve_seed(estimator.random_state),
+        "sample_weight": None,
+        "init": None,
+        "validation": None,
+    }

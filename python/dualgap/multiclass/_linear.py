@@ -1,0 +1,86 @@
+"""Parameters and predictions of linear classifiers with a margin loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dualgap._choices import LossName
+from dualgap._estimator import ScoringClassifier, refuse_unused
+from dualgap._validation import FloatArray, MatrixLike, check_rows
+from dualgap.losses import Loss, MarginLoss
+from dualgap.multiclass._rows import linear_scores, undecided
+
+__all__ = ["LinearClassifier"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearClassifier(ScoringClassifier):
+    """A classifier with a margin loss and a weight for each class and feature."""
+
+    loss: LossName | Loss | MarginLoss = field(default="max-hinge", kw_only=False)
+    smoothing: float = 0.0
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
+
+    coef_: FloatArray = field(init=False)
+    intercept_: FloatArray = field(init=False)
+
+    # Weight of the regulariser; None without a certificate.
+    _lambda: float | None = field(init=False, default=None)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not self.fit_intercept:
+            refuse_unused(self, ["intercept_scaling"], "fit_intercept=False")
+
+    def _store_weights(self, weights: FloatArray) -> None:
+        n_features = self.n_features_in_
+        self.coef_ = np.ascontiguousarray(weights[:, :n_features])
+        self.intercept_ = np.zeros(len(self.classes_))
+        if self.fit_intercept:
+            self.intercept_ = weights[:, n_features] * float(self.intercept_scaling)
+
+    def _scores(self, X: Any) -> FloatArray:
+        check_is_fitted(self, "coef_")
+        X = check_rows(self, X, reset=False, half=True)
+        return linear_scores(X, self.coef_, self.intercept_)
+
+    def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
+        """Tell which predictions more training might change.
+
+        The exact optimum is no farther from the model than its duality gap says. Where the best
+        score is ahead of the others by more than that can move it, the optimum predicts the same
+        class; rounding is taken into account. The smaller the gap, the fewer rows are left
+        undecided (see `tol`); rows between two classes stay so for long.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples,)
+            True where the optimum may predict another class than `predict` does.
+
+        Raises
+        ------
+        ValueError
+            If the model has no certificate, as one read from a file.
+        """
+        scores = self._scores(X)
+        if self._lambda is None or not np.isfinite(self.dual_objective_):
+            msg = "undecided: the model has no certificate; fit it here"
+            raise ValueError(msg)
+        radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda))
+        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        linear = (self.coef_, self.intercept_, bias)
+        X = check_rows(self, X, reset=False, half=True)
+        return undecided(X, linear, radius, scores.argmax(axis=1))
