@@ -113,11 +113,6 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
         signs[np.arange(len(labels)), labels] = 1.0
         return signs
 
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class FittedClassifier(PolynomialClassifier, FittedPolynomial):
-    """A polynomial classifier that is fitted at one radius."""
-
     def _training(self, X: Any, y: Any, sample_weight: Any, validation_data: Any) -> Training:
         X, y = check_training(self, X, y)
         self.classes_, labels = encode_classes(y)
@@ -149,7 +144,7 @@ class FittedClassifier(PolynomialClassifier, FittedPolynomial):
 
 @documented(_LOSS, _NOTES)
 @dataclass(kw_only=True, eq=False, repr=False)
-class PolynomialNetworkClassifier(FittedClassifier):
+class PolynomialNetworkClassifier(PolynomialClassifier, FittedPolynomial):
     """Polynomial network classifier: o(x)_c = sum_r u_rc (h_r . x)^2 + w_c . x + b_c.
 
     The basis h_1, ..., h_k is shared by all classes and grown one vector at a time by conditional
@@ -161,7 +156,7 @@ class PolynomialNetworkClassifier(FittedClassifier):
 
 @documented(_LOSS, _NOTES)
 @dataclass(kw_only=True, eq=False, repr=False)
-class FactorizationMachineClassifier(FittedClassifier):
+class FactorizationMachineClassifier(PolynomialClassifier, FittedPolynomial):
     """Factorization machine classifier of degree 2.
 
     o(x)_c = sum_r u_rc sum_{j<j'} h_rj x_j h_rj' x_j' + w_c . x + b_c: like a polynomial network,
