@@ -106,12 +106,12 @@ class _MarginRecord(_Loss):
     smoothing: float
     bias: float
 
-class _ModelArrays(TypedDict):
+class _PolynomialArrays(TypedDict):
     basis: NDArray[np.float64]
     output: NDArray[np.float64]
     linear: NDArray[np.float64] | None
 
-class _PolynomialFit(_ModelArrays):
+class _PolynomialFit(_PolynomialArrays):
     outcome: str
     objective: float
     dual_objective: float
@@ -136,7 +136,7 @@ class _PolynomialRecord(_RunRecord):
     selection_tol: float
     seed: int
     sample_weight: NDArray[np.float64] | None
-    init: _ModelArrays | None
+    init: _PolynomialArrays | None
     validation: tuple[_Rows, _Targets] | None
 
 def fit_polynomial(
@@ -146,7 +146,7 @@ def fit_polynomial(
 ) -> _PolynomialFit: ...
 def predict_polynomial(
     rows: _Rows,
-    model: _ModelArrays,
+    model: _PolynomialArrays,
     *,
     kernel: str,
     augmented: bool,
