@@ -31,10 +31,13 @@ def check_sparse(X: Any, name: str = "X") -> Any:
     Raises
     ------
     ValueError
-        If the arrays are no matrix of the shape of `X`.
+        If the arrays are no matrix of the shape of `X`, or hold complex numbers.
     """
     if not sp.issparse(X):
         return X
+    if X.dtype.kind == "c":
+        msg = f"{name}: Complex data not supported; give {name}.real"
+        raise ValueError(msg)
     if X.format in ("csr", "csc", "bsr"):
         _check_compressed(X, name)
     elif X.format == "coo":

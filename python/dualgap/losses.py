@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dualgap import _core
+from dualgap._validation import real_array
 
 __all__ = [
     "LOSSES",
@@ -67,7 +68,7 @@ class Loss:
     def __post_init__(self) -> None:
         if self.weights is not None:
             # A tuple compares and hashes by value.
-            weights = tuple(np.asarray(self.weights, dtype=float).tolist())
+            weights = tuple(real_array("weights", self.weights).tolist())
             object.__setattr__(self, "weights", weights)
 
     def __eq__(self, other: object) -> bool:
@@ -249,7 +250,7 @@ def core_costs(costs: ArrayLike | None) -> NDArray[np.float64] | None:
     """Return costs as the core takes them."""
     if costs is None:
         return None
-    found = np.ascontiguousarray(costs, dtype=np.float64)
+    found = real_array("costs", costs)
     if found.ndim != 2:
         msg = f"costs: must be two-dimensional, got shape {found.shape}"
         raise ValueError(msg)

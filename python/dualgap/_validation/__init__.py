@@ -200,6 +200,22 @@ def resolve_seed(random_state: Any) -> int:
     return int(generator.randint(0, 2**63 - 1, dtype=np.int64))
 
 
+def real_array(name: str, values: Any) -> FloatArray:
+    """Return numbers as float64 in C order; refuse complex ones, whose imaginary part would go.
+
+    Raises
+    ------
+    ValueError
+        For complex numbers; the message names the argument.
+    TypeError or ValueError
+        For anything else that is not an array of numbers.
+    """
+    if np.iscomplexobj(values):
+        msg = f"{name}: Complex data not supported; give {name}.real"
+        raise ValueError(msg)
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
 def check_range(name: str, smallest: float, largest: float) -> None:
     """Refuse values of C between which a model cannot be scaled."""
     # Each fit starts from the one before times the ratio, whose square must be finite.

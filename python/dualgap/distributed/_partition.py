@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dualgap._libsvm import read_libsvm
-from dualgap._validation import FloatArray, check_matrix
+from dualgap._validation import FloatArray, check_matrix, real_array
 from dualgap._validation.labels import read_labels, sorted_classes
 
 
@@ -82,7 +82,7 @@ def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
             msg = f"y: must have one label for each row of X, got {y.shape} for {X.shape[0]} rows"
             raise ValueError(msg)
         if weights is not None:
-            weights = np.ascontiguousarray(weights, dtype=np.float64)
+            weights = real_array("sample_weight", weights)
             if weights.shape != y.shape or not (np.isfinite(weights) & (weights >= 0)).all():
                 msg = "sample_weight: must be one finite non-negative number for each row of X"
                 raise ValueError(msg)

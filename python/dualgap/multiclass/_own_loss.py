@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dualgap import _core
 from dualgap._choices import LinearSolver
 from dualgap._estimator import warn_user
-from dualgap._validation import FloatArray
+from dualgap._validation import FloatArray, real_array
 from dualgap.losses import Loss, MarginLoss, core_costs, core_loss
 
 # Labels and margins at which the methods are compared before a fit, and rows after it.
@@ -152,7 +152,7 @@ class CheckedLoss:
 
     def _point(self, method: str, returned: Any, label: int) -> FloatArray:
         try:
-            point = np.array(returned, dtype=np.float64)
+            point = real_array(f"loss: {method}", returned).copy()
         except (TypeError, ValueError):
             point = np.zeros((0, 0))
         if point.shape != (self.n_classes,) or returned is None:

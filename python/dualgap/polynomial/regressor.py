@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
-from dualgap._validation import FloatArray, MatrixLike, check_rows, check_weights
+from dualgap._validation import FloatArray, MatrixLike, check_rows, check_weights, real_array
 from dualgap.polynomial._base import FittedPolynomial, Training, check_training, documented
 
 __all__ = ["FactorizationMachineRegressor", "PolynomialNetworkRegressor"]
@@ -45,7 +45,7 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
     @staticmethod
     def _targets(y: ArrayLike) -> FloatArray:
         # A copy: the core reads it in place, and the caller may write to his.
-        values = np.array(y, dtype=np.float64, order="C")
+        values = real_array("y", y).copy()
         return values.reshape(len(values), -1)
 
     def predict(self, X: MatrixLike) -> FloatArray:

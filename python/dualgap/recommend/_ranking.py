@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ from dualgap.metrics import (
     recall_at_k,
     rmse,
 )
-from dualgap.recommend._ratings import Pairs, RatingTable, read_ids
+from dualgap.recommend._ratings import Pairs, RatingTable, check_kind, list_ids, read_ids
 
 # Users whose rows are made at a time.
 _BATCH = 1 << 14
@@ -36,6 +36,8 @@ class Candidates:
     # The items to leave out for each known user; None to leave none out.
     seen: sp.csr_array | None
     n_threads: int
+    # More of them for each user of the call; None for no more.
+    excluded: sp.csr_array | None = None
 
 
 class Model(Protocol):
@@ -62,20 +64,20 @@ class Model(Protocol):
 def allowed_items(
     table: pd.Index[Any],
     items: Iterable[Any] | None,
-    exclude: Iterable[Any] | None,
+    exclude: Iterable[Any] | Mapping[Any, Any] | None,
     mask: Any,
 ) -> NDArray[np.bool_]:
     """Whether each item of `table` may be recommended at all."""
     allowed = np.ones(len(table), dtype=bool)
     if items is not None:
-        found = table.get_indexer(read_ids(items, "item"))
+        found = _find_items(table, items, "items")
         allowed[:] = False
         allowed[found[found >= 0]] = True
         if not allowed.any():
             msg = "items: none of the candidates was in the ratings"
             raise ValueError(msg)
-    if exclude is not None:
-        found = table.get_indexer(read_ids(exclude, "item"))
+    if exclude is not None and not isinstance(exclude, Mapping):
+        found = _find_items(table, exclude, "exclude")
         allowed[found[found >= 0]] = False
     if mask is not None:
         given = np.asarray(mask)
@@ -87,6 +89,32 @@ def allowed_items(
             raise ValueError(msg)
         allowed &= given
     return allowed
+
+
+def excluded_items(
+    users: pd.Index[Any], table: pd.Index[Any], exclude: Mapping[Any, Any]
+) -> sp.csr_array:
+    """Return the items to leave out for each of `users`, given lists of ids by user."""
+    check_kind(users, read_ids(list(exclude), "user"), "exclude (its keys are users)")
+    lists = [exclude.get(user) for user in users.tolist()]
+    found = [
+        np.zeros(0, np.intp)
+        if items is None
+        else _find_items(table, list_ids(items), f"exclude[{user!r}]")
+        for user, items in zip(users.tolist(), lists, strict=True)
+    ]
+    offsets = np.cumsum([0, *map(len, found)])
+    places = np.concatenate([np.zeros(0, np.intp), *found])
+    rows = np.repeat(np.arange(len(found)), np.diff(offsets))
+    rows, places = rows[places >= 0], places[places >= 0]
+    return sp.csr_array((np.ones(len(rows)), (rows, places)), shape=(len(users), len(table)))
+
+
+def _find_items(table: pd.Index[Any], items: Iterable[Any], name: str) -> NDArray[np.intp]:
+    """Positions of items in `table`, -1 for unknown ones."""
+    ids = read_ids(items, "item")
+    check_kind(table, ids, name)
+    return table.get_indexer(ids)
 
 
 def best_items(
@@ -109,6 +137,11 @@ def best_items(
             rows = seen[chosen[known]]
             offsets[known + 1] = np.diff(rows.indptr)
             offsets, items = np.cumsum(offsets), rows.indices.astype(np.int32)
+        if candidates.excluded is not None:
+            lists = (np.ones(len(items)), items, offsets)
+            both: Any = sp.csr_array(lists, shape=(len(chosen), len(allowed)))
+            both = both + candidates.excluded[start : start + _BATCH]
+            offsets, items = both.indptr.astype(np.int64), both.indices.astype(np.int32)
         excluded = {
             "offsets": offsets,
             "items": items,

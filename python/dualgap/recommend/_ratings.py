@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from dualgap._choices import check_choice
 from dualgap._estimator import depth
 from dualgap._sparse import check_sparse
-from dualgap._validation import FloatArray
+from dualgap._validation import FloatArray, real_array
 
 _Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike]"
 RatingsLike: TypeAlias = "pd.DataFrame | _Columns | NDArray[Any] | sp.spmatrix | sp.sparray"
@@ -26,6 +26,8 @@ Periods: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 # Seconds to the year 5138: milliseconds of any year after 1973 are more.
 _LATEST = 1e11
+# Floating-point numbers skip integers from here on.
+_EXACT = 2.0**53
 
 # Pairs whose outputs are computed at a time.
 _BATCH = 1 << 14
@@ -109,10 +111,12 @@ class Catalogue:
     ) -> Catalogue:
         """All ids that have ratings or features, in a fixed order (sorted where they compare)."""
         sides = []
-        for ids, described in ((table.users, user_ids), (table.items, item_ids)):
+        named = (("user", table.users, user_ids), ("item", table.items, item_ids))
+        for side, ids, described in named:
             known = ids.unique()
             if described is not None:
-                known = known.append(described).unique()
+                check_kind(known, described, f"{side}_features")
+                known = join_ids(known, described).unique()
             with suppress(TypeError):
                 known = known.sort_values()
             sides.append(known)
@@ -163,9 +167,9 @@ def read_ratings(
     users, items, values, times = _parts(ratings, columns, name)
     times = times if timestamps is None else np.asarray(timestamps)
     try:
-        values = np.ascontiguousarray(values, dtype=np.float64)
+        values = real_array(name, values)
     except (TypeError, ValueError):
-        msg = f"{name}: the rating values must be numbers"
+        msg = f"{name}: the rating values must be real numbers"
         raise ValueError(msg) from None
     users, items = read_ids(users, "user"), read_ids(items, "item")
     if not len(users) == len(items) == len(values) or values.ndim != 1:
@@ -216,14 +220,14 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
 
 def _whole(ids: NDArray[Any]) -> NDArray[Any]:
     """Convert ids to integers where an array of ratings stores whole floating-point numbers."""
-    if ids.dtype.kind == "f" and np.isfinite(ids).all() and (ids == np.rint(ids)).all():
+    if ids.dtype.kind == "f" and (np.abs(ids) < _EXACT).all() and (ids == np.rint(ids)).all():
         return ids.astype(np.int64)
     return ids
 
 
 def _weights(sample_weight: ArrayLike, n: int) -> FloatArray:
     try:
-        weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+        weights = real_array("sample_weight", sample_weight)
     except (TypeError, ValueError):
         weights = np.array([])
     if weights.shape != (n,) or not np.isfinite(weights).all() or not (weights > 0.0).all():
@@ -323,7 +327,38 @@ def read_ids(ids: Any, what: str) -> pd.Index[Any]:
     if index.hasnans:
         msg = f"{what}s: an id is missing (NaN or None)"
         raise ValueError(msg)
+    if index.dtype.kind == "f" and (strange := index[np.abs(index) >= _EXACT]).size:
+        msg = (
+            f"{what}s: the id {strange.tolist()[0]!r} is a floating-point number of 2**53 or more, "
+            "where these skip integers; give ids as integers or strings, each column by itself"
+        )
+        raise ValueError(msg)
     return index
+
+
+def join_ids(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
+    """Return the ids of both tables one after the other, each as it is."""
+    if {first.dtype.kind, second.dtype.kind} == {"i", "u"}:
+        # pandas would make both floating-point numbers.
+        first, second = first.astype(object), second.astype(object)
+    return first.append(second)
+
+
+def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
+    """Refuse numbers where the ids of the ratings are strings, and strings where they are numbers.
+
+    Raises
+    ------
+    TypeError
+        Naming the argument.
+    """
+    kinds = _kind(table), _kind(ids)
+    if None not in kinds and kinds[0] != kinds[1]:
+        msg = (
+            f"{name}: the ids are {kinds[1]}, those of the ratings are {kinds[0]} "
+            f"({table[:1].tolist()[0]!r}, for example)"
+        )
+        raise TypeError(msg)
 
 
 def list_ids(ids: Hashable | Iterable[Hashable]) -> list[Hashable]:
@@ -351,13 +386,7 @@ def _find(
     strange = found == len(table)
     if unknown == "ignore" or not strange.any():
         return found
-    kinds = _kind(table), _kind(ids)
-    if None not in kinds and kinds[0] != kinds[1]:
-        msg = (
-            f"{what}s: the ids are {kinds[1]}, those of the ratings are {kinds[0]} "
-            f"({table[:1].tolist()[0]!r}, for example)"
-        )
-        raise TypeError(msg)
+    check_kind(table, ids, f"{what}s")
     distinct = ids[strange].unique()
     example = distinct.tolist()[0]
     if strange.all():

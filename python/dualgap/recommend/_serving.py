@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from dualgap.recommend._ranking import (
     Model,
     allowed_items,
     catalogue_metrics,
+    excluded_items,
     nearest,
     ranked_table,
     rating_metrics,
@@ -154,7 +155,7 @@ class FittedRecommender(Estimator):
         rank_by: Ranking | None = None,
         exclude_seen: bool = True,
         items: Iterable[Hashable] | None = None,
-        exclude: Iterable[Hashable] | None = None,
+        exclude: Iterable[Hashable] | Mapping[Hashable, Any] | None = None,
         mask: ArrayLike | None = None,
         unknown: Unknown = "warn",
     ) -> pd.DataFrame:
@@ -176,7 +177,8 @@ class FittedRecommender(Estimator):
         exclude_seen : bool, default=True
             Leave out what the user has rated.
         items, exclude : iterable of ids, optional
-            The only items that may be recommended, and items that may not.
+            The only items that may be recommended, and items that may not. A dictionary from users
+            to ids of items, ``exclude={user: items}``, leaves them out for these users alone.
         mask : array-like of bool, shape (n_items,), optional
             Which of ``item_ids_`` may be recommended.
         unknown : {"warn", "ignore"}, default="warn"
@@ -214,6 +216,9 @@ class FittedRecommender(Estimator):
             allowed_items(self.item_ids_, items, exclude, mask),
             self._seen if exclude_seen else None,
             resolve_threads(self.n_jobs),
+            excluded_items(names, self.item_ids_, exclude)
+            if isinstance(exclude, Mapping)
+            else None,
         )
         best = model.best_items(rows, min(int(n), len(self.item_ids_)), candidates)
         return ranked_table(names, self.item_ids_, best)

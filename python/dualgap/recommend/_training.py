@@ -17,13 +17,14 @@ from sklearn.base import BaseEstimator
 from dualgap._choices import Reduction
 from dualgap._estimator import Callback, History, RandomState
 from dualgap._sparse import check_sparse
-from dualgap._validation import FloatArray, check_positive
+from dualgap._validation import FloatArray, check_positive, real_array
 from dualgap.recommend._ratings import (
     Catalogue,
     IndexedRatings,
     Periods,
     RatingTable,
     as_pandas,
+    join_ids,
     positions,
     read_ids,
     warn_input,
@@ -103,7 +104,7 @@ def find_levels(
         levels = found
     else:
         try:
-            levels = np.unique(np.asarray(given, dtype=np.float64))
+            levels = np.unique(real_array("levels", given))
         except (TypeError, ValueError):
             levels = np.array([])
         if len(levels) == 0 or not np.isfinite(levels).all():
@@ -230,6 +231,9 @@ def read_features(features: FeaturesLike | None, name: str) -> FeatureTable:
         if not features.index.is_unique:
             msg = f"{name}: an id occurs in more than one row of the index"
             raise ValueError(msg)
+        if any(dtype.kind == "c" for dtype in features.dtypes):
+            msg = f"{name}: Complex data not supported; give the real parts"
+            raise ValueError(msg)
         numeric = features.select_dtypes(include="number").astype(np.float64)
         numeric = (numeric - numeric.mean()) / numeric.std(ddof=0).replace(0.0, 1.0)
         others = features.drop(columns=numeric.columns)
@@ -340,7 +344,7 @@ class NewRatings:
     def extend(self, catalogue: Catalogue) -> Catalogue:
         """The catalogue with the new ids."""
         known = catalogue.users if self.side == "users" else catalogue.items
-        ids = known.append(self.ids[self.rows >= len(known)])
+        ids = join_ids(known, self.ids[self.rows >= len(known)])
         if self.side == "users":
             return Catalogue(ids, catalogue.items)
         return Catalogue(catalogue.users, ids)

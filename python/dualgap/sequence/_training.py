@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dualgap import _core
-from dualgap._validation import FloatArray
+from dualgap._validation import FloatArray, real_array
 from dualgap.sequence._weights import Names, Weights, drop_unused, weights_of
 from dualgap.structured._arrays import flatten
 
@@ -48,7 +48,7 @@ def examples_weights(sample_weight: ArrayLike | None, n_sentences: int) -> Float
     """Return the weights of sentences."""
     if sample_weight is None:
         return None
-    weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    weights = real_array("sample_weight", sample_weight)
     if weights.shape != (n_sentences,):
         msg = f"sample_weight: must have shape ({n_sentences},), got {weights.shape}"
         raise ValueError(msg)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from dualgap._validation import FloatArray, resolve_threads
+from dualgap._validation import FloatArray, real_array, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples
 from dualgap.structured._oracle import predict_with
 from dualgap.structured.models import Coding
@@ -58,7 +58,7 @@ def example_weights(sample_weight: ArrayLike | None, n_examples: int) -> FloatAr
     """Check the weights of examples."""
     if sample_weight is None:
         return None
-    weights = np.ascontiguousarray(sample_weight, dtype=np.float64)
+    weights = real_array("sample_weight", sample_weight)
     if weights.shape != (n_examples,):
         msg = f"sample_weight: must have shape ({n_examples},), got {weights.shape}"
         raise ValueError(msg)

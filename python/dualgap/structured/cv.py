@@ -16,7 +16,7 @@ from dualgap._choices import check_choice
 from dualgap._estimator.display import note
 from dualgap._sparse import check_sparse
 from dualgap._tuning.search import Rule, check_scores, choose, grid, rows_of_fold
-from dualgap._validation import FloatArray, check_positive
+from dualgap._validation import FloatArray, check_positive, real_array
 from dualgap._validation.copies import listed
 
 __all__ = ["StructuredCV"]
@@ -147,7 +147,7 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if len(X) != len(y):
             msg = f"y: must have a label for each of {len(X)} examples, got {len(y)}"
             raise ValueError(msg)
-        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        weights = None if sample_weight is None else real_array("sample_weight", sample_weight)
         splits = check_cv(self.cv).split(X)
         folds = [tuple(rows_of_fold(part, len(X)) for part in split) for split in splits]
         results: dict[str, list[list[Any]]] = {name: [] for name in ("score", *_COLUMNS)}

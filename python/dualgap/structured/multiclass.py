@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
-from dualgap._validation import FloatArray, core_rows
+from dualgap._validation import FloatArray, core_rows, real_array
 from dualgap._validation.labels import sorted_classes
 from dualgap.structured._arrays import Stacked, count_wrong, encode, matrix, one_label_each
 from dualgap.structured.models import BuiltinModel, Coding
@@ -40,7 +40,8 @@ class MulticlassModel(BuiltinModel):
     def learn(self, X: Stacked, Y: Any) -> Coding:
         """Read the classes and the number of features off the training data."""
         classes, _ = sorted_classes("Y", one_label_each(Y, len(X)))
-        return MulticlassCoding(self, classes, X.n_features)
+        model = self if self.costs is None else replace(self, costs=np.array(self.costs))
+        return MulticlassCoding(model, classes, X.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,7 @@ class MulticlassCoding(Coding):
     def _costs(self) -> FloatArray | None:
         if self.model.costs is None:
             return None
-        costs = np.ascontiguousarray(self.model.costs, dtype=np.float64)
+        costs = real_array("costs", self.model.costs)
         k = len(self.classes)
         if costs.shape != (k, k):
             msg = f"costs: must have shape ({k}, {k}), got {costs.shape}"

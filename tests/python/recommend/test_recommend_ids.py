@@ -1,0 +1,126 @@
+"""Ids that arithmetic would merge, and ids of another kind than those of the ratings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from recommenders import quick
+
+BIG = 2**53
+N = 30
+
+
+def ratings(users: Any, items: Any = None) -> Any:
+    """Each of N users rates ten items."""
+    rng = np.random.default_rng(0)
+    item_ids = np.arange(10) if items is None else items
+    return (
+        np.repeat(users, 10),
+        np.tile(item_ids, N),
+        rng.integers(1, 6, 10 * N).astype(float),
+    )
+
+
+@pytest.mark.parametrize("start", [2**63, 2**53, -(2**53), 1e300, -1e19])
+@pytest.mark.parametrize("column", [0, 1])
+def test_float_ids_that_skip_integers_are_refused(start: float, column: int) -> None:
+    table = np.column_stack(ratings(np.arange(N))).astype(float)
+    step = np.spacing(abs(float(start)))
+    table[:, column] = float(start) + table[:, column] * step
+    with pytest.raises(ValueError, match=r"^(user|item)s: the id .* floating-point number of 2"):
+        quick().fit(table)
+    users, items, values = table.T
+    frame = pd.DataFrame({"user": users, "item": items, "rating": values})
+    for given in (frame, (users, items, values), (users.tolist(), items.tolist(), values)):
+        with pytest.raises(ValueError, match=r"the id .* is a floating-point number of 2"):
+            quick().fit(given)
+
+
+EXACT: dict[str, list[Any]] = {
+    "integers": [BIG + at for at in range(N)],
+    "unsigned": [2**64 - 1 - at for at in range(N)],
+    "signed and unsigned": [-1 - at for at in range(10)] + [2**63 + at for at in range(20)],
+    "NUL": [name + "\0" * end for name in "abcdefghijklmno" for end in range(2)],
+    "numbers and strings": [1, "1", *range(2, N)],
+}
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_ids_stay_apart(case: str) -> None:
+    users = np.empty(N, dtype=object)
+    users[:] = EXACT[case]
+    model = quick().fit(ratings(users))
+    assert set(model.user_ids_.tolist()) == set(EXACT[case])
+    table = model.recommend(EXACT[case], 2, exclude_seen=False)
+    assert table["user"].drop_duplicates().tolist() == EXACT[case]
+
+
+def test_new_ids_stay_apart() -> None:
+    """int64 in the ratings and uint64 in the features or in what is folded in."""
+    users, large = np.arange(N), np.array([2**63, 2**63 + 1], dtype=np.uint64)
+    features = pd.DataFrame({"a": [0.0, 1.0]}, index=large)
+    model = quick().fit(ratings(users), user_features=features)
+    assert set(model.user_ids_.tolist()) == {*range(N), *large.tolist()}
+    folded = quick().fit(ratings(users)).fold_in((large, [1, 2], [5.0, 1.0]))
+    assert folded.user_ids_.tolist() == [*range(N), *large.tolist()]
+
+
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_features_of_ids_of_another_kind(side: str) -> None:
+    numbers, names = np.arange(N), np.array([f"n{at}" for at in range(N)])
+    by_name = pd.DataFrame({"a": np.arange(10.0)}, index=names[:10])
+    by_number = pd.DataFrame({"a": np.arange(10.0)}, index=numbers[:10])
+    rows = sp.csr_array(np.eye(10))
+    message = rf"^{side}_features: the ids are (strings|numbers), those of the ratings are"
+    for given, features in [
+        (ratings(numbers), by_name),
+        (ratings(names, names[:10]), by_number),
+        (ratings(names, names[:10]), rows),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            quick().fit(given, **{f"{side}_features": features})
+    model = quick().fit(ratings(numbers), **{f"{side}_features": by_number})
+    assert len(model.item_ids_) == 10
+
+
+def test_items_are_excluded_for_each_user() -> None:
+    model = quick().fit(ratings(np.arange(N)))
+    # Users of the call in another order, one twice, one unknown.
+    users = [3, 1, 3, 2]
+    found = model.recommend(
+        users, 10, exclude={1: [0, 1, 2], 3: 9, 99: [4], 2: []}, exclude_seen=False
+    )
+    left: dict[Any, set[Any]] = {user: set(group["item"]) for user, group in found.groupby("user")}
+    assert left[1] == set(range(3, 10))
+    assert left[3] == set(range(9))
+    assert left[2] == set(range(10))
+    alone = model.recommend([1], 10, exclude=[0, 1, 2], exclude_seen=False)
+    same = found[found["user"] == 1].reset_index(drop=True)
+    pd.testing.assert_frame_equal(same, alone)
+
+
+def test_exclusions_join_what_was_seen() -> None:
+    users, items, values = ratings(np.arange(N))
+    keep = (users + items) % 3 > 0
+    model = quick().fit((users[keep], items[keep], values[keep]))
+    seen = set(items[keep & (users == 4)].tolist())
+    found = model.recommend([4], 10, exclude={4: [2]})
+    assert set(found["item"]) == set(range(10)) - seen - {2}
+    found = model.recommend(ratings=([4], [1], [5.0]), exclude={4: [2, 5]}, n=10)
+    assert set(found["item"]) == set(range(10)) - {1, 2, 5}
+    with pytest.warns(UserWarning, match="not in the ratings"):
+        found = model.recommend([4, 77], 10, exclude={77: [3]}, exclude_seen=False)
+    assert set(found[found["user"] == 77]["item"]) == set(range(10)) - {3}
+
+
+@pytest.mark.parametrize("exclude", [["n1"], {"n1": [1]}, {1: ["n1"]}, {1: "n1"}])
+def test_exclusions_of_another_kind(exclude: Any) -> None:
+    model = quick().fit(ratings(np.arange(N)))
+    with pytest.raises(TypeError, match=r"^exclude.*: the ids are strings, those of the ratings"):
+        model.recommend([1], exclude=exclude)
+    with pytest.raises(TypeError, match=r"^items: the ids are strings"):
+        model.recommend([1], items=["n1"])
