@@ -23,6 +23,24 @@ use crate::structured::{
 #[pyclass(frozen)]
 pub(super) struct SequencePoint(Point);
 
+#[pymethods]
+impl SequencePoint {
+    /// The start of a fit of the logistic loss with these weights.
+    #[staticmethod]
+    fn of_weights(weights: Vec<f64>) -> Self {
+        SequencePoint(Point::Weights(weights))
+    }
+
+    /// Whether a fit of this problem can start here.
+    fn fits(&self, problem: &SequenceProblem) -> bool {
+        let SequenceProblem { chain, log } = problem;
+        match &self.0 {
+            Point::Weights(weights) => *log && weights.len() == chain.n_weights(),
+            Point::Dual(point) => !log && point.fits(chain),
+        }
+    }
+}
+
 /// Where a later fit can start: the dual point of the hinge loss, the weights of the logistic one.
 #[derive(Clone)]
 enum Point {
@@ -118,13 +136,9 @@ impl FitRecord {
     }
 
     /// Where to start, if it fits these sentences and this loss.
-    fn start(&self, SequenceProblem { chain, log }: &SequenceProblem) -> Option<Point> {
-        let SequencePoint(point) = self.start.as_ref()?.get();
-        let fits = match point {
-            Point::Weights(weights) => *log && weights.len() == chain.n_weights(),
-            Point::Dual(point) => !log && point.fits(chain),
-        };
-        fits.then(|| point.clone())
+    fn start(&self, problem: &SequenceProblem) -> Option<Point> {
+        let point = self.start.as_ref()?.get();
+        point.fits(problem).then(|| point.0.clone())
     }
 }
 

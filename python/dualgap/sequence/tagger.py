@@ -43,6 +43,7 @@ from dualgap.sequence._transitions import (
     seen_transitions,
     transition_codes,
 )
+from dualgap.sequence._warm_start import starting_point
 from dualgap.sequence.path import TaggerPiece, tagger_pieces
 
 __all__ = ["SequenceTagger"]
@@ -98,8 +99,9 @@ class SequenceTagger(TrainedChain):
     max_iter : int, default=100
         Maximum number of passes over the sentences.
     warm_start : bool, default=False
-        Whether a fit begins where the one before ended, if the sentences have the same lengths.
-        Pickles do not hold what that needs.
+        Whether a fit begins where the one before ended. "hamming" needs sentences of the same
+        lengths; "log" takes over the weights of features and labels by their names. A fit that
+        cannot do so starts from zero, with a warning. Pickles do not hold what that needs.
     random_state, n_jobs, verbose, callback
         As for all estimators: the seed, threads (all cores by default), progress on stderr, and
         ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
@@ -200,7 +202,7 @@ history_, null_objective_
         self._check_parameters()
         problem = self._problem(X, y, token_weight, lengths)
         weights = examples_weights(sample_weight, len(problem))
-        start = self._point if self.warm_start else None
+        start = starting_point(self, problem) if self.warm_start else None
         given = (X, y, sample_weight)
         # Sentences that can be read only once are gone by now.
         again = all(each is None or hasattr(each, "__len__") for each in given)

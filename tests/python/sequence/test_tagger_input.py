@@ -141,6 +141,57 @@ def test_pickles_of_taggers_with_warm_starts(loss: str) -> None:
 def test_a_warm_start_with_labels_that_are_now_forbidden_is_a_new_start() -> None:
     model = tagger(warm_start=True, C=0.01, tol=0.5).fit(X, Y)
     model.transitions = {("D", "N"), ("N", "V")}
-    model.fit(X, Y)
+    with pytest.warns(UserWarning, match=r"^warm_start: .* transitions of the previous fit"):
+        model.fit(X, Y)
     new = tagger(C=0.01, tol=0.5, transitions=model.transitions).fit(X, Y)
     assert (model.objective_, model.dual_objective_) == (new.objective_, new.dual_objective_)
+
+
+def shuffled(sentences: Any) -> Any:
+    """Return the sentences with the features of each token, and so all columns, reversed."""
+    return [[token[::-1] for token in sentence] for sentence in sentences]
+
+
+WIDE = [[[f"w={at % 7}", f"p={at % 3}", "all"] for at in range(n, n + 4)] for n in range(12)]
+TAGGED = [["ABC"[(n + at) % 3] for at in range(4)] for n in range(12)]
+
+
+@pytest.mark.parametrize("pairs", ["all", "seen"])
+@pytest.mark.parametrize("features", [None, ["p="]])
+@pytest.mark.parametrize("boundaries", [True, False])
+def test_weights_of_the_logistic_loss_go_by_name(
+    pairs: Any, features: Any, boundaries: bool
+) -> None:
+    model = tagger(
+        "log",
+        C=1.0,
+        tol=1e-6,
+        max_iter=1000,
+        warm_start=True,
+        pairs=pairs,
+        transition_features=features,
+        boundaries=boundaries,
+    )
+    cold = model.fit(WIDE, TAGGED).n_iter_
+    assert cold > 3
+    # The sentences come in another order, so that the columns do as well.
+    assert model.fit(shuffled(WIDE[::-1]), TAGGED[::-1]).n_iter_ <= 1
+    # Another label comes before the others, and takes their positions.
+    model.fit([*WIDE, [["new"]]], [*TAGGED, ["0"]])
+    assert model.classes_.tolist() == ["0", "A", "B", "C"]
+    model.fit(WIDE, TAGGED)
+    assert model.n_iter_ < cold
+
+
+@pytest.mark.parametrize("loss", ["hamming", "log"])
+def test_a_warm_start_that_is_cold_says_so(loss: str) -> None:
+    model = tagger(loss, warm_start=True).fit(X, Y)
+    if loss == "hamming":
+        with pytest.warns(UserWarning, match=r"^warm_start: .* lengths"):
+            model.fit(X[1:], Y[1:])
+    matrices = [np.eye(3)[: len(sentence)] for sentence in X]
+    with pytest.warns(UserWarning, match=r"^warm_start: the fit starts from zero"):
+        model.fit([np.eye(2)], [["D", "N"]])
+    other = "log" if loss == "hamming" else "hamming"
+    with pytest.warns(UserWarning, match=rf'^warm_start: .* the previous fit had loss="{loss}"'):
+        model.set_params(loss=other).fit(matrices, Y)

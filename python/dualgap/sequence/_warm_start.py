@@ -1,0 +1,144 @@
+"""The start of a tagger's fit: where the fit before it ended."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dualgap import _core
+from dualgap._estimator import depth
+from dualgap._validation import FloatArray
+from dualgap._validation.labels import class_codes
+from dualgap.sequence._training import Problem
+from dualgap.sequence._transitions import WEIGHTED
+
+
+def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
+    """Return where the previous fit ended, in terms of this problem; warn if it does not fit.
+
+    The dual point of ``loss="hamming"`` belongs to its sentences. The weights of ``loss="log"``
+    belong to names of features and labels, which may have other positions now.
+    """
+    point: _core.SequencePoint | None = tagger._point
+    if point is None:
+        return None
+    if tagger._loss != tagger.loss:
+        _warn(f'the previous fit had loss="{tagger._loss}"')
+        return None
+    if tagger.loss == "log":
+        weights = _weights_by_name(tagger, problem)
+        if weights is None:
+            _warn("the features are not of the kind and number of the previous fit")
+            return None
+        point = _core.SequencePoint.of_weights(weights)
+    if not point.fits(problem.core):
+        _warn("the sentences do not have the lengths, labels and transitions of the previous fit")
+        return None
+    return point
+
+
+def _warn(reason: str) -> None:
+    text = f"warm_start: the fit starts from zero: {reason}"
+    warnings.warn(text, UserWarning, stacklevel=depth())
+
+
+def _weights_by_name(tagger: Any, problem: Problem) -> FloatArray | None:
+    """Return the weights of the previous fit as the core orders them, None for other features."""
+    kept = tagger._weights
+    columns = _columns(_old_names(tagger), _new_names(problem))
+    if columns is None:
+        return None
+    classes = class_codes(tagger.classes_, problem.classes)
+    old_marks = _marks(kept.on_transitions, len(kept.offsets) - 1)
+    new_marks = _marks(problem.marks, problem.n_features)
+    pick_emission = _selection(columns, new_marks, old_marks, marked=False)
+    pick_edges = _selection(columns, new_marks, old_marks, marked=True)
+    pick_classes = _pick(classes, kept.n_states)
+    emission = sp.coo_array(pick_emission @ kept.emission @ pick_classes.T)
+    parts = [_emission_weights(emission, problem)]
+    parts.append(_link_weights(kept, classes, problem, boundaries=bool(tagger.boundaries)))
+    edges = kept.edge_weights.reshape(pick_edges.shape[1], kept.n_states, kept.n_states)
+    if pick_edges.shape[0]:
+        both = [pick_classes @ table @ pick_classes.T for table in edges]
+        stacked = np.array(both).reshape(pick_edges.shape[1], -1)
+        parts.append(np.asarray(pick_edges @ stacked).ravel())
+    return np.concatenate(parts)
+
+
+def _old_names(tagger: Any) -> list[str] | tuple[Any, int]:
+    """Names of the columns that the previous fit kept, or the bits of hashes and their number."""
+    names = tagger._weights.names
+    if names is None or names.bits is not None:
+        return (None if names is None else names.bits), int(tagger.n_features_in_)
+    return list(names.vocabulary.names())
+
+
+def _new_names(problem: Problem) -> list[str] | tuple[Any, int]:
+    if problem.vocabulary is None or problem.hash_bits is not None:
+        return problem.hash_bits, problem.n_features
+    return list(problem.vocabulary.names())
+
+
+def _columns(old: Any, new: Any) -> NDArray[np.intp] | None:
+    """Position of each new column among the old ones, -1 for none; None for other features."""
+    if isinstance(old, list) and isinstance(new, list):
+        place = {name: at for at, name in enumerate(old)}
+        return np.array([place.get(name, -1) for name in new], dtype=np.intp)
+    return np.arange(new[1]) if old == new else None
+
+
+def _marks(marks: NDArray[np.bool_] | None, n_columns: int) -> NDArray[np.bool_]:
+    """Whether each column has weights for transitions."""
+    return np.zeros(n_columns, dtype=bool) if marks is None else marks
+
+
+def _selection(
+    columns: NDArray[np.intp],
+    new_marks: NDArray[np.bool_],
+    old_marks: NDArray[np.bool_],
+    *,
+    marked: bool,
+) -> sp.csr_array:
+    """The matrix that takes the rows of old columns to new ones, of columns of one kind."""
+    rank = np.where(old_marks == marked, np.cumsum(old_marks == marked) - 1, -1)
+    chosen = columns[new_marks == marked]
+    places = np.where(chosen >= 0, rank[np.maximum(chosen, 0)], -1) if len(rank) else chosen
+    return _pick(places, int((old_marks == marked).sum()))
+
+
+def _pick(places: NDArray[np.intp], n_old: int) -> sp.csr_array:
+    """A matrix with a one in each row at its place, and none for -1."""
+    rows = np.flatnonzero(places >= 0)
+    return sp.csr_array((np.ones(len(rows)), (rows, places[rows])), shape=(len(places), n_old))
+
+
+def _emission_weights(emission: sp.coo_array, problem: Problem) -> FloatArray:
+    """The weights of columns and labels that have one in this problem."""
+    n_columns, n_states = emission.shape
+    keys = emission.row.astype(np.int64) * n_states + emission.col
+    pairs = problem.core.pairs()
+    if pairs is None:
+        flat = np.zeros(n_columns * n_states)
+        flat[keys] = emission.data
+        return flat
+    ends, labels = pairs
+    columns = np.repeat(np.arange(n_columns), np.diff(ends, prepend=0))
+    known = dict(zip(keys.tolist(), emission.data.tolist(), strict=True))
+    wanted = (columns * n_states + labels).tolist()
+    return np.array([known.get(key, 0.0) for key in wanted], dtype=np.float64)
+
+
+def _link_weights(
+    kept: Any, classes: NDArray[np.intp], problem: Problem, *, boundaries: bool
+) -> FloatArray:
+    """The weights of transitions, and of first and last labels where there are any."""
+    n, n_old = len(classes), kept.n_states
+    old = kept.link_weights.reshape(n_old + 2, n_old)
+    rows = np.concatenate([classes, [n_old, n_old + 1]])
+    table = np.where((rows[:, None] >= 0) & (classes >= 0), old[np.ix_(rows, classes)], 0.0)
+    table[problem.links.reshape(n + 2, n) != WEIGHTED] = 0.0
+    return np.asarray(table[: n + 2 if boundaries else n].ravel())
