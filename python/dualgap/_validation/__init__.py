@@ -18,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from dualgap._core import THREADS_PER_CORE
 from dualgap._sparse import check_sparse
+from dualgap._validation.arrays import as_numpy
 from dualgap._validation.labels import read_labels, sorted_classes
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -64,6 +65,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, half: bool = False) -> An
 
     With ``half``, an array of float16 stays one.
     """
+    X = as_numpy("X", X)
     half = half and _is_half(X)
     X = validate_data(estimator, check_sparse(X), reset=reset, **(_HALF_ROWS if half else _ROWS))
     if half:
@@ -75,7 +77,7 @@ def check_rows_and_targets(
     estimator: Any, X: Any, y: Any, *, half: bool = False, **options: bool
 ) -> tuple[Any, Any]:
     """Validate training data; ``options`` are `validate_data`'s, ``half`` as in `check_rows`."""
-    y = check_targets(y, numeric=options.get("y_numeric", False))
+    X, y = as_numpy("X", X), check_targets(y, numeric=options.get("y_numeric", False))
     half = half and _is_half(X)
     kind = _HALF_ROWS if half else _ROWS
     X, y = validate_data(estimator, check_sparse(X), y, **{**kind, **options})
@@ -90,7 +92,9 @@ def check_matrix(X: Any, name: str = "X", **options: Any) -> Any:
     The checks of scikit-learn convert sparse matrices without a look at their indices, so all of
     the package calls them through this module.
     """
-    return check_array(check_sparse(X, name), input_name=name, **{**_ROWS, **options})
+    return check_array(
+        check_sparse(as_numpy(name, X), name), input_name=name, **{**_ROWS, **options}
+    )
 
 
 def _is_half(X: Any) -> bool:
@@ -109,7 +113,7 @@ def check_targets(y: Any, *, numeric: bool) -> Any:
         msg = "y: sparse labels are not read; give y.toarray()"
         raise TypeError(msg)
     # scikit-learn names what it misses.
-    return y if numeric or y is None else read_labels("y", y)
+    return as_numpy("y", y) if numeric or y is None else read_labels("y", y)
 
 
 _ROWS: dict[str, Any] = {
@@ -141,7 +145,8 @@ def check_weights(sample_weight: Any, X: Any) -> FloatArray | None:
     """Sample weights as float64, or None."""
     if sample_weight is None:
         return None
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weights = as_numpy("sample_weight", sample_weight)
+    weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
     if not np.any(weights > 0):
         msg = "sample_weight: at least one weight must be positive"
         raise ValueError(msg)
@@ -210,6 +215,7 @@ def real_array(name: str, values: Any) -> FloatArray:
     TypeError or ValueError
         For anything else that is not an array of numbers.
     """
+    values = as_numpy(name, values)
     if np.iscomplexobj(values):
         msg = f"{name}: Complex data not supported; give {name}.real"
         raise ValueError(msg)

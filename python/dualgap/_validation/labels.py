@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualgap._validation.arrays import as_numpy
+
 # Floating-point numbers skip integers from here on.
 _EXACT = 2**53
 
@@ -36,6 +38,7 @@ def read_labels(name: str, labels: Any) -> NDArray[Any]:
     ValueError
         If a label is missing or infinite, or if NumPy cannot tell two labels apart.
     """
+    labels = as_numpy(name, labels)
     is_array = hasattr(labels, "__array__")
     array = np.asarray(labels) if is_array else np.asarray(labels, dtype=object)
     if array.dtype.kind in "OT":

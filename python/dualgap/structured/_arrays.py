@@ -12,10 +12,18 @@ from numpy.typing import NDArray
 
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray, check_matrix
+from dualgap._validation.arrays import as_numpy
 from dualgap._validation.labels import class_codes, read_labels, read_sequences
 
 Examples: TypeAlias = "Sequence[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
 """Examples, or labels, as users give them: one after the other, or as the rows of a matrix."""
+
+
+def numpy_examples(name: str, values: Any) -> Any:
+    """Convert arrays of other libraries to NumPy's, one for all examples or a list of them."""
+    if isinstance(values, list | tuple):
+        return [as_numpy(name, value) for value in values]
+    return as_numpy(name, values)
 
 
 def count_examples(X: Any, Y: Any) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from dualgap._validation import FloatArray, real_array, resolve_threads
-from dualgap.structured._arrays import Examples, count_examples
+from dualgap.structured._arrays import Examples, count_examples, numpy_examples
 from dualgap.structured._oracle import predict_with
 from dualgap.structured.models import Coding
 
@@ -29,6 +29,7 @@ class Predictor:
         """Label of the largest score for each example."""
         if self.coding is None:
             return predict_with(self.model, X, coef)
+        X = numpy_examples("X", X)
         if not issparse(X) and len(X) == 0:
             return []
         weights = np.ascontiguousarray(coef)
@@ -38,6 +39,8 @@ class Predictor:
         self, X: Examples, Y: Examples, coef: FloatArray, sample_weight: ArrayLike | None
     ) -> float:
         """One minus the loss of the predictions, as a share of the largest possible loss."""
+        if self.coding is not None:
+            X, Y = numpy_examples("X", X), numpy_examples("Y", Y)
         weights = example_weights(sample_weight, count_examples(X, Y))
         if self.coding is not None:
             examples, n_threads = self.coding.stack(X), resolve_threads(self.n_jobs)

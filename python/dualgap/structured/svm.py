@@ -36,7 +36,7 @@ from dualgap._validation import (
     check_positive,
     regularization_of,
 )
-from dualgap.structured._arrays import Examples, count_examples
+from dualgap.structured._arrays import Examples, count_examples, numpy_examples
 from dualgap.structured._oracle import PythonOracle
 from dualgap.structured._predictor import Predictor, example_weights
 from dualgap.structured.models import BuiltinModel, Coding, Model
@@ -415,6 +415,8 @@ class StructuredSVM(CertifiedEstimator):
             name = self.model.__name__
             msg = f"model: must be an object, got the class {name}; write {name}(...)"
             raise ValueError(msg)
+        if isinstance(self.model, BuiltinModel):
+            X, Y = numpy_examples("X", X), numpy_examples("Y", Y)
         n_examples = count_examples(X, Y)
         if isinstance(self.model, BuiltinModel):
             # What is fitted keeps its parameters when those of the estimator change.

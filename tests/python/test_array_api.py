@@ -1,0 +1,82 @@
+"""Arrays of other libraries: converted where they can be, else refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from fitted import FITS
+from sklearn import config_context
+from sklearn.base import clone
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+NAMES = [name for name in FITS if not name.startswith(("recommender", "tagger"))]
+
+
+@pytest.fixture(params=[False, True])
+def dispatch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Whether scikit-learn dispatches on the array API; SciPy's switch is read only by it."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    monkeypatch.setattr("scipy._lib._array_api.SCIPY_ARRAY_API", True, raising=False)
+    with config_context(array_api_dispatch=request.param):
+        yield request.param
+
+
+def strict(values: Any) -> Any:
+    """Return arrays of array_api_strict, one or a list of them."""
+    xp = pytest.importorskip("array_api_strict")
+    if isinstance(values, list):
+        return [xp.asarray(value) for value in values]
+    return xp.asarray(values)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_strict_arrays(name: str, dispatch: bool) -> None:
+    estimator, X, y = FITS[name]
+    expected = clone(estimator).fit(X, y)
+    found = clone(estimator).fit(strict(X), strict(y))
+    assert found.objective_ == expected.objective_
+    for mine, other in zip(found.predict(strict(X)), expected.predict(X), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    weights = np.linspace(0.5, 1.0, len(X))
+    found = clone(estimator).fit(strict(X), strict(y), sample_weight=strict(weights))
+    expected = clone(estimator).fit(X, y, sample_weight=weights)
+    assert found.objective_ == expected.objective_
+    if not dispatch:
+        assert found.score(strict(X), strict(y)) == expected.score(X, y)
+
+
+class OnDevice:
+    """An array that cannot be read from here, as one of CuPy."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape, self.ndim, self.dtype = shape, len(shape), np.dtype(np.float64)
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        return np
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        msg = "implicit conversion to a NumPy array is not allowed"
+        raise TypeError(msg)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_on_other_devices(name: str) -> None:
+    estimator, X, y = FITS[name]
+    n = len(X)
+    bad: Any = [OnDevice(x.shape) for x in X] if isinstance(X, list) else OnDevice(X.shape)
+    with pytest.raises(TypeError, match=r"^X: an array of .* could not be converted to NumPy"):
+        clone(estimator).fit(bad, y)
+    with pytest.raises(TypeError, match=r"^[yY]: an array of .* could not be converted to NumPy"):
+        clone(estimator).fit(X, OnDevice((n,)))
+    with pytest.raises(TypeError, match=r"^sample_weight: an array of"):
+        clone(estimator).fit(X, y, sample_weight=OnDevice((n,)))
+    model = clone(estimator).fit(X, y)
+    with pytest.raises(TypeError, match=r"^X: an array of"):
+        model.predict(bad)
