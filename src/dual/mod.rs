@@ -126,9 +126,9 @@ pub trait BlockDual {
     ///
     /// # Errors
     /// As for [`BlockDual::block_gaps`].
-    fn null_objective(&mut self, interrupt: &Interrupt) -> Result<f64> {
+    fn null_objective(&mut self, interrupt: &Interrupt) -> Result<Bounded> {
         let zero = vec![0.0; self.n_weights()];
-        Ok(self.block_gaps(&zero, &|_| &[], interrupt)?.loss.value())
+        Ok(self.block_gaps(&zero, &|_| &[], interrupt)?.loss)
     }
 }
 

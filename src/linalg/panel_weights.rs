@@ -56,13 +56,19 @@ impl<T: Element> PanelWeights<T> {
 
     /// The weights class after class.
     pub fn by_class(&self, n_classes: usize) -> Vec<f64> {
+        let mut by_class = Vec::new();
+        self.copy_by_class(n_classes, &mut by_class);
+        by_class
+    }
+
+    /// Writes the weights to `by_class`, class after class.
+    pub fn copy_by_class(&self, n_classes: usize, by_class: &mut Vec<f64>) {
         let n_features = self.n_features;
-        let mut by_class = vec![0.0; n_classes * n_features];
+        by_class.resize(n_classes * n_features, 0.0);
         let panels = self.values.chunks(n_features * self.width);
         for (panel, classes) in panels.zip(by_class.chunks_mut(n_features * self.width)) {
             transpose(panel, panel.len() / n_features, classes, n_features);
         }
-        by_class
     }
 
     /// Sets the weights to those given class after class.

@@ -120,6 +120,10 @@ impl Solver for Continuation<'_> {
         // On the way the weights are those of another λ.
         if self.ahead.is_empty() { self.solver.model_arrays() } else { None }
     }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        self.ahead.is_empty() && self.solver.copy_weights(weights)
+    }
 }
 
 #[cfg(test)]
@@ -145,7 +149,8 @@ mod tests {
         let shares = Shares::new(n, lambda).unwrap();
         let problem = MarginProblem::new(map, &labels, Box::new(MaxHinge), shares).unwrap();
         let solver = BlockDescent::new(&problem, Options::default());
-        let stopping = Stopping { max_epochs: 100, relative: 1e-4, floor: 0.0 };
+        let stopping =
+            Stopping { max_epochs: 100, relative: 1e-4, floor: 0.0, null_objective: None };
         Continuation::new(solver, &problem, stopping).unwrap().ahead.len()
     }
 

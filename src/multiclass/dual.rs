@@ -237,7 +237,7 @@ impl<M: ScoreMap> BlockDual for MarginDual<'_, '_, M> {
         if distance.is_finite() { distance } else { drift() }
     }
 
-    fn null_objective(&mut self, _: &Interrupt) -> Result<f64> {
+    fn null_objective(&mut self, _: &Interrupt) -> Result<Bounded> {
         Ok(self.problem.null_objective())
     }
 }

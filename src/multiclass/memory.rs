@@ -54,7 +54,7 @@ impl Size {
     ///
     /// The weights: (d + 1) m numbers of 8 bytes with the classes rounded up to whole vectors of 64 bytes, in
     /// block descent twice (once more for rows below double precision, whose certificate needs exact ones) and
-    /// three times elsewhere; the result, twice.
+    /// three times elsewhere; the best weights so far and the result.
     ///
     /// The dual variables. Block descent keeps an example's candidate classes: a fifth of all where they can
     /// be told apart (up to all where they cannot), but where there are few, 16. Each is a class (4 bytes) and a
@@ -142,8 +142,8 @@ impl Size {
     }
 }
 
-/// Refuses a fit on joint features that does not fit into memory: the weights four times, as a solver, its
-/// kernels, its certificate and the caller have them, and dual variables for n rows and m classes in smoothed
+/// Refuses a fit on joint features that does not fit into memory: the weights five times, as a solver, its
+/// kernels, its certificate, the best model so far and the caller have them, and dual variables for n rows and m classes in smoothed
 /// Frank-Wolfe; those of block descent are few and grow with the run.
 ///
 /// # Errors
@@ -161,7 +161,7 @@ pub fn require_joint_memory(
     let kept = smooth && kept;
     let duals = if kept { 8 * n as u128 * m as u128 } else { 0 };
     let what = || format!("d = {d} weights, for n = {n} rows and m = {m} classes");
-    require(32 * d as u128 + duals, what, "fewer features of rows or classes take less")
+    require(40 * d as u128 + duals, what, "fewer features of rows or classes take less")
 }
 
 #[cfg(test)]

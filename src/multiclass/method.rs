@@ -96,8 +96,10 @@ pub struct MulticlassFit {
     pub trace: Trace,
     /// P(0).
     pub null_objective: f64,
-    /// The model, and what a later run of the same method can start from.
+    /// The last model, and what a later run of the same method can start from.
     pub end: MarginPoint,
+    /// The weights of the returned model, in the order of those of `end`, if they are others.
+    pub weights: Option<Vec<f64>>,
 }
 
 /// Minimises the problem, whose weights are in the order of [`MulticlassMethod::order`]; `keep_dual` asks
@@ -134,7 +136,9 @@ pub fn fit(
             let fit = minimize(&mut dual, method, target, start, interrupt, observe)?;
             let mut end = dual.write(fit.point, keep_dual);
             end.at.weights = layout.by_class(&end.at.weights);
-            Ok(MulticlassFit { trace: fit.trace, null_objective: fit.null_objective, end })
+            let weights = fit.model.map(|weights| layout.by_class(&weights));
+            let (trace, null_objective) = (fit.trace, fit.null_objective);
+            Ok(MulticlassFit { trace, null_objective, end, weights })
         }
     }
 }
@@ -167,10 +171,11 @@ fn descend(
 ) -> Result<MulticlassFit> {
     let null_objective = problem.null_objective();
     let stopping = target.stopping(null_objective);
+    let null_objective = null_objective.upper();
     let (shrink, tolerance) = (problem.polytope().is_symmetric(), stopping.relative);
     let options = Options { seed, shrink, tolerance, ..Options::default() };
     let mut solver = BlockDescent::new(problem, options);
-    let (trace, solver) = match start {
+    let (mut trace, solver) = match start {
         Some(start) => {
             solver.start_at(&start.beta, interrupt)?;
             (run(&mut solver, stopping, interrupt, observe)?, solver)
@@ -182,7 +187,8 @@ fn descend(
     };
     let beta = if keep_dual { solver.betas() } else { Vec::new() };
     let at = Start { weights: solver.coefficients(), ..Start::default() };
-    Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta } })
+    let weights = trace.take_other(at.weights.len());
+    Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights })
 }
 
 impl MarginDual<'_, '_> {

@@ -302,7 +302,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     }
 
     /// P(0), the objective of w = 0: the unit of relative tolerances.
-    pub fn null_objective(&self) -> f64 {
+    pub fn null_objective(&self) -> Bounded {
         let mut work = Workspace::default();
         let mut scores = vec![0.0; self.n_classes()];
         let mut known = vec![None; self.n_classes()];
@@ -318,8 +318,12 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
                 Some(loss) if per_label => loss,
                 _ => *slot.insert(loss(example)),
             };
-            self.shares.of(example) * loss
+            if loss == 0.0 {
+                return Bounded::default();
+            }
+            let error = self.loss_error(example, self.map.row_size(example), 0.0, f64::EPSILON);
+            Bounded::new(loss, error) * Bounded::exact(self.shares.of(example))
         });
-        shares.sum()
+        shares.collect::<Sum>().total()
     }
 }

@@ -11,6 +11,7 @@ use super::refit::{Effort, Knowledge, Refit, refit};
 use super::stochastic::Passes;
 use super::validation::{Score, Validation};
 use crate::data::Rows;
+use crate::dual::Bounded;
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::{dot, norm};
@@ -165,9 +166,25 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         (self.best.map_or(self.model, |(_, model)| model), self.path)
     }
 
+    /// The null model.
+    pub fn null_model(&self) -> PolynomialModel {
+        self.problem.null_model()
+    }
+
     /// Objective of the null model.
     pub fn scale(&self) -> f64 {
         self.scale
+    }
+
+    /// Objective of the null model with a bound on its rounding error.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn null_objective(&self, interrupt: &Interrupt) -> Result<Bounded> {
+        let null = self.problem.null_model();
+        let found = residuals(&self.problem, &null, interrupt)?;
+        let rounding = Rounding::new(&self.problem, &null, self.scale, &found, interrupt)?;
+        Ok(Bounded::new(self.scale, rounding.objective))
     }
 
     /// The gap of an objective whose terms are less than the smallest number: none that could be made smaller.

@@ -42,7 +42,12 @@ impl Round<'_> {
             check_betas: self.check_beta,
             solver: SubproblemSolver::parse(&self.solver)?,
             seed: self.seed,
-            stopping: Stopping { max_epochs: self.max_iter, relative: self.tol, floor: self.gap },
+            stopping: Stopping {
+                max_epochs: self.max_iter,
+                relative: self.tol,
+                floor: self.gap,
+                null_objective: None,
+            },
             relative_gap: self.relative_gap,
         })
     }

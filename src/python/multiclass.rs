@@ -112,11 +112,19 @@ fn fit_dict<'py>(
     layout: Layout,
 ) -> PyResult<Bound<'py, PyDict>> {
     let MarginPoint { at, beta } = fitted.end;
-    let weights = PyArray1::from_vec(py, at.weights);
+    let shape = [layout.n_classes, layout.n_features];
+    let last = PyArray1::from_vec(py, at.weights).reshape(shape)?;
     let n_rows = beta.len() / layout.n_classes;
     let result = trace_dict(py, &fitted.trace)?;
     result.set_item("null_objective", fitted.null_objective)?;
-    result.set_item("weights", weights.reshape([layout.n_classes, layout.n_features])?)?;
+    match fitted.weights {
+        Some(weights) => {
+            result.set_item("weights", PyArray1::from_vec(py, weights).reshape(shape)?)?;
+        }
+        None => result.set_item("weights", &last)?,
+    }
+    // Those of the dual point.
+    result.set_item("last_weights", last)?;
     result.set_item("linear", at.linear)?;
     result.set_item("square", at.square)?;
     let Drift { force, linear, square, sizes: [a, b, c], n_steps } = at.drift;

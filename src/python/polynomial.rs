@@ -27,7 +27,7 @@ use crate::polynomial::spectral::spectrum::bound_memory;
 use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 use crate::polynomial::validation::Validation;
 use crate::polynomial::{loss, penalty};
-use crate::run::{Trace, run};
+use crate::run::{Returned, Trace, run};
 use crate::solver::Target;
 
 /// Targets as NumPy hands them over: class numbers or rows of values.
@@ -196,13 +196,18 @@ fn fit(
 ) -> Result<Fitted> {
     let interrupt = session.interrupt;
     let mut solver = ConditionalGradient::new(problem, settings, model, validation, interrupt)?;
-    let scale = solver.scale();
-    let mut stopping = Target { tol: settings.tol, max_epochs }.stopping(scale);
+    let null_objective = solver.null_objective(interrupt)?;
+    let scale = null_objective.upper();
+    let mut stopping = Target { tol: settings.tol, max_epochs }.stopping(null_objective);
+    // A validation score chooses the model, not the objective.
+    stopping.null_objective = stopping.null_objective.filter(|_| validation.is_none());
     if settings.tol > 0.0 {
         stopping.floor = stopping.floor.max(solver.smallest_gap());
     }
     let trace = run(&mut solver, stopping, interrupt, &mut |epoch| session.observe(epoch))?;
+    let null = (trace.returned == Returned::Zero).then(|| solver.null_model());
     let (model, path) = solver.into_result();
+    let model = null.unwrap_or(model);
     Ok(Fitted { trace, path, model, scale })
 }
 

@@ -67,7 +67,12 @@ pub(super) fn fit_interactions<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     guarded(|| {
         let (pairs, settings) = (record.pairs()?, record.settings());
-        let stopping = Stopping { max_epochs: record.n_sweeps, relative: 0.0, floor: 0.0 };
+        let stopping = Stopping {
+            max_epochs: record.n_sweeps,
+            relative: 0.0,
+            floor: 0.0,
+            null_objective: None,
+        };
         let callback = record.callback.as_ref();
         let (trace, (users, items)) =
             run_session(py, record.n_threads, callback, |session: &Session<'_>| {

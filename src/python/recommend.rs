@@ -86,7 +86,12 @@ pub(super) fn fit_variational<'py>(
         let n_threads = settings.n_threads;
         let user_features = settings.user_features.as_ref().map(features).transpose()?;
         let item_features = settings.item_features.as_ref().map(features).transpose()?;
-        let stopping = Stopping { max_epochs: settings.n_sweeps, relative: 0.0, floor: 0.0 };
+        let stopping = Stopping {
+            max_epochs: settings.n_sweeps,
+            relative: 0.0,
+            floor: 0.0,
+            null_objective: None,
+        };
         let (trace, solver_state) =
             run_session(py, n_threads, settings.callback.as_ref(), |session: &Session<'_>| {
                 let (users, items) = (user_features, item_features);

@@ -208,6 +208,11 @@ impl<D: BlockDual> Solver for AwayFrankWolfe<'_, D> {
     fn model_arrays(&self) -> Option<ModelArrays> {
         Some(vec![self.weights.clone()])
     }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        weights.clone_from(&self.weights);
+        true
+    }
 }
 
 /// ‖δ‖₁.

@@ -112,7 +112,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         let n_weights = dual.n_weights();
         let zero = || Start { weights: vec![0.0; n_weights], ..Start::default() };
         let at = start.unwrap_or_else(zero);
-        let stopping = Stopping { max_epochs: 0, relative: 0.0, floor: 0.0 };
+        let stopping = Stopping { max_epochs: 0, relative: 0.0, floor: 0.0, null_objective: None };
         let (image, vertex, pending) = (vec![0.0; n_weights], None, 0.0);
         Self { dual, rule, steps: 0, at, image, vertex, pending, stopping }
     }
@@ -215,5 +215,10 @@ impl<D: BatchDual> Solver for FrankWolfe<'_, D> {
 
     fn model_arrays(&self) -> Option<ModelArrays> {
         Some(vec![self.at.weights.clone()])
+    }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        weights.clone_from(&self.at.weights);
+        true
     }
 }

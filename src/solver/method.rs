@@ -6,7 +6,7 @@ use super::{
     AwayFrankWolfe, Block, BlockFrankWolfe, BlockOptions, FrankWolfe, ProjectedGradient, Sampling,
     Start, Step, StepRule, Subgradient,
 };
-use crate::dual::{BatchDual, SignCone};
+use crate::dual::{BatchDual, Bounded, SignCone};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::memory::require;
@@ -217,11 +217,20 @@ pub struct Target {
 }
 
 impl Target {
-    /// The same for a problem whose P(0) is known: a gap that is rounding there is none. Without a tolerance
-    /// nothing is small enough.
-    pub fn stopping(self, null_objective: f64) -> Stopping {
-        let floor = if self.tol > 0.0 { ROUNDING * null_objective } else { 0.0 };
-        Stopping { max_epochs: self.max_epochs, relative: self.tol, floor }
+    /// The same for a problem whose P(0) is known. A gap that is rounding compared with P(0) counts as 0, and so
+    /// does any gap as small as the rounding error of a P(0) that cannot be told from 0. Without a tolerance no gap
+    /// but 0 is small enough.
+    pub fn stopping(self, null_objective: Bounded) -> Stopping {
+        let (lower, upper) = (null_objective.lower(), null_objective.upper());
+        let error = if lower <= 0.0 { upper - lower } else { 0.0 };
+        let floor = if self.tol > 0.0 { error.max(ROUNDING * upper) } else { 0.0 };
+        let null_objective = upper;
+        Stopping {
+            max_epochs: self.max_epochs,
+            relative: self.tol,
+            floor,
+            null_objective: Some(null_objective),
+        }
     }
 }
 
@@ -286,8 +295,8 @@ pub struct Fit {
     pub null_objective: f64,
     /// The dual point.
     pub point: DualPoint,
-    /// The model where it is not the dual point's w: the average of the iterates.
-    pub average: Option<Vec<f64>>,
+    /// The model where it is not the w of the dual point: the average of the iterates, an earlier iterate, or 0.
+    pub model: Option<Vec<f64>>,
     /// Calls of the oracle, where they are counted.
     pub oracle_calls: Option<usize>,
 }
@@ -295,15 +304,15 @@ pub struct Fit {
 impl Fit {
     /// The model.
     pub fn weights(&self) -> &[f64] {
-        self.average.as_deref().unwrap_or(self.point.weights())
+        self.model.as_deref().unwrap_or(self.point.weights())
     }
 }
 
-/// Refuses a model whose weights do not fit into memory: w, its image, a direction and the result, in double
-/// precision. Active sets grow with the run and are not in the estimate.
+/// Refuses a model whose weights do not fit into memory: w, its image, a direction, the best w so far and the
+/// result, in double precision. Active sets grow with the run and are not in the estimate.
 fn require_weights(n_weights: usize) -> Result<()> {
     let what = || format!("d = {n_weights} weights");
-    require(32 * n_weights as u128, what, "use a joint feature vector with fewer entries")
+    require(40 * n_weights as u128, what, "use a joint feature vector with fewer entries")
 }
 
 /// Minimises the problem of a dual. `start` is the dual point that an earlier run of the same method on the
@@ -325,8 +334,11 @@ pub fn minimize<D: BatchDual>(
     require_weights(dual.n_weights())?;
     let null_objective = dual.null_objective(interrupt)?;
     let stopping = target.stopping(null_objective);
-    let end =
-        |trace, point| Fit { trace, null_objective, point, average: None, oracle_calls: None };
+    let null_objective = null_objective.upper();
+    let end = |mut trace: Trace, point: DualPoint| {
+        let model = trace.take_other(point.weights().len());
+        Fit { trace, null_objective, point, model, oracle_calls: None }
+    };
     match method {
         Method::FrankWolfe(rule) => {
             let start = start.map(DualPoint::into_sums).transpose()?;
@@ -344,7 +356,8 @@ pub fn minimize<D: BatchDual>(
             let oracle_calls = Some(solver.oracle_calls());
             let (weights, blocks, average) = solver.into_parts();
             let point = DualPoint::Blocks { weights, blocks };
-            Ok(Fit { average, oracle_calls, ..end(trace, point) })
+            let fit = end(trace, point);
+            Ok(Fit { model: fit.model.or(average), oracle_calls, ..fit })
         }
         Method::AwayFrankWolfe { step, subsample, seed } => {
             refuse_start(start)?;

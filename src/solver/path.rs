@@ -85,7 +85,7 @@ const SHORTEST: f64 = 1.0001;
 ///
 /// At a fixed dual point μ the model at λ/t is t w, and its gap, Σ p_i Φ_i(t w) + t λ/2 ‖w‖² − D_{λ/t}(μ), less
 /// a share of at most 1 of its objective, is convex in t: D_{λ/t}(μ) is linear. What holds at both ends of an
-/// interval thus holds on it. Where the epochs do not suffice for a piece, its own gap is larger than the one
+/// interval thus holds on it, as it does where W = 0 takes the place of a w whose objective is higher. Where the epochs do not suffice for a piece, its own gap is larger than the one
 /// asked for. A path whose observer stops it ends early.
 ///
 /// # Errors
@@ -107,6 +107,8 @@ pub fn path(
     let target = Stopping {
         relative: SOLVED * stopping.relative,
         floor: SOLVED * stopping.floor,
+        // The certificates of other λ need the last model: that of the dual point.
+        null_objective: None,
         ..stopping
     };
     loop {
@@ -117,12 +119,17 @@ pub fn path(
             flow
         })?;
         let longest = (lambda / last).min(LONGEST);
-        let (factor, reached) = stretch(solver, known, stopping, longest, interrupt)?;
+        let zero = stopping.null_objective.filter(|objective| known.primal > *objective);
+        let known = at_zero(known, zero);
+        let (factor, reached) = stretch(solver, (known, zero), stopping, longest, interrupt)?;
         let until = if factor == lambda / last { last } else { lambda / factor };
         let what = || format!("the weights of {} models on the path", pieces.len() + 1);
         let remedy = "a shorter path or a larger tol has fewer";
         check_growth(size_of_val(solver.weights()), what, remedy)?;
-        let weights = solver.weights().to_vec();
+        let mut weights = solver.weights().to_vec();
+        if zero.is_some() {
+            weights.fill(0.0);
+        }
         pieces.push(Piece { lambda, until, weights, ends: [known, reached], epochs });
         if until <= last || stopped {
             return Ok(pieces);
@@ -131,10 +138,20 @@ pub fn path(
     }
 }
 
-/// The largest factor up to `longest` at which the gap is known to be small enough, and the certificate there.
+/// The certificate of W = 0, whose objective is the same for all λ, given that of other weights; without an
+/// objective of W = 0, the certificate of these.
+fn at_zero(certificate: Certificate, objective: Option<f64>) -> Certificate {
+    match objective {
+        Some(primal) => Certificate { primal, dual: certificate.dual.max(0.0) },
+        None => certificate,
+    }
+}
+
+/// The largest factor up to `longest` at which the gap is known to be small enough, and the certificate there. With
+/// an objective of W = 0 the certificates are those of W = 0.
 fn stretch(
     solver: &mut dyn PathSolver,
-    known: Certificate,
+    (known, zero): (Certificate, Option<f64>),
     stopping: Stopping,
     longest: f64,
     interrupt: &Interrupt,
@@ -144,7 +161,7 @@ fn stretch(
     // A little way is always good where the gap is below what is allowed.
     let possible = stopping.is_met(&known);
     while possible && (high > CLOSE * low || low == 1.0 && high > SHORTEST) {
-        let certificate = solver.certificate_at(factor, interrupt)?;
+        let certificate = at_zero(solver.certificate_at(factor, interrupt)?, zero);
         if stopping.is_met(&certificate) {
             (low, at_low) = (factor, certificate);
         } else {
@@ -161,7 +178,7 @@ fn stretch(
     }
     // Not even a small step is known to be good: make one, and say how good it is.
     let factor = CLOSE.min(longest);
-    Ok((factor, solver.certificate_at(factor, interrupt)?))
+    Ok((factor, at_zero(solver.certificate_at(factor, interrupt)?, zero)))
 }
 
 /// P at λ/`factor`, rounded up, as the quotient is.

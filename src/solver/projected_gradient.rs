@@ -91,4 +91,9 @@ impl<D: BatchDual> Solver for ProjectedGradient<'_, D> {
     fn model_arrays(&self) -> Option<ModelArrays> {
         Some(vec![self.at.weights.clone()])
     }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        weights.clone_from(&self.at.weights);
+        true
+    }
 }

@@ -185,4 +185,11 @@ impl<D: BlockDual> Solver for Subgradient<'_, D> {
         let scaled = || self.model.weights.iter().map(|weight| self.model.scale * weight).collect();
         Some(vec![self.average.clone().unwrap_or_else(scaled)])
     }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        // A certificate has multiplied the scale into the weights.
+        weights.clear();
+        weights.extend_from_slice(self.weights());
+        true
+    }
 }

@@ -344,6 +344,11 @@ impl Solver for Extragradient<'_> {
     fn model_arrays(&self) -> Option<ModelArrays> {
         Some(vec![self.weights.clone()])
     }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        weights.clone_from(&self.weights);
+        true
+    }
 }
 
 /// What rounding, and projections that are not exact, may do to a certificate.

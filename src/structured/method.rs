@@ -102,16 +102,17 @@ impl StructuredMethod {
 }
 
 /// Refuses a model whose weights do not fit into memory in as many copies as a method keeps: the solver's own,
-/// those of a certificate and the result, in batches one for each group of examples, and averages.
+/// those of a certificate, the best ones so far and the result, in batches one for each group of examples, and
+/// averages.
 fn require_memory(n_weights: usize, method: StructuredMethod) -> Result<()> {
     let (copies, frugal) = match method {
         StructuredMethod::Vertices(Method::BlockFrankWolfe(options)) => {
-            (6 + 4 * usize::from(options.averaging), false)
+            (7 + 4 * usize::from(options.averaging), false)
         }
-        StructuredMethod::Vertices(Method::Subgradient { .. }) => (5, false),
-        StructuredMethod::Vertices(Method::AwayFrankWolfe { .. }) => (7, true),
-        StructuredMethod::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient) => (24, true),
-        StructuredMethod::Extragradient { .. } => (28, true),
+        StructuredMethod::Vertices(Method::Subgradient { .. }) => (6, false),
+        StructuredMethod::Vertices(Method::AwayFrankWolfe { .. }) => (8, true),
+        StructuredMethod::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient) => (25, true),
+        StructuredMethod::Extragradient { .. } => (29, true),
     };
     let what = || format!("{copies} copies of d = {n_weights} weights");
     let remedy = if frugal {
@@ -150,12 +151,15 @@ pub fn fit(
         return Err(Error::argument("warm_start", "this solver has none"));
     }
     let null_objective = dual.null_objective(interrupt)?;
+    let stopping = target.stopping(null_objective);
+    let null_objective = null_objective.upper();
     // ‖w‖² ≤ P(0)/λ for the regularised optimum.
     let largest = (null_objective / dual.shares().lambda()).sqrt();
     let radius = radius.unwrap_or(if largest > 0.0 { largest } else { 1.0 });
     let projection = projection.unwrap_or(model.default_projection());
     let mut solver = Extragradient::new(model, dual.shares().clone(), projection, radius)?;
-    let trace = run(&mut solver, target.stopping(null_objective), interrupt, observe)?;
+    let mut trace = run(&mut solver, stopping, interrupt, observe)?;
     let point = DualPoint::Weights(solver.into_weights());
-    Ok(Fit { trace, null_objective, point, average: None, oracle_calls: None })
+    let model = trace.take_other(point.weights().len());
+    Ok(Fit { trace, null_objective, point, model, oracle_calls: None })
 }

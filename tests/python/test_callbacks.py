@@ -180,8 +180,10 @@ def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(name: str, calls: list[A
             np.testing.assert_array_equal(model.history_[column], fitted.history_[column][:epoch])
         assert model.n_iter_ == shorter.n_iter_
         assert model.certificate_ == shorter.certificate_
-        assert_same_model(model, shorter)
-        np.testing.assert_equal(model.predict(X), shorter.predict(X))
+        # A fit that ends at an epoch without a certificate evaluates it, and may return another.
+        if certified:
+            assert_same_model(model, shorter)
+            np.testing.assert_equal(model.predict(X), shorter.predict(X))
     assert models.models[-1].objective_ == fitted.objective_
 
 

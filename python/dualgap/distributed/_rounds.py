@@ -107,7 +107,8 @@ class Run:
     round: int = 0
     best: FloatArray | None = None
     primal: float = np.inf
-    dual: float = -np.inf
+    dual: float = 0.0
+    """The best bound; no objective is below 0, the dual value of W = 0."""
     null_objective: float = np.nan
     seconds: float = 0.0
     outcome: str = "epoch_limit"

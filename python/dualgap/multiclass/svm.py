@@ -134,7 +134,8 @@ class MulticlassSVC(LinearClassifier):
         Number of iterations.
     objective_, dual_objective_, duality_gap_ : float
         The objective P of the model, a lower bound on that of any model, and their difference. Both
-        hold in exact arithmetic: they are rounded against us.
+        hold in exact arithmetic: they are rounded against us. The model is the best of those that
+        were evaluated, including ``W = 0``, and the bound is the highest of theirs.
     relative_gap_ : float
         ``duality_gap_ / objective_``, what `tol` is compared with.
     null_objective_ : float
@@ -147,6 +148,7 @@ class MulticlassSVC(LinearClassifier):
         contradict each other at the fitted model.
     history_ : dict of ndarray
         Per iteration: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated.
+        Each row belongs to the model that a fit returns if it ends there: the best one so far.
         "block-frank-wolfe" and "away-frank-wolfe" do so every ten iterations and at the end, the
         former also once it expects to have converged; "frank-wolfe" with smoothing every few
         iterations. "block-descent" does not in the first iterations with a large C on dense rows,
@@ -257,7 +259,8 @@ class MulticlassSVC(LinearClassifier):
         self._lambda = regularization
         # The model of an epoch comes without.
         if self.warm_start and "beta" in result:
-            kept = {name: result[name] for name in ("weights", "linear", "square", "drift", "beta")}
+            kept = {name: result[name] for name in ("linear", "square", "drift", "beta")}
+            kept["weights"] = result["last_weights"]
             self._end = (identity, regularization, kept)
 
     def path(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -33,6 +32,7 @@ from dualgap._validation import (
     resolve_threads,
 )
 from dualgap.chunks import Chunks
+from dualgap.polynomial._columns import Columns
 
 _PARAMETERS = """
     Parameters
@@ -116,6 +116,7 @@ default="refined"
     history_ : dict of ndarray
         Per iteration: epoch, seconds, objective, dual_objective, gap, n_components and, with
         validation rows, validation_loss and validation_score (accuracy, or minus the mean loss).
+        ``dual_objective`` is the highest bound so far.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 """
@@ -301,15 +302,16 @@ class FittedPolynomial(PolynomialModel):
         settings = polynomial_settings(self, self._kernel, data.loss, data.n_outputs)
         if data.validation is None and self.validation_fraction is not None:
             data = data.split(self.validation_fraction, settings["seed"])
-        if data.validation is not None:
-            settings["validation"] = (core_rows(data.validation[0]), data.validation[1])
-        X = data.X
-        settings["sample_weight"] = data.weights
-        settings["init"] = self._previous(X.shape[1], data.n_outputs)
+        init = self._previous(data.X.shape[1], data.n_outputs)
+        columns = Columns.of(data.X, init, int(self.n_components) + data.n_outputs)
+        X, init, validation = columns.narrow_fit(data.X, init, data.validation)
+        if validation is not None:
+            settings["validation"] = (core_rows(validation[0]), validation[1])
+        settings["sample_weight"], settings["init"] = data.weights, init
         chunks = [core_rows(rows) for rows in (X.chunks if isinstance(X, Chunks) else [X])]
 
-        def store(model: Self, result: Any) -> None:
-            model._store(result)
+        def core(changed: Any) -> Any:
+            return columns.widen(_core.fit_polynomial(chunks, data.targets, changed))
 
         width, m = X.shape[1] + (self.linear == "augment"), data.n_outputs
         sizes: list[int] = []
@@ -317,7 +319,7 @@ class FittedPolynomial(PolynomialModel):
         def model_of_epoch(arrays: Any) -> dict[str, Any]:
             output = arrays[1].reshape(-1, m)
             sizes.append(len(output))
-            return {
+            model = {
                 "basis": arrays[0].reshape(width, -1).T,
                 "output": output,
                 "linear": arrays[2].reshape(-1, m) if len(arrays) > 2 else None,
@@ -325,13 +327,13 @@ class FittedPolynomial(PolynomialModel):
                 "scale": np.nan,
                 "path": {"n_components": np.array(sizes)},
             }
+            return columns.widen(model)
 
-        core = partial(_core.fit_polynomial, chunks, data.targets)
-        models = EpochModels(core, settings, store, model_of_epoch)
+        models = EpochModels(core, settings, type(self)._store, model_of_epoch)
         stopping = (settings["max_iter"], settings["tol"])
         with watch(self, stopping, data=given, models=models) as callback:
             result = core({**settings, "callback": callback})
-            store(self, result)
+            self._store(result)
 
     def _previous(self, n_features: int, n_outputs: int) -> Any:
         if not (self.warm_start and hasattr(self, "components_")):

@@ -137,6 +137,8 @@ class StructuredSVM(CertifiedEstimator):
     objective_, dual_objective_, duality_gap_, null_objective_ : float
         The objective P of the model, a lower bound on that of any model, their difference, and the
         objective of ``w = 0``. The first two hold in exact arithmetic: they are rounded against us.
+        The model is the best of those that were evaluated, including ``w = 0``, and the bound is
+        the highest of theirs.
     relative_gap_ : float
         ``duality_gap_ / objective_``, what `tol` is compared with.
     converged_ : bool
@@ -147,14 +149,15 @@ class StructuredSVM(CertifiedEstimator):
         ``decode``); or "none: " and why.
     history_ : dict of ndarray
         Per pass: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated, since
-        that costs a pass of its own.
+        that costs a pass of its own. Each row belongs to the model that a fit returns if it ends
+        there: the best one so far.
 
     Notes
     -----
     Memory: a fit has its own copy of the examples, without zeros if most values are 0. Beside it
     "block-frank-wolfe" keeps for each example a sparse vector over its parts (for a chain at most
     the letters and transitions of the labellings that have weight), and the labellings themselves
-    with `cache` or away and pairwise steps, besides two weight vectors (four with `averaging`);
+    with `cache` or away and pairwise steps, besides three weight vectors (five with `averaging`);
     "subgradient" keeps two weight vectors (three with `averaging`), "frank-wolfe" 18,
     "extragradient" 20, and "away-frank-wolfe" one and all examples' labellings for each active
     vertex. For a `Model` of your own parts are weights: a feature vector for each example, sparse

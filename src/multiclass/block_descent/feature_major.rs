@@ -40,16 +40,15 @@ impl<T: Element> FeatureMajor<T> {
         );
     }
 
-    /// The weights class after class.
-    pub fn by_class(&self, n_classes: usize) -> Vec<f64> {
+    /// Writes the weights to `by_class`, class after class.
+    pub fn copy_by_class(&self, n_classes: usize, by_class: &mut Vec<f64>) {
         let (n_features, half) = (self.values.len() / self.padded, n_classes / 2);
-        let mut by_class = vec![0.0; n_classes * n_features];
+        by_class.resize(n_classes * n_features, 0.0);
         let (before, after) = by_class.split_at_mut(half * n_features);
         join(
             || transpose(&self.values, self.padded, before, n_features),
             || transpose(&self.values[half..], self.padded, after, n_features),
         );
-        by_class
     }
 
     /// Sets the weights to those given class after class.
@@ -134,7 +133,12 @@ mod tests {
         let mut single = vec![T::zero(); padded];
         single[last] = T::narrow(4.0);
         weights.update(row(&columns[..1], &x[..1]), &single);
-        let copy = weights.by_class(n_classes);
+        let by_class = |weights: &FeatureMajor<_>| {
+            let mut by_class = Vec::new();
+            weights.copy_by_class(n_classes, &mut by_class);
+            by_class
+        };
+        let copy = by_class(&weights);
         assert_eq!(copy[last * 6 + 1], 0.5 * change(last) + 2.0);
         assert_eq!(copy[last * 6 + 4], -2.0 * change(last));
         assert_eq!(copy[0], 0.0);
@@ -142,7 +146,7 @@ mod tests {
         exact.load(&copy);
         let mut weights = FeatureMajor::<T>::new(6, n_classes);
         weights.narrow(&exact);
-        assert_eq!(weights.by_class(n_classes), copy);
+        assert_eq!(by_class(&weights), copy);
         let mut scores = vec![T::one(); padded];
         weights.score(row(&columns[1..], &x[1..]), &mut scores);
         for (class, score) in scores[..n_classes].iter().enumerate() {
@@ -155,7 +159,7 @@ mod tests {
         for (column, x) in columns.iter().zip(x) {
             let place = last * 6 + *column as usize;
             let expected = copy[place] + x.widen() * change(last);
-            assert_eq!(weights.by_class(n_classes)[place], expected);
+            assert_eq!(by_class(&weights)[place], expected);
         }
     }
 

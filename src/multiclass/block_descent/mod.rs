@@ -140,6 +140,10 @@ impl Solver for BlockDescent<'_> {
     fn model_arrays(&self) -> Option<ModelArrays> {
         self.0.model_arrays()
     }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        self.0.copy_weights(weights)
+    }
 }
 
 fn boxed<'p, M: Scorer + 'p>(

@@ -131,8 +131,8 @@ pub(super) trait Scorer: Send + Sync {
     ) where
         Self::Value: Lane<S>;
 
-    /// The weights class after class, the constant feature's last.
-    fn by_class(&self) -> Vec<f64>;
+    /// Writes the weights to `by_class`, class after class, the constant feature's last.
+    fn copy_by_class(&self, by_class: &mut Vec<f64>);
 
     /// All weights in some order.
     fn weights(&self) -> &[Self::Value];
@@ -170,8 +170,8 @@ macro_rules! with_weights {
             self.weights.padded()
         }
 
-        fn by_class(&self) -> Vec<f64> {
-            self.weights.by_class(self.n_classes)
+        fn copy_by_class(&self, by_class: &mut Vec<f64>) {
+            self.weights.copy_by_class(self.n_classes, by_class);
         }
 
         fn weights(&self) -> &[Self::Value] {

@@ -336,6 +336,11 @@ impl<M: Scorer> Solver for State<'_, M> {
     fn model_arrays(&self) -> Option<ModelArrays> {
         Some(vec![self.coefficients()])
     }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        self.copy_coefficients(weights);
+        true
+    }
 }
 
 impl<M: Scorer> State<'_, M> {
@@ -388,12 +393,18 @@ impl<M: Scorer> State<'_, M> {
         add_images(self.problem, duals, &self.betas, &mut self.model, interrupt)
     }
 
+    fn copy_coefficients(&self, weights: &mut Vec<f64>) {
+        match &self.exact {
+            Some(exact) => exact.copy_by_class(weights),
+            None => self.model.copy_by_class(weights),
+        }
+    }
+
     /// The weights, class after class, the constant feature's last.
     pub fn coefficients(&self) -> Vec<f64> {
-        match &self.exact {
-            Some(exact) => exact.by_class(),
-            None => self.model.by_class(),
-        }
+        let mut weights = Vec::new();
+        self.copy_coefficients(&mut weights);
+        weights
     }
 
     /// β_i after β_i (examples × classes).

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use super::free::{FreeDuals, Known};
-use super::measure::{Ball, Bracket, Measure, gap_above, radius};
+use super::measure::{Ball, Bracket, Measure, gap_above, radius, radius_of_any};
 use super::search::{Candidate, Entry, Scoring, Search};
+use crate::dual::Bounded;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::multiclass::MarginProblem;
@@ -24,7 +25,7 @@ pub(super) struct FoldPath<'c, 'a> {
     fold: usize,
     /// The number of its C.
     at: usize,
-    null_objective: f64,
+    null_objective: Bounded,
 }
 
 impl<'c, 'a> FoldPath<'c, 'a> {
@@ -69,7 +70,10 @@ impl<'c, 'a> FoldPath<'c, 'a> {
                 (certificate, trace.outcome, trace.epochs.len())
             }
         };
-        let bracket = self.score(&certificate, interrupt)?;
+        let is_zero = certificate.primal > self.null_objective.upper();
+        let primal = certificate.primal.min(self.null_objective.upper());
+        let certificate = Certificate { primal, dual: certificate.dual.max(0.0) };
+        let bracket = self.score(&certificate, is_zero, interrupt)?;
         let point = if self.search.width.is_some() { self.point() } else { Vec::new() };
         let seconds = start.elapsed().as_secs_f64();
         Ok(Candidate { bracket, certificate, outcome, n_epochs, seconds, point })
@@ -84,11 +88,24 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         self.solver.move_to(self.search.lambda(self.fold, at), interrupt).map(Some)
     }
 
-    fn score(&self, certificate: &Certificate, interrupt: &Interrupt) -> Result<Bracket> {
+    /// The score of the model; W = 0 is the model where the weights of the solver are worse.
+    fn score(
+        &self,
+        certificate: &Certificate,
+        is_zero: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Bracket> {
+        let mut weights = self.solver.coefficients();
+        if is_zero {
+            weights.fill(0.0);
+        }
         match &self.search.scoring {
-            Scoring::Bounded(measure) => self.bracket(*measure, certificate, interrupt),
+            Scoring::Bounded(measure) => {
+                let weights = self.problem.map().layout().arrange(&weights);
+                self.bracket(*measure, certificate, (&weights, is_zero), interrupt)
+            }
             Scoring::Own(score) => {
-                let score = score(self.fold, self.at, self.solver.coefficients())?;
+                let score = score(self.fold, self.at, weights)?;
                 let (lower, upper) = (f64::NEG_INFINITY, f64::INFINITY);
                 let n_undecided = self.search.folds[self.fold].held_out.len();
                 Ok(Bracket { score, lower, upper, n_undecided })
@@ -100,22 +117,26 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         &self,
         measure: Measure,
         certificate: &Certificate,
+        (weights, is_zero): (&[f64], bool),
         interrupt: &Interrupt,
     ) -> Result<Bracket> {
         let lambda = self.search.lambda(self.fold, self.at);
         let distance = self.solver.distance();
-        let radius = radius(certificate, lambda, distance);
-        let weights = self.problem.map().layout().arrange(&self.solver.coefficients());
+        let radius = if is_zero {
+            radius_of_any(certificate, lambda)
+        } else {
+            radius(certificate, lambda, distance)
+        };
         let held_out = self.search.folds[self.fold].held_out;
-        let ball = Ball::new(&weights, radius);
+        let ball = Ball::new(weights, radius);
         let bracket = measure.bracket(self.problem, &ball, held_out, interrupt)?;
         let wanted = self.search.width.is_some_and(|width| bracket.width() > width);
-        if !wanted || certificate.relative_gap() > NEAR {
+        if !wanted || is_zero || certificate.relative_gap() > NEAR {
             return Ok(bracket);
         }
         let known = Known { lambda, gap: gap_above(certificate), radius, distance };
         let betas = self.solver.betas();
-        match FreeDuals::new(self.problem, &betas, &weights, known, interrupt)? {
+        match FreeDuals::new(self.problem, &betas, weights, known, interrupt)? {
             Some(free) => {
                 measure.bracket(self.problem, &ball.with_free(&free), held_out, interrupt)
             }

@@ -403,7 +403,8 @@ mod tests {
     /// Weights, in the order of the layout, β, and what is known of them.
     fn fit(problem: &MarginProblem<'_>, tol: f64) -> (Vec<f64>, Vec<f64>, Known) {
         let mut solver = BlockDescent::new(problem, BlockDescentOptions::default());
-        let stopping = Stopping { max_epochs: 3000, relative: tol, floor: 0.0 };
+        let stopping =
+            Stopping { max_epochs: 3000, relative: tol, floor: 0.0, null_objective: None };
         let go_on = &mut |_: &_| ControlFlow::Continue(());
         run(&mut solver, stopping, &Interrupt::default(), go_on).unwrap();
         let certificate: Certificate = solver.certify(&Interrupt::default()).unwrap();

@@ -49,6 +49,11 @@ pub fn radius(certificate: &Certificate, lambda: f64, distance: f64) -> f64 {
     root_above((gap_above(certificate) / lambda * (1.0 + gamma(2))).next_up()) + distance
 }
 
+/// A bound on ‖w − w*‖ of any weights, from their certificate: λ/2 ‖w − w*‖² ≤ P(w) − D(β).
+pub fn radius_of_any(certificate: &Certificate, lambda: f64) -> f64 {
+    root_above((2.0 * gap_above(certificate) / lambda * (1.0 + gamma(2))).next_up())
+}
+
 /// The gap of a certificate, rounded up.
 pub fn gap_above(certificate: &Certificate) -> f64 {
     (certificate.gap() * (1.0 + gamma(2))).next_up()

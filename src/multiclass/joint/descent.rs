@@ -217,4 +217,9 @@ impl<M: ScoreMap> Solver for JointDescent<'_, '_, '_, M> {
     fn model_arrays(&self) -> Option<ModelArrays> {
         Some(vec![self.weights.clone()])
     }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        weights.clone_from(&self.weights);
+        true
+    }
 }

@@ -36,9 +36,12 @@ pub fn fit_joint<M: ScoreMap>(
         MulticlassMethod::BlockDescent(seed) => {
             let null_objective = dual.problem.null_objective();
             let stopping = target.stopping(null_objective);
+            let null_objective = null_objective.upper();
             let mut solver = JointDescent::new(&mut dual, seed);
-            let trace = run(&mut solver, stopping, interrupt, observe)?;
-            Ok(JointFit { trace, null_objective, weights: solver.into_weights() })
+            let mut trace = run(&mut solver, stopping, interrupt, observe)?;
+            let last = solver.into_weights();
+            let weights = trace.take_other(last.len()).unwrap_or(last);
+            Ok(JointFit { trace, null_objective, weights })
         }
         MulticlassMethod::Vertices(method) => {
             let fit = minimize(&mut dual, method, target, None, interrupt, observe)?;

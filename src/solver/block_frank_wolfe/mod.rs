@@ -350,4 +350,9 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
         // The average is formed by a certificate.
         self.average.is_none().then(|| vec![self.weights.clone()])
     }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        weights.clone_from(self.average.as_ref().map_or(&self.weights, |average| &average.weights));
+        true
+    }
 }

@@ -21,7 +21,7 @@ use rayon::prelude::*;
 
 use self::active_labels::{ActiveLabels, PointBuffers};
 use self::image::{ChainImage, Gatherer};
-use super::model::{Chain, Model, Work, stopping_at};
+use super::model::{Chain, Model, Work};
 use crate::dual::rounding::{Sum, gamma, norm_above};
 use crate::dual::{BlockTerms, Bounded, DualValue, Shares, Totals, objective};
 use crate::error::{Error, Result};
@@ -90,13 +90,15 @@ pub fn fit_chain(
 ) -> Result<ChainFit> {
     let is_new = start.is_none();
     let mut solver = ChainDescent::new((chain, shares), options, start)?;
-    let null_objective = solver.primal(interrupt)?;
+    let null_objective = solver.loss_sum(interrupt)?;
     if !is_new {
         solver.sum_up(interrupt)?;
     }
     solver.relative = target.tol;
-    let trace = run(&mut solver, stopping_at(target, null_objective), interrupt, observe)?;
+    let mut trace = run(&mut solver, target.stopping(null_objective), interrupt, observe)?;
+    let null_objective = null_objective.upper();
     let ChainDescent { weights, blocks, .. } = solver;
+    let weights = trace.take_other(weights.len()).unwrap_or(weights);
     Ok(ChainFit { trace, null_objective, weights, point: ChainPoint(blocks) })
 }
 
@@ -396,6 +398,11 @@ impl Solver for ChainDescent<'_> {
 
     fn model_arrays(&self) -> Option<ModelArrays> {
         Some(vec![self.weights.clone()])
+    }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        weights.clone_from(&self.weights);
+        true
     }
 }
 

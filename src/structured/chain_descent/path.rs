@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::run::{Certificate, Epoch, Solver, Stopping, run};
 use crate::solver::{PathSettings, PathSolver, Piece, Target, objective_at, path};
-use crate::structured::model::{Chain, stopping_at};
+use crate::structured::model::Chain;
 
 /// Covers the λ from that of the shares down to `until` with certified models.
 ///
@@ -25,7 +25,7 @@ pub fn chain_path(
 ) -> Result<Vec<Piece>> {
     let from = shares.lambda();
     let mut solver = ChainDescent::new((chain, shares), options, None)?;
-    let stopping = stopping_at(target, solver.primal(interrupt)?);
+    let stopping = target.stopping(solver.loss_sum(interrupt)?);
     path(&mut solver, PathSettings { from, until, stopping }, interrupt, observe)
 }
 

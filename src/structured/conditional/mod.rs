@@ -103,7 +103,7 @@ impl<'a> Field<'a> {
     }
 
     /// P(0).
-    fn null_objective(&self, interrupt: &Interrupt) -> Result<f64> {
+    fn null_objective(&self, interrupt: &Interrupt) -> Result<Bounded> {
         let mut scratch = Scratch::default();
         let mut sum = Sum::default();
         for example in 0..self.shares.n_blocks() {
@@ -113,7 +113,7 @@ impl<'a> Field<'a> {
             let share = Bounded::exact(self.shares.of(example));
             sum.add(scratch.look(self.chain, example, 0.0).0 * share);
         }
-        Ok(sum.total().upper())
+        Ok(sum.total())
     }
 
     /// One pass over all sequences.

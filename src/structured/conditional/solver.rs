@@ -15,7 +15,7 @@ use crate::linalg::vectors::{self, PIECE};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{PathSettings, PathSolver, Piece, Target, path};
-use crate::structured::model::{Chain, Model, stopping_at};
+use crate::structured::model::{Chain, Model};
 
 /// Most pairs of steps and gradient changes.
 const MEMORY: usize = 12;
@@ -65,8 +65,10 @@ pub fn fit_conditional(
     let is_zero = weights.iter().all(|weight| *weight == 0.0);
     let mut solver = Lbfgs::new(field, weights, interrupt)?;
     solver.is_begun = !is_zero;
-    let trace = run(&mut solver, stopping_at(target, null_objective), interrupt, observe)?;
-    Ok(ConditionalFit { trace, null_objective, weights: solver.weights })
+    let mut trace = run(&mut solver, target.stopping(null_objective), interrupt, observe)?;
+    let null_objective = null_objective.upper();
+    let weights = trace.take_other(n_weights).unwrap_or(solver.weights);
+    Ok(ConditionalFit { trace, null_objective, weights })
 }
 
 /// Covers the λ from that of the shares down to `until` with certified models.
@@ -83,7 +85,7 @@ pub fn conditional_path(
 ) -> Result<Vec<Piece>> {
     let from = shares.lambda();
     let field = field(chain, shares)?;
-    let stopping = stopping_at(target, field.null_objective(interrupt)?);
+    let stopping = target.stopping(field.null_objective(interrupt)?);
     let mut solver = Lbfgs::new(field, vec![0.0; chain.n_weights()], interrupt)?;
     solver.is_begun = false;
     path(&mut solver, PathSettings { from, until, stopping }, interrupt, observe)
@@ -93,7 +95,7 @@ pub fn conditional_path(
 fn field(chain: &Chain, shares: Shares) -> Result<Field<'_>> {
     let n_weights = chain.n_weights();
     let what = || format!("d = {n_weights} weights");
-    let n_vectors = 2 * memory(n_weights) + 12 + 2 * rayon::current_num_threads();
+    let n_vectors = 2 * memory(n_weights) + 13 + 2 * rayon::current_num_threads();
     require(8 * n_vectors as u128 * n_weights as u128, what, "use fewer features")?;
     Field::new(chain, shares)
 }
@@ -257,6 +259,11 @@ impl Solver for Lbfgs<'_> {
 
     fn model_arrays(&self) -> Option<ModelArrays> {
         Some(vec![self.weights.clone()])
+    }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        weights.clone_from(&self.weights);
+        true
     }
 }
 

@@ -12,7 +12,6 @@ mod rows;
 
 pub use assignment::assign;
 pub(super) use chain::first_maximum;
-pub(super) use chain::stopping_at;
 pub use chain::{Chain, ChainLink, ChainScores, FORBIDDEN, Links, SeenPairs};
 pub use graph::Graph;
 pub(super) use graph::{Link, Visit};

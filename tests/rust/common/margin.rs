@@ -107,14 +107,14 @@ impl Case {
         };
         let mut problem = self.problem(data, order);
         let layout = problem.map().layout();
-        let stopping = Stopping { max_epochs, relative: 0.0, floor: gap };
+        let stopping = Stopping { max_epochs, relative: 0.0, floor: gap, null_objective: None };
         let go = |solver: &mut dyn Solver| {
             run(solver, stopping, &Interrupt::default(), &mut |_| {
                 std::ops::ControlFlow::Continue(())
             })
             .unwrap()
         };
-        let null_objective = problem.null_objective();
+        let null_objective = problem.null_objective().upper();
         let mut dual = MarginDual::new(&mut problem);
         let batch = |dual, rule| {
             let mut solver = FrankWolfe::new(dual, rule, None);

@@ -11,7 +11,7 @@ use dualgap::run::{Solver, Stopping, Trace, run};
 use dualgap::solver::{AwayFrankWolfe, Block, BlockFrankWolfe, BlockOptions, Sampling, Step};
 
 fn go(solver: &mut dyn Solver, max_epochs: usize, gap: f64) -> Trace {
-    let stopping = Stopping { max_epochs, relative: 0.0, floor: gap };
+    let stopping = Stopping { max_epochs, relative: 0.0, floor: gap, null_objective: None };
     run(solver, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 

@@ -110,12 +110,16 @@ impl Case {
         self.fit_as(
             Storage::Dense,
             options,
-            Stopping { max_epochs: 20_000, relative: 0.0, floor: gap },
+            Stopping { max_epochs: 20_000, relative: 0.0, floor: gap, null_objective: None },
         )
     }
 
     fn epochs(&self, options: Options, max_epochs: usize) -> Fitted {
-        self.fit_as(Storage::Dense, options, Stopping { max_epochs, relative: 0.0, floor: 0.0 })
+        self.fit_as(
+            Storage::Dense,
+            options,
+            Stopping { max_epochs, relative: 0.0, floor: 0.0, null_objective: None },
+        )
     }
 }
 
@@ -142,7 +146,8 @@ fn weston_watkins_reaches_the_reference_optimum() {
     let scale = c * n as f64;
     let weights: Vec<f64> = record["W"].as_array().unwrap().iter().flat_map(numbers).collect();
     for storage in [Storage::Dense, Storage::Sparse] {
-        let stopping = Stopping { max_epochs: 20_000, relative: 0.0, floor: 1e-13 };
+        let stopping =
+            Stopping { max_epochs: 20_000, relative: 0.0, floor: 1e-13, null_objective: None };
         let fitted = case.fit_as(storage, Options::default(), stopping);
         let Certificate { primal, dual } = fitted.trace.certificate.unwrap();
         let optimum = record["optimum_solver"].as_f64().unwrap();
@@ -282,7 +287,7 @@ fn threads_change_not_a_bit() {
     let case = Case { bias: 1.0, ..Case::random(5, "weston-watkins", 400, 70, 210) };
     let on = |n_threads, storage| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
-        let stopping = Stopping { max_epochs: 4, relative: 0.0, floor: 0.0 };
+        let stopping = Stopping { max_epochs: 4, relative: 0.0, floor: 0.0, null_objective: None };
         pool.install(|| case.fit_as(storage, Options::default(), stopping))
     };
     for storage in [Storage::Dense, Storage::Single, Storage::Sparse] {
@@ -305,7 +310,8 @@ fn storage_changes_only_rounding() {
         // How many passes an epoch makes depends on what they gain, and so on rounding: what storage does not
         // change is where they lead.
         let at = |storage, floor| {
-            let stopping = Stopping { max_epochs: 2000, relative: 0.0, floor };
+            let stopping =
+                Stopping { max_epochs: 2000, relative: 0.0, floor, null_objective: None };
             case.fit_as(storage, Options::default(), stopping)
         };
         let dense = at(Storage::Dense, 1e-9);
@@ -317,7 +323,7 @@ fn storage_changes_only_rounding() {
         let single = case.fit_as(
             Storage::Single,
             Options::default(),
-            Stopping { max_epochs: 500, relative: 0.0, floor: 1e-5 },
+            Stopping { max_epochs: 500, relative: 0.0, floor: 1e-5, null_objective: None },
         );
         assert_eq!(single.trace.outcome, Outcome::Converged, "{kind}");
     }
@@ -331,7 +337,8 @@ fn zero_rows_and_zero_weights_leave_the_gap_alone() {
             case.x.row_mut(3).fill(0.0);
             case.x.row_mut(17).fill(0.0);
             case.weights = Some((0..30).map(|i| f64::from(i != 5 && i != 3)).collect());
-            let stopping = Stopping { max_epochs: 20_000, relative: 0.0, floor: 1e-11 };
+            let stopping =
+                Stopping { max_epochs: 20_000, relative: 0.0, floor: 1e-11, null_objective: None };
             let fitted = case.fit_as(storage, Options::default(), stopping);
             assert_eq!(fitted.trace.outcome, Outcome::Converged, "{kind} {storage:?}");
             // The zero row costs its loss of the null model for good.
@@ -354,7 +361,8 @@ fn a_sum_of_zero_but_for_rounding_names_no_label() {
         let mut case = Case::random(seed, "max-hinge", 60, 8, 3);
         case.x.mapv_inplace(|x| f64::from(x > 0.5));
         for storage in [Storage::Dense, Storage::Sparse] {
-            let stopping = Stopping { max_epochs: 200, relative: 1e-4, floor: 0.0 };
+            let stopping =
+                Stopping { max_epochs: 200, relative: 1e-4, floor: 0.0, null_objective: None };
             let fitted = case.fit_as(storage, Options::default(), stopping);
             assert_eq!(fitted.trace.outcome, Outcome::Converged, "{seed} {storage:?}");
             for (beta, label) in fitted.betas.iter().zip(&case.labels) {
@@ -399,7 +407,12 @@ fn a_tolerance_ends_the_last_epoch_near_it() {
             let case = Case { lambda, ..Case::random(seed, "weston-watkins", n, d, m) };
             let share = |known| {
                 let options = Options { tolerance: known, ..Options::default() };
-                let stopping = Stopping { max_epochs: 300, relative: tolerance, floor: 0.0 };
+                let stopping = Stopping {
+                    max_epochs: 300,
+                    relative: tolerance,
+                    floor: 0.0,
+                    null_objective: None,
+                };
                 let trace = case.fit_as(Storage::Dense, options, stopping).trace;
                 assert_eq!(trace.outcome, Outcome::Converged);
                 trace.certificate.unwrap().relative_gap() / tolerance
@@ -419,7 +432,7 @@ fn a_run_goes_on_where_another_ended() {
     for storage in [Storage::Dense, Storage::Sparse] {
         let case =
             Case { bias: 0.3, smoothing: 0.05, ..Case::random(7, "weighted-usunier", 90, 6, 7) };
-        let stopping = Stopping { max_epochs: 4, relative: 0.0, floor: 0.0 };
+        let stopping = Stopping { max_epochs: 4, relative: 0.0, floor: 0.0, null_objective: None };
         let fitted = case.fit_as(storage, Options::default(), stopping);
         case.with(storage, |problem| {
             let options = Options { seed: 5, ..Options::default() };

@@ -76,7 +76,8 @@ impl Part {
     }
 }
 
-const EXACT: Stopping = Stopping { max_epochs: 5000, relative: 0.0, floor: 1e-12 };
+const EXACT: Stopping =
+    Stopping { max_epochs: 5000, relative: 0.0, floor: 1e-12, null_objective: None };
 
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
@@ -131,7 +132,8 @@ fn without_penalty_a_partition_is_the_plain_problem() {
             let part = Part::random(3, 40, 6, 5);
             let shared = Shared { smoothing, bias: BIAS, ..shared(kind, 5, 0.02) };
             let zeros = vec![0.0; 5 * 7];
-            let stopping = Stopping { max_epochs: 30, relative: 0.0, floor: 1e-9 };
+            let stopping =
+                Stopping { max_epochs: 30, relative: 0.0, floor: 1e-9, null_objective: None };
             let question = Question {
                 consensus: &zeros,
                 multiplier: &zeros,
@@ -236,7 +238,8 @@ fn the_dual_point_is_feasible_for_every_loss() {
             let shared = Shared { smoothing, bias: BIAS, costs, ..shared(kind, 5, 0.05) };
             let problem = whole.problem(&shared);
             let mut plain = BlockDescent::new(&problem, BlockDescentOptions::default());
-            let close = Stopping { max_epochs: 400, relative: 0.0, floor: 5e-7 };
+            let close =
+                Stopping { max_epochs: 400, relative: 0.0, floor: 5e-7, null_objective: None };
             let go_on = &mut |_: &_| ControlFlow::Continue(());
             let trace = run(&mut plain, close, &Interrupt::default(), go_on).unwrap();
             let optimum = trace.certificate.unwrap();

@@ -181,7 +181,12 @@ fn fit<R: Rows + Copy>(
     };
     let model = problem.null_model();
     let mut solver = ConditionalGradient::new(problem, settings, model, None, &interrupt).unwrap();
-    let stopping = Stopping { max_epochs: 400, relative: 0.0, floor: tol * solver.scale() };
+    let stopping = Stopping {
+        max_epochs: 400,
+        relative: 0.0,
+        floor: tol * solver.scale(),
+        null_objective: None,
+    };
     let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
     (trace, solver.model().clone())
 }

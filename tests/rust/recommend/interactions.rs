@@ -34,7 +34,7 @@ fn fit(n_threads: usize) -> (Vec<f64>, Array2<f64>, Array2<f64>) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
     pool.install(|| {
         let mut solver = InteractionFit::new(pairs, settings()).unwrap();
-        let stopping = Stopping { max_epochs: 30, relative: 0.0, floor: 0.0 };
+        let stopping = Stopping { max_epochs: 30, relative: 0.0, floor: 0.0, null_objective: None };
         let interrupt = Interrupt::default();
         let trace =
             run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -125,7 +125,7 @@ fn a_fit_ends_where_little_is_gained_and_refuses_what_it_cannot_use() {
     };
     let mut solver =
         InteractionFit::new(good, InteractionSettings { tol: 0.05, ..settings() }).unwrap();
-    let stopping = Stopping { max_epochs: 100, relative: 0.0, floor: 0.0 };
+    let stopping = Stopping { max_epochs: 100, relative: 0.0, floor: 0.0, null_objective: None };
     let interrupt = Interrupt::default();
     let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(trace.outcome, Outcome::Exhausted);

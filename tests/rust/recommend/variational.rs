@@ -109,7 +109,7 @@ fn fit(table: &Table, settings: Settings<'_>, sweeps: usize) -> (Trace, Factors)
     let interrupt = Interrupt::default();
     let mut solver =
         VariationalRefit::new(table.ratings(), None, None, settings, &interrupt).unwrap();
-    let stopping = Stopping { max_epochs: sweeps, relative: 0.0, floor: 0.0 };
+    let stopping = Stopping { max_epochs: sweeps, relative: 0.0, floor: 0.0, null_objective: None };
     let trace = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
     (trace, solver.factors())
 }
@@ -166,7 +166,12 @@ fn groups_of_ratings_are_learned_and_the_objective_falls() {
                     let settings = settings(likelihood.clone(), &*penalty);
                     let mut solver =
                         VariationalRefit::new(ratings, None, None, settings, &interrupt).unwrap();
-                    let stopping = Stopping { max_epochs: 30, relative: 0.0, floor: 0.0 };
+                    let stopping = Stopping {
+                        max_epochs: 30,
+                        relative: 0.0,
+                        floor: 0.0,
+                        null_objective: None,
+                    };
                     let watch = &mut |_: &_| ControlFlow::Continue(());
                     let trace = run(&mut solver, stopping, &interrupt, watch).unwrap();
                     (trace, solver.effects())
@@ -230,7 +235,8 @@ fn a_weight_of_two_is_the_rating_twice() {
             let settings = settings(likelihood.clone(), &*penalty);
             let mut solver =
                 VariationalRefit::new(ratings, None, None, settings, &interrupt).unwrap();
-            let stopping = Stopping { max_epochs: 6, relative: 0.0, floor: 0.0 };
+            let stopping =
+                Stopping { max_epochs: 6, relative: 0.0, floor: 0.0, null_objective: None };
             let trace =
                 run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
             (trace.objective, solver.factors().users)
@@ -250,7 +256,7 @@ fn a_new_user_is_fitted_as_in_the_fit() {
     let settings = settings(ordinal(), &*penalty);
     let mut solver =
         VariationalRefit::new(table.ratings(), None, None, settings, &interrupt).unwrap();
-    let stopping = Stopping { max_epochs: 40, relative: 0.0, floor: 0.0 };
+    let stopping = Stopping { max_epochs: 40, relative: 0.0, floor: 0.0, null_objective: None };
     run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(())).unwrap();
     let (factors, [(prior, _), (_, spread)]) =
         (solver.factors(), solver.learned(&interrupt).unwrap());
@@ -415,7 +421,7 @@ fn a_raised_interrupt_ends_a_sweep() {
     let mut solver =
         VariationalRefit::new(table.ratings(), None, None, settings, &interrupt).unwrap();
     interrupt.raise();
-    let stopping = Stopping { max_epochs: 5, relative: 0.0, floor: 0.0 };
+    let stopping = Stopping { max_epochs: 5, relative: 0.0, floor: 0.0, null_objective: None };
     let result = run(&mut solver, stopping, &interrupt, &mut |_| ControlFlow::Continue(()));
     assert_eq!(result, Err(Error::Interrupted));
 }

@@ -23,7 +23,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 fn go(solver: &mut dyn Solver, max_epochs: usize, gap: f64) -> Trace {
-    let stopping = Stopping { max_epochs, relative: 0.0, floor: gap };
+    let stopping = Stopping { max_epochs, relative: 0.0, floor: gap, null_objective: None };
     run(solver, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
@@ -263,7 +263,12 @@ fn every_model_of_a_path_is_as_good_as_its_piece_says() {
     let settings = PathSettings {
         from: 10.0,
         until: 0.1,
-        stopping: Stopping { max_epochs: 2000, relative: tolerance, floor: 0.0 },
+        stopping: Stopping {
+            max_epochs: 2000,
+            relative: tolerance,
+            floor: 0.0,
+            null_objective: None,
+        },
     };
     let mut problem = dual_of(&model, settings.from);
     let options = BlockOptions { step: Step::Pairwise, ..BlockOptions::default() };

@@ -14,8 +14,6 @@ use super::{Hamming, Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
-use crate::run::Stopping;
-use crate::solver::Target;
 
 /// Sequences whose neighbouring labels interact: y_t in 0..K for each row x_t (Taskar, Guestrin and Koller 2003).
 ///
@@ -263,16 +261,6 @@ impl Chain {
     fn cost(&self, row: usize, len: usize) -> f64 {
         self.loss.cost(len) * self.costs.as_ref().map_or(1.0, |costs| costs[row])
     }
-}
-
-/// A gap of this size is rounding, whatever the objective.
-const ROUNDING: f64 = 1e-12;
-
-/// When fits to chains end: where transitions leave no choice P(0) is 0, and what is left is rounding.
-pub(in crate::structured) fn stopping_at(target: Target, null_objective: f64) -> Stopping {
-    let mut stopping = target.stopping(null_objective);
-    stopping.floor = stopping.floor.max(if target.tol > 0.0 { ROUNDING } else { 0.0 });
-    stopping
 }
 
 /// Whether there are as many labels as examples, all below the number of classes.

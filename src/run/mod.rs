@@ -5,31 +5,18 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use crate::error::{Error, Result};
+mod best;
+mod certificate;
+
+use best::Best;
+pub use best::Returned;
+pub use certificate::Certificate;
+use certificate::no_longer_finite;
+
+use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 
-/// A primal value and a dual value that bounds the optimum from below: `dual <= optimum <= primal`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Certificate {
-    /// Objective of the current model.
-    pub primal: f64,
-    /// Lower bound on the objective of every model.
-    pub dual: f64,
-}
-
-impl Certificate {
-    /// The duality gap: how far from the optimum the current model can be.
-    pub fn gap(&self) -> f64 {
-        self.primal - self.dual
-    }
-
-    /// The gap in units of the objective: the model is at most this share above the best possible one.
-    pub fn relative_gap(&self) -> f64 {
-        if self.gap() == 0.0 { 0.0 } else { self.gap() / self.primal.abs() }
-    }
-}
-
-/// What one call of [`Solver::advance`] did.
+/// Result of one call of [`Solver::advance`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Progress {
     /// One epoch; the certificate belongs to the model as it now stands.
@@ -72,28 +59,6 @@ impl Progress {
     }
 }
 
-impl Certificate {
-    /// Refuses what cannot be a certificate: values that are no numbers, and a dual value above the primal
-    /// one, which only lost digits can bring about.
-    fn check(&self) -> Result<()> {
-        let Self { primal, dual } = *self;
-        if !primal.is_finite() || dual.is_nan() {
-            return Err(no_longer_finite());
-        }
-        if dual > primal {
-            return Err(Error::numerical(format!(
-                "the lower bound {dual:e} is above the objective {primal:e}: the numbers have lost their \
-                 precision"
-            )));
-        }
-        Ok(())
-    }
-}
-
-fn no_longer_finite() -> Error {
-    Error::numerical("the objective is no longer finite")
-}
-
 /// An iterative method that the run loop drives.
 pub trait Solver {
     /// Does one epoch, checking `interrupt` at least every 100 ms or so of work.
@@ -105,9 +70,15 @@ pub trait Solver {
     /// be run for at least one epoch.
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate>;
 
-    /// The model as it stands, where it can be had without another pass.
+    /// Current model, if it is available without another pass.
     fn model_arrays(&self) -> Option<ModelArrays> {
         None
+    }
+
+    /// Copies the weights that the last certificate belongs to, and returns whether it did. A solver whose
+    /// objective never increases needs no copy.
+    fn copy_weights(&self, _weights: &mut Vec<f64>) -> bool {
+        false
     }
 }
 
@@ -120,6 +91,10 @@ pub struct Stopping {
     pub relative: f64,
     /// Duality gap at which it has converged whatever the objective: rounding.
     pub floor: f64,
+    /// Objective of W = 0, whose dual point has the value 0. With it the run returns the best model and the best
+    /// bound that it finds, these two included. Without it the run returns the last model, which a caller needs
+    /// who goes on from the matching dual point.
+    pub null_objective: Option<f64>,
 }
 
 impl Stopping {
@@ -141,9 +116,9 @@ pub struct Epoch {
     pub epoch: usize,
     /// Seconds since the run started.
     pub seconds: f64,
-    /// Objective after this epoch, where it was evaluated: the certificate's primal value, if there is one.
+    /// Objective after this epoch, where it was evaluated: the primal value of the certificate, if there is one.
     pub objective: Option<f64>,
-    /// Certificate after this epoch, where it was evaluated and a bound is known.
+    /// Certificate of the model that the run returns if it ends here, where it was evaluated and a bound is known.
     pub certificate: Option<Certificate>,
 }
 
@@ -171,6 +146,8 @@ pub struct Trace {
     pub objective: f64,
     /// Certificate of the final model, where a bound is known.
     pub certificate: Option<Certificate>,
+    /// The final model.
+    pub returned: Returned,
 }
 
 impl Trace {
@@ -178,9 +155,21 @@ impl Trace {
     pub fn gap(&self) -> Option<f64> {
         self.certificate.map(|certificate| certificate.gap())
     }
+
+    /// The weights of the final model, `n_weights` of them, unless they are those after the last epoch.
+    pub fn take_other(&mut self, n_weights: usize) -> Option<Vec<f64>> {
+        match std::mem::replace(&mut self.returned, Returned::Last) {
+            Returned::Last => None,
+            Returned::Zero => Some(vec![0.0; n_weights]),
+            Returned::Earlier(weights) => Some(weights),
+        }
+    }
 }
 
-/// Runs `solver` until its gap is small enough, its epochs are used up, or `observe` says so.
+/// Runs `solver` until the gap is small enough, its epochs are used up, or `observe` says so.
+///
+/// The run returns the best model that it finds and the highest bound (see [`Stopping::null_objective`]), and each
+/// epoch of the trace has their certificate so far.
 ///
 /// # Errors
 /// What the solver returns, [`Error::Interrupted`] among it, and [`Error::Numerical`] when the
@@ -193,22 +182,25 @@ pub fn run(
 ) -> Result<Trace> {
     let start = Instant::now();
     let mut epochs: Vec<Epoch> = Vec::new();
+    let mut best = Best::new(stopping.null_objective);
     let outcome = loop {
         if epochs.len() == stopping.max_epochs {
             break Outcome::EpochLimit;
         }
         interrupt.check()?;
+        best.keep(|weights| solver.copy_weights(weights));
         let progress = solver.advance(interrupt)?;
         progress.check()?;
-        let certificate = progress.certificate();
+        let certificate = progress.certificate().map(|present| best.update(present));
         let epoch = Epoch {
             epoch: epochs.len() + 1,
             seconds: start.elapsed().as_secs_f64(),
-            objective: progress.objective(),
+            objective: certificate.map_or(progress.objective(), |best| Some(best.primal)),
             certificate,
         };
         epochs.push(epoch);
-        interrupt.show(|| solver.model_arrays());
+        let present = || solver.model_arrays();
+        interrupt.show(|| if certificate.is_some() { best.arrays(present) } else { present() });
         let stop = observe(&epoch).is_break();
         if certificate.is_some_and(|certificate| stopping.is_met(&certificate)) {
             break Outcome::Converged;
@@ -224,19 +216,21 @@ pub fn run(
     let (objective, certificate) = match last {
         Some(evaluated) => evaluated,
         None => {
-            let certificate = solver.certify(interrupt)?;
-            certificate.check()?;
+            let present = solver.certify(interrupt)?;
+            present.check()?;
+            let certificate = best.update(present);
             (certificate.primal, Some(certificate))
         }
     };
     let converged = certificate.is_some_and(|certificate| stopping.is_met(&certificate));
     let outcome = if converged { Outcome::Converged } else { outcome };
-    Ok(Trace { epochs, outcome, objective, certificate })
+    Ok(Trace { epochs, outcome, objective, certificate, returned: best.returned() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     /// Halves its gap every epoch.
     struct Halving(f64);
@@ -254,7 +248,7 @@ mod tests {
     fn go(gap: f64, max_epochs: usize) -> Trace {
         run(
             &mut Halving(1.0),
-            Stopping { max_epochs, relative: 0.0, floor: gap },
+            Stopping { max_epochs, relative: 0.0, floor: gap, null_objective: None },
             &Interrupt::default(),
             &mut |_| ControlFlow::Continue(()),
         )
@@ -272,7 +266,8 @@ mod tests {
 
     #[test]
     fn an_observer_or_an_interrupt_ends_the_run() {
-        let stopping = Stopping { max_epochs: 100, relative: 0.0, floor: 0.0 };
+        let stopping =
+            Stopping { max_epochs: 100, relative: 0.0, floor: 0.0, null_objective: None };
         let interrupt = Interrupt::default();
         let trace = run(&mut Halving(1.0), stopping, &interrupt, &mut |epoch| {
             if epoch.epoch == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -300,7 +295,7 @@ mod tests {
     #[test]
     fn a_bound_above_the_objective_is_an_error_that_names_the_remedy() {
         for max_epochs in [0, 1] {
-            let stopping = Stopping { max_epochs, relative: 1.0, floor: 1.0 };
+            let stopping = Stopping { max_epochs, relative: 1.0, floor: 1.0, null_objective: None };
             let result =
                 run(&mut Liar, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(()));
             let message = result.unwrap_err().to_string();
@@ -311,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_tolerance_is_relative_to_the_objective_with_a_floor() {
-        let stopping = Stopping { max_epochs: 1, relative: 0.1, floor: 1e-3 };
+        let stopping = Stopping { max_epochs: 1, relative: 0.1, floor: 1e-3, null_objective: None };
         let met = |primal, dual| stopping.is_met(&Certificate { primal, dual });
         assert!(met(1.0, 0.9) && !met(1.0, 0.89) && met(100.0, 90.0) && !met(100.0, 89.0));
         assert!(met(1e-4, -5e-4) && !met(1e-4, -1e-2));
@@ -335,7 +330,8 @@ mod tests {
     #[test]
     fn without_a_bound_the_epochs_are_used_up_and_nothing_is_certified() {
         let run = |max_epochs| {
-            let stopping = Stopping { max_epochs, relative: 0.0, floor: f64::INFINITY };
+            let stopping =
+                Stopping { max_epochs, relative: 0.0, floor: f64::INFINITY, null_objective: None };
             run(&mut Unbounded, stopping, &Interrupt::default(), &mut |_| ControlFlow::Continue(()))
         };
         let trace = run(2).unwrap();
