@@ -68,7 +68,8 @@ class LinearClassifier(ScoringClassifier):
         Returns
         -------
         ndarray of bool of shape (n_samples,)
-            True where the optimum may predict another class than `predict` does.
+            True where the optimum may predict another class than `predict` does, and where scores
+            are too large to be computed.
 
         Raises
         ------
@@ -79,7 +80,8 @@ class LinearClassifier(ScoringClassifier):
         if self._lambda is None or not np.isfinite(self.dual_objective_):
             msg = "undecided: the model has no certificate; fit it here"
             raise ValueError(msg)
-        radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda))
+        # Rounded up where it underflows.
+        radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda + 5e-324))
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
         linear = (self.coef_, self.intercept_, bias)
         X = check_rows(self, X, reset=False, half=True)

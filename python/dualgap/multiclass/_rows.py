@@ -13,6 +13,7 @@ from dualgap._validation import FloatArray
 
 # Rows whose scores are computed together.
 _BLOCK = 4096
+_SMALLEST = float(np.nextafter(0.0, 1.0))
 
 
 def linear_scores(X: Any, coef: FloatArray, intercept: FloatArray) -> FloatArray:
@@ -69,23 +70,31 @@ def undecided(
     Returns
     -------
     ndarray of bool of shape (n_samples,)
+        True also where a score or a bound is not finite.
     """
     coef, intercept, bias = model
-    epsilon = float(np.finfo(np.float64).eps)
-    own = intercept / bias if bias else intercept
-    norm = float(np.sqrt((coef**2).sum() + (own**2).sum())) * (1.0 + coef.size * epsilon)
-    # A score is a sum of as many products as there are features; twice what it can lose by them.
-    change = radius * (1.0 + 16 * epsilon) + 2.0 * (coef.shape[1] + 8) * epsilon * norm
+    epsilon, n_terms = float(np.finfo(np.float64).eps), coef.shape[1] + 8
     found = np.empty(len(predicted), dtype=bool)
-    for start in range(0, len(predicted), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        rows = X[block].astype(np.float64)
-        scores = np.asarray(safe_sparse_dot(rows, coef.T, dense_output=True)) + intercept
-        chosen = np.take_along_axis(scores, predicted[block, None], axis=1)
-        others = scores.copy()
-        np.put_along_axis(others, predicted[block, None], -np.inf, axis=1)
-        squares = rows.multiply(rows).sum(axis=1) if sp.issparse(rows) else (rows**2).sum(axis=1)
-        norms = np.sqrt(np.asarray(squares, dtype=np.float64).ravel() + bias**2)
-        reach = np.sqrt(2.0) * norms * (1.0 + (coef.shape[1] + 8) * epsilon) * change
-        found[block] = chosen[:, 0] - others.max(axis=1) <= reach
+    # Sums that overflow are infinite or NaN, and then nothing is decided.
+    with np.errstate(over="ignore", invalid="ignore"):
+        own = intercept / bias if bias else intercept
+        # Each product that underflows loses less than the smallest number.
+        square = (coef**2).sum() + (own**2).sum() + (coef.size + len(own)) * _SMALLEST
+        norm = np.sqrt(square) * (1.0 + coef.size * epsilon)
+        # A score is a sum of as many products as there are features; twice what it can lose.
+        change = radius * (1.0 + 16 * epsilon) + 2.0 * n_terms * epsilon * norm
+        for start in range(0, len(predicted), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            rows = X[block].astype(np.float64)
+            scores = np.asarray(safe_sparse_dot(rows, coef.T, dense_output=True)) + intercept
+            chosen = np.take_along_axis(scores, predicted[block, None], axis=1)
+            others = scores.copy()
+            np.put_along_axis(others, predicted[block, None], -np.inf, axis=1)
+            squares = rows.multiply(rows) if sp.issparse(rows) else rows**2
+            sums = np.asarray(squares.sum(axis=1), dtype=np.float64).ravel()
+            norms = np.sqrt(sums + bias**2 + n_terms * _SMALLEST)
+            reach = np.sqrt(2.0) * norms * (1.0 + n_terms * epsilon) * change
+            lead = chosen[:, 0] - others.max(axis=1)
+            decided = np.isfinite(lead) & (lead > reach + 2.0 * n_terms * _SMALLEST)
+            found[block] = ~decided
     return found

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from fitted import CLASSES, FITS
 from score_trials import trial
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
@@ -198,3 +201,29 @@ def test_starts_at_the_next_c_are_in_the_set_of_the_top_k_hinge(k: int) -> None:
         loss=TopK(k), Cs=[0.03, 0.1, 0.3, 1.0], cv=2, refit=False, max_iter=200, random_state=0
     ).fit(X, y)
     assert search.cv_results_["converged"].all()
+
+
+@pytest.fixture(scope="module", params=["svc", "svc-cv", "consensus"])
+def tight(request: pytest.FixtureRequest) -> Any:
+    """A model whose gap leaves most rows decided."""
+    model = clone(FITS[request.param][0])
+    model.set_params(tol=1e-9, max_iter=5000, fit_intercept=False)
+    # Large weights, with which scores overflow where rows do not.
+    model.set_params(**({"Cs": [1e12]} if request.param == "svc-cv" else {"C": 1e12}))
+    return model.fit(CLASSES[0] * 1e-6, CLASSES[1])
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("exponent", [-320, -300, -170, 0, 150, 153, 155, 200, 300, 307])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_rows_of_any_size_are_decided_only_where_scores_are(
+    tight: Any, layout: Any, exponent: int
+) -> None:
+    scaled = CLASSES[0] * 10.0**exponent
+    # A power of two changes no digit: these scores neither overflow nor underflow.
+    exact = np.ldexp(scaled, round(-exponent * np.log2(10.0))) @ tight.coef_.T
+    undecided, found = tight.undecided(layout(scaled)), tight.predict(layout(scaled))
+    assert (found == tight.classes_[exact.argmax(axis=1)])[~undecided].all()
+    finite = np.isfinite(tight.decision_function(layout(scaled))).all(axis=1)
+    assert undecided[~finite].all()
+    assert (~undecided).any() == (-150 < exponent < 155)
