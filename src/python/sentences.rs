@@ -11,6 +11,9 @@ use super::session::guarded;
 use crate::error;
 use crate::sequence::{FeatureRows, NamedRows, Vocabulary};
 
+/// Values of features inside values of features: each level is a call on the stack.
+const MAX_DEPTH: usize = 32;
+
 /// Tokens between two looks at the signals.
 const POLL: i64 = 1 << 14;
 
@@ -80,17 +83,23 @@ impl Reader {
         } else if let Ok(features) = token.cast::<PyDict>() {
             for (key, value) in features.iter() {
                 let key = name(&key)?;
-                self.entry(key.to_str()?, &value)?;
+                self.entry(key.to_str()?, &value, 0)?;
             }
         } else {
-            self.others("", token)?;
+            self.others("", token, 0)?;
         }
         self.rows.end_row();
         Ok(())
     }
 
     /// Adds what a token or a nested value holds, with `prefix` before each name.
-    fn others(&mut self, prefix: &str, features: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn others(&mut self, prefix: &str, features: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
+        if depth > MAX_DEPTH {
+            let message = format!(
+                "features must be nested at most {MAX_DEPTH} deep; they are deeper, or contain themselves"
+            );
+            return Err(PyValueError::new_err(message));
+        }
         if features.is_instance_of::<PyString>() {
             return Err(PyTypeError::new_err("must be features by name, got one string"));
         }
@@ -99,7 +108,7 @@ impl Reader {
                 let pair = entry.cast::<PyTuple>()?;
                 let key = pair.get_item(0)?;
                 let key = [prefix, name(&key)?.to_str()?].concat();
-                self.entry(&key, &pair.get_item(1)?)?;
+                self.entry(&key, &pair.get_item(1)?, depth)?;
             }
             return Ok(());
         }
@@ -112,7 +121,7 @@ impl Reader {
     }
 
     /// Adds a feature by name and value.
-    fn entry(&mut self, key: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn entry(&mut self, key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
         if let Ok(word) = value.cast::<PyString>() {
             let mut text = std::mem::take(&mut self.text);
             text.clear();
@@ -130,7 +139,7 @@ impl Reader {
             || value.is_instance_of::<PyTuple>()
             || value.is_instance_of::<pyo3::types::PySet>()
         {
-            self.others(&format!("{key}:"), value)?;
+            self.others(&format!("{key}:"), value, depth + 1)?;
         } else if let Ok(number) = value.extract::<f64>() {
             // NumPy's numbers and truth values.
             self.add(key, finite(key, Ok(number))?);

@@ -1,12 +1,13 @@
 //! One call from Python into a kernel: a thread pool of its own, the GIL released, signals polled.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use numpy::PyArray1;
-use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyRecursionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
@@ -118,6 +119,41 @@ impl Session<'_> {
     }
 }
 
+/// Fits inside of fits. A callback may fit another model; one that fits its own again would start threads
+/// without end.
+const MAX_NESTING: usize = 8;
+
+thread_local! {
+    /// Sessions that the code on this thread runs in.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A session among those that it runs in.
+struct Nesting {
+    depth: usize,
+}
+
+impl Nesting {
+    fn enter() -> PyResult<Self> {
+        let depth = DEPTH.get() + 1;
+        if depth > MAX_NESTING {
+            let message = format!(
+                "fits inside of fits may be nested at most {MAX_NESTING} deep; a callback or a model starts \
+                 its own fit again"
+            );
+            return Err(PyRecursionError::new_err(message));
+        }
+        DEPTH.set(depth);
+        Ok(Self { depth })
+    }
+}
+
+impl Drop for Nesting {
+    fn drop(&mut self) {
+        DEPTH.set(self.depth - 1);
+    }
+}
+
 /// Runs `kernel` on a pool of `n_threads` threads while this thread polls signals and callbacks.
 ///
 /// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the kernel
@@ -131,7 +167,10 @@ pub(super) fn run_session<T: Send>(
     kernel: impl FnOnce(&Session<'_>) -> Result<T> + Send,
 ) -> PyResult<T> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let nesting = Nesting::enter()?;
+    let depth = nesting.depth;
     let pool = rayon::ThreadPoolBuilder::new()
+        .start_handler(move |_| DEPTH.set(depth))
         .num_threads(n_threads.clamp(1, THREADS_PER_CORE * cores))
         .thread_name(|index| format!("dualgap-{index}"))
         .build()
