@@ -7,7 +7,10 @@ Prints each violation on a line and exits with status 1 if there is any:
 - an import against the order of the layers below,
 - a circle of imports between files, or between modules (folders) at any level,
 - a file of more than 500 lines, a function of more than 60,
-- more than 14 files at the top of python/dualgap.
+- more than 14 files at the top of python/dualgap,
+- a folder of src or python/dualgap that the map in CONTRIBUTING.md does not name,
+- a Rust file without a documentation of its module (`//!`),
+- two public types of one name in the Rust crate.
 
 A Rust folder's own file (mod.rs) declares and re-exports what is in the folder and may list it in a
 constant (a registry); none of this is an import. What anybody takes from it counts as taken from
@@ -17,6 +20,7 @@ Unit tests inside a Rust file (#[cfg(test)]) may use any module.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -155,6 +159,46 @@ def top_files(package: Path) -> Iterator[str]:
         yield f"{package.name} has {len(files)} files at its top: {', '.join(sorted(files))}"
 
 
+def mapped(text: str) -> set[str]:
+    """Paths in the first column of the map: those after the first may leave its folder out."""
+    paths = set()
+    for row in re.findall(r"^\|([^|]*)\|", text, re.M):
+        parent = ""
+        for name in re.findall(r"`([^`]+)`", row):
+            path = name.rstrip("/")
+            if "/" in path:
+                parent = path.rpartition("/")[0]
+            else:
+                path = f"{parent}/{path}"
+            paths.add(path)
+    return paths
+
+
+def unmapped(root: Path) -> Iterator[str]:
+    """Folders that CONTRIBUTING.md does not name."""
+    contributing = root / "CONTRIBUTING.md"
+    known = mapped(contributing.read_text("utf-8")) if contributing.exists() else set()
+    for parent in ("src", "python/dualgap"):
+        sources = (path for end in ("rs", "py") for path in (root / parent).glob(f"*/**/*.{end}"))
+        for name in sorted({path.relative_to(root / parent).parts[0] for path in sources}):
+            if f"{parent}/{name}" not in known:
+                yield f"the map in CONTRIBUTING.md does not name {parent}/{name}"
+
+
+def rust_modules(root: Path) -> Iterator[str]:
+    """Modules without documentation, and names that two public types share."""
+    homes: dict[str, list[str]] = {}
+    for path in sorted((root / "src").rglob("*.rs")):
+        text, name = path.read_text("utf-8"), str(path.relative_to(root))
+        if not rust_imports.has_module_doc(text):
+            yield f"{name} has no module documentation (//!)"
+        for public in rust_imports.public_types(text):
+            homes.setdefault(public, []).append(name)
+    for public, files in sorted(homes.items()):
+        if len(files) > 1:
+            yield f"public type {public} is defined in {', '.join(files)}"
+
+
 def violations(root: Path) -> list[str]:
     """Everything that is wrong in the tree at `root`."""
     package = root / "python/dualgap"
@@ -163,6 +207,8 @@ def violations(root: Path) -> list[str]:
         *imports(python_imports.graph(package), PYTHON_LAYERS),
         *sizes(root),
         *top_files(package),
+        *unmapped(root),
+        *rust_modules(root),
     ]
 
 

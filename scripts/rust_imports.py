@@ -20,6 +20,8 @@ PATH = re.compile(r"(?<![\w:$.])(?:\$?crate|super|self|[a-z]\w*)(?:\s*::\s*\w+)+
 ITEM = re.compile(r"\b(?:struct|enum|union|trait|type|fn|const|static|macro_rules!)\s+(\w+)")
 REGISTRY = re.compile(r"\b(?:const|static)\s+[A-Z_0-9]+\s*:")
 FUNCTION = re.compile(r"\bfn\s+(\w+)")
+PUBLIC_TYPE = re.compile(r"\bpub(?:\([^)]*\))?\s+(?:struct|enum|union|trait|type)\s+(\w+)")
+MODULE_DOC = re.compile(r"\s*(?://!|/\*!)")
 
 
 @dataclass
@@ -209,6 +211,16 @@ def resolve(modules: dict[str, Module], macros: dict[str, str], path: list[str])
                 return resolve(modules, macros, glob)
         return name
     return name
+
+
+def public_types(text: str) -> set[str]:
+    """Names of the types that other files may use, tests apart."""
+    return set(PUBLIC_TYPE.findall(without_tests(blank(text))))
+
+
+def has_module_doc(text: str) -> bool:
+    """Whether the file documents its module."""
+    return MODULE_DOC.match(text) is not None
 
 
 def functions(text: str) -> Iterator[tuple[str, int, int]]:

@@ -1,3 +1,5 @@
+//! Rows with a constant last feature.
+
 use super::Rows;
 
 /// Rows with a last column that is always 1, or without: the constant feature of an intercept

@@ -1,3 +1,5 @@
+//! Rows of several matrices, one matrix after the other.
+
 use super::{Data, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;

@@ -1,3 +1,5 @@
+//! Compressed sparse rows.
+
 use super::digest::{digest_in_pieces, in_order};
 use super::{Real, Rows};
 use crate::error::{Error, Result};

@@ -1,3 +1,5 @@
+//! Dense rows.
+
 use ndarray::ArrayView2;
 
 use super::digest::{digest, in_order};

@@ -1,3 +1,5 @@
+//! Buffers that start at a cache line.
+
 use std::ops::{Deref, DerefMut};
 
 use crate::data::Real;

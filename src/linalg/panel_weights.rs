@@ -1,3 +1,5 @@
+//! Weights in panels that change between products, for dense rows.
+
 use std::array::from_fn;
 
 use pulp::Simd;

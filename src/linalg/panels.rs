@@ -1,3 +1,5 @@
+//! Weights packed into panels, and their products with rows.
+
 use std::array::from_fn;
 
 use pulp::Simd;

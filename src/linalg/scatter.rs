@@ -1,3 +1,5 @@
+//! Sums of dense rows times sparse coefficients, for a tile of columns.
+
 use pulp::Simd;
 
 use super::SparseRows;

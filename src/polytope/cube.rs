@@ -1,3 +1,5 @@
+//! The cube, the polytope of the Weston-Watkins loss.
+
 use super::capped::{Capped, positive_sum};
 use super::distance::{overshoot, parts};
 use super::{CappedBox, Polytope, Scratch, walrus};

@@ -1,3 +1,5 @@
+//! The simplex, the polytope of the max hinge.
+
 use super::capped::Capped;
 use super::distance::{excess, parts};
 use super::select::maximum;

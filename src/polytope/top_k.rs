@@ -1,3 +1,5 @@
+//! The polytope of the top-k hinge.
+
 use super::capped::Capped;
 use super::distance::{excess, overshoot, parts};
 use super::root::{LinearPiece, root};

@@ -1,3 +1,5 @@
+//! The polytope of Usunier's loss.
+
 use super::capped::Capped;
 use super::distance::{excess, overshoot, parts};
 use super::select::largest;

@@ -1,3 +1,5 @@
+//! The polytope of the weighted top-k hinge.
+
 use super::distance::between;
 use super::root::root;
 use super::select::largest;

@@ -1,3 +1,5 @@
+//! The polytope of Usunier's weighted loss.
+
 use super::distance::{below, partial_sums};
 use super::select::largest;
 use super::sorted::Sorted;

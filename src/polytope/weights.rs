@@ -1,3 +1,5 @@
+//! Weights of the sorted margins.
+
 use crate::error::{Error, Result};
 
 /// Weights ρ_1 >= .. >= ρ_m = 0 of the sorted margins, ρ_1 > 0

@@ -13,9 +13,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+FOLDERS = ["src/linalg", "src/structured", "python/dualgap/cli", "python/dualgap/recommend"]
+FOLDERS += ["python/dualgap/multiclass"]
+MAP = "".join(f"| `{folder}/` | files |\n" for folder in FOLDERS)
+
+
 def check(root: Path, files: dict[str, str]) -> list[str]:
-    """Return the violations in a tree of these files."""
-    for name, text in files.items():
+    """Return the violations in a tree of these files, with a map and documented modules."""
+    for name, text in {"CONTRIBUTING.md": MAP, **files}.items():
+        if name.startswith("src/") and "//" not in text:
+            text = "/*! Documented. */ " + text.lstrip("\n")
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text), "utf-8")
@@ -195,6 +202,63 @@ def test_the_number_of_files_at_the_top(tmp_path: Path) -> None:
     (package / "py.typed").touch()
     (line,) = check(tmp_path, {})
     assert line.startswith("dualgap has 15 files at its top: ")
+
+
+def test_folders_that_the_map_does_not_name(tmp_path: Path) -> None:
+    lines = check(
+        tmp_path,
+        {
+            "CONTRIBUTING.md": "See `src/solver/`.\n| `src/data/`, `linalg/` | `src/dual/` |\n",
+            "src/data/mod.rs": "",
+            "src/linalg/mod.rs": "",
+            "src/dual/mod.rs": "",
+            "src/solver/deep/mod.rs": "",
+            "python/dualgap/cli/main.py": "",
+            "python/dualgap/recommend/README.md": "",
+        },
+    )
+    assert lines == [
+        "the map in CONTRIBUTING.md does not name src/dual",
+        "the map in CONTRIBUTING.md does not name src/solver",
+        "the map in CONTRIBUTING.md does not name python/dualgap/cli",
+    ]
+
+
+def test_a_tree_without_a_map(tmp_path: Path) -> None:
+    lines = check(tmp_path, {"CONTRIBUTING.md": "", "src/linalg/mod.rs": ""})
+    assert lines == ["the map in CONTRIBUTING.md does not name src/linalg"]
+
+
+def test_modules_without_documentation(tmp_path: Path) -> None:
+    lines = check(
+        tmp_path,
+        {
+            "src/error.rs": "/// Of the item alone.\npub struct Error; // not //! one",
+            "src/run.rs": "//! A module.\npub fn run() {}",
+        },
+    )
+    assert lines == ["src/error.rs has no module documentation (//!)"]
+
+
+def test_public_types_of_one_name(tmp_path: Path) -> None:
+    lines = check(
+        tmp_path,
+        {
+            "src/error.rs": "pub(crate) enum Kind {} pub struct Error; struct Own; pub fn Fit() {}",
+            "src/run.rs": "pub(super) trait Kind {} struct Error; pub struct Own; pub struct Fit;",
+            "src/names.rs": """
+            //! pub struct Own;
+            pub struct Names;
+            #[cfg(test)]
+            mod tests { pub struct Names; pub struct Own; }
+            """,
+            "src/memory.rs": 'pub type Names = u8; const A: &str = "pub enum Own";',
+        },
+    )
+    assert lines == [
+        "public type Kind is defined in src/error.rs, src/run.rs",
+        "public type Names is defined in src/memory.rs, src/names.rs",
+    ]
 
 
 def test_the_graphs_of_this_repository(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,5 @@
+//! The binary logistic loss of each output.
+
 use super::{LossTarget, OutputLoss, TargetKind};
 use crate::linalg::exp_minus;
 

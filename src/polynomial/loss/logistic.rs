@@ -1,3 +1,5 @@
+//! The multi-class logistic loss.
+
 use super::{LossTarget, OutputLoss, TargetKind, log_sum_exp};
 use crate::linalg::softmax;
 

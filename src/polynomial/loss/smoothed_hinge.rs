@@ -1,3 +1,5 @@
+//! The smoothed multi-class hinge.
+
 use super::{LossTarget, OutputLoss, TargetKind, log_sum_exp};
 use crate::linalg::softmax;
 

@@ -1,3 +1,5 @@
+//! The squared error.
+
 use super::{LossTarget, OutputLoss, TargetKind};
 
 /// Squared error over the outputs: ½‖y − o‖² (docs/mathematics/polynomial-networks.md#losses).

@@ -1,3 +1,5 @@
+//! The multi-class squared hinge.
+
 use super::{LossTarget, OutputLoss, TargetKind};
 
 /// Multi-class squared hinge: Σ_{c≠y} max(0, 1 + o_c − o_y)² (Blondel et al. 2017, Table 3).

@@ -1,3 +1,5 @@
+//! The sum of the absolute values.
+
 use ndarray::{ArrayView2, ArrayViewMut2};
 
 use super::{Penalty, Refinement, soft_threshold_level};

@@ -1,3 +1,5 @@
+//! The sum of the Euclidean norms of the rows.
+
 use ndarray::ArrayViewMut2;
 
 use super::{Penalty, Refinement, soft_threshold_level};

@@ -1,3 +1,5 @@
+//! The sum of the maximum norms of the rows.
+
 use ndarray::ArrayViewMut2;
 
 use super::{Penalty, Refinement};

@@ -1,3 +1,5 @@
+//! Graphs of labels that interact.
+
 use crate::error::{Error, Result};
 
 /// Pairs of labels that interact.

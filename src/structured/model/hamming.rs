@@ -1,3 +1,5 @@
+//! The Hamming loss.
+
 use crate::error::Result;
 use crate::names::find;
 

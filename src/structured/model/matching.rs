@@ -1,3 +1,5 @@
+//! The structured model whose label is a matching of rows and columns.
+
 use super::assignment::{NONE, assign};
 use super::links::link;
 use super::rows::CompactRows;

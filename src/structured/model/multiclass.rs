@@ -1,3 +1,5 @@
+//! The structured model whose label is one class.
+
 use super::chain::{check_labels, first_maximum};
 use super::rows::CompactRows;
 use super::{Model, PartSize, Work};

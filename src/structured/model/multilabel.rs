@@ -1,3 +1,5 @@
+//! The structured model whose label is a set of labels, with scores of pairs.
+
 use super::chain::first_maximum;
 use super::graph::{Graph, Link, Visit};
 use super::rows::CompactRows;

@@ -1,3 +1,5 @@
+//! The polytope of the hinge of the mean margin.
+
 use super::{Polytope, Scratch};
 use crate::error::Result;
 use crate::linalg::Sparse;
