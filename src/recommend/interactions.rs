@@ -19,6 +19,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
+use super::counting_sort::ByRow;
 use super::tiles::{OUTPUTS, add_weighted};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -206,30 +207,15 @@ impl Rows {
         pairs: &Interactions<'_>,
         (n, d): (usize, usize),
     ) -> Self {
-        let mut offsets = vec![0usize; n + 1];
-        for &row in rows {
-            offsets[row as usize + 1] += 1;
-        }
-        for row in 0..n {
-            offsets[row + 1] += offsets[row];
-        }
-        let mut next = offsets.clone();
-        let mut sorted = Self {
+        let by_row = ByRow::new(rows, n);
+        Self {
             d,
-            offsets,
-            partners: vec![0; rows.len()],
-            targets: vec![0.0; rows.len()],
-            weights: vec![0.0; rows.len()],
+            partners: by_row.sorted(partners),
+            targets: by_row.sorted(pairs.targets),
+            weights: by_row.sorted(pairs.weights),
+            offsets: by_row.offsets,
             factors: vec![0.0; n * d],
-        };
-        for (pair, (&row, &partner)) in rows.iter().zip(partners).enumerate() {
-            let slot = &mut next[row as usize];
-            sorted.partners[*slot] = partner;
-            sorted.targets[*slot] = pairs.targets[pair];
-            sorted.weights[*slot] = pairs.weights[pair];
-            *slot += 1;
         }
-        sorted
     }
 
     fn n(&self) -> usize {

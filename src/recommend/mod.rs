@@ -24,6 +24,7 @@
 //! [`Progress::Objective`](crate::run::Progress::Objective) and its trace has no certificate.
 
 mod block;
+mod counting_sort;
 mod effects;
 mod fold_in;
 mod interactions;

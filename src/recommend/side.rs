@@ -5,6 +5,7 @@ use std::ops::Range;
 use ndarray::Array2;
 
 use super::block::{BlockLayout, pairs};
+use super::counting_sort::ByRow;
 use super::effects::{Effects, Groups, SortedGroups};
 use super::prior::{Features, Prior, PriorSettings};
 use super::spread::{Spread, spread};
@@ -80,36 +81,23 @@ impl<'a> Side<'a> {
         let what = || format!("the posteriors of n = {n} users or items with d = {k} components");
         let bytes = 8 * n as u128 * layout.stride() as u128;
         require(bytes, what, "lower n_components")?;
-        let mut offsets = vec![0usize; n + 1];
-        for &row in rows {
-            offsets[row as usize + 1] += 1;
-        }
-        let counts: Vec<usize> = offsets[1..].to_vec();
-        for row in 0..n {
-            offsets[row + 1] += offsets[row];
-        }
-        let mut next = offsets.clone();
-        let slots = rows.iter().map(|&row| {
-            next[row as usize] += 1;
-            next[row as usize] - 1
-        });
-        let slots: Vec<usize> = slots.collect();
+        let by_row = ByRow::new(rows, n);
         let [own, other] = groups;
         Ok(Self {
             layout,
             n,
-            parts: equal_parts(&offsets),
-            partners: sorted(partners, &slots),
-            values: sorted(values, &slots),
-            weights: sorted(weights, &slots),
+            parts: equal_parts(&by_row.offsets),
+            partners: by_row.sorted(partners),
+            values: by_row.sorted(values),
+            weights: by_row.sorted(weights),
             effects: (own.n > 0).then(|| Effects::new(own.n, m)),
-            groups: SortedGroups::new(sorted(own.of, &slots), own.n, &offsets)?,
-            partner_groups: sorted(other.of, &slots),
-            offsets,
+            groups: SortedGroups::new(by_row.sorted(own.of), own.n, &by_row.offsets)?,
+            partner_groups: by_row.sorted(other.of),
+            prior: Prior::new(&by_row.counts(), (k, m), features, settings, interrupt)?,
+            offsets: by_row.offsets,
             blocks: vec![0.0; n * layout.stride()],
             covariance_sum: Array2::zeros((k + m, k + m)),
             log_det_sum: 0.0,
-            prior: Prior::new(&counts, (k, m), features, settings, interrupt)?,
         })
     }
 
@@ -254,15 +242,6 @@ impl<'a> Side<'a> {
         self.log_det_sum -= 2.0 * self.n as f64 * scale.iter().map(|s| s.ln()).sum::<f64>();
         self.prior.rescale(scale);
     }
-}
-
-/// Values in the order of `slots`; none if there are none.
-fn sorted<T: Copy + Default>(values: &[T], slots: &[usize]) -> Vec<T> {
-    let mut result = vec![T::default(); values.len()];
-    for (value, &slot) in values.iter().zip(slots) {
-        result[slot] = *value;
-    }
-    result
 }
 
 /// Variance of the factors before the first update.

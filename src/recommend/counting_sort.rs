@@ -1,0 +1,58 @@
+//! Pairs sorted by row, those of one row in the order in which they were given.
+
+/// Where sorting by rows puts each pair.
+#[derive(Debug)]
+pub(super) struct ByRow {
+    /// Row r has the pairs `offsets[r]..offsets[r + 1]`.
+    pub offsets: Vec<usize>,
+    /// The new place of each pair.
+    slots: Vec<usize>,
+}
+
+impl ByRow {
+    /// Sorts pairs by their rows, which are below `n`.
+    pub fn new(rows: &[u32], n: usize) -> Self {
+        let mut offsets = vec![0; n + 1];
+        for &row in rows {
+            offsets[row as usize + 1] += 1;
+        }
+        for row in 0..n {
+            offsets[row + 1] += offsets[row];
+        }
+        let mut next = offsets.clone();
+        let slots = rows.iter().map(|&row| {
+            next[row as usize] += 1;
+            next[row as usize] - 1
+        });
+        let slots = slots.collect();
+        Self { offsets, slots }
+    }
+
+    /// Number of pairs of each row.
+    pub fn counts(&self) -> Vec<usize> {
+        self.offsets.windows(2).map(|ends| ends[1] - ends[0]).collect()
+    }
+
+    /// The pairs' values in their new order; none if there are none.
+    pub fn sorted<T: Copy + Default>(&self, values: &[T]) -> Vec<T> {
+        let mut result = vec![T::default(); values.len()];
+        for (value, &slot) in values.iter().zip(&self.slots) {
+            result[slot] = *value;
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_of_a_row_keep_their_order() {
+        let by_row = ByRow::new(&[2, 0, 2, 3, 0], 5);
+        assert_eq!(by_row.offsets, [0, 2, 2, 4, 5, 5]);
+        assert_eq!(by_row.counts(), [2, 0, 2, 1, 0]);
+        assert_eq!(by_row.sorted(&[10, 11, 12, 13, 14]), [11, 14, 10, 12, 13]);
+        assert!(by_row.sorted::<u32>(&[]).is_empty());
+    }
+}
