@@ -4,13 +4,11 @@
 use super::curvature::{Constrained, Hessian};
 use crate::error::Result;
 use crate::linalg::vectors::long_dot;
+use crate::solver::shorter_step;
 
 /// Small gains in a row after which nothing more is expected: the first steps of a model without memory
 /// are often small.
 const PATIENCE: usize = 10;
-
-/// Armijo's constant.
-const SUFFICIENT_DECREASE: f64 = 1e-4;
 
 /// When steps end.
 #[derive(Debug, Clone, Copy)]
@@ -98,12 +96,10 @@ impl Line<'_> {
                 *trial = x + step * d;
             }
             let next = problem.evaluate(trial, gradient)?;
-            if next <= value + SUFFICIENT_DECREASE * step * slope {
-                return Ok(Some(next));
+            match shorter_step(step, slope, value, next) {
+                None => return Ok(Some(next)),
+                Some(shorter) => step = shorter,
             }
-            // The minimiser of the parabola through both values and the slope.
-            let best = -0.5 * step * slope * step / (next - value - step * slope);
-            step = if best > 0.1 * step && best < 0.5 * step { best } else { 0.3 * step };
         }
         Ok(None)
     }

@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
 use crate::linalg::sparse::dot;
-use crate::linalg::vectors::{self, PIECE};
+use crate::linalg::vectors::{self, long_axpy};
 
 /// Parts of the sequences that are summed up apart, unless sums take too much memory.
 const MAX_GROUPS: usize = 16;
@@ -142,8 +142,8 @@ impl<'a> Field<'a> {
             for group in &slots[..now] {
                 loss.join(&group.loss);
                 totals.join(&group.totals);
-                add(&mut pull, 1.0, &group.pull);
-                add(&mut diagonal, 1.0, &group.diagonal);
+                long_axpy(&mut pull, 1.0, &group.pull);
+                long_axpy(&mut diagonal, 1.0, &group.diagonal);
             }
         }
         let mut gradient = self.packed(pull);
@@ -296,13 +296,8 @@ impl Scratch {
     }
 }
 
-/// y += scale x.
-fn add(y: &mut [f64], scale: f64, x: &[f64]) {
-    let pieces = y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE));
-    pieces.for_each(|(y, x)| vectors::axpy(y, scale, x));
-}
-
-/// The same of transitions, first and last labels alone, whose weights begin where `target` does.
+/// target += scale Aᵀδ for the transitions and the first and last labels alone, whose weights begin where `target`
+/// does; with the squares of the features if `squared`.
 fn add_transitions(
     chain: &Chain,
     example: usize,

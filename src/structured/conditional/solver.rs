@@ -4,17 +4,15 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use rayon::prelude::*;
-
 use super::dual_point::DualMixture;
-use super::{Evaluation, Field, Groups, add};
+use super::{Evaluation, Field, Groups};
 use crate::dual::Shares;
 use crate::error::{Error, Result};
 use crate::interrupt::{Interrupt, ModelArrays};
-use crate::linalg::vectors::{self, PIECE};
+use crate::linalg::vectors::{long_axpy, long_dot};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
-use crate::solver::{PathSettings, PathSolver, Piece, Target, path};
+use crate::solver::{PathSettings, PathSolver, Piece, Target, path, shorter_step};
 use crate::structured::model::{Chain, Model};
 
 /// Most pairs of steps and gradient changes.
@@ -28,9 +26,6 @@ const SAMPLES: [(usize, usize); 3] = [(16, 30), (5, 20), (2, 12)];
 
 /// Sequences that are enough for a sample.
 const MIN_SAMPLE: usize = 200;
-
-/// Armijo's constant.
-const SUFFICIENT_DECREASE: f64 = 1e-4;
 
 /// A fitted conditional random field.
 pub struct ConditionalFit {
@@ -104,12 +99,6 @@ fn memory(n_weights: usize) -> usize {
     (MEMORY_SIZE / n_weights.max(1)).clamp(3, MEMORY)
 }
 
-/// ⟨a, b⟩, in pieces that do not depend on the number of threads.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let pieces = a.par_chunks(PIECE).zip(b.par_chunks(PIECE));
-    pieces.map(|(a, b)| vectors::dot(a, b)).collect::<Vec<_>>().into_iter().sum()
-}
-
 struct Lbfgs<'a> {
     field: Field<'a>,
     weights: Vec<f64>,
@@ -167,8 +156,8 @@ impl<'a> Lbfgs<'a> {
         let mut q: Vec<f64> = self.now.gradient.iter().map(|slope| -slope).collect();
         let mut along = Vec::with_capacity(self.pairs.len());
         for (s, y, inverse) in self.pairs.iter().rev() {
-            let share = inverse * dot(s, &q);
-            add(&mut q, -share, y);
+            let share = inverse * long_dot(s, &q);
+            long_axpy(&mut q, -share, y);
             along.push(share);
         }
         if let Some(diagonal) = &self.now.diagonal {
@@ -179,8 +168,8 @@ impl<'a> Lbfgs<'a> {
             q.iter_mut().zip(diagonal).for_each(|(q, d)| *q *= scale / d);
         }
         for ((s, y, inverse), share) in self.pairs.iter().zip(along.into_iter().rev()) {
-            let rest = share - inverse * dot(y, &q);
-            add(&mut q, rest, s);
+            let rest = share - inverse * long_dot(y, &q);
+            long_axpy(&mut q, rest, s);
         }
         q
     }
@@ -191,7 +180,7 @@ impl<'a> Lbfgs<'a> {
         direction: &[f64],
         interrupt: &Interrupt,
     ) -> Result<Option<(Vec<f64>, Evaluation)>> {
-        let (slope, value) = (dot(direction, &self.now.gradient), self.now.primal);
+        let (slope, value) = (long_dot(direction, &self.now.gradient), self.now.primal);
         if slope >= 0.0 || slope.is_nan() {
             return Ok(None);
         }
@@ -199,15 +188,12 @@ impl<'a> Lbfgs<'a> {
         let mut step = 1.0;
         while step > 1e-8 {
             let mut weights = self.weights.clone();
-            add(&mut weights, step, direction);
+            long_axpy(&mut weights, step, direction);
             let next = self.field.evaluate(&weights, curved, &mut self.groups, interrupt)?;
-            let risen = next.primal - value - step * slope;
-            if next.primal <= value + SUFFICIENT_DECREASE * step * slope {
-                return Ok(Some((weights, next)));
+            match shorter_step(step, slope, value, next.primal) {
+                None => return Ok(Some((weights, next))),
+                Some(shorter) => step = shorter,
             }
-            // The minimiser of the parabola through both values and the slope.
-            let best = -0.5 * slope * step * step / risen;
-            step = if best > 0.1 * step && best < 0.5 * step { best } else { 0.3 * step };
         }
         Ok(None)
     }
@@ -217,8 +203,8 @@ impl<'a> Lbfgs<'a> {
             |new: &[f64], old: &[f64]| new.iter().zip(old).map(|(n, o)| n - o).collect();
         let s: Vec<f64> = difference(&weights, &self.weights);
         let y: Vec<f64> = difference(&next.gradient, &self.now.gradient);
-        let product = dot(&s, &y);
-        if product > 1e-10 * (dot(&s, &s) * dot(&y, &y)).sqrt() {
+        let product = long_dot(&s, &y);
+        if product > 1e-10 * (long_dot(&s, &s) * long_dot(&y, &y)).sqrt() {
             self.pairs.push_back((s, y, 1.0 / product));
             if self.pairs.len() > memory(weights.len()) {
                 self.pairs.pop_front();
@@ -283,8 +269,8 @@ impl PathSolver for Lbfgs<'_> {
             self.best.stretch(longer);
             // The regulariser's part of the changes of the gradient is known.
             for (s, y, inverse) in &mut self.pairs {
-                add(y, lambda - before, s);
-                *inverse = 1.0 / dot(s, y);
+                long_axpy(y, lambda - before, s);
+                *inverse = 1.0 / long_dot(s, y);
             }
             self.pairs.retain(|(.., inverse)| *inverse > 0.0 && inverse.is_finite());
             self.now = self.field.evaluate(&self.weights, true, &mut self.groups, interrupt)?;
