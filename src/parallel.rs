@@ -21,6 +21,15 @@ const MAX_PARTS: usize = 16;
 /// Fewest rows worth a partial result of their own, but for rounding up their number.
 const MIN_PART: usize = 2048;
 
+/// Numbers that one thread reads in some 30 μs. Waking a thread that sleeps takes up to 40, so that loops over fewer
+/// numbers stay on their caller's thread.
+const MIN_SHARED: usize = 1 << 17;
+
+/// The least number of items that a thread takes from a loop whose items read this many numbers each.
+pub(crate) fn min_len(n_numbers: usize) -> usize {
+    MIN_SHARED.div_ceil(2 * n_numbers.max(1))
+}
+
 /// Fills the rows of `out` (`width` values each), `fill(row, values)` being called once per row.
 pub fn fill_rows<F>(out: &mut [f64], width: usize, interrupt: &Interrupt, fill: F) -> Result<()>
 where
@@ -162,6 +171,22 @@ mod tests {
             assert_eq!(parts[parts.len() - 1].end, n_rows);
             assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
         }
+    }
+
+    #[test]
+    fn short_loops_stay_on_one_thread() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
+        let n_jobs = |n_items: usize, n_numbers: usize| {
+            let jobs = AtomicUsize::new(0);
+            let begin = || jobs.fetch_add(1, Ordering::Relaxed);
+            let items = (0..n_items).into_par_iter().with_min_len(min_len(n_numbers));
+            pool.install(|| items.for_each_init(begin, |_, _| ()));
+            jobs.into_inner()
+        };
+        assert_eq!(n_jobs(100, 1000), 1);
+        assert_eq!(n_jobs(3, 0), 1);
+        assert!(n_jobs(100, 10_000) > 1);
+        assert_eq!(n_jobs(2, MIN_SHARED), 2);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use rayon::prelude::*;
 
 use super::Lane;
 use crate::data::Real;
+use crate::parallel::min_len;
 
 /// Values of one piece of a reduction over weights.
 pub(crate) const PIECE: usize = 1 << 14;
@@ -96,6 +97,7 @@ pub(crate) fn squared_norm_in_order(v: &[f64]) -> f64 {
 pub(crate) fn squared_norm<T: Real>(weights: &[T]) -> f64 {
     let pieces: Vec<f64> = weights
         .par_chunks(PIECE)
+        .with_min_len(min_len(PIECE))
         .map(|piece| piece.iter().map(|weight| weight.widen().powi(2)).sum())
         .collect();
     pieces.iter().sum()
@@ -106,6 +108,7 @@ pub(crate) fn along_difference(a: &[f64], b: &[f64]) -> (f64, f64) {
     let pieces: Vec<(f64, f64)> = a
         .par_chunks(PIECE)
         .zip(b.par_chunks(PIECE))
+        .with_min_len(min_len(PIECE))
         .map(|(a, b)| {
             a.iter().zip(b).fold((0.0, 0.0), |(along, squared), (a, b)| {
                 let difference = a - b;
@@ -121,19 +124,20 @@ pub(crate) fn long_dot(a: &[f64], b: &[f64]) -> f64 {
     if a.len() <= PIECE {
         return dot(a, b);
     }
-    let pieces = a.par_chunks(PIECE).zip(b.par_chunks(PIECE)).map(|(a, b)| dot(a, b));
-    pieces.collect::<Vec<f64>>().iter().sum()
+    let pieces = a.par_chunks(PIECE).zip(b.par_chunks(PIECE)).with_min_len(min_len(PIECE));
+    pieces.map(|(a, b)| dot(a, b)).collect::<Vec<f64>>().iter().sum()
 }
 
 /// y += scale x on all threads.
 pub(crate) fn long_axpy(y: &mut [f64], scale: f64, x: &[f64]) {
-    let pieces = y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE));
+    let pieces = y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE)).with_min_len(min_len(PIECE));
     pieces.for_each(|(y, x)| axpy(y, scale, x));
 }
 
 /// y = a y + b x on all threads.
 pub(crate) fn blend(y: &mut [f64], (a, b): (f64, f64), x: &[f64]) {
-    y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE)).for_each(|(y, x)| {
+    let pieces = y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE)).with_min_len(min_len(PIECE));
+    pieces.for_each(|(y, x)| {
         for (y, x) in y.iter_mut().zip(x) {
             *y = a * *y + b * x;
         }

@@ -11,6 +11,7 @@ use crate::dual::{Bounded, Sums};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::SparseRows;
+use crate::parallel::min_len;
 use crate::polytope::lifted;
 
 /// Values of the rows that a thread takes at a time: they ought to stay in its second-level cache
@@ -108,7 +109,9 @@ impl Batch {
         for duals in duals.chunks_mut(chunk.len()) {
             let blocks = &mut chunk[..duals.len()];
             let shared: &MarginProblem<'_, M> = problem;
-            blocks.par_iter_mut().zip(duals).enumerate().for_each(|(index, (block, dual))| {
+            let n_numbers = BLOCK * shared.map().cost() / shared.n_examples().max(1);
+            let pairs = blocks.par_iter_mut().zip(duals).with_min_len(min_len(n_numbers));
+            pairs.enumerate().for_each(|(index, (block, dual))| {
                 let start = first + index * BLOCK;
                 let end = (start + BLOCK).min(shared.n_examples());
                 if !interrupt.is_raised() {

@@ -15,6 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane, Sparse};
 use crate::multiclass::Workspace;
 use crate::multiclass::bounds::Bounds;
+use crate::parallel::min_len;
 use crate::polytope::{CappedBox, lifted};
 use crate::run::Certificate;
 
@@ -133,9 +134,14 @@ impl<M: Scorer> State<'_, M> {
             is_max,
             work: Workspace::default(),
         };
+        // Numbers that the scores of a piece read, on average.
+        let n_stored: usize =
+            self.duals.iter().map(|dual| model.n_stored(dual.example as usize)).sum();
+        let n_numbers = PIECE * model.padded() * n_stored / self.duals.len().max(1);
         let terms = self
             .by_example
             .par_chunks(PIECE)
+            .with_min_len(min_len(n_numbers))
             .map_init(buffers, |buffers, places| {
                 if interrupt.is_raised() {
                     return Terms::default();
