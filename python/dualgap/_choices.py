@@ -16,6 +16,7 @@ Sampling: TypeAlias = Literal["permutation", "uniform", "gap"]
 LinearSolver: TypeAlias = Literal[
     "auto",
     "block-descent",
+    "newton",
     "block-frank-wolfe",
     "frank-wolfe",
     "away-frank-wolfe",

@@ -7,6 +7,7 @@
 
 mod batch;
 mod cone;
+mod curvature;
 pub mod rounding;
 mod scales;
 mod shares;
@@ -14,6 +15,7 @@ mod value;
 
 pub use batch::{BatchDual, Sizes, Sums};
 pub use cone::SignCone;
+pub use curvature::Curvatures;
 pub use rounding::Bounded;
 pub use scales::Scales;
 pub use shares::Shares;

@@ -31,6 +31,17 @@ impl DualValue {
         self.bound_at(1.0)
     }
 
+    /// D(tμ), rounded down, and the t in [0, 1] that maximises it. The polytopes must contain 0, where l_i is 0.
+    pub fn bound_along(&self) -> (f64, f64) {
+        let curvature = self.lambda * self.norm * self.norm + self.bend;
+        let best = self.linear.value() / curvature;
+        let scale = if best < 1.0 { best.max(0.0) } else { 1.0 };
+        let (norm, exact) = (Bounded::exact(scale) * Bounded::exact(self.norm), Bounded::exact);
+        let regularizer = exact(0.5 * self.lambda) * norm * norm;
+        let bend = exact(0.5 * self.bend) * exact(scale) * exact(scale);
+        ((exact(scale) * self.linear - regularizer - bend).lower(), scale)
+    }
+
     /// The same for λ divided by `factor`, where w(μ) is as much longer.
     pub fn bound_at(&self, factor: f64) -> f64 {
         let norm = Bounded::exact(self.norm);
@@ -123,7 +134,14 @@ impl Totals {
 
     /// A bound on what separates w(μ) from its image as summed up in any order.
     pub fn distance(&self) -> f64 {
-        (gamma(self.depth()) * self.reach + self.repair) * (1.0 + gamma(self.n_blocks + 8))
+        self.distance_within(self.n_blocks)
+    }
+
+    /// The same where each entry of the image is the sum of at most `n_sums` sums in a row: fewer than there are
+    /// blocks where the sums of pieces are added up.
+    pub fn distance_within(&self, n_sums: usize) -> f64 {
+        let depth = n_sums + self.n_entries + 8;
+        (gamma(depth) * self.reach + self.repair) * (1.0 + gamma(self.n_blocks + 8))
     }
 
     /// The value, for a bound on ‖w(μ)‖.

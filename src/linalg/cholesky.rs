@@ -1,9 +1,14 @@
-//! Cholesky factorisations of small dense matrices.
+//! Cholesky factorisations of dense matrices.
 
 use ndarray::Array2;
 use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
 
 use super::arch;
+use super::outer::{PADDING, Strided, add_lower_products};
+use super::vectors::{axpy, dot};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
 
 /// The inverse and log determinant of a positive definite matrix.
 #[derive(Debug)]
@@ -105,6 +110,114 @@ pub(crate) fn solve_semidefinite(matrix: &mut [f64], right: &mut [f64]) {
     }
 }
 
+/// Columns that are factorised together; their rows stay in the first-level cache.
+const PANEL: usize = 64;
+
+/// The smallest pivot of a matrix with a unit diagonal; what is smaller is rounding.
+const SMALLEST_PIVOT: f64 = 1e-14;
+
+/// The factor L of a matrix L Lᵀ whose diagonal is scaled to 1, and the scales.
+#[derive(Debug)]
+pub(crate) struct Factor {
+    values: Vec<f64>,
+    /// 1/√A_ii.
+    scales: Vec<f64>,
+    stride: usize,
+}
+
+impl Factor {
+    /// The stride of the rows of an n × n matrix that [`Factor::new`] takes.
+    pub fn stride(n: usize) -> usize {
+        n.next_multiple_of(PADDING)
+    }
+
+    /// The factor of a positive definite n × n matrix by its lower triangle, rows [`Factor::stride`] apart, in blocks of
+    /// columns and in parallel over rows; no result depends on the number of threads.
+    ///
+    /// The diagonal is scaled to 1 first, which makes the rounding errors independent of the scales of rows and
+    /// columns (van der Sluis 1969). Pivots that rounding has taken are raised to [`SMALLEST_PIVOT`].
+    ///
+    /// # Errors
+    /// [`Interrupted`](crate::error::Error::Interrupted).
+    pub fn new(mut values: Vec<f64>, n: usize, interrupt: &Interrupt) -> Result<Self> {
+        let stride = Self::stride(n);
+        let scales: Vec<f64> = (0..n).map(|i| 1.0 / values[i * stride + i].sqrt()).collect();
+        values.par_chunks_mut(stride).zip(&scales).for_each(|(row, own)| {
+            row.iter_mut().zip(&scales).for_each(|(value, scale)| *value *= own * scale);
+        });
+        let mut panel = Vec::new();
+        for start in (0..n).step_by(PANEL) {
+            interrupt.check()?;
+            let end = (start + PANEL).min(n);
+            let (done, rest) = values.split_at_mut(end * stride);
+            factorise_block(&mut done[start * stride..], stride, start..end);
+            let block = &done[start * stride..];
+            rest.par_chunks_mut(stride).for_each(|row| {
+                for (column, factor) in (start..end).zip(block.chunks_exact(stride)) {
+                    let sum = dot(&row[start..column], &factor[start..column]);
+                    row[column] = (row[column] - sum) / factor[column];
+                }
+            });
+            update(rest, &mut panel, stride, start..end);
+        }
+        Ok(Self { values, scales, stride })
+    }
+
+    /// Replaces b by the solution x of A x = b.
+    pub fn solve(&self, b: &mut [f64]) {
+        let rows = || self.values.chunks_exact(self.stride);
+        b.iter_mut().zip(&self.scales).for_each(|(b, scale)| *b *= scale);
+        for (i, row) in rows().take(b.len()).enumerate() {
+            b[i] = (b[i] - dot(&row[..i], &b[..i])) / row[i];
+        }
+        for (i, row) in rows().take(b.len()).enumerate().rev() {
+            b[i] /= row[i];
+            let solved = b[i];
+            axpy(&mut b[..i], -solved, &row[..i]);
+        }
+        b.iter_mut().zip(&self.scales).for_each(|(b, scale)| *b *= scale);
+    }
+}
+
+/// Factorises a block on the diagonal, row by row.
+fn factorise_block(block: &mut [f64], stride: usize, columns: std::ops::Range<usize>) {
+    let start = columns.start;
+    for i in columns {
+        let (done, rest) = block.split_at_mut((i - start) * stride);
+        let row = &mut rest[..stride];
+        for (column, other) in (start..i).zip(done.chunks_exact(stride)) {
+            let sum = dot(&row[start..column], &other[start..column]);
+            row[column] = (row[column] - sum) / other[column];
+        }
+        let pivot = row[i] - dot(&row[start..i], &row[start..i]);
+        row[i] = pivot.max(SMALLEST_PIVOT).sqrt();
+    }
+}
+
+/// Takes the products of the columns just factorised away from the rows below them.
+fn update(rest: &mut [f64], panel: &mut Vec<f64>, stride: usize, columns: std::ops::Range<usize>) {
+    let n_rows = rest.len() / stride;
+    if n_rows == 0 {
+        return;
+    }
+    let width = n_rows.next_multiple_of(PADDING);
+    panel.clear();
+    panel.resize(2 * columns.len() * width, 0.0);
+    let (plain, negative) = panel.split_at_mut(columns.len() * width);
+    for (k, column) in columns.clone().enumerate() {
+        for (row, values) in rest.chunks_exact(stride).enumerate() {
+            plain[k * width + row] = values[column];
+            negative[k * width + row] = -values[column];
+        }
+    }
+    let [a, b] = [&*negative, &*plain].map(|values| Strided { values, stride: width });
+    // The columns that are left begin at the end of the panel, wherever vectors begin.
+    rest.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, rows)| {
+        let n_rows = rows.len() / stride;
+        add_lower_products(&mut rows[columns.end..], stride, (n_rows, block * PANEL), a, b);
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -144,6 +257,39 @@ mod tests {
             prop_assert!(x.iter().all(|x| x.is_finite()));
             prop_assume!(a.diag().iter().take(2).all(|pivot| *pivot > 1e-2));
             prop_assert!(error.iter().all(|error| error.abs() < 1e-3), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_factor_solves_systems_of_any_scale_whatever_the_threads() {
+        for n in [1, 5, 63, 64, 65, 150, 201] {
+            let scale = |i: usize| 10f64.powi((i % 13) as i32 - 6);
+            let entry = |i: usize, k: usize| ((i * 37 + k * 11 + i * k) % 23) as f64 / 11.0 - 1.0;
+            let stride = Factor::stride(n);
+            let mut a = vec![0.0; n * stride];
+            for i in 0..n {
+                for j in 0..=i {
+                    let sum: f64 = (0..40).map(|k| entry(i, k) * entry(j, k)).sum();
+                    let value = sum + if i == j { 3.0 } else { 0.0 };
+                    a[i * stride + j] = scale(i) * scale(j) * value;
+                }
+            }
+            let expected: Vec<f64> = (0..n).map(|i| (1.0 + i as f64) / scale(i)).collect();
+            let at = |i: usize, j: usize| a[i.max(j) * stride + i.min(j)];
+            let b: Vec<f64> =
+                (0..n).map(|i| (0..n).map(|j| at(i, j) * expected[j]).sum()).collect();
+            let solve = |n_threads: usize| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+                let mut x = b.clone();
+                let factor = pool.install(|| Factor::new(a.clone(), n, &Interrupt::default()));
+                factor.unwrap().solve(&mut x);
+                x
+            };
+            let x = solve(1);
+            assert_eq!(x, solve(3));
+            for (x, expected) in x.iter().zip(&expected) {
+                assert!((x - expected).abs() < 1e-10 * expected, "{n}: {x} {expected}");
+            }
         }
     }
 

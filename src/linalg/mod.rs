@@ -10,6 +10,7 @@ mod aligned;
 pub(crate) mod cholesky;
 mod exponential;
 pub(crate) mod fold;
+pub(crate) mod outer;
 mod panel_weights;
 mod panels;
 pub(crate) mod products;

@@ -12,7 +12,7 @@ use crate::run::Certificate;
 
 /// Sums over some examples.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Bounds {
+pub struct Bounds {
     losses: Losses,
     dual: Totals,
 }
@@ -94,6 +94,21 @@ impl Bounds {
         let loss = self.losses.total(problem, norm);
         let dual = self.dual.value(lambda, norm + self.distance()).bound();
         Certificate { primal: objective(lambda, weights, loss), dual }
+    }
+
+    /// The same at any w, whose scores the losses are of, and a point β with ±w(β) = `image`, each entry of which was
+    /// summed up in at most `n_sums` steps. The dual value is that of tβ; returns the t in [0, 1] that maximises it, too.
+    pub fn certificate_apart(
+        &self,
+        problem: &MarginProblem<'_>,
+        lambda: f64,
+        weights: &[f64],
+        (image, n_sums): (&[f64], usize),
+    ) -> (Certificate, f64) {
+        let loss = self.losses.total(problem, norm_above(weights));
+        let distance = self.dual.distance_within(n_sums);
+        let (dual, scale) = self.dual.value(lambda, norm_above(image) + distance).bound_along();
+        (Certificate { primal: objective(lambda, weights, loss), dual }, scale)
     }
 
     /// The same at w = w₀ + w(β), both class after class: λ/2 ‖v‖² + the loss of w₀ + v, and D(β) −

@@ -73,6 +73,7 @@ impl Size {
                 let kept = n_classes.min(fewest.max(n_classes.div_ceil(share)));
                 (2 + usize::from(value == 4), kept * (3 * (4 + value) + value) + PER_EXAMPLE)
             }
+            MulticlassMethod::Newton => (8, 8 * n_classes * 6 + PER_EXAMPLE),
             MulticlassMethod::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient)
                 if self.smooth =>
             {

@@ -4,13 +4,14 @@ use std::ops::ControlFlow;
 
 use super::block_descent::{BlockDescent, Options};
 use super::continuation::Continuation;
+use super::newton::{betas_of, points_of};
 use super::{Layout, MarginDual, MarginProblem, Order};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::names::{check, names};
 use crate::run::{Epoch, Trace, run};
 use crate::solver::{
-    Block, BlockOptions, Choices, Drift, DualPoint, Method, Start, Target, minimize,
+    Block, BlockOptions, Choices, Drift, DualPoint, Method, Newton, Start, Target, minimize,
 };
 
 /// The solvers for multi-category losses.
@@ -18,6 +19,8 @@ use crate::solver::{
 pub enum MulticlassMethod {
     /// [`BlockDescent`] with its seed, which needs projections.
     BlockDescent(u64),
+    /// [`Newton`], which needs projections, too.
+    Newton,
     /// Those that work for every dual.
     Vertices(Method),
 }
@@ -25,10 +28,11 @@ pub enum MulticlassMethod {
 impl MulticlassMethod {
     /// Names of block descent; "auto" is the solver to use when nothing speaks for another.
     const BLOCK_DESCENT: [&str; 2] = ["auto", "block-descent"];
+    const NEWTON: &str = "newton";
 
     /// Names of all solvers.
     pub fn names() -> Vec<&'static str> {
-        [Self::BLOCK_DESCENT.to_vec(), names(Method::REGISTRY)].concat()
+        [Self::BLOCK_DESCENT.to_vec(), vec![Self::NEWTON], names(Method::REGISTRY)].concat()
     }
 
     /// The solver of the chosen name.
@@ -40,6 +44,10 @@ impl MulticlassMethod {
             choices.refuse_all_but(&[])?;
             return Ok(Self::BlockDescent(choices.seed));
         }
+        if choices.solver == Self::NEWTON {
+            choices.refuse_all_but(&[])?;
+            return Ok(Self::Newton);
+        }
         check("solver", choices.solver, &Self::names())?;
         Ok(Self::Vertices(Method::parse(choices)?))
     }
@@ -48,6 +56,7 @@ impl MulticlassMethod {
     pub fn name(self) -> &'static str {
         match self {
             Self::BlockDescent(_) => Self::BLOCK_DESCENT[1],
+            Self::Newton => Self::NEWTON,
             Self::Vertices(method) => method.name(),
         }
     }
@@ -74,7 +83,7 @@ impl MulticlassMethod {
     /// The weights of an epoch's model class after class.
     pub fn by_class(self, layout: Layout, weights: Vec<f64>) -> Vec<f64> {
         match self {
-            Self::BlockDescent(_) => weights,
+            Self::BlockDescent(_) | Self::Newton => weights,
             Self::Vertices(_) => layout.by_class(&weights),
         }
     }
@@ -125,6 +134,9 @@ pub fn fit(
     match method {
         MulticlassMethod::BlockDescent(seed) => {
             descend(problem, seed, target, keep_dual, start, interrupt, observe)
+        }
+        MulticlassMethod::Newton => {
+            end_by_newton(problem, target, keep_dual, start, interrupt, observe)
         }
         MulticlassMethod::Vertices(method) => {
             let layout = problem.map().layout();
@@ -187,6 +199,30 @@ fn descend(
     };
     let beta = if keep_dual { solver.betas() } else { Vec::new() };
     let at = Start { weights: solver.coefficients(), ..Start::default() };
+    let weights = trace.take_other(at.weights.len());
+    Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights })
+}
+
+/// Newton's method.
+fn end_by_newton(
+    problem: &MarginProblem<'_>,
+    target: Target,
+    keep_dual: bool,
+    start: Option<MarginPoint>,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<MulticlassFit> {
+    let null_objective = problem.null_objective();
+    let stopping = target.stopping(null_objective);
+    let null_objective = null_objective.upper();
+    let mut solver = Newton::new(problem, stopping, null_objective);
+    if let Some(start) = start {
+        solver.start_at(points_of(problem, start.beta), interrupt)?;
+    }
+    let mut trace = run(&mut solver, stopping, interrupt, observe)?;
+    let best = solver.into_best();
+    let beta = if keep_dual { betas_of(problem, best.points) } else { Vec::new() };
+    let at = Start { weights: best.weights, ..Start::default() };
     let weights = trace.take_other(at.weights.len());
     Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights })
 }

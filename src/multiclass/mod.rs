@@ -15,6 +15,7 @@ mod linear;
 mod map;
 mod memory;
 mod method;
+mod newton;
 mod problem;
 mod row_stats;
 

@@ -2,7 +2,9 @@
 
 use super::capped::{Capped, positive_sum};
 use super::distance::{overshoot, parts};
+use super::faces::box_face;
 use super::{CappedBox, Polytope, Scratch, walrus};
+use crate::dual::Curvatures;
 use crate::error::Result;
 use crate::linalg::Sparse;
 
@@ -38,6 +40,10 @@ impl Polytope for Cube {
         let set = Capped { upper: 1.0, floor: 0.0, cap: f64::INFINITY, bias };
         set.write(v, tau, beta);
         beta[label] = 0.0;
+    }
+
+    fn curvature(&self, beta: &[f64], label: usize, _: &mut Scratch, curvatures: &mut Curvatures) {
+        box_face(beta, label, (1.0, f64::INFINITY), curvatures);
     }
 
     fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {

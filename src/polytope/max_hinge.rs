@@ -2,8 +2,10 @@
 
 use super::capped::Capped;
 use super::distance::{excess, parts};
+use super::faces::box_face;
 use super::select::maximum;
 use super::{CappedBox, Polytope, Scratch};
+use crate::dual::Curvatures;
 use crate::error::Result;
 use crate::linalg::Sparse;
 
@@ -41,6 +43,10 @@ impl Polytope for MaxHinge {
             tau
         };
         beta[label] = 0.0;
+    }
+
+    fn curvature(&self, beta: &[f64], label: usize, _: &mut Scratch, curvatures: &mut Curvatures) {
+        box_face(beta, label, (f64::INFINITY, 1.0), curvatures);
     }
 
     fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {

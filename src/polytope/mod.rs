@@ -9,6 +9,7 @@
 
 use std::fmt;
 
+use crate::dual::Curvatures;
 use crate::error::{Error, Result};
 use crate::linalg::Sparse;
 use crate::names::find;
@@ -16,6 +17,7 @@ use crate::names::find;
 mod capped;
 mod cube;
 mod distance;
+mod faces;
 mod max_hinge;
 mod root;
 mod select;
@@ -104,6 +106,22 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// classes alone, the β_j of the others being 0. Among them are always the label and the classes of some
     /// vertex, or of some other point of B that is not 0.
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]);
+
+    /// Adds to the open block of `curvatures` the derivative of the projection with bias 1 where its result is `beta`,
+    /// in the coordinates of u = −α: β off the label and −1ᵀβ at the label. It is the orthogonal projection onto the
+    /// directions of the face that holds `beta`, or any matrix that is at least as large
+    /// (docs/mathematics/newton.md#curvature).
+    ///
+    /// The default, all directions that keep classes with β = 0 there, holds for every set.
+    fn curvature(
+        &self,
+        beta: &[f64],
+        label: usize,
+        _scratch: &mut Scratch,
+        curvatures: &mut Curvatures,
+    ) {
+        faces::largest_face(beta, label, curvatures);
+    }
 
     /// A bound on the distance ‖·‖₁ of a point from B, its own rounding included: 0 or near it for what
     /// [`Polytope::vertex`] and [`Polytope::project`] return. The point is (class, value) pairs without the

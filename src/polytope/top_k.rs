@@ -2,9 +2,11 @@
 
 use super::capped::Capped;
 use super::distance::{excess, overshoot, parts};
+use super::faces::face_between;
 use super::root::{LinearPiece, root};
 use super::select::largest;
 use super::{CappedBox, Polytope, Scratch, VERTICAL, settle_on_vertex};
+use crate::dual::Curvatures;
 use crate::dual::rounding::gamma;
 use crate::error::{Error, Result};
 use crate::linalg::Sparse;
@@ -130,6 +132,19 @@ impl Polytope for TopK {
         set.write(others, tau, beta);
         scratch.multiplier = tau;
         self.settle(v, label, tau, scratch, beta);
+    }
+
+    fn curvature(
+        &self,
+        beta: &[f64],
+        label: usize,
+        scratch: &mut Scratch,
+        curvatures: &mut Curvatures,
+    ) {
+        let share = |place: usize| if place < self.k { 1.0 / self.k as f64 } else { 0.0 };
+        let rho = (0..beta.len()).map(share);
+        let room = (&mut scratch.order, &mut scratch.work);
+        face_between(beta, label, rho, room, curvatures);
     }
 
     fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {

@@ -2,9 +2,11 @@
 
 use super::capped::Capped;
 use super::distance::{excess, overshoot, parts};
+use super::faces::box_face;
 use super::select::largest;
 use super::top_k::check_k;
 use super::{CappedBox, Polytope, Scratch};
+use crate::dual::Curvatures;
 use crate::error::{Error, Result};
 use crate::linalg::Sparse;
 
@@ -50,6 +52,10 @@ impl Polytope for Usunier {
         scratch.multiplier = tau;
         set.write(v, tau, beta);
         beta[label] = 0.0;
+    }
+
+    fn curvature(&self, beta: &[f64], label: usize, _: &mut Scratch, curvatures: &mut Curvatures) {
+        box_face(beta, label, (1.0 / self.k as f64, 1.0), curvatures);
     }
 
     fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {

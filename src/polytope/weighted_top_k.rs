@@ -1,10 +1,12 @@
 //! The polytope of the weighted top-k hinge.
 
 use super::distance::between;
+use super::faces::face_between;
 use super::root::root;
 use super::select::largest;
 use super::sorted::Sorted;
 use super::{Polytope, Scratch, VERTICAL, Weights, settle_on_vertex};
+use crate::dual::Curvatures;
 use crate::error::Result;
 use crate::linalg::Sparse;
 
@@ -83,6 +85,18 @@ impl Polytope for WeightedTopK {
         sorted.write(tau, &scratch.order, beta);
         scratch.multiplier = tau;
         self.settle(v, label, largest, scratch, beta);
+    }
+
+    fn curvature(
+        &self,
+        beta: &[f64],
+        label: usize,
+        scratch: &mut Scratch,
+        curvatures: &mut Curvatures,
+    ) {
+        let rho = self.weights.values().iter().copied();
+        let room = (&mut scratch.order, &mut scratch.work);
+        face_between(beta, label, rho, room, curvatures);
     }
 
     fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {

@@ -1,9 +1,11 @@
 //! The polytope of Usunier's weighted loss.
 
 use super::distance::{below, partial_sums};
+use super::faces::face_below;
 use super::select::largest;
 use super::sorted::Sorted;
 use super::{Polytope, STEEP, Scratch, Weights};
+use crate::dual::Curvatures;
 use crate::error::Result;
 use crate::linalg::Sparse;
 
@@ -72,6 +74,18 @@ impl Polytope for WeightedUsunier {
         if steep {
             self.settle(beta);
         }
+    }
+
+    fn curvature(
+        &self,
+        beta: &[f64],
+        label: usize,
+        scratch: &mut Scratch,
+        curvatures: &mut Curvatures,
+    ) {
+        let rho = self.weights.values().iter().copied();
+        let room = (&mut scratch.order, &mut scratch.work);
+        face_below(beta, label, rho, room, curvatures);
     }
 
     fn distance(&self, beta: &[(u32, f64)], _: usize, _: usize) -> f64 {

@@ -7,6 +7,7 @@ mod block_frank_wolfe;
 mod frank_wolfe;
 mod line_search;
 mod method;
+mod newton;
 mod path;
 mod projected_gradient;
 mod subgradient;
@@ -17,6 +18,7 @@ pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling
 pub use frank_wolfe::{Drift, FrankWolfe, Start, StepRule};
 pub(crate) use line_search::shorter_step;
 pub use method::{Choices, DualPoint, Fit, Method, STEPS, Target, minimize};
+pub use newton::{BestPoints, Blocks, Design, Newton, Proximal, Summed};
 pub use path::{BlockPath, PathSettings, PathSolver, Piece, objective_at, path};
 pub use projected_gradient::ProjectedGradient;
 pub use subgradient::Subgradient;

@@ -30,6 +30,7 @@ RATINGS = synthetic_ratings(400, 30, 20)
 CLASSES = (ROWS, LABELS)
 SOLVERS = [
     "block-descent",
+    "newton",
     "frank-wolfe",
     "block-frank-wolfe",
     "away-frank-wolfe",

@@ -16,6 +16,7 @@ mod polynomial {
     mod fits;
 }
 mod polytope {
+    mod curvature;
     mod project;
     mod vertex;
 }

@@ -57,7 +57,7 @@ def linear() -> None:
 
 def refused() -> None:
     # A name that is none, and a parameter that is not there.
-    MulticlassSVC(solver="newton")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    MulticlassSVC(solver="simplex")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     FactorizationMachineRegressor(loss="squared")  # pyright: ignore[reportCallIssue]
 
 

@@ -192,8 +192,8 @@ def check_solver(loss: Any, solver: LinearSolver, smoothing: float) -> LinearSol
     """Return the solver for a loss as the core takes it; refuse one that needs a projection."""
     if isinstance(loss, str) or loss.projects:
         return solver
-    if smoothing > 0.0 or solver == "block-descent":
-        what = "smoothing" if smoothing > 0.0 else 'solver: "block-descent"'
+    if smoothing > 0.0 or solver in ("block-descent", "newton"):
+        what = "smoothing" if smoothing > 0.0 else f'solver: "{solver}"'
         msg = f"{what} needs a loss with a method project, and {type(loss.loss).__name__} has none"
         raise ValueError(msg)
     return "block-frank-wolfe" if solver == "auto" else solver

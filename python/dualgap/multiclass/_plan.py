@@ -35,6 +35,8 @@ def _threads(solver: str, n_threads: int, *, sparse: bool) -> str:
     """Describe the work that threads share, and why they do not share the rest."""
     if n_threads == 1:
         return "one thread"
+    if solver == "newton":
+        return f"{n_threads} threads share passes over the rows and linear systems"
     if solver != "block-descent":
         passes = ("frank-wolfe", "away-frank-wolfe", "projected-gradient")
         shared = "passes over the rows" if solver in passes else "certificates"

@@ -65,11 +65,14 @@ class MulticlassSVC(LinearClassifier):
         Weight of the losses against the regulariser.
     smoothing : float, default=0.0
         Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
-    solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
-            "projected-gradient", "subgradient"}, default="auto"
+    solver : {"auto", "block-descent", "newton", "block-frank-wolfe", "frank-wolfe", \
+            "away-frank-wolfe", "projected-gradient", "subgradient"}, default="auto"
         "block-descent" maximises the dual exactly over one row's variables after the other
         (Walrus for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision
         of ``X``; it is the fastest by far and keeps n_samples x n_classes dual variables.
+        "newton" solves a linear system for all weights per iteration. It converges in tens of
+        iterations however the columns of ``X`` are scaled and to any `tol`, and suits up to a few
+        thousand weights.
         "block-frank-wolfe" takes one Frank-Wolfe step per row and keeps only dual variables that
         are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
         smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
@@ -102,14 +105,14 @@ class MulticlassSVC(LinearClassifier):
     max_iter : int, default=1000
         Maximum number of iterations: passes over the rows with a certificate; of "block-descent"
         epochs, which make as many passes over the rows that are not optimal yet, and their
-        candidate classes, as are worth it before the next certificate.
+        candidate classes, as are worth it before the next certificate; of "newton" steps.
     warm_start : bool, default=False
-        Whether a fit continues the previous one, which "block-descent", "block-frank-wolfe" and
-        "frank-wolfe" can. It does so if rows, labels, weights, loss and solver are the same (`C`,
-        `tol` and a positive `smoothing` may change); otherwise it starts afresh, since the
-        certificate would not hold.
+        Whether a fit continues the previous one, which "block-descent", "newton",
+        "block-frank-wolfe" and "frank-wolfe" can. It does so if rows, labels, weights, loss and
+        solver are the same (`C`, `tol` and a positive `smoothing` may change); otherwise it starts
+        afresh, since the certificate would not hold.
     random_state : int, RandomState or None, default=None
-        Seed of the order of the rows (all solvers but "frank-wolfe").
+        Seed of the order of the rows (all solvers but "newton" and "frank-wolfe").
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     verbose : int, optional

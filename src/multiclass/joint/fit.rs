@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::JointDescent;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::multiclass::{MarginDual, MarginProblem, MulticlassMethod, ScoreMap};
 use crate::run::{Epoch, Trace, run};
@@ -23,7 +23,7 @@ pub struct JointFit {
 /// Minimises the problem; block descent is [`JointDescent`].
 ///
 /// # Errors
-/// What [`run`] and [`minimize`] return.
+/// What [`run`] and [`minimize`] return; [`Error::InvalidArgument`] for Newton's method.
 pub fn fit_joint<M: ScoreMap>(
     problem: &mut MarginProblem<'_, M>,
     method: MulticlassMethod,
@@ -43,6 +43,10 @@ pub fn fit_joint<M: ScoreMap>(
             let weights = trace.take_other(last.len()).unwrap_or(last);
             Ok(JointFit { trace, null_objective, weights })
         }
+        MulticlassMethod::Newton => Err(Error::argument(
+            "solver",
+            "\"newton\" cannot fit class features; use \"auto\" or \"block-descent\"",
+        )),
         MulticlassMethod::Vertices(method) => {
             let fit = minimize(&mut dual, method, target, None, interrupt, observe)?;
             let weights = fit.weights().to_vec();

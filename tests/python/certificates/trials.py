@@ -21,6 +21,7 @@ STRENGTHS = (1e-12, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e12)
 SMOOTHINGS = (0.0, 1e-12, 1e-6, 0.1, 1.0, 1e3)
 SOLVERS = (
     ("block-descent", None),
+    ("newton", None),
     ("block-frank-wolfe", "frank-wolfe"),
     ("block-frank-wolfe", "pairwise"),
     ("frank-wolfe", None),
@@ -86,7 +87,7 @@ def draw(random: np.random.Generator) -> Trial:
 
 
 # Solvers that keep a dual point where a later fit may go on from it.
-CONTINUED = ("block-descent", "block-frank-wolfe", "frank-wolfe")
+CONTINUED = ("block-descent", "newton", "block-frank-wolfe", "frank-wolfe")
 
 
 def refused(error: RuntimeError) -> None:

@@ -236,7 +236,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"classes": [0, 1, 2, 3, 3]}, "classes: must be one-dimensional, with no class twice"),
     ({"combine": "sum"}, "combine: must be one of 'kronecker', 'concatenate'"),
     ({"C": -1.0}, "C: must be a positive"),
-    ({"solver": "newton"}, "solver: unknown name"),
+    ({"solver": "simplex"}, "solver: unknown name"),
     ({"class_features": kronecker, "combine": "concatenate"}, "combine: a callable class_features"),
     ({"class_features": lambda X, _: X}, "class_features: must return a row for each row and"),
     ({"loss": Usunier(M)}, "k: must be below the number of classes"),

@@ -105,14 +105,13 @@ def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
     model = fit(X, y, TopK(2), solver=solver, smoothing=smoothing, max_iter=20, tol=0)
     history = model.history_
     assert set(history) == {"epoch", "seconds", "objective", "dual_objective", "gap"}
-    assert history["epoch"].tolist() == list(range(1, 21))
-    assert model.n_iter_ == 20
+    n_epochs = model.n_iter_ if solver == "newton" else 20  # It may reach rounding before.
+    assert history["epoch"].tolist() == list(range(1, n_epochs + 1))
     assert (np.diff(history["seconds"]) >= 0).all()
-    # Batch Frank-Wolfe evaluates a smoothed objective every so many iterations only, and with away
-    # steps any objective.
+    # Frank-Wolfe evaluates some objectives every few iterations only.
     known = np.isfinite(history["gap"])
     some = {"frank-wolfe": 8 if smoothing > 0 else 20, "away-frank-wolfe": 3}
-    assert known.sum() >= some.get(solver, 20)
+    assert known.sum() >= some.get(solver, n_epochs)
     assert (history["gap"][known] >= -1e-12).all()
     assert np.array_equal(
         history["gap"], history["objective"] - history["dual_objective"], equal_nan=True
@@ -125,7 +124,8 @@ def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
         assert (np.diff(history["dual_objective"][known]) >= -1e-13).all()
 
 
-def test_optima_are_those_of_an_independent_qp_solver() -> None:
+@pytest.mark.parametrize(("solver", "tol"), [("block-frank-wolfe", 1e-6), ("newton", 1e-9)])
+def test_optima_are_those_of_an_independent_qp_solver(solver: Any, tol: float) -> None:
     fixture = Path(__file__).parents[2] / "fixtures" / "margin_problems.json"
     for case in json.loads(fixture.read_text()):
         loss: Any = {"mh": MaxHinge(), "uu": Usunier(3), "utk": TopK(3)}.get(case["loss"])
@@ -149,15 +149,15 @@ def test_optima_are_those_of_an_independent_qp_solver() -> None:
             loss,
             C=1 / (case["lam"] * 4),
             smoothing=case["gamma_sm"],
-            solver="block-frank-wolfe",
+            solver=solver,
             fit_intercept=False,
-            tol=1e-6,
+            tol=tol,
             max_iter=10_000,
             sample_weight=weights,
         )
-        assert model.objective_ == pytest.approx(case["primal"], rel=3e-4)
+        assert model.objective_ == pytest.approx(case["primal"], rel=300 * tol)
         assert model.dual_objective_ <= case["primal"] + 1e-10
-        assert np.allclose(model.coef_, case["W"], atol=0.02)
+        assert np.allclose(model.coef_, case["W"], atol=20 * np.sqrt(tol))
 
 
 def test_the_optimum_is_liblinears() -> None:
@@ -396,7 +396,7 @@ def test_names_and_objects_are_the_cores() -> None:
         ({"max_iter": 0}, "max_iter: "),
         ({"intercept_scaling": 0}, "intercept_scaling: "),
         ({"n_jobs": 0}, "n_jobs: "),
-        ({"solver": "newton"}, "solver: unknown name"),
+        ({"solver": "simplex"}, "solver: unknown name"),
         ({"step": "pairwise"}, 'step: solver="auto" does not use it'),
         ({"sampling": "luck"}, "sampling: unknown name"),
         ({"step": "big"}, "step: unknown name"),

@@ -80,7 +80,7 @@ fn a_parameter_that_the_method_does_not_use_is_refused_by_name() {
 
 #[test]
 fn each_problem_adds_its_own_methods_in_front() {
-    assert_eq!(MulticlassMethod::names()[..2], ["auto", "block-descent"]);
+    assert_eq!(MulticlassMethod::names()[..3], ["auto", "block-descent", "newton"]);
     for name in MulticlassMethod::names() {
         assert!(MulticlassMethod::parse(&Choices::of(name)).is_ok(), "{name}");
     }

@@ -1,0 +1,222 @@
+//! The curvature of smoothed losses, block by block: a diagonal and a few rank-one terms.
+
+use crate::linalg::Sparse;
+
+/// The kind of a term of a [`Curvatures`] block.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    /// diag(a).
+    Diagonal,
+    /// + q qᵀ.
+    Plus,
+    /// − q qᵀ.
+    Minus,
+}
+
+/// A symmetric positive semi-definite matrix over the parts of each of a run of blocks, as the sum of a diagonal
+/// and signed squares: diag(a) + Σ ± q qᵀ. The entropy on the simplex has diag(p) − p pᵀ, a projection onto a
+/// polytope the projection onto the directions of the face that holds its result
+/// (`docs/mathematics/newton.md#curvature`).
+#[derive(Debug, Clone, Default)]
+pub struct Curvatures {
+    entries: Sparse,
+    /// The end of each term's entries.
+    terms: Vec<(Kind, usize)>,
+    /// The end of each block's terms.
+    ends: Vec<usize>,
+}
+
+impl Curvatures {
+    /// Forgets all blocks.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.terms.clear();
+        self.ends.clear();
+    }
+
+    /// Number of blocks.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no block.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Adds diag(a) to the open block, a as (part, value) pairs.
+    pub fn add_diagonal(&mut self, entries: impl IntoIterator<Item = (u32, f64)>) {
+        self.add(Kind::Diagonal, entries);
+    }
+
+    /// Adds q qᵀ to the open block.
+    pub fn add_square(&mut self, entries: impl IntoIterator<Item = (u32, f64)>) {
+        self.add(Kind::Plus, entries);
+    }
+
+    /// Takes q qᵀ away from the open block.
+    pub fn subtract_square(&mut self, entries: impl IntoIterator<Item = (u32, f64)>) {
+        self.add(Kind::Minus, entries);
+    }
+
+    /// Adds the projection onto the vectors over these parts whose sum is 0: I − 1 1ᵀ/|parts|.
+    pub fn add_group(&mut self, parts: impl Iterator<Item = u32> + Clone) {
+        let size = parts.clone().count();
+        if size > 1 {
+            let share = 1.0 / (size as f64).sqrt();
+            self.add_diagonal(parts.clone().map(|part| (part, 1.0)));
+            self.subtract_square(parts.map(|part| (part, share)));
+        }
+    }
+
+    /// Closes the open block; returns whether it has curvature.
+    pub fn end_block(&mut self) -> bool {
+        let start = self.ends.last().copied().unwrap_or(0);
+        self.ends.push(self.terms.len());
+        start < self.terms.len()
+    }
+
+    /// Removes the block that was closed last.
+    pub fn pop_block(&mut self) {
+        self.ends.pop();
+        self.terms.truncate(self.ends.last().copied().unwrap_or(0));
+        self.entries.truncate(self.terms.last().map_or(0, |term| term.1));
+    }
+
+    /// Appends the blocks of `other`.
+    pub fn append(&mut self, other: &Self) {
+        let (entries, terms) = (self.entries.len(), self.terms.len());
+        self.entries.extend_from_slice(&other.entries);
+        self.terms.extend(other.terms.iter().map(|&(kind, end)| (kind, end + entries)));
+        self.ends.extend(other.ends.iter().map(|end| end + terms));
+    }
+
+    /// Replaces t, one value for each part, by the block's matrix times t.
+    pub fn apply(&self, block: usize, vector: &mut [f64], product: &mut [f64]) {
+        product.fill(0.0);
+        for (kind, entries) in self.block(block) {
+            match kind {
+                Kind::Diagonal => {
+                    for &(part, value) in entries {
+                        product[part as usize] += value * vector[part as usize];
+                    }
+                }
+                Kind::Plus | Kind::Minus => {
+                    let along: f64 =
+                        entries.iter().map(|&(part, q)| q * vector[part as usize]).sum();
+                    let along = if kind == Kind::Plus { along } else { -along };
+                    entries.iter().for_each(|&(part, q)| product[part as usize] += along * q);
+                }
+            }
+        }
+        vector.copy_from_slice(product);
+    }
+
+    /// Writes the block's matrix over the parts that it has entries for, row by row; `place` has room for each
+    /// part and is work space.
+    pub fn dense(
+        &self,
+        block: usize,
+        place: &mut [u32],
+        parts: &mut Vec<u32>,
+        matrix: &mut Vec<f64>,
+    ) {
+        parts.clear();
+        for (_, entries) in self.block(block) {
+            parts.extend(entries.iter().map(|(part, _)| *part));
+        }
+        parts.sort_unstable();
+        parts.dedup();
+        (0..).zip(&*parts).for_each(|(at, part)| place[*part as usize] = at);
+        let n = parts.len();
+        matrix.clear();
+        matrix.resize(n * n, 0.0);
+        for (kind, entries) in self.block(block) {
+            let placed = entries.iter().map(|&(part, q)| (place[part as usize] as usize, q));
+            let sign = if kind == Kind::Minus { -1.0 } else { 1.0 };
+            for (row, q) in placed.clone() {
+                if kind == Kind::Diagonal {
+                    matrix[row * n + row] += q;
+                } else {
+                    placed.clone().for_each(|(at, p)| matrix[row * n + at] += sign * q * p);
+                }
+            }
+        }
+    }
+
+    /// Adds `scale` times the block's diagonal to `diagonal`, one value for each part.
+    pub fn add_diagonal_of(&self, block: usize, scale: f64, diagonal: &mut [f64]) {
+        for (kind, entries) in self.block(block) {
+            for &(part, q) in entries {
+                diagonal[part as usize] += scale
+                    * match kind {
+                        Kind::Diagonal => q,
+                        Kind::Plus => q * q,
+                        Kind::Minus => -q * q,
+                    };
+            }
+        }
+    }
+
+    /// At least the number of pairs of parts that the blocks have entries for.
+    pub fn n_pairs(&self) -> usize {
+        let largest =
+            |block| self.block(block).map(|(_, entries)| entries.len()).max().unwrap_or(0);
+        (0..self.len()).map(largest).map(|parts| parts * (parts + 1) / 2).sum()
+    }
+
+    /// The terms of a block.
+    fn block(&self, block: usize) -> impl Iterator<Item = (Kind, &[(u32, f64)])> {
+        let start = if block == 0 { 0 } else { self.ends[block - 1] };
+        let mut from = if start == 0 { 0 } else { self.terms[start - 1].1 };
+        self.terms[start..self.ends[block]].iter().map(move |&(kind, end)| {
+            let entries = &self.entries[from..end];
+            from = end;
+            (kind, entries)
+        })
+    }
+
+    fn add(&mut self, kind: Kind, entries: impl IntoIterator<Item = (u32, f64)>) {
+        self.entries.extend(entries);
+        self.terms.push((kind, self.entries.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_applied_and_written_out_alike() {
+        let mut curvatures = Curvatures::default();
+        curvatures.add_group([1, 3, 4].into_iter());
+        curvatures.add_square([(0, 0.6), (4, -0.8)]);
+        assert!(curvatures.end_block());
+        assert!(!curvatures.end_block());
+        curvatures.pop_block();
+        let mut other = Curvatures::default();
+        other.add_diagonal([(2, 0.25), (0, 0.75)]);
+        other.subtract_square([(0, 0.75), (2, 0.25)]);
+        other.end_block();
+        curvatures.append(&other);
+        assert_eq!(curvatures.len(), 2);
+        let (mut place, mut parts, mut matrix) = (vec![0; 5], Vec::new(), Vec::new());
+        for (block, expected) in [(0, &[0, 1, 3, 4][..]), (1, &[0, 2])] {
+            curvatures.dense(block, &mut place, &mut parts, &mut matrix);
+            assert_eq!(parts, expected);
+            let (mut diagonal, mut product) = (vec![0.0; 5], vec![0.0; 5]);
+            curvatures.add_diagonal_of(block, 2.0, &mut diagonal);
+            for (column, part) in parts.iter().enumerate() {
+                let mut unit = vec![0.0; 5];
+                unit[*part as usize] = 1.0;
+                curvatures.apply(block, &mut unit, &mut product);
+                for (row, other) in parts.iter().enumerate() {
+                    let entry = matrix[row * parts.len() + column];
+                    assert!((entry - unit[*other as usize]).abs() < 1e-15);
+                }
+                let own = matrix[column * (parts.len() + 1)];
+                assert!((diagonal[*part as usize] - 2.0 * own).abs() < 1e-15);
+            }
+        }
+    }
+}

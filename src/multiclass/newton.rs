@@ -1,0 +1,140 @@
+//! Multi-category problems as Newton's method sees them: u = −α, that is β off the label and −1ᵀβ at the label.
+
+use super::bounds::Bounds;
+use super::{MarginProblem, Workspace};
+use crate::dual::{Curvatures, Shares};
+use crate::linalg::Sparse;
+use crate::polytope::lifted;
+use crate::run::Certificate;
+use crate::solver::{Blocks, Design, Proximal, Summed};
+
+impl Blocks for MarginProblem<'_> {
+    type Work = BlockWork;
+    type Terms = Bounds;
+
+    fn design(&self) -> Design<'_> {
+        Design { data: self.map().data(), bias: self.map().bias() }
+    }
+
+    fn n_parts(&self) -> usize {
+        self.n_classes()
+    }
+
+    fn shares(&self) -> &Shares {
+        MarginProblem::shares(self)
+    }
+
+    /// The linear terms of the vertices that attain the losses at w = 0, over their squared norms.
+    fn unit_width(&self) -> f64 {
+        let (mut margins, mut work) = (vec![0.0; self.n_classes()], Workspace::default());
+        let (mut linear, mut square) = (0.0, 0.0);
+        for example in 0..self.n_examples() {
+            margins.fill(0.0);
+            self.margins(example, &mut margins);
+            linear += self.shares().of(example) * self.vertex(example, &margins, &mut work);
+            square += self.shares().of(example) * lifted::squared_norm_of(&work.vertex);
+        }
+        // Without costs w = 0 is optimal, and any width will do.
+        if linear > 0.0 && square > 0.0 { linear / square } else { 1.0 }
+    }
+
+    fn maximise(
+        &self,
+        block: usize,
+        scores: &[f64],
+        proximal: Proximal<'_>,
+        point: &mut [f64],
+        work: &mut BlockWork,
+    ) {
+        // ⟨β, v⟩ − width/2 ‖α − centre‖² − γ/2 ‖α‖² has its maximum at the projection of (v + width (β + 1ᵀβ of the
+        // centre)) / (width + γ).
+        let (label, Proximal { centre, width }) = (self.label(block), proximal);
+        let BlockWork { margins, work, .. } = work;
+        margins.clear();
+        margins.extend_from_slice(scores);
+        self.margins(block, margins);
+        let (sum, inverse) = (-centre[label], 1.0 / (width + self.shares().smoothing()));
+        for (margin, beta) in margins.iter_mut().zip(centre) {
+            *margin = (*margin + width * (beta + sum)) * inverse;
+        }
+        margins[label] = 0.0;
+        self.polytope().project(margins, label, 1.0, &mut work.scratch, point);
+        point[label] = 0.0;
+        point[label] = -point.iter().sum::<f64>();
+    }
+
+    fn add_terms(
+        &self,
+        block: usize,
+        scores: &[f64],
+        point: &[f64],
+        terms: &mut Bounds,
+        work: &mut BlockWork,
+    ) {
+        if self.shares().of(block) == 0.0 {
+            return;
+        }
+        let BlockWork { margins, beta, work } = work;
+        margins.clear();
+        margins.extend_from_slice(scores);
+        self.margins(block, margins);
+        terms.add_loss(self, block, self.loss(block, margins, work));
+        beta.clear();
+        let label = self.label(block) as u32;
+        let entries = (0..).zip(point).filter(|&(class, value)| class != label && *value != 0.0);
+        beta.extend(entries.map(|(class, value)| (class, *value)));
+        terms.add_dual(self, self.shares(), block, beta);
+    }
+
+    fn certificate(
+        &self,
+        terms: &[Bounds],
+        weights: &[f64],
+        image: Summed<'_>,
+    ) -> (Certificate, f64) {
+        let mut bounds = Bounds::default();
+        terms.iter().for_each(|terms| bounds.join(terms));
+        let Summed { image, n_sums } = image;
+        bounds.certificate_apart(self, self.shares().lambda(), weights, (image, n_sums))
+    }
+
+    fn curvature(
+        &self,
+        block: usize,
+        point: &[f64],
+        curvatures: &mut Curvatures,
+        work: &mut BlockWork,
+    ) {
+        let (label, BlockWork { margins, work, .. }) = (self.label(block), work);
+        margins.clear();
+        margins.extend_from_slice(point);
+        margins[label] = 0.0;
+        self.polytope().curvature(margins, label, &mut work.scratch, curvatures);
+    }
+}
+
+/// Work space of a thread.
+#[derive(Default)]
+pub struct BlockWork {
+    /// Margins, or β.
+    margins: Vec<f64>,
+    /// β, sparse.
+    beta: Sparse,
+    work: Workspace,
+}
+
+/// u of β (examples × classes), 0 at their labels.
+pub(super) fn points_of(problem: &MarginProblem<'_>, mut betas: Vec<f64>) -> Vec<f64> {
+    for (example, beta) in betas.chunks_exact_mut(problem.n_classes()).enumerate() {
+        beta[problem.label(example)] = -beta.iter().sum::<f64>();
+    }
+    betas
+}
+
+/// β of u.
+pub(super) fn betas_of(problem: &MarginProblem<'_>, mut points: Vec<f64>) -> Vec<f64> {
+    for (example, point) in points.chunks_exact_mut(problem.n_classes()).enumerate() {
+        point[problem.label(example)] = 0.0;
+    }
+    points
+}

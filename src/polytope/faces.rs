@@ -1,0 +1,152 @@
+//! The curvature of projections: the directions of the face that holds a point
+//! (docs/mathematics/newton.md#curvature).
+//!
+//! A projection onto a polytope is piecewise linear. Near an argument its derivative is the orthogonal projection
+//! onto the directions of the face that holds the result. In the coordinates u = −α of the lifted point (β off the
+//! label, −1ᵀβ at the label) these are the vectors whose sums over some groups of classes are 0, and for the top-k
+//! sets the direction in which the size of the point changes.
+
+use crate::dual::Curvatures;
+
+/// Shares of the largest sum that a bound may be missed by and still count as met: what rounding leaves of it.
+const MET: f64 = 1e-9;
+
+/// The classes whose β is neither 0 nor one of the bounds, in one group, and the label with them where the sum is
+/// not at its bound: the face of a box cut by a bound on the sum.
+pub(super) fn box_face(
+    beta: &[f64],
+    label: usize,
+    (upper, cap): (f64, f64),
+    curvatures: &mut Curvatures,
+) {
+    let open = beta.iter().sum::<f64>() < cap * (1.0 - MET);
+    let is_free = move |class: usize, value: f64| {
+        if class == label { open } else { value > 0.0 && value < upper }
+    };
+    let free = (0..).zip(beta).filter(move |&(class, value)| is_free(class as usize, *value));
+    curvatures.add_group(free.map(|(class, _)| class));
+}
+
+/// The classes with β > 0 and the label in one group: all directions that any set of points without negative
+/// coordinates can have, and so at least the curvature of each.
+pub(super) fn largest_face(beta: &[f64], label: usize, curvatures: &mut Curvatures) {
+    box_face(beta, label, (f64::INFINITY, f64::INFINITY), curvatures);
+}
+
+/// The sums of the sorted coordinates next to the sums of the weights.
+struct Sums<'a> {
+    /// The classes with β > 0, the largest first.
+    order: &'a [usize],
+    beta: &'a [f64],
+    /// R_0 = 0, R_1, .., R_m.
+    bounds: &'a [f64],
+}
+
+/// A group of neighbours in the order, by the ends of its stretch, and the rate at which its sum grows with the size
+/// of the point.
+type Stretch = (usize, usize, f64);
+
+/// Sorts the classes with β > 0 by falling β.
+fn sort_positive(beta: &[f64], label: usize, order: &mut Vec<usize>) {
+    order.clear();
+    order.extend((0..beta.len()).filter(|class| *class != label && beta[*class] > 0.0));
+    order.sort_unstable_by(|&i, &j| beta[j].total_cmp(&beta[i]).then(i.cmp(&j)));
+}
+
+/// R_0, .., R_m of weights ρ_1, .., ρ_m.
+fn partial_sums(rho: impl Iterator<Item = f64>, bounds: &mut Vec<f64>) {
+    bounds.clear();
+    bounds.push(0.0);
+    bounds.extend(rho.scan(0.0, |sum, rho| {
+        *sum += rho;
+        Some(*sum)
+    }));
+}
+
+/// The face of {β ≥ 0: the j largest sum to at most R_j}: a group between each bound that is met and the next, and
+/// after the last one the label's.
+pub(super) fn face_below(
+    beta: &[f64],
+    label: usize,
+    rho: impl Iterator<Item = f64>,
+    (order, bounds): (&mut Vec<usize>, &mut Vec<f64>),
+    curvatures: &mut Curvatures,
+) {
+    sort_positive(beta, label, order);
+    partial_sums(rho, bounds);
+    let (mut start, mut sum) = (0, 0.0);
+    for end in 1..=order.len() {
+        sum += beta[order[end - 1]];
+        if sum >= bounds[end] - MET * bounds[bounds.len() - 1] {
+            curvatures.add_group(order[start..end].iter().map(|class| *class as u32));
+            start = end;
+        }
+    }
+    let rest = order[start..].iter().chain(std::iter::once(&label));
+    curvatures.add_group(rest.map(|class| *class as u32));
+}
+
+/// The face of conv({0} ∪ permutations of ρ) without the label's coordinate: groups between the bounds that are met
+/// from above, the label's, those between the bounds that are met from below, and unless the point is as large as
+/// any the direction in which all of it grows.
+pub(super) fn face_between(
+    beta: &[f64],
+    label: usize,
+    rho: impl Iterator<Item = f64>,
+    (order, bounds): (&mut Vec<usize>, &mut Vec<f64>),
+    curvatures: &mut Curvatures,
+) {
+    sort_positive(beta, label, order);
+    partial_sums(rho, bounds);
+    let sums = Sums { order, beta, bounds };
+    let (groups, middle, size) = sums.stretches();
+    let part = |at: usize| sums.order[at] as u32;
+    for &(start, end, _) in &groups {
+        curvatures.add_group((start..end).map(part));
+    }
+    let own = (middle.0..middle.1).map(part).chain(std::iter::once(label as u32));
+    curvatures.add_group(own.clone());
+    if size >= 1.0 - MET {
+        return;
+    }
+    let (mut rates, mut total) = (Vec::new(), 0.0);
+    for &(start, end, rate) in &groups {
+        rates.extend((start..end).map(|at| (part(at), rate / (end - start) as f64)));
+        total += rate;
+    }
+    let share = total / (middle.1 - middle.0 + 1) as f64;
+    rates.extend(own.map(|part| (part, -share)));
+    let norm = rates.iter().map(|(_, rate)| rate * rate).sum::<f64>().sqrt();
+    if norm > 0.0 {
+        curvatures.add_square(rates.into_iter().map(|(part, rate)| (part, rate / norm)));
+    }
+}
+
+impl Sums<'_> {
+    /// The groups of the face but for the label's, that one's stretch, and the size of the point.
+    fn stretches(&self) -> (Vec<Stretch>, (usize, usize), f64) {
+        let Self { order, beta, bounds } = self;
+        let (n, all) = (order.len(), bounds[bounds.len() - 1]);
+        let mut sums = vec![0.0; n + 1];
+        for end in 1..=n {
+            sums[end] = sums[end - 1] + beta[order[end - 1]];
+        }
+        let size = (1..=n).map(|end| sums[end] / bounds[end]).fold(0.0, f64::max).min(1.0);
+        let near = MET * all;
+        let (mut groups, mut start) = (Vec::new(), 0);
+        for end in 1..=n {
+            if sums[end] >= size * bounds[end] - near {
+                groups.push((start, end, bounds[end] - bounds[start]));
+                start = end;
+            }
+        }
+        // With the label's coordinate among the j + 1 largest, the others have what these cannot hold.
+        let is_met = |at: usize| sums[n] - sums[at] <= size * (all - bounds[at + 1]) + near;
+        let met: Vec<usize> = (start..=n).filter(|at| is_met(*at)).collect();
+        let middle = (start, met.first().copied().unwrap_or(n));
+        for pair in met.windows(2) {
+            groups.push((pair[0], pair[1], bounds[pair[1] + 1] - bounds[pair[0] + 1]));
+        }
+        (groups, middle, size)
+    }
+}

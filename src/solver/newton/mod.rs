@@ -1,0 +1,239 @@
+//! Newton's method for duals over products of convex sets: a proximal point method on the dual whose inner problems
+//! are solved by semi-smooth Newton steps in the primal (Rockafellar 1976; Li, Sun and Toh 2018;
+//! `docs/mathematics/newton.md`).
+
+mod active;
+mod blocks;
+mod design;
+mod hessian;
+mod passes;
+mod step;
+mod system;
+
+pub use self::blocks::{Blocks, Proximal, Summed};
+pub use self::design::Design;
+
+use self::passes::{Look, Pass};
+use self::step::search;
+use self::system::System;
+use crate::error::Result;
+use crate::interrupt::{Interrupt, ModelArrays};
+use crate::linalg::squared_norm;
+use crate::run::{Certificate, Progress, Solver, Stopping};
+
+/// The first width, in units of [`Blocks::unit_width`].
+const FIRST_WIDTH: f64 = 2.0;
+/// The smallest width, in the same units. Below it Newton directions grow beyond the pieces that they are made for.
+const SMALLEST_WIDTH: f64 = 0.02;
+/// The factor of the widths of successive centres.
+const NARROWER: f64 = 0.3;
+/// The factor of the width after a step so short that the inner problem is too sharp for Newton's method.
+const WIDER: f64 = 4.0;
+/// A step of this size is that short.
+const SHORT: f64 = 1e-2;
+/// An inner problem is solved once its gap is this share of the gap, or of the gap allowed at the end.
+const SOLVED: f64 = 0.05;
+/// Slopes of this share of P(0) are rounding.
+const ROUNDING: f64 = 1e-15;
+/// The run ends where the gap has not fallen by a tenth in so many steps.
+const PATIENCE: usize = 40;
+
+/// The best points of a run: the weights with the smallest objective and the dual point with the largest value.
+#[derive(Debug, Clone)]
+pub struct BestPoints {
+    /// Objective and dual value.
+    pub certificate: Certificate,
+    /// The weights, part after part.
+    pub weights: Vec<f64>,
+    /// The points u, block after block.
+    pub points: Vec<f64>,
+}
+
+/// Newton's method, one step an epoch.
+///
+/// Around a centre the inner problem replaces each loss by its maximum less a proximal term of some width, which makes
+/// it differentiable. Newton steps solve it, each with the linear system of [`System`] and a line search. Its dual
+/// solution is the next centre. Every step's points certify every step's weights.
+pub struct Newton<'p, B: Blocks> {
+    blocks: &'p B,
+    stopping: Stopping,
+    pass: Pass,
+    system: System,
+    /// The centre of the proximal term.
+    centre: Vec<f64>,
+    width: f64,
+    weights: Vec<f64>,
+    /// Scores, points and gradient at the weights, after the first look.
+    at: Look,
+    looked: bool,
+    /// Whether rounding hides what further steps on the inner problem gain.
+    exhausted: bool,
+    best: BestPoints,
+    null_objective: f64,
+    /// The gap of some steps ago, and how many.
+    progress: (f64, usize),
+}
+
+impl<'p, B: Blocks> Newton<'p, B> {
+    /// Starts at w = 0 and u = 0, whose objective is `null_objective` and dual value 0.
+    pub fn new(blocks: &'p B, stopping: Stopping, null_objective: f64) -> Self {
+        let (design, m) = (blocks.design(), blocks.n_parts());
+        let (n_points, n_weights) = (design.n_rows() * m, design.n_features() * m);
+        let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
+        let (weights, points) = (vec![0.0; n_weights], vec![0.0; n_points]);
+        Self {
+            blocks,
+            stopping,
+            pass: Pass::new(&design, m),
+            system: System::new(&design, m),
+            centre: points.clone(),
+            width: FIRST_WIDTH * blocks.unit_width(),
+            weights: weights.clone(),
+            at: Look::new(n_points),
+            looked: false,
+            exhausted: false,
+            best: BestPoints { certificate, weights, points },
+            null_objective,
+            progress: (f64::INFINITY, 0),
+        }
+        .without_needless_width()
+    }
+
+    /// Starts at the points u, block after block, and their weights w(u).
+    ///
+    /// # Errors
+    /// [`Interrupted`](crate::error::Error::Interrupted).
+    pub fn start_at(&mut self, points: Vec<f64>, interrupt: &Interrupt) -> Result<()> {
+        let image = self.pass.image(self.blocks, &points, interrupt)?;
+        self.weights = image.into_iter().map(|value| -value).collect();
+        self.centre = points;
+        Ok(())
+    }
+
+    /// The best points so far.
+    pub fn into_best(self) -> BestPoints {
+        self.best
+    }
+
+    /// Leaves the proximal term out where the loss is smooth enough without.
+    fn without_needless_width(mut self) -> Self {
+        if self.blocks.shares().smoothing() >= self.smallest_width() {
+            self.width = 0.0;
+        }
+        self
+    }
+
+    fn smallest_width(&self) -> f64 {
+        SMALLEST_WIDTH * self.blocks.unit_width()
+    }
+
+    /// Evaluates everything at the weights: scores unless they are known, points, gradient and certificate.
+    fn look(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let proximal = Proximal { centre: &self.centre, width: self.width };
+        let (certificate, scale) =
+            self.pass.look(self.blocks, &self.weights, proximal, &mut self.at, interrupt)?;
+        self.looked = true;
+        let best = &mut self.best;
+        if certificate.primal < best.certificate.primal {
+            best.certificate.primal = certificate.primal;
+            best.weights.copy_from_slice(&self.weights);
+        }
+        if certificate.dual > best.certificate.dual {
+            best.certificate.dual = certificate.dual;
+            best.points.iter_mut().zip(&self.at.points).for_each(|(best, u)| *best = scale * u);
+        }
+        Ok(())
+    }
+
+    /// The first look, at w = 0 where the weights of the start are worse.
+    fn look_first(&mut self, interrupt: &Interrupt) -> Result<()> {
+        self.look(interrupt)?;
+        if self.best.certificate.primal > self.null_objective {
+            self.weights.fill(0.0);
+            self.look(interrupt)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the inner problem is solved well enough for its points to be the next centre.
+    fn is_solved(&self) -> bool {
+        let best = &self.best.certificate;
+        let allowed = SOLVED * best.gap().max(self.stopping.allowed(best.primal));
+        self.exhausted || self.at.inner_gap(self.blocks.shares().lambda()) <= allowed
+    }
+
+    /// Moves the centre to the points of the inner solution, and narrows the proximal term.
+    fn move_centre(&mut self, interrupt: &Interrupt) -> Result<()> {
+        self.centre.copy_from_slice(&self.at.points);
+        self.width = (self.width * NARROWER).max(self.smallest_width());
+        self.exhausted = false;
+        self.look(interrupt)
+    }
+
+    /// One Newton step on the inner problem.
+    fn step(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let curvature = self.width + self.blocks.shares().smoothing();
+        let goal = SOLVED * self.stopping.allowed(self.best.certificate.primal);
+        let direction = self.system.solve(self.blocks, &self.at, curvature, goal, interrupt)?;
+        let proximal = Proximal { centre: &self.centre, width: self.width };
+        let line = self.pass.line(self.blocks, proximal, &self.at, &direction, interrupt)?;
+        let (step, slope) =
+            search(&line, (&self.weights, &self.at.residual), &direction, interrupt)?;
+        if step > 0.0 {
+            self.weights.iter_mut().zip(&direction).for_each(|(w, d)| *w += step * d);
+        }
+        let lambda = self.blocks.shares().lambda();
+        self.exhausted = -slope * lambda < ROUNDING * self.null_objective;
+        if step > 0.0 && step < SHORT && self.width > 0.0 {
+            self.width *= WIDER;
+        }
+        self.look(interrupt)
+    }
+
+    /// Whether the gap has not fallen for long.
+    fn is_stuck(&mut self) -> bool {
+        let gap = self.best.certificate.gap();
+        self.progress.1 += 1;
+        if gap < 0.9 * self.progress.0 {
+            self.progress = (gap, 0);
+        }
+        self.progress.1 >= PATIENCE || self.exhausted && self.width == 0.0
+    }
+}
+
+impl<B: Blocks> Solver for Newton<'_, B> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        if !self.looked {
+            self.look_first(interrupt)?;
+            if self.stopping.is_met(&self.best.certificate) {
+                return Ok(Progress::Epoch(self.best.certificate));
+            }
+        } else if self.width > 0.0 && self.is_solved() {
+            self.move_centre(interrupt)?;
+        }
+        self.step(interrupt)?;
+        let certificate = self.best.certificate;
+        if self.is_stuck() {
+            return Ok(Progress::Exhausted(certificate));
+        }
+        Ok(Progress::Epoch(certificate))
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        if !self.looked {
+            self.look_first(interrupt)?;
+        }
+        Ok(self.best.certificate)
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        Some(vec![self.best.weights.clone()])
+    }
+}
+
+impl Look {
+    /// The gap of the inner problem: λ/2 ‖w − w(u)‖², which it is exactly for the maximisers u.
+    fn inner_gap(&self, lambda: f64) -> f64 {
+        0.5 * lambda * squared_norm(&self.residual)
+    }
+}

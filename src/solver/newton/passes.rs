@@ -1,0 +1,237 @@
+//! Passes over all blocks at fixed weights, in parallel over pieces that the data alone determine.
+
+use rayon::prelude::*;
+
+use super::blocks::{Blocks, Proximal, Summed};
+use super::design::{Buffer, Design, listed};
+
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::SparseRows;
+use crate::run::Certificate;
+
+/// Rows whose scores are computed together.
+pub(super) const CHUNK: usize = 64;
+/// A pass takes at least so many times as long as adding up the sums of its pieces.
+const WORTH: usize = 4;
+
+/// What there is to know of the inner problem at some weights.
+pub(super) struct Look {
+    /// A_i w, block after block.
+    pub scores: Vec<f64>,
+    /// The maximisers u_i.
+    pub points: Vec<f64>,
+    /// w − w(u): the gradient of the inner problem divided by λ.
+    pub residual: Vec<f64>,
+}
+
+impl Look {
+    pub fn new(n_points: usize) -> Self {
+        let zeros = vec![0.0; n_points];
+        Self { scores: zeros.clone(), points: zeros, residual: Vec::new() }
+    }
+}
+
+/// How passes are split up.
+pub(super) struct Pass {
+    /// Rows of a piece.
+    piece: usize,
+    n_parts: usize,
+}
+
+/// Rows of the pieces of a sum over some rows: about √n pieces of √n rows, so that few sums follow one another, but no
+/// more than pay.
+pub(super) fn piece_of(design: &Design<'_>, n_rows: usize, n_parts: usize) -> usize {
+    let work = design.n_stored() / design.n_rows().max(1) * n_rows * n_parts;
+    let most = work / (WORTH * design.image_len(n_parts)).max(1);
+    n_rows.div_ceil(n_rows.isqrt().min(most).max(1)).max(1)
+}
+
+/// A piece's share of a look.
+struct Part<T> {
+    image: Vec<f64>,
+    terms: T,
+}
+
+impl Pass {
+    /// For some rows and a number of parts.
+    pub fn new(design: &Design<'_>, n_parts: usize) -> Self {
+        Self { piece: piece_of(design, design.n_rows(), n_parts), n_parts }
+    }
+
+    /// Scores, maximisers and their image; returns [`Blocks::certificate`].
+    pub fn look<B: Blocks>(
+        &self,
+        blocks: &B,
+        weights: &[f64],
+        proximal: Proximal<'_>,
+        at: &mut Look,
+        interrupt: &Interrupt,
+    ) -> Result<(Certificate, f64)> {
+        let (design, m) = (blocks.design(), self.n_parts);
+        let packed = design.pack(weights, m);
+        let Look { scores, points, .. } = at;
+        let look = |(index, (scores, points)): (usize, (&mut [f64], &mut [f64]))| {
+            let mut part =
+                Part { image: vec![0.0; design.image_len(m)], terms: B::Terms::default() };
+            let (mut buffer, mut duals) = (Buffer::default(), SparseRows::default());
+            let mut work = B::Work::default();
+            let chunks = scores.chunks_mut(CHUNK * m).zip(points.chunks_mut(CHUNK * m));
+            for (chunk, (scores, points)) in chunks.enumerate() {
+                if interrupt.is_raised() {
+                    break;
+                }
+                let first = index * self.piece + chunk * CHUNK;
+                let rows = listed(first..first + scores.len() / m);
+                let dense = design.scores(&packed, &rows, &mut buffer, scores);
+                duals.restart(first);
+                let pairs = scores.chunks_exact(m).zip(points.chunks_exact_mut(m));
+                for (block, (scores, point)) in (first..).zip(pairs) {
+                    let own = proximal.of(block, m);
+                    blocks.maximise(block, scores, own, point, &mut work);
+                    blocks.add_terms(block, scores, point, &mut part.terms, &mut work);
+                    push(blocks, block, point, &mut duals);
+                }
+                design.add_images(&rows, dense, (&duals, m), &mut part.image);
+            }
+            part
+        };
+        let length = self.piece * m;
+        let pieces = scores.par_chunks_mut(length).zip(points.par_chunks_mut(length));
+        let parts: Vec<Part<B::Terms>> = pieces.enumerate().map(look).collect();
+        interrupt.check()?;
+        let (images, terms): (Vec<_>, Vec<_>) =
+            parts.into_iter().map(|part| (part.image, part.terms)).unzip();
+        let image = design.by_part(&sum(images), m);
+        let summed = Summed { image: &image, n_sums: self.piece + terms.len() };
+        let certified = blocks.certificate(&terms, weights, summed);
+        at.residual = weights.iter().zip(&image).map(|(w, image)| w + image).collect();
+        Ok(certified)
+    }
+
+    /// −w(u) of points u.
+    pub fn image<B: Blocks>(
+        &self,
+        blocks: &B,
+        points: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<Vec<f64>> {
+        let (design, m) = (blocks.design(), self.n_parts);
+        let packed = design.pack(&vec![0.0; design.n_features() * m], m);
+        let add = |(index, points): (usize, &[f64])| {
+            let mut image = vec![0.0; design.image_len(m)];
+            let (mut buffer, mut duals) = (Buffer::default(), SparseRows::default());
+            let mut scores = vec![0.0; CHUNK * m];
+            for (chunk, points) in points.chunks(CHUNK * m).enumerate() {
+                if interrupt.is_raised() {
+                    break;
+                }
+                let first = index * self.piece + chunk * CHUNK;
+                let rows = listed(first..first + points.len() / m);
+                let dense = design.scores(&packed, &rows, &mut buffer, &mut scores[..points.len()]);
+                duals.restart(first);
+                for (block, point) in (first..).zip(points.chunks_exact(m)) {
+                    push(blocks, block, point, &mut duals);
+                }
+                design.add_images(&rows, dense, (&duals, m), &mut image);
+            }
+            image
+        };
+        let pieces = points.par_chunks(self.piece * m).enumerate();
+        let images: Vec<Vec<f64>> = pieces.map(add).collect();
+        interrupt.check()?;
+        Ok(design.by_part(&sum(images), m))
+    }
+
+    /// The inner problem along a direction.
+    pub fn line<'l, B: Blocks>(
+        &'l self,
+        blocks: &'l B,
+        proximal: Proximal<'l>,
+        at: &'l Look,
+        direction: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<Line<'l, B>> {
+        let (design, m) = (blocks.design(), self.n_parts);
+        let packed = design.pack(direction, m);
+        let mut changes = vec![0.0; at.scores.len()];
+        let pieces = changes.par_chunks_mut(self.piece * m).enumerate();
+        pieces.for_each(|(index, changes)| {
+            let mut buffer = Buffer::default();
+            for (chunk, changes) in changes.chunks_mut(CHUNK * m).enumerate() {
+                if interrupt.is_raised() {
+                    break;
+                }
+                let first = index * self.piece + chunk * CHUNK;
+                let rows = listed(first..first + changes.len() / m);
+                design.scores(&packed, &rows, &mut buffer, changes);
+            }
+        });
+        interrupt.check()?;
+        Ok(Line { blocks, proximal, at, changes, length: self.piece * m })
+    }
+}
+
+/// The losses of the inner problem along a direction.
+pub(super) struct Line<'l, B> {
+    blocks: &'l B,
+    proximal: Proximal<'l>,
+    at: &'l Look,
+    /// A_i of the direction, block after block.
+    changes: Vec<f64>,
+    /// Values of a piece.
+    length: usize,
+}
+
+impl<B: Blocks> Line<'_, B> {
+    /// The derivative of the losses divided by λ, at a step.
+    pub fn slope(&self, step: f64, interrupt: &Interrupt) -> Result<f64> {
+        let (m, shares) = (self.blocks.n_parts(), self.blocks.shares());
+        let pieces =
+            self.at.scores.par_chunks(self.length).zip(self.changes.par_chunks(self.length));
+        let slopes = pieces.enumerate().map(|(index, (scores, changes))| {
+            let (mut moved, mut point) = (vec![0.0; m], vec![0.0; m]);
+            let (mut work, mut sum) = (B::Work::default(), 0.0);
+            let first = index * self.length / m;
+            let pairs = scores.chunks_exact(m).zip(changes.chunks_exact(m));
+            for (block, (scores, changes)) in (first..).zip(pairs) {
+                let share = shares.of(block);
+                if share == 0.0 || block.is_multiple_of(CHUNK) && interrupt.is_raised() {
+                    continue;
+                }
+                for (moved, (score, change)) in moved.iter_mut().zip(scores.iter().zip(changes)) {
+                    *moved = score + step * change;
+                }
+                let own = self.proximal.of(block, m);
+                self.blocks.maximise(block, &moved, own, &mut point, &mut work);
+                let along: f64 = point.iter().zip(changes).map(|(u, change)| u * change).sum();
+                sum += share * along;
+            }
+            sum
+        });
+        let slopes: Vec<f64> = slopes.collect();
+        interrupt.check()?;
+        Ok(slopes.iter().sum::<f64>() / shares.lambda())
+    }
+}
+
+/// Appends p_i/λ u_i without its zeros.
+fn push<B: Blocks>(blocks: &B, block: usize, point: &[f64], duals: &mut SparseRows) {
+    let shares = blocks.shares();
+    let scale = shares.of(block) / shares.lambda();
+    let entries = (0..).zip(point).filter(|(_, u)| **u != 0.0 && scale != 0.0);
+    duals.push(entries.map(|(part, u)| (part, scale * u)));
+}
+
+/// The sum of the pieces' images, in their order.
+pub(super) fn sum(images: Vec<Vec<f64>>) -> Vec<f64> {
+    let mut images = images.into_iter();
+    let mut total = images.next().unwrap_or_default();
+    let others: Vec<Vec<f64>> = images.collect();
+    total.par_chunks_mut(4096).enumerate().for_each(|(piece, total)| {
+        for other in &others {
+            total.iter_mut().zip(&other[piece * 4096..]).for_each(|(total, value)| *total += value);
+        }
+    });
+    total
+}

@@ -1,0 +1,65 @@
+//! The line search along a Newton direction.
+
+use super::blocks::Blocks;
+use super::passes::Line;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::squared_norm;
+use crate::linalg::vectors::long_dot;
+
+/// The derivative is small enough once it is between these shares of that at the start: before the minimum, or
+/// hardly behind it.
+const FLAT: (f64, f64) = (-0.3, 0.05);
+/// The largest step.
+const LONGEST: f64 = 64.0;
+/// The smallest share of the bracket that a trial step leaves on either side.
+const MARGIN: f64 = 0.1;
+/// The maximum number of trial steps.
+const TRIALS: usize = 40;
+
+/// A step along a direction at which the derivative of the inner problem is close to 0, and the derivative at the
+/// start divided by λ. `residual` is the gradient at the start divided by λ.
+///
+/// The derivative rises with the step and is piecewise linear. The search begins at the Newton step, doubles it while
+/// the derivative is negative, and then takes secants inside the bracket.
+pub(super) fn search<B: Blocks>(
+    line: &Line<'_, B>,
+    (weights, residual): (&[f64], &[f64]),
+    direction: &[f64],
+    interrupt: &Interrupt,
+) -> Result<(f64, f64)> {
+    let (along, square) = (long_dot(weights, direction), squared_norm(direction));
+    let derivative =
+        |step: f64| -> Result<f64> { Ok(along + step * square + line.slope(step, interrupt)?) };
+    let slope = long_dot(residual, direction);
+    if slope.is_nan() || slope >= 0.0 {
+        return Ok((0.0, 0.0));
+    }
+    let (mut low, mut high) = ((0.0, slope), None);
+    let mut step = 1.0;
+    for _ in 0..TRIALS {
+        let at = derivative(step)?;
+        if at.is_nan() {
+            break;
+        }
+        if at >= FLAT.0 * -slope && at <= FLAT.1 * -slope {
+            return Ok((step, slope));
+        }
+        if at < 0.0 {
+            low = (step, at);
+        } else {
+            high = Some((step, at));
+        }
+        step = match high {
+            None if step >= LONGEST => return Ok((step, slope)),
+            None => 2.0 * step,
+            Some((far, rise)) => {
+                let width = far - low.0;
+                let secant = low.0 - low.1 * width / (rise - low.1);
+                // Not a clamp: where numbers overflow the secant is none.
+                secant.max(low.0 + MARGIN * width).min(far - MARGIN * width)
+            }
+        };
+    }
+    Ok((low.0, slope))
+}

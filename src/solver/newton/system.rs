@@ -1,0 +1,126 @@
+//! The linear system of a Newton step: (I + Σ_i c_i A_iᵀ J_i A_i) d = −r, where c_i = p_i/(λ · curvature) and J_i is the
+//! derivative of block i's maximiser.
+
+use super::active::{Active, active};
+use super::blocks::Blocks;
+use super::design::Design;
+use super::hessian::hessian;
+use super::passes::Look;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::cholesky::Factor;
+use crate::linalg::squared_norm;
+use crate::linalg::vectors::{long_axpy, long_dot};
+
+/// Unknowns up to which the system is solved by a factorisation.
+const FACTORISED: usize = 2000;
+/// Unknowns up to which the Hessian of some rows is factorised as a preconditioner.
+const PRECONDITIONED: usize = 5000;
+/// One of so many rows with curvature is in the preconditioner.
+const SAMPLED: usize = 10;
+/// Conjugate gradients end once they have reduced the residual by this factor.
+const REDUCTION: f64 = 0.1;
+/// The residual itself counts once the expected gain is so many times the goal: only then must it be small for the
+/// certificate, and before that it costs steps.
+const NEAR: f64 = 40.0;
+/// The maximum number of conjugate gradient steps of a system.
+const LONGEST: usize = 500;
+
+/// Solves the systems of one fit.
+pub(super) struct System {
+    n_parts: usize,
+    n_unknowns: usize,
+    preconditioner: Option<Factor>,
+    /// Multiplications of conjugate gradients since the preconditioner was built.
+    work: f64,
+}
+
+impl System {
+    pub fn new(design: &Design<'_>, n_parts: usize) -> Self {
+        let n_unknowns = design.n_features() * n_parts;
+        Self { n_parts, n_unknowns, preconditioner: None, work: 0.0 }
+    }
+
+    /// The Newton direction. `goal` is the gap to which the inner problem is to be solved.
+    pub fn solve<B: Blocks>(
+        &mut self,
+        blocks: &B,
+        at: &Look,
+        curvature: f64,
+        goal: f64,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<f64>> {
+        let active = active(blocks, &at.points, curvature, interrupt)?;
+        let mut direction: Vec<f64> = at.residual.iter().map(|value| -value).collect();
+        if self.n_unknowns <= FACTORISED {
+            let every = active.every(1);
+            let matrix = hessian(&blocks.design(), self.n_parts, &every, interrupt)?;
+            Factor::new(matrix, self.n_unknowns, interrupt)?.solve(&mut direction);
+            return Ok(direction);
+        }
+        let goal = goal / blocks.shares().lambda();
+        self.conjugate_gradients(blocks, &active, &direction, goal, interrupt)
+    }
+
+    /// Conjugate gradients from 0. They are preconditioned by the diagonal until they have cost as much as the
+    /// factorisation of the Hessian of a sample of the rows, and then by that.
+    fn conjugate_gradients<B: Blocks>(
+        &mut self,
+        blocks: &B,
+        active: &Active,
+        right: &[f64],
+        goal: f64,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<f64>> {
+        let design = blocks.design();
+        let diagonal = active.diagonal(&design, self.n_parts, interrupt)?;
+        let mut solution = vec![0.0; right.len()];
+        let mut residual = right.to_vec();
+        let (mut start, mut before) = (0.0, f64::INFINITY);
+        let mut direction = vec![0.0; right.len()];
+        for step in 0..LONGEST {
+            if self.is_due(&design, active) {
+                let sampled = active.every(SAMPLED);
+                let matrix = hessian(&design, self.n_parts, &sampled, interrupt)?;
+                self.preconditioner = Some(Factor::new(matrix, self.n_unknowns, interrupt)?);
+                (self.work, before) = (0.0, f64::INFINITY);
+            }
+            let mut steepest = residual.clone();
+            match &self.preconditioner {
+                Some(factor) => factor.solve(&mut steepest),
+                None => {
+                    steepest.iter_mut().zip(&diagonal).for_each(|(value, own)| *value /= own);
+                }
+            }
+            let size = long_dot(&residual, &steepest);
+            if step == 0 {
+                start = size;
+            }
+            let near = 0.5 * start < NEAR * goal;
+            let is_small = size <= REDUCTION * REDUCTION * start
+                && (!near || 0.5 * squared_norm(&residual) <= 0.3 * goal);
+            if is_small || size.is_nan() || size <= 0.0 {
+                break;
+            }
+            let keep = if before.is_finite() { size / before } else { 0.0 };
+            before = size;
+            direction.iter_mut().zip(&steepest).for_each(|(d, s)| *d = keep * *d + s);
+            let product = active.product(&design, self.n_parts, &direction, interrupt)?;
+            self.work += active.product_cost(&design, self.n_parts);
+            let length = size / long_dot(&direction, &product);
+            long_axpy(&mut solution, length, &direction);
+            long_axpy(&mut residual, -length, &product);
+        }
+        Ok(solution)
+    }
+
+    /// Whether conjugate gradients have cost as much as the next preconditioner.
+    fn is_due(&self, design: &Design<'_>, active: &Active) -> bool {
+        if self.n_unknowns > PRECONDITIONED {
+            return false;
+        }
+        let (n, d) = (self.n_unknowns as f64, design.n_features() as f64);
+        let pairs = (active.n_pairs() / SAMPLED) as f64;
+        self.work > n * n * n / 6.0 + pairs * d * d / 2.0
+    }
+}

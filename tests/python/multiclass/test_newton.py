@@ -1,0 +1,191 @@
+"""Newton's method: any scale of the columns, any loss, and what must not matter."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+
+from dualgap import MulticlassSVC
+from dualgap.losses import StructuredHinge, TopK, WeightedTopK
+
+
+def newton(loss: Any = "max-hinge", **parameters: Any) -> MulticlassSVC:
+    return MulticlassSVC(loss, **{"solver": "newton", "n_jobs": 1, "max_iter": 200, **parameters})
+
+
+def made(low: float, high: float, n: int = 600, d: int = 20, m: int = 5) -> tuple[Any, Any]:
+    """Overlapping classes in columns of scales from 10**low to 10**high."""
+    rng = np.random.default_rng(0)
+    scales = rng.permutation(np.logspace(low, high, d))
+    rows = rng.normal(size=(n, d))
+    scores = rows @ rng.normal(size=(d, m)) + 0.5 * rng.normal(size=(n, m))
+    return rows * scales, scores.argmax(axis=1)
+
+
+def salary() -> tuple[Any, Any]:
+    X, y = load_wine(return_X_y=True)
+    return np.c_[X, np.random.default_rng(0).normal(5e4, 2e4, len(y))], y
+
+
+def noise() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(300, 4)) * 1e5, rng.integers(0, 3, 300)
+
+
+def moved(change: Any) -> tuple[Any, Any]:
+    X, y = load_iris(return_X_y=True)
+    return change(X), y
+
+
+# Objectives to six digits by an independent implementation in NumPy, relative to P(0).
+TABLES: dict[str, tuple[Any, float]] = {
+    "wine": (lambda: load_wine(return_X_y=True), 0.0523416),
+    "wine and a salary": (salary, 0.0479678),
+    "breast cancer": (lambda: load_breast_cancer(return_X_y=True), 0.0822001),
+    "iris + 1e6": (lambda: moved(lambda X: X + 1e6), 0.1845984),
+    "iris x 1e4": (lambda: moved(lambda X: X * 1e4), 0.0677474),
+    "noise x 1e5": (noise, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_as_people_have_them_are_solved_in_few_steps(name: str) -> None:
+    table, optimum = TABLES[name]
+    X, y = table()
+    model = newton(tol=1e-5).fit(X, y)
+    assert model.converged_
+    assert model.n_iter_ <= 60
+    assert model.objective_ == pytest.approx(optimum, rel=2e-5)
+    assert model.dual_objective_ <= optimum * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (-3, 5), (-6, 6)])
+def test_scales_of_columns_do_not_matter(low: float, high: float) -> None:
+    X, y = made(low, high)
+    model = newton(tol=1e-4).fit(X, y)
+    assert model.converged_
+    assert model.n_iter_ <= 60
+    # The same problem by other numbers: powers of two are exact.
+    options: dict[str, Any] = {"tol": 1e-4, "fit_intercept": False}
+    model, larger = newton(**options).fit(X, y), newton(**options, C=2.0**-20).fit(X * 2.0**10, y)
+    assert larger.objective_ == pytest.approx(model.objective_, rel=1e-9)
+    assert larger.n_iter_ == model.n_iter_
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 1e-3, 0.5])
+def test_the_optimum_is_that_of_block_descent(loss: Any, smoothing: float) -> None:
+    X, y = made(0, 0, n=150, d=6)
+    weights = np.random.default_rng(1).integers(0, 3, size=len(y))
+    common: dict[str, Any] = {"smoothing": smoothing, "C": 0.1, "class_weight": {1: 2.0}}
+    common |= {"tol": 1e-8, "intercept_scaling": 3.0}
+    model = newton(loss, **common).fit(X, y, weights)
+    assert model.converged_
+    other = newton(loss, **common, solver="block-descent", random_state=0, max_iter=20_000)
+    other.fit(X, y, weights)
+    assert model.dual_objective_ <= other.objective_
+    assert other.dual_objective_ <= model.objective_
+    assert np.allclose(model.coef_, other.coef_, atol=1e-3 * np.abs(other.coef_).max())
+
+
+def test_curvatures_make_steps_few(loss: Any) -> None:
+    # With the largest face in place of a loss's own, some of these take hundreds of steps.
+    X, y = made(-2, 2, n=300, d=8)
+    if isinstance(loss, str) or hasattr(loss, "name"):
+        assert newton(loss, tol=1e-6).fit(X, y).n_iter_ <= 80
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_layout_and_precision_of_the_rows(form: Any, dtype: Any) -> None:
+    if form is sp.csr_array and dtype == np.float16:
+        pytest.skip("scipy has no sparse float16")
+    X, y = made(0, 0, n=200, d=6)
+    X[np.abs(X) < 0.5] = 0.0
+    X = X.astype(np.float16).astype(dtype)
+    expected = newton(tol=1e-7).fit(X.astype(np.float64), y)
+    model = newton(tol=1e-7).fit(form(X), y)
+    assert model.converged_
+    assert model.objective_ == pytest.approx(expected.objective_, rel=2e-7)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("n_features", [20, 700])
+def test_the_model_does_not_depend_on_threads(form: Any, n_features: int) -> None:
+    # With 700 features there are more unknowns than a factorisation is made for.
+    X, y = made(-1, 1, n=500, d=n_features, m=4)
+    X = form(X.astype(np.float32))
+    models = [newton(n_jobs=n_jobs, max_iter=6, tol=0).fit(X, y) for n_jobs in (1, 2, 3)]
+    for model in models[1:]:
+        assert np.array_equal(model.coef_, models[0].coef_)
+        assert model.objective_ == models[0].objective_
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_conjugate_gradients_solve_large_systems(form: Any) -> None:
+    X, y = made(0, 0, n=300, d=450)
+    assert X.shape[1] * 5 > 2000
+    model = newton(tol=1e-4, C=0.01).fit(form(X), y)
+    assert model.converged_
+    assert model.n_iter_ <= 60
+
+
+def test_costs() -> None:
+    X, y = made(-2, 2, n=200, d=5, m=4)
+    costs = np.array([[0, 1, 2, 30], [10, 0, 1, 2], [2, 1, 0, 1], [0.3, 2, 1, 0]])
+    model = newton(StructuredHinge(costs), tol=1e-6).fit(X, y)
+    other = newton(StructuredHinge(costs), tol=1e-3, solver="block-descent", max_iter=5000)
+    other.fit(X, y)
+    assert model.converged_
+    assert model.dual_objective_ <= other.objective_
+    assert other.dual_objective_ <= model.objective_
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_no_step_is_worse_than_no_model() -> None:
+    X, y = made(-6, 6)
+    for max_iter in (1, 2, 3, 5):
+        model = newton(tol=1e-12, max_iter=max_iter).fit(X, y)
+        assert model.objective_ <= model.null_objective_ * (1 + 1e-12)
+        assert model.dual_objective_ >= 0.0
+        assert (np.diff(model.history_["objective"]) <= 0.0).all()
+
+
+def test_a_warm_start_goes_on() -> None:
+    X, y = made(-2, 2)
+    model = newton(TopK(2), tol=1e-4, warm_start=True).fit(X, y)
+    model.set_params(tol=1e-7).fit(X, y)
+    fresh = newton(TopK(2), tol=1e-7).fit(X, y)
+    assert model.converged_
+    assert model.n_iter_ < fresh.n_iter_
+    assert model.objective_ == pytest.approx(fresh.objective_, rel=2e-7)
+    # From the point of another C, whose weights may be worse than none.
+    model.set_params(C=1e-6).fit(X, y)
+    assert model.objective_ <= model.null_objective_ * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_an_interrupt_ends_a_step(wide: bool) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 1500 if wide else 190))
+    y = rng.integers(0, 10, len(X))
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    start = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        newton(WeightedTopK([0.5, 0.3, 0.2] + [0.0] * 7), tol=0, C=10.0).fit(X, y)
+    assert time.monotonic() - start < 4.0
+
+
+def test_parameters_that_it_does_not_use_are_refused() -> None:
+    X, y = made(0, 0, n=50, d=3)
+    with pytest.raises(ValueError, match='step: solver="newton" does not use it'):
+        newton(step="pairwise").fit(X, y)
