@@ -43,7 +43,7 @@ def pair_features(source, target):
 
 pairs = [sentence_pair(rng) for _ in range(150)]
 X = [pair_features(source, target) for source, target, _ in pairs]
-Y = [links for _, _, links in pairs]
+y = [links for _, _, links in pairs]
 
 # %%
 # A missing link costs three times as much as a wrong one. The dual is maximised sentence by
@@ -52,7 +52,7 @@ Y = [links for _, _, links in pairs]
 aligner = StructuredSVM(
     MatchingModel(false_negative_cost=3.0), C=0.1, tol=0.01, step="pairwise", random_state=0
 )
-aligner.fit(X[:100], Y[:100])
+aligner.fit(X[:100], y[:100])
 print(f"gap {aligner.relative_gap_:.1e} of the objective after {aligner.n_iter_} passes")
 for name, weights in aligner.parameters_.items():
     print(name, weights.round(2))
@@ -73,7 +73,7 @@ def f1(found, right):
 greedy = [np.argwhere(x[:, :, 0] > 0.5) for x in X[100:]]
 predicted = aligner.predict(X[100:])
 print(
-    f"F1 of links: trained {f1(predicted, Y[100:]):.3f}, dictionary alone {f1(greedy, Y[100:]):.3f}"
+    f"F1 of links: trained {f1(predicted, y[100:]):.3f}, dictionary alone {f1(greedy, y[100:]):.3f}"
 )
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
@@ -82,7 +82,7 @@ for axis, (title, links) in zip(
 ):
     axis.imshow(X[100][:, :, 0], cmap="Greys")
     axis.scatter(
-        *Y[100].T[::-1], s=300, marker="s", facecolors="none", edgecolors="C0", label="right"
+        *y[100].T[::-1], s=300, marker="s", facecolors="none", edgecolors="C0", label="right"
     )
     axis.scatter(*np.asarray(links[0]).T[::-1], marker="x", color="C3", label="found")
     axis.set(title=title, xlabel="word of the translation", ylabel="word of the sentence")

@@ -57,11 +57,11 @@ class Ranking:
 rng = np.random.default_rng(0)
 X = rng.normal(size=(200, 4, 6))
 worth = X @ [1.0, -0.5, 0, 0, 0, 0] + 0.3 * rng.normal(size=(200, 4))
-Y = [tuple(order.tolist()) for order in np.argsort(-worth, axis=1)]
+y = [tuple(order.tolist()) for order in np.argsort(-worth, axis=1)]
 
 svm = StructuredSVM(Ranking(), C=0.05, tol=0.02, step="pairwise", random_state=0)
-svm.fit(list(X[:120]), Y[:120])
-print(f"right pairs: {svm.score(list(X[120:]), Y[120:]):.3f}; weights {svm.coef_.round(2)}")
+svm.fit(list(X[:120]), y[:120])
+print(f"right pairs: {svm.score(list(X[120:]), y[120:]):.3f}; weights {svm.coef_.round(2)}")
 print(f"gap {svm.relative_gap_:.1e} of the objective; certificate: {svm.certificate_}")
 
 # %%
@@ -69,8 +69,8 @@ print(f"gap {svm.relative_gap_:.1e} of the objective; certificate: {svm.certific
 
 model = Ranking()
 right = [
-    6 - round(6 * model.loss(y, found))
-    for y, found in zip(Y[120:], svm.predict(list(X[120:])), strict=True)
+    6 - round(6 * model.loss(order, found))
+    for order, found in zip(y[120:], svm.predict(list(X[120:])), strict=True)
 ]
 figure, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
 axis.bar(range(7), np.bincount(right, minlength=7))

@@ -29,7 +29,7 @@ def draw():
     return disc, disc + 0.8 * rng.normal(size=SIDE**2)
 
 
-Y, X = map(list, zip(*(draw() for _ in range(60)), strict=True))
+y, X = map(list, zip(*(draw() for _ in range(60)), strict=True))
 
 # %%
 # The score of a label y is ``w0 sum_p x_p y_p + w1 sum_p y_p - w2 (number of cut edges)``. With
@@ -82,16 +82,16 @@ class Grid:
 # and the certificate is one for all weights that keep to it.
 
 svm = StructuredSVM(Grid(), C=0.003, signs=[0, 0, 1], step="pairwise", tol=0.05, random_state=0)
-svm.fit(X[:15], Y[:15])
+svm.fit(X[:15], y[:15])
 print(f"weights {svm.coef_.round(3)}, gap {svm.relative_gap_:.1e} of the objective")
-print(f"right pixels: {svm.score(X[15:], Y[15:]):.3f}")
+print(f"right pixels: {svm.score(X[15:], y[15:]):.3f}")
 
 # %%
 # Without the edges the same model is a threshold for each pixel.
 
 levels = np.linspace(0, 1, 21)
-level = max(levels, key=lambda level: np.mean((np.array(X[:15]) > level) == np.array(Y[:15])))
-right = np.mean((np.array(X[15:]) > level) == np.array(Y[15:]))
+level = max(levels, key=lambda level: np.mean((np.array(X[:15]) > level) == np.array(y[:15])))
+right = np.mean((np.array(X[15:]) > level) == np.array(y[15:]))
 print(f"right pixels with the threshold {level:.2f}: {right:.3f}")
 
 # %%
@@ -99,8 +99,8 @@ print(f"right pixels with the threshold {level:.2f}: {right:.3f}")
 
 found = svm.predict(X[15:19])
 figure, axes = plt.subplots(4, 4, figsize=(6, 6))
-for row, x, y, cut in zip(axes, X[15:19], Y[15:19], found, strict=True):
-    for axis, image in zip(row, (x, x > level, cut, y), strict=True):
+for row, x, truth, cut in zip(axes, X[15:19], y[15:19], found, strict=True):
+    for axis, image in zip(row, (x, x > level, cut, truth), strict=True):
         axis.imshow(np.reshape(image, (SIDE, SIDE)), cmap="gray")
         axis.set_axis_off()
 for axis, title in zip(axes[0], ("picture", "threshold", "minimum cut", "truth"), strict=True):

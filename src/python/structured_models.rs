@@ -80,7 +80,7 @@ impl Edges {
             return Err(Error::argument("n_labels", message));
         }
         if !labels.len().is_multiple_of(n_labels) {
-            return Err(Error::argument("Y", format!("must have rows of {n_labels} labels")));
+            return Err(Error::argument("y", format!("must have rows of {n_labels} labels")));
         }
         match self {
             Self::Pairs(pairs) => Graph::new(n_labels, pairs),
@@ -213,7 +213,7 @@ impl StructuredModel {
         guarded(|| {
             let model = self.model();
             if !model.is_labelled() {
-                return Err(Error::argument("Y", "the examples have no labels").into());
+                return Err(Error::argument("y", "the examples have no labels").into());
             }
             let losses = self.decoded(py, &weights, n_threads, |example, label| {
                 let mut costs = vec![0.0; model.n_parts(example)];

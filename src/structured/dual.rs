@@ -74,7 +74,7 @@ pub(super) fn check_labelled(model: &dyn Model) -> Result<()> {
     if model.is_labelled() {
         return Ok(());
     }
-    Err(Error::argument("Y", "the examples have no labels"))
+    Err(Error::argument("y", "the examples have no labels"))
 }
 
 impl Local {

@@ -85,7 +85,7 @@ impl<'a> Extragradient<'a> {
                 "\"extragradient\" needs right labels that can be decoded; that of example {example} is no \
                  matching (a row or column comes twice)"
             );
-            return Err(Error::argument("Y", message));
+            return Err(Error::argument("y", message));
         }
         let n_weights = model.n_weights();
         let group = || Group { image: TouchedVector::new(n_weights), ..Group::default() };

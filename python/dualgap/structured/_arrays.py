@@ -26,21 +26,21 @@ def numpy_examples(name: str, values: Any) -> Any:
     return as_numpy(name, values)
 
 
-def count_examples(X: Any, Y: Any) -> int:
+def count_examples(X: Any, y: Any) -> int:
     """Return the number of examples, and refuse it if there are not as many labels."""
-    for name, values in (("X", X), ("Y", Y)):
+    for name, values in (("X", X), ("y", y)):
         if not (sp.issparse(values) or hasattr(values, "__len__")):
             msg = f"{name}: must be a sequence (a list, an array), got {type(values).__name__}"
             raise ValueError(msg)
     check_sparse(X, "X")
-    check_sparse(Y, "Y")
+    check_sparse(y, "y")
     n_examples = X.shape[0] if sp.issparse(X) else len(X)
     if n_examples == 0:
         msg = "X: there must be at least one example"
         raise ValueError(msg)
-    n_labels = Y.shape[0] if sp.issparse(Y) else len(Y)
+    n_labels = y.shape[0] if sp.issparse(y) else len(y)
     if n_labels != n_examples:
-        msg = f"Y: there must be one label for each example, got {n_labels} for {n_examples}"
+        msg = f"y: there must be one label for each example, got {n_labels} for {n_examples}"
         raise ValueError(msg)
     return int(n_examples)
 
@@ -130,7 +130,7 @@ def encode(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.uint32]:
     """Return the number of each label's class."""
     codes = class_codes(classes, labels)
     if (codes < 0).any():
-        msg = f"Y: the class {labels[codes < 0].tolist()[0]!r} did not occur in training"
+        msg = f"y: the class {labels[codes < 0].tolist()[0]!r} did not occur in training"
         raise ValueError(msg)
     return codes.astype(np.uint32)
 
@@ -146,42 +146,42 @@ def count_wrong(
     return np.diff(sums[offsets])
 
 
-def one_label_each(Y: Any, n_examples: int) -> NDArray[Any]:
+def one_label_each(y: Any, n_examples: int) -> NDArray[Any]:
     """Return the labels of examples that have one each."""
-    if sp.issparse(Y):
-        msg = "Y: sparse labels are not read; give Y.toarray()"
+    if sp.issparse(y):
+        msg = "y: sparse labels are not read; give y.toarray()"
         raise TypeError(msg)
-    labels = read_labels("Y", Y)
+    labels = read_labels("y", y)
     if labels.shape != (n_examples,):
-        msg = f"Y: must have shape ({n_examples},), one label for each example, got {labels.shape}"
+        msg = f"y: must have shape ({n_examples},), one label for each example, got {labels.shape}"
         if labels.shape == (n_examples, 1):
-            msg += "; give Y.ravel()"
+            msg += "; give y.ravel()"
         raise ValueError(msg)
     return labels
 
 
-def flatten_labels(Y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
+def flatten_labels(y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
     """Return the labels of all sequences, one sequence after the other."""
-    check_lengths(Y, offsets)
-    return read_sequences("Y", list(Y))
+    check_lengths(y, offsets)
+    return read_sequences("y", list(y))
 
 
-def flatten(Y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
+def flatten(y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
     """Return the numbers of all sequences, one sequence after the other."""
-    check_lengths(Y, offsets)
+    check_lengths(y, offsets)
     if offsets[-1] == 0:
         return np.zeros(0)
-    return np.concatenate([np.asarray(y) for y in Y if len(y)])
+    return np.concatenate([np.asarray(label) for label in y if len(label)])
 
 
-def check_lengths(Y: Any, offsets: NDArray[np.int64]) -> None:
+def check_lengths(y: Any, offsets: NDArray[np.int64]) -> None:
     """Refuse a sequence that does not have an entry for each row of its example."""
-    lengths = np.array([len(y) for y in Y], dtype=np.int64)
+    lengths = np.array([len(label) for label in y], dtype=np.int64)
     wrong = np.flatnonzero(lengths != np.diff(offsets))
     if len(wrong):
         index = int(wrong[0])
         msg = (
-            f"Y: label {index} has {lengths[index]} entries, and its example has "
+            f"y: label {index} has {lengths[index]} entries, and its example has "
             f"{offsets[index + 1] - offsets[index]} rows"
         )
         raise ValueError(msg)
@@ -197,18 +197,18 @@ def matrix(X: Any) -> Stacked:
     return Stacked(rows, np.arange(rows.shape[0] + 1))
 
 
-def indicators(Y: Any, n_labels: int | None = None) -> NDArray[np.uint8]:
+def indicators(y: Any, n_labels: int | None = None) -> NDArray[np.uint8]:
     """Return a matrix of zeros and ones."""
     try:
-        labels = check_sparse(Y, "Y").toarray() if sp.issparse(Y) else np.asarray(Y)
+        labels = check_sparse(y, "y").toarray() if sp.issparse(y) else np.asarray(y)
     except ValueError as error:
-        msg = "Y: all labels must have the same number of entries"
+        msg = "y: all labels must have the same number of entries"
         raise ValueError(msg) from error
     if labels.ndim != 2 or (n_labels is not None and labels.shape[1] != n_labels):
-        msg = f"Y: must have shape (n_examples, {n_labels or 'n_labels'}), got {labels.shape}"
+        msg = f"y: must have shape (n_examples, {n_labels or 'n_labels'}), got {labels.shape}"
         raise ValueError(msg)
     if not np.isin(labels, (0, 1)).all():
-        msg = "Y: must be made of zeros and ones"
+        msg = "y: must be made of zeros and ones"
         raise ValueError(msg)
     return np.ascontiguousarray(labels, dtype=np.uint8)
 
@@ -230,14 +230,14 @@ def pair_features(X: Any) -> Stacked:
     return Stacked(stacked.rows, stacked.offsets, sizes)
 
 
-def right_pairs(y: Any, index: int) -> NDArray[np.uint32]:
+def right_pairs(label: Any, index: int) -> NDArray[np.uint32]:
     """Return a label's (row, column) pairs."""
-    pairs = np.asarray(y)
+    pairs = np.asarray(label)
     if pairs.size == 0:
         return np.zeros((0, 2), dtype=np.uint32)
     whole = np.issubdtype(pairs.dtype, np.integer)
     fits = whole and pairs.min() >= 0 and pairs.max() < 2**32
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not fits:
-        msg = f"Y: label {index} must be an array of (row, column) pairs of integers, from 0 on"
+        msg = f"y: label {index} must be an array of (row, column) pairs of integers, from 0 on"
         raise ValueError(msg)
     return pairs.astype(np.uint32)

@@ -19,7 +19,7 @@ VERIFIED = 100
 class PythonOracle:
     """What the core sees of a `Model` written in Python; checks all that the model returns."""
 
-    def __init__(self, model: Any, X: Examples, Y: Examples, *, verify: bool, exact: bool) -> None:
+    def __init__(self, model: Any, X: Examples, y: Examples, *, verify: bool, exact: bool) -> None:
         names = ["joint_features", "loss", "loss_augmented_decode", *["decode"] * verify]
         missing = [name for name in names if not hasattr(model, name)]
         if missing:
@@ -27,23 +27,18 @@ class PythonOracle:
             if missing == ["decode"]:
                 msg += "; verify=False trains without, and cannot predict"
             raise ValueError(msg)
-        if (
-            hasattr(X, "columns")
-            or hasattr(Y, "columns")
-            or isinstance(X, dict)
-            or isinstance(Y, dict)
-        ):
+        if any(hasattr(values, "columns") or isinstance(values, dict) for values in (X, y)):
             msg = "X: a model of your own takes sequences of examples and labels, not tables"
             raise ValueError(msg)
-        self.model, self.X, self.Y = model, list(X), list(Y)
+        self.model, self.X, self.y = model, list(X), list(y)
         self.exact = exact
         self.n_weights = -1
         self.right: list[FloatArray] = []
-        for index, (x, y) in enumerate(zip(self.X, self.Y, strict=True)):
-            check_label(model, x, y)
-            self.right.append(self._features(index, y))
+        for index, (x, label) in enumerate(zip(self.X, self.y, strict=True)):
+            check_label(model, x, label)
+            self.right.append(self._features(index, label))
             self.n_weights = len(self.right[0])
-            if self._loss(index, y) != 0.0:
+            if self._loss(index, label) != 0.0:
                 msg = f"model: loss(y, y) must be 0, and is not for the label of example {index}"
                 raise ValueError(msg)
 
@@ -83,12 +78,12 @@ class PythonOracle:
 
     def _check_decoded(self, name: str, index: int, y: Any) -> None:
         """Refuse None, unless it is a label: a method without a return statement gives it."""
-        if y is None and not any(label is None for label in self.Y):
+        if y is None and not any(label is None for label in self.y):
             msg = f"model: {name} returned None for example {index}; it must return a label"
             raise ValueError(msg)
 
     def _vertex(self, index: int, weights: FloatArray) -> tuple[FloatArray, float]:
-        x, right = self.X[index], self.Y[index]
+        x, right = self.X[index], self.y[index]
         y = self.model.loss_augmented_decode(x, right, weights)
         self._check_decoded("loss_augmented_decode", index, y)
         check_label(self.model, x, y)
@@ -131,7 +126,7 @@ class PythonOracle:
         return features
 
     def _loss(self, index: int, y: Any) -> float:
-        returned = self.model.loss(self.Y[index], y)
+        returned = self.model.loss(self.y[index], y)
         loss = float(returned) if isinstance(returned, Real) else np.nan
         if not (np.isfinite(loss) and loss >= 0.0):
             msg = (

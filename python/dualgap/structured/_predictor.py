@@ -36,22 +36,24 @@ class Predictor:
         return self.coding.decode(self.coding.stack(X), weights, resolve_threads(self.n_jobs))
 
     def score(
-        self, X: Examples, Y: Examples, coef: FloatArray, sample_weight: ArrayLike | None
+        self, X: Examples, y: Examples, coef: FloatArray, sample_weight: ArrayLike | None
     ) -> float:
         """One minus the loss of the predictions, as a share of the largest possible loss."""
         if self.coding is not None:
-            X, Y = numpy_examples("X", X), numpy_examples("Y", Y)
-        weights = example_weights(sample_weight, count_examples(X, Y))
+            X, y = numpy_examples("X", X), numpy_examples("y", y)
+        weights = example_weights(sample_weight, count_examples(X, y))
         if self.coding is not None:
             examples, n_threads = self.coding.stack(X), resolve_threads(self.n_jobs)
-            losses = self.coding.losses(examples, Y, np.ascontiguousarray(coef), n_threads)
-            largest = self.coding.maximum_losses(examples, Y)
+            losses = self.coding.losses(examples, y, np.ascontiguousarray(coef), n_threads)
+            largest = self.coding.maximum_losses(examples, y)
         else:
             own = self.model
             found = self.predict(X, coef)
-            losses = np.array([float(own.loss(y, z)) for y, z in zip(Y, found, strict=True)])
+            losses = np.array(
+                [float(own.loss(right, z)) for right, z in zip(y, found, strict=True)]
+            )
             max_loss = getattr(own, "max_loss", lambda _: 1.0)
-            largest = np.array([float(max_loss(y)) for y in Y])
+            largest = np.array([float(max_loss(right)) for right in y])
         total = float(np.dot(largest, np.ones(len(largest)) if weights is None else weights))
         lost = float(losses.sum() if weights is None else np.dot(losses, weights))
         return 1.0 - lost / total if total > 0 else 1.0

@@ -43,11 +43,11 @@ class ChainModel(BuiltinModel):
         """Check examples and put their rows after one another."""
         return stack(X)
 
-    def learn(self, X: Stacked, Y: Any) -> Coding:
+    def learn(self, X: Stacked, y: Any) -> Coding:
         """Read the classes and the number of features off the training data."""
-        found, _ = sorted_classes("Y", flatten_labels(Y, X.offsets))
+        found, _ = sorted_classes("y", flatten_labels(y, X.offsets))
         if len(found) == 0:
-            msg = "Y: there is no position in any sequence"
+            msg = "y: there is no position in any sequence"
             raise ValueError(msg)
         return ChainCoding(self, found, X.n_features)
 
@@ -60,12 +60,12 @@ class ChainCoding(Coding):
     classes: NDArray[Any]
     n_features: int
 
-    def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
+    def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
         """Hand sequences to the core."""
         return _core.StructuredModel.chain(
             core_rows(X.rows),
             X.offsets,
-            None if Y is None else encode(flatten_labels(Y, X.offsets), self.classes),
+            None if y is None else encode(flatten_labels(y, X.offsets), self.classes),
             n_states=len(self.classes),
             boundaries=bool(self.model.boundaries),
             loss=self.model.loss,
@@ -84,13 +84,13 @@ class ChainCoding(Coding):
             named |= {"start": ends[:k], "end": ends[k:]}
         return named
 
-    def losses(self, X: Stacked, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+    def losses(self, X: Stacked, y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
         """Return how many classes are wrong; what did not occur in training always is."""
         offsets, codes = self.core(X, None).decode(coef, n_threads)
-        wrong = count_wrong(flatten_labels(Y, offsets), offsets, self.classes, codes)
+        wrong = count_wrong(flatten_labels(y, offsets), offsets, self.classes, codes)
         return wrong if self.model.loss == "hamming" else wrong / np.maximum(np.diff(offsets), 1)
 
-    def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:
+    def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
         """Return the lengths, or ones for the mean loss."""
-        lengths = np.array([len(y) for y in Y], dtype=np.float64)
+        lengths = np.array([len(label) for label in y], dtype=np.float64)
         return lengths if self.model.loss == "hamming" else np.minimum(lengths, 1.0)

@@ -44,7 +44,7 @@ class MatchingModel(BuiltinModel):
         """Check examples and put their rows after one another."""
         return pair_features(X)
 
-    def learn(self, X: Stacked, Y: Any) -> Coding:
+    def learn(self, X: Stacked, y: Any) -> Coding:
         """Read the number of features off the training data."""
         return MatchingCoding(self, X.n_features, self._max_links())
 
@@ -67,11 +67,11 @@ class MatchingCoding(Coding):
     n_features: int
     max_links: list[int]
 
-    def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
+    def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
         """Hand the pairs' features to the core."""
         truth = None
-        if Y is not None:
-            labels = [right_pairs(y, index) for index, y in enumerate(Y)]
+        if y is not None:
+            labels = [right_pairs(label, index) for index, label in enumerate(y)]
             offsets = np.cumsum([0, *(len(label) for label in labels)], dtype=np.int64)
             truth = (np.concatenate(labels).tolist(), offsets)
         return _core.StructuredModel.matching(
@@ -103,11 +103,11 @@ class MatchingCoding(Coding):
         """Return the weights of the features."""
         return {"weight": coef}
 
-    def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:
+    def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
         """Return what it costs to miss all right pairs and to choose as many wrong ones as fit."""
         found = []
-        for (n_rows, n_columns), y in zip(X.sizes or [], Y, strict=True):
-            missed = len(y) * self.model.false_negative_cost
+        for (n_rows, n_columns), label in zip(X.sizes or [], y, strict=True):
+            missed = len(label) * self.model.false_negative_cost
             of_rows, of_columns = self.max_links
             most = min(n_rows * of_rows, n_columns * of_columns, n_rows * n_columns)
             found.append(missed + most * self.model.false_positive_cost)

@@ -59,8 +59,8 @@ class Coding(ABC):
         return self.model.stack(X).check_features(self.n_features)
 
     @abstractmethod
-    def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
-        """Hand examples to the core, with their labels unless ``Y`` is None."""
+    def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
+        """Hand examples to the core, with their labels unless ``y`` is None."""
 
     def decode(self, X: Stacked, coef: FloatArray, n_threads: int) -> list[Any]:
         """Return the best label of each example."""
@@ -74,12 +74,12 @@ class Coding(ABC):
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
         """Return named views of the weights."""
 
-    def losses(self, X: Stacked, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+    def losses(self, X: Stacked, y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
         """Return the loss of each example's prediction."""
-        return self.core(X, Y).losses(coef, n_threads)
+        return self.core(X, y).losses(coef, n_threads)
 
     @abstractmethod
-    def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:
+    def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
         """Return the largest possible loss of each example."""
 
 
@@ -91,5 +91,5 @@ class BuiltinModel(BaseEstimator, ABC):  # type: ignore[misc]
         """Check examples and put their rows after one another."""
 
     @abstractmethod
-    def learn(self, X: Stacked, Y: Any) -> Coding:
+    def learn(self, X: Stacked, y: Any) -> Coding:
         """Read shapes and classes off the training data."""

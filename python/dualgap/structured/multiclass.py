@@ -37,9 +37,9 @@ class MulticlassModel(BuiltinModel):
         """Check examples and put their rows after one another."""
         return matrix(X)
 
-    def learn(self, X: Stacked, Y: Any) -> Coding:
+    def learn(self, X: Stacked, y: Any) -> Coding:
         """Read the classes and the number of features off the training data."""
-        classes, _ = sorted_classes("Y", one_label_each(Y, len(X)))
+        classes, _ = sorted_classes("y", one_label_each(y, len(X)))
         model = self if self.costs is None else replace(self, costs=np.array(self.costs))
         return MulticlassCoding(model, classes, X.n_features)
 
@@ -52,11 +52,11 @@ class MulticlassCoding(Coding):
     classes: NDArray[Any]
     n_features: int
 
-    def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
+    def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
         """Hand rows to the core."""
         labels = None
-        if Y is not None:
-            labels = encode(one_label_each(Y, len(X)), self.classes)
+        if y is not None:
+            labels = encode(one_label_each(y, len(X)), self.classes)
         return _core.StructuredModel.multiclass(
             core_rows(X.rows), labels, n_classes=len(self.classes), costs=self._costs()
         )
@@ -69,19 +69,19 @@ class MulticlassCoding(Coding):
         """Return the weights of shape (n_features, n_classes)."""
         return {"weight": coef.reshape(self.n_features, len(self.classes))}
 
-    def losses(self, X: Stacked, Y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
+    def losses(self, X: Stacked, y: Any, coef: FloatArray, n_threads: int) -> FloatArray:
         """Return the costs; without any, what did not occur in training is wrong, too."""
         if self.model.costs is not None:
-            return super().losses(X, Y, coef, n_threads)
+            return super().losses(X, y, coef, n_threads)
         offsets, codes = self.core(X, None).decode(coef, n_threads)
-        return count_wrong(one_label_each(Y, len(X)), offsets, self.classes, codes)
+        return count_wrong(one_label_each(y, len(X)), offsets, self.classes, codes)
 
-    def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:
+    def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
         """Return the largest cost of each example's class."""
         costs = self._costs()
         if costs is None:
-            return np.ones(len(Y))
-        codes = encode(one_label_each(Y, len(X)), self.classes)
+            return np.ones(len(y))
+        codes = encode(one_label_each(y, len(X)), self.classes)
         return np.asarray(costs.reshape(len(self.classes), -1).max(axis=1)[codes])
 
     def _costs(self) -> FloatArray | None:

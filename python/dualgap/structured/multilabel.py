@@ -43,9 +43,9 @@ class MultilabelModel(BuiltinModel):
         """Check examples and put their rows after one another."""
         return matrix(X)
 
-    def learn(self, X: Stacked, Y: Any) -> Coding:
+    def learn(self, X: Stacked, y: Any) -> Coding:
         """Read the numbers of features and labels and the edges off the training data."""
-        labels = indicators(Y)
+        labels = indicators(y)
         edges = self._edges()
         pairs = _core.StructuredModel.label_edges(labels.ravel(), labels.shape[1], edges)
         return MultilabelCoding(self, X.n_features, labels.shape[1], pairs)
@@ -72,9 +72,9 @@ class MultilabelCoding(Coding):
     n_labels: int
     edges: list[list[int]]
 
-    def core(self, X: Stacked, Y: Any) -> _core.StructuredModel:
+    def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
         """Hand rows to the core."""
-        labels = None if Y is None else indicators(Y, self.n_labels).ravel()
+        labels = None if y is None else indicators(y, self.n_labels).ravel()
         return _core.StructuredModel.multilabel(
             core_rows(X.rows),
             labels,
@@ -95,8 +95,8 @@ class MultilabelCoding(Coding):
             "pairwise": pairwise.reshape(-1, 2, 2),
         }
 
-    def maximum_losses(self, X: Stacked, Y: Any) -> FloatArray:
+    def maximum_losses(self, X: Stacked, y: Any) -> FloatArray:
         """Return the number of labels, or one for the mean loss."""
         return np.full(
-            np.shape(Y)[0], float(self.n_labels) if self.model.loss == "hamming" else 1.0
+            np.shape(y)[0], float(self.n_labels) if self.model.loss == "hamming" else 1.0
         )

@@ -53,9 +53,9 @@ class PathPiece(Interval):
         """
         return self._predictor.predict(X, self.coef)
 
-    def score(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: Examples, y: Examples, sample_weight: ArrayLike | None = None) -> float:
         """One minus the share of the largest possible loss, as `StructuredSVM.score`."""
-        return self._predictor.score(X, Y, self.coef, sample_weight)
+        return self._predictor.score(X, y, self.coef, sample_weight)
 
 
 def path_pieces(

@@ -207,12 +207,12 @@ class StructuredSVM(CertifiedEstimator):
     _series: object = field(init=False, default=None)
 
     @restores_on_error
-    def fit(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Examples, y: Examples, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
         Parameters
         ----------
-        X, Y : sequences of length n_examples
+        X, y : sequences of length n_examples
             Examples and their labels, of the kind that the model describes.
         sample_weight : array-like of shape (n_examples,), optional
             Weight of each example's loss.
@@ -227,13 +227,13 @@ class StructuredSVM(CertifiedEstimator):
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        source, n_examples, coding = self._source(X, Y)
+        source, n_examples, coding = self._source(X, y)
         weights = example_weights(sample_weight, n_examples)
         shares = shares_record("C", self.C, weights, n_examples)
         regularization = shares["regularization"]
         identity: object = None
         if self.warm_start:
-            data = (X, Y, weights, self.signs)
+            data = (X, y, weights, self.signs)
             identity = self._series or problem_hash("model", self.model, *data)
         settings = structured_settings(self, shares, _signs(self.signs))
         settings["start"] = self._previous(identity, regularization)
@@ -251,7 +251,7 @@ class StructuredSVM(CertifiedEstimator):
         builtin = coding is not None
         models = EpochModels(core, settings, store, model_of_epoch) if builtin else None
         stopping = (settings["max_iter"], settings["tol"])
-        with watch(self, stopping, data=(X, Y, sample_weight), models=models) as callback:
+        with watch(self, stopping, data=(X, y, sample_weight), models=models) as callback:
             result = core({**settings, "callback": callback})
             store(self, result)
         return self
@@ -279,7 +279,7 @@ class StructuredSVM(CertifiedEstimator):
             self.duality_gap_ = self.relative_gap_ = None  # type: ignore[assignment]
 
     def fits(
-        self, X: Examples, Y: Examples, Cs: FloatArray, sample_weight: ArrayLike | None = None
+        self, X: Examples, y: Examples, Cs: FloatArray, sample_weight: ArrayLike | None = None
     ) -> Iterator[Self]:
         """Fit one C after the other, each from where the one before ended, and yield each fit.
 
@@ -296,7 +296,7 @@ class StructuredSVM(CertifiedEstimator):
         try:
             for C in Cs:
                 self.C = float(C)
-                yield self.fit(X, Y, sample_weight)
+                yield self.fit(X, y, sample_weight)
         finally:
             self.warm_start, self._series = kept, None
 
@@ -327,7 +327,7 @@ class StructuredSVM(CertifiedEstimator):
     def path(
         self,
         X: Examples,
-        Y: Examples,
+        y: Examples,
         C_min: float,
         C_max: float,
         sample_weight: ArrayLike | None = None,
@@ -340,7 +340,7 @@ class StructuredSVM(CertifiedEstimator):
 
         Parameters
         ----------
-        X, Y : sequences of length n_examples
+        X, y : sequences of length n_examples
             As in `fit`.
         C_min, C_max : float
             The interval.
@@ -363,7 +363,7 @@ class StructuredSVM(CertifiedEstimator):
         if not self.exact:
             msg = "exact: a path is made of certificates, and an approximate decoder has none"
             raise ValueError(msg)
-        source, n_examples, coding = self._source(X, Y)
+        source, n_examples, coding = self._source(X, y)
         weights = example_weights(sample_weight, n_examples)
         shares = shares_record("C_min", C_min, weights, n_examples)
         smallest = regularization_of("C_max", C_max, weights, n_examples)
@@ -388,7 +388,7 @@ class StructuredSVM(CertifiedEstimator):
         check_is_fitted(self)
         return self._predictor().predict(X, self.coef_)
 
-    def score(self, X: Examples, Y: Examples, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: Examples, y: Examples, sample_weight: ArrayLike | None = None) -> float:
         """One minus the loss of the predictions, as a share of the largest possible loss.
 
         For losses that count parts this is the share of parts that are right (the letter accuracy
@@ -402,7 +402,7 @@ class StructuredSVM(CertifiedEstimator):
             in training. Without costs, and in chains, such a class is a wrong prediction.
         """
         check_is_fitted(self)
-        return self._predictor().score(X, Y, self.coef_, sample_weight)
+        return self._predictor().score(X, y, self.coef_, sample_weight)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -412,22 +412,22 @@ class StructuredSVM(CertifiedEstimator):
         if isinstance(self.model, BuiltinModel):
             refuse_unused(self, ["verify", "exact"], "a built-in model, whose decoder is exact,")
 
-    def _source(self, X: Examples, Y: Examples) -> tuple[Any, int, Coding | None]:
+    def _source(self, X: Examples, y: Examples) -> tuple[Any, int, Coding | None]:
         """Return what the core trains on, the number of examples, and a built-in model's coding."""
         if isinstance(self.model, type):
             name = self.model.__name__
             msg = f"model: must be an object, got the class {name}; write {name}(...)"
             raise ValueError(msg)
         if isinstance(self.model, BuiltinModel):
-            X, Y = numpy_examples("X", X), numpy_examples("Y", Y)
-        n_examples = count_examples(X, Y)
+            X, y = numpy_examples("X", X), numpy_examples("y", y)
+        n_examples = count_examples(X, y)
         if isinstance(self.model, BuiltinModel):
             # What is fitted keeps its parameters when those of the estimator change.
             model = copy.copy(self.model)
             examples = model.stack(X)
-            coding = model.learn(examples, Y)
-            return coding.core(examples, Y), n_examples, coding
-        oracle = PythonOracle(self.model, X, Y, verify=self.verify and self.exact, exact=self.exact)
+            coding = model.learn(examples, y)
+            return coding.core(examples, y), n_examples, coding
+        oracle = PythonOracle(self.model, X, y, verify=self.verify and self.exact, exact=self.exact)
         return (oracle, n_examples, oracle.n_weights), n_examples, None
 
     def _previous(self, identity: object, regularization: float) -> Any:

@@ -186,7 +186,7 @@ impl<'a> ChainDescent<'a> {
         start: Option<ChainPoint>,
     ) -> Result<Self> {
         if !chain.is_labelled() {
-            return Err(Error::argument("Y", "the examples have no labels"));
+            return Err(Error::argument("y", "the examples have no labels"));
         }
         if start.as_ref().is_some_and(|start| !start.fits(chain)) {
             let message = "the dual point is not one of these sequences";

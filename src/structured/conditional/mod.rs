@@ -88,7 +88,7 @@ struct Scratch {
 impl<'a> Field<'a> {
     fn new(chain: &'a Chain, shares: Shares) -> Result<Self> {
         if !chain.is_labelled() {
-            return Err(Error::argument("Y", "the examples have no labels"));
+            return Err(Error::argument("y", "the examples have no labels"));
         }
         if shares.n_blocks() != chain.n_examples() {
             return Err(Error::argument("X", "must have an example for each share"));

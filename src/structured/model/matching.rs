@@ -59,7 +59,7 @@ impl Matching {
     /// gt differ.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `Y`, `false_positive_cost` or
+    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `y`, `false_positive_cost` or
     /// `false_negative_cost`.
     pub fn new(
         data: Data<'_>,
@@ -86,7 +86,7 @@ impl Matching {
                 || offsets.windows(2).any(|pair| pair[0] > pair[1]))
         {
             let message = format!("must have the pairs of {} examples", sizes.len());
-            return Err(Error::argument("Y", message));
+            return Err(Error::argument("y", message));
         }
         let mut model = Self {
             rows,
@@ -134,7 +134,7 @@ impl Matching {
     fn add_truth(&mut self, example: usize, size: [u32; 2], pairs: &[[u32; 2]]) -> Result<()> {
         let [n_rows, n_columns] = size;
         let fail = |[a, b]: [u32; 2], what: &str| {
-            Err(Error::argument("Y", format!("example {example}: the pair ({a}, {b}) {what}")))
+            Err(Error::argument("y", format!("example {example}: the pair ({a}, {b}) {what}")))
         };
         let mut pairs = pairs.to_vec();
         pairs.sort_unstable();

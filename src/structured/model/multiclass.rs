@@ -24,7 +24,7 @@ impl Multiclass {
     /// one; without costs every wrong label costs 1.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `Y`, `n_classes` or `costs`.
+    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `y`, `n_classes` or `costs`.
     pub fn new(
         data: Data<'_>,
         labels: Option<&[u32]>,

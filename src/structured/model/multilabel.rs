@@ -30,7 +30,7 @@ impl Multilabel {
     /// Takes rows, in training with their 0/1 label matrix, row by row.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `Y`, `n_labels`, or `edges`, if the
+    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `y`, `n_labels`, or `edges`, if the
     /// graph is not one of `n_labels` labels or has cycles and more labels than can be enumerated.
     pub fn new(
         data: Data<'_>,
@@ -45,7 +45,7 @@ impl Multilabel {
             return Err(Error::argument("n_labels", message));
         }
         if edges.n_labels() != n_labels {
-            let message = format!("the graph has {} labels, Y has {n_labels}", edges.n_labels());
+            let message = format!("the graph has {} labels, y has {n_labels}", edges.n_labels());
             return Err(Error::argument("edges", message));
         }
         if edges.forest().is_none() && n_labels > Self::MAX_ENUMERATED {
@@ -58,10 +58,10 @@ impl Multilabel {
         if let Some(labels) = labels {
             if labels.len() != rows.len() * n_labels {
                 let message = format!("must be {} × {n_labels}, a row for each of X", rows.len());
-                return Err(Error::argument("Y", message));
+                return Err(Error::argument("y", message));
             }
             if labels.iter().any(|label| *label > 1) {
-                return Err(Error::argument("Y", "must be made of zeros and ones"));
+                return Err(Error::argument("y", "must be made of zeros and ones"));
             }
         }
         let labels = labels.map(|labels| labels.iter().map(|label| u32::from(*label)).collect());

@@ -375,7 +375,7 @@ def test_no_outputs_no_columns_and_no_classes_are_refused():
 def test_examples_without_labels_have_no_loss():
     model = _core.StructuredModel.multiclass(np.eye(3), None, n_classes=2, costs=None)
     assert len(model.decode(np.zeros(6), 1)[1]) == 3
-    with pytest.raises(ValueError, match="Y: the examples have no labels"):
+    with pytest.raises(ValueError, match="y: the examples have no labels"):
         model.losses(np.zeros(6), 1)
 
 

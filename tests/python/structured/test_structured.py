@@ -400,13 +400,13 @@ CHAIN = chains(4)
 
 
 @pytest.mark.parametrize(
-    ("model", "X", "Y", "parameters", "message"),
+    ("model", "X", "y", "parameters", "message"),
     [
         (ChainModel(), [], [], {}, "X: there must be at least one example"),
-        (ChainModel(), CHAIN[0], CHAIN[1][:-1], {}, "Y: there must be one label for each example"),
+        (ChainModel(), CHAIN[0], CHAIN[1][:-1], {}, "y: there must be one label for each example"),
         (ChainModel(), [*CHAIN[0][:3], CHAIN[0][3][:, :2]], CHAIN[1], {}, "same number of feat"),
         (ChainModel(), [*CHAIN[0][:3], [[1.0], [2.0, 3.0]]], CHAIN[1], {}, "X: example 3"),
-        (ChainModel(), CHAIN[0], [*CHAIN[1][:3], ["a"] * 99], {}, "Y: label 3 has 99 entries"),
+        (ChainModel(), CHAIN[0], [*CHAIN[1][:3], ["a"] * 99], {}, "y: label 3 has 99 entries"),
         (ChainModel(), [np.zeros((0, 2))], [[]], {}, "no position in any sequence"),
         (ChainModel(loss="round"), *CHAIN, {}, "loss: unknown"),
         (ChainModel(), *CHAIN, {"solver": "magic"}, "solver: unknown name"),
@@ -425,22 +425,22 @@ CHAIN = chains(4)
             {"solver": "extragradient", "projection": "euclidean"},
             "projection: .*Euclidean",
         ),
-        (MultilabelModel(), np.eye(3), [[0, 2, 1]] * 3, {}, "Y: must be made of zeros and ones"),
+        (MultilabelModel(), np.eye(3), [[0, 2, 1]] * 3, {}, "y: must be made of zeros and ones"),
         (MultilabelModel(), np.eye(20), np.eye(20), {}, "edges: .*at most 16 labels"),
         (MultilabelModel(edges=[(0, 9)]), np.eye(3), np.eye(3), {}, "edges: "),
         (MultilabelModel(edges="star"), np.eye(3), np.eye(3), {}, "edges: unknown name"),
         (MulticlassModel(costs=np.ones((3, 3))), np.eye(3), [0, 1, 2], {}, "costs"),
         (MatchingModel(), [np.eye(3)], [[(0, 0)]], {}, "X: example 0 must have shape"),
-        (MatchingModel(), [np.ones((2, 2, 1))], [[(0, 5)]], {}, "Y: "),
-        (MatchingModel(), [np.ones((2, 2, 1))], [[(0.5, 1)]], {}, "Y: label 0"),
+        (MatchingModel(), [np.ones((2, 2, 1))], [[(0, 5)]], {}, "y: "),
+        (MatchingModel(), [np.ones((2, 2, 1))], [[(0.5, 1)]], {}, "y: label 0"),
         (MatchingModel(false_positive_cost=-1), *matchings(3), {}, "false_positive_cost"),
-        (MatchingModel(), [np.ones((2, 2, 1))], [[(2**32, 1)]], {}, "Y: label 0"),
+        (MatchingModel(), [np.ones((2, 2, 1))], [[(2**32, 1)]], {}, "y: label 0"),
         (
             MatchingModel(),
             [np.ones((2, 2, 1))],
             [[(0, 0), (0, 1)]],
             {"solver": "extragradient"},
-            "Y: .*no matching",
+            "y: .*no matching",
         ),
         (ChainModel(), *CHAIN, {"solver": "frank-wolfe", "cache": True}, "cache: solver="),
         (ChainModel(), *CHAIN, {"solver": "subgradient", "step": "away"}, "step: solver="),
@@ -450,9 +450,9 @@ CHAIN = chains(4)
         (object(), *CHAIN, {}, "model: must be a built-in model or have"),
     ],
 )
-def test_bad_input_is_named(model, X, Y, parameters, message):
+def test_bad_input_is_named(model, X, y, parameters, message):
     with pytest.raises(ValueError, match=message):
-        StructuredSVM(model, **parameters).fit(X, Y)
+        StructuredSVM(model, **parameters).fit(X, y)
 
 
 def test_classes_unseen_in_training_are_wrong_predictions():
@@ -467,7 +467,7 @@ def test_classes_unseen_in_training_are_wrong_predictions():
     found = np.array(svm.predict(rows))
     assert svm.score(rows, np.where(labels == 0, 7, found)) == np.mean(labels != 0)
     svm.set_params(model=MulticlassModel(costs=1 - np.eye(3))).fit(rows[:90], labels[:90])
-    with pytest.raises(ValueError, match="Y: the class 7 did not occur"):
+    with pytest.raises(ValueError, match="y: the class 7 did not occur"):
         svm.score(rows, labels + 7)
 
 
@@ -492,7 +492,7 @@ def test_prediction_takes_empty_and_refuses_unknown():
     X, Y = [*X, np.zeros((0, 3))], [*Y, []]
     svm = StructuredSVM(ChainModel(), random_state=0).fit(X, Y)
     assert [len(y) for y in svm.predict([np.zeros((0, 3)), X[0][:1]])] == [0, 1]
-    with pytest.raises(ValueError, match="Y: label 0 has 1 entries"):
+    with pytest.raises(ValueError, match="y: label 0 has 1 entries"):
         svm.score(X[:1], [["z"]])
     with pytest.raises(ValueError, match="same number of features"):
         svm.predict([np.zeros((2, 5))])

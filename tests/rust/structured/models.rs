@@ -410,15 +410,15 @@ fn wrong_arguments_are_named() {
     for offsets in [&[0, 3][..], &[1, 4], &[0, 3, 2, 4], &[]] {
         refused(chain(&x, offsets, &y, 3), "X");
     }
-    refused(chain(&x, &[0, 4], &y, 2), "Y");
-    refused(chain(&x, &[0, 4], &y[..3], 3), "Y");
+    refused(chain(&x, &[0, 4], &y, 2), "y");
+    refused(chain(&x, &[0, 4], &y[..3], 3), "y");
     refused(chain(&x, &[0, 4], &y, 0), "n_states");
 
     let multiclass = |labels: &[u32], n_classes, costs: Option<&[f64]>| {
         Multiclass::new(dense(&x), Some(labels), n_classes, costs)
     };
-    refused(multiclass(&y, 2, None), "Y");
-    refused(multiclass(&y[..2], 3, None), "Y");
+    refused(multiclass(&y, 2, None), "y");
+    refused(multiclass(&y[..2], 3, None), "y");
     refused(multiclass(&y, 0, None), "n_classes");
     for costs in [&[0.0; 8][..], &[1.0; 9], &[-1.0; 9], &[f64::NAN; 9]] {
         refused(multiclass(&y, 3, Some(costs)), "costs");
@@ -435,8 +435,8 @@ fn wrong_arguments_of_label_sets_and_matchings_are_named() {
     assert!(multilabel(&[1; 4 * 16], 16, Graph::full(16)).is_ok());
     refused(multilabel(&[1; 4 * 17], 17, Graph::full(17)), "edges");
     refused(multilabel(&[1; 12], 3, Graph::full(4)), "edges");
-    refused(multilabel(&[1; 11], 3, Graph::full(3)), "Y");
-    refused(multilabel(&[2; 12], 3, Graph::full(3)), "Y");
+    refused(multilabel(&[1; 11], 3, Graph::full(3)), "y");
+    refused(multilabel(&[2; 12], 3, Graph::full(3)), "y");
     refused(multilabel(&[], 0, Graph::full(0)), "n_labels");
     for edges in [&[[0, 3]][..], &[[1, 1]], &[[0, 1], [1, 0]]] {
         refused(Graph::new(3, edges), "edges");
@@ -449,11 +449,11 @@ fn wrong_arguments_of_label_sets_and_matchings_are_named() {
     refused(matching(&[[2, 3]], &[], &[0, 0], 1.0), "X");
     refused(matching(&[[u32::MAX, u32::MAX]], &[], &[0, 0], 1.0), "X");
     for offsets in [&[0, 0][..], &[0, 1, 1], &[0], &[1, 1]] {
-        refused(matching(&[[2, 2]], &[[0, 1]], offsets, 1.0), "Y");
+        refused(matching(&[[2, 2]], &[[0, 1]], offsets, 1.0), "y");
     }
-    refused(matching(&[[2, 2]], &[[0, 2]], &[0, 1], 1.0), "Y");
-    refused(matching(&[[2, 2]], &[[2, 0]], &[0, 1], 1.0), "Y");
-    refused(matching(&[[2, 2]], &[[0, 1], [0, 1]], &[0, 2], 1.0), "Y");
+    refused(matching(&[[2, 2]], &[[0, 2]], &[0, 1], 1.0), "y");
+    refused(matching(&[[2, 2]], &[[2, 0]], &[0, 1], 1.0), "y");
+    refused(matching(&[[2, 2]], &[[0, 1], [0, 1]], &[0, 2], 1.0), "y");
     refused(matching(&[[2, 2]], &[], &[0, 0], -1.0), "false_positive_cost");
     refused(Matching::new(dense(&x), &[[2, 2]], None, 1.0, f64::NAN), "false_negative_cost");
 

@@ -101,7 +101,7 @@ impl Links {
     /// Refuses a label that is made of forbidden links, naming the sequence.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `Y`.
+    /// [`Error::InvalidArgument`] naming `y`.
     pub fn check_label(&self, sequence: usize, label: &[u32]) -> Result<()> {
         let (n_states, n_edges) = (self.n_states, self.n_states * self.n_states);
         let pairs = label.windows(2).map(|pair| pair[0] as usize * n_states + pair[1] as usize);
@@ -117,7 +117,7 @@ impl Links {
                     Some(rest) => format!("class {} at the end", rest - n_states),
                 };
                 let message = format!("label {sequence} has {what}, which transitions forbid");
-                Err(Error::argument("Y", message))
+                Err(Error::argument("y", message))
             }
         }
     }

@@ -40,7 +40,7 @@ impl Chain {
     /// `labels`; `boundaries` asks for the weights `start` and `end`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `Y` or `n_states`.
+    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `y` or `n_states`.
     pub fn new(
         data: Data<'_>,
         offsets: &[usize],
@@ -80,7 +80,7 @@ impl Chain {
     /// The same with other links between labels.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `transitions` for links of another number of labels, and `Y` for
+    /// [`Error::InvalidArgument`] naming `transitions` for links of another number of labels, and `y` for
     /// a right label that has forbidden ones.
     pub fn with_links(mut self, links: Links) -> Result<Self> {
         if links.n_states() != self.n_states() {
@@ -98,10 +98,10 @@ impl Chain {
     /// The same with weights only for the pairs of a feature and a label that occur together.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `Y` where there are no labels.
+    /// [`Error::InvalidArgument`] naming `y` where there are no labels.
     pub fn with_seen_pairs(mut self) -> Result<Self> {
         let Some(labels) = &self.labels else {
-            return Err(Error::argument("Y", "the examples have no labels"));
+            return Err(Error::argument("y", "the examples have no labels"));
         };
         self.emissions.restrict(labels);
         Ok(self)
@@ -267,12 +267,12 @@ impl Chain {
 pub(super) fn check_labels(labels: &[u32], n_examples: usize, n_classes: usize) -> Result<()> {
     if labels.len() != n_examples {
         let message = format!("{} labels for {n_examples} rows of X", labels.len());
-        return Err(Error::argument("Y", message));
+        return Err(Error::argument("y", message));
     }
     match labels.iter().find(|label| **label as usize >= n_classes) {
         Some(label) => {
             let message = format!("labels must be below {n_classes}, and one is {label}");
-            Err(Error::argument("Y", message))
+            Err(Error::argument("y", message))
         }
         None => Ok(()),
     }
