@@ -20,6 +20,7 @@ from dualgap._core import THREADS_PER_CORE
 from dualgap._sparse import check_sparse
 from dualgap._validation.arrays import as_numpy
 from dualgap._validation.labels import read_labels, sorted_classes
+from dualgap._validation.magnitudes import check_magnitude
 
 FloatArray: TypeAlias = NDArray[np.float64]
 MatrixLike: TypeAlias = "ArrayLike | sp.spmatrix | sp.sparray"
@@ -74,27 +75,32 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, half: bool = False) -> An
 
 
 def check_rows_and_targets(
-    estimator: Any, X: Any, y: Any, *, half: bool = False, **options: bool
+    estimator: Any, X: Any, y: Any, *, half: bool = False, single: bool = False, **options: bool
 ) -> tuple[Any, Any]:
-    """Validate training data; ``options`` are `validate_data`'s, ``half`` as in `check_rows`."""
+    """Validate training data; ``options`` are `validate_data`'s, ``half`` as in `check_rows`.
+
+    ``single`` is that of `check_magnitude`.
+    """
     X, y = as_numpy("X", X), check_targets(y, numeric=options.get("y_numeric", False))
     half = half and _is_half(X)
     kind = _HALF_ROWS if half else _ROWS
     X, y = validate_data(estimator, check_sparse(X), y, **{**kind, **options})
     if half and options.get("ensure_all_finite", True):
         _check_half(X)
+    check_magnitude("X", X, single=single)
     return X, y
 
 
-def check_matrix(X: Any, name: str = "X", **options: Any) -> Any:
+def check_matrix(X: Any, name: str = "X", *, single: bool = False, **options: Any) -> Any:
     """Validate a matrix that no estimator keeps the columns of; ``options`` are `check_array`'s.
 
     The checks of scikit-learn convert sparse matrices without a look at their indices, so all of
     the package calls them through this module.
     """
-    return check_array(
-        check_sparse(as_numpy(name, X), name), input_name=name, **{**_ROWS, **options}
-    )
+    given = check_sparse(as_numpy(name, X), name)
+    found = check_array(given, input_name=name, **{**_ROWS, **options})
+    check_magnitude(name, found, single=single)
+    return found
 
 
 def _is_half(X: Any) -> bool:

@@ -76,7 +76,7 @@ def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
     """Check one partition's rows; `where` names it in errors."""
     names = tuple(map(str, X.columns)) if hasattr(X, "columns") else None
     try:
-        X = check_matrix(X, ensure_min_samples=0)
+        X = check_matrix(X, single=True, ensure_min_samples=0)
         y = read_labels("y", y)
         if y.shape != (X.shape[0],):
             msg = f"y: must have one label for each row of X, got {y.shape} for {X.shape[0]} rows"

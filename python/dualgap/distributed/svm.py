@@ -316,7 +316,7 @@ class ConsensusSVC(LinearClassifier):
             if client is None:
                 return Threads(sources, resolve_threads(self.n_jobs))
             return Cluster(client, [partial(client.submit, s, pure=False) for s in sources])
-        X, y = check_rows_and_targets(self, X, y)
+        X, y = check_rows_and_targets(self, X, y, single=True)
         check_classification_targets(y)
         weights = check_weights(sample_weight, X)
         cores = resolve_threads(self.n_jobs)

@@ -174,7 +174,7 @@ class MulticlassSVCCV(LinearClassifier):
             For bad data or parameters; the message names the argument.
         """
         Cs = self._check()
-        rows, labels = check_rows_and_targets(self, X, y)
+        rows, labels = check_rows_and_targets(self, X, y, single=True)
         self.classes_, codes = encode_classes(labels)
         weights = check_weights(sample_weight, rows)
         splits = check_cv(self.cv, labels, classifier=True).split(rows, labels, groups)

@@ -45,6 +45,10 @@ from dualgap.multiclass.path import LinearPiece, linear_pieces
 __all__ = ["MulticlassSVC"]
 
 
+# Solvers that compute in the precision of the rows.
+_SINGLE = ("auto", "block-descent")
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class MulticlassSVC(LinearClassifier):
     """Linear classifier for multi-category losses, with a certificate of optimality.
@@ -201,7 +205,8 @@ class MulticlassSVC(LinearClassifier):
         """
         self._check_parameters()
         # The core refuses what is not finite, in the one look that it takes at all rows.
-        X, y = check_rows_and_targets(self, X, y, half=True, ensure_all_finite=False)
+        single = self.solver in _SINGLE
+        X, y = check_rows_and_targets(self, X, y, half=True, single=single, ensure_all_finite=False)
         self.classes_, codes = encode_classes(y)
         labels = np.ascontiguousarray(codes, dtype=np.uint32)
         weights = check_weights(sample_weight, X)
@@ -309,7 +314,7 @@ class MulticlassSVC(LinearClassifier):
         check_interval(C_min, C_max)
         # What is learnt of the rows is kept on the pieces, not here.
         model = clone(self).set_params(random_state=self.random_state)
-        X, y = check_rows_and_targets(model, X, y)
+        X, y = check_rows_and_targets(model, X, y, single=self.solver in _SINGLE)
         model.classes_, codes = encode_classes(y)
         weights = check_weights(sample_weight, X)
         weights = row_weights(self.class_weight, model.classes_, codes, weights)

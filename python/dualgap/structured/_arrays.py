@@ -14,6 +14,7 @@ from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray, check_matrix
 from dualgap._validation.arrays import as_numpy
 from dualgap._validation.labels import class_codes, read_labels, read_sequences
+from dualgap._validation.magnitudes import check_magnitude
 
 Examples: TypeAlias = "Sequence[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
 """Examples, or labels, as users give them: one after the other, or as the rows of a matrix."""
@@ -95,6 +96,7 @@ def stack(X: Any) -> Stacked:
         index = int(np.searchsorted(offsets, bad[0], side="right")) - 1
         msg = f"X: example {index} must be a matrix of finite numbers: it has NaN or infinity"
         raise ValueError(msg)
+    check_magnitude("X", rows)
     return Stacked(rows, offsets)
 
 
