@@ -221,7 +221,7 @@ def real_array(name: str, values: Any) -> FloatArray:
     TypeError or ValueError
         For anything else that is not an array of numbers.
     """
-    values = as_numpy(name, values)
+    values = np.asarray(as_numpy(name, values))
     if np.iscomplexobj(values):
         msg = f"{name}: Complex data not supported; give {name}.real"
         raise ValueError(msg)

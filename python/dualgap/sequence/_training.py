@@ -52,8 +52,11 @@ def examples_weights(sample_weight: ArrayLike | None, n_sentences: int) -> Float
     if weights.shape != (n_sentences,):
         msg = f"sample_weight: must have shape ({n_sentences},), got {weights.shape}"
         raise ValueError(msg)
-    if not (np.isfinite(weights.sum()) and weights.min() >= 0 and weights.max() > 0):
-        msg = "sample_weight: must be finite and not negative, and at least one positive"
+    if not (np.isfinite(weights.sum()) and weights.min() >= 0):
+        msg = "sample_weight: must be finite and not negative"
+        raise ValueError(msg)
+    if not weights.any():
+        msg = "sample_weight: all weights are zero; at least one must be positive"
         raise ValueError(msg)
     return weights
 

@@ -24,7 +24,9 @@ def numpy_examples(name: str, values: Any) -> Any:
     """Convert arrays of other libraries to NumPy's, one for all examples or a list of them."""
     if isinstance(values, list | tuple):
         return [as_numpy(name, value) for value in values]
-    return as_numpy(name, values)
+    values = as_numpy(name, values)
+    only_converts = hasattr(values, "__array__") and not hasattr(values, "__len__")
+    return np.asarray(values) if only_converts else values
 
 
 def count_examples(X: Any, y: Any) -> int:
@@ -65,12 +67,12 @@ class Stacked:
         """Number of columns."""
         return int(self.rows.shape[1])
 
-    def check_features(self, n_features: int) -> Stacked:
-        """Refuse examples that have not as many features as those in training."""
+    def check_features(self, model: str, n_features: int) -> Stacked:
+        """Refuse examples whose number of features is not that of the training data."""
         if self.n_features != n_features:
             msg = (
-                f"X: examples must have the same number of features as in training, {n_features}, "
-                f"got {self.n_features}"
+                f"X has {self.n_features} features, but {model} is expecting {n_features} features "
+                "as input; give the features of the training data"
             )
             raise ValueError(msg)
         return self

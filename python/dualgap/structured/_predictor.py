@@ -25,13 +25,13 @@ class Predictor:
     coding: Coding | None
     n_jobs: int | None
 
-    def predict(self, X: Examples, coef: FloatArray) -> list[Any]:
+    def predict(self, X: Examples, coef: FloatArray) -> Any:
         """Label of the largest score for each example."""
         if self.coding is None:
             return predict_with(self.model, X, coef)
         X = numpy_examples("X", X)
         if not issparse(X) and len(X) == 0:
-            return []
+            return self.coding.labels(np.zeros(1, np.int64), np.zeros(0, np.uint32))[:0]
         weights = np.ascontiguousarray(coef)
         return self.coding.decode(self.coding.stack(X), weights, resolve_threads(self.n_jobs))
 
@@ -67,7 +67,10 @@ def example_weights(sample_weight: ArrayLike | None, n_examples: int) -> FloatAr
     if weights.shape != (n_examples,):
         msg = f"sample_weight: must have shape ({n_examples},), got {weights.shape}"
         raise ValueError(msg)
-    if not (np.isfinite(weights.sum()) and weights.min() >= 0 and weights.max() > 0):
-        msg = "sample_weight: must be finite and not negative, and at least one positive"
+    if not (np.isfinite(weights.sum()) and weights.min() >= 0):
+        msg = "sample_weight: must be finite and not negative"
+        raise ValueError(msg)
+    if not weights.any():
+        msg = "sample_weight: all weights are zero; at least one must be positive"
         raise ValueError(msg)
     return weights

@@ -56,18 +56,18 @@ class Coding(ABC):
 
     def stack(self, X: Any) -> Stacked:
         """Read examples, of as many features as in training."""
-        return self.model.stack(X).check_features(self.n_features)
+        return self.model.stack(X).check_features(type(self.model).__name__, self.n_features)
 
     @abstractmethod
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
         """Hand examples to the core, with their labels unless ``y`` is None."""
 
-    def decode(self, X: Stacked, coef: FloatArray, n_threads: int) -> list[Any]:
+    def decode(self, X: Stacked, coef: FloatArray, n_threads: int) -> Any:
         """Return the best label of each example."""
         return self.labels(*self.core(X, None).decode(coef, n_threads))
 
     @abstractmethod
-    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
+    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> Any:
         """Return decoded labels as the user writes them."""
 
     @abstractmethod

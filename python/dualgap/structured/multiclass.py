@@ -61,9 +61,9 @@ class MulticlassCoding(Coding):
             core_rows(X.rows), labels, n_classes=len(self.classes), costs=self._costs()
         )
 
-    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
-        """Return a class for each example."""
-        return list(self.classes[flat])
+    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> Any:
+        """Return the class of each example, of shape (n_examples,)."""
+        return self.classes[flat]
 
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
         """Return the weights of shape (n_features, n_classes)."""

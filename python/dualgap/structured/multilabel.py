@@ -83,9 +83,9 @@ class MultilabelCoding(Coding):
             loss=self.model.loss,
         )
 
-    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> list[Any]:
-        """Return a 0/1 vector for each example."""
-        return list(flat.reshape(-1, self.n_labels).astype(np.int64))
+    def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> Any:
+        """Return a row of zeros and ones for each example, of shape (n_examples, n_labels)."""
+        return flat.reshape(-1, self.n_labels).astype(np.int64)
 
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
         """Return weights (n_features, n_labels) and pairwise ones (n_edges, 2, 2)."""

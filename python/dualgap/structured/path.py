@@ -43,12 +43,12 @@ class PathPiece(Interval):
     n_iter: int
     _predictor: Predictor = field(repr=False)
 
-    def predict(self, X: Examples) -> list[Any]:
+    def predict(self, X: Examples) -> Any:
         """Label of the largest score for each example, the same for each C of the interval.
 
         Returns
         -------
-        list of length n_examples
+        list or ndarray of length n_examples
             As `StructuredSVM.predict`.
         """
         return self._predictor.predict(X, self.coef)

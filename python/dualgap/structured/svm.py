@@ -129,6 +129,8 @@ class StructuredSVM(CertifiedEstimator):
         The same as named arrays, views of `coef_` (built-in models).
     classes_ : ndarray of shape (n_classes,)
         The classes in training, sorted (`MulticlassModel` and `ChainModel`).
+    n_features_in_ : int
+        Number of features of a row, a position or a pair (built-in models).
     n_iter_ : int
         Number of passes.
     oracle_calls_ : int or None
@@ -201,6 +203,7 @@ class StructuredSVM(CertifiedEstimator):
 
     coef_: FloatArray = field(init=False)
     classes_: NDArray[Any] = field(init=False)
+    n_features_in_: int = field(init=False)
     oracle_calls_: int | None = field(init=False)
 
     # What the fits of `fits` have in common.
@@ -261,10 +264,10 @@ class StructuredSVM(CertifiedEstimator):
         doubt = source[0].doubt(result["weights"]) if compared else None
         self.coef_ = result["weights"]
         self._coding = coding
-        self.__dict__.pop("classes_", None)
-        classes = getattr(coding, "classes", None)
-        if classes is not None:
-            self.classes_ = classes
+        for name, attribute in (("classes", "classes_"), ("n_features", "n_features_in_")):
+            self.__dict__.pop(attribute, None)
+            if hasattr(coding, name):
+                setattr(self, attribute, getattr(coding, name))
         self.oracle_calls_ = result["oracle_calls"]
         if doubt is None:
             self._store_run(result)
@@ -377,13 +380,14 @@ class StructuredSVM(CertifiedEstimator):
         warn_of_pieces(found, self.tol, self._remedy)
         return found
 
-    def predict(self, X: Examples) -> list[Any]:
+    def predict(self, X: Examples) -> Any:
         """Label of the largest score for each example.
 
         Returns
         -------
-        list of length n_examples
-            Labels of the kind that the model describes.
+        list or ndarray of length n_examples
+            Labels of the kind that the model describes: an array for `MulticlassModel`, of shape
+            (n_examples,), and for `MultilabelModel`, of shape (n_examples, n_labels); else a list.
         """
         check_is_fitted(self)
         return self._predictor().predict(X, self.coef_)

@@ -127,3 +127,53 @@ def test_label_sets_are_trained_by_the_extragradient(edges):
     assert svm.dual_objective_ <= loss
     with pytest.raises(ValueError, match=r"projection: .*Euclidean"):
         StructuredSVM(model, solver="extragradient", projection="euclidean").fit(X, Y)
+
+
+def test_labels_of_rows_are_one_array():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 4))
+    y = (X @ rng.standard_normal((4, 5)) > 0).astype(int)
+    sets = StructuredSVM(MultilabelModel(), C=0.1, random_state=0).fit(X, y)
+    signs = np.array(["-", "+"])[y[:, 0]]
+    classes = StructuredSVM(MulticlassModel(), C=0.1, random_state=0).fit(X, signs)
+    for svm, shape in ((sets, (5,)), (classes, ())):
+        assert svm.n_features_in_ == 4
+        for n in (0, 1, 7):
+            found = svm.predict(X[:n])
+            assert isinstance(found, np.ndarray)
+            assert found.shape == (n, *shape)
+        with pytest.raises(ValueError, match=r"X has 3 features, but .* is expecting 4 features"):
+            svm.predict(X[:, :3])
+    assert chain().predict([]) == []
+
+
+def test_a_fit_leaves_no_attributes_of_another_model():
+    svm = chain()
+    assert svm.n_features_in_ == 3
+
+    class Own:
+        def joint_features(self, x, y):
+            return [x * y]
+
+        def loss(self, y_true, y):
+            return float(y_true != y)
+
+        def loss_augmented_decode(self, x, y_true, w):
+            return max((-1, 1), key=lambda y: self.loss(y_true, y) + w[0] * x * y)
+
+        def decode(self, x, w):
+            return max((-1, 1), key=lambda y: w[0] * x * y)
+
+    svm.set_params(model=Own()).fit([1.0, -2.0], [1, -1])
+    assert not hasattr(svm, "n_features_in_")
+    assert not hasattr(svm, "classes_")
+
+
+def test_weights_that_are_all_zero_are_refused():
+    svm = chain()
+    with pytest.raises(ValueError, match="sample_weight: all weights are zero"):
+        svm.score(*chains(4), np.zeros(4))
+
+
+def chain():
+    return StructuredSVM(ChainModel(), random_state=0).fit(*chains(4))

@@ -494,5 +494,5 @@ def test_prediction_takes_empty_and_refuses_unknown():
     assert [len(y) for y in svm.predict([np.zeros((0, 3)), X[0][:1]])] == [0, 1]
     with pytest.raises(ValueError, match="y: label 0 has 1 entries"):
         svm.score(X[:1], [["z"]])
-    with pytest.raises(ValueError, match="same number of features"):
+    with pytest.raises(ValueError, match="X has 5 features, but ChainModel is expecting 3"):
         svm.predict([np.zeros((2, 5))])
