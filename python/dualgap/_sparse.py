@@ -8,6 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+# Axes of the array of values, for each format that has one.
+_AXES = {"coo": 1, "csc": 1, "csr": 1, "dia": 2, "bsr": 3}
+
 
 def check_sparse(X: Any, name: str = "X") -> Any:
     """Refuse a sparse matrix whose indices point outside of it.
@@ -26,7 +29,8 @@ def check_sparse(X: Any, name: str = "X") -> Any:
     Returns
     -------
     object
-        `X`, or its CSR form where `X` holds lists or a dictionary.
+        `X`, its CSR form if `X` holds lists or a dictionary, or `X` without diagonals that have no
+        entry in it.
 
     Raises
     ------
@@ -35,6 +39,10 @@ def check_sparse(X: Any, name: str = "X") -> Any:
     """
     if not sp.issparse(X):
         return X
+    axes = _AXES.get(X.format)
+    if axes and not (isinstance(X.data, np.ndarray) and X.data.ndim == axes):
+        got = f"{type(X.data).__name__} of shape {np.shape(X.data)}"
+        _refuse(name, f"data must be an array with {axes} axes, got {got}")
     if X.dtype.kind == "c":
         msg = f"{name}: Complex data not supported; give {name}.real"
         raise ValueError(msg)
@@ -43,12 +51,13 @@ def check_sparse(X: Any, name: str = "X") -> Any:
     elif X.format == "coo":
         _check_coordinates(X, name)
     elif X.format == "dia":
-        if np.ndim(X.data) != 2 or np.shape(X.offsets) != np.shape(X.data)[:1]:
-            _refuse(name, f"{np.shape(X.offsets)} offsets for data of shape {np.shape(X.data)}")
-        _check_integers(X.offsets, name, "offsets")
+        X = _inner_diagonals(X, name)
     else:
-        if X.format == "lil" and any(map(_differ, X.rows, X.data)):
-            _refuse(name, "a row has another number of indices than of values")
+        if X.format == "lil":
+            if not len(X.rows) == len(X.data) == X.shape[0]:
+                _refuse(name, f"{len(X.rows)} lists of indices and {len(X.data)} of values")
+            if any(map(_differ, X.rows, X.data)):
+                _refuse(name, "a row has another number of indices than of values")
         X = X.tocsr()
         _check_compressed(X, name)
     return X
@@ -77,8 +86,8 @@ def _check_compressed(X: Any, name: str) -> None:
     sizes = (1, X.shape[0]) if X.ndim == 1 else X.shape
     if X.format == "bsr":
         # Each index is that of a block of values.
-        if np.ndim(X.data) != 3 or 0 in X.data.shape[1:]:
-            _refuse(name, f"blocks of shape {np.shape(X.data)}")
+        if 0 in X.data.shape[1:]:
+            _refuse(name, f"blocks of shape {X.data.shape[1:]}")
         sizes = tuple(size // side for size, side in zip(sizes, X.data.shape[1:], strict=True))
     major, minor = reversed(sizes) if X.format == "csc" else sizes
     _check_arrays(name, (X.indptr, X.indices, X.data), major, minor)
@@ -100,6 +109,23 @@ def _check_arrays(name: str, arrays: tuple[Any, Any, Any], major: int, minor: in
     if len(indices) != len(data):
         _refuse(name, f"{len(indices)} indices for {len(data)} values")
     _check_range(indices[: int(indptr[-1])], minor, name)
+
+
+def _inner_diagonals(X: Any, name: str) -> Any:
+    """Return the matrix without diagonals that lie outside of it.
+
+    SciPy counts their entries by the offset, then converts it to int32: the offset 2**32 becomes 0,
+    and the conversion to CSR writes beyond its arrays.
+    """
+    _check_integers(X.offsets, name, "offsets")
+    if len(X.offsets) != len(X.data):
+        _refuse(name, f"{len(X.offsets)} offsets for {len(X.data)} diagonals")
+    if len(np.unique(X.offsets)) < len(X.offsets):
+        _refuse(name, "two diagonals have the same offset")
+    inside = (X.offsets > -X.shape[0]) & (X.offsets < X.shape[1])
+    if inside.all():
+        return X
+    return type(X)((X.data[inside], X.offsets[inside]), shape=X.shape)
 
 
 def _check_coordinates(X: Any, name: str) -> None:

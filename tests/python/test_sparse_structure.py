@@ -221,7 +221,45 @@ def diagonals() -> Any:
     return X
 
 
-@pytest.mark.parametrize("make", [blocks, coordinates, lists, uneven_lists, reals, diagonals])
+def repeated_diagonals() -> Any:
+    X = sp.dia_matrix((np.ones((2, 4)), [0, 1]), shape=(4, 4))
+    X.offsets = np.zeros(2, dtype=np.int32)
+    return X
+
+
+def missing_lists() -> Any:
+    X = sp.lil_matrix(np.eye(4))
+    X.rows = X.rows[:2]
+    return X
+
+
+def values_in_a_table() -> Any:
+    X = sp.csr_matrix(np.eye(4))
+    X.data = X.data[:, np.newaxis]
+    return X
+
+
+def values_in_a_list() -> Any:
+    X = sp.csr_matrix(np.eye(4))
+    X.data = X.data.tolist()
+    return X
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        blocks,
+        coordinates,
+        lists,
+        uneven_lists,
+        missing_lists,
+        reals,
+        diagonals,
+        repeated_diagonals,
+        values_in_a_table,
+        values_in_a_list,
+    ],
+)
 def test_formats_that_are_not_compressed_are_refused(make: Callable[[], Any]) -> None:
     with pytest.raises(ValueError, match="the sparse matrix"):
         check_sparse(make(), "X")
@@ -234,6 +272,21 @@ def test_sound_matrices_of_all_formats_pass(kind: str) -> None:
     found = dualgap.MulticlassSVC(random_state=0).fit(X, LABELS).predict(X)
     assert (found == expected).all()
     np.testing.assert_array_equal(check_sparse(X).toarray(), X.toarray())
+
+
+@pytest.mark.parametrize("offset", [4, -4, 2**32, -(2**40)])
+def test_diagonals_outside_of_the_matrix_are_left_out(offset: int) -> None:
+    X = sp.dia_matrix((np.ones((2, 4)), [0, 1]), shape=(4, 4))
+    X.offsets = np.array([0, offset])
+    np.testing.assert_array_equal(check_sparse(X).toarray(), np.eye(4))
+
+
+def test_strided_arrays_are_read() -> None:
+    X, strided = sparse(ROWS), sparse(ROWS)
+    strided.data, strided.indices = np.repeat(X.data, 2)[::2], np.repeat(X.indices, 2)[::2]
+    for model in (dualgap.MulticlassSVC(random_state=0), dualgap.PolynomialNetworkClassifier(2)):
+        found = clone(model).fit(strided, LABELS).predict(strided)
+        np.testing.assert_array_equal(found, clone(model).fit(X, LABELS).predict(X))
 
 
 def test_room_behind_the_last_entry_is_not_read() -> None:

@@ -54,9 +54,9 @@ def core_rows(X: Any) -> Rows:
     # There may be room for more entries behind the last.
     size = int(matrix.indptr[-1])
     return (
-        np.asarray(matrix.indptr, dtype=np.int64),
-        np.asarray(matrix.indices[:size], dtype=np.int32),
-        matrix.data[:size],
+        np.ascontiguousarray(matrix.indptr, dtype=np.int64),
+        np.ascontiguousarray(matrix.indices[:size], dtype=np.int32),
+        np.ascontiguousarray(matrix.data[:size]),
         matrix.shape[1],
     )
 
@@ -207,7 +207,11 @@ def resolve_threads(n_jobs: int | None) -> int:
 
 def resolve_seed(random_state: Any) -> int:
     """Return one 63-bit seed drawn from ``random_state``."""
-    generator = check_random_state(random_state)
+    try:
+        generator = check_random_state(random_state)
+    except ValueError as error:
+        msg = f"random_state: {error}"
+        raise ValueError(msg) from None
     return int(generator.randint(0, 2**63 - 1, dtype=np.int64))
 
 
