@@ -21,7 +21,7 @@ from dualgap.metrics import (
     recall_at_k,
     rmse,
 )
-from dualgap.recommend._ratings import Pairs, RatingTable, check_kind, list_ids, read_ids
+from dualgap.recommend._ratings import Pairs, RatingTable, check_kind, read_id_list, read_ids
 
 # Users whose rows are made at a time.
 _BATCH = 1 << 14
@@ -95,12 +95,10 @@ def excluded_items(
     users: pd.Index[Any], table: pd.Index[Any], exclude: Mapping[Any, Any]
 ) -> sp.csr_array:
     """Return the items to leave out for each of `users`, given lists of ids by user."""
-    check_kind(users, read_ids(list(exclude), "user"), "exclude (its keys are users)")
+    check_kind(users, read_ids(list(exclude), "exclude"), "exclude (its keys are users)")
     lists = [exclude.get(user) for user in users.tolist()]
     found = [
-        np.zeros(0, np.intp)
-        if items is None
-        else _find_items(table, list_ids(items), f"exclude[{user!r}]")
+        np.zeros(0, np.intp) if items is None else _find_items(table, items, f"exclude[{user!r}]")
         for user, items in zip(users.tolist(), lists, strict=True)
     ]
     offsets = np.cumsum([0, *map(len, found)])
@@ -112,7 +110,7 @@ def excluded_items(
 
 def _find_items(table: pd.Index[Any], items: Iterable[Any], name: str) -> NDArray[np.intp]:
     """Positions of items in `table`, -1 for unknown ones."""
-    ids = read_ids(items, "item")
+    ids = read_id_list(items, name)
     check_kind(table, ids, name)
     return table.get_indexer(ids)
 

@@ -26,8 +26,6 @@ Periods: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 # Seconds to the year 5138: milliseconds of any year after 1973 are more.
 _LATEST = 1e11
-# Floating-point numbers skip integers from here on.
-_EXACT = 2.0**53
 
 # Pairs whose outputs are computed at a time.
 _BATCH = 1 << 14
@@ -171,7 +169,7 @@ def read_ratings(
     except (TypeError, ValueError):
         msg = f"{name}: the rating values must be real numbers"
         raise ValueError(msg) from None
-    users, items = read_ids(users, "user"), read_ids(items, "item")
+    users, items = read_ids(users, "users"), read_ids(items, "items")
     if not len(users) == len(items) == len(values) or values.ndim != 1:
         msg = f"{name}: users, items and values must be one-dimensional and equally long"
         raise ValueError(msg)
@@ -220,9 +218,14 @@ def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, An
 
 def _whole(ids: NDArray[Any]) -> NDArray[Any]:
     """Convert ids to integers where an array of ratings stores whole floating-point numbers."""
-    if ids.dtype.kind == "f" and (np.abs(ids) < _EXACT).all() and (ids == np.rint(ids)).all():
+    if ids.dtype.kind == "f" and (np.abs(ids) < _exact(ids)).all() and (ids == np.rint(ids)).all():
         return ids.astype(np.int64)
     return ids
+
+
+def _exact(ids: Any) -> float:
+    """Return the number from which on floating-point numbers of the type of `ids` skip integers."""
+    return float(2.0 ** (np.finfo(getattr(ids.dtype, "numpy_dtype", ids.dtype)).nmant + 1))
 
 
 def _weights(sample_weight: ArrayLike, n: int) -> FloatArray:
@@ -309,28 +312,34 @@ def warn_input(text: str) -> None:
     warnings.warn(text, UserWarning, stacklevel=depth())
 
 
-def read_ids(ids: Any, what: str) -> pd.Index[Any]:
-    """Ids of any hashable type, none of them missing."""
+def read_ids(ids: Any, name: str) -> pd.Index[Any]:
+    """Ids of any hashable type, none of them missing; `name` is the argument that holds them."""
     if isinstance(ids, pd.MultiIndex):
         ids = ids.to_flat_index()
     values = ids if isinstance(ids, pd.Series | pd.Index | np.ndarray) else list(ids)
     if isinstance(values, np.ndarray) and values.ndim != 1:
-        msg = f"{what}s: the ids must be one-dimensional"
+        msg = f"{name}: the ids must be one-dimensional"
         raise ValueError(msg)
     # As a MultiIndex, tuples of different lengths would be filled up with NaN.
     index = pd.Index(values, tupleize_cols=False)
+    if isinstance(index.dtype, pd.CategoricalDtype):
+        # The kind of the ids is that of the categories.
+        index = index.astype(index.dtype.categories.dtype)
     try:
         index.is_unique  # noqa: B018
+        # pandas hashes nothing where there is one id.
+        hash(next(iter(index), None))
     except TypeError as error:
-        msg = f"{what}s: the ids must be hashable ({error})"
+        msg = f"{name}: the ids must be hashable ({error})"
         raise TypeError(msg) from None
     if index.hasnans:
-        msg = f"{what}s: an id is missing (NaN or None)"
+        msg = f"{name}: an id is missing (NaN or None)"
         raise ValueError(msg)
-    if index.dtype.kind == "f" and (strange := index[np.abs(index) >= _EXACT]).size:
+    if index.dtype.kind == "f" and (strange := index[np.abs(index) >= _exact(index)]).size:
         msg = (
-            f"{what}s: the id {strange.tolist()[0]!r} is a floating-point number of 2**53 or more, "
-            "where these skip integers; give ids as integers or strings, each column by itself"
+            f"{name}: the id {strange.tolist()[0]!r} is a floating-point number of "
+            f"2**{int(np.log2(_exact(index)))} or more, where these skip integers; give ids as "
+            "integers or strings, each column by itself"
         )
         raise ValueError(msg)
     return index
@@ -345,7 +354,7 @@ def join_ids(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
 
 
 def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
-    """Refuse numbers where the ids of the ratings are strings, and strings where they are numbers.
+    """Refuse ids of another kind than those of the ratings, such as strings and numbers.
 
     Raises
     ------
@@ -361,14 +370,14 @@ def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
         raise TypeError(msg)
 
 
-def list_ids(ids: Hashable | Iterable[Hashable]) -> list[Hashable]:
-    """One id or several, as a list; a string or a tuple is one id."""
+def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]:
+    """Read one id or several; a string or a tuple is one id."""
     if isinstance(ids, pd.DataFrame | dict):
-        msg = f"ids must be one id or a list of them, got {type(ids).__name__}; pass one column"
+        msg = f"{name}: must be one id or a list of ids, got {type(ids).__name__}; pass one column"
         raise TypeError(msg)
     if isinstance(ids, str | bytes | tuple) or not isinstance(ids, Iterable):
-        return [ids]
-    return list(ids)
+        return read_ids([ids], name)
+    return read_ids(list(ids), name)
 
 
 def positions(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:
@@ -407,5 +416,16 @@ def _kind(ids: pd.Index[Any]) -> str | None:
     """The kind that all ids have in common, if there is one."""
     if ids.dtype.kind in "iuf":
         return "numbers"
-    kind = pd.api.types.infer_dtype(ids, skipna=False)
-    return {"string": "strings", "integer": "numbers", "floating": "numbers"}.get(kind)
+    return _KINDS.get(pd.api.types.infer_dtype(ids, skipna=False))
+
+
+# Kinds that pandas finds, by the words for them.
+_KINDS = {
+    "boolean": "truth values",
+    "date": "dates",
+    "datetime": "dates",
+    "datetime64": "dates",
+    "floating": "numbers",
+    "integer": "numbers",
+    "string": "strings",
+}

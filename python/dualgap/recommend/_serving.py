@@ -34,9 +34,8 @@ from dualgap.recommend._ratings import (
     RatingsLike,
     Unknown,
     last_of_each_pair,
-    list_ids,
     positions,
-    read_ids,
+    read_id_list,
     read_ratings,
     read_times,
 )
@@ -176,7 +175,7 @@ class FittedRecommender(Estimator):
             know. The default is "rating", and "like" for ``reduction="interactions"``.
         exclude_seen : bool, default=True
             Leave out what the user has rated.
-        items, exclude : iterable of ids, optional
+        items, exclude : id or iterable of ids, optional
             The only items that may be recommended, and items that may not. A dictionary from users
             to ids of items, ``exclude={user: items}``, leaves them out for these users alone.
         mask : array-like of bool, shape (n_items,), optional
@@ -209,7 +208,7 @@ class FittedRecommender(Estimator):
         if users is None:
             msg = "users: say whom to recommend to (or pass ratings)"
             raise ValueError(msg)
-        names = read_ids(list_ids(users), "user")
+        names = read_id_list(users, "users")
         rows = self._catalogue.find_users(names, unknown)
         model = self._model(self._ranking(rank_by))
         candidates = Candidates(
@@ -245,7 +244,7 @@ class FittedRecommender(Estimator):
         """
         check_is_fitted(self)
         check_positive("n", n, integer=True)
-        names = read_ids(list_ids(items), "item")
+        names = read_id_list(items, "items")
         rows = self.item_ids_.get_indexer(names)
         if (rows < 0).any():
             raise KeyError(f"items: {names[rows < 0].tolist()[0]!r} was not in the ratings")
@@ -428,8 +427,8 @@ class FittedRecommender(Estimator):
 
     def _pairs(self, users: Ids, items: Ids, timestamps: Any, unknown: Unknown) -> Pairs:
         check_is_fitted(self)
-        u = self._catalogue.find_users(read_ids(list_ids(users), "user"), unknown)
-        i = self._catalogue.find_items(read_ids(list_ids(items), "item"), unknown)
+        u = self._catalogue.find_users(read_id_list(users, "users"), unknown)
+        i = self._catalogue.find_items(read_id_list(items, "items"), unknown)
         if len(u) != len(i) and 1 not in (len(u), len(i)):
             msg = (
                 "users, items: must be equally many (or one of them a single id), "

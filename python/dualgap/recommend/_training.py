@@ -241,7 +241,7 @@ def read_features(features: FeaturesLike | None, name: str) -> FeatureTable:
         if others.shape[1]:
             tables.append(pd.get_dummies(others.astype("category"), dtype=np.float64))
         matrix = sp.csr_array(np.hstack([table.to_numpy(dtype=np.float64) for table in tables]))
-        ids = read_ids(features.index, name.removesuffix("_features"))
+        ids = read_ids(features.index, name)
     elif sp.issparse(features):
         matrix = sp.csr_array(check_sparse(features, name), dtype=np.float64)
         ids = pd.RangeIndex(matrix.shape[0])

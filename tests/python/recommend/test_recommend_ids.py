@@ -40,6 +40,17 @@ def test_float_ids_that_skip_integers_are_refused(start: float, column: int) -> 
             quick().fit(given)
 
 
+@pytest.mark.parametrize("column", [0, 1])
+def test_single_precision_skips_integers_earlier(column: int) -> None:
+    table = np.column_stack(ratings(np.arange(N))).astype(np.float32)
+    assert quick().fit(table).user_ids_.tolist() == list(range(N))
+    table[:, column] += 2.0**24
+    with pytest.raises(
+        ValueError, match=r"the id .* is a floating-point number of 2\*\*24 or more"
+    ):
+        quick().fit(table)
+
+
 EXACT: dict[str, list[Any]] = {
     "integers": [BIG + at for at in range(N)],
     "unsigned": [2**64 - 1 - at for at in range(N)],
@@ -115,6 +126,47 @@ def test_exclusions_join_what_was_seen() -> None:
     with pytest.warns(UserWarning, match="not in the ratings"):
         found = model.recommend([4, 77], 10, exclude={77: [3]}, exclude_seen=False)
     assert set(found[found["user"] == 77]["item"]) == set(range(10)) - {3}
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind"),
+    [
+        (pd.CategoricalIndex([f"n{at}" for at in range(10)]), "strings"),
+        (pd.date_range("2020-01-01", periods=10), "dates"),
+        (pd.Index([True, False]), "truth values"),
+    ],
+)
+def test_features_of_any_other_kind(ids: Any, kind: str) -> None:
+    features = pd.DataFrame({"a": np.arange(float(len(ids)))}, index=ids)
+    with pytest.raises(TypeError, match=rf"^item_features: the ids are {kind}, those of the"):
+        quick().fit(ratings(np.arange(N)), item_features=features)
+    if kind == "strings":
+        model = quick().fit(ratings(np.arange(N), ids), item_features=features)
+        assert sorted(model.item_ids_) == sorted(ids)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "error", "message"),
+    [
+        ("exclude", [[1]], TypeError, "exclude: the ids must be hashable"),
+        ("exclude", [np.nan], ValueError, "exclude: an id is missing"),
+        ("exclude", pd.DataFrame({"item": [1]}), TypeError, "exclude: must be one id or a list"),
+        ("items", {1: 2}, TypeError, "items: must be one id or a list"),
+        ("users", {1: 2}, TypeError, "users: must be one id or a list"),
+    ],
+)
+def test_ids_that_cannot_be_read(
+    argument: str, value: Any, error: type[Exception], message: str
+) -> None:
+    model = quick().fit(ratings(np.arange(N)))
+    with pytest.raises(error, match=f"^{message}"):
+        model.recommend(**{"users": [1], argument: value})
+
+
+def test_one_item_may_be_left_out_by_its_id() -> None:
+    model = quick().fit(ratings(np.arange(N)))
+    found = model.recommend([1], 10, exclude=4, exclude_seen=False)
+    assert set(found["item"]) == set(range(10)) - {4}
 
 
 @pytest.mark.parametrize("exclude", [["n1"], {"n1": [1]}, {1: ["n1"]}, {1: "n1"}])
