@@ -8,17 +8,34 @@ DATA ?= $(DUALGAP_DATA)
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src -name '*.rs')
 PYTHON_SOURCES := pyproject.toml README.md LICENSE $(shell find python -name '*.py' -o -name '*.pyi')
+INSTALLER := $(VENV)/installer.stamp
+RUNTIME := $(VENV)/runtime.stamp
 DEPENDENCIES := $(VENV)/dependencies.stamp
+COMPILED := target/compiled.stamp
 EXTENSION := $(VENV)/extension.stamp
 WHEEL := dist/wheel.stamp
 STRANGER := dist/examples.stamp
 EXAMPLES := README.md $(shell find docs examples -name '*.md' -o -name '*.py' -not -path 'docs/tutorials/*')
 
+# Processes that run the Python tests. Threads of BLAS and OpenMP in each would only wait for each other.
+JOBS ?= 2
+PYTEST := env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+# Two targets at a time. Make 4.0 and newer prints the output of a target in one piece when it ends.
+IN_PARALLEL := $(MAKE) --no-print-directory --jobs=2
+CHECK_IN_PARALLEL := $(IN_PARALLEL) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+INSTALL := $(BIN)/python -m pip install --quiet --prefer-binary
+
 # An active conda environment would make maturin refuse to choose.
 MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
+# The interpreter that PyO3 reads its configuration from.
+PYO3 := PYO3_PYTHON="$(CURDIR)/$(BIN)/python"
+# The Rust tests that depend on the instruction set.
+NUMERICAL := linalg:: multiclass:: structured:: polytope:: polynomial::
 say = @printf '\033[1m==> %s\033[0m\n'
 
-.PHONY: help demo test bench bench-quick docs results fmt clean venv build lint deny sanitize semver structure test-rust test-python wheel stranger lock rust
+.PHONY: help demo test bench bench-simd bench-quick docs results fmt clean venv build lint lint-rust \
+	lint-python deny sanitize semver structure check-rust test-rust test-python test-simd wheel stranger lock rust
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -32,8 +49,16 @@ demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, 
 	$(BIN)/dualgap recommend --data 100k --compare --plot demo/curves.png \
 		--save demo/model.npz --user 1 --user 42 --user 405 --top 5
 
-test: lint test-rust wheel stranger docs test-python ## Run every check and test
+test: rust ## Run every check and test, the numerical ones under every instruction set
+	@$(IN_PARALLEL) $(COMPILED) $(DEPENDENCIES)
+	@$(CHECK_IN_PARALLEL) check-rust lint-python docs stranger
+	@$(MAKE) --no-print-directory test-python test-simd
 	$(say) "All checks and tests passed"
+
+# One after the other, because both lock target/debug.
+check-rust:
+	@$(MAKE) --no-print-directory lint-rust
+	@$(MAKE) --no-print-directory test-rust
 
 bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go to target/results
 	$(say) "Rust benchmarks"
@@ -42,6 +67,24 @@ bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go
 	@set -e; for script in $(filter-out benches/_% benches/compare_builds.py,$(wildcard benches/*.py)); do \
 		echo "$$script"; DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=target/results $(BIN)/python "$$script"; \
 	done
+
+# Speed, without the programs that others wrote where these take long: each under each instruction set.
+SPEED := "liblinear.py" "block_descent.py weston-watkins letter satimage dna news20 aloi" \
+	"block_descent.py shark letter satimage dna" "block_descent.py frank-wolfe letter" \
+	"many_classes.py probe" "many_classes.py epochs" "multiclass.py steps" "multiclass.py product" \
+	"multiclass.py threads" "cross_validation.py compare --programs dualgap" "structured.py ocr" \
+	"structured.py scale" "structured.py threads" "sequence.py" "polynomial.py speed letter satimage" \
+	"polynomial.py refits" "polynomial.py predict" "recommender_speed.py fit" "recommender_speed.py grid" \
+	"recommender_speed.py growth" "solvers.py"
+# All but "scalar", unless named as in make bench-simd SIMD="avx2 scalar".
+SIMD ?=
+bench-simd: build ## Run the benchmarks of speed under each instruction set (DATA=folder); rows go to benches/results
+	@test -n "$(DATA)" || { echo "name the folder of data sets: make bench-simd DATA=folder"; exit 1; }
+	@set -e; for job in $(SPEED); do echo "$$job"; \
+		DUALGAP_DATA="$(DATA)" $(BIN)/python scripts/each_simd.py $(if $(SIMD),--only "$(SIMD)",--vectors) \
+			$(BIN)/python benches/$$job; \
+	done
+	@$(MAKE) --no-print-directory results
 
 QUICK := target/quick
 QUICKLY := DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=$(QUICK)/results $(BIN)/python
@@ -57,20 +100,20 @@ bench-quick: build ## The short benchmarks (DATA=folder for those on real data);
 	$(QUICKLY) benches/trials_concurrency.py --fits 1000
 	$(QUICKLY) benches/trials_fuzz.py --seconds 5
 	@test -z "$(DATA)" || { set -ex; \
-		$(QUICKLY) benches/liblinear.py letter satimage dna; \
+		$(QUICKLY) benches/liblinear.py letter satimage dna --C 1 --level 1e-4; \
 		$(QUICKLY) benches/cross_validation.py compare dna satimage --programs dualgap; \
 		$(QUICKLY) benches/polynomial.py speed satimage; \
 		$(QUICKLY) benches/structured.py scene; }
 	$(BIN)/python scripts/results.py $(QUICK)
 
-docs: build ## Build the site into target/docs (no network; warnings are errors)
+docs: $(EXTENSION) $(DEPENDENCIES) ## Build the site into target/docs (no network; warnings are errors)
 	$(say) "Building the site: target/docs/index.html"
 	$(BIN)/sphinx-build -b html -d target/doctrees --fail-on-warning --keep-going --quiet docs target/docs
 
 results: $(DEPENDENCIES) ## Fill the tables of benches/RESULTS.md and README.md from benches/results
 	$(BIN)/python scripts/results.py
 
-fmt: build ## Format the Rust and Python code, and write the names of choices
+fmt: $(EXTENSION) $(DEPENDENCIES) ## Format the Rust and Python code, and write the names of choices
 	$(BIN)/python scripts/choices.py
 	cargo fmt
 	$(BIN)/ruff format .
@@ -84,13 +127,19 @@ clean: ## Remove everything that was built here
 
 venv: $(DEPENDENCIES) ## Create the virtual environment with all development dependencies
 
-build: $(EXTENSION) ## Build the extension (release) into the virtual environment
+build: rust ## Build the extension (release) into a virtual environment with what it needs to run
+	@$(IN_PARALLEL) $(EXTENSION)
 
-lint: build ## Check format, lints, types, stubs, structure and tables
+lint: lint-rust lint-python ## Check format, lints, types, stubs, structure and tables
+
+lint-rust: $(INSTALLER) | rust
 	$(say) "cargo fmt, clippy, doc"
 	cargo fmt --check
-	cargo clippy --quiet --all-targets --all-features -- -D warnings
+	$(PYO3) cargo clippy --quiet --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --document-private-items
+	@if command -v cargo-deny > /dev/null; then $(MAKE) --no-print-directory deny; fi
+
+lint-python: $(EXTENSION) $(DEPENDENCIES)
 	$(say) "ruff, mypy, pyright, stubtest"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -103,7 +152,6 @@ lint: build ## Check format, lints, types, stubs, structure and tables
 	$(BIN)/python scripts/check_structure.py
 	$(BIN)/python scripts/check_licences.py
 	$(BIN)/python scripts/results.py --check
-	@if command -v cargo-deny > /dev/null; then $(MAKE) --no-print-directory deny; fi
 
 deny: ## Check licences, sources and, where their database can be had, advisories (needs cargo-deny)
 	$(say) "cargo deny"
@@ -129,9 +177,15 @@ test-rust: rust ## Run the Rust tests
 	$(say) "Rust tests"
 	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED-1} cargo test --quiet
 
-test-python: build ## Run the Python tests
+test-python: $(EXTENSION) $(DEPENDENCIES) ## Run the Python tests
 	$(say) "Python tests"
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+# The other tests have run under the widest instruction set, unless DUALGAP_SIMD names another.
+test-simd: $(EXTENSION) $(DEPENDENCIES) | rust ## Run the numerical tests under the other instruction sets of the processor
+	$(say) "Numerical tests under the other instruction sets"
+	$(BIN)/python scripts/each_simd.py --others $(PYTEST) -m every_simd
+	$(BIN)/python scripts/each_simd.py --others cargo test --quiet -- $(NUMERICAL)
 
 wheel: $(WHEEL) ## Build a wheel into dist/ and try it in an empty environment
 
@@ -144,14 +198,31 @@ lock: ## Pin the newest development dependencies in requirements-dev.lock
 rust:
 	@scripts/toolchain rust
 
-$(DEPENDENCIES): $(LOCK)
-	$(say) "Creating $(VENV) and installing the development dependencies"
+$(INSTALLER): $(LOCK) scripts/requirements.py
+	$(say) "Creating $(VENV)"
 	@python=$$(scripts/toolchain python) && test -x $(BIN)/python || "$$python" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --requirement $(LOCK)
+	$(BIN)/python scripts/requirements.py build > $(VENV)/build.txt
+	$(INSTALL) --constraint $(LOCK) --requirement $(VENV)/build.txt
 	@touch $@
 
-$(EXTENSION): $(DEPENDENCIES) $(RUST_SOURCES) pyproject.toml | rust
-	$(say) "Building the extension (release; the first time takes a minute or two)"
+$(RUNTIME): $(INSTALLER)
+	$(say) "Installing the dependencies of the package"
+	$(BIN)/python scripts/requirements.py package recommend plot > $(VENV)/runtime.txt
+	$(INSTALL) --constraint $(LOCK) --requirement $(VENV)/runtime.txt
+	@touch $@
+
+$(DEPENDENCIES): $(RUNTIME)
+	$(say) "Installing the development dependencies"
+	$(INSTALL) --requirement $(LOCK)
+	@touch $@
+
+$(COMPILED): $(INSTALLER) $(RUST_SOURCES) pyproject.toml | rust
+	$(say) "Compiling the extension (release; the first time takes a minute or two)"
+	$(MATURIN) develop --release --quiet --skip-install
+	@touch $@
+
+$(EXTENSION): $(COMPILED) $(RUNTIME)
+	$(say) "Installing the extension into $(VENV)"
 	$(MATURIN) develop --release --quiet
 	@touch $@
 

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 SMOKE = Path(__file__).with_name("smoke.py").resolve()
-MAX_BYTES = 3_000_000
+MAX_BYTES = 6_000_000
 
 
 def main() -> None:

@@ -1,6 +1,10 @@
-"""Property tests draw the same examples in every run; `--hypothesis-profile=default` explores."""
+"""What all tests share: losses, repeatable examples, and the choice of tests for `make test-simd`.
+
+Property tests draw the same examples in every run; `--hypothesis-profile=default` explores.
+"""
 
 import signal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +18,18 @@ from dualgap.losses import LOSSES, Loss, StructuredHinge
 # programs that tests start are interruptible, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# `make test-simd` repeats the tests of these folders under each instruction set, new ones included.
+NUMERICAL = {
+    *("certificates", "distributed", "multiclass", "polynomial", "recommend"),
+    *("sequence", "structured"),
+}
+# Their files about arguments, files and metrics, which no kernel computes.
+INDEPENDENT = {
+    *("test_metrics.py", "test_models_as_estimators.py", "test_oracle_checks.py"),
+    *("test_polynomial_errors.py", "test_recommend_files.py", "test_recommend_input.py"),
+    *("test_resume.py", "test_tagger_input.py"),
+}
+
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
@@ -24,6 +40,15 @@ MARGIN_LOSSES = [
     for name, parameters in LOSSES.items()
 ]
 MARGIN_LOSSES.append(StructuredHinge(np.abs(np.subtract.outer(np.arange(5), np.arange(5)))))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that depend on the instruction set."""
+    here = Path(__file__).parent
+    for item in items:
+        numerical = here in item.path.parents and item.path.relative_to(here).parts[0] in NUMERICAL
+        if numerical and item.path.name not in INDEPENDENT:
+            item.add_marker(pytest.mark.every_simd)
 
 
 @pytest.fixture(

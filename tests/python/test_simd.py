@@ -1,8 +1,10 @@
 """DUALGAP_SIMD: one choice of instructions for a process, to make a model again elsewhere."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -51,8 +53,50 @@ def test_a_forced_path_gives_the_same_models_again(name):
     assert run(name).stdout.split() == [name, digest]
 
 
+def test_the_environment_has_chosen_the_path_of_this_process():
+    name = os.environ.get("DUALGAP_SIMD", "auto")
+    assert run(name, "from dualgap import _core; print(_core.SIMD)").stdout.strip() == _core.SIMD
+
+
+EACH = Path(__file__).parents[2] / "scripts/each_simd.py"
+SHOW = "import os; print(os.environ['DUALGAP_SIMD'])"
+
+
+def each(*arguments):
+    """Run a command under instruction sets; return its status, and (value, name) of each run."""
+    command = [sys.executable, str(EACH), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    headed = re.findall(r"==> DUALGAP_SIMD=(\w+) \((\w+)\)\n\1$", done.stdout, re.M)
+    assert len(headed) == done.stdout.count("==>")
+    return done.returncode, headed
+
+
+def test_a_command_runs_under_each_instruction_set():
+    status, runs = each(sys.executable, "-c", SHOW)
+    assert status == 0
+    assert runs[0] == ("scalar", "scalar")
+    names = [name for _, name in runs]
+    assert _core.SIMD in names
+    assert len(set(names)) == len(names)
+    others = [run for run in runs if run[1] != _core.SIMD]
+    assert each("--others", sys.executable, "-c", SHOW) == (0, others)
+    assert each("--vectors", sys.executable, "-c", SHOW) == (0, runs[1:])
+
+
+def test_instruction_sets_are_chosen_by_name():
+    assert each("--only", "scalar", sys.executable, "-c", SHOW) == (0, [("scalar", "scalar")])
+    assert each("--only", "sse9", sys.executable, "-c", SHOW) == (1, [])
+
+
 def test_the_default_is_the_widest_path():
-    assert run("auto", "from dualgap import _core; print(_core.SIMD)").stdout.strip() == _core.SIMD
+    _, runs = each("--vectors", sys.executable, "-c", SHOW)
+    default = run("auto", "from dualgap import _core; print(_core.SIMD)").stdout.strip()
+    assert default == (runs or [("scalar", "scalar")])[-1][1]
+
+
+def test_the_failure_of_one_instruction_set_is_a_failure():
+    failing = f"{SHOW}; raise SystemExit(3 * (os.environ['DUALGAP_SIMD'] == 'scalar'))"
+    assert each(sys.executable, "-c", failing)[0] == 3
 
 
 def test_an_unknown_path_is_an_error_and_no_guess():

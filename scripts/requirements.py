@@ -1,0 +1,40 @@
+"""Print the requirements of pyproject.toml that the named groups have, one on a line.
+
+Usage: python scripts/requirements.py GROUP ...
+
+A group is "build" (what builds the package), "package" (its dependencies) or one of its extras.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+
+
+def requirements(groups: list[str]) -> Iterator[str]:
+    """Yield the requirements of groups; those of the package's own extras in their place."""
+    settings = tomllib.loads(PROJECT.read_text("utf-8"))
+    project = settings["project"]
+    known = {
+        "build": settings["build-system"]["requires"],
+        "package": project["dependencies"],
+        **project["optional-dependencies"],
+    }
+    for group in groups:
+        if group not in known:
+            sys.exit(f"error: unknown group {group!r}; use one of {', '.join(known)}")
+        for requirement in known[group]:
+            own = re.fullmatch(rf"{project['name']}\[(.*)\]", requirement)
+            if own is None:
+                yield requirement
+            else:
+                yield from requirements([extra.strip() for extra in own[1].split(",")])
+
+
+if __name__ == "__main__":
+    print(*requirements(sys.argv[1:]), sep="\n")
