@@ -59,15 +59,16 @@ pub(super) fn active<B: Blocks>(
     Ok(active)
 }
 
-/// Some of the active blocks: each of so many, weighted by that number.
+/// Every k-th of the active blocks, weighted by k.
 pub(super) struct Sample<'a> {
     /// All active blocks.
     pub active: &'a Active,
-    /// One of so many is in the sample.
+    /// k.
     pub every: usize,
 }
 
 impl Active {
+    /// Every k-th block.
     pub fn every(&self, every: usize) -> Sample<'_> {
         Sample { active: self, every }
     }

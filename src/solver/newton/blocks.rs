@@ -9,7 +9,7 @@ use crate::run::Certificate;
 pub trait Blocks: Sync {
     /// Work space of a thread.
     type Work: Default + Send;
-    /// What some blocks add to a certificate.
+    /// Contribution of some blocks to a certificate.
     type Terms: Default + Send;
 
     /// The rows that w is multiplied with.

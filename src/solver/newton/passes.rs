@@ -12,10 +12,10 @@ use crate::run::Certificate;
 
 /// Rows whose scores are computed together.
 pub(super) const CHUNK: usize = 64;
-/// A pass takes at least so many times as long as adding up the sums of its pieces.
+/// A pass takes at least this many times as long as adding up the sums of its pieces.
 const WORTH: usize = 4;
 
-/// What there is to know of the inner problem at some weights.
+/// Scores, maximisers and gradient of the inner problem at some weights.
 pub(super) struct Look {
     /// A_i w, block after block.
     pub scores: Vec<f64>,
@@ -32,7 +32,7 @@ impl Look {
     }
 }
 
-/// How passes are split up.
+/// Splits passes into pieces.
 pub(super) struct Pass {
     /// Rows of a piece.
     piece: usize,
@@ -195,8 +195,11 @@ impl<B: Blocks> Line<'_, B> {
             let first = index * self.length / m;
             let pairs = scores.chunks_exact(m).zip(changes.chunks_exact(m));
             for (block, (scores, changes)) in (first..).zip(pairs) {
+                if block.is_multiple_of(CHUNK) && interrupt.is_raised() {
+                    break;
+                }
                 let share = shares.of(block);
-                if share == 0.0 || block.is_multiple_of(CHUNK) && interrupt.is_raised() {
+                if share == 0.0 {
                     continue;
                 }
                 for (moved, (score, change)) in moved.iter_mut().zip(scores.iter().zip(changes)) {

@@ -16,12 +16,12 @@ use crate::linalg::vectors::{long_axpy, long_dot};
 const FACTORISED: usize = 2000;
 /// Unknowns up to which the Hessian of some rows is factorised as a preconditioner.
 const PRECONDITIONED: usize = 5000;
-/// One of so many rows with curvature is in the preconditioner.
+/// Every tenth row with curvature is in the preconditioner.
 const SAMPLED: usize = 10;
 /// Conjugate gradients end once they have reduced the residual by this factor.
 const REDUCTION: f64 = 0.1;
-/// The residual itself counts once the expected gain is so many times the goal: only then must it be small for the
-/// certificate, and before that it costs steps.
+/// The residual itself must be small for the certificate once the expected gain is below this multiple of the goal.
+/// Before that, a small residual only costs steps.
 const NEAR: f64 = 40.0;
 /// The maximum number of conjugate gradient steps of a system.
 const LONGEST: usize = 500;
