@@ -35,7 +35,7 @@ const SHORT: f64 = 1e-2;
 const SOLVED: f64 = 0.05;
 /// Slopes of this share of P(0) are rounding.
 const ROUNDING: f64 = 1e-15;
-/// The run ends where the gap has not fallen by a tenth in so many steps.
+/// The run ends after this number of steps in which the gap has not fallen by a tenth.
 const PATIENCE: usize = 40;
 
 /// The best points of a run: the weights with the smallest objective and the dual point with the largest value.
@@ -62,6 +62,7 @@ pub struct Newton<'p, B: Blocks> {
     /// The centre of the proximal term.
     centre: Vec<f64>,
     width: f64,
+    smallest_width: f64,
     weights: Vec<f64>,
     /// Scores, points and gradient at the weights, after the first look.
     at: Look,
@@ -81,13 +82,16 @@ impl<'p, B: Blocks> Newton<'p, B> {
         let (n_points, n_weights) = (design.n_rows() * m, design.n_features() * m);
         let certificate = Certificate { primal: f64::INFINITY, dual: 0.0 };
         let (weights, points) = (vec![0.0; n_weights], vec![0.0; n_points]);
+        let unit = blocks.unit_width();
+        let is_smooth = blocks.shares().smoothing() >= unit;
         Self {
             blocks,
             stopping,
             pass: Pass::new(&design, m),
             system: System::new(&design, m),
             centre: points.clone(),
-            width: FIRST_WIDTH * blocks.unit_width(),
+            width: if is_smooth { 0.0 } else { FIRST_WIDTH * unit },
+            smallest_width: SMALLEST_WIDTH * unit,
             weights: weights.clone(),
             at: Look::new(n_points),
             looked: false,
@@ -96,7 +100,6 @@ impl<'p, B: Blocks> Newton<'p, B> {
             null_objective,
             progress: (f64::INFINITY, 0),
         }
-        .without_needless_width()
     }
 
     /// Starts at the points u, block after block, and their weights w(u).
@@ -115,19 +118,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.best
     }
 
-    /// Leaves the proximal term out where the loss is smooth enough without.
-    fn without_needless_width(mut self) -> Self {
-        if self.blocks.shares().smoothing() >= self.smallest_width() {
-            self.width = 0.0;
-        }
-        self
-    }
-
-    fn smallest_width(&self) -> f64 {
-        SMALLEST_WIDTH * self.blocks.unit_width()
-    }
-
-    /// Evaluates everything at the weights: scores unless they are known, points, gradient and certificate.
+    /// Evaluates scores, points, gradient and certificate at the weights.
     fn look(&mut self, interrupt: &Interrupt) -> Result<()> {
         let proximal = Proximal { centre: &self.centre, width: self.width };
         let (certificate, scale) =
@@ -165,9 +156,21 @@ impl<'p, B: Blocks> Newton<'p, B> {
     /// Moves the centre to the points of the inner solution, and narrows the proximal term.
     fn move_centre(&mut self, interrupt: &Interrupt) -> Result<()> {
         self.centre.copy_from_slice(&self.at.points);
-        self.width = (self.width * NARROWER).max(self.smallest_width());
+        self.width = self.next_width();
         self.exhausted = false;
         self.look(interrupt)
+    }
+
+    /// The width of the next centre, in the end 0 where the loss is smooth enough without a proximal term.
+    fn next_width(&self) -> f64 {
+        let width = NARROWER * self.width;
+        if width > self.smallest_width {
+            width
+        } else if self.blocks.shares().smoothing() >= self.smallest_width {
+            0.0
+        } else {
+            self.smallest_width
+        }
     }
 
     /// One Newton step on the inner problem.

@@ -45,9 +45,13 @@ pub(super) fn search<B: Blocks>(
         if at >= FLAT.0 * -slope && at <= FLAT.1 * -slope {
             return Ok((step, slope));
         }
+        // An end of the bracket that stays counts half (the Illinois method): plain secants approach a minimum far
+        // below the first step no faster than by halves.
         if at < 0.0 {
             low = (step, at);
+            high = high.map(|(far, rise)| (far, 0.5 * rise));
         } else {
+            low.1 *= if high.is_some() { 0.5 } else { 1.0 };
             high = Some((step, at));
         }
         step = match high {

@@ -80,6 +80,16 @@ def test_scales_of_columns_do_not_matter(low: float, high: float) -> None:
     assert larger.n_iter_ == model.n_iter_
 
 
+@pytest.mark.parametrize("smoothing", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize("name", ["max-hinge", "weston-watkins"])
+def test_smoothed_losses_of_badly_scaled_columns(name: str, smoothing: float) -> None:
+    # At W = 0 no smoothed loss has curvature, and the first direction is a gradient.
+    X, y = made(-3, 5, n=400, m=4)
+    model = newton(name, smoothing=smoothing, tol=1e-6).fit(X, y)
+    assert model.converged_
+    assert model.n_iter_ <= 60
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 1e-3, 0.5])
 def test_the_optimum_is_that_of_block_descent(loss: Any, smoothing: float) -> None:
     X, y = made(0, 0, n=150, d=6)
