@@ -1,15 +1,21 @@
 //! The memory of linear fits.
 
 use super::{JointMap, MulticlassMethod, ScoreMap};
-use crate::data::Data;
+use crate::data::{Data, Rows};
 use crate::error::Result;
+use crate::for_data;
 use crate::memory::{fits, require};
-use crate::solver::{Choices, Method};
+use crate::solver::{Choices, FACTORISED, Method, PRECONDITIONED};
 
 /// The most classes that an example is taken to have candidates in, as a share of all and at least so many.
 const CANDIDATES: (usize, usize) = (5, 16);
 /// The most classes in which Frank-Wolfe steps leave an example's dual variables other than 0: one a pass.
 const STEPS: usize = 64;
+/// The largest values of two columns may differ by this factor before block descent stalls and "auto" is Newton's
+/// method: raw tables of scikit-learn differ by 2e3 and more, scaled ones by less than 1e2.
+const SPREAD: f64 = 1e3;
+/// Rows that are looked at for it.
+const SAMPLED: usize = 1000;
 /// Bytes for an example's place in the order, its sums, where its dual variables stand, and its norms.
 const PER_EXAMPLE: usize = 128;
 
@@ -28,6 +34,8 @@ pub struct Size {
     pub smooth: bool,
     /// Whether the caller wants the dual variables back.
     pub keep_dual: bool,
+    /// Ratio of the largest absolute values of two columns, the constant feature included; 1 if it is not known.
+    pub spread: f64,
 }
 
 /// The bytes that a fit takes beside the rows.
@@ -47,7 +55,20 @@ impl Size {
             Data::Dense64(_) | Data::Csr64(_) => 8,
         };
         let (n_examples, n_features) = (data.n_rows(), data.n_cols());
-        Self { n_examples, n_classes, n_features, value, smooth, keep_dual }
+        Self { n_examples, n_classes, n_features, value, smooth, keep_dual, spread: 1.0 }
+    }
+
+    /// The same with the spread of the columns, if there are few enough weights for it to matter.
+    pub fn with_spread(mut self, data: Data<'_>, bias: f64) -> Self {
+        if self.n_weights() <= FACTORISED {
+            self.spread = spread(data, bias);
+        }
+        self
+    }
+
+    /// (d + 1) m.
+    fn n_weights(&self) -> usize {
+        (self.n_features + 1).saturating_mul(self.n_classes)
     }
 
     /// What a fit takes for its large buffers.
@@ -84,9 +105,18 @@ impl Size {
             }
             MulticlassMethod::Vertices(_) => (3, 0),
         };
+        let n_weights = wide(self.n_weights());
+        let system = match method {
+            // The matrix of a linear system and the sums that it is made of, and the sums of a pass.
+            MulticlassMethod::Newton => {
+                let matrix = if n_weights <= wide(PRECONDITIONED) { 12 * n_weights } else { 0 };
+                n_weights * (matrix + 8 * wide(n_examples.isqrt()))
+            }
+            _ => 0,
+        };
         let returned = if self.keep_dual { 16 * m } else { 0 };
         Estimate {
-            weights: d * (wide(copies * 8) * wide(padded) + 16 * m),
+            weights: d * (wide(copies * 8) * wide(padded) + 16 * m) + system,
             duals: n * (wide(duals) + returned),
         }
     }
@@ -111,8 +141,9 @@ impl Size {
         require(n_fits as u128 * (weights + duals), what, remedy)
     }
 
-    /// The solver that the choices name; where they leave it open, the first that fits into memory of block
-    /// descent, block Frank-Wolfe and Frank-Wolfe, which keep fewer and fewer dual variables.
+    /// The solver that the choices name. If they leave it open, it is Newton's method where the columns differ so much
+    /// that block descent stalls, and else the first that fits into memory of block descent, block Frank-Wolfe and
+    /// Frank-Wolfe, which keep fewer and fewer dual variables.
     ///
     /// # Errors
     /// As for [`MulticlassMethod::parse`].
@@ -129,6 +160,10 @@ impl Size {
         if choices.solver != "auto" {
             return Ok(chosen);
         }
+        let Estimate { weights, duals } = self.estimate(MulticlassMethod::Newton);
+        if self.spread > SPREAD && fits(weights + duals) {
+            return Ok(MulticlassMethod::Newton);
+        }
         let others = ["block-frank-wolfe", "frank-wolfe"];
         let others = others.map(|solver| Choices { seed: choices.seed, ..Choices::of(solver) });
         let mut methods = vec![chosen];
@@ -141,6 +176,20 @@ impl Size {
         };
         Ok(methods.iter().find(affordable).copied().unwrap_or(chosen))
     }
+}
+
+/// The ratio of the largest absolute values of two columns in some of the rows; columns of zeros do not count.
+fn spread(data: Data<'_>, bias: f64) -> f64 {
+    let mut largest = vec![0.0_f64; data.n_cols()];
+    for row in (0..data.n_rows()).step_by(data.n_rows().div_ceil(SAMPLED).max(1)) {
+        for_data!(data, rows => rows.visit_row(row, |column, value| {
+            largest[column] = largest[column].max(value.abs());
+        }));
+    }
+    largest.push(bias.abs());
+    let found = || largest.iter().copied().filter(|value| *value > 0.0);
+    let ratio = found().fold(0.0, f64::max) / found().fold(f64::INFINITY, f64::min);
+    if ratio.is_finite() { ratio } else { 1.0 }
 }
 
 /// Refuses a fit on joint features that does not fit into memory: the weights five times, as a solver, its
@@ -167,7 +216,10 @@ pub fn require_joint_memory(
 
 #[cfg(test)]
 mod tests {
+    use ndarray::Array2;
+
     use super::*;
+    use crate::data::Dense;
 
     fn large(smooth: bool) -> Size {
         Size {
@@ -177,6 +229,7 @@ mod tests {
             value: 4,
             smooth,
             keep_dual: false,
+            spread: 1.0,
         }
     }
 
@@ -192,6 +245,25 @@ mod tests {
         // Nothing fits, and what is refused is what would have been taken.
         assert_eq!(chosen("auto", 0), "block-descent");
         assert_eq!(chosen("block-descent", 1), "block-descent");
+    }
+
+    #[test]
+    fn auto_is_newtons_method_where_columns_differ() {
+        let choose = |scales: [f64; 2], bias: f64, n_classes: usize| {
+            let x = Array2::from_shape_fn((5000, 2), |(row, column)| {
+                scales[column] * ((row % 7) as f64 - 3.0)
+            });
+            let data = Data::Dense64(Dense::new(x.view()).unwrap());
+            let size = Size::of(data, n_classes, false, false).with_spread(data, bias);
+            size.method_within(&Choices::of("auto"), |_| true).unwrap().name()
+        };
+        assert_eq!(choose([1.0, 400.0], 0.0, 3), "block-descent");
+        assert_eq!(choose([1.0, 2000.0], 0.0, 3), "newton");
+        assert_eq!(choose([1e-4, 1e-4], 0.0, 3), "block-descent");
+        assert_eq!(choose([1e-4, 1e-4], 1.0, 3), "newton");
+        assert_eq!(choose([0.0, 1.0], 1.0, 3), "block-descent");
+        // Too many weights for a factorisation.
+        assert_eq!(choose([1.0, 2000.0], 0.0, 1000), "block-descent");
     }
 
     #[test]

@@ -101,7 +101,12 @@ impl MarginRecord<'_> {
 
     /// What its memory depends on.
     pub fn size(&self, rows: Data<'_>, keep_dual: bool) -> Size {
-        Size::of(rows, self.n_classes, self.smoothing > 0.0, keep_dual)
+        let size = Size::of(rows, self.n_classes, self.smoothing > 0.0, keep_dual);
+        // Newton's method projects far more often, which a loss written in Python makes slow.
+        match self.loss {
+            LossRecord::Named(_) => size.with_spread(rows, self.bias),
+            LossRecord::Own(_) => size,
+        }
     }
 
     fn costs(&self) -> Costs {

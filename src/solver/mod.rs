@@ -18,7 +18,9 @@ pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling
 pub use frank_wolfe::{Drift, FrankWolfe, Start, StepRule};
 pub(crate) use line_search::shorter_step;
 pub use method::{Choices, DualPoint, Fit, Method, STEPS, Target, minimize};
-pub use newton::{BestPoints, Blocks, Design, Newton, Proximal, Summed};
+pub use newton::{
+    BestPoints, Blocks, Design, FACTORISED, Newton, PRECONDITIONED, Proximal, Summed,
+};
 pub use path::{BlockPath, PathSettings, PathSolver, Piece, objective_at, path};
 pub use projected_gradient::ProjectedGradient;
 pub use subgradient::Subgradient;

@@ -19,11 +19,12 @@ def print_plan(rows: Rows, settings: _core._MulticlassSettings, *, auto: bool) -
     settings : dict
         What the core is told of the fit.
     auto : bool
-        Whether the solver was left to the memory that there is; in `settings` a warm start's is
-        settled by now.
+        Whether the solver was left to the rows and the memory that there is; in `settings` that of
+        a warm start is settled by now.
     """
     solver, weights, duals = _core.plan_multiclass(rows, settings)
-    chosen = " (chosen for the memory that there is)" if auto and solver != "block-descent" else ""
+    reason = "scales of the columns" if solver == "newton" else "memory that there is"
+    chosen = f" (chosen for the {reason})" if auto and solver != "block-descent" else ""
     memory = f"{_size(weights)} for weights"
     if duals:
         memory += f" and {_size(duals)} for dual variables"

@@ -82,8 +82,11 @@ class MulticlassSVC(LinearClassifier):
         smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
         smoothing), "subgradient" is Pegasos, "projected-gradient" its batch form, a step per pass;
         these are for comparison or where memory is short.
-        "auto" is "block-descent", which has the projection it needs for every loss but one of your
-        own that has no ``project``: for these it is "block-frank-wolfe". Where there is no memory
+        "auto" is "newton" if the largest absolute values of two columns, the constant feature
+        included, differ by more than a factor of 1000 and there are at most 2000 weights: there
+        "block-descent" stalls. Otherwise it is "block-descent", which has the projection it needs
+        for every loss but one of your own that has no ``project``: for these it is
+        "block-frank-wolfe". Where there is no memory
         for "block-descent" by the estimate that `verbose` prints, "auto" is "block-frank-wolfe",
         and "frank-wolfe" where there is none for that either; a fit whose estimate fits nowhere is
         refused before it starts.

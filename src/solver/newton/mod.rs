@@ -16,6 +16,7 @@ pub use self::design::Design;
 use self::passes::{Look, Pass};
 use self::step::search;
 use self::system::System;
+pub use self::system::{FACTORISED, PRECONDITIONED};
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::squared_norm;

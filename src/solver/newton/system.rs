@@ -13,9 +13,9 @@ use crate::linalg::squared_norm;
 use crate::linalg::vectors::{long_axpy, long_dot};
 
 /// Unknowns up to which the system is solved by a factorisation.
-const FACTORISED: usize = 2000;
+pub const FACTORISED: usize = 2000;
 /// Unknowns up to which the Hessian of some rows is factorised as a preconditioner.
-const PRECONDITIONED: usize = 5000;
+pub const PRECONDITIONED: usize = 5000;
 /// Every tenth row with curvature is in the preconditioner.
 const SAMPLED: usize = 10;
 /// Conjugate gradients end once they have reduced the residual by this factor.

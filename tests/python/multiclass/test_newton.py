@@ -199,3 +199,13 @@ def test_parameters_that_it_does_not_use_are_refused() -> None:
     X, y = made(0, 0, n=50, d=3)
     with pytest.raises(ValueError, match='step: solver="newton" does not use it'):
         newton(step="pairwise").fit(X, y)
+
+
+def test_it_is_the_default_where_columns_differ(capsys: Any) -> None:
+    X, y = load_wine(return_X_y=True)
+    model = MulticlassSVC(verbose=1, n_jobs=1).fit(X, y)
+    assert "newton (chosen for the scales of the columns)" in capsys.readouterr().err
+    assert model.converged_
+    assert np.array_equal(model.coef_, newton().fit(X, y).coef_)
+    MulticlassSVC(verbose=1, n_jobs=1, random_state=0).fit(X / X.max(axis=0), y)
+    assert "block-descent: " in capsys.readouterr().err
