@@ -386,7 +386,8 @@ def _mean_of_runs(values: _Floats, score: _Floats, first: NDArray[np.bool_]) -> 
 
 def _codes(groups: ArrayLike) -> NDArray[np.intp]:
     """Replace the labels by 0, 1, ... in any order."""
-    labels = np.asarray(groups)
+    # An array of a list would drop NUL characters at the end of strings, and make 1 a string.
+    labels = np.asarray(groups, dtype=None if hasattr(groups, "__array__") else object)
     if labels.ndim != 1:
         raise ValueError(f"groups must be one-dimensional, got shape {labels.shape}")
     if labels.dtype != object:
@@ -396,8 +397,8 @@ def _codes(groups: ArrayLike) -> NDArray[np.intp]:
     # Objects of several types cannot be sorted.
     seen: dict[object, int] = {}
     for label in labels:
-        if label is None or (isinstance(label, float) and label != label):
-            raise ValueError(f"groups contains {label}")
+        if label is None or (isinstance(label, float | np.floating) and label != label):
+            raise ValueError(f"groups contains {label if label is None else 'NaN'}")
         seen.setdefault(label, len(seen))
     return np.fromiter((seen[label] for label in labels), np.intp, len(labels))
 

@@ -91,6 +91,9 @@ def test_labels_that_would_merge_are_refused(name: str, case: str) -> None:
             continue  # pandas itself makes them equal.
         with pytest.raises(ValueError, match=f"^[yY]: .*({message})"):
             clone(estimator).fit(X, named(name, values, container))
+    fitted = clone(estimator).fit(X, named(name, ["a", "b", "c"]))
+    with pytest.raises(ValueError, match=f"^[yY]: .*({message})"):
+        fitted.score(X, named(name, values))
 
 
 @pytest.mark.parametrize("name", LABELLED)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
@@ -23,7 +23,7 @@ from dualgap._estimator.watch import (
     restores_on_error,
     watch,
 )
-from dualgap._validation import FloatArray, MatrixLike, check_positive
+from dualgap._validation import FloatArray, MatrixLike, check_positive, check_targets
 
 __all__ = [
     "Callback",
@@ -150,6 +150,30 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
         """
         scores = self._scores(X)
         return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy of the predictions.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Right classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row.
+
+        Returns
+        -------
+        float
+            Share of the weight of the rows whose class is predicted.
+
+        Raises
+        ------
+        ValueError
+            For labels that NumPy cannot tell apart, as in `fit`.
+        """
+        return float(super().score(X, check_targets(y, numeric=False), sample_weight))
 
     def predict_top_k(self, X: MatrixLike, k: int) -> NDArray[Any]:
         """Return the `k` classes with the largest scores, best first (the first of equals).

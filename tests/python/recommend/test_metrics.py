@@ -250,3 +250,15 @@ def test_metrics_of_a_catalogue_refuse_what_does_not_fit(metric: Any) -> None:
         metric([{1}, {2}], [[1]], 1)
     with pytest.raises(ValueError, match="n_items must be an integer"):
         coverage_at_k([[1]], 0, 1)
+
+
+@pytest.mark.parametrize("users", [["a", "a\0"], [1, "1"]])
+def test_groups_of_a_list_stay_apart(users):
+    """Any ranking of a user with one row is ideal; that of a merged user would not be."""
+    assert ndcg_at_k([1, 2], [0.9, 0.1], 1, groups=users) == 1.0
+
+
+def test_a_group_that_is_nan_is_refused_whatever_its_type():
+    for nan in (np.nan, np.float32(np.nan), np.float16(np.nan)):
+        with pytest.raises(ValueError, match="groups contains NaN"):
+            ndcg_at_k([1, 2], [0.9, 0.1], 1, groups=[0, nan])
