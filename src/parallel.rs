@@ -30,6 +30,11 @@ pub(crate) fn min_len(n_numbers: usize) -> usize {
     MIN_SHARED.div_ceil(2 * n_numbers.max(1))
 }
 
+/// Whether work that reads this many numbers is worth a second thread, and there is one.
+pub(crate) fn is_worth_sharing(n_numbers: usize) -> bool {
+    n_numbers >= MIN_SHARED && rayon::current_num_threads() > 1
+}
+
 /// Fills the rows of `out` (`width` values each), `fill(row, values)` being called once per row.
 pub fn fill_rows<F>(out: &mut [f64], width: usize, interrupt: &Interrupt, fill: F) -> Result<()>
 where
@@ -173,20 +178,26 @@ mod tests {
         }
     }
 
+    fn pool_of(n_threads: usize) -> rayon::ThreadPool {
+        rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap()
+    }
+
     #[test]
     fn short_loops_stay_on_one_thread() {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
         let n_jobs = |n_items: usize, n_numbers: usize| {
             let jobs = AtomicUsize::new(0);
             let begin = || jobs.fetch_add(1, Ordering::Relaxed);
             let items = (0..n_items).into_par_iter().with_min_len(min_len(n_numbers));
-            pool.install(|| items.for_each_init(begin, |_, _| ()));
+            pool_of(4).install(|| items.for_each_init(begin, |_, _| ()));
             jobs.into_inner()
         };
         assert_eq!(n_jobs(100, 1000), 1);
         assert_eq!(n_jobs(3, 0), 1);
         assert!(n_jobs(100, 10_000) > 1);
         assert_eq!(n_jobs(2, MIN_SHARED), 2);
+        let is_shared = |n_numbers| pool_of(4).install(|| is_worth_sharing(n_numbers));
+        assert!(is_shared(MIN_SHARED) && !is_shared(MIN_SHARED - 1));
+        assert!(!pool_of(1).install(|| is_worth_sharing(MIN_SHARED)));
     }
 
     #[test]

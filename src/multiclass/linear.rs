@@ -12,6 +12,7 @@ use crate::data::{Csr, Data, Dense, Real, Rows};
 use crate::error::{Error, Result};
 use crate::for_data;
 use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter, sparse};
+use crate::parallel::min_len;
 
 /// The map A_i w = (⟨w_j, x̃_i⟩)_j over the classes, x̃ being x with the constant feature `bias` appended
 /// unless that is 0, and its adjoint. Weights are a flat vector in the order of [`Linear::layout`].
@@ -358,7 +359,9 @@ fn scatter_tiles(
     image: &mut [f64],
 ) {
     let tile = layout.tile;
-    image.par_chunks_mut(tile * layout.n_classes).enumerate().for_each(|(index, image)| {
+    let tiles = image.par_chunks_mut(tile * layout.n_classes);
+    let tiles = tiles.with_min_len(min_len(tile * duals.entries().len()));
+    tiles.enumerate().for_each(|(index, image)| {
         scatter(rows, n_cols, index * tile, duals, image, tile);
     });
 }
@@ -416,7 +419,11 @@ impl<T: Element> Kernels<T> for Csr<'_, T> {
             stretches.push((cut[0] as i32..cut[1] as i32, stretch));
             rest = others;
         }
-        stretches.into_par_iter().for_each(|(stretch, image)| {
+        // Numbers that a stretch changes, on average.
+        let per_entry = self.n_stored() / self.n_rows().max(1);
+        let n_numbers = duals.entries().len() * per_entry / stretches.len().max(1);
+        let stretches = stretches.into_par_iter().with_min_len(min_len(n_numbers));
+        stretches.for_each(|(stretch, image)| {
             for (row, dual) in duals.rows().enumerate().filter(|(_, dual)| !dual.is_empty()) {
                 let (columns, values) = self.row(duals.first + row);
                 let start = columns.partition_point(|column| *column < stretch.start);

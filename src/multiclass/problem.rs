@@ -13,6 +13,7 @@ use crate::dual::{Bounded, Scales, Shares};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
+use crate::parallel::min_len;
 use crate::polytope::moreau::envelope;
 use crate::polytope::{Polytope, Scratch};
 
@@ -279,7 +280,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         let problem: &Self = self;
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let mut results = vec![R::default(); n];
-        results.par_chunks_mut(BLOCK).enumerate().for_each_init(
+        let n_numbers = BLOCK * problem.map.cost() / n.max(1);
+        let blocks = results.par_chunks_mut(BLOCK).with_min_len(min_len(n_numbers)).enumerate();
+        blocks.for_each_init(
             || (vec![0.0; BLOCK * m], Vec::new(), Workspace::default()),
             |(scores, buffer, work), (block, results)| {
                 if interrupt.is_raised() {

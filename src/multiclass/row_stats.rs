@@ -3,7 +3,8 @@
 use rayon::prelude::*;
 
 use super::map::RowSize;
-use crate::data::{Csr, Data, Dense, Real, join_digests};
+use crate::data::{Csr, Data, Dense, Real, Rows, join_digests};
+use crate::parallel::min_len;
 
 /// Sums side by side: a single one would wait for each addition.
 const LANES: usize = 8;
@@ -42,7 +43,8 @@ fn look_at<R: Real>(
     sizes: &mut [(RowSize, bool)],
 ) -> Option<u64> {
     let piece = rows.piece();
-    let pieces = sizes.par_chunks_mut(piece).enumerate().map(|(index, sizes)| {
+    let pieces = sizes.par_chunks_mut(piece).with_min_len(min_len(piece * rows.n_cols()));
+    let pieces = pieces.enumerate().map(|(index, sizes)| {
         let first = index * piece;
         let digest = digested.then(|| rows.digest_of(first, first + sizes.len()));
         (first..).zip(sizes).for_each(|(row, size)| *size = measure(rows.row(row), bias));
@@ -58,7 +60,8 @@ fn look_at_sparse<R: Real>(
     sizes: &mut [(RowSize, bool)],
 ) -> Option<u64> {
     let look = |(row, size): (usize, &mut _)| *size = measure(rows.row(row).1, bias);
-    sizes.par_iter_mut().enumerate().for_each(look);
+    let n_numbers = rows.n_stored() / sizes.len().max(1);
+    sizes.par_iter_mut().with_min_len(min_len(n_numbers)).enumerate().for_each(look);
     None
 }
 

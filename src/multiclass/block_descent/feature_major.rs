@@ -5,6 +5,7 @@ use rayon::join;
 use super::row::Row;
 use super::sparse_kernels::{AddOuter, FeatureRange, FindTouched, ScoreAll};
 use crate::linalg::{Aligned, Element, transpose};
+use crate::parallel::is_worth_sharing;
 
 /// Weights (features × classes) for sparse rows, one feature after the other: a row's scores and the
 /// change that it makes are sums over contiguous classes. Padded with zeros to whole vectors.
@@ -26,13 +27,22 @@ impl<T: Element> FeatureMajor<T> {
 
     /// Sets all weights to 0.
     pub fn clear(&mut self) {
-        let n_features = self.values.len() / self.padded;
-        self.share(n_features / 2, |part| part.weights.fill(T::zero()));
+        let n_values = self.values.len();
+        self.share(n_values / self.padded / 2, n_values, |part| part.weights.fill(T::zero()));
     }
 
-    /// Does the same with the features before and from `cut`, on two threads where there are two.
-    pub fn share(&mut self, cut: usize, work: impl Fn(FeatureRange<'_, T>) + Sync) {
+    /// Calls `work` with the features before `cut` and with those from `cut` on, in parallel. If `work` reads too few
+    /// numbers (`n_numbers`) for that to pay, calls it once with all features.
+    pub fn share(
+        &mut self,
+        cut: usize,
+        n_numbers: usize,
+        work: impl Fn(FeatureRange<'_, T>) + Sync,
+    ) {
         let padded = self.padded;
+        if !is_worth_sharing(n_numbers) {
+            return work(FeatureRange { weights: &mut self.values, first: 0, padded });
+        }
         let (before, after) = self.values.split_at_mut(cut * padded);
         join(
             || work(FeatureRange { weights: before, first: 0, padded }),
@@ -44,6 +54,9 @@ impl<T: Element> FeatureMajor<T> {
     pub fn copy_by_class(&self, n_classes: usize, by_class: &mut Vec<f64>) {
         let (n_features, half) = (self.values.len() / self.padded, n_classes / 2);
         by_class.resize(n_classes * n_features, 0.0);
+        if !is_worth_sharing(by_class.len()) {
+            return transpose(&self.values, self.padded, by_class, n_features);
+        }
         let (before, after) = by_class.split_at_mut(half * n_features);
         join(
             || transpose(&self.values, self.padded, before, n_features),
@@ -59,7 +72,7 @@ impl<T: Element> FeatureMajor<T> {
     /// Sets the weights to others of as many features and classes.
     pub fn narrow(&mut self, exact: &FeatureMajor<f64>) {
         let n_features = self.values.len() / self.padded;
-        self.share(n_features / 2, |part| {
+        self.share(n_features / 2, exact.values.len(), |part| {
             let others = exact.values[part.first * exact.padded..].chunks_exact(exact.padded);
             for (own, others) in part.weights.chunks_exact_mut(part.padded).zip(others) {
                 own.iter_mut().zip(others).for_each(|(own, other)| *own = T::narrow(*other));
@@ -155,11 +168,17 @@ mod tests {
         assert!(scores[n_classes..].iter().all(|score| *score == T::zero()));
         let mut touched = Vec::new();
         T::dispatch(FindTouched { change: &changes, touched: &mut touched });
-        weights.share(4, |mut part| part.add_own(&columns, &x, &changes, &touched));
-        for (column, x) in columns.iter().zip(x) {
-            let place = last * 6 + *column as usize;
-            let expected = copy[place] + x.widen() * change(last);
-            assert_eq!(by_class(&weights)[place], expected);
+        // On one thread, then on two.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        for (times, n_numbers) in [(1.0, 0), (2.0, usize::MAX)] {
+            let add =
+                |mut part: FeatureRange<'_, T>| part.add_own(&columns, &x, &changes, &touched);
+            pool.install(|| weights.share(4, n_numbers, add));
+            for (column, x) in columns.iter().zip(x) {
+                let place = last * 6 + *column as usize;
+                let expected = copy[place] + times * x.widen() * change(last);
+                assert_eq!(by_class(&weights)[place], expected);
+            }
         }
     }
 

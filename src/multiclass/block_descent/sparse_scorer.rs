@@ -109,7 +109,8 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
         interrupt: &Interrupt,
     ) -> Result<()> {
         let (rows, constant, padded) = (&self.rows, &self.constant, self.weights.padded());
-        self.weights.share(middle_column(rows), |mut features| {
+        let n_stored: usize = examples.iter().map(|example| self.n_stored(*example as usize)).sum();
+        self.weights.share(middle_column(rows), n_stored * padded, |mut features| {
             let (mut copied, mut touched) = (Vec::new(), Vec::new());
             let mut values = Aligned::zeros(padded);
             for (index, example) in examples.iter().enumerate() {

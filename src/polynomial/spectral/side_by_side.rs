@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use crate::error::Result;
 use crate::linalg::vectors::{PIECE, random_unit};
+use crate::parallel::min_len;
 
 /// How many vectors are multiplied together: the entries of each row are then read once for all of them, and a few
 /// cache lines of them at a time.
@@ -29,7 +30,8 @@ pub(super) fn interleaved(vectors: &[Vec<f64>]) -> Vec<f64> {
 /// ⟨a_j, b_j⟩ for each j, summed in fixed pieces.
 pub(super) fn dots(a: &[f64], b: &[f64], width: usize) -> Vec<f64> {
     let piece = piece(width);
-    let sums = a.par_chunks(piece).zip(b.par_chunks(piece)).map(|(a, b)| {
+    let pieces = a.par_chunks(piece).zip(b.par_chunks(piece)).with_min_len(min_len(piece));
+    let sums = pieces.map(|(a, b)| {
         let mut sums = vec![0.0; width];
         for (a, b) in a.chunks_exact(width).zip(b.chunks_exact(width)) {
             for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
@@ -54,7 +56,8 @@ pub(super) fn change<const N: usize>(
 ) {
     let width = factors.len();
     let piece = piece(width);
-    y.par_chunks_mut(piece).zip(x.par_chunks(piece)).for_each(|(y, x)| {
+    let pieces = y.par_chunks_mut(piece).zip(x.par_chunks(piece)).with_min_len(min_len(piece));
+    pieces.for_each(|(y, x)| {
         for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
             for ((y, x), factors) in y.iter_mut().zip(x).zip(factors) {
                 *y = f(*x, *y, factors);
