@@ -8,6 +8,7 @@ use ndarray::{Array1, Array2, ArrayView1, s};
 use crate::error::Result;
 use crate::linalg::cholesky::invert;
 use crate::linalg::vectors::{axpy, dot, long_axpy, long_dot};
+use crate::solver::{Memory, Pair};
 
 /// A smooth function on a closed convex set.
 pub trait Constrained {
@@ -34,16 +35,16 @@ pub trait Constrained {
     }
 }
 
-/// Most and fewest remembered pairs of steps and gradient changes.
-const MEMORY: usize = 10;
-const MIN_MEMORY: usize = 2;
+/// Largest and smallest number of remembered pairs of steps and gradient changes.
+const MAX_PAIRS: usize = 10;
+const MIN_PAIRS: usize = 2;
 
 /// Maximum number of values in all steps together, unless two have more; as many are in gradient changes.
 const MEMORY_SIZE: usize = 1 << 23;
 
 /// How many pairs are remembered of points of `size` coordinates.
 pub(crate) fn n_remembered(size: usize) -> usize {
-    (MEMORY_SIZE / size.max(1)).clamp(MIN_MEMORY, MEMORY)
+    (MEMORY_SIZE / size.max(1)).clamp(MIN_PAIRS, MAX_PAIRS)
 }
 
 /// Maximum number of steps towards the minimiser of the quadratic model.
@@ -51,14 +52,6 @@ const MODEL_STEPS: usize = 30;
 
 /// Share of the model's decrease below which a step towards its minimiser is the last.
 const MODEL_TOL: f64 = 1e-2;
-
-/// A step and the gradient's change along it.
-struct Pair {
-    s: Vec<f64>,
-    y: Vec<f64>,
-    /// P s at the confined coordinates.
-    metric: Vec<f64>,
-}
 
 /// The L-BFGS approximation of the Hessian in its compact form (Byrd, Nocedal and Schnabel 1994, Theorem 2.3),
 ///
@@ -70,7 +63,9 @@ struct Pair {
 pub(super) struct Hessian {
     sigma: f64,
     n_confined: usize,
-    pairs: VecDeque<Pair>,
+    memory: Memory,
+    /// P s at the confined coordinates, for each pair.
+    metrics: VecDeque<Vec<f64>>,
     /// S_Cᵀ P S_C, S_Cᵀ Y_C, S_Fᵀ Y_F and Y_Fᵀ Y_F, with a row for each pair.
     products: [VecDeque<VecDeque<f64>>; 4],
 }
@@ -78,28 +73,26 @@ pub(super) struct Hessian {
 impl Hessian {
     /// σ P with `sigma`, for points whose first `n_confined` coordinates the set confines.
     pub fn new(sigma: f64, n_confined: usize) -> Self {
-        Self { sigma, n_confined, pairs: VecDeque::new(), products: Default::default() }
+        let (memory, metrics, products) = Default::default();
+        Self { sigma, n_confined, memory, metrics, products }
     }
 
     /// Whether it knows more than its first model.
     pub fn has_memory(&self) -> bool {
-        !self.pairs.is_empty()
+        !self.memory.pairs().is_empty()
     }
 
     /// Takes in a step and the gradient's change along it, unless f is not convex there.
     pub fn push(&mut self, problem: &impl Constrained, s: Vec<f64>, y: Vec<f64>) {
-        let curvature = long_dot(&s, &y);
-        let floor = 1e-10 * (long_dot(&s, &s) * long_dot(&y, &y)).sqrt();
-        if curvature <= floor || curvature.is_nan() {
+        let capacity = n_remembered(s.len());
+        if !self.memory.push(s, y, capacity) {
             return;
         }
-        self.sigma = long_dot(&y, &problem.solve(&y)) / curvature;
-        let memory = n_remembered(s.len());
-        let metric = problem.metric(&s[..self.n_confined]);
-        self.pairs.push_back(Pair { s, y, metric });
-        self.add_products();
-        if self.pairs.len() > memory {
-            self.pairs.pop_front();
+        let Some(last) = self.memory.pairs().back() else { return };
+        self.sigma = long_dot(&last.change, &problem.solve(&last.change)) / last.curvature;
+        self.metrics.push_back(problem.metric(&last.step[..self.n_confined]));
+        if self.metrics.len() > self.memory.pairs().len() {
+            self.metrics.pop_front();
             for products in &mut self.products {
                 products.pop_front();
                 for row in products.iter_mut() {
@@ -107,25 +100,27 @@ impl Hessian {
                 }
             }
         }
+        self.add_products();
     }
 
     /// The products of the last pair with all of them.
     fn add_products(&mut self) {
         let at = self.n_confined;
-        let Some(last) = self.pairs.back() else { return };
-        let each = |product: &dyn Fn(&Pair) -> f64| self.pairs.iter().map(product).collect();
+        let pairs = self.memory.pairs();
+        let (Some(last), Some(metric)) = (pairs.back(), self.metrics.back()) else { return };
+        let each = |product: &dyn Fn(&Pair) -> f64| pairs.iter().map(product).collect();
         let free = |a: &[f64], b: &[f64]| long_dot(&a[at..], &b[at..]);
         let confined = |a: &[f64], b: &[f64]| long_dot(&a[..at], &b[..at]);
         let rows: [VecDeque<f64>; 4] = [
-            each(&|pair| dot(&pair.s[..at], &last.metric)),
-            each(&|pair| confined(&last.s, &pair.y)),
-            each(&|pair| free(&last.s, &pair.y)),
-            each(&|pair| free(&pair.y, &last.y)),
+            each(&|pair| dot(&pair.step[..at], metric)),
+            each(&|pair| confined(&last.step, &pair.change)),
+            each(&|pair| free(&last.step, &pair.change)),
+            each(&|pair| free(&pair.change, &last.change)),
         ];
         let columns: [VecDeque<f64>; 4] = [
             rows[0].clone(),
-            each(&|pair| confined(&pair.s, &last.y)),
-            each(&|pair| free(&pair.s, &last.y)),
+            each(&|pair| confined(&pair.step, &last.change)),
+            each(&|pair| free(&pair.step, &last.change)),
             rows[3].clone(),
         ];
         for ((products, row), column) in self.products.iter_mut().zip(rows).zip(columns) {
@@ -153,7 +148,7 @@ impl Hessian {
 
     /// The remembered steps with the gradient's changes along them.
     pub fn into_pairs(self) -> impl Iterator<Item = (Vec<f64>, Vec<f64>)> {
-        self.pairs.into_iter().map(|Pair { s, y, .. }| (s, y))
+        self.memory.into_pairs().into_iter().map(|pair| (pair.step, pair.change))
     }
 
     /// Leaves nothing but the first model, of curvature `sigma`.
@@ -163,20 +158,13 @@ impl Hessian {
 
     /// −B⁻¹ g: the way to the minimiser where the set does not matter.
     pub fn newton_step(&self, problem: &impl Constrained, gradient: &[f64]) -> Vec<f64> {
-        let mut q = gradient.to_vec();
-        let mut shares = Vec::new();
-        for Pair { s, y, .. } in self.pairs.iter().rev() {
-            let share = long_dot(s, &q) / long_dot(s, y);
-            long_axpy(&mut q, -share, y);
-            shares.push(share);
-        }
-        let mut step = problem.solve(&q);
-        step.iter_mut().for_each(|step| *step /= -self.sigma);
-        for (Pair { s, y, .. }, share) in self.pairs.iter().zip(shares.iter().rev()) {
-            let other = long_dot(y, &step) / long_dot(s, y);
-            long_axpy(&mut step, -share - other, s);
-        }
-        step
+        let downhill = gradient.iter().map(|slope| -slope).collect();
+        let divide = |product: f64, curvature: f64| product / curvature;
+        self.memory.multiply_inverse(downhill, divide, |v| {
+            let mut step = problem.solve(&v);
+            step.iter_mut().for_each(|step| *step /= self.sigma);
+            step
+        })
     }
 
     /// The way from x to the minimiser of gᵀd + dᵀB d/2 over the set; None where rounding has left no convex model.
@@ -195,9 +183,9 @@ impl Hessian {
             return Ok(Some(free));
         }
         let Some(middle) = self.middle() else { return Ok(None) };
-        let known = self.stacked(|pair| {
+        let known = self.stacked(|pair, _| {
             let along = |v: &[f64]| long_dot(&v[at..], &gradient[at..]);
-            (along(&pair.s), along(&pair.y) / self.sigma)
+            (along(&pair.step), along(&pair.change) / self.sigma)
         });
         let mut slope = gradient[..at].to_vec();
         self.add_terms(&mut slope, &-middle.solve(&known));
@@ -250,46 +238,50 @@ impl Hessian {
 
     /// (d_C, d_F) with d_F = −(g_F + Y_F w₂)/σ − S_F w₁, the best for d_C.
     fn with_free(&self, mut d: Vec<f64>, gradient: &[f64], weights: &Array1<f64>) -> Vec<f64> {
-        let (at, n_pairs) = (self.n_confined, self.pairs.len());
+        let (at, pairs) = (self.n_confined, self.memory.pairs());
         if at == gradient.len() {
             return d;
         }
         let mut free = gradient[at..].to_vec();
-        for (pair, weight) in self.pairs.iter().zip(weights.iter().skip(n_pairs)) {
-            long_axpy(&mut free, *weight, &pair.y[at..]);
+        for (pair, weight) in pairs.iter().zip(weights.iter().skip(pairs.len())) {
+            long_axpy(&mut free, *weight, &pair.change[at..]);
         }
         free.iter_mut().for_each(|free| *free /= -self.sigma);
-        for (pair, weight) in self.pairs.iter().zip(weights) {
-            long_axpy(&mut free, -weight, &pair.s[at..]);
+        for (pair, weight) in pairs.iter().zip(weights) {
+            long_axpy(&mut free, -weight, &pair.step[at..]);
         }
         d.extend(free);
         d
     }
 
-    /// The first numbers of all pairs, then the second ones.
-    fn stacked(&self, numbers: impl Fn(&Pair) -> (f64, f64)) -> Array1<f64> {
-        let (first, second): (Vec<f64>, Vec<f64>) = self.pairs.iter().map(numbers).unzip();
+    /// The first numbers of all pairs, then the second ones: `numbers(pair, P s)`.
+    fn stacked(&self, numbers: impl Fn(&Pair, &[f64]) -> (f64, f64)) -> Array1<f64> {
+        let pairs = self.memory.pairs().iter().zip(&self.metrics);
+        let (first, second): (Vec<f64>, Vec<f64>) =
+            pairs.map(|(pair, metric)| numbers(pair, metric)).unzip();
         first.into_iter().chain(second).collect()
     }
 
     /// Q_Cᵀ v.
     fn terms(&self, v: &[f64]) -> Array1<f64> {
         let at = self.n_confined;
-        self.stacked(|pair| (self.sigma * long_dot(&pair.metric, v), long_dot(&pair.y[..at], v)))
+        self.stacked(|pair, metric| {
+            (self.sigma * long_dot(metric, v), long_dot(&pair.change[..at], v))
+        })
     }
 
     /// Adds Q_C w.
     fn add_terms(&self, v: &mut [f64], w: &Array1<f64>) {
-        let (at, n_pairs) = (self.n_confined, self.pairs.len());
-        for (j, pair) in self.pairs.iter().enumerate() {
-            long_axpy(v, self.sigma * w[j], &pair.metric);
-            long_axpy(v, w[n_pairs + j], &pair.y[..at]);
+        let (at, pairs) = (self.n_confined, self.memory.pairs());
+        for (j, (pair, metric)) in pairs.iter().zip(&self.metrics).enumerate() {
+            long_axpy(v, self.sigma * w[j], metric);
+            long_axpy(v, w[pairs.len() + j], &pair.change[..at]);
         }
     }
 
     /// M⁻¹ = N⁻¹ + Q_Fᵀ Q_F/σ, factorised.
     fn middle(&self) -> Option<Middle> {
-        let n = self.pairs.len();
+        let n = self.memory.pairs().len();
         let of =
             |product: usize| Array2::from_shape_fn((n, n), |(i, j)| self.products[product][i][j]);
         let [own, confined, free, solved] = [of(0), of(1), of(2), of(3)];
@@ -376,7 +368,7 @@ mod tests {
             hessian.push(&Space, s.clone(), y.clone());
         }
         let mut dense = Array2::from_diag(&Array1::from_iter(METRIC)) * hessian.sigma;
-        for (s, y) in pairs.into_iter().skip(n.saturating_sub(MEMORY)) {
+        for (s, y) in pairs.into_iter().skip(n.saturating_sub(MAX_PAIRS)) {
             let (s, y) = (Array1::from(s), Array1::from(y));
             let bs = dense.dot(&s);
             let outer = |v: &Array1<f64>| Array2::from_shape_fn((7, 7), |(i, j)| v[i] * v[j]);

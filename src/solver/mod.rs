@@ -6,6 +6,7 @@ mod away;
 mod block_frank_wolfe;
 mod frank_wolfe;
 mod line_search;
+mod memory;
 mod method;
 mod newton;
 mod path;
@@ -17,6 +18,7 @@ pub use away::AwayFrankWolfe;
 pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling, Step, SumTree};
 pub use frank_wolfe::{Drift, FrankWolfe, Start, StepRule};
 pub(crate) use line_search::shorter_step;
+pub(crate) use memory::{Memory, Pair};
 pub use method::{Choices, DualPoint, Fit, Method, STEPS, Target, minimize};
 pub use newton::{
     BestPoints, Blocks, Design, FACTORISED, Newton, PRECONDITIONED, Proximal, Summed,

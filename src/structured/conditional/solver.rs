@@ -1,7 +1,6 @@
 //! L-BFGS (Liu and Nocedal 1989) with the diagonal of the Hessian for a first model: weights of frequent
 //! features bend the loss thousands of times as much as those of rare ones.
 
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use super::dual_point::DualMixture;
@@ -12,13 +11,13 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::{long_axpy, long_dot};
 use crate::memory::require;
 use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
-use crate::solver::{PathSettings, PathSolver, Piece, Target, path, shorter_step};
+use crate::solver::{Memory, PathSettings, PathSolver, Piece, Target, path, shorter_step};
 use crate::structured::model::{Chain, Model};
 
-/// Most pairs of steps and gradient changes.
-const MEMORY: usize = 12;
+/// Largest number of pairs of steps and gradient changes.
+const MAX_PAIRS: usize = 12;
 
-/// Most values in all pairs together, unless three pairs have more.
+/// Maximum number of values in all steps together, unless three steps have more.
 const MEMORY_SIZE: usize = 1 << 24;
 
 /// Samples to begin with: of each so many sequences one, and the number of steps.
@@ -90,20 +89,20 @@ pub fn conditional_path(
 fn field(chain: &Chain, shares: Shares) -> Result<Field<'_>> {
     let n_weights = chain.n_weights();
     let what = || format!("d = {n_weights} weights");
-    let n_vectors = 2 * memory(n_weights) + 13 + 2 * rayon::current_num_threads();
+    let n_vectors = 2 * n_remembered(n_weights) + 13 + 2 * rayon::current_num_threads();
     require(8 * n_vectors as u128 * n_weights as u128, what, "use fewer features")?;
     Field::new(chain, shares)
 }
 
-fn memory(n_weights: usize) -> usize {
-    (MEMORY_SIZE / n_weights.max(1)).clamp(3, MEMORY)
+/// Number of pairs that are remembered.
+fn n_remembered(n_weights: usize) -> usize {
+    (MEMORY_SIZE / n_weights.max(1)).clamp(3, MAX_PAIRS)
 }
 
 struct Lbfgs<'a> {
     field: Field<'a>,
     weights: Vec<f64>,
-    /// Steps, changes of the gradient along them, and 1 over their product.
-    pairs: VecDeque<(Vec<f64>, Vec<f64>, f64)>,
+    memory: Memory,
     /// At the weights; its diagonal may be that of earlier ones.
     now: Evaluation,
     /// The best mixture of all dual points so far.
@@ -118,8 +117,8 @@ impl<'a> Lbfgs<'a> {
     fn new(field: Field<'a>, weights: Vec<f64>, interrupt: &Interrupt) -> Result<Self> {
         let mut groups = Groups::default();
         let now = field.evaluate(&weights, true, &mut groups, interrupt)?;
-        let (best, pairs) = (now.dual.clone(), VecDeque::new());
-        Ok(Self { field, weights, pairs, now, best, epochs: 0, groups, is_begun: true })
+        let (best, memory) = (now.dual.clone(), Memory::default());
+        Ok(Self { field, weights, memory, now, best, epochs: 0, groups, is_begun: true })
     }
 
     /// Goes where some of the sequences lead: much of the way, at a part of the cost.
@@ -151,27 +150,20 @@ impl<'a> Lbfgs<'a> {
         Certificate { primal, dual: self.best.value(self.field.shares.lambda()) }
     }
 
-    /// −H ∇P by the two-loop recursion.
+    /// −H ∇P.
     fn direction(&self) -> Vec<f64> {
-        let mut q: Vec<f64> = self.now.gradient.iter().map(|slope| -slope).collect();
-        let mut along = Vec::with_capacity(self.pairs.len());
-        for (s, y, inverse) in self.pairs.iter().rev() {
-            let share = inverse * long_dot(s, &q);
-            long_axpy(&mut q, -share, y);
-            along.push(share);
-        }
-        if let Some(diagonal) = &self.now.diagonal {
-            let scale = self.pairs.back().map_or(1.0, |(_, y, inverse)| {
-                let bent: f64 = y.iter().zip(diagonal).map(|(y, d)| y * y / d).sum();
-                1.0 / (inverse * bent)
-            });
-            q.iter_mut().zip(diagonal).for_each(|(q, d)| *q *= scale / d);
-        }
-        for ((s, y, inverse), share) in self.pairs.iter().zip(along.into_iter().rev()) {
-            let rest = share - inverse * long_dot(y, &q);
-            long_axpy(&mut q, rest, s);
-        }
-        q
+        let downhill = self.now.gradient.iter().map(|slope| -slope).collect();
+        let divide = |product: f64, curvature: f64| 1.0 / curvature * product;
+        self.memory.multiply_inverse(downhill, divide, |mut v| {
+            if let Some(diagonal) = &self.now.diagonal {
+                let scale = self.memory.pairs().back().map_or(1.0, |pair| {
+                    let squares = pair.change.iter().zip(diagonal).map(|(y, d)| y * y / d);
+                    1.0 / divide(squares.sum(), pair.curvature)
+                });
+                v.iter_mut().zip(diagonal).for_each(|(v, d)| *v *= scale / d);
+            }
+            v
+        })
     }
 
     /// A model that is better by enough, in the given direction; none where rounding hides it.
@@ -203,13 +195,7 @@ impl<'a> Lbfgs<'a> {
             |new: &[f64], old: &[f64]| new.iter().zip(old).map(|(n, o)| n - o).collect();
         let s: Vec<f64> = difference(&weights, &self.weights);
         let y: Vec<f64> = difference(&next.gradient, &self.now.gradient);
-        let product = long_dot(&s, &y);
-        if product > 1e-10 * (long_dot(&s, &s) * long_dot(&y, &y)).sqrt() {
-            self.pairs.push_back((s, y, 1.0 / product));
-            if self.pairs.len() > memory(weights.len()) {
-                self.pairs.pop_front();
-            }
-        }
+        self.memory.push(s, y, n_remembered(weights.len()));
         let diagonal = next.diagonal.or_else(|| self.now.diagonal.take());
         self.best.improve(&next.dual, self.field.shares.lambda());
         self.now = Evaluation { diagonal, ..next };
@@ -230,10 +216,10 @@ impl Solver for Lbfgs<'_> {
                 break;
             }
             // A model without memory may still find a way down.
-            if self.pairs.is_empty() {
+            if self.memory.pairs().is_empty() {
                 return Ok(Progress::Exhausted(self.certificate()));
             }
-            self.pairs.clear();
+            self.memory.clear();
         }
         self.epochs += 1;
         Ok(Progress::Epoch(self.certificate()))
@@ -268,11 +254,7 @@ impl PathSolver for Lbfgs<'_> {
             self.field.shares.set_lambda(lambda)?;
             self.best.stretch(longer);
             // The regulariser's part of the changes of the gradient is known.
-            for (s, y, inverse) in &mut self.pairs {
-                long_axpy(y, lambda - before, s);
-                *inverse = 1.0 / long_dot(s, y);
-            }
-            self.pairs.retain(|(.., inverse)| *inverse > 0.0 && inverse.is_finite());
+            self.memory.add_square(lambda - before);
             self.now = self.field.evaluate(&self.weights, true, &mut self.groups, interrupt)?;
             self.best.improve(&self.now.dual, lambda);
         }

@@ -1,0 +1,136 @@
+//! The memory of L-BFGS (Liu and Nocedal 1989): recent steps with the changes of the gradient along them.
+
+use std::collections::VecDeque;
+
+use crate::linalg::vectors::{long_axpy, long_dot};
+
+/// Smallest cosine of the angle between a step and the change of the gradient for a function to count as convex there.
+const MIN_COSINE: f64 = 1e-10;
+
+/// A step s and the change y of the gradient along it.
+pub(crate) struct Pair {
+    /// s.
+    pub step: Vec<f64>,
+    /// y.
+    pub change: Vec<f64>,
+    /// ⟨s, y⟩ > 0.
+    pub curvature: f64,
+}
+
+/// The last pairs, from the oldest to the newest.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pairs: VecDeque<Pair>,
+}
+
+impl Memory {
+    /// Adds a pair, unless the function is not convex there, and forgets the oldest of more than `capacity` pairs.
+    /// Returns whether the pair was added.
+    pub fn push(&mut self, step: Vec<f64>, change: Vec<f64>, capacity: usize) -> bool {
+        let curvature = long_dot(&step, &change);
+        let squares = long_dot(&step, &step) * long_dot(&change, &change);
+        let is_convex = curvature > MIN_COSINE * squares.sqrt();
+        if is_convex {
+            self.pairs.push_back(Pair { step, change, curvature });
+            if self.pairs.len() > capacity {
+                self.pairs.pop_front();
+            }
+        }
+        is_convex
+    }
+
+    /// The pairs, from the oldest to the newest.
+    pub fn pairs(&self) -> &VecDeque<Pair> {
+        &self.pairs
+    }
+
+    /// The pairs, from the oldest to the newest.
+    pub fn into_pairs(self) -> VecDeque<Pair> {
+        self.pairs
+    }
+
+    /// Forgets all pairs.
+    pub fn clear(&mut self) {
+        self.pairs.clear();
+    }
+
+    /// Adds `curvature`/2 ‖·‖² to the function, and forgets the pairs along which the sum is not convex.
+    pub fn add_square(&mut self, curvature: f64) {
+        for pair in &mut self.pairs {
+            long_axpy(&mut pair.change, curvature, &pair.step);
+            pair.curvature = long_dot(&pair.step, &pair.change);
+        }
+        let is_usable = |inverse: f64| inverse > 0.0 && inverse.is_finite();
+        self.pairs.retain(|pair| is_usable(1.0 / pair.curvature));
+    }
+
+    /// H v by the two-loop recursion for the inverse H of the remembered Hessian; `first` multiplies by the inverse of
+    /// its first approximation. `divide` is the quotient of its arguments, rounded in the way that the caller prefers.
+    pub fn multiply_inverse(
+        &self,
+        mut v: Vec<f64>,
+        divide: impl Fn(f64, f64) -> f64,
+        first: impl FnOnce(Vec<f64>) -> Vec<f64>,
+    ) -> Vec<f64> {
+        let mut shares = Vec::with_capacity(self.pairs.len());
+        for pair in self.pairs.iter().rev() {
+            let share = divide(long_dot(&pair.step, &v), pair.curvature);
+            long_axpy(&mut v, -share, &pair.change);
+            shares.push(share);
+        }
+        let mut product = first(v);
+        for (pair, share) in self.pairs.iter().zip(shares.into_iter().rev()) {
+            let other = divide(long_dot(&pair.change, &product), pair.curvature);
+            long_axpy(&mut product, share - other, &pair.step);
+        }
+        product
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The gradient of Σ (i + 1) x_i² / 2.
+    fn bent(x: &[f64]) -> Vec<f64> {
+        x.iter().zip(1..).map(|(x, factor)| x * f64::from(factor)).collect()
+    }
+
+    fn multiply(memory: &Memory, v: Vec<f64>) -> Vec<f64> {
+        memory.multiply_inverse(v, |product, curvature| product / curvature, |v| v)
+    }
+
+    #[test]
+    fn the_newest_change_gives_its_step() {
+        let mut memory = Memory::default();
+        assert_eq!(multiply(&memory, vec![1.0, 2.0, 3.0]), [1.0, 2.0, 3.0]);
+        let steps = [[1.0, 2.0, -1.0], [0.5, -1.0, 0.25], [3.0, 0.0, 1.0]];
+        for (n_pushed, step) in (1..).zip(steps) {
+            assert!(memory.push(step.to_vec(), bent(&step), 2));
+            assert_eq!(memory.pairs().len(), n_pushed.min(2));
+            let found = multiply(&memory, bent(&step));
+            assert!(found.iter().zip(step).all(|(f, s)| (f - s).abs() < 1e-12), "{found:?}");
+        }
+        assert_eq!(memory.pairs()[0].step, steps[1]);
+    }
+
+    #[test]
+    fn pairs_without_curvature_are_left_out() {
+        let mut memory = Memory::default();
+        for change in [[-1.0, 0.0], [0.0, 1.0], [f64::NAN, 0.0]] {
+            assert!(!memory.push(vec![1.0, 0.0], change.to_vec(), 5));
+        }
+        assert!(memory.pairs().is_empty());
+    }
+
+    #[test]
+    fn a_square_changes_the_gradients() {
+        let mut memory = Memory::default();
+        assert!(memory.push(vec![1.0, 0.0], vec![1.0, 1.0], 5));
+        assert!(memory.push(vec![0.0, 2.0], vec![0.0, 6.0], 5));
+        memory.add_square(-1.0);
+        assert_eq!(memory.pairs().len(), 1);
+        assert_eq!(memory.pairs()[0].change, [0.0, 4.0]);
+        assert_eq!(memory.pairs()[0].curvature, 8.0);
+    }
+}
