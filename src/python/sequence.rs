@@ -109,6 +109,12 @@ impl SequenceProblem {
         })
     }
 
+    /// Refuses a number of labels whose tables of transitions do not fit into memory.
+    #[staticmethod]
+    fn check_labels(n_labels: usize) -> PyResult<()> {
+        guarded(|| Ok(Chain::check_states(n_labels)?))
+    }
+
     /// The pairs of a column and a label that have a weight, by column: their ends and labels; none where
     /// all have.
     fn pairs<'py>(&self, py: Python<'py>) -> Option<PairArrays<'py>> {

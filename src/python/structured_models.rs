@@ -51,7 +51,8 @@ impl StructuredModel {
                 look(example, label)
             };
             let examples = (0..model.n_examples()).into_par_iter().with_min_len(16);
-            let found = examples.map_init(Default::default, decode).collect();
+            let found =
+                examples.map_init(|| (Vec::new(), Work::of(session.interrupt)), decode).collect();
             session.interrupt.check()?;
             Ok(found)
         })

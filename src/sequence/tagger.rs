@@ -47,6 +47,13 @@ struct Scratch {
     other: Buffers,
 }
 
+impl Scratch {
+    fn of(interrupt: &Interrupt) -> Self {
+        let other = Buffers { work: Work::of(interrupt), ..Buffers::default() };
+        Self { other, ..Self::default() }
+    }
+}
+
 /// Buffers of what is asked about a sequence.
 #[derive(Debug, Default)]
 struct Buffers {
@@ -170,11 +177,12 @@ impl Tagger {
                 interrupt.check()?;
                 let (scores, buffers) = self.load(sequences, sequence, scratch);
                 look(scores, buffers, &mut found)?;
+                interrupt.check()?;
             }
             Ok(found)
         };
         let groups = (0..n.div_ceil(GROUP)).into_par_iter();
-        let groups: Result<Vec<_>> = groups.map_init(Scratch::default, group).collect();
+        let groups: Result<Vec<_>> = groups.map_init(|| Scratch::of(interrupt), group).collect();
         Ok(groups?.concat())
     }
 
@@ -197,11 +205,12 @@ impl Tagger {
         interrupt: &Interrupt,
     ) -> Result<Vec<u32>> {
         self.check(sequences)?;
-        let (mut scratch, mut found) = (Scratch::default(), Vec::new());
+        let (mut scratch, mut found) = (Scratch::of(interrupt), Vec::new());
         for sequence in 0..sequences.offsets.len() - 1 {
             interrupt.check()?;
             let (scores, buffers) = self.load(sequences, sequence, &mut scratch);
             best_labels(scores, buffers, &mut found)?;
+            interrupt.check()?;
         }
         Ok(found)
     }
@@ -219,7 +228,8 @@ impl Tagger {
         interrupt: &Interrupt,
     ) -> Result<Vec<Vec<Ranked>>> {
         self.look(sequences, interrupt, |scores, Buffers { work, marginals, .. }, found| {
-            let mut best = best(scores, k);
+            let mut best = best(scores, k, &work.interrupt);
+            work.interrupt.check()?;
             best.retain(|(_, score)| *score > IMPOSSIBLE);
             possible(best.first().map_or(IMPOSSIBLE, |(_, score)| *score))?;
             if normalised {
@@ -258,7 +268,7 @@ impl Tagger {
     ) -> Result<Vec<f64>> {
         self.look(sequences, interrupt, |scores, Buffers { work, label, .. }, found| {
             possible(scores.decode(work, label))?;
-            for values in max_marginals(scores).chunks_exact(scores.n_states) {
+            for values in max_marginals(scores, &work.interrupt).chunks_exact(scores.n_states) {
                 // The largest of every position are equal but for rounding.
                 let best = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 found.extend(values.iter().map(|value| {
@@ -288,10 +298,13 @@ fn possible(best: f64) -> Result<()> {
 }
 
 /// The best scores with each label at each position.
-fn max_marginals(scores: ChainScores<'_>) -> Vec<f64> {
+fn max_marginals(scores: ChainScores<'_>, interrupt: &Interrupt) -> Vec<f64> {
     let (n_states, len) = (scores.n_states, scores.len());
     let mut forward = scores.nodes.to_vec();
     for t in 1..len {
+        if interrupt.is_raised() {
+            return forward;
+        }
         let edges = scores.edges_into(t);
         let (before, now) = forward.split_at_mut(t * n_states);
         let before = &before[(t - 1) * n_states..];
@@ -302,6 +315,9 @@ fn max_marginals(scores: ChainScores<'_>) -> Vec<f64> {
     }
     let mut after = vec![0.0; n_states];
     for t in (1..len).rev() {
+        if interrupt.is_raised() {
+            return forward;
+        }
         let edges = scores.edges_into(t);
         let nodes = &scores.nodes[t * n_states..][..n_states];
         let ahead: Vec<f64> = after.iter().zip(nodes).map(|(a, b)| a + b).collect();
@@ -317,7 +333,7 @@ fn max_marginals(scores: ChainScores<'_>) -> Vec<f64> {
 
 /// The k best labels: Viterbi's recursion with k paths for each label (Foreman 1993's list decoding), equal
 /// ones in the order of their labels read from the end.
-fn best(scores: ChainScores<'_>, k: usize) -> Vec<Ranked> {
+fn best(scores: ChainScores<'_>, k: usize, interrupt: &Interrupt) -> Vec<Ranked> {
     let (n_states, len) = (scores.n_states, scores.len());
     if len == 0 {
         return vec![(Vec::new(), 0.0)];
@@ -329,6 +345,9 @@ fn best(scores: ChainScores<'_>, k: usize) -> Vec<Ranked> {
     let mut tables: Vec<Vec<Vec<Path>>> =
         vec![first.iter().map(|node| vec![(*node, 0, 0)]).collect()];
     for t in 1..len {
+        if interrupt.is_raised() {
+            return Vec::new();
+        }
         let (edges, before) = (scores.edges_into(t), &tables[t - 1]);
         let into = |to: usize| {
             let mut paths: Vec<Path> = Vec::new();

@@ -67,6 +67,13 @@ impl<'a> StructuredDual<'a> {
         let (local, image) = (Local::default(), TouchedVector::new(model.n_weights()));
         Ok(Self { model, shares, local, image, groups: Vec::new() })
     }
+
+    /// The same dual, whose oracle the flag stops within an example.
+    #[must_use]
+    pub fn stopped_by(mut self, interrupt: &Interrupt) -> Self {
+        self.local = Local::of(interrupt);
+        self
+    }
 }
 
 /// Refuses examples without labels.
@@ -78,6 +85,10 @@ pub(super) fn check_labelled(model: &dyn Model) -> Result<()> {
 }
 
 impl Local {
+    fn of(interrupt: &Interrupt) -> Self {
+        Self { work: Work::of(interrupt), ..Self::default() }
+    }
+
     /// The margins θ + c of an example at the weights `scale` · `weights`; returns the constant of its loss.
     fn load(&mut self, model: &dyn Model, example: usize, weights: &[f64], scale: f64) -> f64 {
         let constant = self.load_costs(model, example);
@@ -279,7 +290,7 @@ impl BlockDual for StructuredDual<'_> {
             local.vertex.clone()
         };
         let blocks = blocks.par_iter().with_min_len(8);
-        let found = blocks.map_init(Local::default, ask).collect();
+        let found = blocks.map_init(|| Local::of(interrupt), ask).collect();
         interrupt.check()?;
         Ok(found)
     }
@@ -304,7 +315,7 @@ impl BlockDual for StructuredDual<'_> {
             (loss * Bounded::exact(share), share * gap)
         };
         let examples = (0..problem.model.n_examples()).into_par_iter().with_min_len(8);
-        let terms = examples.map_init(Local::default, look).collect();
+        let terms = examples.map_init(|| Local::of(interrupt), look).collect();
         interrupt.check()?;
         Ok(BlockGaps::of(terms))
     }
@@ -350,6 +361,7 @@ impl Group {
         interrupt: &Interrupt,
     ) {
         let (model, local) = (problem.model, &mut self.local);
+        local.work.interrupt.clone_from(interrupt);
         let (mut total, mut linear, norm) = (Sum::default(), 0.0, norm_above(weights));
         let mut sizes = Sizes::default();
         self.image.clear();

@@ -133,6 +133,7 @@ impl<'a> Extragradient<'a> {
         groups.par_iter_mut().enumerate().for_each(|(index, group)| {
             group.image.clear();
             group.linear = 0.0;
+            group.local.work.interrupt.clone_from(interrupt);
             let examples: Range<usize> = index * n / GROUPS..(index + 1) * n / GROUPS;
             for example in examples.filter(|example| method.shares.of(*example) > 0.0) {
                 if group.failure.is_none() && !interrupt.is_raised() {

@@ -137,7 +137,7 @@ pub fn fit(
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Fit> {
     require_memory(model.n_weights(), method)?;
-    let mut dual = StructuredDual::new(model, shares)?;
+    let mut dual = StructuredDual::new(model, shares)?.stopped_by(interrupt);
     let (projection, radius) = match method {
         StructuredMethod::Vertices(method) => {
             return minimize(&mut dual, method, target, start, interrupt, observe);

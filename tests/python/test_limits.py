@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +19,17 @@ from dualgap import FactorizationMachineRegressor, MulticlassSVC, _core
 from dualgap._core import THREADS_PER_CORE
 from dualgap._validation import resolve_threads
 from dualgap.distributed import ConsensusSVC
+from dualgap.sequence import SequenceTagger
+from dualgap.structured import ChainModel, StructuredSVM
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 LINUX = pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="the memory is not known")
+
+
+def available_memory() -> float:
+    """Bytes that a fit may still take."""
+    text = Path("/proc/meminfo").read_text()
+    return 1024 * sum(map(int, re.findall(r"(?:MemAvailable|SwapFree): *(\d+)", text)))
 
 
 @LINUX
@@ -45,6 +55,25 @@ def test_weights_beyond_memory_are_refused() -> None:
             model.fit(X, y)
     with pytest.raises(MemoryError, match="m = 1 outputs and d = 2000000001 features need"):
         FactorizationMachineRegressor(1).fit(X, [0.0, 1.0, 2.0])
+
+
+@LINUX
+@pytest.mark.parametrize("n_labels", [40_000, 32_000])
+@pytest.mark.parametrize("estimator", [SequenceTagger(), StructuredSVM(ChainModel())])
+def test_tables_of_transitions_beyond_memory_are_refused(n_labels: int, estimator: Any) -> None:
+    # 44 GB for 32,000 labels, and more labels than a chain may have.
+    if n_labels < 2**15 and available_memory() > 40e9:
+        pytest.skip("this machine has the memory")
+    X, y = np.ones((n_labels, 1)), np.arange(n_labels)
+    error = MemoryError if n_labels < 2**15 else ValueError
+    message = f"m = {n_labels} labels need 44" if error is MemoryError else rf"y: .*{n_labels}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(error, match=message):
+            estimator.fit([X], [y])
+        assert tracemalloc.get_traced_memory()[1] < 100 * X.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 @LINUX

@@ -131,6 +131,10 @@ history_, null_objective_
     For scikit-learn's model selection this is an estimator as any other:
     ``GridSearchCV(SequenceTagger(), {"C": [0.03, 0.1, 0.3]}).fit(X, y)`` with lists of sentences.
 
+    Time: a token takes up to m**2 steps for m labels in each pass, whatever `transitions` is. With
+    hundreds of labels "hamming" skips the rows of transitions that cannot hold a maximum. An
+    interrupt takes effect within a sentence.
+
     Memory: the sentences as numbers, twelve bytes a feature of a token; with "hamming" one vector
     of weights and for each sentence the labels that have weight; with "log" some 15 vectors of
     weights, fewer if they are long.
@@ -387,6 +391,7 @@ history_, null_objective_
         if len(classes) == 0:
             msg = "y: there is no token in any sentence"
             raise ValueError(msg)
+        _core.SequenceProblem.check_labels(len(classes))
         seen = seen_transitions(codes, data.offsets, len(classes))
         links = transition_codes(self.transitions, classes, bool(self.boundaries), seen)
         check_labels(links, classes, codes, data.offsets)

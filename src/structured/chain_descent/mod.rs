@@ -89,7 +89,7 @@ pub fn fit_chain(
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<ChainFit> {
     let is_new = start.is_none();
-    let mut solver = ChainDescent::new((chain, shares), options, start)?;
+    let mut solver = ChainDescent::new((chain, shares), options, start, interrupt)?;
     let null_objective = solver.loss_sum(interrupt)?;
     if !is_new {
         solver.sum_up(interrupt)?;
@@ -177,6 +177,7 @@ struct ChainDescent<'a> {
     epochs: usize,
     /// D at the dual point when the weights were last summed up.
     value: Option<DualValue>,
+    interrupt: Interrupt,
 }
 
 impl<'a> ChainDescent<'a> {
@@ -184,6 +185,7 @@ impl<'a> ChainDescent<'a> {
         (chain, shares): (&'a Chain, Shares),
         options: DescentOptions,
         start: Option<ChainPoint>,
+        interrupt: &Interrupt,
     ) -> Result<Self> {
         if !chain.is_labelled() {
             return Err(Error::argument("y", "the examples have no labels"));
@@ -209,6 +211,7 @@ impl<'a> ChainDescent<'a> {
             relative: 0.0,
             epochs: 0,
             value: None,
+            interrupt: interrupt.clone(),
             chain,
             shares,
         })
@@ -221,7 +224,8 @@ impl<'a> ChainDescent<'a> {
         look: impl Fn(&Self, usize, &mut Scratch) -> R + Sync,
     ) -> Vec<R> {
         let new = || {
-            let mut scratch = Scratch::default();
+            let work = Work::of(&self.interrupt);
+            let mut scratch = Scratch { work, ..Scratch::default() };
             scratch.gatherer.prepare(self.chain);
             scratch
         };
@@ -250,8 +254,10 @@ impl<'a> ChainDescent<'a> {
     }
 
     /// Visits some sequences: their steps are proposed at the same weights and made one after the other.
-    fn visit(&mut self, batch: &[u32]) {
-        for proposal in self.look(batch, Self::propose) {
+    fn visit(&mut self, batch: &[u32], interrupt: &Interrupt) -> Result<()> {
+        let proposals = self.look(batch, Self::propose);
+        interrupt.check()?;
+        for proposal in proposals {
             let Proposal { example, image, from, to, cost, gap, loss } = proposal;
             self.gaps.set(example, gap);
             self.losses[example] = loss;
@@ -267,6 +273,7 @@ impl<'a> ChainDescent<'a> {
             image.add_to(-step * scale, &mut self.weights);
             block.shift(from, &to, step);
         }
+        Ok(())
     }
 
     /// Φ_i, rounded outwards, at the weights, which have at most this norm.
@@ -312,6 +319,7 @@ impl<'a> ChainDescent<'a> {
             interrupt.check()?;
             let losses =
                 self.look(group, |solver, example, scratch| solver.loss(example, norm, scratch));
+            interrupt.check()?;
             for (example, loss) in group.iter().zip(losses) {
                 sum.add(loss * Bounded::exact(self.shares.of(*example as usize)));
             }
@@ -381,7 +389,7 @@ impl Solver for ChainDescent<'_> {
         for start in (0..self.order.len()).step_by(size) {
             interrupt.check()?;
             let batch = self.draw(start, size);
-            self.visit(&batch);
+            self.visit(&batch, interrupt)?;
         }
         self.epochs += 1;
         if self.is_promising() {

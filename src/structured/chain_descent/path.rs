@@ -24,7 +24,7 @@ pub fn chain_path(
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
 ) -> Result<Vec<Piece>> {
     let from = shares.lambda();
-    let mut solver = ChainDescent::new((chain, shares), options, None)?;
+    let mut solver = ChainDescent::new((chain, shares), options, None, interrupt)?;
     let stopping = target.stopping(solver.loss_sum(interrupt)?);
     path(&mut solver, PathSettings { from, until, stopping }, interrupt, observe)
 }

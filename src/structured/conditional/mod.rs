@@ -104,7 +104,7 @@ impl<'a> Field<'a> {
 
     /// P(0).
     fn null_objective(&self, interrupt: &Interrupt) -> Result<Bounded> {
-        let mut scratch = Scratch::default();
+        let mut scratch = Scratch { work: Work::of(interrupt), ..Scratch::default() };
         let mut sum = Sum::default();
         for example in 0..self.shares.n_blocks() {
             interrupt.check()?;
@@ -190,6 +190,7 @@ impl<'a> Field<'a> {
         interrupt: &Interrupt,
     ) {
         let Group { loss, totals, pull, diagonal, scratch } = group;
+        scratch.work.interrupt.clone_from(interrupt);
         (*loss, *totals) = (Sum::default(), Totals::default());
         pull.clear();
         pull.resize(self.n_laid(), 0.0);

@@ -3,6 +3,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::sum_product::log_marginals;
+use crate::interrupt::Interrupt;
 use crate::linalg::{arch, exp_minus};
 use crate::structured::model::{ChainScores, Work};
 
@@ -24,6 +25,7 @@ const VECTORS: usize = 4;
 /// One exponential for each node and each table of transitions is all that it needs; where probabilities
 /// underflow it is done again [in logarithms](log_marginals). Where all positions share their transitions,
 /// their counts are Σ_t forward_t ahead_{t+1}ᵀ times the table, entry by entry.
+/// An interrupt leaves numbers without a meaning.
 pub fn chain_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [f64]) -> f64 {
     let (n_states, len) = (scores.n_states, scores.len());
     if len == 0 {
@@ -33,16 +35,18 @@ pub fn chain_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut
     let width = n_states.next_multiple_of(LANES);
     let (n_nodes, n_edges) = (len * width, n_states * width);
     let n_tables = scores.edges.len() / n_states * width;
-    work.values.resize(2 * n_nodes + n_tables + 2 * n_edges + 2 * width, 0.0);
-    let (factors, rest) = work.values.split_at_mut(n_nodes);
+    let Work { values, interrupt, .. } = &mut *work;
+    values.resize(2 * n_nodes + n_tables + 2 * n_edges + 2 * width, 0.0);
+    let (factors, rest) = values.split_at_mut(n_nodes);
     let (forward, rest) = rest.split_at_mut(n_nodes);
     let (edges, rest) = rest.split_at_mut(n_tables);
     let (transposed, rest) = rest.split_at_mut(n_edges);
     let (sums, rest) = rest.split_at_mut(n_edges);
     let (ahead, back) = rest.split_at_mut(width);
     let rows = Padded { factors, forward, edges, transposed, sums, ahead, back };
-    match arch().dispatch(Passes { scores, width, rows, marginals }) {
+    match arch().dispatch(Passes { scores, width, rows, marginals, interrupt }) {
         Some(log_sum) => log_sum,
+        None if work.interrupt.is_raised() => 0.0,
         None => log_marginals(scores, work, marginals),
     }
 }
@@ -68,6 +72,7 @@ struct Passes<'a> {
     width: usize,
     rows: Padded<'a>,
     marginals: &'a mut [f64],
+    interrupt: &'a Interrupt,
 }
 
 impl WithSimd for Passes<'_> {
@@ -118,6 +123,9 @@ impl Passes<'_> {
         let Padded { factors, forward, edges, .. } = &mut self.rows;
         let mut scales = Product::default();
         for (t, factors) in factors.chunks_exact(width).enumerate() {
+            if self.scores.is_look(t) && self.interrupt.is_raised() {
+                return None;
+            }
             let (before, forward) = forward.split_at_mut(t * width);
             let forward = &mut forward[..width];
             if t == 0 {
@@ -151,6 +159,9 @@ impl Passes<'_> {
         nodes[last * n_states..].copy_from_slice(&forward[last * width..][..n_states]);
         let mut exact = true;
         for t in (0..last).rev() {
+            if self.scores.is_look(t) && self.interrupt.is_raised() {
+                return false;
+            }
             let edges = &edges[t * stride..][..n_edges];
             if stride > 0 || t + 1 == last {
                 transpose(edges, transposed, n_states, width);
@@ -349,5 +360,23 @@ fn products(a: &[f64], b: &[f64], n_states: usize, width: usize, out: &mut [f64]
     let rows = a.chunks_exact(width).zip(b.chunks_exact(width));
     for (out, (a, b)) in out.chunks_exact_mut(n_states).zip(rows) {
         out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = a * b);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_ends_both_recursions() {
+        let (nodes, edges) = (vec![0.0; 6], vec![0.0; 4]);
+        let scores = ChainScores { nodes: &nodes, edges: &edges, stride: 0, n_states: 2 };
+        let (mut work, mut marginals) = (Work::default(), vec![0.0; 10]);
+        for look in [chain_marginals, log_marginals] {
+            work.interrupt = Interrupt::default();
+            assert!((look(scores, &mut work, &mut marginals) - 8_f64.ln()).abs() < 1e-12);
+            work.interrupt.raise();
+            assert_eq!(look(scores, &mut work, &mut marginals), 0.0);
+        }
     }
 }

@@ -4,6 +4,7 @@ use pulp::{Simd, WithSimd};
 
 use super::{Marginals, Projection};
 use crate::error::Result;
+use crate::interrupt::Interrupt;
 use crate::linalg::fold::{Max, fold};
 use crate::linalg::{arch, exp_minus};
 use crate::structured::model::{Chain, ChainScores, Work};
@@ -32,17 +33,19 @@ impl Marginals for Chain {
 }
 
 /// Writes the marginals of p(y) ∝ exp(score of y), nodes then transitions as the scores have them, and returns
-/// ln Σ_y exp(score of y); in logarithms, which no scores are too large for.
+/// ln Σ_y exp(score of y); in logarithms, which no scores are too large for. An interrupt leaves
+/// numbers without a meaning.
 pub fn log_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [f64]) -> f64 {
     let (n_states, n_nodes) = (scores.n_states, scores.nodes.len());
-    work.values.resize(2 * n_nodes + n_states * (n_states + 3), 0.0);
-    let (forward, rest) = work.values.split_at_mut(n_nodes);
+    let Work { values, interrupt, .. } = work;
+    values.resize(2 * n_nodes + n_states * (n_states + 3), 0.0);
+    let (forward, rest) = values.split_at_mut(n_nodes);
     let (backward, rest) = rest.split_at_mut(n_nodes);
     let (transposed, rest) = rest.split_at_mut(n_states * n_states);
     let (ahead, rest) = rest.split_at_mut(n_states);
     let (largest, sums) = rest.split_at_mut(n_states);
     let messages = Messages { scores, transposed, forward, backward, ahead, largest, sums };
-    arch().dispatch(SumProduct { messages, marginals })
+    arch().dispatch(SumProduct { messages, marginals, interrupt })
 }
 
 /// Writes the transpose of a table of transitions.
@@ -68,6 +71,7 @@ struct Messages<'a> {
 struct SumProduct<'a> {
     messages: Messages<'a>,
     marginals: &'a mut [f64],
+    interrupt: &'a Interrupt,
 }
 
 impl WithSimd for SumProduct<'_> {
@@ -75,7 +79,7 @@ impl WithSimd for SumProduct<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
-        let Self { messages, marginals } = self;
+        let Self { messages, marginals, interrupt } = self;
         let Messages { scores, transposed, forward, backward, ahead, largest, sums } = messages;
         let (nodes, n_nodes, n_states) = (scores.nodes, scores.nodes.len(), scores.n_states);
         let (marginals, counts) = marginals.split_at_mut(n_nodes);
@@ -85,6 +89,9 @@ impl WithSimd for SumProduct<'_> {
         }
         forward[..n_states].copy_from_slice(&nodes[..n_states]);
         for t in 1..scores.len() {
+            if scores.is_look(t) && interrupt.is_raised() {
+                return 0.0;
+            }
             let at = t * n_states;
             let (before, forward) = forward[at - n_states..].split_at_mut(n_states);
             let forward = &mut forward[..n_states];
@@ -93,6 +100,9 @@ impl WithSimd for SumProduct<'_> {
         }
         backward[n_nodes - n_states..].fill(0.0);
         for t in (0..scores.len()).rev() {
+            if scores.is_look(t) && interrupt.is_raised() {
+                return 0.0;
+            }
             let (at, next) = (t * n_states, (t + 1) * n_states);
             if next < n_nodes {
                 let nodes = nodes[next..].iter().zip(&backward[next..]);

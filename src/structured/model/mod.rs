@@ -22,6 +22,7 @@ pub use multilabel::Multilabel;
 
 use crate::dual::Scales;
 use crate::dual::rounding::{TINY, gamma};
+use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, TouchedVector};
 
 /// Buffers for decoding one example at a time, allocated once per thread and fit.
@@ -31,6 +32,16 @@ pub struct Work {
     pub values: Vec<f64>,
     /// Integer work space (back pointers, assignments).
     pub indices: Vec<u32>,
+    /// Flag that ends a long recursion early. The result is then meaningless: callers check the flag before they
+    /// use it.
+    pub interrupt: Interrupt,
+}
+
+impl Work {
+    /// Buffers of a run that this flag stops.
+    pub fn of(interrupt: &Interrupt) -> Self {
+        Self { interrupt: interrupt.clone(), ..Self::default() }
+    }
 }
 
 /// The size of an example's parts, for bounds on rounding errors.

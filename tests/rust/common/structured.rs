@@ -122,7 +122,7 @@ fn decode_again(
     labels: &[Vec<u32>],
     scores: [&Vec<f64>; 4],
 ) -> Vec<u32> {
-    let mut work = Work { values: vec![f64::NAN; 3], indices: vec![9; 2] };
+    let mut work = Work { values: vec![f64::NAN; 3], indices: vec![9; 2], ..Work::default() };
     let mut decoded = vec![5; 3];
     for scores in scores {
         model.decode(example, scores, &mut work, &mut decoded);

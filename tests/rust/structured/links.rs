@@ -24,7 +24,7 @@ proptest! {
         let (x, size) = (Array2::zeros((n_pairs, 0)), [n_rows as u32, n_columns as u32]);
         let model = Matching::new(Data::Dense64(Dense::new(x.view()).unwrap()), &[size], None, 1.0, 1.0).unwrap();
         let model = model.with_max_links(limits).unwrap();
-        let mut work = Work { values: vec![f64::NAN; 3], indices: vec![7; 90] };
+        let mut work = Work { values: vec![f64::NAN; 3], indices: vec![7; 90], ..Work::default() };
         let mut label = vec![3];
         model.decode(0, &weights, &mut work, &mut label);
         let found = parts(&model, 0, &label);

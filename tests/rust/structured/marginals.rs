@@ -18,7 +18,7 @@ fn dense(x: &Array2<f64>) -> Data<'_> {
 
 /// A work space that was used before.
 fn used() -> Work {
-    Work { values: vec![f64::NAN; 1000], indices: vec![3; 2] }
+    Work { values: vec![f64::NAN; 1000], indices: vec![3; 2], ..Work::default() }
 }
 
 fn entropic(model: &dyn Marginals, potentials: &[f64], tolerance: f64) -> (Vec<f64>, f64) {

@@ -14,6 +14,14 @@ use super::{Hamming, Model, PartSize, Work};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
+use crate::memory::require;
+
+/// Largest number of labels: decoding keeps labels in 16 bits, and the parts of a sequence are numbered in 32.
+const MAX_STATES: usize = 1 << 15;
+
+/// Bytes that a fit keeps for each pair of labels, at least: the weight in the solver and in its best model, the
+/// score, the cost and the image of one sequence, and three tables of one byte.
+const TABLE_BYTES: u128 = 5 * 8 + 3;
 
 /// Sequences whose neighbouring labels interact: y_t in 0..K for each row x_t (Taskar, Guestrin and Koller 2003).
 ///
@@ -40,7 +48,8 @@ impl Chain {
     /// `labels`; `boundaries` asks for the weights `start` and `end`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `y` or `n_states`.
+    /// [`Error::InvalidArgument`] naming the argument that does not fit: `X` or `y`;
+    /// [`Error::Memory`].
     pub fn new(
         data: Data<'_>,
         offsets: &[usize],
@@ -49,11 +58,8 @@ impl Chain {
         boundaries: bool,
         loss: Hamming,
     ) -> Result<Self> {
+        Self::check_states(n_states)?;
         let rows = CompactRows::new(data)?;
-        if n_states == 0 || n_states > 1 << 15 {
-            let message = format!("must be between 1 and 32768 (is {n_states})");
-            return Err(Error::argument("n_states", message));
-        }
         if offsets.first() != Some(&0)
             || offsets.last() != Some(&rows.len())
             || offsets.windows(2).any(|pair| pair[0] > pair[1])
@@ -75,6 +81,21 @@ impl Chain {
         };
         chain.check_parts()?;
         Ok(chain)
+    }
+
+    /// Refuses a number of labels whose tables of transitions do not fit into memory: call it before one of them is
+    /// allocated.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming `y`; [`Error::Memory`].
+    pub fn check_states(n_states: usize) -> Result<()> {
+        if n_states == 0 || n_states > MAX_STATES {
+            let message = format!("must have between 1 and {MAX_STATES} labels (has {n_states})");
+            return Err(Error::argument("y", message));
+        }
+        let bytes = TABLE_BYTES * n_states as u128 * n_states as u128;
+        let what = || format!("the tables of transitions between m = {n_states} labels");
+        require(bytes, what, "merge labels: a chain keeps m × m numbers")
     }
 
     /// The same with other links between labels.

@@ -2,9 +2,17 @@
 
 use pulp::{Simd, WithSimd};
 
+use crate::interrupt::Interrupt;
 use crate::linalg::arch;
 use crate::linalg::fold::{Max, fold};
 use crate::structured::model::Work;
+
+/// Numbers of a table that the second cache of most processors keeps (1 MB). Rows of larger tables are read one
+/// after the other, and only those that may hold a maximum.
+const CACHED: usize = 1 << 17;
+
+/// Additions between two looks at the interrupt: well below 100 ms.
+const BETWEEN_LOOKS: usize = 1 << 24;
 
 /// The scores of a sequence: `nodes`\[t, k\] of each position, and `edges`\[a, b\] of the transitions, the same
 /// everywhere or (`stride` = K²) those into position t + 1 at t · `stride`.
@@ -49,16 +57,27 @@ impl<'a> ChainScores<'a> {
         self.nodes.is_empty()
     }
 
+    /// Whether a recursion looks at its interrupt at this position.
+    pub fn is_look(&self, t: usize) -> bool {
+        t.is_multiple_of((BETWEEN_LOOKS / (self.n_states * self.n_states)).max(1))
+    }
+
     /// Writes the label of the largest score, among equal ones the smallest read from the end; returns its
-    /// score.
+    /// score. An interrupt leaves a label of zeros.
     pub fn decode(&self, work: &mut Work, label: &mut Vec<u32>) -> f64 {
         let (len, n_states) = (self.len(), self.n_states);
         label.clear();
         label.resize(len, 0);
         let n_nodes = self.nodes.len();
-        work.values.resize(2 * n_nodes, 0.0);
-        let (best, incoming) = work.values.split_at_mut(n_nodes);
-        arch().dispatch(Forward { scores: *self, best, incoming });
+        let Work { values, indices, interrupt } = work;
+        values.resize(2 * n_nodes + 2 * n_states, 0.0);
+        let (best, rest) = values.split_at_mut(n_nodes);
+        let (incoming, rest) = rest.split_at_mut(n_nodes);
+        let (highest, bounds) = rest.split_at_mut(n_states);
+        let rows = Rows { highest, bounds, order: indices };
+        if arch().dispatch(Forward { scores: *self, best, incoming, rows, interrupt }).is_none() {
+            return 0.0;
+        }
         let (Some(last), Some(best_last)) = (label.last_mut(), best.chunks_exact(n_states).last())
         else {
             return 0.0;
@@ -93,36 +112,167 @@ struct Forward<'a> {
     scores: ChainScores<'a>,
     best: &'a mut [f64],
     incoming: &'a mut [f64],
+    rows: Rows<'a>,
+    interrupt: &'a Interrupt,
 }
 
 impl WithSimd for Forward<'_> {
-    type Output = ();
+    /// Number of rows of large tables that were read; none once the interrupt is raised.
+    type Output = Option<usize>;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { scores, best, incoming } = self;
+    fn with_simd<S: Simd>(self, simd: S) -> Option<usize> {
+        let Self { scores, best, incoming, mut rows, interrupt } = self;
         let n_states = scores.n_states;
-        let mut before: &[f64] = &[];
+        let is_large = scores.stride == 0 && n_states * n_states > CACHED;
+        if is_large {
+            rows.prepare(scores.edges);
+        }
+        let (mut before, mut n_read): (&[f64], _) = (&[], 0);
         let steps = scores.nodes.chunks_exact(n_states).zip(incoming.chunks_exact_mut(n_states));
         let steps = steps.zip(best.chunks_exact_mut(n_states)).enumerate();
         for (t, ((nodes, incoming), best)) in steps {
+            if scores.is_look(t) && interrupt.is_raised() {
+                return None;
+            }
             if before.is_empty() {
                 best.copy_from_slice(nodes);
             } else {
                 let (from, edges) = (before.iter().enumerate(), scores.edges_into(t));
-                fold::<Max, S>(
-                    simd,
-                    from.map(
-                        #[inline(always)]
-                        |(state, best)| (*best, &edges[state * n_states..]),
-                    ),
-                    incoming,
-                );
+                if is_large {
+                    n_read += rows.maxima(simd, before, edges, incoming);
+                } else {
+                    fold::<Max, S>(
+                        simd,
+                        from.map(
+                            #[inline(always)]
+                            |(state, best)| (*best, &edges[state * n_states..]),
+                        ),
+                        incoming,
+                    );
+                }
                 for ((best, node), incoming) in best.iter_mut().zip(nodes).zip(&*incoming) {
                     *best = node + incoming;
                 }
             }
             before = best;
         }
+        Some(n_read)
+    }
+}
+
+/// Maxima over the rows of a large table that all positions share. Rows are read by falling bound, the largest sum
+/// that a row may hold, until no later row can change a maximum: the maxima are those of all rows, bit for bit,
+/// because rounding is monotone.
+struct Rows<'a> {
+    /// The largest entry of each row.
+    highest: &'a mut [f64],
+    /// best + highest.
+    bounds: &'a mut [f64],
+    /// The rows by falling bound.
+    order: &'a mut Vec<u32>,
+}
+
+impl Rows<'_> {
+    fn prepare(&mut self, edges: &[f64]) {
+        for (highest, row) in self.highest.iter_mut().zip(edges.chunks_exact(self.bounds.len())) {
+            *highest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        }
+        self.order.clear();
+        self.order.extend(0..self.bounds.len() as u32);
+    }
+
+    /// maxima\[b\] = max_a best\[a\] + edges\[a, b\]; returns the number of rows that were read.
+    #[inline(always)]
+    fn maxima<S: Simd>(
+        &mut self,
+        simd: S,
+        best: &[f64],
+        edges: &[f64],
+        maxima: &mut [f64],
+    ) -> usize {
+        let Self { highest, bounds, order } = self;
+        let sums = best.iter().zip(&**highest);
+        bounds.iter_mut().zip(sums).for_each(|(bound, (best, highest))| *bound = best + highest);
+        // The order of the position before is nearly the right one, which a stable sort makes use of.
+        order.sort_by(|a, b| bounds[*b as usize].total_cmp(&bounds[*a as usize]));
+        maxima.fill(f64::NEG_INFINITY);
+        let mut lowest = f64::NEG_INFINITY;
+        for (n_read, &row) in order.iter().enumerate() {
+            let row = row as usize;
+            if bounds[row] <= lowest {
+                return n_read;
+            }
+            raise(simd, best[row], &edges[row * best.len()..][..best.len()], maxima);
+            // At these rows alone: a look at all maxima takes as long as a row.
+            if (n_read + 1).is_power_of_two() {
+                lowest = maxima.iter().copied().fold(f64::INFINITY, f64::min);
+            }
+        }
+        order.len()
+    }
+}
+
+/// maxima = max(maxima, x + row).
+#[inline(always)]
+fn raise<S: Simd>(simd: S, x: f64, row: &[f64], maxima: &mut [f64]) {
+    let (row, row_rest) = S::as_simd_f64s(row);
+    let (maxima, maxima_rest) = S::as_mut_simd_f64s(maxima);
+    let all = simd.splat_f64s(x);
+    for (maximum, row) in maxima.iter_mut().zip(row) {
+        *maximum = simd.max_f64s(*maximum, simd.add_f64s(all, *row));
+    }
+    for (maximum, row) in maxima_rest.iter_mut().zip(row_rest) {
+        *maximum = maximum.max(x + row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The maxima over large tables, and the number of rows read for each position.
+    fn forward(n_states: usize, nodes: &[f64], edges: &[f64]) -> (Vec<f64>, Option<usize>) {
+        let scores = ChainScores { nodes, edges, stride: 0, n_states };
+        let (mut best, mut incoming) = (vec![0.0; nodes.len()], vec![0.0; nodes.len()]);
+        let (mut highest, mut bounds) = (vec![0.0; n_states], vec![0.0; n_states]);
+        let rows = Rows { highest: &mut highest, bounds: &mut bounds, order: &mut Vec::new() };
+        let (best, interrupt) = (&mut best[..], &Interrupt::default());
+        let n_read =
+            arch().dispatch(Forward { scores, best, incoming: &mut incoming, rows, interrupt });
+        (incoming.split_off(n_states), n_read)
+    }
+
+    #[test]
+    fn large_tables_are_read_as_far_as_they_matter() {
+        let (n_states, len) = (400, 4);
+        assert!(n_states * n_states > CACHED);
+        let noise = |i: usize| (i * 2654435761 % 1000) as f64;
+        let nodes: Vec<f64> = (0..len * n_states).map(noise).collect();
+        let (_, n_read) = forward(n_states, &nodes, &vec![0.0; n_states * n_states]);
+        // One row has all maxima where no transition has a weight.
+        assert_eq!(n_read, Some(len - 1));
+        let edges: Vec<f64> = (0..n_states * n_states).map(|i| 0.01 * noise(i + 7)).collect();
+        let (maxima, n_read) = forward(n_states, &nodes, &edges);
+        assert!(n_read.unwrap() < (len - 1) * n_states / 4, "{n_read:?}");
+        let mut before = nodes[..n_states].to_vec();
+        for (maxima, nodes) in maxima.chunks(n_states).zip(nodes.chunks(n_states).skip(1)) {
+            for (to, maximum) in maxima.iter().enumerate() {
+                let sums = before.iter().zip(edges[to..].iter().step_by(n_states));
+                let all = sums.map(|(a, b)| a + b).fold(f64::NEG_INFINITY, f64::max);
+                assert_eq!(*maximum, all);
+            }
+            before = nodes.iter().zip(maxima).map(|(node, incoming)| node + incoming).collect();
+        }
+    }
+
+    #[test]
+    fn an_interrupt_ends_a_recursion() {
+        let (nodes, edges) = (vec![1.0; 8], vec![0.0; 4]);
+        let scores = ChainScores { nodes: &nodes, edges: &edges, stride: 0, n_states: 2 };
+        let (mut work, mut label) = (Work::default(), Vec::new());
+        assert_eq!(scores.decode(&mut work, &mut label), 4.0);
+        work.interrupt.raise();
+        assert_eq!((scores.decode(&mut work, &mut label), label), (0.0, vec![0; 4]));
     }
 }
