@@ -103,8 +103,8 @@ impl InteractionFit {
         let mut rng = Pcg64Mcg::seed_from_u64(settings.seed);
         let scale = 0.1 / (settings.n_factors as f64).sqrt();
         for rows in [&mut users, &mut items] {
-            for row in rows.factors.chunks_exact_mut(d) {
-                for value in &mut row[..settings.n_factors] {
+            for &row in &rows.used {
+                for value in &mut rows.factors[row as usize * d..][..settings.n_factors] {
                     *value = scale * ((0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0);
                 }
             }
@@ -161,6 +161,7 @@ pub fn fold_in_interactions(
     }
     let d = padded(settings.n_factors);
     let mut others = Rows::new(&[], &[], &pairs, (pairs.n_items, d));
+    others.used = (0..pairs.n_items as u32).collect();
     for (padded, row) in others.factors.chunks_exact_mut(d).zip(items.rows()) {
         padded.iter_mut().zip(row).for_each(|(value, given)| *value = *given);
     }
@@ -194,6 +195,8 @@ struct Rows {
     /// Number of factors, padded.
     d: usize,
     offsets: Vec<usize>,
+    /// Rows whose factors may differ from 0: those with pairs, in a fit. The others take no work.
+    used: Vec<u32>,
     partners: Vec<u32>,
     targets: Vec<f64>,
     weights: Vec<f64>,
@@ -208,8 +211,11 @@ impl Rows {
         (n, d): (usize, usize),
     ) -> Self {
         let by_row = ByRow::new(rows, n);
+        let has_pairs =
+            |row: &u32| by_row.offsets[*row as usize] < by_row.offsets[*row as usize + 1];
         Self {
             d,
+            used: (0..n as u32).filter(has_pairs).collect(),
             partners: by_row.sorted(partners),
             targets: by_row.sorted(pairs.targets),
             weights: by_row.sorted(pairs.weights),
@@ -230,22 +236,27 @@ impl Rows {
 
     /// The ridge's share of the objective.
     fn ridge_of(&self, settings: &InteractionSettings, n_other: usize) -> f64 {
-        self.factors
-            .chunks_exact(self.d)
-            .enumerate()
-            .map(|(row, z)| self.ridge(row, settings, n_other) * padded_dot(z, z))
-            .sum()
+        let share = |&row: &u32| {
+            let z = self.row(row);
+            self.ridge(row as usize, settings, n_other) * padded_dot(z, z)
+        };
+        self.used.iter().map(share).sum()
+    }
+
+    /// The factors of one row.
+    fn row(&self, row: u32) -> &[f64] {
+        &self.factors[row as usize * self.d..][..self.d]
     }
 
     /// α Σ z zᵀ over all rows, summed in fixed pieces.
     fn gram(&self, unobserved: f64) -> Vec<f64> {
         let d = self.d;
         let pieces: Vec<Vec<f64>> = self
-            .factors
-            .par_chunks(PIECE * d)
+            .used
+            .par_chunks(PIECE)
             .map(|piece| {
                 let mut gram = vec![0.0; d * d];
-                let rows: Vec<&[f64]> = piece.chunks_exact(d).collect();
+                let rows: Vec<&[f64]> = piece.iter().map(|row| self.row(*row)).collect();
                 let weights = vec![unobserved; rows.len()];
                 let mut scratch = Vec::new();
                 add_outer(&mut gram, &rows, &weights, &mut scratch);
@@ -284,11 +295,14 @@ fn update(
             || Scratch::new(d),
             |scratch, (task, chunk)| {
                 let mut explained = 0.0;
-                for (at, z) in chunk.chunks_exact_mut(d).enumerate() {
+                for (row, z) in (task * TASK..).zip(chunk.chunks_exact_mut(d)) {
                     if interrupt.is_raised() {
                         break;
                     }
-                    explained += scratch.solve(rows, task * TASK + at, other, &gram, settings, z);
+                    // A row without pairs has the factors 0.
+                    if rows.offsets[row] < rows.offsets[row + 1] {
+                        explained += scratch.solve(rows, row, other, &gram, settings, z);
+                    }
                 }
                 explained
             },
@@ -412,3 +426,28 @@ impl WithSimd for Outer<'_> {
 
 /// What rows are padded to.
 const LANES: usize = padded(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_without_pairs_take_no_work() {
+        let n = 100_000;
+        let settings =
+            InteractionSettings { n_factors: 3, unobserved: 0.1, ridge: 0.1, tol: 0.0, seed: 1 };
+        let (users, items) = (&[0, 2, 2][..], &[7, 99_999, 7][..]);
+        let (targets, weights) = (&[1.0, 0.5, 1.0][..], &[1.0; 3][..]);
+        let pairs = Interactions { users, items, targets, weights, n_users: 3, n_items: n };
+        let mut fit = InteractionFit::new(pairs, settings).unwrap();
+        assert_eq!((&fit.users.used[..], &fit.items.used[..]), (&[0, 2][..], &[7, 99_999][..]));
+        for _ in 0..3 {
+            let before = fit.objective;
+            fit.advance(&Interrupt::default()).unwrap();
+            assert!(fit.objective < before);
+        }
+        let rows = fit.items.factors.chunks(fit.items.d).enumerate();
+        let used = rows.filter(|(_, z)| z.iter().any(|value| *value != 0.0)).map(|(row, _)| row);
+        assert_eq!(used.collect::<Vec<_>>(), [7, 99_999]);
+    }
+}

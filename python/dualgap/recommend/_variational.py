@@ -105,6 +105,10 @@ class Variational(Method):
         users, items = (_RatedIds.of(*side) for side in ids)
         periods = [_Periods.of(codes) for codes in ratings.periods or ()]
         has_features = users.features is not None or items.features is not None
+        # This number of bases reproduces any outputs of these ids, or of the rated pairs. The
+        # time of a sweep grows with the third power of the number of bases.
+        rank = scale.n_outputs * min(len(users.rated), len(items.rated))
+        n_components = min(n_components, rank, len(ratings.values))
         settings = {
             **self._settings(
                 scale, n_components, len(users.rated) + len(items.rated), has_features
@@ -148,9 +152,7 @@ class Variational(Method):
             if result["outcome"] == "stopped":
                 break
         times = TimeEffects(*(own.weights() for own in periods)) if periods else None
-        history = {
-            name: np.concatenate([each[name] for each in histories]) for name in histories[0]
-        }
+        history = {name: np.concatenate([own[name] for own in histories]) for name in histories[0]}
         model = RatingModel(scale, machines, priors, times)
         return model, FitRecord(history, result["objective"])
 
@@ -234,7 +236,9 @@ class _RatedIds:
         rows = np.tile(unknown, (self.n + 1, 1))
         rows[self.rated] = known
         if self.features is not None and self.all_features is not None and len(self.rated) < self.n:
-            rest = np.setdiff1d(np.arange(self.n), self.rated)
+            unrated = np.ones(self.n, dtype=bool)
+            unrated[self.rated] = False
+            rest = np.flatnonzero(unrated)
             mean = np.asarray(share @ self.features)
             rows[rest] += (self.all_features[rest] @ prior.weights) - mean @ prior.weights
         return rows

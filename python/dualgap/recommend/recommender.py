@@ -69,7 +69,9 @@ class OrdinalRecommender(FittedRecommender):
     Parameters
     ----------
     n_components : int, optional
-        Number of basis vectors (at most; superfluous ones shrink to zero). By default it grows with
+        Number of basis vectors (at most; superfluous ones shrink to zero). A variational fit starts
+        with no more than there are ratings, and no more than the number of outputs times the
+        smaller number of rated users and rated items. By default it grows with
         the data: 8 for up to 50,000 ratings n, then ``8 * (n / 50000) ** 0.4``. With
         `history_features`, which keep more of them useful, the power is 0.55, up to 64 of them.
     reduction : {"mcrank", "regression", "interactions"}, default="mcrank"

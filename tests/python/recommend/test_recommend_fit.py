@@ -27,9 +27,29 @@ from recommenders import (
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from dualgap import _core
 from dualgap.recommend import ConditionalGradient, OrdinalRecommender, Variational
 from dualgap.recommend._rating_model import default_n_components
 from dualgap.recommend.comparison import split_ratings
+
+
+@pytest.mark.parametrize(("n_users", "n_ratings", "expected"), [(3, 30, 4 * 3), (20, 6, 6)])
+def test_a_fit_has_no_more_bases_than_its_ratings_can_tell_apart(
+    n_users: int, n_ratings: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[int] = []
+    fit_variational = _core.fit_variational
+
+    def spy(users: Any, items: Any, targets: Any, settings: Any) -> Any:
+        handed.append(settings["n_components"])
+        return fit_variational(users, items, targets, settings)
+
+    monkeypatch.setattr(_core, "fit_variational", spy)
+    rows = np.arange(n_ratings)
+    ratings = (rows % n_users, rows // 3 if n_users == 3 else rows, 1.0 + rows % 5)
+    method = Variational(n_models=1, n_sweeps=2)
+    OrdinalRecommender(500, method=method, interactions=False).fit(ratings)
+    assert handed == [expected]
 
 
 def test_more_ratings_have_more_bases() -> None:
