@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fitted import FITS
+from fitted import FITS, LABELS, ROWS
 from sklearn import config_context
 from sklearn.base import clone
+
+from dualgap.recommend import OrdinalRecommender, Variational
+from dualgap.sequence import SequenceTagger
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -47,6 +50,23 @@ def test_strict_arrays(name: str, dispatch: bool) -> None:
     assert found.objective_ == expected.objective_
     if not dispatch:
         assert found.score(strict(X), strict(y)) == expected.score(X, y)
+
+
+@pytest.mark.usefixtures("dispatch")
+def test_strict_sentences_and_ratings() -> None:
+    words, labels = [ROWS[:3], ROWS[3:6]], [LABELS[:3], LABELS[3:6]]
+    expected = SequenceTagger("log", C=1.0).fit(words, labels)
+    found = SequenceTagger("log", C=1.0).fit(strict(words), strict(labels))
+    assert found.objective_ == expected.objective_
+    assert [list(y) for y in found.predict(strict(words))] == [
+        list(y) for y in expected.predict(words)
+    ]
+    model = OrdinalRecommender(random_state=0, method=Variational(n_models=1, n_sweeps=2))
+    table = np.array([[0, 0, 1], [0, 1, 2], [1, 0, 2], [1, 1, 1], [2, 1, 1.0]])
+    plain = clone(model).fit(table).predict([0, 1, 2], [0, 0, 0])
+    users = strict(np.arange(3))
+    for given in (strict(table), tuple(strict(list(table.T)))):
+        np.testing.assert_array_equal(clone(model).fit(given).predict(users, [0, 0, 0]), plain)
 
 
 class OnDevice:

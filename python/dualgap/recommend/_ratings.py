@@ -17,6 +17,7 @@ from dualgap._choices import check_choice
 from dualgap._estimator import depth
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray, real_array
+from dualgap._validation.arrays import as_numpy
 
 _Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike]"
 RatingsLike: TypeAlias = "pd.DataFrame | _Columns | NDArray[Any] | sp.spmatrix | sp.sparray"
@@ -188,7 +189,7 @@ def read_ratings(
 
 def _parts(ratings: Any, columns: Columns, name: str) -> tuple[Any, Any, Any, Any]:
     """Users, items, values and, where a table has them, times."""
-    ratings = as_pandas(ratings)
+    ratings = as_numpy(name, as_pandas(ratings))
     if isinstance(ratings, pd.DataFrame):
         needed = [columns.user, columns.item, columns.rating]
         missing = [column for column in needed if column not in ratings.columns]
@@ -316,6 +317,7 @@ def read_ids(ids: Any, name: str) -> pd.Index[Any]:
     """Ids of any hashable type, none of them missing; `name` is the argument that holds them."""
     if isinstance(ids, pd.MultiIndex):
         ids = ids.to_flat_index()
+    ids = as_numpy(name, ids)
     values = ids if isinstance(ids, pd.Series | pd.Index | np.ndarray) else list(ids)
     if isinstance(values, np.ndarray) and values.ndim != 1:
         msg = f"{name}: the ids must be one-dimensional"
@@ -377,7 +379,7 @@ def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]
         raise TypeError(msg)
     if isinstance(ids, str | bytes | tuple) or not isinstance(ids, Iterable):
         return read_ids([ids], name)
-    return read_ids(list(ids), name)
+    return read_ids(list(as_numpy(name, ids)), name)
 
 
 def positions(table: pd.Index[Any], ids: pd.Index[Any]) -> NDArray[np.intp]:

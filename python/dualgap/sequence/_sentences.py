@@ -16,7 +16,7 @@ from dualgap._validation import Rows, check_matrix, core_rows
 from dualgap._validation.copies import listed, own_copy
 from dualgap._validation.labels import read_labels as read_classes
 from dualgap._validation.labels import read_sequences, sorted_classes
-from dualgap.structured._arrays import Stacked, check_lengths, stack
+from dualgap.structured._arrays import Stacked, check_lengths, numpy_examples, stack
 
 Sentences: TypeAlias = "Iterable[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
 """Sentences of features by name, matrices, or one matrix beside the sentences' lengths."""
@@ -65,7 +65,7 @@ def peek(X: Any) -> tuple[bool, Any]:
 
 def _is_named(sentence: Any) -> bool:
     """Whether a sentence may be one of features by name: an empty one is either."""
-    if sp.issparse(sentence) or isinstance(sentence, np.ndarray):
+    if hasattr(sentence, "shape"):
         return False
     if not isinstance(sentence, list | tuple):
         return True
@@ -89,7 +89,7 @@ def read_matrices(X: Any, lengths: Any) -> Rowed:
         msg = "lengths: one matrix needs the lengths of its sentences"
         raise ValueError(msg)
     if lengths is None:
-        sentences = list(X)
+        sentences = numpy_examples("X", list(X))
         if not sentences:
             return Rowed(np.zeros((0, 0)), np.zeros(1, dtype=np.int64), 0)
         stacked = stack(sentences)
@@ -125,7 +125,7 @@ def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], 
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
         msg = f"y: must be the labels of each sentence, got {type(y).__name__}"
         raise ValueError(msg)
-    sentences = y if isinstance(y, list) else listed(y)
+    sentences = numpy_examples("y", y if isinstance(y, list) else listed(y))
     if len(sentences) != len(offsets) - 1:
         msg = f"y: must have labels for {len(offsets) - 1} sentences, got {len(sentences)}"
         raise ValueError(msg)
