@@ -4,6 +4,9 @@ use super::digest::{digest_in_pieces, in_order};
 use super::{Real, Rows};
 use crate::error::{Error, Result};
 
+/// Rows that show where the columns with most entries are.
+const SAMPLED_ROWS: usize = 256;
+
 /// A compressed sparse row matrix borrowed from the caller, its columns sorted and unique in each row.
 #[derive(Debug, Clone, Copy)]
 pub struct Csr<'a, T> {
@@ -57,6 +60,20 @@ impl<'a, T: Real> Csr<'a, T> {
         (&self.columns[range.clone()], &self.values[range])
     }
 
+    /// Bounds of at most `n_stretches` stretches of columns, each with about the same number of entries, from 0 to the
+    /// number of columns. A sample of the rows decides.
+    pub(crate) fn balanced_cuts(&self, n_stretches: usize) -> Vec<usize> {
+        let sampled = (0..self.n_rows()).step_by(self.n_rows().div_ceil(SAMPLED_ROWS).max(1));
+        let mut columns: Vec<i32> = sampled.flat_map(|row| self.row(row).0).copied().collect();
+        columns.sort_unstable();
+        let quantile = |stretch: usize| columns.get(stretch * columns.len() / n_stretches);
+        let mut cuts = vec![0];
+        cuts.extend((1..n_stretches).filter_map(quantile).map(|column| *column as usize));
+        cuts.push(self.n_cols);
+        cuts.dedup();
+        cuts
+    }
+
     pub(super) fn digest<E>(
         &self,
         go_on: &mut impl FnMut() -> std::result::Result<(), E>,
@@ -88,5 +105,24 @@ impl<T: Real> Rows for Csr<'_, T> {
 
     fn n_stored(&self) -> usize {
         self.values.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_of_columns_have_about_the_same_number_of_entries() {
+        // Row r has column 0, and one of the columns from 10 to 19.
+        let offsets: Vec<i64> = (0..=1000).map(|row| 2 * row).collect();
+        let columns: Vec<i32> = (0..1000).flat_map(|row| [0, 10 + row / 100]).collect();
+        let values = vec![1.0; 2000];
+        let rows = Csr::new(&offsets, &columns, &values, 20).unwrap();
+        assert_eq!(rows.balanced_cuts(1), [0, 20]);
+        assert_eq!(rows.balanced_cuts(2), [0, 10, 20]);
+        assert_eq!(rows.balanced_cuts(4), [0, 10, 15, 20]);
+        let empty = Csr::<f64>::new(&[0, 0], &[], &[], 3).unwrap();
+        assert_eq!(empty.balanced_cuts(2), [0, 3]);
     }
 }

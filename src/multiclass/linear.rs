@@ -409,7 +409,9 @@ impl<T: Element> Kernels<T> for Csr<'_, T> {
     ) {
         let cuts = &mut scratch.cuts;
         if cuts.is_empty() {
-            *cuts = self.balanced_cuts(rayon::current_num_threads());
+            // With two for each thread, a thread that is done early takes over another one.
+            let n_threads = rayon::current_num_threads();
+            *cuts = self.balanced_cuts(if n_threads > 1 { 2 * n_threads } else { 1 });
         }
         let n_classes = layout.n_classes;
         let mut stretches = Vec::with_capacity(cuts.len());
@@ -436,28 +438,5 @@ impl<T: Element> Kernels<T> for Csr<'_, T> {
                 }
             }
         });
-    }
-}
-
-impl<T: Element> Csr<'_, T> {
-    /// Bounds of at most two stretches of columns per thread, each with about as many stored entries.
-    fn balanced_cuts(&self, n_threads: usize) -> Vec<usize> {
-        let mut counts = vec![0usize; self.n_cols()];
-        for row in 0..self.n_rows() {
-            self.row(row).0.iter().for_each(|&column| counts[column as usize] += 1);
-        }
-        let n_stretches = if n_threads > 1 { 2 * n_threads } else { 1 };
-        let share = self.n_stored() / n_stretches + 1;
-        let (mut cuts, mut sum) = (vec![0], 0);
-        for (column, count) in counts.iter().enumerate() {
-            sum += count;
-            if sum > share * cuts.len() {
-                cuts.push(column + 1);
-            }
-        }
-        if cuts.last() != Some(&self.n_cols()) {
-            cuts.push(self.n_cols());
-        }
-        cuts
     }
 }

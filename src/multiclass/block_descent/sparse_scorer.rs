@@ -11,9 +11,6 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Aligned, Element, Kernel, Lane};
 
-/// Rows that say where most columns are.
-const LOOKED_AT: usize = 256;
-
 /// Sparse rows, one at a time: a row's features are few, and their inner products with other rows'
 /// would cost as much as the scores.
 pub(super) struct SparseScorer<'a, R, T> {
@@ -23,6 +20,8 @@ pub(super) struct SparseScorer<'a, R, T> {
     constant: Vec<T>,
     weights: FeatureMajor<T>,
     n_classes: usize,
+    /// The column with about half of the entries before it.
+    middle: usize,
 }
 
 impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
@@ -30,19 +29,8 @@ impl<'a, R: Real, T: Element> SparseScorer<'a, R, T> {
         let n_features = rows.n_cols() + usize::from(bias != 0.0);
         let constant = if bias == 0.0 { Vec::new() } else { vec![T::narrow(bias)] };
         let weights = FeatureMajor::new(n_features, n_classes);
-        Self { rows, bias, constant, weights, n_classes }
-    }
-}
-
-/// A column with about as many entries before it as from it on.
-fn middle_column<R: Real>(rows: &Csr<'_, R>) -> usize {
-    let n_rows = rows.n_rows();
-    let looked_at = (0..n_rows).step_by(n_rows.div_ceil(LOOKED_AT).max(1));
-    let mut columns: Vec<i32> = looked_at.flat_map(|row| rows.row(row).0).copied().collect();
-    let middle = columns.len() / 2;
-    match columns.is_empty() {
-        true => 0,
-        false => *columns.select_nth_unstable(middle).1 as usize,
+        let middle = rows.balanced_cuts(2).get(1).copied().unwrap_or_default();
+        Self { rows, bias, constant, weights, n_classes, middle }
     }
 }
 
@@ -110,7 +98,7 @@ impl<'a, R: Real, T: Element> Scorer for SparseScorer<'a, R, T> {
     ) -> Result<()> {
         let (rows, constant, padded) = (&self.rows, &self.constant, self.weights.padded());
         let n_stored: usize = examples.iter().map(|example| self.n_stored(*example as usize)).sum();
-        self.weights.share(middle_column(rows), n_stored * padded, |mut features| {
+        self.weights.share(self.middle, n_stored * padded, |mut features| {
             let (mut copied, mut touched) = (Vec::new(), Vec::new());
             let mut values = Aligned::zeros(padded);
             for (index, example) in examples.iter().enumerate() {
