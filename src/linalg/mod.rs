@@ -10,6 +10,7 @@ mod aligned;
 pub(crate) mod cholesky;
 mod exponential;
 pub(crate) mod fold;
+pub(crate) mod label_weights;
 pub(crate) mod outer;
 mod panel_weights;
 mod panels;

@@ -6,6 +6,7 @@ use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::linalg::arch;
 use crate::linalg::fold::{WeightedSum, fold};
+use crate::linalg::label_weights::{Place, add_scores};
 
 /// The weights of features and labels that are not zero, by feature.
 #[derive(Debug, Clone)]
@@ -16,36 +17,6 @@ pub struct LabelWeights {
     pub labels: Vec<u16>,
     /// The weights.
     pub values: Vec<f64>,
-}
-
-/// Features with weights for at least this share of the labels have a row of all labels: adding vectors is
-/// then quicker than adding single weights.
-const DENSE_SHARE: usize = 4;
-
-/// Where the weights of a feature are: the first of them, and how many there are, [`ROW`] for a row of all
-/// labels.
-#[derive(Debug, Clone, Copy)]
-struct Place(u64);
-
-/// The number of weights that stands for a row.
-const ROW: u64 = u16::MAX as u64;
-
-impl Place {
-    fn new(start: usize, len: u64) -> Self {
-        Self((start as u64) << 16 | len)
-    }
-
-    fn start(self) -> usize {
-        (self.0 >> 16) as usize
-    }
-
-    fn len(self) -> usize {
-        (self.0 & ROW) as usize
-    }
-
-    fn is_row(self) -> bool {
-        self.0 & ROW == ROW
-    }
 }
 
 /// The same weights in the form that scores are computed from.
@@ -100,14 +71,14 @@ impl EmissionTable {
     }
 
     fn push(&mut self, labels: &[u16], values: &[f64]) {
-        if labels.len() * DENSE_SHARE < self.n_states || labels.is_empty() {
-            self.places.push(Place::new(self.values.len(), labels.len() as u64));
+        if !Place::needs_row(labels.len(), self.n_states) {
+            self.places.push(Place::single(self.values.len(), labels.len()));
             self.labels.extend_from_slice(labels);
             self.values.extend_from_slice(values);
             return;
         }
         let start = self.rows.len();
-        self.places.push(Place::new(start, ROW));
+        self.places.push(Place::row(start));
         self.rows.resize(start + self.n_states, 0.0);
         let row = &mut self.rows[start..];
         labels.iter().zip(values).for_each(|(label, value)| row[usize::from(*label)] = *value);
@@ -166,9 +137,7 @@ impl<R: Rows> WithSimd for Scores<'_, R> {
             fold::<WeightedSum, S>(simd, terms, scores);
             for (x, place) in &parts.single {
                 let own = place.start()..place.start() + place.len();
-                for (label, weight) in table.labels[own.clone()].iter().zip(&table.values[own]) {
-                    scores[usize::from(*label)] += x * weight;
-                }
+                add_scores(*x, &table.labels[own.clone()], &table.values[own], scores);
             }
         }
     }

@@ -4,36 +4,11 @@ use pulp::{Simd, WithSimd};
 
 use crate::linalg::arch;
 use crate::linalg::fold::{WeightedSum, fold};
+use crate::linalg::label_weights::{Place, add_scores};
 use crate::structured::model::{Chain, SeenPairs};
 
 /// Rows are filled up with zeros to a multiple of this.
 const LANES: usize = 8;
-
-/// Features that have weights for at least this share of the labels get a row of all labels: vectors are
-/// added quicker than single weights.
-const DENSE_SHARE: usize = 4;
-
-/// Where the weights of a feature are: the first of them, and how many there are, [`ROW`] for a row of all
-/// labels.
-#[derive(Debug, Clone, Copy)]
-struct Place(u64);
-
-/// The number of weights that stands for a row.
-const ROW: u64 = u16::MAX as u64;
-
-impl Place {
-    fn start(self) -> usize {
-        (self.0 >> 16) as usize
-    }
-
-    fn len(self) -> usize {
-        (self.0 & ROW) as usize
-    }
-
-    fn is_row(self) -> bool {
-        self.0 & ROW == ROW
-    }
-}
 
 /// The seen pairs of a chain in another order: rows of all labels for frequent features, and after them the
 /// pairs of the others.
@@ -55,18 +30,17 @@ impl<'a> WeightLayout<'a> {
     pub fn new(chain: &'a Chain) -> Option<Self> {
         let pairs = chain.pairs()?;
         let n_features = chain.emissions().rows().n_features();
-        let is_row = |feature| pairs.range(feature).len() * DENSE_SHARE >= chain.n_states();
+        let is_row = |feature| Place::needs_row(pairs.range(feature).len(), chain.n_states());
         let width = chain.n_states().next_multiple_of(LANES);
         let n_dense = (0..n_features).filter(|feature| is_row(*feature)).count() * width;
-        let (mut places, mut labels, mut start) =
-            (Vec::with_capacity(n_features), Vec::new(), 0_u64);
+        let (mut places, mut labels, mut start) = (Vec::with_capacity(n_features), Vec::new(), 0);
         for feature in 0..n_features {
             if is_row(feature) {
-                places.push(Place(start << 16 | ROW));
-                start += width as u64;
+                places.push(Place::row(start));
+                start += width;
             } else {
                 let own = &pairs.labels[pairs.range(feature)];
-                places.push(Place(((n_dense + labels.len()) as u64) << 16 | own.len() as u64));
+                places.push(Place::single(n_dense + labels.len(), own.len()));
                 labels.extend_from_slice(own);
             }
         }
@@ -167,10 +141,8 @@ impl WithSimd for Scores<'_> {
                 |feature, x| {
                     let place = layout.places[feature];
                     if !place.is_row() {
-                        let weights = &laid[place.start()..];
-                        for (label, weight) in layout.labels_of(place).iter().zip(weights) {
-                            scores[usize::from(*label)] += x * weight;
-                        }
+                        let (labels, weights) = (layout.labels_of(place), &laid[place.start()..]);
+                        add_scores(x, labels, weights, scores);
                     } else if !is_sparse {
                         let weights = &laid[place.start()..];
                         scores.iter_mut().zip(weights).for_each(|(score, w)| *score += x * w);

@@ -1,0 +1,66 @@
+//! Places of the weights of features and labels, feature after feature.
+
+/// Features that have weights for at least this share of the labels get a row of all labels: adding vectors is quicker
+/// than adding single weights.
+const DENSE_SHARE: usize = 4;
+
+/// Place of the weights of a feature: the first of them, and their number, [`ROW`] for a row of all labels.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place(u64);
+
+/// The number of weights that marks a row.
+const ROW: u64 = u16::MAX as u64;
+
+impl Place {
+    /// Whether a feature with `n_weights` weights gets a row of all `n_labels` labels.
+    pub fn needs_row(n_weights: usize, n_labels: usize) -> bool {
+        n_weights > 0 && n_weights * DENSE_SHARE >= n_labels
+    }
+
+    /// A row of all labels from `start` on.
+    pub fn row(start: usize) -> Self {
+        Self((start as u64) << 16 | ROW)
+    }
+
+    /// The weights of `n_weights` labels from `start` on; fewer than 65,535.
+    pub fn single(start: usize, n_weights: usize) -> Self {
+        debug_assert!((n_weights as u64) < ROW);
+        Self((start as u64) << 16 | n_weights as u64)
+    }
+
+    /// The first weight.
+    pub fn start(self) -> usize {
+        (self.0 >> 16) as usize
+    }
+
+    /// Number of weights that are not in a row.
+    pub fn len(self) -> usize {
+        (self.0 & ROW) as usize
+    }
+
+    /// Whether the weights are a row of all labels.
+    pub fn is_row(self) -> bool {
+        self.0 & ROW == ROW
+    }
+}
+
+/// scores\[label\] += x weight for each of the labels.
+#[inline(always)]
+pub(crate) fn add_scores(x: f64, labels: &[u16], weights: &[f64], scores: &mut [f64]) {
+    for (label, weight) in labels.iter().zip(weights) {
+        scores[usize::from(*label)] += x * weight;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_hold_their_start_and_length() {
+        let (row, single) = (Place::row(1 << 40), Place::single(7, 65_534));
+        assert_eq!((row.start(), row.is_row()), (1 << 40, true));
+        assert_eq!((single.start(), single.len(), single.is_row()), (7, 65_534, false));
+        assert!(Place::needs_row(2, 8) && !Place::needs_row(1, 8) && !Place::needs_row(0, 0));
+    }
+}
