@@ -135,7 +135,15 @@ def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
 
 
 def _check_dual_point(trial: Trial, model: Any, rows: Any, labels: list[int]) -> None:
-    """The value at the stored dual point, repaired in exact arithmetic, is what was reported."""
+    """The reported bound is the value of the stored dual point, repaired in exact arithmetic.
+
+    A fit stores its last dual point and reports its best bound, so they belong together only if
+    the last epoch raised the bound.
+    """
+    bounds = model.history_["dual_objective"]
+    bounds = bounds[np.isfinite(bounds)]
+    if bounds[-1] <= max([0.0, *bounds[:-1]]):
+        return
     gauged = box_of(trial.loss) is not None or trial.loss.name == "weighted-usunier"
     if not model.warm_start or not gauged:
         return
