@@ -172,7 +172,8 @@ impl Trace {
 /// epoch of the trace has their certificate so far.
 ///
 /// # Errors
-/// What the solver returns, [`Error::Interrupted`] among it, and [`Error::Numerical`] when the
+/// Errors of the solver, such as [`Interrupted`](crate::error::Error::Interrupted), and
+/// [`Numerical`](crate::error::Error::Numerical) when the
 /// objective is no longer finite or the bound is above it.
 pub fn run(
     solver: &mut dyn Solver,

@@ -15,7 +15,7 @@ pub struct Design<'a> {
     pub bias: f64,
 }
 
-/// Weights as [`Design::add_scores`] reads them.
+/// Weights in the order in which scores are computed.
 pub(super) struct Packed {
     panels: Panels<f64>,
     offsets: Vec<f64>,

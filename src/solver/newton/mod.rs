@@ -53,7 +53,7 @@ pub struct BestPoints {
 /// Newton's method, one step an epoch.
 ///
 /// Around a centre the inner problem replaces each loss by its maximum less a proximal term of some width, which makes
-/// it differentiable. Newton steps solve it, each with the linear system of [`System`] and a line search. Its dual
+/// it differentiable. Newton steps solve it, each with the linear system of `System` and a line search. Its dual
 /// solution is the next centre. Every step's points certify every step's weights.
 pub struct Newton<'p, B: Blocks> {
     blocks: &'p B,
