@@ -87,10 +87,14 @@ impl Chain {
     /// allocated.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `y`; [`Error::Memory`].
+    /// [`Error::InvalidArgument`] naming `n_states` or `y`; [`Error::Memory`].
     pub fn check_states(n_states: usize) -> Result<()> {
-        if n_states == 0 || n_states > MAX_STATES {
-            let message = format!("must have between 1 and {MAX_STATES} labels (has {n_states})");
+        if n_states == 0 {
+            return Err(Error::argument("n_states", "must be at least 1"));
+        }
+        if n_states > MAX_STATES {
+            let message =
+                format!("must have at most {MAX_STATES} different labels (has {n_states})");
             return Err(Error::argument("y", message));
         }
         let bytes = TABLE_BYTES * n_states as u128 * n_states as u128;
