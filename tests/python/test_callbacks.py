@@ -119,7 +119,7 @@ def test_the_scoring_monitor(name: str) -> None:
 SHOWN = {
     **{name: (MulticlassSVC(solver=name), *CLASSES) for name in SOLVERS},
     **{f"classes, {name}": (ClassFeatureSVC(np.eye(3)[:, :2], solver=name), *CLASSES)
-       for name in SOLVERS[:2]},
+       for name in ("block-descent", "block-frank-wolfe")},
     **{name: FITS[name] for name in ("pn", "fm-regressor", "chain", "multilabel", "tagger")},
     "linear": (PolynomialNetworkClassifier(3, linear="explicit", alpha=0.1), *CLASSES),
     "extragradient": (
