@@ -185,7 +185,7 @@ test-python: $(EXTENSION) $(DEPENDENCIES) ## Run the Python tests
 test-simd: $(EXTENSION) $(DEPENDENCIES) | rust ## Run the numerical tests under the other instruction sets of the processor
 	$(say) "Numerical tests under the other instruction sets"
 	$(BIN)/python scripts/each_simd.py --others $(PYTEST) -m every_simd
-	$(BIN)/python scripts/each_simd.py --others cargo test --quiet -- $(NUMERICAL)
+	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED-1} $(BIN)/python scripts/each_simd.py --others cargo test --quiet -- $(NUMERICAL)
 
 wheel: $(WHEEL) ## Build a wheel into dist/ and try it in an empty environment
 
