@@ -12,7 +12,7 @@ const CANDIDATES: (usize, usize) = (5, 16);
 /// The most classes in which Frank-Wolfe steps leave an example's dual variables other than 0: one a pass.
 const STEPS: usize = 64;
 /// The largest values of two columns may differ by this factor before block descent stalls and "auto" is Newton's
-/// method: raw tables of scikit-learn differ by 2e3 and more, scaled ones by less than 1e2.
+/// method: raw tables of scikit-learn differ by 2e3 and more.
 const SPREAD: f64 = 1e3;
 /// Rows that are looked at for it.
 const SAMPLED: usize = 1000;

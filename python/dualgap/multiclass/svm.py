@@ -74,9 +74,9 @@ class MulticlassSVC(LinearClassifier):
         "block-descent" maximises the dual exactly over one row's variables after the other
         (Walrus for "weston-watkins", Crammer and Singer's step for "max-hinge") in the precision
         of ``X``; it is the fastest by far and keeps n_samples x n_classes dual variables.
-        "newton" solves a linear system for all weights per iteration. It converges in tens of
-        iterations however the columns of ``X`` are scaled and to any `tol`, and suits up to a few
-        thousand weights.
+        "newton" solves a linear system for all weights per iteration. It suits up to
+        2000 weights and columns of very different scales, and typically takes tens of iterations;
+        nearly unregularised separable data can take more than a hundred.
         "block-frank-wolfe" takes one Frank-Wolfe step per row and keeps only dual variables that
         are not 0, "frank-wolfe" passes over all rows per iteration and keeps none (unless there is
         smoothing), "away-frank-wolfe" does so with an active set of weight matrices (not with
