@@ -136,6 +136,7 @@ lint-rust: $(INSTALLER) | rust
 	$(say) "cargo fmt, clippy, doc"
 	cargo fmt --check
 	$(PYO3) cargo clippy --quiet --all-targets --all-features -- -D warnings
+	$(PYO3) cargo clippy --quiet --test outside --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --document-private-items
 	@if command -v cargo-deny > /dev/null; then $(MAKE) --no-print-directory deny; fi
 
@@ -175,7 +176,7 @@ structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of 
 
 test-rust: rust ## Run the Rust tests
 	$(say) "Rust tests"
-	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED-1} cargo test --quiet
+	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED-1} cargo test --quiet --lib
 
 test-python: $(EXTENSION) $(DEPENDENCIES) ## Run the Python tests
 	$(say) "Python tests"
@@ -185,7 +186,7 @@ test-python: $(EXTENSION) $(DEPENDENCIES) ## Run the Python tests
 test-simd: $(EXTENSION) $(DEPENDENCIES) | rust ## Run the numerical tests under the other instruction sets of the processor
 	$(say) "Numerical tests under the other instruction sets"
 	$(BIN)/python scripts/each_simd.py --others $(PYTEST) -m every_simd
-	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED-1} $(BIN)/python scripts/each_simd.py --others cargo test --quiet -- $(NUMERICAL)
+	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED-1} $(BIN)/python scripts/each_simd.py --others cargo test --quiet --lib -- $(NUMERICAL)
 
 wheel: $(WHEEL) ## Build a wheel into dist/ and try it in an empty environment
 

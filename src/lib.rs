@@ -40,4 +40,10 @@ pub mod structured;
 #[cfg(feature = "python")]
 mod python;
 
+#[cfg(test)]
+extern crate self as dualgap;
+#[cfg(test)]
+#[path = "../tests/rust/main.rs"]
+pub mod outside;
+
 pub use error::{Error, Result};

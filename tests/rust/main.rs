@@ -1,7 +1,10 @@
 //! The crate from outside, a folder for each problem.
+//!
+//! The tests run as a module of the unit tests, which spares a second build of the crate. `cargo clippy --all-targets`
+//! checks them as a crate of their own, too: they use what is public.
 
 // What the example of CONTRIBUTING imports from the crate it is to become a part of.
-use dualgap::{error, linalg};
+pub use dualgap::{error, linalg};
 
 mod common;
 mod contributing;

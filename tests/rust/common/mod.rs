@@ -6,7 +6,7 @@ pub mod structured;
 use dualgap::polytope::{Build, Parameters, Polytope, REGISTRY, Scratch};
 use serde_json::Value;
 
-use crate::contributing;
+use super::contributing;
 
 /// Every loss by its name: those of the registry, and the one that CONTRIBUTING adds to it. Of two
 /// names of one set only the first counts.

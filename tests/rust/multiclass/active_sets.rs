@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use crate::common::margin::{Case, Method};
-use crate::common::{fixture, kinds};
+use super::super::common::margin::{Case, Method};
+use super::super::common::{fixture, kinds};
 use dualgap::dual::{BlockDual, Image};
 use dualgap::interrupt::Interrupt;
 use dualgap::multiclass::{MarginDual, Order};

@@ -1,6 +1,6 @@
 //! Block descent: optima, certificates, and that nothing but rounding depends on how it goes about it.
 
-use crate::common::{build, fixture, kinds, numbers, printed_name};
+use super::super::common::{build, fixture, kinds, numbers, printed_name};
 use dualgap::data::{Csr, Data, Dense};
 use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;

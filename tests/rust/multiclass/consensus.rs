@@ -1,6 +1,6 @@
 //! Consensus training: the sub-problem against independent solutions, the whole loop, its dual point.
 
-use crate::common::{build, fixture, kinds, numbers};
+use super::super::common::{build, fixture, kinds, numbers};
 use dualgap::Error;
 use dualgap::data::{Data, Dense};
 use dualgap::dual::Shares;
@@ -78,6 +78,9 @@ impl Part {
 
 const EXACT: Stopping =
     Stopping { max_epochs: 5000, relative: 0.0, floor: 1e-12, null_objective: None };
+/// Ends soon: a dual value holds for solutions of any accuracy.
+const ROUGH: Stopping =
+    Stopping { max_epochs: 100, relative: 0.0, floor: 1e-7, null_objective: None };
 
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
@@ -163,6 +166,7 @@ fn train(
     shared: &Shared,
     rho: f64,
     n_rounds: usize,
+    stopping: Stopping,
 ) -> (Vec<f64>, Vec<(f64, f64)>) {
     let total: usize = parts.iter().map(|part| part.y.len()).sum();
     let share = |part: &Part| part.y.len() as f64 / total as f64;
@@ -186,7 +190,7 @@ fn train(
                     check_betas: true,
                     solver: SubproblemSolver::BlockDescent,
                     seed: 0,
-                    stopping: EXACT,
+                    stopping,
                     relative_gap: 0.0,
                 };
                 part.answer(shared, &question).unwrap()
@@ -220,7 +224,7 @@ fn consensus_is_the_solution_of_the_whole() {
     let n: usize = parts.iter().map(|part| part.y.len()).sum();
     // Each of the reference's workers has λ/2 ‖w‖² and a sum of hinges.
     let lambda = 2.0 * record["lam"].as_f64().unwrap() / n as f64;
-    let (weights, values) = train(&parts, &shared("max-hinge", 3, lambda), lambda, 400);
+    let (weights, values) = train(&parts, &shared("max-hinge", 3, lambda), lambda, 400, EXACT);
     let optimum = record["global_optimum"].as_f64().unwrap() / n as f64;
     let (primal, dual) = *values.last().unwrap();
     assert!((primal - optimum).abs() < 1e-9 && (dual - optimum).abs() < 1e-7, "{primal} {dual}");
@@ -245,7 +249,7 @@ fn the_dual_point_is_feasible_for_every_loss() {
             let optimum = trace.certificate.unwrap();
             assert!(optimum.gap() < 1e-6, "{kind} {}", optimum.gap());
             let parts = [whole.rows(0..1), whole.rows(1..20), whole.rows(20..60)];
-            let (_, values) = train(&parts, &shared, 0.1, 150);
+            let (_, values) = train(&parts, &shared, 0.1, 150, ROUGH);
             for (primal, dual) in &values {
                 assert!(*dual <= optimum.primal + 1e-9 && *primal >= optimum.dual - 1e-9);
             }

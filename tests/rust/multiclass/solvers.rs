@@ -1,7 +1,7 @@
 //! The solvers for multi-category losses: certificates, optima, invariances.
 
-use crate::common::margin::{Case, Fit, METHODS, Method, classes_by_features};
-use crate::common::{build, fixture, kinds, numbers};
+use super::super::common::margin::{Case, Fit, METHODS, Method, classes_by_features};
+use super::super::common::{build, fixture, kinds, numbers};
 use dualgap::data::{Csr, Data, Dense};
 use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;

@@ -1,6 +1,6 @@
 //! The curvature of projections: their derivatives by differences.
 
-use crate::common::*;
+use super::super::common::*;
 use dualgap::dual::Curvatures;
 use dualgap::polytope::{Polytope, Scratch};
 use proptest::prelude::*;

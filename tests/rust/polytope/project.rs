@@ -1,6 +1,6 @@
 //! Projections and envelopes: optimality by duality, agreement between sets, independent numbers.
 
-use crate::common::*;
+use super::super::common::*;
 use dualgap::polytope::{Polytope, Scratch, moreau, walrus};
 use proptest::prelude::*;
 

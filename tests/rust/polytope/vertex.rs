@@ -1,7 +1,7 @@
 //! Support values and vertices: what holds for every loss, then enumeration, the printed formulas and
 //! independent numbers.
 
-use crate::common::*;
+use super::super::common::*;
 use dualgap::polytope::{Polytope, Scratch};
 use proptest::prelude::*;
 

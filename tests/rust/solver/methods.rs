@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::common::margin::Case;
+use super::super::common::margin::Case;
 use dualgap::interrupt::Interrupt;
 use dualgap::multiclass::{MulticlassFit, MulticlassMethod, fit};
 use dualgap::solver::{Choices, Method, STEPS, Sampling, Target};

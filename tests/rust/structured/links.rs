@@ -1,6 +1,6 @@
 //! Matchings in which rows and columns may have several links, against an enumeration.
 
-use crate::common::structured::*;
+use super::super::common::structured::*;
 use dualgap::data::{Data, Dense};
 use dualgap::structured::{Matching, Model, Work};
 use ndarray::Array2;

@@ -1,6 +1,6 @@
 //! Projections onto the hulls of labels: feasible, optimal, and as close as their certificates say.
 
-use crate::common::structured::*;
+use super::super::common::structured::*;
 use dualgap::data::{Data, Dense};
 use dualgap::structured::{
     Chain, Graph, Hamming, Marginals, Matching, Model, Multiclass, Multilabel, Work,

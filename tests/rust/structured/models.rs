@@ -1,6 +1,6 @@
 //! Structured models against brute force over all labels and explicit joint features.
 
-use crate::common::structured::*;
+use super::super::common::structured::*;
 use dualgap::data::{Data, Dense};
 use dualgap::linalg::Sparse;
 use dualgap::structured::{

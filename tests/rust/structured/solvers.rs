@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::common::{fixture, numbers};
+use super::super::common::{fixture, numbers};
 use dualgap::data::{Data, Dense};
 use dualgap::dual::{BlockDual, Gradient, Image, Shares, dual_value};
 use dualgap::interrupt::Interrupt;
