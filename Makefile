@@ -13,6 +13,7 @@ RUNTIME := $(VENV)/runtime.stamp
 DEPENDENCIES := $(VENV)/dependencies.stamp
 COMPILED := target/compiled.stamp
 EXTENSION := $(VENV)/extension.stamp
+BUILT := dist/built.stamp
 WHEEL := dist/wheel.stamp
 STRANGER := dist/examples.stamp
 EXAMPLES := README.md $(shell find docs examples -name '*.md' -o -name '*.py' -not -path 'docs/tutorials/*')
@@ -186,11 +187,12 @@ test-python: $(EXTENSION) $(DEPENDENCIES) ## Run the Python tests
 test-simd: $(EXTENSION) $(DEPENDENCIES) | rust ## Run the numerical tests under the other instruction sets of the processor
 	$(say) "Numerical tests under the other instruction sets"
 	$(BIN)/python scripts/each_simd.py --others $(PYTEST) -m every_simd
-	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED-1} $(BIN)/python scripts/each_simd.py --others cargo test --quiet --lib -- $(NUMERICAL)
+	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED-1} PROPTEST_CASES=$${PROPTEST_CASES-64} \
+		$(BIN)/python scripts/each_simd.py --others cargo test --quiet --lib -- $(NUMERICAL)
 
 wheel: $(WHEEL) ## Build a wheel into dist/ and try it in an empty environment
 
-stranger: $(STRANGER) ## Run every example of README, pages and tutorials on that wheel, as a newcomer would
+stranger: $(STRANGER) ## Also run every example of README, pages and tutorials there, as a newcomer would
 
 lock: ## Pin the newest development dependencies in requirements-dev.lock
 	$(say) "Resolving the development dependencies"
@@ -227,14 +229,18 @@ $(EXTENSION): $(COMPILED) $(RUNTIME)
 	$(MATURIN) develop --release --quiet
 	@touch $@
 
-$(WHEEL): $(EXTENSION) $(PYTHON_SOURCES) scripts/check_wheel.py scripts/smoke.py
-	$(say) "Building a wheel and trying it in an empty environment"
+$(BUILT): $(EXTENSION) $(PYTHON_SOURCES)
+	$(say) "Building a wheel"
 	rm -rf dist
 	$(MATURIN) build --release --quiet --compression-level 9 --out dist --interpreter $(BIN)/python
+	@touch $@
+
+$(WHEEL): $(BUILT) scripts/check_wheel.py scripts/smoke.py
+	$(say) "Trying the wheel in an empty environment"
 	$(BIN)/python scripts/check_wheel.py $(BIN)/python dist/*.whl $(LOCK)
 	@touch $@
 
-$(STRANGER): $(WHEEL) $(EXAMPLES) scripts/check-examples tests/python/stranger.py tests/python/snippets.py
-	$(say) "Running every example on the wheel, in an empty environment"
-	scripts/check-examples $(BIN)/python dist/*.whl
+$(STRANGER): $(BUILT) $(EXAMPLES) scripts/check_wheel.py scripts/smoke.py tests/python/stranger.py tests/python/snippets.py
+	$(say) "Trying the wheel, then every example on it, in an empty environment"
+	$(BIN)/python scripts/check_wheel.py $(BIN)/python dist/*.whl $(LOCK) --examples
 	@touch $@

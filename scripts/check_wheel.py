@@ -1,8 +1,10 @@
 """Install a wheel, with its dependencies and nothing else, into an empty environment and try it.
 
-Usage: python scripts/check_wheel.py PYTHON WHEEL [REQUIREMENTS]
+Usage: python scripts/check_wheel.py PYTHON WHEEL [REQUIREMENTS [--examples]]
 
-The versions of REQUIREMENTS (a lock file) are taken, where there is one.
+The versions of REQUIREMENTS (a lock file) are taken, where there is one. With --examples, the
+extras that examples need are then added, and every example of the README, the pages and the
+tutorials is run there.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import tempfile
 from pathlib import Path
 
 SMOKE = Path(__file__).with_name("smoke.py").resolve()
+EXAMPLES = Path(__file__).parents[1].resolve() / "tests/python/stranger.py"
+EXTRAS = "recommend,plot,onnx,distributed"
 MAX_BYTES = 6_000_000
 
 
@@ -25,14 +29,25 @@ def main() -> None:
         sys.exit(f"error: a wheel is to have at most {MAX_BYTES} bytes")
     constraint = ["--constraint", str(Path(sys.argv[3]).resolve())] if len(sys.argv) > 3 else []
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([python, "-m", "venv", f"{folder}/venv"], check=True)
+        subprocess.run([python, "-m", "venv", "--without-pip", f"{folder}/venv"], check=True)
         own = (
             f"{folder}/venv/Scripts/python.exe" if os.name == "nt" else f"{folder}/venv/bin/python"
         )
-        install = [own, "-m", "pip", "install", "--quiet", "--prefer-binary", *constraint]
+        # Most modules are never imported: Python compiles those that are, and keeps them.
+        install = [python, "-m", "pip", "--python", own, "install", "--quiet", "--no-compile"]
+        install += ["--prefer-binary", *constraint]
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+
+        def run(script: Path) -> None:
+            # Away from the clone, so that its own package cannot be imported instead.
+            command = [own, "-W", "error", str(script)]
+            subprocess.run(command, cwd=folder, env=environment, check=True)
+
         subprocess.run([*install, str(wheel)], check=True)
-        # Away from the clone, so that its own package cannot be imported instead.
-        subprocess.run([own, "-W", "error", str(SMOKE)], cwd=folder, check=True)
+        run(SMOKE)
+        if "--examples" in sys.argv[4:]:
+            subprocess.run([*install, f"{wheel}[{EXTRAS}]", "skops", "onnxruntime"], check=True)
+            run(EXAMPLES)
 
 
 if __name__ == "__main__":

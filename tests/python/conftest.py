@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
+from repeats import trials
 
 from dualgap.losses import LOSSES, Loss, StructuredHinge
 
@@ -29,8 +30,10 @@ INDEPENDENT = {
     *("test_polynomial_errors.py", "test_recommend_files.py", "test_recommend_input.py"),
     *("test_resume.py", "test_tagger_input.py"),
 }
+# So are files that a test writes, and workers that it starts or ends.
+SURROUNDINGS = {"client", "new_cluster", "tmp_path"}
 
-settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("repeatable", derandomize=True, max_examples=trials(100))
 settings.load_profile("repeatable")
 
 # A value of each parameter that a loss of the registry may take, for five classes.
@@ -47,7 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         numerical = here in item.path.parents and item.path.relative_to(here).parts[0] in NUMERICAL
-        if numerical and item.path.name not in INDEPENDENT:
+        around = SURROUNDINGS.intersection(getattr(item, "fixturenames", ()))
+        if numerical and item.path.name not in INDEPENDENT and not around:
             item.add_marker(pytest.mark.every_simd)
 
 

@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 sys.path.insert(0, str(Path(__file__).parent))
 
 from exact import fractions, objective
+from repeats import trials
 from trials import LOSSES, SOLVERS, Trial, check, draw, refused
 
 from dualgap import MulticlassSVC
@@ -44,8 +45,8 @@ def test_certificates_hold_for_every_loss_and_solver(loss: Any, solver: Any) -> 
 
 def test_certificates_hold_over_all_ranges() -> None:
     random = np.random.default_rng(0)
-    results = [check(draw(random)) for _ in range(1500)]
-    assert results.count("holds") > 1000
+    results = [check(draw(random)) for _ in range(trials(1500))]
+    assert results.count("holds") > trials(1000)
 
 
 def test_tiny_curvature() -> None:

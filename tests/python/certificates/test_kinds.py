@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from claims import claim, examine, failures
 from kinds import KINDS
 from quadratic import Quadratic, root_above
+from repeats import trials
 
 from dualgap import MulticlassSVC
 from dualgap.polynomial import (
@@ -28,11 +29,11 @@ from dualgap.polynomial import (
 @pytest.mark.parametrize("name", KINDS)
 def test_certificates_hold(name: str) -> None:
     holds = 0
-    for seed in range(12):
+    for seed in range(trials(12)):
         counts, wrong = examine(KINDS[name](np.random.default_rng(seed)))
         assert not wrong, (seed, wrong)
         holds += counts["holds"]
-    assert holds > 12
+    assert holds > trials(12)
 
 
 def test_false_claims_are_seen() -> None:

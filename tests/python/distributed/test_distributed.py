@@ -58,7 +58,7 @@ def test_both_solvers_of_the_sub_problems_reach_the_optimum(data, plain):
         ConsensusSVC(solver="newton").fit(*data)
 
 
-def new_cluster(n_workers=2, **options):
+def start_cluster(n_workers=2, **options):
     return distributed.LocalCluster(
         n_workers=n_workers,
         threads_per_worker=1,
@@ -69,9 +69,14 @@ def new_cluster(n_workers=2, **options):
     )
 
 
+@pytest.fixture
+def new_cluster():
+    return start_cluster
+
+
 @pytest.fixture(scope="module")
 def client():
-    with new_cluster() as cluster, distributed.Client(cluster) as client:
+    with start_cluster() as cluster, distributed.Client(cluster) as client:
         yield client
 
 
@@ -249,7 +254,7 @@ def test_dataframes_and_files(data, plain, client, tmp_path):
 
 # A warning inside of Dask's nanny must not keep it from starting the next worker.
 @pytest.mark.filterwarnings("ignore")
-def test_a_killed_worker_costs_only_time(data, plain):
+def test_a_killed_worker_costs_only_time(data, plain, new_cluster):
     with new_cluster() as cluster, distributed.Client(cluster) as client:
         killed = []
 

@@ -141,7 +141,7 @@ def test_conjugate_gradients_do_not_depend_on_the_number_of_threads(dtype):
     X = (rng.random((40, 80))[y] + 0.5 * rng.normal(size=(4000, 80))).astype(dtype)
     fits = [
         MulticlassSVC(n_jobs=n_jobs, random_state=0, tol=1e-4, max_iter=200).fit(X, y)
-        for n_jobs in (1, 2, 3, 8)
+        for n_jobs in (1, 2, 5)
     ]
     for fit in fits[1:]:
         assert np.array_equal(fit.coef_, fits[0].coef_)
@@ -165,7 +165,7 @@ def test_fits_to_sparse_rows_do_not_depend_on_the_number_of_threads(dtype, n_cla
     X = X.astype(dtype)
     fits = [
         MulticlassSVC(loss, n_jobs=n_jobs, random_state=0, tol=1e-5, max_iter=12).fit(X, y)
-        for n_jobs in (1, 2, 4, 8)
+        for n_jobs in (1, 2, 5)
     ]
     for fit in fits[1:]:
         assert np.array_equal(fit.coef_, fits[0].coef_)

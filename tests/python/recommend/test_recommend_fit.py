@@ -230,7 +230,7 @@ def test_the_objective_never_rises(
     # A third of the items have features, but no ratings.
     some = ratings[(ratings["item"] % 3 > 0) & (ratings["user"] < n_users)].iloc[:700]
     weights = np.random.default_rng(1).uniform(0.1, 3.0, len(some))
-    shared = {"reduction": reduction, "history_features": history, "n_sweeps": 20, "tol": 0.0}
+    shared = {"reduction": reduction, "history_features": history, "n_sweeps": 12, "tol": 0.0}
     for ridge, radius in [(0.01, None), (1.0, None), (20.0, None), (1.0, 100.0)]:
         own = {"radius": radius, "feature_ridge": ridge, "n_models": 1, **shared}
         fitted = quick(**own).fit(some, sample_weight=weights, **feature_tables(kind))

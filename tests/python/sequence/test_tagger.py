@@ -89,7 +89,7 @@ def test_the_certificate_encloses_the_optimum(loss: str, pairs: str) -> None:
 
 
 def test_the_logistic_objective_is_that_of_a_plain_optimiser() -> None:
-    X, y = sentences(12)
+    X, y = sentences(6)
     names, classes = names_of(X), ["B-NP", "I-NP", "O"]
     rows, k = as_matrices(X, names), len(classes)
     codes = [[classes.index(label) for label in labels] for labels in y]
