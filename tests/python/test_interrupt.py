@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import textwrap
 import threading
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ from sklearn.base import clone
 from dualgap import FactorizationMachineClassifier, MulticlassSVC, PolynomialNetworkRegressor
 from dualgap.distributed import ConsensusSVC
 from dualgap.sequence import SequenceTagger
-from dualgap.structured import MulticlassModel, StructuredSVM
+from dualgap.structured import MatchingModel, MulticlassModel, StructuredSVM
 
 
 def data(n: int, d: int) -> tuple[Any, Any]:
@@ -204,6 +207,34 @@ def test_control_c_ends_a_fit_to_long_sparse_rows() -> None:
 )
 def test_control_c_ends_a_long_fit(model: str) -> None:
     check_control_c(DENSE, model, (0.2, 1.0))
+
+
+@pytest.mark.parametrize("method", ["fit", "path"])
+def test_control_c_ends_the_decoding_of_a_long_example(method: str) -> None:
+    size = 2000
+    X = [np.random.default_rng(0).normal(size=(size, size, 1))]
+    y = [np.stack(2 * [np.arange(size)], axis=1)]
+    svm = StructuredSVM(MatchingModel(), tol=1e-9, n_jobs=1)
+    arguments = (X, y) if method == "fit" else (X, y, 0.1, 0.2)
+    with ending_soon() as ended, pytest.raises(KeyboardInterrupt):
+        getattr(svm, method)(*arguments)
+    # Within a fraction of a second on an idle machine.
+    assert ended() < 4.0
+
+
+@contextmanager
+def ending_soon() -> Iterator[Callable[[], float]]:
+    """Interrupt the main thread in a second; yield what tells how long ago that was."""
+    at: list[float] = []
+
+    def interrupt() -> None:
+        at.append(time.monotonic())
+        _thread.interrupt_main()
+
+    timer = threading.Timer(1.0, interrupt)
+    timer.start()
+    yield lambda: time.monotonic() - at[0]
+    timer.join()
 
 
 def test_other_threads_run_during_a_fit() -> None:

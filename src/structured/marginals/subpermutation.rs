@@ -11,6 +11,7 @@ use pulp::{Simd, WithSimd};
 
 use super::Marginals;
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::solve_semidefinite;
 use crate::linalg::{arch, exp_minus};
 use crate::polytope::Capped;
@@ -189,7 +190,7 @@ fn start_prices(
     let mut add = |matrix: &[f64], first: &mut [f64], second: &mut [f64]| {
         let (n_values, n_indices) = buffers(first.len(), second.len());
         indices.resize(n_indices, 0);
-        solve(matrix, second.len(), &mut values[..n_values], indices);
+        solve(matrix, second.len(), (&mut values[..n_values], indices), &Interrupt::default());
         let prices = first.iter_mut().chain(second);
         prices.zip(&*values).for_each(|(price, value)| *price += 0.5 * value.max(0.0));
     };

@@ -1,6 +1,7 @@
 //! Matchings of largest weight, by shortest augmenting paths (Jonker and Volgenant 1987).
 
 use super::Work;
+use crate::interrupt::Interrupt;
 
 /// No column, and no row.
 pub(in crate::structured) const NONE: u32 = u32::MAX;
@@ -17,7 +18,8 @@ pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut 
         let (n_values, n_indices) = buffers(n_rows, n_columns);
         work.values.resize(n_values, 0.0);
         work.indices.resize(n_indices, 0);
-        solve(weights, n_columns, &mut work.values, &mut work.indices);
+        let Work { values, indices, interrupt } = &mut *work;
+        solve(weights, n_columns, (values, indices), interrupt);
         let rows = work.indices.iter().zip(weights.chunks_exact(n_columns));
         // Only rounding leaves pairs without weight.
         matched.extend(rows.map(|(column, weights)| match weights.get(*column as usize) {
@@ -34,12 +36,12 @@ pub(in crate::structured) fn buffers(n_rows: usize, n_columns: usize) -> (usize,
 
 /// Leaves the columns of the rows at the start of `indices`, and at the start of `values` the prices >= 0
 /// of the rows, then of the columns, that prove the matching best: the prices of every pair sum to its
-/// weight at least.
+/// weight at least. An interrupt leaves a matching of some of the rows.
 pub(in crate::structured) fn solve(
     weights: &[f64],
     n_columns: usize,
-    values: &mut [f64],
-    indices: &mut [u32],
+    (values, indices): (&mut [f64], &mut [u32]),
+    interrupt: &Interrupt,
 ) {
     let n_rows = weights.len() / n_columns;
     values.fill(0.0);
@@ -63,6 +65,9 @@ pub(in crate::structured) fn solve(
         closed,
     };
     for row in 0..n_rows {
+        if interrupt.is_raised() {
+            return;
+        }
         search.enter(row);
     }
 }
