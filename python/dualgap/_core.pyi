@@ -358,7 +358,7 @@ class StructuredModel:
     ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]: ...
     def losses(self, weights: NDArray[np.float64], n_threads: int) -> NDArray[np.float64]: ...
 
-_Source = StructuredModel | tuple[object, int, int]
+_Source = StructuredModel | tuple[object, int, int, float]
 
 class _StructuredFit(TypedDict):
     outcome: str
@@ -433,6 +433,7 @@ def read_labels(
 class SequencePoint:
     @staticmethod
     def of_weights(weights: NDArray[np.float64]) -> SequencePoint: ...
+    def renumbered(self, numbers: list[int]) -> SequencePoint | None: ...
     def fits(self, problem: SequenceProblem) -> bool: ...
 
 class _ChainRecord(TypedDict):

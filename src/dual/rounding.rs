@@ -155,9 +155,19 @@ pub fn bounded_squared_norm<T: Real>(weights: &[T]) -> Bounded {
     Bounded::new(value, gamma(depth) * value + weights.len() as f64 * TINY)
 }
 
+/// 2^512: a root of numbers whose squares overflow.
+const OVERFLOWN: f64 = f64::from_bits((1023 + 512) << 52);
+
 /// A bound on ‖w‖.
 pub fn norm_above<T: Real>(weights: &[T]) -> f64 {
-    root_above(bounded_squared_norm(weights).upper())
+    let square = bounded_squared_norm(weights).upper();
+    if square < f64::INFINITY {
+        return root_above(square);
+    }
+    // The squares overflow. Powers of two change no digit of the large weights, and what the small ones lose is
+    // far less than a rounding of the root.
+    let scaled: Vec<f64> = weights.iter().map(|weight| weight.widen() / OVERFLOWN).collect();
+    root_above(bounded_squared_norm(&scaled).upper()) * OVERFLOWN
 }
 
 /// A bound on the root of a number that is not negative.
@@ -168,6 +178,16 @@ pub fn root_above(square: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn norms_are_bounded_where_squares_overflow() {
+        for scale in [1.0, 1e153, 1e160, 1e290, 1e307] {
+            let norm = norm_above(&[3.0 * scale, 1e-300, -4.0 * scale]);
+            assert!(norm >= 5.0 * scale && norm <= 5.0 * scale * (1.0 + 1e-14), "{norm:e}");
+        }
+        assert_eq!(norm_above(&[f64::INFINITY]), f64::INFINITY);
+        assert!(norm_above(&[f64::NAN]).is_nan());
+    }
 
     #[test]
     fn bounds_enclose_the_exact_results() {

@@ -4,6 +4,10 @@
 use super::SignCone;
 use crate::error::{Error, Result};
 
+/// Largest product of 1/λ and the squared norm of an example's features. λ‖w‖² of a step may be as large, and
+/// sums over the examples must not overflow.
+const LARGEST: f64 = 1e280;
+
 /// The regularisation λ, the smoothing γ and each block's share p_i of the loss, Σ p_i = 1: the numbers of
 /// P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w) over the w of a cone, checked once (`docs/mathematics/duality.md`).
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +18,8 @@ pub struct Shares {
     /// None where all are equal.
     weights: Option<Vec<f64>>,
     cone: SignCone,
+    /// Largest norm of an example's features, 0 while these are not known.
+    feature: f64,
 }
 
 impl Shares {
@@ -27,7 +33,7 @@ impl Shares {
         }
         check_lambda(lambda)?;
         let cone = SignCone::default();
-        Ok(Self { lambda, smoothing: 0.0, n_blocks, weights: None, cone })
+        Ok(Self { lambda, smoothing: 0.0, n_blocks, weights: None, cone, feature: 0.0 })
     }
 
     /// Shares in proportion to sample weights.
@@ -61,6 +67,33 @@ impl Shares {
         }
         self.smoothing = smoothing;
         Ok(self)
+    }
+
+    /// Takes the norms of the examples' features; those that are not finite do not count.
+    ///
+    /// # Errors
+    /// As for [`Shares::check_range`] at the present λ.
+    pub fn with_features(mut self, norms: impl Iterator<Item = f64>) -> Result<Self> {
+        self.feature = norms.filter(|norm| norm.is_finite()).fold(0.0, f64::max);
+        self.check_range(self.lambda)?;
+        Ok(self)
+    }
+
+    /// Refuses a λ so small, given the features, that numbers of a fit may overflow.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`], which names C: callers give λ as 1 / (C × the total weight).
+    pub fn check_range(&self, lambda: f64) -> Result<()> {
+        let square = self.feature * self.feature;
+        if square / lambda <= LARGEST {
+            return Ok(());
+        }
+        let message = format!(
+            "times the total weight is {:.3e}, and the largest squared norm of an example's features {square:.3e}: \
+             their product must be at most {LARGEST:e}; lower C or scale the data",
+            1.0 / lambda
+        );
+        Err(Error::argument("C", message))
     }
 
     /// Restricts w to a cone.
@@ -142,6 +175,20 @@ mod tests {
             let error = shares.clone().with_sample_weights(weights).unwrap_err().to_string();
             assert!(error.starts_with("sample_weight: "), "{error}");
         }
-        assert!(shares.with_smoothing(-1.0).unwrap_err().to_string().starts_with("smoothing: "));
+        assert!(
+            shares.clone().with_smoothing(-1.0).unwrap_err().to_string().starts_with("smoothing: ")
+        );
+    }
+
+    #[test]
+    fn a_lambda_is_refused_where_weights_may_overflow() {
+        let shares = Shares::new(4, 1e-200).unwrap();
+        let norms = |largest: f64| [0.0, largest, f64::NAN, f64::INFINITY].into_iter();
+        let known = shares.clone().with_features(norms(1e39)).unwrap();
+        assert!(known.check_range(1e-201).is_ok());
+        for error in [shares.with_features(norms(1e41)).err(), known.check_range(1e-203).err()] {
+            let message = error.unwrap().to_string();
+            assert!(message.starts_with("C: ") && message.contains("1e280"), "{message}");
+        }
     }
 }

@@ -59,7 +59,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for labels that do not fit the rows or the classes, a polytope that does
-    /// not exist for so many classes, and shares of another number of examples.
+    /// not exist for so many classes, and shares of another number of examples; as for [`Shares::check_range`].
     pub fn new(
         map: M,
         labels: &'a [u32],
@@ -79,6 +79,8 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
             return Err(Error::argument("y", "a label is not below the number of classes"));
         }
         polytope.check(map.n_classes())?;
+        let norms = (0..labels.len()).map(|example| map.row_size(example).norm);
+        let shares = shares.with_features(norms)?;
         Ok(Self { map, shares, polytope, labels, costs: Costs::Unit })
     }
 

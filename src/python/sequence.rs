@@ -31,6 +31,15 @@ impl SequencePoint {
         SequencePoint(Point::Weights(weights))
     }
 
+    /// The same dual point where labels have other numbers, -1 for none; none where one of its labels has none.
+    fn renumbered(&self, numbers: Vec<i64>) -> Option<Self> {
+        let numbers: Vec<_> = numbers.into_iter().map(|new| u16::try_from(new).ok()).collect();
+        match &self.0 {
+            Point::Dual(point) => point.renumbered(&numbers).map(|point| Self(Point::Dual(point))),
+            Point::Weights(_) => None,
+        }
+    }
+
     /// Whether a fit of this problem can start here.
     fn fits(&self, problem: &SequenceProblem) -> bool {
         let SequenceProblem { chain, log } = problem;

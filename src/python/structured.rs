@@ -12,6 +12,7 @@ use super::structured_models::StructuredModel;
 use super::trace::{piece_tuple, trace_dict};
 use crate::dual::{BlockDual, Shares, SignCone};
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
 use crate::solver::{
     Block, BlockOptions, BlockPath, DualPoint, Fit, Method, PathSettings, Piece, minimize, path,
@@ -90,8 +91,10 @@ impl<'py> Settings<'py> {
         oracle: &'o PythonOracle,
         n_examples: usize,
         n_weights: usize,
+        norm: f64,
     ) -> Result<CallbackDual<'o>> {
-        let dual = CallbackDual::new(oracle, n_weights, self.shares(n_examples)?);
+        let shares = self.shares(n_examples)?.with_features([norm].into_iter())?;
+        let dual = CallbackDual::new(oracle, n_weights, shares);
         Ok(if self.constraints.exact { dual } else { dual.approximate() })
     }
 
@@ -196,9 +199,9 @@ pub(super) enum Source<'py> {
     /// A built-in model.
     #[pyo3(transparent)]
     Builtin(Bound<'py, StructuredModel>),
-    /// A model written in Python: (oracle, number of examples, number of weights).
+    /// A model written in Python: (oracle, number of examples, number of weights, largest norm of features).
     #[pyo3(transparent)]
-    Oracle((Py<PyAny>, usize, usize)),
+    Oracle((Py<PyAny>, usize, usize, f64)),
 }
 
 /// Fits a structured model to its examples.
@@ -224,11 +227,11 @@ pub(super) fn fit_structured<'py>(
                     fit(model, shares, method, target, start, session.interrupt, observe)
                 })?
             }
-            Source::Oracle((oracle, n_examples, n_weights)) => {
+            Source::Oracle((oracle, n_examples, n_weights, norm)) => {
                 let shape = Shape { n_blocks: n_examples, n_weights, n_parts: &|_| n_weights + 1 };
                 let start = settings.start(method, &shape)?;
                 let (oracle, method) = (PythonOracle::new(oracle), method.vertices()?);
-                let mut dual = settings.callback(&oracle, n_examples, n_weights)?;
+                let mut dual = settings.callback(&oracle, n_examples, n_weights, norm)?;
                 let result = settings.session(py, |session| {
                     let observe = &mut |epoch: &_| session.observe(epoch);
                     minimize(&mut dual, method, target, start, session.interrupt, observe)
@@ -254,12 +257,13 @@ pub(super) fn structured_path<'py>(
             Source::Builtin(model) => {
                 let model = model.get().model();
                 let shares = settings.shares(model.n_examples())?;
-                follow(py, StructuredDual::new(model, shares)?, &settings, until)?
+                let dual = StructuredDual::new(model, shares)?;
+                follow(py, dual, StructuredDual::stopped_by, &settings, until)?
             }
-            Source::Oracle((oracle, n_examples, n_weights)) => {
+            Source::Oracle((oracle, n_examples, n_weights, norm)) => {
                 let oracle = PythonOracle::new(oracle);
-                let dual = settings.callback(&oracle, n_examples, n_weights)?;
-                let result = follow(py, dual, &settings, until);
+                let dual = settings.callback(&oracle, n_examples, n_weights, norm)?;
+                let result = follow(py, dual, |dual, _| dual, &settings, until);
                 oracle.raise(result)?
             }
         };
@@ -270,13 +274,15 @@ pub(super) fn structured_path<'py>(
 
 fn follow<D: BlockDual + Send>(
     py: Python<'_>,
-    mut dual: D,
+    dual: D,
+    stopped_by: impl FnOnce(D, &Interrupt) -> D + Send,
     settings: &Settings<'_>,
     until: f64,
 ) -> PyResult<Vec<Piece>> {
     let options = settings.method()?.path_options()?;
     let (from, target) = (settings.shares.regularization, settings.run.target());
     run_session(py, settings.run.n_threads, settings.run.callback.as_ref(), |session| {
+        let mut dual = stopped_by(dual, session.interrupt);
         let null_objective = dual.null_objective(session.interrupt)?;
         let stopping = target.stopping(null_objective);
         let settings = PathSettings { from, until, stopping };

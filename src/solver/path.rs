@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use super::{Block, BlockFrankWolfe, BlockOptions};
-use crate::dual::{BlockDual, Bounded, DualValue, objective};
+use crate::dual::{BlockDual, Bounded, DualValue, Shares, objective};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::memory::check_growth;
@@ -68,6 +68,9 @@ pub trait PathSolver {
     /// [`Error::Interrupted`], and what evaluations return.
     fn certificate_at(&mut self, factor: f64, interrupt: &Interrupt) -> Result<Certificate>;
 
+    /// λ and the weights of the examples.
+    fn shares(&self) -> &Shares;
+
     /// w at the λ of the last call.
     fn weights(&self) -> &[f64];
 }
@@ -103,6 +106,7 @@ pub fn path(
             "must be positive and not above where the path starts",
         ));
     }
+    solver.shares().check_range(last)?;
     let (mut pieces, mut lambda) = (Vec::new(), from);
     let target = Stopping {
         relative: SOLVED * stopping.relative,
@@ -246,6 +250,10 @@ impl<D: BlockDual> PathSolver for BlockPath<'_, D> {
         let primal = objective_at(factor, lambda, &scaled, loss);
         let dual = self.value.map_or(f64::NEG_INFINITY, |value| value.bound_at(factor));
         Ok(Certificate { primal, dual })
+    }
+
+    fn shares(&self) -> &Shares {
+        self.dual.shares()
     }
 
     fn weights(&self) -> &[f64] {

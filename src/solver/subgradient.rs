@@ -24,7 +24,7 @@ pub struct Subgradient<'d, D> {
     order: Vec<u32>,
     model: Scaled,
     average: Option<Vec<f64>>,
-    largest_squared_norm: f64,
+    null_objective: f64,
     steps: f64,
     /// Σ p_i l_i of the dual point.
     linear: f64,
@@ -37,11 +37,16 @@ pub struct Subgradient<'d, D> {
     direction: Sparse,
 }
 
+/// Smallest scale of the weights. Those of a step have norms up to 1e290 (see [`Shares::check_range`]).
+///
+/// [`Shares::check_range`]: crate::dual::Shares::check_range
+const MIN_SCALE: f64 = 1e-15;
+
 /// w = scale · weights, so that shrinking costs one multiplication.
 struct Scaled {
     weights: Vec<f64>,
     scale: f64,
-    /// ‖w‖².
+    /// λ‖w‖²: ‖w‖² itself may overflow.
     squared_norm: f64,
 }
 
@@ -51,7 +56,7 @@ impl Scaled {
         self.scale *= factor;
         self.squared_norm *= factor * factor;
         // The weights must not overflow while the scale goes to 0.
-        if self.scale < 1e-100 {
+        if self.scale < MIN_SCALE {
             self.flatten();
         }
     }
@@ -72,7 +77,7 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
             order: (0..dual.shares().n_blocks() as u32).collect(),
             average: averaging.then(|| zero.clone()),
             model: Scaled { weights: zero, scale: 1.0, squared_norm: 0.0 },
-            largest_squared_norm: null_objective / dual.shares().lambda(),
+            null_objective,
             steps: 0.0,
             linear: 0.0,
             bend: 0.0,
@@ -98,7 +103,7 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
         let Self { dual, model, direction, .. } = self;
         self.steps += 1.0;
         let rate = 1.0 / self.steps;
-        let (share, lambda) = (dual.shares().of(block), dual.shares().lambda());
+        let share = dual.shares().of(block);
         direction.clear();
         let slope = if share > 0.0 {
             dual.subgradient(block, &model.weights, model.scale, direction)?
@@ -109,9 +114,9 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
         let mut image = dual.image(block, direction);
         let (linear, bend) = (image.linear(), image.bend());
         model.shrink(1.0 - rate);
-        // ⟨w, w(u)⟩ before the step, since the slope is l − λ/p ⟨w, w(u)⟩, and ‖w(u)‖².
-        let inner = share / lambda * (linear - slope);
-        let square = share / lambda * (image.curvature() - bend);
+        // λ⟨w, w(u)⟩ before the step, since the slope is l − λ/p ⟨w, w(u)⟩, and λ‖w(u)‖².
+        let inner = share * (linear - slope);
+        let square = share * (image.curvature() - bend);
         model.squared_norm += 2.0 * push * (1.0 - rate) * inner + push * push * square;
         image.add_to(push / model.scale, &mut model.weights);
         drop(image);
@@ -119,8 +124,8 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
         self.linear = (1.0 - rate) * self.linear + push * share * linear;
         self.bend = (1.0 - rate) * self.bend + push * share * bend;
         let model = &mut self.model;
-        if model.squared_norm > self.largest_squared_norm {
-            let factor = (self.largest_squared_norm / model.squared_norm).sqrt();
+        if model.squared_norm > self.null_objective {
+            let factor = (self.null_objective / model.squared_norm).sqrt();
             model.shrink(factor);
             self.linear *= factor;
             self.bend *= factor * factor;
@@ -168,8 +173,8 @@ impl<D: BlockDual> Solver for Subgradient<'_, D> {
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         self.model.flatten();
-        self.model.squared_norm = squared_norm(&self.model.weights);
         let lambda = self.dual.shares().lambda();
+        self.model.squared_norm = lambda * squared_norm(&self.model.weights);
         let grown = 1.0 + gamma(16 * self.steps as usize + 16);
         let [weights, linear] = self.drift;
         let norm = (norm_above(&self.model.weights) + weights) * grown;

@@ -55,7 +55,8 @@ impl<'a> StructuredDual<'a> {
     /// The dual of a model's examples.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for shares of another number of examples, and examples without labels.
+    /// [`Error::InvalidArgument`] for shares of another number of examples, and examples without labels; as for
+    /// [`Shares::check_range`].
     pub fn new(model: &'a dyn Model, shares: Shares) -> Result<Self> {
         if shares.n_blocks() != model.n_examples() {
             return Err(Error::argument("X", "must have an example for each share"));
@@ -64,6 +65,7 @@ impl<'a> StructuredDual<'a> {
         if shares.smoothing() > 0.0 {
             return Err(Error::argument("smoothing", "a structured loss has none"));
         }
+        let shares = shares.with_features(model.norms())?;
         let (local, image) = (Local::default(), TouchedVector::new(model.n_weights()));
         Ok(Self { model, shares, local, image, groups: Vec::new() })
     }

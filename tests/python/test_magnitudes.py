@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from fitted import CLASSES, FITS, SOLVERS
+from fitted import CLASSES, FITS, LABELS, ROWS, SOLVERS
 from sklearn.base import clone
 
 import dualgap
+from dualgap.structured import StructuredSVM
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::RuntimeWarning"
@@ -51,7 +53,7 @@ def overflows(X: Any, name: str = "svc") -> bool:
     ("dtype", "exponents"),
     [
         (np.float32, (16.0, 18.0, 18.25, 18.5, 18.75, 19.0, 25.0, 37.0)),
-        (np.float64, (77.0, 140.0, 150.0, 153.0, 154.0, 155.0, 160.0, 300.0)),
+        (np.float64, (77.0, 130.0, 140.0, 150.0, 153.0, 154.0, 155.0, 160.0, 300.0)),
     ],
 )
 def test_rows_are_refused_where_their_squares_overflow(
@@ -65,9 +67,95 @@ def test_rows_are_refused_where_their_squares_overflow(
         if overflows(rows, name):
             with pytest.raises(ValueError, match=TOO_LARGE):
                 model.fit(rows, y)
+        elif regularized(model) and exponent >= 140.0:
+            with pytest.raises(ValueError, match=TOO_FAR):
+                model.fit(rows, y)
         else:
             model.fit(rows, y)
             assert np.isfinite(getattr(model, "objective_", 0.0))
+
+
+TOO_FAR = r"^C: times the total weight is .*squared norm of an example's features .*at most 1e280"
+REGULARIZED = {name: fit for name, fit in FITS.items() if "C" in fit[0].get_params()}
+STRUCTURED = ["block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", "projected-gradient"]
+STRUCTURED += ["subgradient", "extragradient"]
+REGULARIZED |= {solver: ESTIMATORS[solver] for solver in SOLVERS}
+for name, solver in product(("chain", "matching", "multilabel"), STRUCTURED):
+    estimator, *data = FITS[name]
+    REGULARIZED[f"{name}-{solver}"] = (clone(estimator).set_params(solver=solver), *data)
+
+
+class Own:
+    """A model of a user, with two classes."""
+
+    def joint_features(self, x: Any, y: Any) -> Any:
+        return np.concatenate([x, -x]) if y else np.zeros(2 * len(x))
+
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(y_true != y)
+
+    def decode(self, x: Any, w: Any) -> int:
+        return int(w[: len(x)] @ x - w[len(x) :] @ x > 0.0)
+
+    def loss_augmented_decode(self, x: Any, y_true: Any, w: Any) -> int:
+        gain = w[: len(x)] @ x - w[len(x) :] @ x
+        return int(gain + (y_true == 0) > (y_true == 1))
+
+
+OWN = (StructuredSVM(Own(), random_state=0), list(ROWS), [int(y > 0) for y in LABELS])
+REGULARIZED["own"] = OWN
+
+
+def regularized(model: Any) -> bool:
+    return bool({"C", "Cs"} & model.get_params().keys())
+
+
+def small(model: Any, C: float) -> Any:
+    return clone(model).set_params(C=C, max_iter=5)
+
+
+@pytest.mark.parametrize("name", REGULARIZED)
+@pytest.mark.parametrize("C", [1e281, 1e290, 1e297])
+def test_too_large_a_product_of_c_and_rows_is_refused(name: str, C: float) -> None:
+    estimator, X, y = REGULARIZED[name]
+    with pytest.raises(ValueError, match=TOO_FAR):
+        small(estimator, C).fit(X, y)
+
+
+@pytest.mark.parametrize("name", REGULARIZED)
+@pytest.mark.parametrize("C", [1e-299, 1e-150, 1e150, 1e200, 1e270])
+def test_all_other_c_end_with_a_model_no_worse_than_zero(name: str, C: float) -> None:
+    estimator, X, y = REGULARIZED[name]
+    model = small(estimator, C).fit(X, y)
+    assert 0.0 <= model.objective_ <= model.null_objective_ * (1.0 + 1e-12)
+    assert model.duality_gap_ >= 0.0
+
+
+@pytest.mark.parametrize("name", ["svc", "chain", "tagger", "tagger-hinge", "own"])
+def test_a_path_to_too_large_a_c_is_refused_before_it_begins(name: str) -> None:
+    estimator, X, y = REGULARIZED[name]
+    seen: list[int] = []
+    solver = {"solver": "block-frank-wolfe"} if name in ("svc", "chain", "own") else {}
+    model = clone(estimator).set_params(callback=lambda *epoch: seen.append(1), **solver)
+    with pytest.raises(ValueError, match=TOO_FAR):
+        model.path(X, y, 1e200, 1e290)
+    assert not seen
+
+
+def test_a_search_over_too_large_a_c_is_refused_before_it_begins() -> None:
+    seen: list[int] = []
+    search = dualgap.MulticlassSVCCV(Cs=[1e200, 1e290], callback=lambda *fit: seen.append(1))
+    with pytest.raises(ValueError, match=TOO_FAR):
+        search.fit(*CLASSES)
+    assert not seen
+
+
+@pytest.mark.parametrize(("C", "factor"), [(1e-299, 1e75), (1e-200, 1e75), (1e-150, 1e10)])
+def test_a_search_over_small_c_of_large_rows(C: float, factor: float) -> None:
+    """Their dual points do not move at all."""
+    X, y = CLASSES
+    model = dualgap.MulticlassSVCCV(Cs=[C, 10.0 * C], cv=2).fit(X * factor, y)
+    assert np.isfinite(model.best_score_)
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])

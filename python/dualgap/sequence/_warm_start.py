@@ -20,8 +20,8 @@ from dualgap.sequence._transitions import WEIGHTED
 def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
     """Return where the previous fit ended, in terms of this problem; warn if it does not fit.
 
-    The dual point of ``loss="hamming"`` belongs to its sentences. The weights of ``loss="log"``
-    belong to names of features and labels, which may have other positions now.
+    The dual point of ``loss="hamming"`` belongs to its sentences and names of labels, the weights
+    of ``loss="log"`` to names of features and labels; names may have other positions now.
     """
     point: _core.SequencePoint | None = tagger._point
     if point is None:
@@ -35,7 +35,9 @@ def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
             _warn("the features are not of the kind and number of the previous fit")
             return None
         point = _core.SequencePoint.of_weights(weights)
-    if not point.fits(problem.core):
+    elif not np.array_equal(tagger.classes_, problem.classes):
+        point = point.renumbered(class_codes(problem.classes, tagger.classes_).tolist())
+    if point is None or not point.fits(problem.core):
         _warn("the sentences do not have the lengths, labels and transitions of the previous fit")
         return None
     return point

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray
-from dualgap._validation.copies import own_copy
+from dualgap._validation.copies import collect
 from dualgap.structured._arrays import Examples
 
 VERIFIED = 100
@@ -41,6 +42,11 @@ class PythonOracle:
             if self._loss(index, label) != 0.0:
                 msg = f"model: loss(y, y) must be 0, and is not for the label of example {index}"
                 raise ValueError(msg)
+
+    @property
+    def norm(self) -> float:
+        """The largest norm of the features of a right label."""
+        return float(max(np.linalg.norm(features) for features in self.right))
 
     def vertices(self, indices: list[int], weights: FloatArray) -> list[tuple[FloatArray, float]]:
         """Return phi(x, y) - phi(x, y_true) and the loss at each loss-augmented decoding y."""
@@ -149,10 +155,11 @@ def predict_with(model: Any, X: Examples, weights: FloatArray) -> list[Any]:
         raise ValueError(msg)
     frozen = weights.copy()
     frozen.setflags(write=False)
-    found = []
-    for x in list(check_sparse(X)):
-        y = model.decode(x, frozen)
-        check_label(model, x, y)
-        # The model may fill the same object again for the next example.
-        found.append(own_copy(y))
-    return found
+
+    def decoded() -> Iterator[Any]:
+        for x in list(check_sparse(X)):
+            y = model.decode(x, frozen)
+            check_label(model, x, y)
+            yield y
+
+    return collect(decoded(), "model: decode")

@@ -34,11 +34,12 @@ from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
     check_positive,
+    example_weights,
     regularization_of,
 )
 from dualgap.structured._arrays import Examples, count_examples, numpy_examples
 from dualgap.structured._oracle import PythonOracle
-from dualgap.structured._predictor import Predictor, example_weights
+from dualgap.structured._predictor import Predictor
 from dualgap.structured.models import BuiltinModel, Coding, Model
 from dualgap.structured.path import PathPiece, path_pieces
 
@@ -432,7 +433,7 @@ class StructuredSVM(CertifiedEstimator):
             coding = model.learn(examples, y)
             return coding.core(examples, y), n_examples, coding
         oracle = PythonOracle(self.model, X, y, verify=self.verify and self.exact, exact=self.exact)
-        return (oracle, n_examples, oracle.n_weights), n_examples, None
+        return (oracle, n_examples, oracle.n_weights, oracle.norm), n_examples, None
 
     def _previous(self, identity: object, regularization: float) -> Any:
         """Where the previous fit of the same problem ended, at the new lambda."""

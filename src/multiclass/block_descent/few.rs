@@ -129,7 +129,8 @@ impl<M: Scorer> State<'_, M> {
         if self.alone || self.waited < self.wait {
             return false;
         }
-        let (gain, _) = self.passes[self.passes.len() - 1];
+        // An epoch that cannot move at all ends without a pass.
+        let Some(&(gain, _)) = self.passes.last() else { return false };
         // Passes of the epochs before count: an epoch that ends early may creep as well.
         let (earlier, _) = self.passes[self.passes.len().saturating_sub(PASSES_COMPARED + 1)];
         let ratio = gain / earlier;

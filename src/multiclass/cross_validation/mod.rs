@@ -50,6 +50,7 @@ impl Search<'_> {
         observe: &(dyn Fn(&Candidate) + Sync),
     ) -> Result<Vec<Candidate>> {
         let problem = (self.problems)(&self.folds[fold], self.lambda(fold, 0))?;
+        problem.shares().check_range(self.lambda(fold, self.grid.len() - 1))?;
         let mut chain = FoldPath::new(self, &problem, fold);
         let mut found = Vec::with_capacity(self.grid.len());
         for at in 0..self.grid.len() {

@@ -29,6 +29,16 @@ impl ActiveLabels {
         Self { atoms: vec![Atom { label: kept(label), weight: 1.0 }] }
     }
 
+    /// The same labels of states with other numbers; none where a state has none.
+    pub fn renumbered(&self, numbers: &[Option<u16>]) -> Option<Self> {
+        let atoms = self.atoms.iter().map(|atom| {
+            let new = |state: &u16| *numbers.get(usize::from(*state))?;
+            let label = atom.label.iter().map(new).collect::<Option<_>>()?;
+            Some(Atom { label, weight: atom.weight })
+        });
+        Some(Self { atoms: atoms.collect::<Option<_>>()? })
+    }
+
     /// Whether all labels are some of the sequence's.
     pub fn fits(&self, chain: &Chain, example: usize) -> bool {
         self.atoms.iter().all(|atom| {

@@ -46,6 +46,11 @@ const GROUP: usize = 256;
 pub struct ChainPoint(Vec<ActiveLabels>);
 
 impl ChainPoint {
+    /// The same point where states have other numbers; none where one of its states has none.
+    pub fn renumbered(&self, numbers: &[Option<u16>]) -> Option<Self> {
+        self.0.iter().map(|labels| labels.renumbered(numbers)).collect::<Option<_>>().map(Self)
+    }
+
     /// Whether it is a dual point of these sequences.
     pub fn fits(&self, chain: &Chain) -> bool {
         self.0.len() == chain.n_examples()
@@ -194,6 +199,7 @@ impl<'a> ChainDescent<'a> {
             let message = "the dual point is not one of these sequences";
             return Err(Error::argument("warm_start", message));
         }
+        let shares = shares.with_features(chain.norms())?;
         let (n, n_weights) = (shares.n_blocks(), chain.n_weights());
         let what = || format!("d = {n_weights} weights");
         require(16 * n_weights as u128, what, "use fewer features")?;

@@ -59,6 +59,10 @@ impl PathSolver for ChainDescent<'_> {
         Ok(Certificate { primal, dual })
     }
 
+    fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
     fn weights(&self) -> &[f64] {
         &self.weights
     }

@@ -93,6 +93,7 @@ impl<'a> Field<'a> {
         if shares.n_blocks() != chain.n_examples() {
             return Err(Error::argument("X", "must have an example for each share"));
         }
+        let shares = shares.with_features(chain.norms())?;
         let layout = WeightLayout::new(chain).map(Arc::new);
         Ok(Self { chain, layout, shares, stride: 1 })
     }

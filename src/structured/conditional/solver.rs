@@ -273,6 +273,10 @@ impl PathSolver for Lbfgs<'_> {
         Ok(Certificate { primal, dual: self.best.value_at(lambda, factor) })
     }
 
+    fn shares(&self) -> &Shares {
+        &self.field.shares
+    }
+
     fn weights(&self) -> &[f64] {
         &self.weights
     }

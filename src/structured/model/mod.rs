@@ -90,6 +90,11 @@ pub trait Model: Send + Sync {
     /// The size of an example's parts.
     fn size(&self, example: usize) -> PartSize;
 
+    /// Norms of the examples' features, for [`Shares::with_features`](crate::dual::Shares::with_features).
+    fn norms(&self) -> Box<dyn Iterator<Item = f64> + '_> {
+        Box::new((0..self.n_examples()).map(|example| self.size(example).norm))
+    }
+
     /// θ = A w for all parts of an example.
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
 

@@ -270,7 +270,8 @@ def source(a):
     """A problem, and what its sizes may be."""
     if a.rarely(0.35):
         n_blocks, n_weights = a.size(), a.size()
-        return (Oracle(a, n_weights), n_blocks, a.near(n_weights)), n_blocks, n_weights
+        oracle = Oracle(a, n_weights), n_blocks, a.near(n_weights), a.positive()
+        return oracle, n_blocks, n_weights
     model = a.model()
     return model, a.choice([1, 2, 3, a.size()]), min(model.n_weights, 1000)
 
@@ -391,7 +392,7 @@ def test_an_oracle_of_another_size_is_refused(answer):
     given |= {"projection": None, "radius": None, "regularization": 1.0, "sample_weight": None}
     given |= {"tol": 0.1, "max_iter": 3, "signs": None, "exact": True}
     with pytest.raises(ValueError, match="model: the oracle must return 3 finite numbers"):
-        _core.fit_structured((Wrong(), 2, 3), given)
+        _core.fit_structured((Wrong(), 2, 3, 1.0), given)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -316,6 +316,25 @@ def test_a_warm_start_goes_on_where_the_last_fit_ended(loss: str) -> None:
     assert model.converged_
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_warm_start_finds_labels_by_their_names(loss: str) -> None:
+    X, y = sentences(100)
+    model = tagger(loss, warm_start=True).fit(X, y)
+    others = [list(labels) for labels in y]
+    # The first of the labels: all others get new numbers.
+    others[0][0] = "!"
+    model.fit(X, others)
+    cold = tagger(loss).fit(X, others)
+    assert model.classes_.tolist() == cold.classes_.tolist()
+    assert model.classes_[0] == "!"
+    assert model.n_iter_ < cold.n_iter_
+    renamed = [[f"new-{label}" for label in labels] for labels in y]
+    if loss == "hamming":
+        with pytest.warns(UserWarning, match="warm_start: .* labels"):
+            model.fit(X, renamed)
+    assert model.converged_
+
+
 def test_model_selection_of_scikit_learn() -> None:
     X, y = sentences(60)
     search = GridSearchCV(tagger(), {"C": [1e-4, 0.1]}, cv=3).fit(X, y)
