@@ -227,3 +227,19 @@ def test_callbacks_end_searches_of_networks(n_jobs: int) -> None:
     np.testing.assert_array_equal(found.cv_scores_[0], full.cv_scores_[0])
     assert np.isnan(found.cv_scores_[1:]).all()
     assert np.isfinite(full.cv_scores_).all()
+
+
+@pytest.mark.parametrize("verbose", ["a", -1, 1.5, [], object()])
+@pytest.mark.parametrize("name", FITS)
+def test_verbose_is_a_number_or_a_truth_value(name: str, verbose: Any) -> None:
+    estimator, X, y = FITS[name]
+    with pytest.raises(ValueError, match=r"^verbose: must be a non-negative finite integer, got"):
+        clone(estimator).set_params(verbose=verbose).fit(X, y)
+
+
+@pytest.mark.parametrize("seed", [2**70, 2**32, -1])
+@pytest.mark.parametrize("name", FITS)
+def test_seeds_out_of_range_are_named(name: str, seed: int) -> None:
+    estimator, X, y = FITS[name]
+    with pytest.raises(ValueError, match=rf"^random_state: .*2\*\*32 - 1.*got {seed}$"):
+        clone(estimator).set_params(random_state=seed).fit(X, y)

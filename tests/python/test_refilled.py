@@ -288,3 +288,69 @@ def test_searches_over_refilled_sequences() -> None:
     expected = clone(search).fit(SENTENCES, TAGS)
     found = clone(search).fit(refilled_sequences(SENTENCES), refilled_sequences(TAGS))
     np.testing.assert_array_equal(found.scores_, expected.scores_)
+
+
+class Tag:
+    """A label of a user's own class."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tag) and self.place == other.place
+
+    def __hash__(self) -> int:
+        return hash(self.place)
+
+
+class Tagged(Fresh):
+    """Labels are objects: new ones, the same for each class, or a single one that is filled."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.tags = [Tag(place) for place in range(N_CLASSES)]
+
+    def tag(self, place: int) -> Tag:
+        if self.kind == "new":
+            return Tag(place)
+        if self.kind == "refilled":
+            self.tags[0].place = place
+            return self.tags[0]
+        return self.tags[place]
+
+    def joint_features(self, x: Any, y: Any) -> Any:
+        return super().joint_features(x, [y.place])
+
+    def loss(self, y_true: Any, y: Any) -> Any:
+        return super().loss([y_true.place], [y.place])
+
+    def max_loss(self, y: Any) -> Any:
+        return 1.0
+
+    def loss_augmented_decode(self, x: Any, y_true: Any, w: Any) -> Any:
+        return self.tag(super().loss_augmented_decode(x, [y_true.place], w)[0])
+
+    def decode(self, x: Any, w: Any) -> Any:
+        return self.tag(super().decode(x, w)[0])
+
+
+@pytest.mark.parametrize("kind", ["new", "same", "refilled"])
+def test_objects_of_own_classes_are_not_filled_again(kind: str) -> None:
+    labels = [Tag(y) for y in Y]
+    model = StructuredSVM(Tagged(kind), random_state=0).fit(X, labels)
+    if kind == "refilled":
+        for method in (lambda: model.predict(X), lambda: model.score(X, labels)):
+            with pytest.raises(ValueError, match=r"^model: decode: the Tag number \d+ is an earl"):
+                method()
+        return
+    assert np.mean([a == b for a, b in zip(model.predict(X), labels, strict=True)]) > 0.6
+    given = map(Tagged(kind).tag, Y)
+    search = StructuredCV(StructuredSVM(Tagged(kind)), Cs=[0.1, 1.0], cv=2).fit(iter(X), given)
+    assert search.best_score_ > 0.5
+
+
+def test_labels_of_own_classes_that_an_iterator_fills_again() -> None:
+    given = map(Tagged("refilled").tag, Y)
+    with pytest.raises(ValueError, match=r"^y: the Tag number \d+ is an earlier object"):
+        StructuredCV(StructuredSVM(Tagged("new")), Cs=[0.1], cv=2).fit(iter(X), given)

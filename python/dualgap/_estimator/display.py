@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from dualgap._validation import check_verbose
+
 # A fit that takes longer than this shows a bar that nobody asked for.
 _PATIENCE = 2.0
 # Seconds between two lines.
@@ -145,6 +147,7 @@ def display(
     verbose: int | bool | None, title: str, unit: str, forecast: Forecast
 ) -> Bar | Lines | None:
     """What shows the progress of a fit, if anything does."""
+    check_verbose(verbose)
     if (verbose is not None and not verbose) or sys.stderr is None:
         return None
     if not sys.stderr.isatty():

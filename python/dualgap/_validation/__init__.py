@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from dualgap._core import THREADS_PER_CORE
 from dualgap._sparse import check_sparse
-from dualgap._validation.arrays import as_numpy
+from dualgap._validation.arrays import real_numbers
 from dualgap._validation.labels import read_labels, sorted_classes
 from dualgap._validation.magnitudes import check_magnitude
 
@@ -66,7 +67,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, half: bool = False) -> An
 
     With ``half``, an array of float16 stays one.
     """
-    X = as_numpy("X", X)
+    X = real_numbers("X", X)
     half = half and _is_half(X)
     X = validate_data(estimator, check_sparse(X), reset=reset, **(_HALF_ROWS if half else _ROWS))
     if half:
@@ -81,7 +82,7 @@ def check_rows_and_targets(
 
     ``single`` is that of `check_magnitude`.
     """
-    X, y = as_numpy("X", X), check_targets(y, numeric=options.get("y_numeric", False))
+    X, y = real_numbers("X", X), check_targets(y, numeric=options.get("y_numeric", False))
     half = half and _is_half(X)
     kind = _HALF_ROWS if half else _ROWS
     X, y = validate_data(estimator, check_sparse(X), y, **{**kind, **options})
@@ -97,7 +98,7 @@ def check_matrix(X: Any, name: str = "X", *, single: bool = False, **options: An
     The checks of scikit-learn convert sparse matrices without a look at their indices, so all of
     the package calls them through this module.
     """
-    given = check_sparse(as_numpy(name, X), name)
+    given = check_sparse(real_numbers(name, X), name)
     found = check_array(given, input_name=name, **{**_ROWS, **options})
     check_magnitude(name, found, single=single)
     return found
@@ -119,7 +120,7 @@ def check_targets(y: Any, *, numeric: bool) -> Any:
         msg = "y: sparse labels are not read; give y.toarray()"
         raise TypeError(msg)
     # scikit-learn names what it misses.
-    return as_numpy("y", y) if numeric or y is None else read_labels("y", y)
+    return real_numbers("y", y) if numeric or y is None else read_labels("y", y)
 
 
 _ROWS: dict[str, Any] = {
@@ -151,13 +152,39 @@ def check_weights(sample_weight: Any, X: Any) -> FloatArray | None:
     """Sample weights as float64, or None."""
     if sample_weight is None:
         return None
-    weights = as_numpy("sample_weight", sample_weight)
+    is_one = isinstance(sample_weight, Real)
+    weights = sample_weight if is_one else real_array("sample_weight", sample_weight)
     weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
-    if not np.any(weights > 0):
-        msg = "sample_weight: at least one weight must be positive"
-        raise ValueError(msg)
+    _check_total(weights)
     # A copy: the core may read it in place, and the caller may write to his.
     return np.array(weights, order="C")
+
+
+def example_weights(sample_weight: Any, n_examples: int) -> FloatArray | None:
+    """Return the weights of examples that are not rows as float64, or None."""
+    if sample_weight is None:
+        return None
+    weights = real_array("sample_weight", sample_weight)
+    if weights.shape != (n_examples,):
+        msg = f"sample_weight: must have shape ({n_examples},), got {weights.shape}"
+        raise ValueError(msg)
+    if not (np.isfinite(weights).all() and weights.min() >= 0):
+        msg = "sample_weight: must be finite and not negative"
+        raise ValueError(msg)
+    _check_total(weights)
+    return weights
+
+
+def _check_total(weights: FloatArray) -> None:
+    """Refuse weights of zero alone, and weights whose sum overflows."""
+    if not weights.any():
+        msg = "sample_weight: all weights are zero; at least one weight must be positive"
+        raise ValueError(msg)
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not np.isfinite(total):
+        msg = f"sample_weight: the sum overflows, with weights up to {weights.max():.3g}"
+        raise ValueError(msg)
 
 
 def row_weights(
@@ -211,6 +238,11 @@ def resolve_seed(random_state: Any) -> int:
         generator = check_random_state(random_state)
     except ValueError as error:
         msg = f"random_state: {error}"
+        if isinstance(random_state, int | np.integer):
+            msg = (
+                "random_state: must be an integer from 0 to 2**32 - 1, None or a "
+                f"numpy.random.RandomState, got {random_state}"
+            )
         raise ValueError(msg) from None
     return int(generator.randint(0, 2**63 - 1, dtype=np.int64))
 
@@ -225,11 +257,22 @@ def real_array(name: str, values: Any) -> FloatArray:
     TypeError or ValueError
         For anything else that is not an array of numbers.
     """
-    values = np.asarray(as_numpy(name, values))
-    if np.iscomplexobj(values):
-        msg = f"{name}: Complex data not supported; give {name}.real"
-        raise ValueError(msg)
-    return np.ascontiguousarray(values, dtype=np.float64)
+    values = real_numbers(name, values)
+    try:
+        values = np.asarray(values)
+        if not np.iscomplexobj(values):
+            return np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        msg = f"{name}: must be real numbers ({error})"
+        raise type(error)(msg) from error
+    msg = f"{name}: Complex data not supported; give {name}.real"
+    raise ValueError(msg)
+
+
+def check_verbose(verbose: Any) -> None:
+    """Refuse anything but None, a truth value or an integer from 0 on."""
+    if verbose is not None and not isinstance(verbose, bool | np.bool_):
+        check_positive("verbose", verbose, integer=True, zero=True)
 
 
 def check_range(name: str, smallest: float, largest: float) -> None:

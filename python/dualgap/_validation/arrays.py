@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,12 @@ def as_numpy(name: str, values: Any) -> Any:
     ------
     TypeError
         If the array cannot be read from here, as one on a GPU. The message names the argument.
+    ValueError
+        If entries are masked: NumPy and scikit-learn would use the numbers below the mask.
     """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        msg = f"{name}: has masked entries; leave their rows out, or fill them (a.filled(...))"
+        raise ValueError(msg)
     foreign = hasattr(values, "__array_namespace__") or hasattr(values, "__dlpack__")
     if not foreign or isinstance(values, np.ndarray | np.generic):
         return values
@@ -33,3 +40,26 @@ def as_numpy(name: str, values: Any) -> Any:
         msg = f"{name}: {type(values).__name__} does not convert to an array of NumPy; convert it"
         raise TypeError(msg)
     return array
+
+
+def real_numbers(name: str, values: Any) -> Any:
+    """Return what `as_numpy` does; refuse what cannot be an array of numbers.
+
+    Raises
+    ------
+    TypeError
+        For dates, which scikit-learn counts as numbers, and for what is no array, such as a
+        dictionary or a generator. The message names the argument.
+    """
+    values = as_numpy(name, values)
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    is_text = isinstance(values, str | bytes)
+    if kind is None and (is_text or not hasattr(values, "__array__")):
+        # What is missing has a message of its own.
+        if values is not None and (is_text or not isinstance(values, Sequence | Real)):
+            msg = f"{name}: must be an array, got {type(values).__name__}"
+            raise TypeError(msg)
+    elif kind in ("m", "M"):
+        msg = f"{name}: must be numbers, got {values.dtype}; convert it, for example to days"
+        raise TypeError(msg)
+    return values

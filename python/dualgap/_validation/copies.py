@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -24,9 +25,42 @@ def own_copy(value: Any) -> Any:
     return value.copy() if kind in (set, bytearray) else value
 
 
-def listed(values: Iterable[Any]) -> list[Any]:
-    """Return the elements as a list, and copies of those of an iterator."""
-    return list(map(own_copy, values)) if isinstance(values, Iterator) else list(values)
+def listed(values: Iterable[Any], name: str) -> list[Any]:
+    """Return the elements as a list, and copies of those of an iterator; `name` is the argument."""
+    return collect(values, name) if isinstance(values, Iterator) else list(values)
+
+
+def collect(values: Iterable[Any], source: str) -> list[Any]:
+    """Return copies of objects that arrive one after the other from `source`.
+
+    Raises
+    ------
+    ValueError
+        If an object that `own_copy` does not copy arrives again with other contents: the earlier
+        answers have changed with it.
+    """
+    states: dict[int, bytes | None] = {}
+    found = []
+    for number, value in enumerate(values):
+        found.append(own_copy(value))
+        if found[-1] is not value or type(value).__module__ == "builtins":
+            continue
+        state = _state(value)
+        if states.setdefault(id(value), state) != state:
+            msg = (
+                f"{source}: the {type(value).__name__} number {number} is an earlier object with "
+                "other contents; make a new object each time"
+            )
+            raise ValueError(msg)
+    return found
+
+
+def _state(value: Any) -> bytes | None:
+    """Return the contents of an object, None for one that cannot be pickled."""
+    try:
+        return pickle.dumps(value)
+    except Exception:
+        return None
 
 
 def refuse_refilled(name: str, pieces: Iterable[Any]) -> Iterator[Any]:

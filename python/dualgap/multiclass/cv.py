@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from itertools import product
 from typing import Any, Self, get_args
 
 import numpy as np
@@ -24,6 +25,7 @@ from dualgap._validation import (
     check_weights,
     core_rows,
     encode_classes,
+    regularization_of,
     row_weights,
 )
 from dualgap.losses import core_loss
@@ -182,6 +184,8 @@ class MulticlassSVCCV(LinearClassifier):
         scoring = self._scoring(rows, labels, folds, Cs)
         settings = search_settings(self, core_loss(self.loss), Cs, scoring)
         settings["fold_weights"] = self._fold_weights(folds, codes, weights)
+        for own, C in product(settings["fold_weights"], (Cs[0], Cs[-1])):
+            regularization_of("Cs", C, own, len(own))
         held_out = [np.ascontiguousarray(test, dtype=np.uint32) for _, test in folds]
         settings["held_out"] = held_out
         classes = np.ascontiguousarray(codes, dtype=np.uint32)

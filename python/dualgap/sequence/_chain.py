@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._estimator import CertifiedEstimator
-from dualgap._validation import FloatArray, check_positive, resolve_threads
+from dualgap._validation import FloatArray, check_positive, example_weights, resolve_threads
 from dualgap.sequence._explain import Evidence, explain
 from dualgap.sequence._sentences import (
     Rowed,
@@ -24,7 +24,6 @@ from dualgap.sequence._sentences import (
     read_named,
 )
 from dualgap.sequence._tables import LabelledTable
-from dualgap.sequence._training import examples_weights
 from dualgap.sequence._transitions import FORBIDDEN
 from dualgap.sequence._weights import Weights
 
@@ -120,7 +119,7 @@ class TrainedChain(CertifiedEstimator):
         found = self.classes_[self._weights.tagger.decode(self._input(data), threads)]
         classes, codes = read_labels(y, data.offsets, flat=lengths is not None)
         right = (classes[codes] if len(codes) else found) == found
-        weights = examples_weights(sample_weight, len(data))
+        weights = example_weights(sample_weight, len(data))
         sizes = np.diff(data.offsets)
         tokens = np.ones(len(found)) if weights is None else np.repeat(weights, sizes)
         total = float(tokens.sum())

@@ -60,7 +60,7 @@ def peek(X: Any) -> tuple[bool, Any]:
     # Copies: an iterator may fill the same object again for its next sentence.
     head = list(map(own_copy, islice(sentences, 3)))
     named = all(map(_is_named, head))
-    return named, chain(head, sentences) if named else head + listed(sentences)
+    return named, chain(head, sentences) if named else head + listed(sentences, "X")
 
 
 def _is_named(sentence: Any) -> bool:
@@ -125,7 +125,7 @@ def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], 
     if isinstance(y, str | bytes) or not isinstance(y, Iterable):
         msg = f"y: must be the labels of each sentence, got {type(y).__name__}"
         raise ValueError(msg)
-    sentences = numpy_examples("y", y if isinstance(y, list) else listed(y))
+    sentences = numpy_examples("y", y if isinstance(y, list) else listed(y, "y"))
     if len(sentences) != len(offsets) - 1:
         msg = f"y: must have labels for {len(offsets) - 1} sentences, got {len(sentences)}"
         raise ValueError(msg)

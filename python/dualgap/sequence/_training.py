@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dualgap import _core
-from dualgap._validation import FloatArray, real_array
+from dualgap._validation import FloatArray
 from dualgap.sequence._weights import Names, Weights, drop_unused, weights_of
 from dualgap.structured._arrays import flatten
 
@@ -42,23 +42,6 @@ class Problem:
         if self.vocabulary is not None:
             kept.names = Names(b"", [], self.hash_bits)
         return kept
-
-
-def examples_weights(sample_weight: ArrayLike | None, n_sentences: int) -> FloatArray | None:
-    """Return the weights of sentences."""
-    if sample_weight is None:
-        return None
-    weights = real_array("sample_weight", sample_weight)
-    if weights.shape != (n_sentences,):
-        msg = f"sample_weight: must have shape ({n_sentences},), got {weights.shape}"
-        raise ValueError(msg)
-    if not (np.isfinite(weights.sum()) and weights.min() >= 0):
-        msg = "sample_weight: must be finite and not negative"
-        raise ValueError(msg)
-    if not weights.any():
-        msg = "sample_weight: all weights are zero; at least one must be positive"
-        raise ValueError(msg)
-    return weights
 
 
 def error_costs(

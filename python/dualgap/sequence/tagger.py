@@ -20,6 +20,7 @@ from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
     FloatArray,
     check_positive,
+    example_weights,
     regularization_of,
 )
 from dualgap.sequence._chain import TrainedChain
@@ -35,7 +36,6 @@ from dualgap.sequence._sentences import (
 from dualgap.sequence._training import (
     Problem,
     error_costs,
-    examples_weights,
     marked_columns,
 )
 from dualgap.sequence._transitions import (
@@ -205,7 +205,7 @@ history_, null_objective_
         """
         self._check_parameters()
         problem = self._problem(X, y, token_weight, lengths)
-        weights = examples_weights(sample_weight, len(problem))
+        weights = example_weights(sample_weight, len(problem))
         start = starting_point(self, problem) if self.warm_start else None
         given = (X, y, sample_weight)
         # Sentences that can be read only once are gone by now.
@@ -230,7 +230,7 @@ history_, null_objective_
         """
         self._check_parameters()
         problem = self._problem(X, y, None, None)
-        weights = examples_weights(sample_weight, len(problem))
+        weights = example_weights(sample_weight, len(problem))
         start = None
         for C in Cs:
             self.C = float(C)
@@ -305,7 +305,7 @@ history_, null_objective_
         check_positive("tol", self.tol)
         check_interval(C_min, C_max)
         problem = self._problem(X, y, token_weight, lengths)
-        weights = examples_weights(sample_weight, len(problem))
+        weights = example_weights(sample_weight, len(problem))
         shares = shares_record("C_min", C_min, weights, len(problem))
         smallest = regularization_of("C_max", C_max, weights, len(problem))
         settings = sequence_settings(self, shares)

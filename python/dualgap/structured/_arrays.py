@@ -26,17 +26,21 @@ def numpy_examples(name: str, values: Any) -> Any:
         return [as_numpy(name, value) for value in values]
     values = as_numpy(name, values)
     only_converts = hasattr(values, "__array__") and not hasattr(values, "__len__")
-    return np.asarray(values) if only_converts else values
+    return np.asarray(values) if only_converts else _sequence(name, values)
+
+
+def _sequence(name: str, values: Any) -> Any:
+    """Refuse what has no length."""
+    if not (sp.issparse(values) or hasattr(values, "__len__")):
+        msg = f"{name}: must be a sequence (a list, an array), got {type(values).__name__}"
+        raise ValueError(msg)
+    return values
 
 
 def count_examples(X: Any, y: Any) -> int:
     """Return the number of examples, and refuse it if there are not as many labels."""
     for name, values in (("X", X), ("y", y)):
-        if not (sp.issparse(values) or hasattr(values, "__len__")):
-            msg = f"{name}: must be a sequence (a list, an array), got {type(values).__name__}"
-            raise ValueError(msg)
-    check_sparse(X, "X")
-    check_sparse(y, "y")
+        check_sparse(_sequence(name, values), name)
     n_examples = X.shape[0] if sp.issparse(X) else len(X)
     if n_examples == 0:
         msg = "X: there must be at least one example"

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from dualgap._validation import FloatArray, real_array, resolve_threads
+from dualgap._validation import FloatArray, example_weights, resolve_threads
 from dualgap.structured._arrays import Examples, count_examples, numpy_examples
 from dualgap.structured._oracle import predict_with
 from dualgap.structured.models import Coding
 
-__all__ = ["Predictor", "example_weights"]
+__all__ = ["Predictor"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +57,3 @@ class Predictor:
         total = float(np.dot(largest, np.ones(len(largest)) if weights is None else weights))
         lost = float(losses.sum() if weights is None else np.dot(losses, weights))
         return 1.0 - lost / total if total > 0 else 1.0
-
-
-def example_weights(sample_weight: ArrayLike | None, n_examples: int) -> FloatArray | None:
-    """Check the weights of examples."""
-    if sample_weight is None:
-        return None
-    weights = real_array("sample_weight", sample_weight)
-    if weights.shape != (n_examples,):
-        msg = f"sample_weight: must have shape ({n_examples},), got {weights.shape}"
-        raise ValueError(msg)
-    if not (np.isfinite(weights.sum()) and weights.min() >= 0):
-        msg = "sample_weight: must be finite and not negative"
-        raise ValueError(msg)
-    if not weights.any():
-        msg = "sample_weight: all weights are zero; at least one must be positive"
-        raise ValueError(msg)
-    return weights

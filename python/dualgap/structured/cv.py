@@ -16,7 +16,7 @@ from dualgap._choices import check_choice
 from dualgap._estimator.display import note
 from dualgap._sparse import check_sparse
 from dualgap._tuning.search import Rule, check_scores, choose, grid, rows_of_fold
-from dualgap._validation import FloatArray, check_positive, real_array
+from dualgap._validation import FloatArray, check_positive, check_verbose, real_array
 from dualgap._validation.copies import listed
 
 __all__ = ["StructuredCV"]
@@ -140,10 +140,11 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_estimator()
         check_choice("rule", self.rule, *get_args(Rule))
+        check_verbose(self.verbose)
         if self.cv_tol is not None:
             check_positive("cv_tol", self.cv_tol, zero=True)
         Cs, scorer = grid(self.Cs), check_scoring(self.estimator, self.scoring)
-        X, y = listed(check_sparse(X)), listed(check_sparse(y, "y"))
+        X, y = listed(check_sparse(X), "X"), listed(check_sparse(y, "y"), "y")
         if len(X) != len(y):
             msg = f"y: must have a label for each of {len(X)} examples, got {len(y)}"
             raise ValueError(msg)

@@ -1,0 +1,140 @@
+"""Arrays of every layout and type: the same model, or an error that names the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from fitted import FITS
+from sklearn.base import clone
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+ARRAYS = {
+    name: fit
+    for name, fit in FITS.items()
+    if not name.startswith(("tagger", "recommender")) and isinstance(fit[1], np.ndarray)
+}
+SEQUENCES = {name: fit for name, fit in FITS.items() if name in ("chain", "matching")}
+
+
+def small(estimator: Any) -> Any:
+    model = clone(estimator)
+    return model.set_params(max_iter=10) if "max_iter" in model.get_params() else model
+
+
+def strided(array: Any) -> Any:
+    wide = np.zeros([2 * side for side in array.shape], array.dtype)
+    view = wide[tuple(slice(None, None, 2) for _ in array.shape)]
+    view[...] = array
+    return view
+
+
+def frozen(array: Any) -> Any:
+    copied = array.copy()
+    copied.setflags(write=False)
+    return copied
+
+
+def unaligned(array: Any) -> Any:
+    shifted = np.frombuffer(b"?" + array.tobytes(), dtype=np.uint8)[1:]
+    return shifted.view(array.dtype).reshape(array.shape)
+
+
+class Subclass(np.ndarray):
+    """An array of a user's own class."""
+
+
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "strided": strided,
+    "backwards": lambda array: array[::-1].copy()[::-1],
+    "read-only": frozen,
+    "Fortran": np.asfortranarray,
+    "byte order": lambda array: array.astype(array.dtype.newbyteorder()),
+    "unaligned": unaligned,
+    "subclass": lambda array: array.view(Subclass),
+    "without masked entries": np.ma.array,
+    "objects": lambda array: array.astype(object),
+    "list": lambda array: array.tolist(),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ARRAYS | SEQUENCES)
+def test_layouts_do_not_change_the_model(name: str, layout: str) -> None:
+    estimator, X, y = FITS[name]
+    change = LAYOUTS[layout]
+    expected = small(estimator).fit(X, y)
+    rows = change(X) if isinstance(X, np.ndarray) else [change(x) for x in X]
+    found = small(estimator).fit(rows, change(y) if isinstance(y, np.ndarray) else y)
+    for attribute in ("objective_", "best_score_"):
+        assert getattr(found, attribute, None) == getattr(expected, attribute, None)
+
+
+def masked(array: Any) -> Any:
+    return np.ma.array(array, mask=np.arange(array.size).reshape(array.shape) % 7 == 0)
+
+
+NO_ROWS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "masked": (masked, ValueError, "has masked entries"),
+    "dates": (lambda array: array.astype("M8[s]"), TypeError, "must be numbers, got datetime64"),
+    "days": (lambda array: array.astype("m8[D]"), TypeError, "must be numbers, got timedelta64"),
+    "generator": (lambda array: (row for row in array), TypeError, "must be an array, got gener"),
+    "dictionary": (lambda array: {0: array}, TypeError, "must be an array, got dict"),
+    "object": (lambda array: object(), TypeError, "must be an array, got object"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_ROWS)
+@pytest.mark.parametrize("name", ARRAYS)
+def test_rows_that_are_no_numbers(name: str, kind: str) -> None:
+    estimator, X, y = FITS[name]
+    change, error, message = NO_ROWS[kind]
+    if name in ("multilabel", "structured-classes") and "array" in message:
+        error, message = Exception, "(must be a|there must be one label)"
+    with pytest.raises(error, match=f"^[Xy]: .*{message}"):
+        small(estimator).fit(change(X), y)
+    model = small(estimator).fit(X, y)
+    with pytest.raises(error, match=f"^X: .*{message}"):
+        model.predict(change(X))
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_masked_entries_of_sequences(name: str) -> None:
+    estimator, X, y = FITS[name]
+    with pytest.raises(ValueError, match=r"^X: .*has masked entries"):
+        small(estimator).fit([masked(X[0]), *X[1:]], y)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_masked_targets(name: str) -> None:
+    estimator, X, y = FITS[name]
+    with pytest.raises(ValueError, match=r"^y: has masked entries"):
+        small(estimator).fit(X, masked(y) if isinstance(y, np.ndarray) else masked(np.array(y)))
+
+
+NO_WEIGHTS: dict[str, Callable[[Any], Any]] = {
+    "masked": masked,
+    "days": lambda ones: ones.astype("m8[D]"),
+    "text": lambda ones: ["a"] * len(ones),
+    "complex": lambda ones: ones + 1j,
+    "generator": iter,
+    "dictionary": lambda ones: dict(enumerate(ones)),
+    "too large": lambda ones: ones * 1e308,
+    "negative": lambda ones: -ones,
+    "missing": lambda ones: pd.Series([None] * len(ones)),
+    "short": lambda ones: ones[1:],
+    "zeros": lambda ones: 0.0 * ones,
+}
+
+
+@pytest.mark.parametrize("kind", NO_WEIGHTS)
+@pytest.mark.parametrize("name", ARRAYS)
+def test_weights_that_cannot_be_used_are_named(name: str, kind: str) -> None:
+    estimator, X, y = FITS[name]
+    weights = NO_WEIGHTS[kind](np.ones(len(X)))
+    with pytest.raises((ValueError, TypeError), match=r"(?i)sample.weight"):
+        small(estimator).fit(X, y, sample_weight=weights)
