@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
+from numbers import Number
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -322,6 +324,9 @@ def read_ids(ids: Any, name: str) -> pd.Index[Any]:
     if isinstance(values, np.ndarray) and values.ndim != 1:
         msg = f"{name}: the ids must be one-dimensional"
         raise ValueError(msg)
+    if isinstance(values, list) and any(isinstance(value, bool | np.bool_) for value in values):
+        # pandas would make numbers of truth values among numbers.
+        values = np.fromiter(values, dtype=object, count=len(values))
     # As a MultiIndex, tuples of different lengths would be filled up with NaN.
     index = pd.Index(values, tupleize_cols=False)
     if isinstance(index.dtype, pd.CategoricalDtype):
@@ -337,14 +342,34 @@ def read_ids(ids: Any, name: str) -> pd.Index[Any]:
     if index.hasnans:
         msg = f"{name}: an id is missing (NaN or None)"
         raise ValueError(msg)
-    if index.dtype.kind == "f" and (strange := index[np.abs(index) >= _exact(index)]).size:
+    _refuse_merged(index, name)
+    return index
+
+
+def _refuse_merged(ids: pd.Index[Any], name: str) -> None:
+    """Refuse ids that may already be those of others, and ids that equal those of another kind."""
+    if ids.dtype.kind == "f":
+        reals = ids.to_numpy()
+    elif ids.dtype.kind == "O" and pd.api.types.infer_dtype(ids) not in ("string", "integer"):
+        kinds = set(map(type, ids))
+        reals = np.array([i for i in ids if isinstance(i, float | np.floating)], dtype=np.float64)
+        truth = {kind for kind in kinds if issubclass(kind, bool | np.bool_)}
+        if truth and any(issubclass(kind, Number) for kind in kinds - truth):
+            msg = (
+                f"{name}: True and False count as the numbers 1 and 0, and these ids are both "
+                "truth values and numbers; give ids of one kind, for example strings"
+            )
+            raise ValueError(msg)
+    else:
+        return
+    exact = _exact(reals)
+    if (strange := reals[np.abs(reals) >= exact]).size:
         msg = (
             f"{name}: the id {strange.tolist()[0]!r} is a floating-point number of "
-            f"2**{int(np.log2(_exact(index)))} or more, where these skip integers; give ids as "
+            f"2**{int(np.log2(exact))} or more, where these skip integers; give ids as "
             "integers or strings, each column by itself"
         )
         raise ValueError(msg)
-    return index
 
 
 def join_ids(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
@@ -363,13 +388,15 @@ def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
     TypeError
         Naming the argument.
     """
-    kinds = _kind(table), _kind(ids)
-    if None not in kinds and kinds[0] != kinds[1]:
-        msg = (
-            f"{name}: the ids are {kinds[1]}, those of the ratings are {kinds[0]} "
-            f"({table[:1].tolist()[0]!r}, for example)"
-        )
-        raise TypeError(msg)
+    known = _kinds(table)
+    for kind, example in _kinds(ids).items():
+        if known and kind not in known:
+            first, other = next(iter(known.items()))
+            msg = (
+                f"{name}: the ids are {kind}, those of the ratings are {first} "
+                f"({example!r} and {other!r}, for example)"
+            )
+            raise TypeError(msg)
 
 
 def read_id_list(ids: Hashable | Iterable[Hashable], name: str) -> pd.Index[Any]:
@@ -414,20 +441,21 @@ def _find(
     return found
 
 
-def _kind(ids: pd.Index[Any]) -> str | None:
-    """The kind that all ids have in common, if there is one."""
-    if ids.dtype.kind in "iuf":
-        return "numbers"
-    return _KINDS.get(pd.api.types.infer_dtype(ids, skipna=False))
+def _kinds(ids: pd.Index[Any]) -> dict[str, Any]:
+    """Kinds of ids, each with its first id; other than these, kinds are names of types."""
+    if ids.dtype.kind != "O" or not len(ids):
+        return {_KINDS.get(ids.dtype.kind, str(ids.dtype)): first for first in ids[:1].tolist()}
+    found: dict[str, Any] = {}
+    for kind, first in {type(i): i for i in reversed(ids.tolist())}.items():
+        names = (name for types, name in _TYPES if issubclass(kind, types))
+        found[next(names, f"of type {kind.__name__}")] = first
+    return found
 
 
-# Kinds that pandas finds, by the words for them.
-_KINDS = {
-    "boolean": "truth values",
-    "date": "dates",
-    "datetime": "dates",
-    "datetime64": "dates",
-    "floating": "numbers",
-    "integer": "numbers",
-    "string": "strings",
-}
+_KINDS = {"b": "truth values", "i": "numbers", "u": "numbers", "f": "numbers", "M": "dates"}
+_TYPES: list[tuple[Any, str]] = [
+    ((bool, np.bool_), "truth values"),
+    (Number, "numbers"),
+    (str, "strings"),
+    ((date, np.datetime64), "dates"),
+]

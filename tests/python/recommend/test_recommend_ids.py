@@ -70,6 +70,33 @@ def test_ids_stay_apart(case: str) -> None:
     assert table["user"].drop_duplicates().tolist() == EXACT[case]
 
 
+@pytest.mark.parametrize("ids", [[True, 1], [1, False], [np.True_, 2.5], [True, np.int8(3)]])
+def test_truth_values_among_numbers_are_refused(ids: list[Any]) -> None:
+    """They equal 1 and 0."""
+    users = np.empty(N, dtype=object)
+    users[:] = [*ids, *range(10, 8 + N)]
+    message = "^users: True and False count as the numbers 1 and 0"
+    with pytest.raises(ValueError, match=message):
+        quick().fit(ratings(users))
+    who, items, values = ratings(users)
+    with pytest.raises(ValueError, match=message):
+        quick().fit((who.tolist(), items.tolist(), values.tolist()))
+    model = quick().fit(ratings(np.arange(N)))
+    with pytest.raises(ValueError, match=message):
+        model.recommend(ids)
+
+
+@pytest.mark.parametrize("start", [2**63, 2**53, -1e19, np.float32(2**60)])
+def test_floats_that_skip_integers_are_refused_among_objects(start: Any) -> None:
+    users = np.arange(N).astype(object)
+    users[3] = float(start)
+    users[4] = "name"
+    with pytest.raises(ValueError, match=r"^users: the id .* floating-point number of 2"):
+        quick().fit(ratings(users))
+    users[3] = 3.5
+    assert 3.5 in set(quick().fit(ratings(users)).user_ids_.tolist())
+
+
 def test_new_ids_stay_apart() -> None:
     """int64 in the ratings and uint64 in the features or in what is folded in."""
     users, large = np.arange(N), np.array([2**63, 2**63 + 1], dtype=np.uint64)
@@ -96,6 +123,22 @@ def test_features_of_ids_of_another_kind(side: str) -> None:
             quick().fit(given, **{f"{side}_features": features})
     model = quick().fit(ratings(numbers), **{f"{side}_features": by_number})
     assert len(model.item_ids_) == 10
+
+
+@pytest.mark.parametrize("extra", ["7", True, (1, 2), pd.Timestamp("2020-01-01")])
+def test_features_of_mixed_kinds_add_no_phantoms(extra: Any) -> None:
+    """Some of the index are numbers, as the ratings' items are, and one is of another kind."""
+    index = np.empty(11, dtype=object)
+    index[:] = [*range(2, 12), extra]
+    features = pd.DataFrame({"a": np.arange(11.0)}, index=pd.Index(index, tupleize_cols=False))
+    error = ValueError if isinstance(extra, bool) else TypeError
+    with pytest.raises(error, match=r"^item_features: "):
+        quick().fit(ratings(np.arange(N)), item_features=features)
+    mixed = np.empty(10, dtype=object)
+    mixed[:] = [*range(8), "8", "9"]
+    frame = pd.DataFrame({"a": np.arange(3.0)}, index=pd.Index([1, "8", "new"], dtype=object))
+    model = quick().fit(ratings(np.arange(N), mixed), item_features=frame)
+    assert set(model.item_ids_.tolist()) == {*mixed.tolist(), "new"}
 
 
 def test_items_are_excluded_for_each_user() -> None:
