@@ -379,9 +379,11 @@ def _like(found: FloatArray, known: FloatArray) -> FloatArray:
     return found
 
 
-def null_objective(problem: _core._MarginRecord) -> float:
-    """Return the objective of weights 0: the same loss for every row, so that one row is enough."""
-    shares: _core._SharesRecord = {"regularization": 1.0, "sample_weight": None}
-    settings = round_settings({**problem, "bias": 0.0}, shares, problem["n_classes"])
-    answer = _core.consensus_round(np.zeros((1, 1)), np.zeros(1, np.uint32), settings)
+def null_objective(problem: _core._MarginRecord, class_weights: FloatArray) -> float:
+    """Return the objective of weights 0: rows of a class have the same loss, so one of each do."""
+    shares: _core._SharesRecord = {"regularization": 1.0, "sample_weight": class_weights}
+    n_classes = len(class_weights)
+    settings = round_settings({**problem, "bias": 0.0}, shares, n_classes)
+    labels = np.arange(n_classes, dtype=np.uint32)
+    answer = _core.consensus_round(np.zeros((n_classes, 1)), labels, settings)
     return float(answer["loss"])

@@ -224,7 +224,8 @@ class ConsensusSVC(LinearClassifier):
     def _fit(self, engine: Engine, run_id: str, seed: int, callback: Callback | None) -> None:
         summaries = engine.describe(self.checkpoint is not None or self.resume is not None)
         self._merge(summaries)
-        counts, factors = self._count(summaries)
+        table, factors = self._count(summaries)
+        counts = table.sum(axis=1)
         total = float(counts.sum())
         if not total > 0.0:
             msg = "sample_weight: at least one weight must be positive"
@@ -243,7 +244,7 @@ class ConsensusSVC(LinearClassifier):
         kept = run_id
         if self.resume is not None:
             kept = resume(os.fspath(self.resume), identity, run)
-            run.null_objective = null_objective(problem)
+            run.null_objective = null_objective(problem, table.sum(axis=0))
         folder, source = checkpoint_folders(self.checkpoint, self.resume)
         plan = Plan(
             run=run_id,
@@ -374,13 +375,13 @@ class ConsensusSVC(LinearClassifier):
             self.feature_names_in_ = np.array(names.pop(), dtype=object)
 
     def _count(self, summaries: list[Summary]) -> tuple[FloatArray, FloatArray | None]:
-        """Weight of each partition, and a factor for each class."""
+        """Weight of each partition and class, and a factor for each class."""
         table = np.zeros((len(summaries), len(self.classes_)))
         for row, summary in zip(table, summaries, strict=True):
             if len(summary.labels):
                 row[class_codes(self.classes_, summary.labels)] = summary.label_weights
         if self.class_weight is None:
-            return table.sum(axis=1), None
+            return table, None
         counts = table.sum(axis=0)
         if isinstance(self.class_weight, str):
             if self.class_weight != "balanced":
@@ -391,7 +392,7 @@ class ConsensusSVC(LinearClassifier):
             )
         else:
             factors = np.array([float(self.class_weight.get(c, 1.0)) for c in self.classes_])
-        return table @ factors, factors
+        return table * factors, factors
 
     def _absent(self, summaries: list[Summary], shares: FloatArray) -> Absent | None:
         """What stands for partitions of sparse rows in the columns that they lack."""

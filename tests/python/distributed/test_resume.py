@@ -10,7 +10,9 @@ from full_disk import run_on_small_disk
 from sklearn.datasets import load_digits
 
 from dualgap._npz import read_npz, write_npz
+from dualgap._validation import row_weights
 from dualgap.distributed import ConsensusSVC
+from dualgap.losses import StructuredHinge
 
 pytest.importorskip("distributed", reason="the extra 'distributed' is not installed")
 
@@ -282,6 +284,7 @@ def test_a_fit_goes_on_where_its_checkpoint_fills_the_disk(tmp_path):
 import warnings
 import numpy as np
 from dualgap.distributed import ConsensusSVC
+from dualgap.losses import StructuredHinge
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(100, 3000)), rng.integers(10, size=100)
 problem = {"C": 0.01, "n_partitions": 3, "max_iter": 4, "n_jobs": 1, "random_state": 0}
@@ -294,3 +297,16 @@ print(np.array_equal(kept.coef_, ConsensusSVC(**problem).fit(X, y).coef_))
     result = run_on_small_disk(script, tmp_path)
     assert "was not kept ([Errno 28] No space left on device" in result.stdout, result
     assert result.stdout.endswith("\nTrue\n"), result
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {1: 4.0, 3: 0.0}], ids=str)
+def test_the_objective_of_zero_is_that_of_the_costs(data, tmp_path, class_weight):
+    X, y, weights = data
+    costs = np.random.default_rng(1).uniform(0.5, 4.0, (10, 10))
+    np.fill_diagonal(costs, 0.0)
+    problem = {**SETTINGS, "loss": StructuredHinge(costs), "class_weight": class_weight}
+    ConsensusSVC(checkpoint=tmp_path, callback=lambda n, *_: n == 3, **problem).fit(X, y, weights)
+    model = ConsensusSVC(resume=tmp_path, **problem).fit(X, y, weights)
+    factors = row_weights(class_weight, np.arange(10), y, weights)
+    expected = np.average(costs.max(axis=1)[y], weights=factors)
+    assert model.null_objective_ == pytest.approx(expected)
