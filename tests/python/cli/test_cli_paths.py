@@ -20,6 +20,7 @@ from sklearn.datasets import load_iris
 
 from dualgap.cli import main
 from dualgap.cli._paths import FileCommand, Input, Output
+from dualgap.recommend import OrdinalRecommender
 
 X, Y = load_iris(return_X_y=True)
 COMMAND = f"{shlex.quote(sys.executable)} -m dualgap.cli"
@@ -116,8 +117,14 @@ def write_models() -> None:
     np.savez("rows.npz", X=X, y=Y)
     Path("tokens").write_text(SENTENCES)
     Path("template").write_text("U00:%x[0,0]\n")
-    for arguments in (["fit", "rows.npz", "m"], ["tag", "train", "template", "tokens", "t"]):
-        assert CliRunner().invoke(main, [*arguments, "-q"]).exit_code == 0
+    pairs = "".join(f"{at // 9},{at % 9}\n" for at in range(81) if at % 4)
+    Path("ratings.csv").write_text(f"user,item\n{pairs}")
+    for command in (
+        "fit -q rows.npz m",
+        "tag train -q template tokens t",
+        "recommend --quiet --likes --data ratings.csv --save r",
+    ):
+        assert CliRunner().invoke(main, command.split()).exit_code == 0
 
 
 READERS = ["predict rows.npz PIPE", "tag predict tokens PIPE", "recommend --load PIPE --user 1"]
@@ -198,6 +205,14 @@ def run_with_streams(commands: list[str]) -> list[tuple[int, str]]:
 def test_streams_that_are_closed_or_full_give_one_line() -> None:
     write_models()
     cases = {
+        "recommend --load r --user 1 >&-": "standard output is closed",
+        "recommend --load r --user 1 >/dev/full": "No space left on device: standard output",
+        "recommend --load r --user 1 --output csv >/dev/full": (
+            "No space left on device: standard output"
+        ),
+        "recommend --quiet --likes --data ratings.csv --save /dev/full": (
+            "No space left on device: '/dev/full'"
+        ),
         "predict rows.npz m >&-": "standard output is closed",
         "predict rows.npz m >/dev/full": "No space left on device: standard output",
         "tag predict tokens t >&-": "standard output is closed",
@@ -225,20 +240,50 @@ def test_streams_that_are_closed_or_full_give_one_line() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_model_is_written_whatever_streams_are_closed() -> None:
     write_models()
-    expected = Path("m").read_bytes()
     streams = [">&-", "2>&-", "<&-", ">&- 2>&- <&-"]
-    found = run_with_streams([f"fit rows.npz {n}.model {s}" for n, s in enumerate(streams)])
-    for number, (status, notes) in enumerate(found):
-        assert status == 0, (streams[number], notes)
-        assert Path(f"{number}.model").read_bytes() == expected, streams[number]
+    commands = {
+        "m": "fit rows.npz",
+        "t": "tag train template tokens",
+        "r": "recommend --likes --data ratings.csv --save",
+    }
+    for model, command in commands.items():
+        expected = Path(model).read_bytes()
+        found = run_with_streams([f"{command} {n}.{model} {s}" for n, s in enumerate(streams)])
+        for number, (status, notes) in enumerate(found):
+            assert status == 0, (command, streams[number], notes)
+            if model == "r":
+                # The file holds the seconds of its history.
+                OrdinalRecommender.load(f"{number}.r")
+            else:
+                found_model = Path(f"{number}.{model}").read_bytes()
+                assert found_model == expected, (command, streams[number])
 
 
-def test_a_full_disk_names_the_file(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "fit -q rows.npz model",
+        "tag train -q template tokens model",
+        "tag predict tokens tagger model",
+        "recommend --quiet --likes --data ratings.csv --save model",
+    ],
+)
+def test_a_full_disk_names_the_file(folder: Path, command: str) -> None:
     script = f"""
 import os, subprocess, sys
 import numpy as np
 rng = np.random.default_rng(0)
 np.savez("rows.npz", X=rng.normal(size=(60, 1000)), y=rng.integers(3, size=60))
+open("template", "w").write("U00:%x[0,0]\\n")
+words = "".join(f"w{{at}}-{{'long' * 30}} {{'DN'[at % 2]}}\\n\\n" for at in range(500))
+open("tokens", "w").write(words)
+pairs = "".join(f"{{at % 499}},i{{at}}\\n" for at in range(3000))
+open("ratings.csv", "w").write("user,item\\n" + pairs)
+run = {sys.executable!r}, "-m", "dualgap.cli"
+if "tagger" in {command!r}:
+    train = "tag train -q -p 1 template tokens tagger"
+    subprocess.run([*run, *train.split()], check=True, stdout=-1)
+before = sorted(os.listdir("."))
 with open("filler", "wb", buffering=0) as file:
     try:
         while file.write(b"x" * 4096):
@@ -246,10 +291,10 @@ with open("filler", "wb", buffering=0) as file:
     except OSError:
         pass
     file.truncate(file.tell() - 8192)
-run = {sys.executable!r}, "-m", "dualgap.cli"
-result = subprocess.run([*run, "fit", "-q", "rows.npz", "model"], capture_output=True, text=True)
-print(result.returncode, result.stderr, sorted(os.listdir(".")))
+result = subprocess.run([*run, *{command!r}.split()], capture_output=True, text=True)
+os.remove("filler")
+print(result.returncode, result.stderr, sorted(os.listdir(".")) == before)
 """
     result = run_on_small_disk(script, folder)
     assert result.stdout.startswith("1 error: [Errno 28] No space left on device: "), result
-    assert result.stdout.endswith("/model'\n ['filler', 'rows.npz']\n"), result
+    assert result.stdout.endswith("/model'\n True\n"), result
