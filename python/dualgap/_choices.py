@@ -26,6 +26,7 @@ LinearSolver: TypeAlias = Literal[
 SubproblemSolver: TypeAlias = Literal["block-descent", "sequential-dual"]
 LossName: TypeAlias = Literal["max-hinge", "crammer-singer", "weston-watkins"]
 StructuredSolver: TypeAlias = Literal[
+    "auto",
     "block-frank-wolfe",
     "frank-wolfe",
     "away-frank-wolfe",

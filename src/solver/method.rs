@@ -144,7 +144,8 @@ impl Method {
         Self::REGISTRY[place].0
     }
 
-    fn block_frank_wolfe(choices: &Choices<'_>) -> Result<Self> {
+    /// Block Frank-Wolfe, by whatever name the choices have it.
+    pub(crate) fn block_frank_wolfe(choices: &Choices<'_>) -> Result<Self> {
         choices.refuse_all_but(&["step", "sampling", "cache", "averaging"])?;
         let Choices { cache, averaging, seed, .. } = *choices;
         let sampling = find("sampling", choices.sampling, Sampling::NAMES)?;
@@ -351,7 +352,7 @@ pub fn minimize<D: BatchDual>(
             let certify_relative = options.certify_relative.max(stopping.relative);
             let options = BlockOptions { certify_below, certify_relative, ..options };
             let start = start.map(DualPoint::into_blocks).transpose()?;
-            let mut solver = BlockFrankWolfe::new(dual, options, start);
+            let mut solver = BlockFrankWolfe::new(dual, options, start).stopping_at(stopping);
             let trace = run(&mut solver, stopping, interrupt, observe)?;
             let oracle_calls = Some(solver.oracle_calls());
             let (weights, blocks, average) = solver.into_parts();

@@ -16,6 +16,7 @@ mod subgradient;
 pub use active_set::Kind;
 pub use away::AwayFrankWolfe;
 pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling, Step, SumTree};
+pub(crate) use block_frank_wolfe::{NewtonEnd, Pace};
 pub use frank_wolfe::{Drift, FrankWolfe, Start, StepRule};
 pub(crate) use line_search::shorter_step;
 pub(crate) use memory::{Memory, Pair};

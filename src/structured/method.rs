@@ -37,11 +37,12 @@ pub struct StructuredChoices<'a> {
 }
 
 impl StructuredMethod {
+    const AUTO: &str = "auto";
     const EXTRAGRADIENT: &str = "extragradient";
 
-    /// Names of the methods.
+    /// Names of the methods; "auto" is block Frank-Wolfe that ends by Newton's method where it stalls.
     pub fn names() -> Vec<&'static str> {
-        [names(Method::REGISTRY), vec![Self::EXTRAGRADIENT]].concat()
+        [vec![Self::AUTO], names(Method::REGISTRY), vec![Self::EXTRAGRADIENT]].concat()
     }
 
     /// The method of the chosen name.
@@ -63,10 +64,12 @@ impl StructuredMethod {
         if let Some((name, _)) = unused.into_iter().find(|(_, given)| *given) {
             return Err(common.unused(name));
         }
-        Ok(Self::Vertices(match Method::parse(&common)? {
+        let newton = common.solver == Self::AUTO;
+        let parse = if newton { Method::block_frank_wolfe } else { Method::parse };
+        Ok(Self::Vertices(match parse(&common)? {
             // A certificate decodes all examples: it waits until the gap that the steps meet is small.
             Method::BlockFrankWolfe(options) => {
-                Method::BlockFrankWolfe(BlockOptions { certify_below: 0.0, ..options })
+                Method::BlockFrankWolfe(BlockOptions { certify_below: 0.0, newton, ..options })
             }
             other => other,
         }))

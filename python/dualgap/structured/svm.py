@@ -45,6 +45,9 @@ from dualgap.structured.path import PathPiece, path_pieces
 
 __all__ = ["StructuredSVM"]
 
+# The solvers that keep a point for each example: warm starts and paths need one.
+BLOCKWISE = ("auto", "block-frank-wolfe")
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class StructuredSVM(CertifiedEstimator):
@@ -63,16 +66,20 @@ class StructuredSVM(CertifiedEstimator):
         ``model__boundaries`` and the like.
     C : float, default=1.0
         Weight of the losses against the regulariser.
-    solver : {"block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
-"projected-gradient", "subgradient", "extragradient"}, default="block-frank-wolfe"
+    solver : {"auto", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
+"projected-gradient", "subgradient", "extragradient"}, default="auto"
+        "auto" begins with "block-frank-wolfe". Where the tolerance is more than 50 passes away at
+        the present pace (features of different scales, a small `tol`), and there are at most 2000
+        weights, Newton's method on the labellings found so far ends the fit; an epoch then is one
+        decoding of all examples and one solution of the problem with these labellings.
         "block-frank-wolfe" goes example by example; "frank-wolfe" and "away-frank-wolfe" pass over
         all examples per step, on all threads; "subgradient" is Pegasos and "projected-gradient" its
         batch form, a step per pass; "extragradient" is the dual extragradient method, which solves
         the problem with ``||w|| <= radius`` in place of the regulariser.
     step : str, optional
-        For "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away"; for
-        "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one of
-        "away" (default) and "pairwise".
+        For "auto" and "block-frank-wolfe" one of "frank-wolfe" (default), "pairwise" and "away";
+        for "frank-wolfe" one of "frank-wolfe" (default) and "scheduled"; for "away-frank-wolfe" one
+        of "away" (default) and "pairwise".
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
         Order in which "block-frank-wolfe" visits the examples; "gap" draws them in proportion to
         their last known duality gaps.
@@ -94,13 +101,14 @@ class StructuredSVM(CertifiedEstimator):
     signs : array-like of shape (n_weights,), optional
         Signs that the weights must have, in the order of `coef_`: 1 for weights that must not be
         negative, -1 for those that must not be positive, 0 for all others. The bound then is one on
-        models that keep to them. For "block-frank-wolfe" without `averaging`.
+        models that keep to them. For "auto" and "block-frank-wolfe"
+        without `averaging`.
     verify : bool, default=True
         Whether ``decode`` of a `Model` of your own is compared with its ``loss_augmented_decode``
         after the fit. Say False where the two do not choose among the same labels, as in ranking.
     exact : bool, default=True
         Whether ``loss_augmented_decode`` of a `Model` of your own returns maximisers. If not (local
-        search, graph cuts), there is no certificate; for "block-frank-wolfe".
+        search, graph cuts), there is no certificate; for "auto" and "block-frank-wolfe".
     tol : float, default=1e-2
         Duality gap at which the fit has converged, in units of the objective: the model's is then
         at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
@@ -108,8 +116,8 @@ class StructuredSVM(CertifiedEstimator):
     max_iter : int, default=1000
         Maximum number of passes over the examples.
     warm_start : bool, default=False
-        Whether a fit ("block-frank-wolfe" only) continues the previous one, if examples, labels,
-        weights and model are the same (`C`, `tol` and `step` may change).
+        Whether a fit ("auto" and "block-frank-wolfe" only) continues the previous one, if examples,
+        labels, weights and model are the same (`C`, `tol` and `step` may change).
     random_state : int, RandomState or None, default=None
         Seed of the order of the examples.
     n_jobs : int, optional
@@ -188,7 +196,7 @@ class StructuredSVM(CertifiedEstimator):
 
     model: BuiltinModel | Model = field(kw_only=False)
     C: float = 1.0
-    solver: StructuredSolver = "block-frank-wolfe"
+    solver: StructuredSolver = "auto"
     step: Step | None = None
     sampling: Sampling = "permutation"
     cache: bool = False
@@ -294,7 +302,7 @@ class StructuredSVM(CertifiedEstimator):
         self
             Fitted with each C in turn.
         """
-        kept, self.warm_start = self.warm_start, self.solver == "block-frank-wolfe" and self.exact
+        kept, self.warm_start = self.warm_start, self.solver in BLOCKWISE and self.exact
         # All fits are of the same problem: there is nothing to compare.
         self._series = object()
         try:
@@ -360,8 +368,8 @@ class StructuredSVM(CertifiedEstimator):
         """
         self._check_parameters()
         check_positive("tol", self.tol)
-        if self.solver != "block-frank-wolfe" or self.averaging:
-            msg = 'solver: a path needs "block-frank-wolfe" without averaging'
+        if self.solver not in BLOCKWISE or self.averaging:
+            msg = 'solver: a path needs "auto" or "block-frank-wolfe" without averaging'
             raise ValueError(msg)
         check_interval(C_min, C_max)
         if not self.exact:
@@ -412,7 +420,7 @@ class StructuredSVM(CertifiedEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         # The core refuses what else the solver does not use.
-        if self.solver != "block-frank-wolfe":
+        if self.solver not in BLOCKWISE:
             refuse_unused(self, ["warm_start", "exact"], f'solver="{self.solver}"')
         if isinstance(self.model, BuiltinModel):
             refuse_unused(self, ["verify", "exact"], "a built-in model, whose decoder is exact,")

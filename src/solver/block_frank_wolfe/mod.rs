@@ -3,6 +3,7 @@
 //! oracle cache (Osokin et al. 2016).
 
 mod block;
+mod newton_end;
 mod options;
 mod sampling;
 
@@ -11,6 +12,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
 pub use block::{Atom, Block};
+pub(crate) use newton_end::{NewtonEnd, Pace};
 pub use options::{BlockOptions, Sampling, Step};
 pub use sampling::SumTree;
 
@@ -19,7 +21,7 @@ use crate::dual::{BlockDual, BlockGaps, DualValue, Gradient, Image, dual_value, 
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, sparse};
-use crate::run::{Certificate, Progress, Solver};
+use crate::run::{Certificate, Progress, Solver, Stopping};
 
 /// A remembered vertex is taken if its gap is at least this share of the block's last known one...
 const CACHE_BLOCK_SHARE: f64 = 0.25;
@@ -47,6 +49,9 @@ pub struct BlockFrankWolfe<'d, D> {
     objective: f64,
     epochs: usize,
     oracle_calls: usize,
+    /// Where the run may end by Newton's method.
+    pace: Option<Pace>,
+    end: Option<NewtonEnd>,
     vertex: Sparse,
     direction: Sparse,
     spare: Sparse,
@@ -139,6 +144,8 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
             objective: 0.0,
             epochs: 0,
             oracle_calls: 0,
+            pace: None,
+            end: None,
             vertex: Sparse::new(),
             direction: Sparse::new(),
             spare: Sparse::new(),
@@ -148,6 +155,16 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
             slack,
             blocks,
         }
+    }
+
+    /// Lets Newton's method end the run where the options say so and the dual allows it.
+    #[must_use]
+    pub fn stopping_at(mut self, stopping: Stopping) -> Self {
+        let possible = self.options.newton && !self.options.averaging;
+        if possible && NewtonEnd::is_possible(self.dual.shares(), self.dual.n_weights()) {
+            self.pace = Some(Pace::new(stopping));
+        }
+        self
     }
 
     /// The model: w(μ), or the average.
@@ -302,6 +319,11 @@ fn split<D: BlockDual>(
 
 impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        if let Some(end) = &mut self.end {
+            self.oracle_calls += 2 * self.blocks.len();
+            let state = (&mut self.weights, &mut self.blocks[..]);
+            return end.advance(&mut *self.dual, state, interrupt);
+        }
         if self.epochs == 0 && self.options.sampling == Sampling::Gap {
             self.block_gaps(interrupt)?;
         }
@@ -315,13 +337,24 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
         }
         self.epochs += 1;
         if self.is_certified() {
-            Ok(Progress::Epoch(self.certify(interrupt)?))
+            let certificate = self.certify(interrupt)?;
+            if let Some(pace) = &mut self.pace
+                && pace.is_too_slow(self.epochs, certificate)
+            {
+                let state = (pace.stopping(), certificate);
+                let end = NewtonEnd::new(&mut *self.dual, self.options, state, &self.blocks);
+                self.end = Some(end);
+            }
+            Ok(Progress::Epoch(certificate))
         } else {
             Ok(Progress::Uncertified)
         }
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        if let Some(end) = &self.end {
+            return Ok(end.certificate());
+        }
         let lambda = self.dual.shares().lambda();
         let found = self.block_gaps(interrupt)?;
         // Steps never lower the dual value, so that the average point's would be behind.

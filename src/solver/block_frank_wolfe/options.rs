@@ -54,6 +54,9 @@ pub struct BlockOptions {
     pub certify_below: f64,
     /// The same in units of the last known objective.
     pub certify_relative: f64,
+    /// Whether Newton's method on the known vertices ends a run that stalls, where the weights are few enough. Not
+    /// with averaging.
+    pub newton: bool,
 }
 
 impl BlockOptions {
@@ -73,6 +76,7 @@ impl Default for BlockOptions {
             averaging: false,
             certify_below: f64::INFINITY,
             certify_relative: 0.0,
+            newton: false,
         }
     }
 }

@@ -15,6 +15,7 @@ pub use self::design::Design;
 
 use self::passes::{Look, Pass};
 use self::step::search;
+pub(in crate::solver) use self::step::zero_of_derivative;
 use self::system::System;
 pub use self::system::{FACTORISED, PRECONDITIONED};
 use crate::error::Result;

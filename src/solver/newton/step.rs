@@ -19,9 +19,6 @@ const TRIALS: usize = 40;
 
 /// A step along a direction at which the derivative of the inner problem is close to 0, and the derivative at the
 /// start divided by λ. `residual` is the gradient at the start divided by λ.
-///
-/// The derivative rises with the step and is piecewise linear. The search begins at the Newton step, doubles it while
-/// the derivative is negative, and then takes secants inside the bracket.
 pub(super) fn search<B: Blocks>(
     line: &Line<'_, B>,
     (weights, residual): (&[f64], &[f64]),
@@ -29,11 +26,24 @@ pub(super) fn search<B: Blocks>(
     interrupt: &Interrupt,
 ) -> Result<(f64, f64)> {
     let (along, square) = (long_dot(weights, direction), squared_norm(direction));
-    let derivative =
-        |step: f64| -> Result<f64> { Ok(along + step * square + line.slope(step, interrupt)?) };
     let slope = long_dot(residual, direction);
+    let step = zero_of_derivative(slope, |step| {
+        Ok(along + step * square + line.slope(step, interrupt)?)
+    })?;
+    Ok((step, if step > 0.0 { slope } else { 0.0 }))
+}
+
+/// A step at which a derivative that rises with the step and is piecewise linear is close to 0, from its value at 0;
+/// 0 unless that is negative.
+///
+/// The search begins at the Newton step, doubles it while the derivative is negative, and then takes secants inside
+/// the bracket.
+pub(in crate::solver) fn zero_of_derivative(
+    slope: f64,
+    derivative: impl Fn(f64) -> Result<f64>,
+) -> Result<f64> {
     if slope.is_nan() || slope >= 0.0 {
-        return Ok((0.0, 0.0));
+        return Ok(0.0);
     }
     let (mut low, mut high) = ((0.0, slope), None);
     let mut step = 1.0;
@@ -43,7 +53,7 @@ pub(super) fn search<B: Blocks>(
             break;
         }
         if at >= FLAT.0 * -slope && at <= FLAT.1 * -slope {
-            return Ok((step, slope));
+            return Ok(step);
         }
         // An end of the bracket that stays counts half (the Illinois method): plain secants approach a minimum far
         // below the first step no faster than by halves.
@@ -55,7 +65,7 @@ pub(super) fn search<B: Blocks>(
             high = Some((step, at));
         }
         step = match high {
-            None if step >= LONGEST => return Ok((step, slope)),
+            None if step >= LONGEST => return Ok(step),
             None => 2.0 * step,
             Some((far, rise)) => {
                 let width = far - low.0;
@@ -65,5 +75,5 @@ pub(super) fn search<B: Blocks>(
             }
         };
     }
-    Ok((low.0, slope))
+    Ok(low.0)
 }

@@ -2,6 +2,7 @@
 
 use crate::dual::rounding::gamma;
 use crate::linalg::{Sparse, sparse};
+use crate::solver::Block;
 use crate::structured::model::{Chain, Model};
 
 /// A label of the sequence and its weight, which is positive; the weights sum to 1 but for rounding.
@@ -82,6 +83,31 @@ impl ActiveLabels {
         if atom.weight <= 0.0 {
             self.atoms.swap_remove(from);
         }
+    }
+
+    /// The vertices of a block of the general dual, and their weights.
+    pub fn vertices<'s>(
+        &'s self,
+        chain: &'s Chain,
+        example: usize,
+    ) -> impl Iterator<Item = (Sparse, f64)> + 's {
+        self.atoms.iter().enumerate().map(move |(index, atom)| {
+            let (label, mut vertex) = (self.label(index).collect::<Vec<u32>>(), Sparse::new());
+            chain.parts(example, &label, &mut vertex);
+            (vertex, atom.weight)
+        })
+    }
+
+    /// The labels of such a block, whose vertices begin with a part for each position.
+    pub fn of_block(block: &Block, chain: &Chain, example: usize) -> Self {
+        let (len, n_states) = (chain.sequence_len(example), chain.n_states() as u32);
+        let label = |vertex: &Sparse| -> Vec<u32> {
+            let nodes = (0..).zip(&vertex[..len]);
+            nodes.map(|(t, (part, _))| part - t * n_states).collect()
+        };
+        let atoms = block.combination();
+        let atom = |(vertex, weight): (&Sparse, f64)| Atom { label: kept(&label(vertex)), weight };
+        Self { atoms: atoms.map(atom).collect() }
     }
 
     /// Sums the point up; returns how far, in ‖·‖₁, it is at most from a convex combination of labels.

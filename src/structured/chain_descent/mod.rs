@@ -29,8 +29,9 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::sparse::{self, dot};
 use crate::linalg::{Sparse, squared_norm};
 use crate::memory::require;
-use crate::run::{Certificate, Epoch, Progress, Solver, Trace, run};
-use crate::solver::{Sampling, SumTree, Target};
+use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
+use crate::solver::{Block, BlockOptions, NewtonEnd, Pace, Sampling, SumTree, Target};
+use crate::structured::StructuredDual;
 
 /// Most sequences whose steps are proposed at the same weights.
 const MAX_BATCH: usize = 32;
@@ -100,7 +101,11 @@ pub fn fit_chain(
         solver.sum_up(interrupt)?;
     }
     solver.relative = target.tol;
-    let mut trace = run(&mut solver, target.stopping(null_objective), interrupt, observe)?;
+    let stopping = target.stopping(null_objective);
+    if NewtonEnd::is_possible(&solver.shares, chain.n_weights()) {
+        solver.pace = Some(Pace::new(stopping));
+    }
+    let mut trace = run(&mut solver, stopping, interrupt, observe)?;
     let null_objective = null_objective.upper();
     let ChainDescent { weights, blocks, .. } = solver;
     let weights = trace.take_other(weights.len()).unwrap_or(weights);
@@ -166,7 +171,17 @@ struct Proposal {
     loss: f64,
 }
 
+/// Newton's method on the labels found so far, which ends a run that stalls.
+struct ChainEnd<'a> {
+    dual: StructuredDual<'a>,
+    newton: NewtonEnd,
+    blocks: Vec<Block>,
+}
+
 struct ChainDescent<'a> {
+    /// Where the run may end by Newton's method.
+    pace: Option<Pace>,
+    end: Option<ChainEnd<'a>>,
     chain: &'a Chain,
     shares: Shares,
     blocks: Vec<ActiveLabels>,
@@ -207,6 +222,8 @@ impl<'a> ChainDescent<'a> {
         let ChainPoint(blocks) =
             start.unwrap_or_else(|| ChainPoint((0..chain.n_examples()).map(at_truth).collect()));
         Ok(Self {
+            pace: None,
+            end: None,
             blocks,
             weights: vec![0.0; n_weights],
             random: Pcg64Mcg::new(u128::from(options.seed)),
@@ -380,6 +397,24 @@ impl<'a> ChainDescent<'a> {
         batch
     }
 
+    /// Whether the pace of the run is known only by a certificate of this epoch.
+    fn is_paced(&self) -> bool {
+        self.pace.is_some() && self.epochs.is_power_of_two()
+    }
+
+    /// Hands over to Newton's method.
+    fn hand_over(&mut self, stopping: Stopping, certificate: Certificate) -> Result<()> {
+        let mut dual = StructuredDual::new(self.chain, self.shares.clone())?;
+        let options = BlockOptions { cache: true, ..BlockOptions::default() };
+        let blocks = self.blocks.iter().enumerate().map(|(example, block)| {
+            Block::combining(block.vertices(self.chain, example), &options)
+        });
+        let blocks: Vec<Block> = blocks.collect();
+        let newton = NewtonEnd::new(&mut dual, options, (stopping, certificate), &blocks);
+        self.end = Some(ChainEnd { dual: dual.stopped_by(&self.interrupt), newton, blocks });
+        Ok(())
+    }
+
     /// Whether the blocks' gaps when last visited promise the tolerance.
     fn is_promising(&self) -> bool {
         let regularizer = 0.5 * self.shares.lambda() * squared_norm(&self.weights);
@@ -390,6 +425,13 @@ impl<'a> ChainDescent<'a> {
 
 impl Solver for ChainDescent<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        if let Some(ChainEnd { dual, newton, blocks }) = &mut self.end {
+            let progress = newton.advance(dual, (&mut self.weights, blocks), interrupt)?;
+            for (example, (own, block)) in self.blocks.iter_mut().zip(blocks).enumerate() {
+                *own = ActiveLabels::of_block(block, self.chain, example);
+            }
+            return Ok(progress);
+        }
         self.order.shuffle(&mut self.random);
         let size = (self.order.len() / MIN_BATCHES).clamp(1, MAX_BATCH);
         for start in (0..self.order.len()).step_by(size) {
@@ -398,14 +440,23 @@ impl Solver for ChainDescent<'_> {
             self.visit(&batch, interrupt)?;
         }
         self.epochs += 1;
-        if self.is_promising() {
-            Ok(Progress::Epoch(self.certify(interrupt)?))
-        } else {
-            Ok(Progress::Uncertified)
+        if !self.is_promising() && !self.is_paced() {
+            return Ok(Progress::Uncertified);
         }
+        let certificate = self.certify(interrupt)?;
+        if let Some(pace) = &mut self.pace
+            && pace.is_too_slow(self.epochs, certificate)
+        {
+            let stopping = pace.stopping();
+            self.hand_over(stopping, certificate)?;
+        }
+        Ok(Progress::Epoch(certificate))
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        if let Some(end) = &self.end {
+            return Ok(end.newton.certificate());
+        }
         let dual = self.sum_up(interrupt)?;
         Ok(Certificate { primal: self.primal(interrupt)?, dual })
     }

@@ -1,0 +1,58 @@
+//! The dual restricted to known vertices of its blocks.
+
+use crate::linalg::Sparse;
+
+/// A vertex of a block and its cutting plane: the block's loss is at least linear − ⟨w, image⟩.
+pub(super) struct Plane {
+    /// The vertex.
+    pub vertex: Sparse,
+    /// l_i along the direction from the block's start to the vertex.
+    pub linear: f64,
+    /// The λ/p_i of w along that direction.
+    pub image: Sparse,
+    /// The vertex's weight in the block's convex combination.
+    pub weight: f64,
+    /// Solutions since the weight was last positive.
+    pub n_idle: usize,
+}
+
+/// The planes of a block.
+pub(super) struct PlaneBlock {
+    /// p_i/λ.
+    pub scale: f64,
+    /// The planes; their weights sum to 1.
+    pub planes: Vec<Plane>,
+}
+
+/// The problem in which each loss is the maximum of its block's planes:
+/// ½ ‖w‖² + Σ_i p_i/λ max_k (l_ik − ⟨w, z_ik⟩), the n-slack model of Joachims, Finley and Yu (2009).
+pub(super) struct Restricted {
+    pub n_weights: usize,
+    pub blocks: Vec<PlaneBlock>,
+}
+
+impl PlaneBlock {
+    /// Whether the block has a share of the loss and more than one plane.
+    pub fn is_free(&self) -> bool {
+        self.scale > 0.0 && self.planes.len() > 1
+    }
+}
+
+impl Restricted {
+    /// The number of planes of all blocks.
+    pub fn n_planes(&self) -> usize {
+        self.blocks.iter().map(|block| block.planes.len()).sum()
+    }
+
+    /// The blocks, each with its part of a vector over all planes.
+    pub fn split<'s>(
+        &'s self,
+        values: &'s [f64],
+    ) -> impl Iterator<Item = (&'s PlaneBlock, &'s [f64])> {
+        self.blocks.iter().scan(values, |rest, block| {
+            let (own, others) = rest.split_at(block.planes.len());
+            *rest = others;
+            Some((block, own))
+        })
+    }
+}
