@@ -188,13 +188,30 @@ fn fit<R: Rows + Copy>(
 }
 
 #[test]
-fn the_global_optima_are_reached_and_certified() {
+fn the_global_optima_of_the_l1_penalty_are_reached_and_certified() {
+    check_global_optima("l1");
+}
+
+#[test]
+fn the_global_optima_of_the_l1_l2_penalty_are_reached_and_certified() {
+    check_global_optima("l12");
+}
+
+#[test]
+fn the_global_optima_of_the_l1_linf_penalty_are_reached_and_certified() {
+    check_global_optima("l1inf");
+}
+
+fn check_global_optima(name: &str) {
     let fixture = fixture();
     let group = &fixture["pnfm_global_optima"];
     let raw = matrix(&group["X_raw"]);
     let rows = Dense::new(raw.view()).unwrap();
-    for entry in group["entries"].as_array().unwrap() {
-        let (loss, name) = (loss_of(entry), entry["penalty"].as_str().unwrap());
+    let entries = group["entries"].as_array().unwrap();
+    let entries: Vec<_> = entries.iter().filter(|entry| entry["penalty"] == name).collect();
+    assert!(!entries.is_empty());
+    for entry in entries {
+        let loss = loss_of(entry);
         let penalty = penalty::parse(penalty_name(name)).unwrap();
         let y = Y::of(entry, &*loss);
         let optimum = entry.get("optimum").or(entry.get("optimum_upper")).unwrap();
