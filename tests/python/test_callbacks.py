@@ -64,9 +64,9 @@ class Looking(PolynomialNetworkClassifier):
 
     filters: ClassVar[list[Any]] = []
 
-    def _store_run(self, result: Any) -> None:
+    def _store_run(self, result: Any, X: Any = None) -> None:
         self.filters.append(list(warnings.filters))
-        super()._store_run(result)
+        super()._store_run(result, X)
 
 
 def test_models_of_epochs_warn_of_nothing_and_leave_the_filters_alone() -> None:

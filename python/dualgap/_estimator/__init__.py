@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from dualgap._estimator.display import relative_gap
+from dualgap._estimator.scales import scale_cause
 from dualgap._estimator.settings import check_numbers
 from dualgap._estimator.watch import (
     Callback,
@@ -94,8 +95,11 @@ class CertifiedEstimator(Estimator):
         """Refuse parameters that no fit can use, before it reads its data."""
         check_numbers(self)
 
-    def _store_run(self, result: Mapping[str, Any]) -> None:
-        """Store what every certified run reports, and warn if it did not get to `tol`."""
+    def _store_run(self, result: Mapping[str, Any], X: Any = None) -> None:
+        """Store what every certified run reports, and warn if it did not get to `tol`.
+
+        The warning names the cause where the scales of the columns of `X` show one.
+        """
         self.history_ = result["history"]
         self.n_iter_ = len(self.history_["epoch"])
         self.objective_ = result["objective"]
@@ -107,7 +111,16 @@ class CertifiedEstimator(Estimator):
         self.converged_ = result["outcome"] == "converged"
         if not (self.converged_ or self._quiet) and result["outcome"] != "stopped":
             gap = (self.duality_gap_, self.relative_gap_)
-            warn_of_gap(self.n_iter_, gap, self.tol, self._remedy, reason=result["outcome"])
+            warn_of_gap(self.n_iter_, gap, self.tol, self._advice(X), reason=result["outcome"])
+
+    def _advice(self, X: Any) -> str:
+        """Return what to do about a fit that did not converge."""
+        parameters = type(self).__dataclass_fields__
+        constant = getattr(self, "intercept_scaling", 1.0) if "fit_intercept" in parameters else 0.0
+        cause = scale_cause(X, constant if getattr(self, "fit_intercept", False) else 0.0)
+        if cause is not None:
+            return f"{cause}, or raise {self._remedy}"
+        return f"raise {self._remedy}{', or lower C' if 'C' in parameters else ''}"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -219,15 +232,14 @@ def warn_of_gap(
     n_iter: int,
     gap: tuple[float, float],
     tol: float,
-    remedy: str,
+    advice: str,
     what: str = "",
     reason: str = "",
 ) -> None:
     """Warn, where the user called us, of a fit that did not converge."""
     warn_user(
         f"{what}stopped after {n_iter} iterations{_REASONS.get(reason, '')} at a duality gap of "
-        f"{gap[0]:.3g}, {gap[1]:.2g} of the objective (tol={tol:.2g}); raise {remedy}, or scale "
-        "the data"
+        f"{gap[0]:.3g}, {gap[1]:.2g} of the objective (tol={tol:.2g}); {advice}"
     )
 
 

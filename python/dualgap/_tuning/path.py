@@ -42,7 +42,7 @@ def warn_of_pieces(found: Sequence[Any], tol: float, remedy: str) -> None:
     worst = max(found, key=lambda piece: piece.relative_gap)
     if worst.relative_gap > tol:
         gap = (worst.duality_gap, worst.relative_gap)
-        warn_of_gap(worst.n_iter, gap, tol, remedy, "a piece of the path ")
+        warn_of_gap(worst.n_iter, gap, tol, f"raise {remedy}", "a piece of the path ")
 
 
 def check_interval(C_min: float, C_max: float) -> None:

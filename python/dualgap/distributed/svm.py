@@ -215,13 +215,16 @@ class ConsensusSVC(LinearClassifier):
             stopping = (int(self.max_iter) if self.resume is None else None, float(self.tol))
             data = (X, y, sample_weight) if isinstance(y, np.ndarray) else (None, None, None)
             with watch(self, stopping, data=data) as callback:
-                self._fit(engine, run_id, seed, callback)
+                self._fit(engine, run_id, seed, (X, callback))
             cancel = False
         finally:
             engine.close(run_id, cancel=cancel)
         return self
 
-    def _fit(self, engine: Engine, run_id: str, seed: int, callback: Callback | None) -> None:
+    def _fit(
+        self, engine: Engine, run_id: str, seed: int, given: tuple[Any, Callback | None]
+    ) -> None:
+        X, callback = given
         summaries = engine.describe(self.checkpoint is not None or self.resume is not None)
         self._merge(summaries)
         table, factors = self._count(summaries)
@@ -273,9 +276,9 @@ class ConsensusSVC(LinearClassifier):
             identity=identity,
         )
         train(engine, numbers, plan, settings, run)
-        self._store(run)
+        self._store(run, X)
 
-    def _store(self, run: Run) -> None:
+    def _store(self, run: Run, X: Any) -> None:
         columns = np.array(run.rows).reshape(-1, len(COLUMNS)).T
         history: dict[str, NDArray[Any]] = dict(zip(COLUMNS, columns, strict=True))
         history["epoch"] = history["epoch"].astype(np.int64)
@@ -288,7 +291,7 @@ class ConsensusSVC(LinearClassifier):
             "null_objective": run.null_objective,
             "outcome": run.outcome,
         }
-        self._store_run(result)
+        self._store_run(result, X)
 
     def _check_consensus_parameters(self) -> None:
         self._check_parameters()

@@ -16,6 +16,7 @@ from sklearn.model_selection import check_cv
 from dualgap import _core
 from dualgap._choices import check_choice
 from dualgap._estimator import restores_on_error, warn_user, watch
+from dualgap._estimator.scales import scale_cause
 from dualgap._estimator.settings import search_settings
 from dualgap._tuning.search import ROUNDING, Rule, check_scores, choose, grid, rows_of_fold
 from dualgap._validation import (
@@ -194,7 +195,7 @@ class MulticlassSVCCV(LinearClassifier):
         data = (X, y, sample_weight)
         with watch(self, stopping, data=data, unit="fit", notifies_user=False) as callback:
             settings["callback"] = callback
-            self._store_search(Cs, _core.cross_validate(core_rows(rows), classes, settings))
+            self._store_search(Cs, _core.cross_validate(core_rows(rows), classes, settings), rows)
             for name in _FINAL:
                 self.__dict__.pop(name, None)
             if self.refit:
@@ -262,7 +263,7 @@ class MulticlassSVCCV(LinearClassifier):
     def _parameters(self) -> dict[str, Any]:
         return {k: v for k, v in self.get_params(deep=False).items() if k not in _OWN}
 
-    def _store_search(self, Cs: FloatArray, found: Any) -> None:
+    def _store_search(self, Cs: FloatArray, found: Any, X: Any) -> None:
         outcomes = np.array(found.pop("outcome")).reshape(found["score"].shape)
         found["converged"] = outcomes == "converged"
         found["n_iter"] = found["n_iter"].astype(np.int64)
@@ -275,16 +276,18 @@ class MulticlassSVCCV(LinearClassifier):
         check_scores(self.scores_, self.scoring)
         chosen = choose(self.scores_, self.rule)
         self.C_, self.best_score_ = float(Cs[chosen]), float(self.mean_score_[chosen])
-        self._warn()
+        self._warn(X)
 
-    def _warn(self) -> None:
+    def _warn(self, X: Any) -> None:
         """Say what has not become as good as it was asked for."""
+        cause = scale_cause(X, self.intercept_scaling if self.fit_intercept else 0.0)
+        advice = f"or {cause}" if cause else "or lower Cs"
         if self.bounds is None:
             short = ~self.cv_results_["converged"]
             if short.any():
                 warn_user(
                     f"{short.sum()} of {short.size} fits of the folds stopped above cv_tol="
-                    f"{self.cv_tol:.2g}; raise max_iter or cv_tol, or scale the data"
+                    f"{self.cv_tol:.2g}; raise max_iter or cv_tol, {advice}"
                 )
             return
         lower, upper = self.mean_score_bounds_.T
@@ -294,7 +297,7 @@ class MulticlassSVCCV(LinearClassifier):
             values = ", ".join(f"{C:.3g}" for C in self.Cs_[wide])
             warn_user(
                 f"the bounds of the mean score are more than {self.bounds:.2g} apart for C = "
-                f"{values}; raise max_iter or bounds, or scale the data"
+                f"{values}; raise max_iter or bounds, {advice}"
             )
 
     def _refit(self, rows: Any, labels: Any, weights: FloatArray | None, seed: int) -> None:

@@ -193,7 +193,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
 
         def store(model: Self, result: Any) -> None:
             model._store_weights(result["weights"], joint)
-            model._store_run(result)
+            model._store_run(result, X)
             refuse_certificate(model, settings, X, codes)
 
         def model_of_epoch(arrays: Any) -> dict[str, Any]:

@@ -333,7 +333,7 @@ class FittedPolynomial(PolynomialModel):
         stopping = (settings["max_iter"], settings["tol"])
         with watch(self, stopping, data=given, models=models) as callback:
             result = core({**settings, "callback": callback})
-            self._store(result)
+            self._store(result, data.X)
 
     def _previous(self, n_features: int, n_outputs: int) -> Any:
         if not (self.warm_start and hasattr(self, "components_")):
@@ -344,14 +344,14 @@ class FittedPolynomial(PolynomialModel):
             raise ValueError(msg)
         return self._model()
 
-    def _store(self, result: Any) -> None:
+    def _store(self, result: Any, X: Any = None) -> None:
         self.components_ = np.ascontiguousarray(result["basis"])
         self.output_, linear = result["output"], result["linear"]
         if linear is None:
             linear = np.zeros((self.n_features_in_ + 1, self.output_.shape[1]))
         self.coef_ = np.ascontiguousarray(linear[:-1].T)
         self.intercept_ = linear[-1].copy()
-        self._store_run(certified(result, float(self.tol)))
+        self._store_run(certified(result, float(self.tol)), X)
         self.certificate_ = certificate(result)
 
 

@@ -253,7 +253,7 @@ class StructuredSVM(CertifiedEstimator):
         def store(model: Self, result: Any) -> None:
             dual_point = result.get("dual_point") if model.warm_start else None
             model._end = (identity, regularization, dual_point) if model.warm_start else None
-            model._store(result, source, coding)
+            model._store(result, source, coding, X)
 
         def model_of_epoch(arrays: Any) -> dict[str, Any]:
             return {"weights": arrays[0], "oracle_calls": None}
@@ -268,7 +268,7 @@ class StructuredSVM(CertifiedEstimator):
             store(self, result)
         return self
 
-    def _store(self, result: Any, source: Any, coding: Coding | None) -> None:
+    def _store(self, result: Any, source: Any, coding: Coding | None, X: Any) -> None:
         compared = coding is None and self.verify and self.exact
         doubt = source[0].doubt(result["weights"]) if compared else None
         self.coef_ = result["weights"]
@@ -279,7 +279,7 @@ class StructuredSVM(CertifiedEstimator):
                 setattr(self, attribute, getattr(coding, name))
         self.oracle_calls_ = result["oracle_calls"]
         if doubt is None:
-            self._store_run(result)
+            self._store_run(result, X)
             if coding is None:
                 self.certificate_ = (
                     f"exact if the decoder is{'' if self.verify else ', unverified'}"

@@ -1,0 +1,90 @@
+"""Cause of a slow fit that can be seen in its rows: the scales of the columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualgap._validation import FloatArray
+
+__all__ = ["scale_cause"]
+
+# The factor between two columns, or a column's mean and deviation, from which on solvers slow down.
+_SPREAD = 1e3
+# Rows, or arrays of rows, that are looked at: a warning must not copy all data.
+_SAMPLED = 1000
+
+
+def scale_cause(X: Any, constant: float = 0.0) -> str | None:
+    """Describe what is wrong with the scales of the columns, and name the remedy.
+
+    Parameters
+    ----------
+    X : object
+        Rows of a fit: an array, a sparse matrix, or a sequence of arrays with equally many columns.
+        Of anything else nothing is known.
+    constant : float, default=0.0
+        The constant feature that the model adds to the columns; 0 is none.
+
+    Returns
+    -------
+    str or None
+        None if the scales are no reason for a slow fit.
+    """
+    blocks = _blocks(X)
+    if not blocks:
+        return None
+    largest = np.max([_largest(block) for block in blocks], axis=0)
+    scaler = "MaxAbsScaler" if sp.issparse(blocks[0]) else "StandardScaler"
+    found = np.append(largest[largest > 0.0], abs(constant) or largest.max())
+    if found[0] > 0.0 and found.max() > _SPREAD * found.min():
+        top = int(largest.argmax())
+        ratio = found.max() / found.min()
+        return (
+            f"the columns of X differ in scale by a factor of {ratio:.0e} (column {top} reaches "
+            f"{largest[top]:.2g}): scale them with {scaler}"
+        )
+    if sp.issparse(blocks[0]):
+        return None
+    means, deviations = _moments(blocks)
+    shifted = np.abs(means) > _SPREAD * deviations
+    shifted &= deviations > 0.0
+    if not shifted.any():
+        return None
+    column = int(np.flatnonzero(shifted)[0])
+    return (
+        f"column {column} of X has a mean of {means[column]:.2g} and a standard deviation of only "
+        f"{deviations[column]:.2g}: scale the columns with {scaler}"
+    )
+
+
+def _blocks(X: Any) -> list[Any]:
+    """Return some rows as matrices; none if they are not numbers in columns."""
+    blocks = list(X[:: -(-len(X) // _SAMPLED) or 1]) if isinstance(X, (list, tuple)) else [X]
+    if not all(isinstance(block, np.ndarray) or sp.issparse(block) for block in blocks):
+        return []
+    blocks = [block for block in blocks if block.ndim == 2 and min(block.shape) > 0]
+    numbers = all(block.dtype.kind in "fiu" for block in blocks)
+    same = len({block.shape[1] for block in blocks}) == 1
+    if not (numbers and same):
+        return []
+    if len(blocks) == 1:
+        blocks = [sp.csr_array(blocks[0])] if sp.issparse(blocks[0]) else blocks
+        return [blocks[0][:: -(-blocks[0].shape[0] // _SAMPLED)]]
+    return blocks
+
+
+def _largest(block: Any) -> FloatArray:
+    """Return the largest absolute value of each column."""
+    ends = [block.max(axis=0), block.min(axis=0)]
+    dense = [end.toarray() if sp.issparse(end) else end for end in ends]
+    high, low = (np.asarray(end, dtype=np.float64).ravel() for end in dense)
+    return np.maximum(high, -low)
+
+
+def _moments(blocks: list[Any]) -> tuple[FloatArray, FloatArray]:
+    """Return mean and standard deviation of each column."""
+    rows = np.concatenate([np.asarray(block, dtype=np.float64) for block in blocks])
+    return rows.mean(axis=0), rows.std(axis=0)
