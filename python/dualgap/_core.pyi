@@ -176,6 +176,7 @@ def check_loss(loss: str, k: int | None, weights: list[float] | None) -> None: .
 
 class _MulticlassFit(_State):
     outcome: str
+    solver: tuple[str, int]
     objective: float
     dual_objective: float
     null_objective: float

@@ -1,9 +1,10 @@
 //! What examples add to a certificate, with bounds on the rounding errors.
 
+use super::column_scales::ColumnScales;
 use super::problem::LossSizes;
-use super::{MarginProblem, ScoreMap};
+use super::{MarginProblem, RowSize, ScoreMap};
 use crate::data::Real;
-use crate::dual::rounding::{Sum, TINY, gamma, norm_above};
+use crate::dual::rounding::{Sum, TINY, gamma, norm_above, root_above};
 use crate::dual::{BlockTerms, Bounded, Scales, Shares, Totals, objective};
 use crate::linalg::Sparse;
 use crate::linalg::vectors::dot_in_order;
@@ -38,7 +39,18 @@ impl Bounds {
     /// Adds the loss of an example as computed in double precision, at margins of exact scores.
     #[inline]
     pub fn add_loss(&mut self, problem: &MarginProblem<'_>, example: usize, loss: f64) {
-        let (share, size) = (problem.shares().of(example), problem.map().row_size(example));
+        self.add_loss_of(problem, (example, problem.map().row_size(example)), loss);
+    }
+
+    /// The same for an example whose features are of this size.
+    #[inline]
+    pub fn add_loss_of(
+        &mut self,
+        problem: &MarginProblem<'_>,
+        (example, size): (usize, RowSize),
+        loss: f64,
+    ) {
+        let share = problem.shares().of(example);
         let Scales { cost, feature, n_features } = problem.scales(example, size);
         let Losses { sum, size: total, sizes, n_losses } = &mut self.losses;
         let loss = share * loss;
@@ -67,6 +79,19 @@ impl Bounds {
         example: usize,
         beta: &Sparse,
     ) {
+        let size = problem.map().row_size(example);
+        self.add_dual_of(problem, shares, (example, size), beta);
+    }
+
+    /// The same for an example whose features are of this size.
+    #[inline]
+    pub fn add_dual_of(
+        &mut self,
+        problem: &MarginProblem<'_>,
+        shares: &Shares,
+        (example, size): (usize, RowSize),
+        beta: &Sparse,
+    ) {
         if beta.is_empty() {
             return self.dual.add_start();
         }
@@ -77,7 +102,7 @@ impl Bounds {
             length: length * (1.0 + gamma(beta.len())),
             n_entries: beta.len(),
             defect: problem.polytope().distance(beta, problem.label(example), problem.n_classes()),
-            scales: problem.scales(example, problem.map().row_size(example)),
+            scales: problem.scales(example, size),
         };
         self.dual.add(shares, example, &terms);
     }
@@ -97,17 +122,32 @@ impl Bounds {
     }
 
     /// The same at any w, whose scores the losses are of, and a point β with ±w(β) = `image`, each entry of which was
-    /// summed up in at most `n_sums` steps. The dual value is that of tβ; returns the t in [0, 1] that maximises it, too.
+    /// summed up in at most `n_sums` steps, of examples with sizes in units of the columns. The dual value is that of tβ;
+    /// returns the t in [0, 1] that maximises it, too.
+    ///
+    /// If e is the error of the image in these units and S their diagonal matrix, ‖w(β)‖² = ‖w + Se‖² is at most
+    /// ‖w‖² + 2 ‖Sw‖ ‖e‖ + (max S)² ‖e‖².
     pub fn certificate_apart(
         &self,
         problem: &MarginProblem<'_>,
         lambda: f64,
         weights: &[f64],
         (image, n_sums): (&[f64], usize),
+        columns: &ColumnScales,
     ) -> (Certificate, f64) {
-        let loss = self.losses.total(problem, norm_above(weights));
-        let distance = self.dual.distance_within(n_sums);
-        let (dual, scale) = self.dual.value(lambda, norm_above(image) + distance).bound_along();
+        let loss = self.losses.total(problem, columns.norm_above(weights));
+        let [error, norm, scaled, largest, two] = [
+            self.dual.distance_within(n_sums),
+            norm_above(image),
+            columns.norm_above(image),
+            columns.largest(),
+            2.0,
+        ]
+        .map(Bounded::exact);
+        let farthest = largest * error;
+        let square = norm * norm + two * scaled * error + farthest * farthest;
+        let norm = root_above(square.upper()) + columns.underflown();
+        let (dual, scale) = self.dual.value(lambda, norm).bound_along();
         (Certificate { primal: objective(lambda, weights, loss), dual }, scale)
     }
 

@@ -40,6 +40,11 @@ pub(super) struct Continuation<'p> {
 }
 
 impl<'p> Continuation<'p> {
+    /// A solver at any dual point, which stays at the problem's λ.
+    pub fn direct(solver: BlockDescent<'p>) -> Self {
+        Self { solver, ahead: Vec::new(), near: 0.0, left: 0 }
+    }
+
     /// Begins with a solver at the dual point 0.
     pub fn new(
         mut solver: BlockDescent<'p>,
@@ -62,6 +67,11 @@ impl<'p> Continuation<'p> {
             solver.begin_at(lambda)?;
         }
         Ok(Self { solver, ahead, near: NEAR.max(stopping.relative), left })
+    }
+
+    /// The solver, at the problem's λ after a certificate.
+    pub fn solver(&self) -> &BlockDescent<'p> {
+        &self.solver
     }
 
     /// The solver where it stands: at the problem's λ after a certificate.

@@ -36,6 +36,8 @@ pub struct Size {
     pub keep_dual: bool,
     /// Ratio of the largest absolute values of two columns, the constant feature included; 1 if it is not known.
     pub spread: f64,
+    /// Whether "auto" may use Newton's method.
+    pub newton: bool,
 }
 
 /// The bytes that a fit takes beside the rows.
@@ -55,11 +57,22 @@ impl Size {
             Data::Dense64(_) | Data::Csr64(_) => 8,
         };
         let (n_examples, n_features) = (data.n_rows(), data.n_cols());
-        Self { n_examples, n_classes, n_features, value, smooth, keep_dual, spread: 1.0 }
+        Self {
+            n_examples,
+            n_classes,
+            n_features,
+            value,
+            smooth,
+            keep_dual,
+            spread: 1.0,
+            newton: false,
+        }
     }
 
-    /// The same with the spread of the columns, if there are few enough weights for it to matter.
-    pub fn with_spread(mut self, data: Data<'_>, bias: f64) -> Self {
+    /// The same where "auto" may use Newton's method: with the spread of the columns, if there are few enough weights for
+    /// it to matter.
+    pub fn with_newton(mut self, data: Data<'_>, bias: f64) -> Self {
+        self.newton = self.n_weights() <= PRECONDITIONED;
         if self.n_weights() <= FACTORISED {
             self.spread = spread(data, bias);
         }
@@ -89,6 +102,14 @@ impl Size {
         let (n, m, d) = (wide(n_examples), wide(n_classes), wide(self.n_features) + 1);
         let padded = n_classes.checked_next_multiple_of(64 / value).unwrap_or(n_classes);
         let (copies, duals) = match method {
+            MulticlassMethod::HandOver(seed) => {
+                let stages = [MulticlassMethod::BlockDescent(seed), MulticlassMethod::Newton];
+                let [first, second] = stages.map(|method| self.estimate(method));
+                return Estimate {
+                    weights: first.weights.max(second.weights),
+                    duals: first.duals.max(second.duals),
+                };
+            }
             MulticlassMethod::BlockDescent(_) => {
                 let (share, fewest) = CANDIDATES;
                 let kept = n_classes.min(fewest.max(n_classes.div_ceil(share)));
@@ -142,8 +163,8 @@ impl Size {
     }
 
     /// The solver that the choices name. If they leave it open, it is Newton's method where the columns differ so much
-    /// that block descent stalls, and else the first that fits into memory of block descent, block Frank-Wolfe and
-    /// Frank-Wolfe, which keep fewer and fewer dual variables.
+    /// that block descent stalls, and else the first that fits into memory of block descent with a hand-over to Newton's
+    /// method, block descent, block Frank-Wolfe and Frank-Wolfe, which keep fewer and fewer dual variables.
     ///
     /// # Errors
     /// As for [`MulticlassMethod::parse`].
@@ -160,9 +181,17 @@ impl Size {
         if choices.solver != "auto" {
             return Ok(chosen);
         }
-        let Estimate { weights, duals } = self.estimate(MulticlassMethod::Newton);
-        if self.spread > SPREAD && fits(weights + duals) {
-            return Ok(MulticlassMethod::Newton);
+        if self.newton {
+            let badly_scaled = self.spread > SPREAD;
+            let method = if badly_scaled {
+                MulticlassMethod::Newton
+            } else {
+                MulticlassMethod::HandOver(choices.seed)
+            };
+            let Estimate { weights, duals } = self.estimate(method);
+            if fits(weights + duals) {
+                return Ok(method);
+            }
         }
         let others = ["block-frank-wolfe", "frank-wolfe"];
         let others = others.map(|solver| Choices { seed: choices.seed, ..Choices::of(solver) });
@@ -230,6 +259,7 @@ mod tests {
             smooth,
             keep_dual: false,
             spread: 1.0,
+            newton: false,
         }
     }
 
@@ -254,16 +284,17 @@ mod tests {
                 scales[column] * ((row % 7) as f64 - 3.0)
             });
             let data = Data::Dense64(Dense::new(x.view()).unwrap());
-            let size = Size::of(data, n_classes, false, false).with_spread(data, bias);
+            let size = Size::of(data, n_classes, false, false).with_newton(data, bias);
             size.method_within(&Choices::of("auto"), |_| true).unwrap().name()
         };
-        assert_eq!(choose([1.0, 400.0], 0.0, 3), "block-descent");
+        assert_eq!(choose([1.0, 400.0], 0.0, 3), "auto");
         assert_eq!(choose([1.0, 2000.0], 0.0, 3), "newton");
-        assert_eq!(choose([1e-4, 1e-4], 0.0, 3), "block-descent");
+        assert_eq!(choose([1e-4, 1e-4], 0.0, 3), "auto");
         assert_eq!(choose([1e-4, 1e-4], 1.0, 3), "newton");
-        assert_eq!(choose([0.0, 1.0], 1.0, 3), "block-descent");
-        // Too many weights for a factorisation.
-        assert_eq!(choose([1.0, 2000.0], 0.0, 1000), "block-descent");
+        assert_eq!(choose([0.0, 1.0], 1.0, 3), "auto");
+        // Too many weights for a factorisation, and for a preconditioner.
+        assert_eq!(choose([1.0, 2000.0], 0.0, 1000), "auto");
+        assert_eq!(choose([1.0, 2000.0], 0.0, 2000), "block-descent");
     }
 
     #[test]

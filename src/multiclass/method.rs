@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use super::block_descent::{BlockDescent, Options};
 use super::continuation::Continuation;
-use super::newton::{betas_of, points_of};
+use super::hand_over::{End, HandOver};
+use super::newton::{MarginBlocks, betas_of, points_of};
 use super::{Layout, MarginDual, MarginProblem, Order};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -19,6 +20,8 @@ use crate::solver::{
 pub enum MulticlassMethod {
     /// [`BlockDescent`] with its seed, which needs projections.
     BlockDescent(u64),
+    /// The same, which hands over to [`Newton`] where it stalls.
+    HandOver(u64),
     /// [`Newton`], which needs projections, too.
     Newton,
     /// Those that work for every dual.
@@ -56,6 +59,7 @@ impl MulticlassMethod {
     pub fn name(self) -> &'static str {
         match self {
             Self::BlockDescent(_) => Self::BLOCK_DESCENT[1],
+            Self::HandOver(_) => Self::BLOCK_DESCENT[0],
             Self::Newton => Self::NEWTON,
             Self::Vertices(method) => method.name(),
         }
@@ -83,7 +87,7 @@ impl MulticlassMethod {
     /// The weights of an epoch's model class after class.
     pub fn by_class(self, layout: Layout, weights: Vec<f64>) -> Vec<f64> {
         match self {
-            Self::BlockDescent(_) | Self::Newton => weights,
+            Self::BlockDescent(_) | Self::HandOver(_) | Self::Newton => weights,
             Self::Vertices(_) => layout.by_class(&weights),
         }
     }
@@ -109,6 +113,8 @@ pub struct MulticlassFit {
     pub end: MarginPoint,
     /// The weights of the returned model, in the order of those of `end`, if they are others.
     pub weights: Option<Vec<f64>>,
+    /// Number of epochs before [`Newton`] took over from [`BlockDescent`], else of all.
+    pub n_first: usize,
 }
 
 /// Minimises the problem, whose weights are in the order of [`MulticlassMethod::order`]; `keep_dual` asks
@@ -133,7 +139,10 @@ pub fn fit(
     }
     match method {
         MulticlassMethod::BlockDescent(seed) => {
-            descend(problem, seed, target, keep_dual, start, interrupt, observe)
+            descend(problem, (seed, false), target, keep_dual, start, interrupt, observe)
+        }
+        MulticlassMethod::HandOver(seed) => {
+            descend(problem, (seed, true), target, keep_dual, start, interrupt, observe)
         }
         MulticlassMethod::Newton => {
             end_by_newton(problem, target, keep_dual, start, interrupt, observe)
@@ -150,7 +159,8 @@ pub fn fit(
             end.at.weights = layout.by_class(&end.at.weights);
             let weights = fit.model.map(|weights| layout.by_class(&weights));
             let (trace, null_objective) = (fit.trace, fit.null_objective);
-            Ok(MulticlassFit { trace, null_objective, end, weights })
+            let n_first = trace.epochs.len();
+            Ok(MulticlassFit { trace, null_objective, end, weights, n_first })
         }
     }
 }
@@ -171,10 +181,10 @@ fn check_start(
     Err(Error::argument("warm_start", "the start is of another problem or solver"))
 }
 
-/// Block coordinate descent.
+/// Block coordinate descent, which may hand over to Newton's method.
 fn descend(
     problem: &MarginProblem<'_>,
-    seed: u64,
+    (seed, hands_over): (u64, bool),
     target: Target,
     keep_dual: bool,
     start: Option<MarginPoint>,
@@ -187,20 +197,20 @@ fn descend(
     let (shrink, tolerance) = (problem.polytope().is_symmetric(), stopping.relative);
     let options = Options { seed, shrink, tolerance, ..Options::default() };
     let mut solver = BlockDescent::new(problem, options);
-    let (mut trace, solver) = match start {
+    let solver = match start {
         Some(start) => {
             solver.start_at(&start.beta, interrupt)?;
-            (run(&mut solver, stopping, interrupt, observe)?, solver)
+            Continuation::direct(solver)
         }
-        None => {
-            let mut solver = Continuation::new(solver, problem, stopping)?;
-            (run(&mut solver, stopping, interrupt, observe)?, solver.into_solver())
-        }
+        None => Continuation::new(solver, problem, stopping)?,
     };
-    let beta = if keep_dual { solver.betas() } else { Vec::new() };
-    let at = Start { weights: solver.coefficients(), ..Start::default() };
+    let blocks = MarginBlocks::new(problem);
+    let mut solver = HandOver::new(&blocks, solver, stopping, hands_over);
+    let mut trace = run(&mut solver, stopping, interrupt, observe)?;
+    let End { weights, betas: beta, n_descent: n_first } = solver.into_end(keep_dual);
+    let at = Start { weights, ..Start::default() };
     let weights = trace.take_other(at.weights.len());
-    Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights })
+    Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights, n_first })
 }
 
 /// Newton's method.
@@ -215,7 +225,8 @@ fn end_by_newton(
     let null_objective = problem.null_objective();
     let stopping = target.stopping(null_objective);
     let null_objective = null_objective.upper();
-    let mut solver = Newton::new(problem, stopping, null_objective);
+    let blocks = MarginBlocks::new(problem);
+    let mut solver = Newton::new(&blocks, stopping, null_objective);
     if let Some(start) = start {
         solver.start_at(points_of(problem, start.beta), interrupt)?;
     }
@@ -224,7 +235,8 @@ fn end_by_newton(
     let beta = if keep_dual { betas_of(problem, best.points) } else { Vec::new() };
     let at = Start { weights: best.weights, ..Start::default() };
     let weights = trace.take_other(at.weights.len());
-    Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights })
+    let n_first = trace.epochs.len();
+    Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights, n_first })
 }
 
 impl MarginDual<'_, '_> {

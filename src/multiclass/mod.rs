@@ -4,11 +4,13 @@
 mod batch;
 mod block_descent;
 mod bounds;
+mod column_scales;
 mod consensus;
 mod continuation;
 mod costs;
 mod cross_validation;
 mod dual;
+mod hand_over;
 mod joint;
 mod layout;
 mod linear;

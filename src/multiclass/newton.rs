@@ -1,6 +1,9 @@
 //! Multi-category problems as Newton's method sees them: u = −α, that is β off the label and −1ᵀβ at the label.
 
+use std::sync::OnceLock;
+
 use super::bounds::Bounds;
+use super::column_scales::ColumnScales;
 use super::{MarginProblem, Workspace};
 use crate::dual::{Curvatures, Shares};
 use crate::linalg::Sparse;
@@ -8,31 +11,51 @@ use crate::polytope::lifted;
 use crate::run::Certificate;
 use crate::solver::{Blocks, Design, Proximal, Summed};
 
-impl Blocks for MarginProblem<'_> {
+/// A multi-category problem as Newton's method sees it.
+pub(super) struct MarginBlocks<'p> {
+    /// The problem.
+    pub problem: &'p MarginProblem<'p>,
+    columns: OnceLock<ColumnScales>,
+}
+
+impl<'p> MarginBlocks<'p> {
+    /// Those of a problem.
+    pub fn new(problem: &'p MarginProblem<'p>) -> Self {
+        Self { problem, columns: OnceLock::new() }
+    }
+
+    /// The units of certificates, which take two passes over the rows.
+    fn columns(&self) -> &ColumnScales {
+        self.columns.get_or_init(|| ColumnScales::of(self.problem))
+    }
+}
+
+impl Blocks for MarginBlocks<'_> {
     type Work = BlockWork;
     type Terms = Bounds;
 
     fn design(&self) -> Design<'_> {
-        Design { data: self.map().data(), bias: self.map().bias() }
+        Design { data: self.problem.map().data(), bias: self.problem.map().bias() }
     }
 
     fn n_parts(&self) -> usize {
-        self.n_classes()
+        self.problem.n_classes()
     }
 
     fn shares(&self) -> &Shares {
-        MarginProblem::shares(self)
+        self.problem.shares()
     }
 
     /// The linear terms of the vertices that attain the losses at w = 0, over their squared norms.
     fn unit_width(&self) -> f64 {
-        let (mut margins, mut work) = (vec![0.0; self.n_classes()], Workspace::default());
+        let (mut margins, mut work) = (vec![0.0; self.problem.n_classes()], Workspace::default());
         let (mut linear, mut square) = (0.0, 0.0);
-        for example in 0..self.n_examples() {
+        for example in 0..self.problem.n_examples() {
             margins.fill(0.0);
-            self.margins(example, &mut margins);
-            linear += self.shares().of(example) * self.vertex(example, &margins, &mut work);
-            square += self.shares().of(example) * lifted::squared_norm_of(&work.vertex);
+            self.problem.margins(example, &mut margins);
+            linear += self.problem.shares().of(example)
+                * self.problem.vertex(example, &margins, &mut work);
+            square += self.problem.shares().of(example) * lifted::squared_norm_of(&work.vertex);
         }
         // Without costs w = 0 is optimal, and any width will do.
         if linear > 0.0 && square > 0.0 { linear / square } else { 1.0 }
@@ -48,17 +71,17 @@ impl Blocks for MarginProblem<'_> {
     ) {
         // ⟨β, v⟩ − width/2 ‖α − centre‖² − γ/2 ‖α‖² has its maximum at the projection of (v + width (β + 1ᵀβ of the
         // centre)) / (width + γ).
-        let (label, Proximal { centre, width }) = (self.label(block), proximal);
+        let (label, Proximal { centre, width }) = (self.problem.label(block), proximal);
         let BlockWork { margins, work, .. } = work;
         margins.clear();
         margins.extend_from_slice(scores);
-        self.margins(block, margins);
-        let (sum, inverse) = (-centre[label], 1.0 / (width + self.shares().smoothing()));
+        self.problem.margins(block, margins);
+        let (sum, inverse) = (-centre[label], 1.0 / (width + self.problem.shares().smoothing()));
         for (margin, beta) in margins.iter_mut().zip(centre) {
             *margin = (*margin + width * (beta + sum)) * inverse;
         }
         margins[label] = 0.0;
-        self.polytope().project(margins, label, 1.0, &mut work.scratch, point);
+        self.problem.polytope().project(margins, label, 1.0, &mut work.scratch, point);
         point[label] = 0.0;
         point[label] = -point.iter().sum::<f64>();
     }
@@ -71,19 +94,20 @@ impl Blocks for MarginProblem<'_> {
         terms: &mut Bounds,
         work: &mut BlockWork,
     ) {
-        if self.shares().of(block) == 0.0 {
+        if self.problem.shares().of(block) == 0.0 {
             return;
         }
         let BlockWork { margins, beta, work } = work;
         margins.clear();
         margins.extend_from_slice(scores);
-        self.margins(block, margins);
-        terms.add_loss(self, block, self.loss(block, margins, work));
+        self.problem.margins(block, margins);
+        let own = (block, self.columns().size(block));
+        terms.add_loss_of(self.problem, own, self.problem.loss(block, margins, work));
         beta.clear();
-        let label = self.label(block) as u32;
+        let label = self.problem.label(block) as u32;
         let entries = (0..).zip(point).filter(|&(class, value)| class != label && *value != 0.0);
         beta.extend(entries.map(|(class, value)| (class, *value)));
-        terms.add_dual(self, self.shares(), block, beta);
+        terms.add_dual_of(self.problem, self.problem.shares(), own, beta);
     }
 
     fn certificate(
@@ -95,7 +119,8 @@ impl Blocks for MarginProblem<'_> {
         let mut bounds = Bounds::default();
         terms.iter().for_each(|terms| bounds.join(terms));
         let Summed { image, n_sums } = image;
-        bounds.certificate_apart(self, self.shares().lambda(), weights, (image, n_sums))
+        let lambda = self.problem.shares().lambda();
+        bounds.certificate_apart(self.problem, lambda, weights, (image, n_sums), self.columns())
     }
 
     fn curvature(
@@ -105,11 +130,11 @@ impl Blocks for MarginProblem<'_> {
         curvatures: &mut Curvatures,
         work: &mut BlockWork,
     ) {
-        let (label, BlockWork { margins, work, .. }) = (self.label(block), work);
+        let (label, BlockWork { margins, work, .. }) = (self.problem.label(block), work);
         margins.clear();
         margins.extend_from_slice(point);
         margins[label] = 0.0;
-        self.polytope().curvature(margins, label, &mut work.scratch, curvatures);
+        self.problem.polytope().curvature(margins, label, &mut work.scratch, curvatures);
     }
 }
 

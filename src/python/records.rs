@@ -104,7 +104,7 @@ impl MarginRecord<'_> {
         let size = Size::of(rows, self.n_classes, self.smoothing > 0.0, keep_dual);
         // Newton's method projects far more often, which a loss written in Python makes slow.
         match self.loss {
-            LossRecord::Named(_) => size.with_spread(rows, self.bias),
+            LossRecord::Named(_) => size.with_newton(rows, self.bias),
             LossRecord::Own(_) => size,
         }
     }

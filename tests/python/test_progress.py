@@ -83,7 +83,7 @@ def test_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
     MulticlassSVC(random_state=0, verbose=1).fit(X, y)
     plan, first, *_ = capsys.readouterr().err.splitlines()
-    assert plan.startswith("block-descent: about ")
+    assert plan.startswith("block-descent, then newton if its iterations stall: about ")
     assert first.startswith("epoch     1 ")
 
 

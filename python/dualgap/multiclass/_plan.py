@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dualgap import _core
 from dualgap._estimator.display import note
 from dualgap._validation import Rows
 
-__all__ = ["print_plan"]
+__all__ = ["print_plan", "solvers_of_epochs"]
+
+
+_USUAL = {
+    "auto": "block-descent, then newton if its iterations stall",
+    "block-descent": "block-descent",
+}
+"""What "auto" is where neither memory nor scales speak for another solver."""
 
 
 def print_plan(rows: Rows, settings: _core._MulticlassSettings, *, auto: bool) -> None:
@@ -24,12 +34,19 @@ def print_plan(rows: Rows, settings: _core._MulticlassSettings, *, auto: bool) -
     """
     solver, weights, duals = _core.plan_multiclass(rows, settings)
     reason = "scales of the columns" if solver == "newton" else "memory that there is"
-    chosen = f" (chosen for the {reason})" if auto and solver != "block-descent" else ""
+    chosen = f" (chosen for the {reason})" if auto and solver not in _USUAL else ""
     memory = f"{_size(weights)} for weights"
     if duals:
         memory += f" and {_size(duals)} for dual variables"
     threads = _threads(solver, settings["n_threads"], sparse=isinstance(rows, tuple))
+    solver = _USUAL.get(solver, solver)
     note(f"{solver}{chosen}: about {memory}; {threads}")
+
+
+def solvers_of_epochs(solver: str, n_first: int, n_epochs: int) -> NDArray[np.str_]:
+    """Return the name of the solver of each epoch; "auto" changes it after the first `n_first`."""
+    first, then = ("block-descent", "newton") if solver == "auto" else (solver, solver)
+    return np.where(np.arange(n_epochs) < n_first, first, then)
 
 
 def _threads(solver: str, n_threads: int, *, sparse: bool) -> str:
@@ -38,7 +55,7 @@ def _threads(solver: str, n_threads: int, *, sparse: bool) -> str:
         return "one thread"
     if solver == "newton":
         return f"{n_threads} threads share passes over the rows and linear systems"
-    if solver != "block-descent":
+    if solver not in _USUAL:
         passes = ("frank-wolfe", "away-frank-wolfe", "projected-gradient")
         shared = "passes over the rows" if solver in passes else "certificates"
         return f"{n_threads} threads share {shared}"

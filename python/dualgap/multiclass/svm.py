@@ -39,7 +39,7 @@ from dualgap._validation import (
 )
 from dualgap.multiclass._linear import LinearClassifier
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
-from dualgap.multiclass._plan import print_plan
+from dualgap.multiclass._plan import print_plan, solvers_of_epochs
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
 __all__ = ["MulticlassSVC"]
@@ -84,9 +84,9 @@ class MulticlassSVC(LinearClassifier):
         these are for comparison or where memory is short.
         "auto" is "newton" if the largest absolute values of two columns, the constant feature
         included, differ by more than a factor of 1000 and there are at most 2000 weights: there
-        "block-descent" stalls. Otherwise it is "block-descent", which has the projection it needs
-        for every loss but one of your own that has no ``project``: for these it is
-        "block-frank-wolfe". Where there is no memory
+        "block-descent" stalls. Otherwise it is "block-descent", and up to 5000 weights "newton"
+        takes over from its dual point once its iterations gain little. For losses of your own it is
+        "block-descent" alone, or "block-frank-wolfe" without ``project``. Where there is no memory
         for "block-descent" by the estimate that `verbose` prints, "auto" is "block-frank-wolfe",
         and "frank-wolfe" where there is none for that either; a fit whose estimate fits nowhere is
         refused before it starts.
@@ -157,12 +157,13 @@ class MulticlassSVC(LinearClassifier):
         own "exact if the loss's vertex is", or "none: " and why, if its answers were found to
         contradict each other at the fitted model.
     history_ : dict of ndarray
-        Per iteration: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated.
-        Each row belongs to the model that a fit returns if it ends there: the best one so far.
-        "block-frank-wolfe" and "away-frank-wolfe" do so every ten iterations and at the end, the
-        former also once it expects to have converged; "frank-wolfe" with smoothing every few
-        iterations. "block-descent" does not in the first iterations with a large C on dense rows,
-        which solve the problem with smaller ones.
+        Per iteration: epoch, seconds, objective, dual_objective, gap (NaN where not evaluated),
+        and solver, its name: "auto" may begin with one and end with another. Each row belongs to
+        the model that a fit returns if it ends there: the best one so far. "block-frank-wolfe" and
+        "away-frank-wolfe" evaluate it every ten iterations and at the end, the former also once it
+        expects to have converged; "frank-wolfe" with smoothing every few iterations.
+        "block-descent" does not in the first iterations with a large C on dense rows, which solve
+        the problem with smaller ones.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -221,11 +222,14 @@ class MulticlassSVC(LinearClassifier):
             print_plan(core_rows(X), settings, auto=auto)
 
         def store(model: Self, result: Any) -> None:
-            model._store(result, settings["regularization"], identity)
+            model._store(result, settings["regularization"], identity, X)
             refuse_certificate(model, settings, X, codes)
 
         def model_of_epoch(arrays: Any) -> dict[str, Any]:
-            return {"weights": arrays[0].reshape(len(self.classes_), -1)}
+            solver = _core.plan_multiclass(core_rows(X), settings)[0]
+            n_first = len(arrays[1]) if len(arrays) > 1 else self.max_iter
+            weights = arrays[0].reshape(len(self.classes_), -1)
+            return {"weights": weights, "solver": (solver, n_first)}
 
         core = partial(_core.fit_multiclass, core_rows(X), labels)
         # A user's own loss need not answer twice in the same way.
@@ -264,9 +268,11 @@ class MulticlassSVC(LinearClassifier):
         settings["start"] = self._previous(identity, shares["regularization"])
         return settings, identity
 
-    def _store(self, result: Any, regularization: float, identity: str) -> None:
+    def _store(self, result: Any, regularization: float, identity: str, X: Any) -> None:
         self._store_weights(result["weights"])
-        self._store_run(result)
+        history, (solver, n_first) = result["history"], result["solver"]
+        history["solver"] = solvers_of_epochs(solver, n_first, len(history["epoch"]))
+        self._store_run(result, X)
         self._lambda = regularization
         # The model of an epoch comes without.
         if self.warm_start and "beta" in result:

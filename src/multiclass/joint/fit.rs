@@ -33,7 +33,7 @@ pub fn fit_joint<M: ScoreMap>(
 ) -> Result<JointFit> {
     let mut dual = MarginDual::new(problem);
     match method {
-        MulticlassMethod::BlockDescent(seed) => {
+        MulticlassMethod::BlockDescent(seed) | MulticlassMethod::HandOver(seed) => {
             let null_objective = dual.problem.null_objective();
             let stopping = target.stopping(null_objective);
             let null_objective = null_objective.upper();

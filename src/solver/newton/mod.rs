@@ -5,6 +5,7 @@
 mod active;
 mod blocks;
 mod design;
+mod dual_system;
 mod hessian;
 mod passes;
 mod step;
@@ -27,6 +28,8 @@ use crate::run::{Certificate, Progress, Solver, Stopping};
 const FIRST_WIDTH: f64 = 2.0;
 /// The smallest width, in the same units. Below it Newton directions grow beyond the pieces that they are made for.
 const SMALLEST_WIDTH: f64 = 0.02;
+/// The first width around the dual point of another solver, in the same units.
+const RESUMED_WIDTH: f64 = 0.06;
 /// The factor of the widths of successive centres.
 const NARROWER: f64 = 0.3;
 /// The factor of the width after a step so short that the inner problem is too sharp for Newton's method.
@@ -113,6 +116,22 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.weights = image.into_iter().map(|value| -value).collect();
         self.centre = points;
         Ok(())
+    }
+
+    /// Goes on from the points of another solver and their certificate. The first width is that of a centre near the
+    /// optimum.
+    pub fn resume(
+        blocks: &'p B,
+        stopping: Stopping,
+        null_objective: f64,
+        best: BestPoints,
+    ) -> Self {
+        let mut newton = Self::new(blocks, stopping, null_objective);
+        newton.weights.copy_from_slice(&best.weights);
+        newton.centre.copy_from_slice(&best.points);
+        newton.width = newton.width.min(RESUMED_WIDTH * blocks.unit_width());
+        newton.best = best;
+        newton
     }
 
     /// The best points so far.

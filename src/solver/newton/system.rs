@@ -4,6 +4,7 @@
 use super::active::{Active, active};
 use super::blocks::Blocks;
 use super::design::Design;
+use super::dual_system::DualSystem;
 use super::hessian::hessian;
 use super::passes::Look;
 use crate::error::Result;
@@ -59,15 +60,17 @@ impl System {
             return Ok(direction);
         }
         let goal = goal / blocks.shares().lambda();
-        self.conjugate_gradients(blocks, &active, &direction, goal, interrupt)
+        let dual = DualSystem::new(&blocks.design(), self.n_parts, &active, interrupt)?;
+        self.conjugate_gradients(blocks, (&active, dual.as_ref()), &direction, goal, interrupt)
     }
 
-    /// Conjugate gradients from 0. They are preconditioned by the diagonal until they have cost as much as the
-    /// factorisation of the Hessian of a sample of the rows, and then by that.
+    /// Conjugate gradients from 0. The system of the active rows preconditions them where these are few. Else that is
+    /// the diagonal until they have cost as much as the factorisation of the Hessian of a sample of the rows, and then
+    /// that.
     fn conjugate_gradients<B: Blocks>(
         &mut self,
         blocks: &B,
-        active: &Active,
+        (active, dual): (&Active, Option<&DualSystem>),
         right: &[f64],
         goal: f64,
         interrupt: &Interrupt,
@@ -79,16 +82,17 @@ impl System {
         let (mut start, mut before) = (0.0, f64::INFINITY);
         let mut direction = vec![0.0; right.len()];
         for step in 0..LONGEST {
-            if self.is_due(&design, active) {
+            if dual.is_none() && self.is_due(&design, active) {
                 let sampled = active.every(SAMPLED);
                 let matrix = hessian(&design, self.n_parts, &sampled, interrupt)?;
                 self.preconditioner = Some(Factor::new(matrix, self.n_unknowns, interrupt)?);
                 (self.work, before) = (0.0, f64::INFINITY);
             }
             let mut steepest = residual.clone();
-            match &self.preconditioner {
-                Some(factor) => factor.solve(&mut steepest),
-                None => {
+            match (dual, &self.preconditioner) {
+                (Some(dual), _) => dual.solve(&mut steepest),
+                (None, Some(factor)) => factor.solve(&mut steepest),
+                (None, None) => {
                     steepest.iter_mut().zip(&diagonal).for_each(|(value, own)| *value /= own);
                 }
             }

@@ -104,7 +104,7 @@ def test_the_history_is_consistent(solver: str, smoothing: float) -> None:
         return
     model = fit(X, y, TopK(2), solver=solver, smoothing=smoothing, max_iter=20, tol=0)
     history = model.history_
-    assert set(history) == {"epoch", "seconds", "objective", "dual_objective", "gap"}
+    assert set(history) == {"epoch", "seconds", "objective", "dual_objective", "gap", "solver"}
     n_epochs = model.n_iter_ if solver == "newton" else 20  # It may reach rounding before.
     assert history["epoch"].tolist() == list(range(1, n_epochs + 1))
     assert (np.diff(history["seconds"]) >= 0).all()

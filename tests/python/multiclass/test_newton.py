@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
 
 from dualgap import MulticlassSVC
 from dualgap.losses import StructuredHinge, TopK, WeightedTopK
@@ -208,4 +209,47 @@ def test_it_is_the_default_where_columns_differ(capsys: Any) -> None:
     assert model.converged_
     assert np.array_equal(model.coef_, newton().fit(X, y).coef_)
     MulticlassSVC(verbose=1, n_jobs=1, random_state=0).fit(X / X.max(axis=0), y)
-    assert "block-descent: " in capsys.readouterr().err
+    assert "block-descent, then newton if its iterations stall: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_newton_takes_over_where_block_descent_stalls(dtype: Any) -> None:
+    X, y = load_iris(return_X_y=True)
+    X = (100.0 * X).astype(dtype)
+    seen: list[tuple[float, float]] = []
+    model = MulticlassSVC(tol=1e-6, n_jobs=1, random_state=0, warm_start=True)
+    model.set_params(callback=lambda epoch, seconds, *values: seen.append(values)).fit(X, y)
+    solvers = model.history_["solver"]
+    assert model.converged_
+    assert solvers[0] == "block-descent"
+    assert solvers[-1] == "newton"
+    assert len(solvers) < 60
+    alone = MulticlassSVC(tol=1e-6, solver="block-descent", random_state=0, max_iter=100)
+    with pytest.warns(ConvergenceWarning):
+        alone.fit(X, y)
+    # One record of both, whose best model and best bound the change keeps.
+    assert [objective for objective, _ in seen] == model.history_["objective"].tolist()
+    known = np.isfinite(model.history_["gap"])
+    assert (np.diff(model.history_["gap"][known]) <= 0.0).all()
+    # Its end is a start for either.
+    again = model.fit(X, y)
+    assert again.n_iter_ < len(solvers)
+    assert again.converged_
+
+
+def test_more_weights_than_are_factorised_with_few_rows() -> None:
+    X, y = made(-1.0, 1.0, n=80, d=450)
+    model = newton(tol=1e-6, C=0.01).fit(X, y)
+    assert model.converged_
+    assert model.n_iter_ < 60
+    other = newton(tol=1e-6, C=0.01, solver="block-descent", random_state=0, max_iter=1000)
+    other.fit(X, y)
+    assert model.dual_objective_ <= other.objective_
+    assert model.objective_ <= other.objective_ * (1.0 + 1e-5)
+
+
+def test_certificates_do_not_lose_the_digits_that_large_columns_take() -> None:
+    X, y = salary()
+    assert newton(tol=1e-8).fit(X, y).converged_
+    X, y = load_iris(return_X_y=True)
+    assert newton(tol=1e-8).fit(1e4 * X, y).converged_

@@ -57,8 +57,12 @@ def test_float16_that_is_not_finite_is_refused(halves, bad):
 @pytest.mark.parametrize(
     ("solver", "n_jobs", "words"),
     [
-        ("auto", 2, "block-descent: .* MB for weights and .* MB for dual variables; 2 threads"),
-        ("auto", 1, "block-descent: .*; one thread"),
+        (
+            "auto",
+            2,
+            "block-descent, then newton if .*: .* MB for dual variables; 2 threads",
+        ),
+        ("auto", 1, "block-descent, then newton .*; one thread"),
         ("subgradient", 1, "subgradient: about .* MB for weights; one thread"),
     ],
 )
@@ -111,7 +115,7 @@ def test_verbose_says_that_memory_chose_the_solver(
 
 def test_the_plan_grows_with_rows_and_classes(halves):
     X, y = halves
-    settings = _settings(X, y)
+    settings = {**_settings(X, y), "solver": "block-descent"}
     plans = [_core.plan_multiclass(core_rows(X[:n]), settings)[1:] for n in (1000, 5000)]
     assert plans[0][0] == plans[1][0]
     assert 4.9 < plans[1][1] / plans[0][1] <= 5.0

@@ -1,0 +1,107 @@
+//! Rows in units of their columns: bounds on rounding errors that do not depend on the columns' scales.
+
+use super::map::RowSize;
+use super::{MarginProblem, ScoreMap};
+use crate::data::{Data, Rows};
+use crate::dual::rounding::{TINY, norm_above};
+use crate::for_data;
+
+/// Beyond these powers of two the columns stay as they are: quotients might overflow.
+const RANGE: i32 = 300;
+
+/// A power of two for each feature, at least as large as its values, and the sizes of the rows divided by them.
+///
+/// Products of x_ij/s_j and s_j w_j are rounded exactly like those of x_ij and w_j, so that bounds on rounding errors
+/// hold in these units, too. There the norms of rows are about √d, whatever the scales of the columns.
+pub(super) struct ColumnScales {
+    columns: Vec<f64>,
+    largest: f64,
+    sizes: Vec<RowSize>,
+}
+
+impl ColumnScales {
+    /// Those of a problem's rows, with the constant feature last unless that is 0.
+    pub fn of(problem: &MarginProblem<'_>) -> Self {
+        let (data, bias) = (problem.map().data(), problem.map().bias());
+        let mut columns = largest(data);
+        if bias != 0.0 {
+            columns.push(bias.abs());
+        }
+        columns.iter_mut().for_each(|value| *value = power_above(*value));
+        if columns.iter().any(|scale| *scale > 2.0_f64.powi(RANGE)) {
+            columns.fill(1.0);
+        }
+        let sizes = (0..data.n_rows()).map(|row| {
+            let (mut square, mut highest) = (0.0, 0.0_f64);
+            let mut add = |value: f64| {
+                square += value * value;
+                highest = highest.max(value.abs());
+            };
+            for_data!(data, rows => {
+                rows.visit_row(row, |column, value| add(value / columns[column]));
+            });
+            if bias != 0.0 {
+                add(bias / columns[data.n_cols()]);
+            }
+            RowSize::of(square, highest, problem.map().row_size(row).n_values)
+        });
+        let sizes = sizes.collect();
+        Self { largest: columns.iter().copied().fold(0.0, f64::max), columns, sizes }
+    }
+
+    /// The size of a row in units of the columns.
+    pub fn size(&self, row: usize) -> RowSize {
+        self.sizes[row]
+    }
+
+    /// A bound on the norm of weights, class after class, times their columns' scales.
+    pub fn norm_above(&self, weights: &[f64]) -> f64 {
+        let scaled = weights.chunks_exact(self.columns.len().max(1)).flat_map(|weights| {
+            weights.iter().zip(&self.columns).map(|(weight, scale)| weight * scale)
+        });
+        norm_above(&scaled.collect::<Vec<f64>>())
+    }
+
+    /// The largest scale.
+    pub fn largest(&self) -> f64 {
+        self.largest
+    }
+
+    /// What underflow may take from each entry of a sum of images, for a bound on their norm.
+    pub fn underflown(&self) -> f64 {
+        (self.sizes.len() * self.columns.len()) as f64 * 8.0 * TINY
+    }
+}
+
+/// The largest absolute value of each column.
+pub(super) fn largest(data: Data<'_>) -> Vec<f64> {
+    let mut largest = vec![0.0_f64; data.n_cols()];
+    for row in 0..data.n_rows() {
+        for_data!(data, rows => rows.visit_row(row, |column, value| {
+            largest[column] = largest[column].max(value.abs());
+        }));
+    }
+    largest
+}
+
+/// The smallest power of two above a number that is not negative, at least 2^−[`RANGE`].
+fn power_above(value: f64) -> f64 {
+    let least = 2.0_f64.powi(-RANGE);
+    // The next power of two has the exponent of the number plus one, and no further bits.
+    let power = f64::from_bits(value.max(least).to_bits() & !((1 << 52) - 1));
+    2.0 * power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_are_powers_of_two_above_the_values() {
+        for value in [0.0, 1e-310, 0.3, 0.5, 1.0, 1.5, 1e5, 1e80] {
+            let scale = power_above(value);
+            assert!(scale > value && (scale <= 2.0 * value || value < 1e-80), "{value} {scale}");
+            assert_eq!(scale.to_bits() & ((1 << 52) - 1), 0);
+        }
+    }
+}

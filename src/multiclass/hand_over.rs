@@ -1,0 +1,206 @@
+//! Block descent that hands over to Newton's method when its epochs stall.
+
+use super::continuation::Continuation;
+use super::newton::{MarginBlocks, betas_of, points_of};
+use crate::error::Result;
+use crate::interrupt::{Interrupt, ModelArrays};
+use crate::run::{Certificate, Progress, Solver, Stopping};
+use crate::solver::{BestPoints, Newton};
+
+/// Epochs that the pace of block descent is measured over.
+const WINDOW: usize = 5;
+/// Newton's method takes over when block descent needs more epochs than this at its pace. From a dual point near the
+/// optimum Newton's method takes 5 to 15 steps, each several times as long as an epoch.
+const AHEAD: f64 = 25.0;
+/// Block descent that has spent this number of epochs on larger λ without a certificate is stalling, too.
+const ON_THE_WAY: usize = 50;
+
+/// Relative gaps below this are not worth another solver.
+const FINEST: f64 = 1e-10;
+
+/// The pace of block descent: what the decision to hand over needs.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Gaps of the last certified epochs.
+    gaps: Vec<f64>,
+    n_uncertified: usize,
+}
+
+impl Pace {
+    /// Notes an epoch; returns whether so many more are expected before the gap is `allowed` that Newton's method is
+    /// faster.
+    fn is_stalling(&mut self, gap: Option<f64>, allowed: f64) -> bool {
+        let Some(gap) = gap else {
+            self.n_uncertified += 1;
+            return self.n_uncertified > ON_THE_WAY;
+        };
+        self.gaps.push(gap);
+        let [.., before, _, _, _, _, now] = self.gaps[..] else { return false };
+        let (fallen, left) = ((before / now).ln(), (now / allowed).ln());
+        left * WINDOW as f64 > AHEAD * fallen.max(0.0)
+    }
+}
+
+/// Block descent, then Newton's method from its dual point.
+pub(super) struct HandOver<'p> {
+    blocks: &'p MarginBlocks<'p>,
+    stopping: Stopping,
+    /// Whether Newton's method may take over.
+    hands_over: bool,
+    pace: Pace,
+    /// Whether the next epoch is the first one of Newton's method.
+    is_due: bool,
+    n_epochs: usize,
+    stage: Stage<'p>,
+}
+
+enum Stage<'p> {
+    /// Block descent, and its last certificate at the problem's λ.
+    Descent(Box<Continuation<'p>>, Option<Certificate>),
+    Newton(Box<Newton<'p, MarginBlocks<'p>>>),
+}
+
+/// Where a run ended.
+pub(super) struct End {
+    /// The weights, class after class.
+    pub weights: Vec<f64>,
+    /// β of the examples, where asked for.
+    pub betas: Vec<f64>,
+    /// Number of epochs of block descent.
+    pub n_descent: usize,
+}
+
+impl<'p> HandOver<'p> {
+    /// Begins with block descent.
+    pub fn new(
+        blocks: &'p MarginBlocks<'p>,
+        descent: Continuation<'p>,
+        stopping: Stopping,
+        hands_over: bool,
+    ) -> Self {
+        let stage = Stage::Descent(Box::new(descent), None);
+        let (pace, is_due) = (Pace::default(), false);
+        Self { blocks, stopping, hands_over, pace, is_due, n_epochs: 0, stage }
+    }
+
+    /// Where the run ended.
+    pub fn into_end(self, keep_dual: bool) -> End {
+        let (weights, betas) = match self.stage {
+            Stage::Descent(descent, _) => {
+                let solver = descent.into_solver();
+                (solver.coefficients(), if keep_dual { solver.betas() } else { Vec::new() })
+            }
+            Stage::Newton(newton) => {
+                let best = newton.into_best();
+                let points = if keep_dual { best.points } else { Vec::new() };
+                (best.weights, betas_of(self.blocks.problem, points))
+            }
+        };
+        End { weights, betas, n_descent: self.n_epochs }
+    }
+
+    /// Newton's method around the dual point of block descent, which keeps the bounds of both.
+    fn hand_over(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let Stage::Descent(descent, certificate) = &mut self.stage else { return Ok(()) };
+        let certificate = match *certificate {
+            Some(certificate) => certificate,
+            None => descent.certify(interrupt)?,
+        };
+        let null_objective = self.stopping.null_objective.unwrap_or(f64::INFINITY);
+        // A dual point worse than 0 is no centre: without curvature that of block descent may be huge.
+        let newton = if certificate.dual > 0.0 {
+            let solver = descent.solver();
+            let points = points_of(self.blocks.problem, solver.betas());
+            let start = BestPoints { certificate, weights: solver.coefficients(), points };
+            Newton::resume(self.blocks, self.stopping, null_objective, start)
+        } else {
+            Newton::new(self.blocks, self.stopping, null_objective)
+        };
+        self.stage = Stage::Newton(Box::new(newton));
+        Ok(())
+    }
+}
+
+impl Solver for HandOver<'_> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        if self.is_due {
+            self.hand_over(interrupt)?;
+            self.is_due = false;
+        }
+        let (descent, last) = match &mut self.stage {
+            Stage::Newton(newton) => return newton.advance(interrupt),
+            Stage::Descent(descent, last) => (descent, last),
+        };
+        let progress = descent.advance(interrupt)?;
+        self.n_epochs += 1;
+        if !self.hands_over {
+            return Ok(progress);
+        }
+        *last = match progress {
+            Progress::Epoch(certificate) | Progress::Exhausted(certificate) => Some(certificate),
+            _ => None,
+        };
+        let Some(certificate) = *last else {
+            self.is_due = self.pace.is_stalling(None, 0.0);
+            return Ok(progress);
+        };
+        let exhausted = matches!(progress, Progress::Exhausted(_));
+        let allowed = self.stopping.allowed(certificate.primal).max(FINEST * certificate.primal);
+        self.is_due = self.pace.is_stalling(Some(certificate.gap()), allowed) || exhausted;
+        Ok(Progress::Epoch(certificate))
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        match &mut self.stage {
+            Stage::Descent(descent, _) => descent.certify(interrupt),
+            Stage::Newton(newton) => newton.certify(interrupt),
+        }
+    }
+
+    /// The weights, and in Newton's method an array as long as block descent had epochs.
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        match &self.stage {
+            Stage::Descent(descent, _) => descent.model_arrays(),
+            Stage::Newton(newton) => {
+                let mut arrays = newton.model_arrays()?;
+                arrays.push(vec![0.0; self.n_epochs]);
+                Some(arrays)
+            }
+        }
+    }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        match &self.stage {
+            Stage::Descent(descent, _) => descent.copy_weights(weights),
+            Stage::Newton(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_stall(gap: impl Fn(usize) -> Option<f64>, allowed: f64) -> Option<usize> {
+        let mut pace = Pace::default();
+        (1..=1000).find(|&epoch| pace.is_stalling(gap(epoch), allowed))
+    }
+
+    #[test]
+    fn newton_takes_over_when_the_gap_hardly_falls() {
+        let halving = |epoch: usize| Some(0.5_f64.powi(epoch as i32));
+        // Ten halvings to a thousandth, and so many more that they exceed the limit.
+        assert_eq!(first_stall(halving, 1e-3), None);
+        let slow = |epoch: usize| Some(0.95_f64.powi(epoch as i32));
+        assert_eq!(first_stall(slow, 1e-3), Some(WINDOW + 1));
+        let near = |epoch: usize| Some(0.95_f64.powi(epoch as i32) * 2e-3);
+        assert_eq!(first_stall(near, 1e-3), None);
+        let still = |epoch: usize| Some(if epoch < 20 { halving(epoch)? } else { 1e-6 });
+        assert_eq!(first_stall(still, 1e-7), Some(20 + WINDOW));
+    }
+
+    #[test]
+    fn epochs_without_a_certificate_are_counted() {
+        assert_eq!(first_stall(|_| None, 0.0), Some(ON_THE_WAY + 1));
+    }
+}

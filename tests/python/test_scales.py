@@ -1,0 +1,75 @@
+"""The cause that a fit names when it does not converge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+from dualgap import (
+    FactorizationMachineClassifier,
+    MulticlassSVC,
+    MulticlassSVCCV,
+    StructuredSVM,
+)
+from dualgap._estimator.scales import scale_cause
+from dualgap.distributed import ConsensusSVC
+from dualgap.structured import ChainModel
+
+
+def problem(scale: float) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = (X @ rng.normal(size=(3, 3))).argmax(axis=1)
+    X[:, 1] *= scale
+    return X, y
+
+
+def chains(estimator: Any, scale: float) -> Any:
+    X, y = problem(scale)
+    return estimator.fit([X[i : i + 3] for i in range(0, 60, 3)], y.reshape(-1, 3))
+
+
+FITS: dict[str, Any] = {
+    "multiclass": lambda scale: MulticlassSVC(tol=1e-9, max_iter=1, solver="block-descent").fit(
+        *problem(scale)
+    ),
+    "folds": lambda scale: MulticlassSVCCV(Cs=[1.0], cv=2, cv_tol=1e-9, max_iter=1).fit(
+        *problem(scale)
+    ),
+    "consensus": lambda scale: ConsensusSVC(tol=1e-9, max_iter=1, n_partitions=2).fit(
+        *problem(scale)
+    ),
+    "polynomial": lambda scale: FactorizationMachineClassifier(tol=1e-9, max_iter=1).fit(
+        *problem(scale)
+    ),
+    "chain": lambda scale: chains(StructuredSVM(ChainModel(), tol=1e-9, max_iter=1), scale),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_fit_that_does_not_converge_names_the_column_to_scale(name: str) -> None:
+    cause = r"differ in scale by a factor of .* \(column 1 reaches .*\): scale them with Standard"
+    with pytest.warns(ConvergenceWarning, match=cause):
+        FITS[name](1e6)
+    with pytest.warns(ConvergenceWarning, match="raise max_iter|raise n_components") as caught:
+        FITS[name](1.0)
+    assert not any("scale" in str(warning.message) for warning in caught)
+
+
+def test_the_cause_is_that_of_the_rows() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 2))
+    assert scale_cause(X, 1.0) is None
+    assert scale_cause(1e6 * X) is None
+    assert "column" in str(scale_cause(1e6 * X, 1.0))
+    shifted = str(scale_cause(X + np.array([0.0, 1e5])))
+    assert "factor of" in shifted
+    far = str(scale_cause(X + 1e6))
+    assert "column 0 of X has a mean of 1e+06 and a standard deviation of only" in far
+    assert "MaxAbsScaler" in str(scale_cause(sp.csr_array(X * [1.0, 1e6])))
+    for nothing in (None, X[:0], np.zeros((3, 2)), [["a"]], X.astype(str), "text", [X, X[:, :1]]):
+        assert scale_cause(nothing, 1.0) is None
