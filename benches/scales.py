@@ -1,0 +1,107 @@
+"""Columns of two scales: every estimator that has a certificate, with its defaults.
+
+    python benches/scales.py [estimators] [--repeats 3]
+
+The rows are standard normal with every second column times 1e-6 to 1e6. Their scores are linear in
+the columns before that, with noise, and give three classes. Chains have three rows; label sets
+hold the two highest scores. Seconds are of a fit on one thread, the median of
+`--repeats`; a fit ends after 10 s, whether it has converged or not. `over_null` is the objective
+over that of the model whose weights are all 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from _record import Table
+from sklearn.base import clone
+
+from dualgap import (
+    FactorizationMachineClassifier,
+    MulticlassSVC,
+    MulticlassSVCCV,
+    PolynomialNetworkClassifier,
+    StructuredSVM,
+)
+from dualgap.distributed import ConsensusSVC
+from dualgap.structured import ChainModel, MultilabelModel
+
+N_ROWS, N_COLUMNS, N_CLASSES = 600, 6, 3
+SCALES = tuple(10.0**power for power in range(-6, 7, 2))
+LIMIT = 10.0
+
+
+def stop(_epoch: int, elapsed: float, *_values: float) -> bool:
+    return elapsed > LIMIT
+
+
+def rows(scale: float) -> tuple[Any, Any]:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(N_ROWS, N_COLUMNS))
+    scores = X @ random.normal(size=(N_COLUMNS, N_CLASSES))
+    scores += 0.5 * random.normal(size=scores.shape)
+    X[:, ::2] *= scale
+    return X, scores
+
+
+def classes(estimator: Any, scale: float) -> Any:
+    X, scores = rows(scale)
+    return estimator.fit(X, scores.argmax(axis=1))
+
+
+def chains(estimator: Any, scale: float) -> Any:
+    X, scores = rows(scale)
+    lengths = range(0, N_ROWS, 3)
+    return estimator.fit([X[i : i + 3] for i in lengths], scores.argmax(axis=1).reshape(-1, 3))
+
+
+def sets(estimator: Any, scale: float) -> Any:
+    X, scores = rows(scale)
+    return estimator.fit(X, (scores > np.sort(scores, axis=1)[:, :1]).astype(int))
+
+
+FITS: dict[str, tuple[Any, Any]] = {
+    "MulticlassSVC": (classes, MulticlassSVC()),
+    "MulticlassSVC, block-descent": (classes, MulticlassSVC(solver="block-descent")),
+    "MulticlassSVC, smoothing 0.1": (classes, MulticlassSVC(smoothing=0.1)),
+    "MulticlassSVCCV": (classes, MulticlassSVCCV(Cs=[0.1, 1.0], cv=3)),
+    "ConsensusSVC": (classes, ConsensusSVC(n_partitions=2)),
+    "StructuredSVM, ChainModel": (chains, StructuredSVM(ChainModel())),
+    "StructuredSVM, MultilabelModel": (sets, StructuredSVM(MultilabelModel())),
+    "FactorizationMachineClassifier": (classes, FactorizationMachineClassifier()),
+    "PolynomialNetworkClassifier": (classes, PolynomialNetworkClassifier()),
+}
+
+
+def measure(name: str, repeats: int) -> None:
+    table = Table("scales", "estimator", "scale")
+    fit, estimator = FITS[name]
+    estimator.set_params(n_jobs=1, random_state=0, callback=stop)
+    for scale in SCALES:
+        elapsed = []
+        while len(elapsed) < repeats and sum(elapsed) < LIMIT:
+            start = time.perf_counter()
+            model = fit(clone(estimator), scale)
+            elapsed.append(time.perf_counter() - start)
+        table.add(
+            estimator=name, scale=scale, seconds=float(np.median(elapsed)), gap=model.relative_gap_,
+            over_null=model.objective_ / model.null_objective_, converged=model.converged_,
+        )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("estimators", nargs="*")
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for name in arguments.estimators or FITS:
+        measure(name, arguments.repeats)
+
+
+if __name__ == "__main__":
+    main()
