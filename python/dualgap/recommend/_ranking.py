@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._validation import FloatArray
+from dualgap._validation.arrays import as_numpy
 from dualgap.metrics import (
     average_precision_at_k,
     coverage_at_k,
@@ -80,7 +81,7 @@ def allowed_items(
         found = _find_items(table, exclude, "exclude")
         allowed[found[found >= 0]] = False
     if mask is not None:
-        given = np.asarray(mask)
+        given = np.asarray(as_numpy("mask", mask))
         if given.dtype != np.bool_ or given.shape != allowed.shape:
             msg = (
                 f"mask: must have a bool for each of the {len(table)} ids of item_ids_, "

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dualgap._choices import check_choice
 from dualgap._estimator import depth
 from dualgap._sparse import check_sparse
-from dualgap._validation import FloatArray, real_array
+from dualgap._validation import FloatArray, example_weights, real_array
 from dualgap._validation.arrays import as_numpy
 
 _Columns: TypeAlias = "tuple[ArrayLike, ArrayLike, ArrayLike]"
@@ -169,9 +169,9 @@ def read_ratings(
     times = times if timestamps is None else np.asarray(timestamps)
     try:
         values = real_array(name, values)
-    except (TypeError, ValueError):
-        msg = f"{name}: the rating values must be real numbers"
-        raise ValueError(msg) from None
+    except (TypeError, ValueError) as error:
+        msg = f"{name}: the rating values must be real numbers ({error})"
+        raise ValueError(msg) from error
     users, items = read_ids(users, "users"), read_ids(items, "items")
     if not len(users) == len(items) == len(values) or values.ndim != 1:
         msg = f"{name}: users, items and values must be one-dimensional and equally long"
@@ -232,11 +232,8 @@ def _exact(ids: Any) -> float:
 
 
 def _weights(sample_weight: ArrayLike, n: int) -> FloatArray:
-    try:
-        weights = real_array("sample_weight", sample_weight)
-    except (TypeError, ValueError):
-        weights = np.array([])
-    if weights.shape != (n,) or not np.isfinite(weights).all() or not (weights > 0.0).all():
+    weights = example_weights(sample_weight, n)
+    if weights is None or not (weights > 0.0).all():
         msg = f"sample_weight: must be {n} positive finite numbers, one for each rating"
         raise ValueError(msg)
     return weights
@@ -324,6 +321,8 @@ def read_ids(ids: Any, name: str) -> pd.Index[Any]:
     if isinstance(values, np.ndarray) and values.ndim != 1:
         msg = f"{name}: the ids must be one-dimensional"
         raise ValueError(msg)
+    if isinstance(values, np.ndarray) and not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
     if isinstance(values, list) and any(isinstance(value, bool | np.bool_) for value in values):
         # pandas would make numbers of truth values among numbers.
         values = np.fromiter(values, dtype=object, count=len(values))
@@ -389,12 +388,12 @@ def check_kind(table: pd.Index[Any], ids: pd.Index[Any], name: str) -> None:
         Naming the argument.
     """
     known = _kinds(table)
-    for kind, example in _kinds(ids).items():
+    for kind in _kinds(ids):
         if known and kind not in known:
             first, other = next(iter(known.items()))
             msg = (
                 f"{name}: the ids are {kind}, those of the ratings are {first} "
-                f"({example!r} and {other!r}, for example)"
+                f"({other!r}, for example)"
             )
             raise TypeError(msg)
 

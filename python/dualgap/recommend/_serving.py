@@ -344,6 +344,7 @@ class FittedRecommender(Estimator):
             "catalogue_ndcg@k", "map@k" and "coverage@k" (`dualgap.metrics`).
         """
         check_is_fitted(self)
+        _check_ranks(k)
         table = read_ratings(test, self._columns(), name="test", timestamps=timestamps)
         users = self._catalogue.find_users(table.users, unknown)
         items = self._catalogue.find_items(table.items, unknown)
@@ -449,3 +450,12 @@ class FittedRecommender(Estimator):
             raise ValueError(msg)
         times = read_times(timestamps, len(users))
         return Pairs(users, items, self._time_settings().periods(users, items, times))
+
+
+def _check_ranks(k: Any) -> None:
+    """Refuse numbers of ranks that are not a list of positive integers."""
+    if isinstance(k, str) or not isinstance(k, Sequence | np.ndarray) or not len(k):
+        msg = f"k: must be a list of at least one number of ranks, got {k!r}"
+        raise ValueError(msg)
+    for rank in k:
+        check_positive("k", rank, integer=True)

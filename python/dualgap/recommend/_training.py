@@ -235,11 +235,12 @@ def read_features(features: FeaturesLike | None, name: str) -> FeatureTable:
             msg = f"{name}: Complex data not supported; give the real parts"
             raise ValueError(msg)
         numeric = features.select_dtypes(include="number").astype(np.float64)
+        numeric = numeric * _near_one(numeric.abs().max().to_numpy(dtype=np.float64))
         numeric = (numeric - numeric.mean()) / numeric.std(ddof=0).replace(0.0, 1.0)
         others = features.drop(columns=numeric.columns)
         tables = [numeric]
         if others.shape[1]:
-            tables.append(pd.get_dummies(others.astype("category"), dtype=np.float64))
+            tables.append(_indicators(others, name))
         matrix = sp.csr_array(np.hstack([table.to_numpy(dtype=np.float64) for table in tables]))
         ids = read_ids(features.index, name)
     elif sp.issparse(features):
@@ -252,6 +253,21 @@ def read_features(features: FeaturesLike | None, name: str) -> FeatureTable:
         msg = f"{name}: must not contain NaN or infinity"
         raise ValueError(msg)
     return FeatureTable(ids, matrix)
+
+
+def _near_one(largest: FloatArray) -> FloatArray:
+    """Return powers of two that bring the largest values near one: squares must not overflow."""
+    found: FloatArray = np.ldexp(1.0, np.minimum(-np.frexp(largest)[1], 1000))
+    return found
+
+
+def _indicators(columns: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return a column of zeros and ones for each value of each column."""
+    try:
+        return pd.get_dummies(columns.astype("category"), dtype=np.float64)
+    except TypeError as error:
+        msg = f"{name}: the values of a column must be numbers, or hashable ({error})"
+        raise TypeError(msg) from error
 
 
 def _check_complete(features: pd.DataFrame, name: str) -> None:
@@ -389,6 +405,9 @@ def unit_rows(blocks: list[sp.csr_array]) -> sp.csr_array | None:
     """Feature blocks side by side, each row of each block scaled to unit length."""
     scaled = []
     for block in blocks:
+        sizes = np.abs(block.data[block.data != 0.0])
+        if sizes.size and not 1e-100 < sizes.min() <= sizes.max() < 1e100:
+            block = sp.diags_array(_near_one(abs(block).max(axis=1).toarray().ravel())) @ block
         lengths = np.sqrt(np.asarray(block.multiply(block).sum(axis=1)).ravel())
         scaled.append(sp.diags_array(1.0 / np.where(lengths > 0.0, lengths, 1.0)) @ block)
     if not scaled:

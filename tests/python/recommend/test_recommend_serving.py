@@ -282,7 +282,7 @@ def test_sample_weight(small: pd.DataFrame, make: Any) -> None:
     heavy = make().fit(small, sample_weight=np.where(low, 5.0, 1.0))
     assert heavy.predict(*pairs).mean() < plain.predict(*pairs).mean() - 0.1
     for bad in ([1.0], np.zeros(len(small)), ["x"] * len(small)):
-        with pytest.raises(ValueError, match=f"^sample_weight: must be {len(small)} positive"):
+        with pytest.raises(ValueError, match=r"^sample_weight: "):
             make().fit(small, sample_weight=bad)
 
 

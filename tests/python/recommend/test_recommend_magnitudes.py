@@ -1,0 +1,95 @@
+"""Features, ratings and ids of any size and layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from recommenders import quick
+
+from dualgap.datasets import synthetic_ratings
+
+RATINGS = synthetic_ratings(400, 30, 20)
+USERS, ITEMS, VALUES = (RATINGS[name].to_numpy() for name in ("user", "item", "rating"))
+RNG = np.random.default_rng(0)
+TABLES = {
+    "users": RNG.normal(size=(30, 2)),
+    "items": RNG.normal(size=(20, 2)),
+}
+
+
+def predictions(**features: Any) -> Any:
+    return quick().fit((USERS, ITEMS, VALUES), **features).predict(USERS, ITEMS)
+
+
+# Powers of two change no digit.
+@pytest.mark.parametrize("exponent", [-1000, -600, -540, -300, 300, 520, 600, 1000])
+@pytest.mark.parametrize("side", TABLES)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_features_count_for_the_same_in_any_unit(exponent: int, side: str, sparse: bool) -> None:
+    name = f"{side[:-1]}_features"
+    make = sp.csr_array if sparse else pd.DataFrame
+    expected = predictions(**{name: make(TABLES[side])})
+    found = predictions(**{name: make(np.ldexp(TABLES[side], exponent))})
+    assert np.array_equal(found, expected)
+    assert not np.array_equal(found, predictions())
+
+
+def test_rows_of_very_different_sizes() -> None:
+    scales = np.ldexp(1.0, np.linspace(-1000, 1000, 30).astype(int))[:, None]
+    expected = predictions(user_features=sp.csr_array(TABLES["users"]))
+    found = predictions(user_features=sp.csr_array(TABLES["users"] * scales))
+    assert np.array_equal(found, expected)
+
+
+def test_values_that_cannot_be_compared_are_named() -> None:
+    features = pd.DataFrame({"words": [["a"]] * 30})
+    with pytest.raises(TypeError, match=r"^user_features: .*hashable"):
+        predictions(user_features=features)
+
+
+@pytest.mark.parametrize("columns", ["ids", "all"])
+def test_the_order_of_bytes_does_not_matter(columns: str) -> None:
+    users, items = USERS.astype(">i8"), ITEMS.astype(">i4")
+    values = VALUES.astype(">f8") if columns == "all" else VALUES
+    found = quick().fit((users, items, values)).predict(users, items)
+    assert np.array_equal(found, predictions())
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_masked_ratings_are_refused(part: int) -> None:
+    given = [USERS, ITEMS, VALUES]
+    given[part] = np.ma.array(given[part], mask=np.arange(len(VALUES)) % 7 == 0)
+    with pytest.raises(ValueError, match="has masked entries"):
+        quick().fit(tuple(given))
+
+
+@pytest.mark.parametrize("kind", ["masked", "too large", "short", "text"])
+def test_weights_that_cannot_be_used_are_named(kind: str) -> None:
+    ones = np.ones(len(VALUES))
+    weights = {
+        "masked": np.ma.array(ones, mask=USERS[0] == USERS),
+        "too large": 1e308 * ones,
+        "short": ones[1:],
+        "text": ["a"] * len(ones),
+    }[kind]
+    with pytest.raises(ValueError, match=r"^sample_weight: "):
+        quick().fit((USERS, ITEMS, VALUES), sample_weight=weights)
+
+
+@pytest.mark.parametrize("k", [5, "5", (), (0,), (1.5,), (True,)])
+@pytest.mark.parametrize("catalogue", [False, True])
+def test_numbers_of_ranks_are_a_list(k: Any, catalogue: bool) -> None:
+    model = quick().fit((USERS, ITEMS, VALUES))
+    with pytest.raises(ValueError, match=r"^k: must be a "):
+        model.evaluate((USERS, ITEMS, VALUES), k=k, catalogue=catalogue)
+
+
+def test_a_masked_mask_is_refused() -> None:
+    model = quick().fit((USERS, ITEMS, VALUES))
+    mask = np.ma.array(np.ones(20, dtype=bool), mask=np.arange(20) % 2 == 0)
+    with pytest.raises(ValueError, match=r"^mask: has masked entries"):
+        model.recommend([USERS[0]], mask=mask)
