@@ -79,7 +79,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
             return Err(Error::argument("y", "a label is not below the number of classes"));
         }
         polytope.check(map.n_classes())?;
+        // Rows that are not finite are refused by name elsewhere.
         let norms = (0..labels.len()).map(|example| map.row_size(example).norm);
+        let norms = norms.filter(|norm| norm.is_finite());
         let shares = shares.with_features(norms)?;
         Ok(Self { map, shares, polytope, labels, costs: Costs::Unit })
     }

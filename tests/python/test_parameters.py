@@ -243,3 +243,53 @@ def test_seeds_out_of_range_are_named(name: str, seed: int) -> None:
     estimator, X, y = FITS[name]
     with pytest.raises(ValueError, match=rf"^random_state: .*2\*\*32 - 1.*got {seed}$"):
         clone(estimator).set_params(random_state=seed).fit(X, y)
+
+
+@pytest.mark.parametrize("callback", [3, "x", [print]])
+@pytest.mark.parametrize("name", FITS)
+def test_callbacks_can_be_called(name: str, callback: Any) -> None:
+    estimator, X, y = FITS[name]
+    with pytest.raises(TypeError, match=r"^callback: must be callable, got"):
+        clone(estimator).set_params(callback=callback).fit(X, y)
+
+
+SWITCHES = [
+    (name, parameter.name)
+    for name, (estimator, *_) in FITS.items()
+    for parameter in fields(estimator)
+    if parameter.init and parameter.type == "bool" and not name.startswith("recommender")
+]
+
+
+@pytest.mark.parametrize("value", ["False", 1, None])
+@pytest.mark.parametrize(("name", "parameter"), SWITCHES)
+def test_switches_are_truth_values(name: str, parameter: str, value: Any) -> None:
+    """A string would count as True, "False" as well."""
+    estimator, X, y = FITS[name]
+    with pytest.raises(ValueError, match=rf"^{parameter}: must be True or False, got {value!r}"):
+        clone(estimator).set_params(**{parameter: value}).fit(X, y)
+
+
+WEIGHTED = [name for name, fit in FITS.items() if "class_weight" in fit[0].get_params()]
+
+
+@pytest.mark.parametrize("weights", [5, "x", [1.0, 2.0], {"nowhere": 1.0}, {0: "x"}, {0: None}])
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_class_weights_are_named(name: str, weights: Any) -> None:
+    estimator, X, y = FITS[name]
+    with pytest.raises((TypeError, ValueError), match="class_weight"):
+        clone(estimator).set_params(class_weight=weights).fit(X, y)
+
+
+SMOOTHED = [name for name, fit in FITS.items() if "smoothing" in fit[0].get_params()]
+
+
+@pytest.mark.parametrize("name", SMOOTHED)
+def test_the_range_of_smoothing(name: str) -> None:
+    estimator, X, y = FITS[name]
+    model = clone(estimator).set_params(smoothing=1e100)
+    if "max_iter" in model.get_params():
+        model.set_params(max_iter=5)
+    assert np.isfinite(model.fit(X, y).objective_)
+    with pytest.raises(ValueError, match=r"^smoothing: must be at most 1e\+100"):
+        model.set_params(smoothing=1e308).fit(X, y)

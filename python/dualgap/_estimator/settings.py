@@ -7,6 +7,7 @@ argument. The parameters that are numbers are checked here as well, before a fit
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,10 @@ _COUNTS = ("hash_bits", "max_iter", "max_passes", "min_count", "n_components", "
 _MOST = {"min_count": 2**32 - 1}
 
 
+# Products of larger numbers with themselves overflow.
+_SMOOTHEST = 1e100
+
+
 def check_numbers(estimator: Any) -> None:
     """Refuse parameters that are not numbers of their kind; None is one where it is the default."""
     parameters = type(estimator).__dataclass_fields__
@@ -66,6 +71,14 @@ def check_numbers(estimator: Any) -> None:
                 zero, integer = names is _NOT_NEGATIVE, names is _COUNTS
                 most = _MOST.get(name, 2**63 - 1)
                 check_positive(name, value, zero=zero, integer=integer, most=most)
+    for parameter in fields(estimator):
+        value = getattr(estimator, parameter.name) if parameter.init else None
+        if parameter.init and parameter.type == "bool" and not isinstance(value, bool | np.bool_):
+            msg = f"{parameter.name}: must be True or False, got {value!r}"
+            raise ValueError(msg)
+    if getattr(estimator, "smoothing", 0.0) > _SMOOTHEST:
+        msg = f"smoothing: must be at most {_SMOOTHEST:g}, got {estimator.smoothing!r}"
+        raise ValueError(msg)
 
 
 def run_record(estimator: Any) -> _core._RunRecord:

@@ -144,6 +144,9 @@ def watch(
     is_fit : bool, default=True
         Whether scikit-learn's callbacks are called: they expect the method `fit`.
     """
+    if estimator.callback is not None and not callable(estimator.callback):
+        msg = f"callback: must be callable, got {estimator.callback!r}"
+        raise TypeError(msg)
     notifies_sklearn = is_fit and bool(_callbacks(estimator))
     # One of theirs may be a bar.
     verbose = 0 if estimator.verbose is None and notifies_sklearn else estimator.verbose

@@ -196,6 +196,8 @@ def row_weights(
     """Multiply the sample weights by those of the classes."""
     if class_weight is None:
         return weights
+    if not isinstance(class_weight, str):
+        check_class_weight(class_weight)
     factors = compute_class_weight(
         class_weight, classes=classes, y=classes[codes], sample_weight=weights
     )
@@ -205,6 +207,14 @@ def row_weights(
         raise ValueError(msg)
     own = factors[codes]
     return own if weights is None else own * weights
+
+
+def check_class_weight(class_weight: Any) -> None:
+    """Refuse anything but a dictionary of numbers."""
+    numbers = isinstance(class_weight, Mapping) and class_weight.values()
+    if not numbers or not all(isinstance(weight, Real) for weight in numbers):
+        msg = f"class_weight: must be a dictionary from classes to numbers, got {class_weight!r}"
+        raise ValueError(msg)
 
 
 def regularization_of(name: str, C: float, weights: FloatArray | None, n_rows: int) -> float:

@@ -27,6 +27,7 @@ from dualgap._estimator import Callback, refuse_unused, restores_on_error, watch
 from dualgap._estimator.settings import margin_record
 from dualgap._validation import (
     FloatArray,
+    check_class_weight,
     check_classes,
     check_rows_and_targets,
     check_weights,
@@ -386,14 +387,16 @@ class ConsensusSVC(LinearClassifier):
         if self.class_weight is None:
             return table, None
         counts = table.sum(axis=0)
-        if isinstance(self.class_weight, str):
-            if self.class_weight != "balanced":
-                msg = f"class_weight: must be 'balanced' or a dict, got {self.class_weight!r}"
-                raise ValueError(msg)
+        if self.class_weight == "balanced":
             factors = np.divide(
                 counts.sum() / len(counts), counts, out=np.zeros_like(counts), where=counts > 0
             )
         else:
+            check_class_weight(self.class_weight)
+            strange = [label for label in self.class_weight if label not in set(self.classes_)]
+            if strange:
+                msg = f"class_weight: the class {strange[0]!r} does not occur in y"
+                raise ValueError(msg)
             factors = np.array([float(self.class_weight.get(c, 1.0)) for c in self.classes_])
         return table * factors, factors
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._validation import Rows, check_matrix, core_rows
+from dualgap._validation.arrays import as_numpy
 from dualgap._validation.copies import listed, own_copy
 from dualgap._validation.labels import read_labels as read_classes
 from dualgap._validation.labels import read_sequences, sorted_classes
@@ -105,7 +106,7 @@ def read_matrices(X: Any, lengths: Any) -> Rowed:
 
 def read_lengths(lengths: Any, n_rows: int) -> Offsets:
     """Return the offsets of sentences of these lengths."""
-    sizes = np.asarray(lengths)
+    sizes = np.asarray(as_numpy("lengths", lengths))
     whole = sizes.ndim == 1 and (sizes.size == 0 or np.issubdtype(sizes.dtype, np.integer))
     if not whole or (sizes.size and sizes.min() < 0) or sizes.sum() != n_rows:
         msg = f"lengths: must be integers that sum to the {n_rows} rows of X"
@@ -132,7 +133,7 @@ def read_labels(y: Any, offsets: Offsets, *, flat: bool) -> tuple[NDArray[Any], 
     try:
         found = _core.read_labels(sentences)
         if found is None:
-            check_lengths(sentences, offsets)
+            check_lengths("y", sentences, offsets)
             classes, codes = sorted_classes("y", read_sequences("y", sentences))
             return classes, codes.astype(np.uint32)
     except TypeError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
-from dualgap._validation import FloatArray
+from dualgap._validation import FloatArray, check_class_weight
+from dualgap._validation.arrays import as_numpy
 from dualgap.sequence._weights import Names, Weights, drop_unused, weights_of
 from dualgap.structured._arrays import flatten
 
@@ -56,13 +57,15 @@ def error_costs(
     costs = np.ones(len(labels))
     if tagger.class_weight is not None:
         known = set(labels.tolist())
+        check_class_weight(tagger.class_weight)
         for label, weight in dict(tagger.class_weight).items():
             if label not in known:
                 msg = f"class_weight: the label {label!r} does not occur in y"
                 raise ValueError(msg)
             costs[labels == label] = weight
     if token_weight is not None:
-        own = np.asarray(token_weight) if flat else flatten(list(token_weight), offsets)
+        own = token_weight if flat else flatten("token_weight", list(token_weight), offsets)
+        own = np.asarray(as_numpy("token_weight", own))
         if own.shape != costs.shape or own.dtype.kind not in "biuf":
             msg = "token_weight: must be a number for each token"
             raise ValueError(msg)
@@ -79,10 +82,11 @@ def marked_columns(
     n_features: int,
 ) -> NDArray[np.bool_] | None:
     """Return which columns are features of transitions, None where none are asked for."""
-    if features is None or len(features) == 0:
+    if features is None or (isinstance(features, Sized) and len(features) == 0):
         return None
     marks = np.zeros(n_features, dtype=bool)
-    if isinstance(features, str) or len({isinstance(feature, str) for feature in features}) > 1:
+    is_list = isinstance(features, Sized) and not isinstance(features, str)
+    if not is_list or len({isinstance(feature, str) for feature in features}) > 1:
         msg = f"transition_features: must be a list of strings or of columns, got {features!r}"
         raise ValueError(msg)
     if isinstance(features[0], str):

@@ -170,26 +170,26 @@ def one_label_each(y: Any, n_examples: int) -> NDArray[Any]:
 
 def flatten_labels(y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
     """Return the labels of all sequences, one sequence after the other."""
-    check_lengths(y, offsets)
+    check_lengths("y", y, offsets)
     return read_sequences("y", list(y))
 
 
-def flatten(y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
+def flatten(name: str, y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
     """Return the numbers of all sequences, one sequence after the other."""
-    check_lengths(y, offsets)
+    check_lengths(name, y, offsets)
     if offsets[-1] == 0:
         return np.zeros(0)
-    return np.concatenate([np.asarray(label) for label in y if len(label)])
+    return np.concatenate([np.asarray(as_numpy(name, label)) for label in y if len(label)])
 
 
-def check_lengths(y: Any, offsets: NDArray[np.int64]) -> None:
+def check_lengths(name: str, y: Any, offsets: NDArray[np.int64]) -> None:
     """Refuse a sequence that does not have an entry for each row of its example."""
     lengths = np.array([len(label) for label in y], dtype=np.int64)
     wrong = np.flatnonzero(lengths != np.diff(offsets))
     if len(wrong):
         index = int(wrong[0])
         msg = (
-            f"y: label {index} has {lengths[index]} entries, and its example has "
+            f"{name}: label {index} has {lengths[index]} entries, and its example has "
             f"{offsets[index + 1] - offsets[index]} rows"
         )
         raise ValueError(msg)

@@ -195,3 +195,29 @@ def test_a_warm_start_that_is_cold_says_so(loss: str) -> None:
     other = "log" if loss == "hamming" else "hamming"
     with pytest.warns(UserWarning, match=rf'^warm_start: .* the previous fit had loss="{loss}"'):
         model.set_params(loss=other).fit(matrices, Y)
+
+
+@pytest.mark.parametrize("loss", ["hamming", "log"])
+@pytest.mark.parametrize("value", [1e145, 1e200])
+def test_features_whose_squares_overflow_are_refused(loss: str, value: float) -> None:
+    X, y = [[{"a": value}, {"b": 1.0}]] * 3, [["D", "N"]] * 3
+    with pytest.raises(ValueError, match=r"^C: .* scale the data$"):
+        SequenceTagger(loss).fit(X, y)
+
+
+def test_masked_lengths_and_weights_of_tokens_are_refused() -> None:
+    X, y = [["a"], ["b"]], [["D", "N"]]
+    weights = np.ma.array([1.0, 2.0], mask=[True, False])
+    with pytest.raises(ValueError, match=r"^token_weight: has masked entries"):
+        SequenceTagger("hamming").fit([X], y, token_weight=[weights])
+    with pytest.raises(ValueError, match=r"^token_weight: label 0 has 1 entries"):
+        SequenceTagger("hamming").fit([X], y, token_weight=[[1.0]])
+    with pytest.raises(ValueError, match=r"^lengths: has masked entries"):
+        SequenceTagger("hamming").fit(np.eye(4), [0, 1, 0, 1], lengths=weights.astype(int) + 1)
+
+
+@pytest.mark.parametrize("features", [5, "a", object()])
+def test_transition_features_are_a_list(features: Any) -> None:
+    X, y = [[["a"], ["b"]]], [["D", "N"]]
+    with pytest.raises(ValueError, match=r"^transition_features: must be a list"):
+        SequenceTagger("hamming", transition_features=features).fit(X, y)
