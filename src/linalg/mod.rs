@@ -6,11 +6,11 @@
 //! one comes last, or first where it is not stored with the others. Which of the two it is, and where rows are cut, the
 //! rows alone decide: results do not depend on threads.
 
-mod aligned;
 pub(crate) mod cholesky;
 mod exponential;
 pub(crate) mod fold;
 pub(crate) mod label_weights;
+mod layout;
 pub(crate) mod outer;
 mod panel_weights;
 mod panels;
@@ -18,20 +18,16 @@ pub(crate) mod products;
 mod scatter;
 mod simd;
 pub(crate) mod sparse;
-mod sparse_rows;
 mod touched;
-mod transpose;
 pub(crate) mod vectors;
 
-pub(crate) use aligned::Aligned;
 pub(crate) use exponential::{exp_minus, softmax};
+pub(crate) use layout::{Aligned, transpose};
 pub(crate) use panel_weights::{PanelWeights, Update};
 pub use panels::Panels;
 pub(crate) use scatter::{TILE, Widened, scatter};
 pub(crate) use simd::arch;
 pub use simd::{Element, Kernel, Lane, instruction_set};
-pub use sparse::Sparse;
-pub use sparse_rows::SparseRows;
+pub use sparse::{Sparse, SparseRows};
 pub use touched::TouchedVector;
-pub(crate) use transpose::transpose;
 pub(crate) use vectors::squared_norm;
