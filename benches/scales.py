@@ -31,7 +31,7 @@ from dualgap.distributed import ConsensusSVC
 from dualgap.structured import ChainModel, MultilabelModel
 
 N_ROWS, N_COLUMNS, N_CLASSES = 600, 6, 3
-SCALES = tuple(10.0**power for power in range(-6, 7, 2))
+SCALES = tuple(f"1e{power}" for power in range(-6, 7, 2))
 LIMIT = 10.0
 
 
@@ -85,7 +85,7 @@ def measure(name: str, repeats: int) -> None:
         elapsed = []
         while len(elapsed) < repeats and sum(elapsed) < LIMIT:
             start = time.perf_counter()
-            model = fit(clone(estimator), scale)
+            model = fit(clone(estimator), float(scale))
             elapsed.append(time.perf_counter() - start)
         table.add(
             estimator=name, scale=scale, seconds=float(np.median(elapsed)), gap=model.relative_gap_,
