@@ -38,7 +38,7 @@ RUST_LAYERS = [
     {"python"},
 ]
 PYTHON_LAYERS = [
-    {"_choices", "_core", "_files", "_libsvm", "_npz", "_sparse", "_validation"},
+    {"_choices", "_core", "_files", "_libsvm", "_npz", "_records", "_sparse", "_validation"},
     {"_estimator", "_tuning", "losses", "chunks", "metrics"},
     {"multiclass", "structured", "polynomial", "recommend", "distributed", "datasets", "sequence"},
     {"plotting", "export", "cli"},

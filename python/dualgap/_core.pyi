@@ -4,6 +4,8 @@ from typing import Any, Final, NotRequired, TypeAlias, TypedDict, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dualgap import _records
+
 __all__ = [
     "LOSSES",
     "MAX_FACTORISED",
@@ -285,7 +287,7 @@ def fit_variational(
     users: NDArray[np.uint32],
     items: NDArray[np.uint32],
     values: NDArray[np.float64],
-    settings: dict[str, Any],
+    settings: _records.VariationalRecord,
 ) -> _Blocks: ...
 
 class _Factors(TypedDict):
@@ -296,18 +298,18 @@ class _Factors(TypedDict):
     users: NDArray[np.float64]
     items: NDArray[np.float64]
 
-def fit_interactions(record: dict[str, Any]) -> _Factors: ...
+def fit_interactions(record: _records.InteractionRecord) -> _Factors: ...
 def fold_in_interactions(
-    record: dict[str, Any], items: NDArray[np.float64]
+    record: _records.InteractionRecord, items: NDArray[np.float64]
 ) -> NDArray[np.float64]: ...
 def fold_in(
     rows: NDArray[np.uint32],
     partners: NDArray[np.uint32],
     values: NDArray[np.float64],
-    model: dict[str, Any],
+    model: _records.FoldInRecord,
 ) -> NDArray[np.float64]: ...
 def best_items(
-    parts: list[dict[str, Any]], excluded: dict[str, Any], n: int
+    parts: list[_records.PartRecord], excluded: _records.ExclusionRecord, n: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
 
 @final

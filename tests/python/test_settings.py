@@ -17,11 +17,8 @@ from sklearn.base import clone
 from dualgap import ClassFeatureSVC, MulticlassSVC, _core
 
 ROOT = Path(__file__).parents[2]
-STUB = ROOT / "python/dualgap/_core.pyi"
+STUBS = [ROOT / "python/dualgap/_records.py", ROOT / "python/dualgap/_core.pyi"]
 SOURCES = ROOT / "src/python"
-
-# The recommender's records have no counterpart in the stub.
-UNTYPED = {"recommend.rs", "ranking.rs"}
 
 # Names in the stub of structs whose name alone would not say what they are.
 NAMES = {
@@ -45,8 +42,6 @@ class Record:
 def rust_records() -> dict[str, Record]:
     found: dict[str, Record] = {}
     for path in sorted(SOURCES.glob("*.rs")):
-        if path.name in UNTYPED:
-            continue
         for name, body in RECORD.findall(path.read_text("utf-8")):
             name = NAMES.get((path.name, name), name)
             assert name not in found, f"two records are called {name}"
@@ -68,7 +63,7 @@ def stub_records() -> dict[str, Record]:
     """The typed dictionaries of the stub, with the keys that they inherit."""
     found: dict[str, Record] = {}
     aliases: dict[str, str] = {}
-    for node in ast.parse(STUB.read_text("utf-8")).body:
+    for node in [node for stub in STUBS for node in ast.parse(stub.read_text("utf-8")).body]:
         if isinstance(node, ast.AnnAssign) and node.value is not None:
             aliases[ast.unparse(node.target)] = ast.unparse(node.value)
         if not isinstance(node, ast.ClassDef):
@@ -94,9 +89,7 @@ RUST = rust_records()
 
 
 def test_all_records_are_found() -> None:
-    text = "".join(
-        path.read_text("utf-8") for path in SOURCES.glob("*.rs") if path.name not in UNTYPED
-    )
+    text = "".join(path.read_text("utf-8") for path in SOURCES.glob("*.rs"))
     assert len(RUST) == text.count("from_item_all") > 10
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from dualgap import _core
+from dualgap._records import InteractionParameters, InteractionRecord, PartRecord
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.recommend._ranking import Candidates, best_items
 from dualgap.recommend._ratings import Pairs
@@ -109,7 +110,7 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
     ) -> ClickModel:
         """Add vectors of new ids to a model."""
         others = (model.items if new.side == "users" else model.users)[:-1]
-        record = {
+        record: InteractionRecord = {
             **self._settings((len(new.ids), len(others)), n_threads),
             "users": new.own.astype(np.uint32),
             "items": new.other.astype(np.uint32),
@@ -125,7 +126,7 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
     def _targets(self, values: FloatArray, like: float) -> FloatArray:
         return np.where(values >= like, 1.0, float(self.other))
 
-    def _settings(self, shape: tuple[int, int], n_threads: int) -> dict[str, Any]:
+    def _settings(self, shape: tuple[int, int], n_threads: int) -> InteractionParameters:
         return {
             "n_users": shape[0],
             "n_items": shape[1],
@@ -160,7 +161,7 @@ class ClickModel:
         items = np.zeros((len(self.items) - 1, width + 1), dtype=np.float32)
         items[:, :width] = self.items[:-1]
 
-        def parts(chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
+        def parts(chosen: NDArray[np.intp]) -> list[PartRecord]:
             rows = np.zeros((len(chosen), 1, width + 1), dtype=np.float32)
             rows[:, 0, :width] = self.users[chosen]
             return [{"users": rows, "items": items, "gaps": None, "weight": 1.0}]

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dualgap import _core
+from dualgap._records import ExclusionRecord, PartRecord
 from dualgap._validation import FloatArray
 from dualgap._validation.arrays import as_numpy
 from dualgap.metrics import (
@@ -117,7 +118,7 @@ def _find_items(table: pd.Index[Any], items: Iterable[Any], name: str) -> NDArra
 
 
 def best_items(
-    parts: Callable[[NDArray[np.intp]], list[dict[str, Any]]],
+    parts: Callable[[NDArray[np.intp]], list[PartRecord]],
     users: NDArray[np.intp],
     n: int,
     candidates: Candidates,
@@ -141,7 +142,7 @@ def best_items(
             both: Any = sp.csr_array(lists, shape=(len(chosen), len(allowed)))
             both = both + candidates.excluded[start : start + _BATCH]
             offsets, items = both.indptr.astype(np.int64), both.indices.astype(np.int32)
-        excluded = {
+        excluded: ExclusionRecord = {
             "offsets": offsets,
             "items": items,
             "allowed": np.zeros(0, dtype=bool) if allowed.all() else allowed,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from dualgap import _core
+from dualgap._records import PartRecord
 from dualgap._validation import FloatArray
 from dualgap.recommend._ranking import Candidates, best_items
 from dualgap.recommend._ratings import Pairs, Periods
@@ -303,7 +304,7 @@ class RatingModel:
         levels = self.scale.levels
         gaps = np.diff(levels).tolist() if self.scale.ordinal else None
 
-        def parts(chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
+        def parts(chosen: NDArray[np.intp]) -> list[PartRecord]:
             return [
                 {
                     "users": machine.user_rows(chosen),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dualgap import _core
 from dualgap._choices import Penalty
 from dualgap._estimator import Callback, History, refuse_unused
+from dualgap._records import VariationalParameters, VariationalRecord
 from dualgap._validation import (
     FloatArray,
     check_positive,
@@ -109,7 +110,7 @@ class Variational(Method):
         # time of a sweep grows with the third power of the number of bases.
         rank = scale.n_outputs * min(len(users.rated), len(items.rated))
         n_components = min(n_components, rank, len(ratings.values))
-        settings = {
+        settings: VariationalRecord = {
             **self._settings(
                 scale, n_components, len(users.rated) + len(items.rated), has_features
             ),
@@ -120,6 +121,8 @@ class Variational(Method):
             "weights": ratings.weights,
             "groups": [(own.numbers, len(own.codes)) for own in periods] or None,
             "n_threads": resolve_threads(options.n_jobs),
+            "seed": 0,
+            "callback": None,
         }
         targets = ratings.values
         if scale.ordinal:
@@ -128,11 +131,9 @@ class Variational(Method):
         machines, priors, histories = [], [], []
         done: tuple[int, float] = (0, 0.0)
         for number in range(self.n_models):
-            each = {
-                "seed": int(generator.integers(2**63)),
-                "callback": _continued(options.callback, *done),
-            }
-            result: Any = _core.fit_variational(users.ids, items.ids, targets, settings | each)
+            settings["seed"] = int(generator.integers(2**63))
+            settings["callback"] = _continued(options.callback, *done)
+            result: Any = _core.fit_variational(users.ids, items.ids, targets, settings)
             of_users, of_items = (SidePrior.read(result[f"{side}_prior"]) for side in _SIDES)
             machines.append(
                 Machine(
@@ -158,7 +159,7 @@ class Variational(Method):
 
     def _settings(
         self, scale: RatingScale, n_components: int, n_ids: int, has_features: bool
-    ) -> dict[str, Any]:
+    ) -> VariationalParameters:
         """Settings that follow from the parameters."""
         if scale.ordinal:
             tempering = _tempering(scale.n_outputs, self.tempering)
