@@ -19,14 +19,8 @@ pub(super) struct Candidates<T> {
     counts: Vec<u32>,
     classes: Vec<u32>,
     values: Vec<T>,
-    /// An average of the values over passes, while one is kept.
-    average: Vec<T>,
-    /// The number of candidates of each row when it was begun.
-    counts_before: Vec<u32>,
     /// Whether rows were left out as there was no memory for them.
     cut_short: bool,
-    /// Room for the classes of a row.
-    found: Vec<u32>,
 }
 
 impl<T: Element> Candidates<T> {
@@ -37,10 +31,7 @@ impl<T: Element> Candidates<T> {
             counts: vec![0; n_rows],
             classes: Vec::new(),
             values: Vec::new(),
-            average: Vec::new(),
-            counts_before: Vec::new(),
             cut_short: false,
-            found: Vec::new(),
         }
     }
 
@@ -51,8 +42,7 @@ impl<T: Element> Candidates<T> {
     /// [`Error::Memory`](crate::error::Error::Memory).
     pub fn check_memory(&self, n_classes: usize) -> Result<()> {
         let entry = size_of::<u32>() + size_of::<T>();
-        // The average beside them.
-        let bytes = (4 * entry + size_of::<T>()) * self.classes.len();
+        let bytes = 4 * entry * self.classes.len();
         let what = || {
             let (n, entries) = (self.starts.len(), self.classes.len());
             format!(
@@ -100,41 +90,6 @@ impl<T: Element> Candidates<T> {
         (&mut self.classes[start..start + count], &mut self.values[start..start + count])
     }
 
-    /// The same with the average of β.
-    #[inline]
-    pub fn row_with_average(&mut self, at: usize) -> (&mut [u32], &mut [T], &mut [T]) {
-        let (start, end) = (self.starts[at], self.starts[at] + self.counts[at] as usize);
-        (&mut self.classes[start..end], &mut self.values[start..end], &mut self.average[start..end])
-    }
-
-    /// Begins an average of the β, at those of now. Until it is used or begun anew, rows may lose candidates
-    /// that are 0 but not change otherwise.
-    pub fn begin_average(&mut self) {
-        self.average.clear();
-        if !make_room(&mut self.average, self.values.len()) {
-            self.cut_short = true;
-            return;
-        }
-        self.average.extend_from_slice(&self.values);
-        self.counts_before.clear();
-        self.counts_before.extend_from_slice(&self.counts);
-    }
-
-    /// Moves the average towards the β by a share of the way.
-    pub fn average(&mut self, share: f64) {
-        T::dispatch(Approach {
-            target: &mut self.average,
-            values: &self.values,
-            share: T::narrow(share),
-        });
-    }
-
-    /// Replaces the β by their average, for the candidates as of its beginning.
-    pub fn use_average(&mut self) {
-        std::mem::swap(&mut self.values, &mut self.average);
-        self.counts.copy_from_slice(&self.counts_before);
-    }
-
     /// Where a row starts in the storage; [`Candidates::value`] takes such places.
     pub fn start(&self, at: usize) -> usize {
         self.starts[at]
@@ -168,20 +123,18 @@ impl<T: Element> Candidates<T> {
         }
     }
 
-    /// Replaces a row, at the end of the storage, by the entries of a dense row that are not 0 or whose target is above a
-    /// threshold.
-    pub fn gather_above(&mut self, at: usize, dense: &[T], targets: &[f64], threshold: f64) {
+    /// Replaces a row, at the end of the storage, by the given candidates, `n` at most.
+    pub fn replace(&mut self, at: usize, n: usize, candidates: impl Iterator<Item = (u32, T)>) {
         let start = self.classes.len();
         (self.starts[at], self.counts[at]) = (start, 0);
-        if !self.make_room(dense.len()) {
+        if !self.make_room(n) {
             return;
         }
-        self.found.resize(dense.len(), 0);
-        let n = T::dispatch(Select { values: dense, targets, threshold, found: &mut self.found });
-        let found = &self.found[..n];
-        self.classes.extend_from_slice(found);
-        self.values.extend(found.iter().map(|class| dense[*class as usize]));
-        self.counts[at] = n as u32;
+        for (class, value) in candidates {
+            self.classes.push(class);
+            self.values.push(value);
+        }
+        self.counts[at] = (self.classes.len() - start) as u32;
     }
 
     /// Appends the rows of the given places, stored one after the other.
@@ -245,26 +198,5 @@ impl<T: Element> Kernel<T> for Select<'_, T> {
             }
         }
         count
-    }
-}
-
-/// target += share (values − target).
-struct Approach<'a, T> {
-    target: &'a mut [T],
-    values: &'a [T],
-    share: T,
-}
-
-impl<T: Element> Kernel<T> for Approach<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn compute<S: Simd>(self, _: S)
-    where
-        T: Lane<S>,
-    {
-        for (target, &value) in self.target.iter_mut().zip(self.values) {
-            *target = *target + self.share * (value - *target);
-        }
     }
 }

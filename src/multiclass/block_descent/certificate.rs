@@ -4,20 +4,19 @@ use num_traits::{Float, Zero};
 use pulp::Simd;
 use rayon::prelude::*;
 
+use super::block_step::{DualBlock, Margins, RowScores, lower};
 use super::candidates::{Candidates, Select};
-use super::dual_block::{DualBlock, add_images};
-use super::kernels::{Margins, RowScores};
-use super::scorer::{GatheredRows, Scorer};
-use super::state::State;
+use super::rows::{ScoredRows, WeightStore};
+use super::{DualPoint, State};
 use crate::data::Real;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane, Sparse};
-use crate::multiclass::Workspace;
 use crate::multiclass::bounds::Bounds;
+use crate::multiclass::{MarginProblem, ScoreMap, Workspace};
 use crate::parallel::min_len;
 use crate::polytope::{CappedBox, lifted};
-use crate::run::Certificate;
+use crate::run::{Certificate, Solver};
 
 /// Examples of a piece of the pass, which goes through them in their order, in which the rows lie.
 const PIECE: usize = 64;
@@ -39,7 +38,7 @@ impl<T> Default for Terms<T> {
     }
 }
 
-impl<M: Scorer> State<'_, M> {
+impl<M: WeightStore> State<'_, M> {
     /// P and D at w(β), all classes of all examples included, whatever the last epoch left out; the
     /// examples that are not optimal and the classes that could gain are the next epoch's.
     ///
@@ -50,36 +49,37 @@ impl<M: Scorer> State<'_, M> {
     /// rounding of all their changes. Both values are rounded against us.
     pub(super) fn certificate(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         self.renew(interrupt)?;
-        self.betas.check_memory(self.problem.n_classes())?;
+        self.dual.betas.check_memory(self.problem.n_classes())?;
         let terms = match &self.exact {
             Some(exact) => self.all_terms(exact, interrupt)?,
-            None if M::IS_DOUBLE => self.all_terms(&self.model, interrupt)?,
+            None if M::IS_DOUBLE => self.all_terms(&self.store, interrupt)?,
             // No code is made for terms in single precision.
             None => unreachable!("weights in single precision are renewed in double"),
         };
         let mut bounds = Bounds::default();
         terms.iter().for_each(|terms| bounds.join(&terms.bounds));
-        let mut betas = Candidates::new(self.duals.len());
-        for (places, terms) in self.by_example.chunks(PIECE).zip(&terms) {
+        let mut betas = Candidates::new(self.dual.blocks.len());
+        for (places, terms) in self.dual.by_example.chunks(PIECE).zip(&terms) {
             betas.append(places, &terms.counts, &terms.classes, &terms.values);
         }
         betas.check_memory(self.problem.n_classes())?;
-        self.betas = betas;
-        let mut due = vec![false; self.duals.len()];
+        self.dual.betas = betas;
+        let mut due = vec![false; self.dual.blocks.len()];
         terms.iter().flat_map(|terms| &terms.due).for_each(|at| due[*at as usize] = true);
-        self.due = Some((0..).zip(due).filter(|(_, due)| *due).map(|(at, _)| at).collect());
+        self.dual.due = Some((0..).zip(due).filter(|(_, due)| *due).map(|(at, _)| at).collect());
         self.distance = bounds.distance();
         let (problem, lambda) = (self.problem, self.shares.lambda());
         let certificate = match &self.exact {
             _ if !self.origin.is_empty() => {
-                bounds.certificate_around(problem, lambda, &self.coefficients(), &self.origin)
+                let mut weights = Vec::new();
+                self.copy_weights(&mut weights);
+                bounds.certificate_around(problem, lambda, &weights, &self.origin)
             }
             Some(exact) => bounds.certificate(problem, lambda, exact.weights()),
-            None => bounds.certificate(problem, lambda, self.model.weights()),
+            None => bounds.certificate(problem, lambda, self.store.weights()),
         };
-        self.size = certificate.primal.abs() / lambda;
-        self.estimate.learn(certificate.gap() / lambda);
-        self.gap = certificate.relative_gap();
+        let sizes = (certificate.gap() / lambda, certificate.primal.abs() / lambda);
+        self.schedule.learn(certificate.relative_gap(), sizes);
         Ok(certificate)
     }
 
@@ -94,28 +94,27 @@ impl<M: Scorer> State<'_, M> {
     }
 
     fn sum_up(&mut self, interrupt: &Interrupt) -> Result<()> {
-        for (at, dual) in self.duals.iter_mut().enumerate() {
-            dual.sum = self.betas.row(at).1.iter().map(|beta| beta.widen()).sum();
+        for (at, block) in self.dual.blocks.iter_mut().enumerate() {
+            block.sum = self.dual.betas.row(at).1.iter().map(|beta| beta.widen()).sum();
         }
-        let duals = (&self.duals[..], &self.by_example[..]);
-        let (problem, betas, origin) = (self.problem, &self.betas, &self.origin[..]);
-        match self.model.exact() {
+        let (problem, betas) = (self.problem, &self.dual.betas);
+        match self.store.exact() {
             Some(mut exact) => {
-                exact.begin_at(origin);
-                add_images(problem, duals, betas, &mut exact, interrupt)?;
-                self.model.narrow(&exact);
+                exact.load(&self.origin);
+                self.dual.add_images(problem, betas, &mut exact, interrupt)?;
+                self.store.narrow(&exact);
                 self.exact = Some(exact);
             }
             None => {
-                self.model.begin_at(origin);
-                add_images(problem, duals, betas, &mut self.model, interrupt)?;
+                self.store.load(&self.origin);
+                self.dual.add_images(problem, betas, &mut self.store, interrupt)?;
             }
         }
         Ok(())
     }
 
     /// The terms of all duals at the weights of `model`, piece by piece.
-    fn all_terms<N: Scorer>(
+    fn all_terms<N: WeightStore>(
         &self,
         model: &N,
         interrupt: &Interrupt,
@@ -125,7 +124,7 @@ impl<M: Scorer> State<'_, M> {
         let is_max = self.problem.shares().smoothing() == 0.0
             && self.problem.polytope().whole_box().is_some_and(unit);
         let buffers = || Buffers {
-            block: GatheredRows::default(),
+            block: ScoredRows::new(0, 0),
             scores: Vec::new(),
             margins: vec![0.0; m],
             beta: vec![M::Value::zero(); m],
@@ -135,10 +134,9 @@ impl<M: Scorer> State<'_, M> {
             work: Workspace::default(),
         };
         // Numbers that the scores of a piece read, on average.
-        let n_stored: usize =
-            self.duals.iter().map(|dual| model.n_stored(dual.example as usize)).sum();
-        let n_numbers = PIECE * model.padded() * n_stored / self.duals.len().max(1);
+        let n_numbers = PIECE * self.problem.map().cost() / self.problem.n_examples().max(1);
         let terms = self
+            .dual
             .by_example
             .par_chunks(PIECE)
             .with_min_len(min_len(n_numbers))
@@ -154,22 +152,23 @@ impl<M: Scorer> State<'_, M> {
     }
 
     /// The terms of the duals at `places`.
-    fn terms<N: Scorer>(
+    fn terms<N: WeightStore>(
         &self,
         model: &N,
         places: &[u32],
         buffers: &mut Buffers<N::Value, M::Value>,
     ) -> Terms<M::Value> {
         let Buffers { block, scores, margins, beta, point, found, is_max, work } = buffers;
-        let (padded, width) = (model.padded(), model.panel_width());
+        let shape = model.shape();
+        let (padded, panel) = (shape.padded, shape.panel);
         let mut terms = Terms::with_room(places.len());
-        for places in places.chunks(N::LARGEST_BLOCK) {
+        for places in places.chunks(shape.largest_block) {
             block.examples.clear();
-            block.examples.extend(places.iter().map(|at| self.duals[*at as usize].example));
+            block.examples.extend(places.iter().map(|at| self.dual.blocks[*at as usize].example));
             let n_rows = block.examples.len();
             scores.resize(n_rows * padded, N::Value::zero());
             model.score(block, scores);
-            let place = RowScores { scores, row: 0, n_rows, padded, width };
+            let place = RowScores { scores, row: 0, n_rows, padded, panel };
             let (state, work) = (self, &mut *work);
             let (is_max, terms) = (*is_max, &mut terms);
             N::Value::dispatch(Look {
@@ -188,39 +187,29 @@ impl<M: Scorer> State<'_, M> {
         terms
     }
 
-    /// Notes as candidates the classes whose β is not 0, and those whose slope says that raising β gains:
-    /// those above some class with β > 0, and above 0 where the sum of β may rise. Where the set is no box,
-    /// the best vertex's as well. Margins become slopes.
+    /// Notes as candidates the classes whose β is not 0, and those whose slope says that raising β gains
+    /// ([`BlockSet::threshold`](super::block_step::BlockSet::threshold)). If the set is no box, the best vertex's as
+    /// well. Margins become slopes.
     #[inline(always)]
     fn choose(
         &self,
         terms: &mut Terms<M::Value>,
         (margins, beta, point): (&mut [f64], &[M::Value], &Sparse),
-        dual: &DualBlock,
+        block: &DualBlock,
         (work, found): (&mut Workspace, &mut [u32]),
     ) {
-        let (smoothing, label) =
-            (self.problem.shares().smoothing(), self.problem.label(dual.example as usize));
-        let zero = M::Value::zero();
-        let mut low = self.bounds().lowest_slope(dual.sum);
-        if smoothing > 0.0 {
-            for (margin, beta) in margins.iter_mut().zip(beta) {
-                *margin -= smoothing * (beta.widen() + dual.sum);
-            }
-            margins[label] = 0.0;
-        }
-        for (class, beta) in point {
-            if *beta > 0.0 {
-                low = low.min(margins[*class as usize]);
-            }
-        }
+        let (label, zero) = (self.problem.label(block.example as usize), M::Value::zero());
+        lower(margins, beta, self.set.smoothing(), block.sum, label);
+        let slopes = &*margins;
+        let positive = point.iter().filter(|(_, beta)| *beta > 0.0);
+        let positive = positive.map(|(class, _)| slopes[*class as usize]);
         // The label's slope, which is 0, is not above it.
-        let (slopes, low) = (&*margins, low.max(0.0));
+        let low = self.set.threshold(block.sum, positive).max(0.0);
         let start = terms.classes.len();
         let n = M::Value::dispatch(Select { values: beta, targets: slopes, threshold: low, found });
         terms.classes.extend_from_slice(&found[..n]);
         terms.values.extend(found[..n].iter().map(|class| beta[*class as usize]));
-        if !self.is_box() {
+        if !self.set.is_box() {
             let Workspace { vertex, scratch, .. } = work;
             self.problem.polytope().vertex(slopes, label, scratch, vertex);
             let known = |class: usize| beta[class] != zero || slopes[class] > low;
@@ -232,10 +221,17 @@ impl<M: Scorer> State<'_, M> {
         terms.counts.push((terms.classes.len() - start) as u32);
     }
 
-    /// Whether the example's share of the gap, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), is more than rounding.
+    /// Whether the example's share of the gap, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), is more than the rounding of scores
+    /// of the size of `score`, the label's.
     #[inline(always)]
-    fn could_gain(&self, margins: &[f64], point: &Sparse, sum: f64, loss: f64) -> bool {
-        let (mut attained, mut size, mut squares) = (0.0, loss.abs(), 0.0);
+    fn could_gain(
+        &self,
+        (margins, score): (&[f64], f64),
+        point: &Sparse,
+        sum: f64,
+        loss: f64,
+    ) -> bool {
+        let (mut attained, mut size, mut squares) = (0.0, loss.abs() + score.abs(), 0.0);
         for (class, beta) in point {
             let margin = margins[*class as usize];
             attained += margin * beta;
@@ -243,13 +239,13 @@ impl<M: Scorer> State<'_, M> {
             squares += beta * beta;
         }
         let envelope = 0.5 * self.problem.shares().smoothing() * lifted::squared_norm(squares, sum);
-        let rounding = 16.0 * M::Value::epsilon().widen();
+        let rounding = 4.0 * M::Value::epsilon().widen();
         loss - attained + envelope > rounding * (size + envelope)
     }
 }
 
 /// Looks at the duals of a block, compiled as a whole for the vectors of this machine.
-struct Look<'a, 'p, M: Scorer, T> {
+struct Look<'a, 'p, M: WeightStore, T> {
     state: &'a State<'p, M>,
     /// Where they are.
     places: &'a [u32],
@@ -265,7 +261,7 @@ struct Look<'a, 'p, M: Scorer, T> {
     terms: &'a mut Terms<M::Value>,
 }
 
-impl<M: Scorer, T: Element> Kernel<T> for Look<'_, '_, M, T> {
+impl<M: WeightStore, T: Element> Kernel<T> for Look<'_, '_, M, T> {
     type Output = ();
 
     #[inline(always)]
@@ -275,14 +271,15 @@ impl<M: Scorer, T: Element> Kernel<T> for Look<'_, '_, M, T> {
     {
         let Self { state, places, place, is_max, margins, beta, point, found, work, terms } = self;
         for (row, at) in places.iter().map(|at| *at as usize).enumerate() {
-            let (problem, dual) = (state.problem, &state.duals[at]);
+            let (problem, dual) = (state.problem, &state.dual.blocks[at]);
             let example = dual.example as usize;
             let (costs, label) = (problem.cost_row(example), problem.label(example));
+            let own = place.score(row, label).widen();
             let largest =
                 Margins { place: RowScores { row, ..place }, costs, label, margins }.compute(simd);
             let loss = if is_max { largest } else { problem.loss(example, margins, work) };
             terms.bounds.add_loss(problem, example, loss);
-            let (classes, values) = state.betas.row(at);
+            let (classes, values) = state.dual.betas.row(at);
             if classes.is_empty() && loss == 0.0 {
                 // Most examples of most problems.
                 terms.bounds.add_start();
@@ -294,9 +291,9 @@ impl<M: Scorer, T: Element> Kernel<T> for Look<'_, '_, M, T> {
             let entries = entries.filter(|(_, value)| *value != 0.0);
             point.extend(entries.map(|(class, value)| (*class, value)));
             terms.bounds.add_dual(problem, &state.shares, example, point);
-            if !dual.settled && state.could_gain(margins, point, dual.sum, loss) {
+            if !dual.settled && state.could_gain((margins, own), point, dual.sum, loss) {
                 terms.due.push(at as u32);
-                state.betas.scatter(at, beta);
+                state.dual.betas.scatter(at, beta);
                 state.choose(terms, (margins, beta, point), dual, (work, found));
                 classes.iter().for_each(|class| beta[*class as usize] = M::Value::zero());
             } else {
@@ -308,7 +305,7 @@ impl<M: Scorer, T: Element> Kernel<T> for Look<'_, '_, M, T> {
 
 /// What a thread needs to evaluate terms in the precision T of β's in another.
 struct Buffers<T, B> {
-    block: GatheredRows<T>,
+    block: ScoredRows<T>,
     scores: Vec<T>,
     margins: Vec<f64>,
     beta: Vec<B>,
@@ -336,5 +333,34 @@ impl<T: Real> Terms<T> {
             self.values.push(*value);
         }
         self.counts.push((self.classes.len() - start) as u32);
+    }
+}
+
+impl<B: Element> DualPoint<B> {
+    /// Adds w(β), the weights that belong to the dual blocks with these β, to those of a store, in the order of the
+    /// examples.
+    pub(super) fn add_images<N: WeightStore>(
+        &self,
+        problem: &MarginProblem<'_>,
+        betas: &Candidates<B>,
+        store: &mut N,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        // Most examples of most problems have β = 0: their rows are not read.
+        let is_used = |at: &u32| self.blocks[*at as usize].sum != 0.0;
+        let places: Vec<u32> = self.by_example.iter().copied().filter(is_used).collect();
+        let examples: Vec<u32> =
+            places.iter().map(|at| self.blocks[*at as usize].example).collect();
+        let change = |index: usize, change: &mut [N::Value]| {
+            let at = places[index] as usize;
+            let block = &self.blocks[at];
+            let (classes, values) = betas.row(at);
+            for (class, beta) in classes.iter().zip(values) {
+                change[*class as usize] = Real::narrow(-block.weight * beta.widen());
+            }
+            let label = problem.label(block.example as usize);
+            change[label] = Real::narrow(block.weight * block.sum);
+        };
+        store.add_rows(&examples, change, interrupt)
     }
 }

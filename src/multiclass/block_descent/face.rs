@@ -6,33 +6,29 @@
 //! on the face, brought back into the domain, do what takes hundreds of visits (the gradient projection
 //! method of Moré and Toraldo 1991, with block descent in the place of the projected gradients).
 
-use num_traits::Zero;
+use std::ops::Range;
 
-use super::scorer::Scorer;
-use super::state::State;
+use num_traits::Zero;
+use pulp::Simd;
+use rayon::prelude::*;
+
+use super::State;
+use super::rows::WeightStore;
+use super::schedule::Tuning;
 use crate::data::Real;
 use crate::interrupt::Interrupt;
-use crate::linalg::Aligned;
 use crate::linalg::vectors::dot;
+use crate::linalg::{Aligned, Element, Kernel, Lane};
+use crate::multiclass::ScoreMap;
 use crate::polytope::CappedBox;
 
-/// Bounds on the steps of an attempt; those that end inside the domain may make more, others fewer.
-const FEWEST_STEPS: usize = 3;
-const MAX_STEPS: usize = 60;
 /// A step that gains less than this share of all so far is the last.
 const SPENT: f64 = 0.02;
 /// How often a combined step that gains nothing is shortened, and by what factor.
 const TRIALS: usize = 4;
 const SHORTER: f64 = 0.3;
-/// Numbers that a pass over the face reads for each weight, from which whole vectors of weights are cheap
-/// beside it.
+/// Numbers that a pass over the face reads for each weight, from which whole vectors of weights are cheap.
 const NUMBERS_PER_WEIGHT: usize = 4;
-/// So many are cheap beside anything.
-const FEW_WEIGHTS: usize = 1024;
-/// From this relative gap on steps are made at any cost: visits would hardly make it smaller.
-const ACCURATE: f64 = 1e-5;
-/// What epochs of visits alone make of the gap, at most, for the next one to do without conjugate gradients.
-const QUICK: f64 = 0.25;
 /// What a weight costs in a step, in numbers read: whole vectors are cleared, and come from far.
 const WEIGHT_WORK: usize = 8;
 
@@ -40,28 +36,28 @@ const WEIGHT_WORK: usize = 8;
 const MEMBER_OVERHEAD: usize = 128;
 
 /// An example with free candidates.
-pub(super) struct Member {
-    pub at: usize,
-    pub example: usize,
+struct Member {
+    at: usize,
+    example: usize,
     /// C_i.
-    pub weight: f64,
+    weight: f64,
     /// C_i h_i.
     scale: f64,
     /// Its places in the lists over the face.
-    pub first: usize,
-    pub end: usize,
+    first: usize,
+    end: usize,
     /// Whether the sum of its β is fixed.
     tight: bool,
 }
 
 /// The free candidates: places in the storage of β, and classes with each member's label at its end.
 #[derive(Default)]
-pub(super) struct Face {
-    pub members: Vec<Member>,
-    pub places: Vec<usize>,
-    pub classes: Vec<u32>,
+struct Face {
+    members: Vec<Member>,
+    places: Vec<usize>,
+    classes: Vec<u32>,
     /// How many numbers a pass reads.
-    pub n_numbers: usize,
+    n_numbers: usize,
 }
 
 /// What an attempt came to.
@@ -73,8 +69,8 @@ pub(super) struct Attempt {
     pub work: usize,
 }
 
-impl<M: Scorer> State<'_, M> {
-    /// Tries conjugate gradients on the face of the given examples, where it is not dear.
+impl<M: WeightStore> State<'_, M> {
+    /// Tries conjugate gradients on the face of the given examples.
     pub(super) fn accelerate(
         &mut self,
         due: &[u32],
@@ -85,7 +81,10 @@ impl<M: Scorer> State<'_, M> {
         let Some(set) = self.problem.polytope().capped_box() else { return attempt };
         let face = self.face(due, set);
         let n_numbers = face.n_numbers;
-        if face.places.is_empty() {
+        if face.places.is_empty()
+            || n_numbers < NUMBERS_PER_WEIGHT * weights.len() && weights.len() > Tuning::FEW_WEIGHTS
+        {
+            self.schedule.note_too_costly();
             return attempt;
         }
         let step_work =
@@ -103,56 +102,29 @@ impl<M: Scorer> State<'_, M> {
             if let Some((gain, new_weights)) = self.improved(&face, &candidate, weights) {
                 self.accept(&face, &candidate);
                 *weights = new_weights;
-                if trial == 0 {
-                    self.gradient_steps = (self.gradient_steps * 3 / 2).min(MAX_STEPS);
-                } else if trial > 1 {
-                    self.gradient_steps = (self.gradient_steps * 2 / 3).max(FEWEST_STEPS);
-                }
+                self.schedule.note_way(Some(trial));
                 return Attempt { gain, ..attempt };
             }
             share *= SHORTER;
         }
-        self.gradient_steps = (self.gradient_steps / 2).max(FEWEST_STEPS);
+        self.schedule.note_way(None);
         attempt
     }
 
-    /// Notes what the last epoch made of the gap.
-    pub(super) fn note_pace(&mut self) {
-        let before = std::mem::replace(&mut self.gap_before, self.gap);
-        self.creeps |= self.alone && self.spent && self.gap > QUICK * before;
-    }
-
-    /// Whether an epoch makes visits alone: there is nothing else, or they have been enough so far.
-    pub(super) fn goes_alone(&self, due: &[u32], n_weights: usize) -> bool {
-        let suffice = !self.creeps && n_weights > FEW_WEIGHTS && self.gap > ACCURATE;
-        suffice || self.is_dear(due, n_weights)
-    }
-
-    /// Whether visits are all there is: vectors of so many weights cost more than they gain, or the set has no faces.
-    pub(super) fn is_dear(&self, due: &[u32], n_weights: usize) -> bool {
-        let Some(set) = self.problem.polytope().capped_box() else { return true };
-        if n_weights <= FEW_WEIGHTS || self.gap <= ACCURATE {
-            return false;
-        }
-        // The numbers of `face`, as far as it takes to know.
-        let mut n_numbers = 0;
-        for &at in due {
-            n_numbers += self.n_numbers(at as usize, set);
-            if n_numbers >= NUMBERS_PER_WEIGHT * n_weights {
-                return false;
-            }
-        }
-        true
+    /// Whether the set has faces that conjugate gradients know.
+    pub(super) fn has_faces(&self) -> bool {
+        self.problem.polytope().capped_box().is_some()
     }
 
     /// How many numbers of an example a pass over a face reads.
     fn n_numbers(&self, at: usize, set: CappedBox) -> usize {
-        let n_free = self.betas.row(at).1.iter().filter(|value| is_free(**value, set)).count();
-        let sum = self.duals[at].sum;
-        if set.floor > 0.0 && sum <= set.floor || n_free < 1 + usize::from(self.is_tight(sum)) {
+        let n_free = self.dual.betas.row(at).1.iter().filter(|value| is_free(**value, set)).count();
+        let sum = self.dual.blocks[at].sum;
+        if set.floor > 0.0 && sum <= set.floor || n_free < 1 + usize::from(self.set.is_tight(sum)) {
             return 0;
         }
-        (n_free + 1) * self.model.n_stored(self.duals[at].example as usize)
+        let example = self.dual.blocks[at].example as usize;
+        (n_free + 1) * self.problem.map().row_size(example).n_values
     }
 
     /// The free candidates of the examples.
@@ -165,21 +137,21 @@ impl<M: Scorer> State<'_, M> {
                 continue;
             }
             face.n_numbers += n_numbers;
-            let (first, start) = (face.places.len(), self.betas.start(at));
-            for (offset, value) in self.betas.row(at).1.iter().enumerate() {
+            let (first, start) = (face.places.len(), self.dual.betas.start(at));
+            for (offset, value) in self.dual.betas.row(at).1.iter().enumerate() {
                 if is_free(*value, set) {
                     face.places.push(start + offset);
                 }
             }
-            let (end, dual) = (face.places.len(), &self.duals[at]);
+            let (end, dual) = (face.places.len(), &self.dual.blocks[at]);
             let (example, weight, tight) =
-                (dual.example as usize, dual.weight, self.is_tight(dual.sum));
-            let scale = weight * self.steepness(at);
+                (dual.example as usize, dual.weight, self.set.is_tight(dual.sum));
+            let scale = weight * self.set.steepness(dual);
             face.members.push(Member { at, example, weight, scale, first, end, tight });
         }
         for member in &face.members {
             let classes = face.places[member.first..member.end].iter();
-            face.classes.extend(classes.map(|place| self.betas.class(*place)));
+            face.classes.extend(classes.map(|place| self.dual.betas.class(*place)));
             face.classes.push(self.problem.label(member.example) as u32);
         }
         face
@@ -201,7 +173,7 @@ impl<M: Scorer> State<'_, M> {
         face.precondition(&residual, &mut scaled);
         let (mut direction, mut total) = (scaled.clone(), vec![0.0; n]);
         let (mut product, mut gained, mut n_steps) = (dot(&residual, &scaled), 0.0, 0);
-        for step in 0..self.gradient_steps {
+        for step in 0..self.schedule.n_steps() {
             if interrupt.is_raised() {
                 break;
             }
@@ -239,12 +211,12 @@ impl<M: Scorer> State<'_, M> {
         self.scores(face, weights, slopes);
         let smoothing = self.problem.shares().smoothing();
         for member in &face.members {
-            let dual = &self.duals[member.at];
+            let dual = &self.dual.blocks[member.at];
             let costs = self.problem.cost_row(member.example);
             let own = member.first..member.end;
             for (slope, place) in slopes[own.clone()].iter_mut().zip(&face.places[own]) {
-                let cost = costs.map_or(1.0, |costs| costs[self.betas.class(*place) as usize]);
-                let bend = smoothing * (self.betas.value(*place).widen() + dual.sum);
+                let cost = costs.map_or(1.0, |costs| costs[self.dual.betas.class(*place) as usize]);
+                let bend = smoothing * (self.dual.betas.value(*place).widen() + dual.sum);
                 *slope = dual.weight * (cost + *slope - bend);
             }
         }
@@ -255,11 +227,11 @@ impl<M: Scorer> State<'_, M> {
     fn move_along(&self, face: &Face, total: &[f64], share: f64, set: CappedBox) -> Vec<M::Value> {
         let (mut candidate, mut moved) = (Vec::with_capacity(face.places.len()), Vec::new());
         for member in &face.members {
-            let (mut free_sum, mut fixed) = (0.0, self.duals[member.at].sum);
+            let (mut free_sum, mut fixed) = (0.0, self.dual.blocks[member.at].sum);
             moved.clear();
             let own = member.first..member.end;
             for (place, total) in face.places[own.clone()].iter().zip(&total[own]) {
-                let beta = self.betas.value(*place).widen();
+                let beta = self.dual.betas.value(*place).widen();
                 fixed -= beta;
                 let beta = (beta + share * total).max(0.0).min(set.upper);
                 free_sum += beta;
@@ -269,7 +241,7 @@ impl<M: Scorer> State<'_, M> {
             let scale = if free_sum > room { (room / free_sum).max(0.0) } else { 1.0 };
             if fixed + scale * free_sum < set.floor {
                 let places = face.places[member.first..member.end].iter();
-                candidate.extend(places.map(|place| self.betas.value(*place)));
+                candidate.extend(places.map(|place| self.dual.betas.value(*place)));
                 continue;
             }
             candidate.extend(moved.iter().map(|beta| M::Value::narrow(scale * beta)));
@@ -287,7 +259,7 @@ impl<M: Scorer> State<'_, M> {
         let change: Vec<f64> = candidate
             .iter()
             .zip(&face.places)
-            .map(|(new, place)| new.widen() - self.betas.value(*place).widen())
+            .map(|(new, place)| new.widen() - self.dual.betas.value(*place).widen())
             .collect();
         let mut moved = Aligned::zeros(weights.len());
         moved.copy_from_slice(weights);
@@ -306,14 +278,14 @@ impl<M: Scorer> State<'_, M> {
     fn linear_gain(&self, face: &Face, change: &[f64]) -> f64 {
         let mut gain = 0.0;
         for member in &face.members {
-            let dual = &self.duals[member.at];
+            let dual = &self.dual.blocks[member.at];
             let costs = self.problem.cost_row(dual.example as usize);
             let (mut linear, mut along, mut squares, mut sum) = (0.0, 0.0, 0.0, 0.0);
             for free in member.first..member.end {
                 let (place, change) = (face.places[free], change[free]);
-                let cost = costs.map_or(1.0, |costs| costs[self.betas.class(place) as usize]);
+                let cost = costs.map_or(1.0, |costs| costs[self.dual.betas.class(place) as usize]);
                 linear += cost * change;
-                along += self.betas.value(place).widen() * change;
+                along += self.dual.betas.value(place).widen() * change;
                 squares += change * change;
                 sum += change;
             }
@@ -326,11 +298,133 @@ impl<M: Scorer> State<'_, M> {
 
     fn accept(&mut self, face: &Face, candidate: &[M::Value]) {
         for (place, beta) in face.places.iter().zip(candidate) {
-            self.betas.set(*place, *beta);
+            self.dual.betas.set(*place, *beta);
         }
         for member in &face.members {
-            let sum = self.betas.row(member.at).1.iter().map(|beta| beta.widen()).sum();
-            self.duals[member.at].sum = sum;
+            let sum = self.dual.betas.row(member.at).1.iter().map(|beta| beta.widen()).sum();
+            self.dual.blocks[member.at].sum = sum;
+        }
+    }
+}
+
+/// Members that a thread scores at a time.
+const PIECE: usize = 256;
+/// Numbers of a pass from which threads are worth waking: some 30 μs of work.
+const WORTHWHILE: usize = 1 << 17;
+/// Numbers for each weight from which a part of a pass deserves weights of its own, and the most parts.
+const PART: usize = 16;
+const MAX_PARTS: usize = 4;
+
+impl<M: WeightStore> State<'_, M> {
+    /// s_j − s_y for the free candidates.
+    fn scores(&self, face: &Face, weights: &[M::Value], out: &mut [f64]) {
+        let is_worth = face.n_numbers >= WORTHWHILE;
+        let n = face.members.len();
+        let length = if is_worth { PIECE } else { n };
+        let mut pieces = Vec::with_capacity(n.div_ceil(length));
+        let mut rest = out;
+        for (index, members) in face.members.chunks(length).enumerate() {
+            let n_places = members[members.len() - 1].end - members[0].first;
+            let (own, later) = std::mem::take(&mut rest).split_at_mut(n_places);
+            pieces.push((index * length, own));
+            rest = later;
+        }
+        pieces.into_par_iter().for_each(|(first, out)| {
+            let members = first..n.min(first + length);
+            M::Value::dispatch(FaceScores { state: self, face, members, weights, out });
+        });
+    }
+
+    /// image += the weights that belong to a direction. The members are split into parts by the data alone, and the
+    /// parts' images are added in their order, so that the bits do not depend on threads.
+    fn add_image(&self, face: &Face, direction: &[f64], image: &mut [M::Value]) {
+        let n_parts = match face.n_numbers >= WORTHWHILE {
+            true => (face.n_numbers / (PART * image.len())).clamp(1, MAX_PARTS),
+            false => 1,
+        };
+        let add = |members: Range<usize>, image: &mut [M::Value]| {
+            M::Value::dispatch(FaceImage { state: self, face, direction, members, image });
+        };
+        let n = face.members.len();
+        if n_parts == 1 {
+            return add(0..n, image);
+        }
+        let length = n.div_ceil(n_parts);
+        let own_image = |part: usize| {
+            let mut own = Aligned::zeros(image.len());
+            add(part * length..n.min((part + 1) * length), &mut own);
+            own
+        };
+        let parts: Vec<_> = (0..n.div_ceil(length)).into_par_iter().map(own_image).collect();
+        for part in parts {
+            image.iter_mut().zip(&*part).for_each(|(sum, value)| *sum = *sum + *value);
+        }
+    }
+}
+
+/// [`State::scores`] of some members, compiled as a whole for the vectors of this machine.
+struct FaceScores<'a, 'p, M: WeightStore> {
+    state: &'a State<'p, M>,
+    face: &'a Face,
+    members: Range<usize>,
+    weights: &'a [M::Value],
+    out: &'a mut [f64],
+}
+
+impl<M: WeightStore> Kernel<M::Value> for FaceScores<'_, '_, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        M::Value: Lane<S>,
+    {
+        let Self { state, face, members, weights, out } = self;
+        let (mut row, mut done) = (Vec::new(), 0);
+        let mut scores = vec![M::Value::zero(); state.problem.n_classes() + 1];
+        for (member, classes) in members.map(|index| face.member(index)) {
+            let row = state.store.row(member.example, &mut row);
+            let scores = &mut scores[..classes.len()];
+            state.store.score_few(simd, weights, row, classes, scores);
+            let own = scores[classes.len() - 1].widen();
+            for (out, score) in out[done..].iter_mut().zip(&scores[..classes.len() - 1]) {
+                *out = score.widen() - own;
+            }
+            done += classes.len() - 1;
+        }
+    }
+}
+
+/// [`State::add_image`] of some members, likewise.
+struct FaceImage<'a, 'p, M: WeightStore> {
+    state: &'a State<'p, M>,
+    face: &'a Face,
+    direction: &'a [f64],
+    members: Range<usize>,
+    image: &'a mut [M::Value],
+}
+
+impl<M: WeightStore> Kernel<M::Value> for FaceImage<'_, '_, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        M::Value: Lane<S>,
+    {
+        let Self { state, face, direction, members, image } = self;
+        let mut change = vec![M::Value::zero(); state.problem.n_classes() + 1];
+        let mut row = Vec::new();
+        for (member, classes) in members.map(|index| face.member(index)) {
+            let direction = &direction[member.first..member.end];
+            let mut sum = 0.0;
+            for (change, value) in change.iter_mut().zip(direction) {
+                *change = M::Value::narrow(-member.weight * value);
+                sum += value;
+            }
+            change[direction.len()] = M::Value::narrow(member.weight * sum);
+            let row = state.store.row(member.example, &mut row);
+            state.store.add_few(simd, image, row, classes, &change[..classes.len()]);
         }
     }
 }
@@ -338,7 +432,7 @@ impl<M: Scorer> State<'_, M> {
 impl Face {
     /// A member with the classes of its free candidates and its label.
     #[inline(always)]
-    pub fn member(&self, index: usize) -> (&Member, &[u32]) {
+    fn member(&self, index: usize) -> (&Member, &[u32]) {
         let member = &self.members[index];
         // One label stands behind each of the members before.
         (member, &self.classes[member.first + index..member.end + index + 1])

@@ -2,35 +2,50 @@
 //! step for the simplex, and the like for every set that can be projected onto
 //! (`docs/mathematics/block-descent.md`).
 
-mod average;
+mod block_step;
 mod candidates;
 mod certificate;
-mod dual_block;
-mod estimate;
 mod face;
-mod feature_major;
-mod few;
-mod full;
-mod kernels;
-mod moved;
-mod row;
-mod scorer;
-mod sparse_kernels;
-mod sparse_scorer;
-mod spread;
-mod state;
-mod visit;
+mod full_epoch;
+mod rows;
+mod schedule;
+mod warm_start;
+mod working_set_epoch;
 
-pub use self::state::Options;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
 
-use self::scorer::{DenseScorer, Scorer};
-use self::sparse_scorer::SparseScorer;
-use self::state::State;
-use crate::data::Data;
+use self::block_step::{BlockSet, BlockStep, DualBlock, FullBuffers};
+use self::candidates::Candidates;
+use self::rows::{DenseStore, Shape, SparseStore, WeightStore, are_zero};
+use self::schedule::{EpochKind, Schedule};
+use crate::data::{Data, Real};
+use crate::dual::Shares;
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
+use crate::linalg::Element;
 use crate::multiclass::MarginProblem;
+use crate::polytope::Scratch;
 use crate::run::{Certificate, Progress, Solver};
+
+/// Options of block descent. None of them changes the optimum.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// Seed of the order of the examples.
+    pub seed: u64,
+    /// Whether epochs may leave out examples and classes that the last certificate found optimal.
+    pub shrink: bool,
+    /// Examples whose scores are computed together; by default what suits the data.
+    pub block_size: Option<usize>,
+    /// The relative gap that ends the run: an epoch that has likely come there ends. 0 if none is known.
+    pub tolerance: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 0, shrink: true, block_size: None, tolerance: 0.0 }
+    }
+}
 
 /// Block coordinate descent: for one example after the other, in random order, the dual is maximised
 /// exactly over its β_i (`docs/mathematics/block-descent.md`).
@@ -38,20 +53,18 @@ use crate::run::{Certificate, Progress, Solver};
 /// With C_i = p_i/λ, A_i = ‖x_i‖², h = C_i A_i + γ and the margins v at the current weights, that is
 /// the projection with bias 1 of u = (v + C_i A_i (β_i + 1ᵀβ_i)) / h.
 ///
-/// A pass is one of two kinds. While many classes of many examples still move, it visits every example once and looks at
-/// all classes; scores are computed for a block of examples at once (`full`). Later it visits only the examples that are
-/// not optimal and looks at their candidate classes alone (`few`), with conjugate gradient steps in between for what
-/// single blocks solve slowly (`face`). The first epoch may have passes of both kinds, a later one has the kind that the
-/// last certificate speaks for; where candidates alone do not move, all classes are looked at as well. Either way a
-/// certificate ends the epoch: it looks at all classes of all examples and names the next candidates, so nothing is left
-/// out for good.
+/// An epoch is of one of two kinds. While many classes of many examples still move, a full epoch visits every example
+/// once and looks at all classes; scores are computed for a block of examples at once. Later a working-set epoch passes
+/// over the examples that are not optimal and their candidate classes alone, with conjugate gradient steps in between
+/// for what single blocks solve slowly. A certificate ends each epoch: it looks at all classes of all examples and names
+/// the next candidates, so nothing is left out for good.
 pub struct BlockDescent<'p>(Box<dyn Descent + 'p>);
 
+/// [`State`] whatever its rows.
 trait Descent: Solver + Send {
     fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()>;
     fn begin_at(&mut self, lambda: f64) -> Result<()>;
     fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate>;
-    fn coefficients(&self) -> Vec<f64>;
     fn betas(&self) -> Vec<f64>;
     fn distance(&self) -> f64;
 }
@@ -61,11 +74,11 @@ impl<'p> BlockDescent<'p> {
     pub fn new(problem: &'p MarginProblem<'p>, options: Options) -> Self {
         let (bias, m) = (problem.map().bias(), problem.n_classes());
         Self(match problem.map().data() {
-            Data::Dense16(x) => boxed(problem, DenseScorer::<_, f32>::new(x, bias, m), options),
-            Data::Dense32(x) => boxed(problem, DenseScorer::<_, f32>::new(x, bias, m), options),
-            Data::Dense64(x) => boxed(problem, DenseScorer::<_, f64>::new(x, bias, m), options),
-            Data::Csr32(x) => boxed(problem, SparseScorer::<_, f32>::new(x, bias, m), options),
-            Data::Csr64(x) => boxed(problem, SparseScorer::<_, f64>::new(x, bias, m), options),
+            Data::Dense16(x) => boxed(problem, DenseStore::<_, f32>::new(x, bias, m), options),
+            Data::Dense32(x) => boxed(problem, DenseStore::<_, f32>::new(x, bias, m), options),
+            Data::Dense64(x) => boxed(problem, DenseStore::<_, f64>::new(x, bias, m), options),
+            Data::Csr32(x) => boxed(problem, SparseStore::<_, f32>::new(x, bias, m), options),
+            Data::Csr64(x) => boxed(problem, SparseStore::<_, f64>::new(x, bias, m), options),
         })
     }
 
@@ -113,7 +126,9 @@ impl<'p> BlockDescent<'p> {
 
     /// The weights, class after class, the constant feature's last.
     pub fn coefficients(&self) -> Vec<f64> {
-        self.0.coefficients()
+        let mut weights = Vec::new();
+        self.0.copy_weights(&mut weights);
+        weights
     }
 
     /// A bound on what separates the weights from w(β) (and an origin) in exact arithmetic, right after a
@@ -146,17 +161,165 @@ impl Solver for BlockDescent<'_> {
     }
 }
 
-fn boxed<'p, M: Scorer + 'p>(
+fn boxed<'p, M: WeightStore + 'p>(
     problem: &'p MarginProblem<'p>,
-    model: M,
+    store: M,
     options: Options,
 ) -> Box<dyn Descent + 'p> {
-    Box::new(State::new(problem, model, options))
+    Box::new(State::new(problem, store, options))
 }
 
-impl<M: Scorer> Descent for State<'_, M> {
+/// A dual point: its blocks in a random order, and their β.
+struct DualPoint<T> {
+    /// The blocks of the examples that have a share.
+    blocks: Vec<DualBlock>,
+    /// The places of the blocks in the order of the examples, in which the rows lie.
+    by_example: Vec<u32>,
+    /// β_i for each of them.
+    betas: Candidates<T>,
+    /// The blocks that the last certificate, or before it the last pass, found not to be optimal; all before that.
+    due: Option<Vec<u32>>,
+}
+
+/// Buffers, allocated once.
+struct Work<T> {
+    step: BlockStep<T>,
+    full: FullBuffers<T>,
+    /// A row in the precision of the weights, if it is stored in another.
+    row: Vec<T>,
+    scratch: Scratch,
+}
+
+/// A run of block descent.
+struct State<'p, M: WeightStore> {
+    problem: &'p MarginProblem<'p>,
+    /// The set of the blocks.
+    set: BlockSet,
+    /// Those of the problem, but for λ, which may be changed.
+    shares: Shares,
+    shrink: bool,
+    dual: DualPoint<M::Value>,
+    /// The rows, and w(β) or w₀ + w(β).
+    store: M,
+    /// The weights in double precision as of the last certificate, if those of `store` are less precise.
+    exact: Option<M::Exact>,
+    /// w₀, class after class; empty if it is 0.
+    origin: Vec<f64>,
+    schedule: Schedule,
+    random: Pcg64Mcg,
+    /// A bound on the distance of the weights from w(β) in exact arithmetic, as of the last certificate.
+    distance: f64,
+    work: Work<M::Value>,
+}
+
+impl<'p, M: WeightStore> State<'p, M> {
+    fn new(problem: &'p MarginProblem<'p>, store: M, options: Options) -> Self {
+        let (n, m) = (problem.n_examples(), problem.n_classes());
+        let Shape { padded, block_size, largest_block, .. } = store.shape();
+        let block_size = options.block_size.unwrap_or(block_size).clamp(1, largest_block);
+        let work = Work {
+            step: BlockStep::new(m),
+            full: FullBuffers::new(block_size, padded, m),
+            row: Vec::new(),
+            scratch: Scratch::default(),
+        };
+        let mut random = Pcg64Mcg::new(u128::from(options.seed));
+        let mut state = Self {
+            problem,
+            set: BlockSet::new::<M::Value>(problem),
+            shares: problem.shares().clone(),
+            shrink: options.shrink,
+            dual: DualPoint::new(problem, n, &mut random),
+            store,
+            exact: None,
+            origin: Vec::new(),
+            schedule: Schedule::new(options.tolerance),
+            random,
+            distance: 0.0,
+            work,
+        };
+        state.size_blocks();
+        state.settle_linear_blocks();
+        state
+    }
+
+    /// Full epochs from the dual point 0. Over a box they name candidates themselves, so that none needs a certificate.
+    fn begin(&mut self, interrupt: &Interrupt) -> Result<()> {
+        let mut pass = self.full_epoch(interrupt)?;
+        while self.set.is_box() && pass.gain > 0.0 && self.next_epoch() == EpochKind::Full {
+            // All examples again: those without candidates may have some by now.
+            self.dual.due = None;
+            pass = self.full_epoch(interrupt)?;
+        }
+        Ok(())
+    }
+
+    /// The kind of the next epoch.
+    fn next_epoch(&self) -> EpochKind {
+        if !self.shrink {
+            return EpochKind::Full;
+        }
+        let count = |due: &Vec<u32>| -> usize {
+            due.iter().map(|at| self.dual.betas.row(*at as usize).0.len()).sum()
+        };
+        let n_pairs = self.dual.blocks.len() * self.problem.n_classes();
+        self.schedule.next_epoch(self.dual.due.as_ref().map(count), n_pairs)
+    }
+
+    /// Whether nothing has moved the weights from 0.
+    fn is_at_zero(&self) -> bool {
+        self.dual.due.is_none() && are_zero(self.store.weights())
+    }
+}
+
+impl<M: WeightStore> Solver for State<'_, M> {
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
+        self.exact = None;
+        if self.shrink && self.is_at_zero() {
+            self.begin(interrupt)?;
+        } else if self.shrink && self.dual.due.is_none() {
+            // A start near the optimum: a full epoch would take rounding there.
+            let certificate = self.certificate(interrupt)?;
+            if self.schedule.is_met(certificate.relative_gap()) {
+                return Ok(Progress::Epoch(certificate));
+            }
+        }
+        let mut moved = false;
+        if self.next_epoch() == EpochKind::WorkingSet {
+            moved = self.working_set_epoch(interrupt)?;
+        }
+        // If the candidates made no progress, all classes may.
+        if !moved {
+            moved = self.full_epoch(interrupt)?.moved();
+        }
+        let certificate = self.certificate(interrupt)?;
+        // If nothing changes any more but by rounding, the working precision is used up.
+        let exhausted = !moved || self.dual.due.as_ref().is_some_and(Vec::is_empty);
+        Ok(if exhausted { Progress::Exhausted(certificate) } else { Progress::Epoch(certificate) })
+    }
+
+    fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
+        self.certificate(interrupt)
+    }
+
+    fn model_arrays(&self) -> Option<ModelArrays> {
+        let mut weights = Vec::new();
+        self.copy_weights(&mut weights);
+        Some(vec![weights])
+    }
+
+    fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
+        match &self.exact {
+            Some(exact) => exact.copy_by_class(weights),
+            None => self.store.copy_by_class(weights),
+        }
+        true
+    }
+}
+
+impl<M: WeightStore> Descent for State<'_, M> {
     fn start(&mut self, origin: Vec<f64>, betas: &[f64], interrupt: &Interrupt) -> Result<()> {
-        self.start(origin, betas, interrupt)
+        self.start_from(origin, betas, interrupt)
     }
 
     fn begin_at(&mut self, lambda: f64) -> Result<()> {
@@ -164,18 +327,40 @@ impl<M: Scorer> Descent for State<'_, M> {
     }
 
     fn move_to(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {
-        self.move_to(lambda, interrupt)
+        self.warm_start(lambda, interrupt)
     }
 
-    fn coefficients(&self) -> Vec<f64> {
-        self.coefficients()
+    fn betas(&self) -> Vec<f64> {
+        let m = self.problem.n_classes();
+        let mut betas = vec![0.0; self.problem.n_examples() * m];
+        for (at, block) in self.dual.blocks.iter().enumerate() {
+            let row = &mut betas[block.example as usize * m..][..m];
+            let (classes, values) = self.dual.betas.row(at);
+            for (class, value) in classes.iter().zip(values) {
+                row[*class as usize] = value.widen();
+            }
+        }
+        betas
     }
 
     fn distance(&self) -> f64 {
         self.distance
     }
+}
 
-    fn betas(&self) -> Vec<f64> {
-        self.betas()
+impl<T: Element> DualPoint<T> {
+    /// The dual point 0.
+    fn new(problem: &MarginProblem<'_>, n_examples: usize, random: &mut Pcg64Mcg) -> Self {
+        let has_share = |example: &u32| problem.shares().of(*example as usize) > 0.0;
+        let mut examples: Vec<u32> = (0..n_examples as u32).filter(has_share).collect();
+        let mut by_example = vec![u32::MAX; n_examples];
+        examples.shuffle(random);
+        for (place, example) in (0..).zip(&examples) {
+            by_example[*example as usize] = place;
+        }
+        by_example.retain(|place| *place != u32::MAX);
+        let block = |&example: &u32| DualBlock { example, ..DualBlock::default() };
+        let blocks = examples.iter().map(block).collect();
+        Self { blocks, by_example, betas: Candidates::new(examples.len()), due: None }
     }
 }

@@ -70,9 +70,10 @@ def test_the_optimum_is_that_of_the_other_solvers(loss: Any, smoothing: float) -
         other = svm(loss, solver=solver, tol=1e-3, **common).fit(X, y, weights)
         assert other.dual_objective_ <= exact.objective_
         assert exact.dual_objective_ <= other.objective_
-    # "auto" is this solver.
+    # "auto" begins with this solver, and Newton's method may end.
     auto = svm(loss, solver="auto", tol=1e-8, **common).fit(X, y, weights)
-    assert np.array_equal(auto.coef_, exact.coef_)
+    assert auto.dual_objective_ <= exact.objective_
+    assert exact.dual_objective_ <= auto.objective_
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
@@ -141,11 +142,11 @@ def test_zero_rows_cost_what_they_cost_the_null_model() -> None:
 def test_a_warm_start_is_where_the_last_fit_ended(dtype: Any, loss: Any) -> None:
     X, y = problem()
     X = X.astype(dtype)
-    model = svm(loss, tol=1e-5, warm_start=True).fit(X, y)
+    model = svm(loss, tol=1e-4, warm_start=True).fit(X, y)
     cold = model.n_iter_
     model.fit(X, y)
     assert model.n_iter_ <= max(2, cold // 4)
-    assert model.duality_gap_ <= 1e-5 * model.null_objective_
+    assert model.duality_gap_ <= 1e-4 * model.null_objective_
     model.set_params(C=1.5).fit(X, y)
     fresh = svm(loss, tol=1e-5, C=1.5).fit(X, y)
     assert model.objective_ == pytest.approx(fresh.objective_, rel=1e-4)

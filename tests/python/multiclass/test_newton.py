@@ -224,7 +224,7 @@ def test_newton_takes_over_where_block_descent_stalls(dtype: Any) -> None:
     assert solvers[0] == "block-descent"
     assert solvers[-1] == "newton"
     assert len(solvers) < 60
-    alone = MulticlassSVC(tol=1e-6, solver="block-descent", random_state=0, max_iter=100)
+    alone = MulticlassSVC(tol=1e-6, solver="block-descent", random_state=0, max_iter=15)
     with pytest.warns(ConvergenceWarning):
         alone.fit(X, y)
     # One record of both, whose best model and best bound the change keeps.

@@ -422,9 +422,9 @@ fn a_tolerance_ends_the_last_epoch_near_it() {
     }
     // Epochs that know the tolerance end at .8 of it by the estimate. If that were exact, fits would end there; it is too
     // careful where they end below, and passes that nobody asked for take them further. Over 40 seeds each such fits
-    // ended at .57 to .68 of the tolerance on average by the sizes, and where epochs do not know it at .37 to .45.
+    // ended at .57 to .68 of the tolerance on average by the sizes, and where epochs do not know it at .37 to .50.
     assert!(near > 0.5 * n_fits, "{}", near / n_fits);
-    assert!(near > 1.2 * far, "{near} {far}");
+    assert!(near > 1.1 * far, "{near} {far}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::array::from_fn;
 
 use pulp::Simd;
 
-use super::row::Row;
+use super::Row;
 use crate::linalg::{Element, Kernel, Lane};
 
 /// Vectors of classes up to which all are read: there is nothing to choose.

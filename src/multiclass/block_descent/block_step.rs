@@ -1,0 +1,381 @@
+//! One exact step: the dual is maximised over β_i, of all classes or of the candidates alone.
+
+use pulp::Simd;
+
+use super::candidates::Candidates;
+use super::rows::ScoredRows;
+use super::schedule::Wait;
+use crate::data::Real;
+use crate::linalg::{Aligned, Element, Kernel, Lane};
+use crate::multiclass::MarginProblem;
+use crate::polytope::{Capped, Scratch};
+
+/// Margins compared at a time.
+const LANES: usize = 8;
+
+/// An example's dual block without β_i.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DualBlock {
+    /// i.
+    pub example: u32,
+    /// C_i = p_i/λ.
+    pub weight: f64,
+    /// C_i A_i.
+    pub curvature: f64,
+    /// 1ᵀβ_i.
+    pub sum: f64,
+    /// The last multiplier of its projection.
+    pub multiplier: f64,
+    /// Whether its block is optimal whatever the weights.
+    pub settled: bool,
+    /// The passes that leave it out.
+    pub wait: Wait,
+}
+
+/// A block's set as a step needs it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BlockSet {
+    /// The sum of β from which it cannot rise further.
+    tight: f64,
+    /// The slope below which β_j = 0 cannot rise if the sum can.
+    lowest: f64,
+    /// The simplex of the max hinge, whose projections are short enough to be worth no call.
+    simplex: Option<Capped>,
+    /// γ.
+    smoothing: f64,
+    /// The relative precision of scores; 0 in double precision, in which projections are no more precise.
+    epsilon: f64,
+}
+
+impl BlockSet {
+    /// The set of a problem's blocks, whose β and scores have the precision T.
+    pub fn new<T: Element>(problem: &MarginProblem<'_>) -> Self {
+        let epsilon = T::epsilon().widen();
+        let whole = problem.polytope().whole_box();
+        let simplex = whole.filter(|set| set.cap <= set.upper);
+        Self {
+            tight: problem.tight_sum(epsilon),
+            lowest: if whole.is_some() { 0.0 } else { f64::NEG_INFINITY },
+            simplex: simplex.map(|set| Capped {
+                upper: set.cap,
+                floor: 0.0,
+                cap: set.cap,
+                bias: 1.0,
+            }),
+            smoothing: problem.shares().smoothing(),
+            epsilon: if epsilon > f64::EPSILON { epsilon } else { 0.0 },
+        }
+    }
+
+    /// γ.
+    pub fn smoothing(&self) -> f64 {
+        self.smoothing
+    }
+
+    /// The gain that the rounding of two scores can feign: a slope that is off by δ makes a visit gain C δ²/2h.
+    #[inline(always)]
+    pub fn rounding<T: Real>(&self, block: &DualBlock, a: T, b: T) -> f64 {
+        let error = self.epsilon * (a.widen().abs() + b.widen().abs());
+        0.5 * block.weight * error * error / self.steepness(block)
+    }
+
+    /// Whether the whole set is a box cut by a bound on the sum.
+    pub fn is_box(&self) -> bool {
+        self.lowest == 0.0
+    }
+
+    /// Whether a sum of β is the largest possible.
+    pub fn is_tight(&self, sum: f64) -> bool {
+        sum >= self.tight
+    }
+
+    /// h = C_i A_i + γ.
+    pub fn steepness(&self, block: &DualBlock) -> f64 {
+        block.curvature + self.smoothing
+    }
+
+    /// The candidate rule: the slope below which a class with β_j = 0 cannot gain, given the slopes of the classes
+    /// with β_j > 0.
+    ///
+    /// With a sum that is fixed, classes compete with each other alone, and in a box with 0 as well. Other sets may
+    /// need a class for the sake of others. A class becomes a candidate if its slope is above this and above 0, the
+    /// label's slope.
+    #[inline(always)]
+    pub fn threshold(&self, sum: f64, positive: impl Iterator<Item = f64>) -> f64 {
+        let lowest = if sum >= self.tight { f64::INFINITY } else { self.lowest };
+        positive.fold(lowest, |low, slope| if slope < low { slope } else { low })
+    }
+}
+
+/// Numbers of a step, one for each class that it looks at.
+///
+/// Room for all classes, of which a visit uses the first few: vectors that grow and shrink with each visit would
+/// be read just after their lengths were written, in other pieces than they were written in, and wait for it.
+#[derive(Debug)]
+pub(super) struct BlockStep<T> {
+    /// The candidates, the label last.
+    pub classes: Vec<u32>,
+    /// Their scores.
+    pub scores: Vec<T>,
+    /// v_j − γ(β_j + 1ᵀβ).
+    pub slopes: Vec<f64>,
+    /// What the step adds to the weights' coefficients.
+    pub change: Vec<T>,
+    target: Vec<f64>,
+    projection: Vec<f64>,
+    scratch: Scratch,
+}
+
+impl<T: Element> BlockStep<T> {
+    /// Room for all classes.
+    pub fn new(n_classes: usize) -> Self {
+        let n = n_classes + 1;
+        Self {
+            classes: vec![0; n],
+            scores: vec![T::zero(); n],
+            slopes: vec![0.0; n],
+            change: vec![T::zero(); n],
+            target: vec![0.0; n],
+            projection: vec![0.0; n],
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Turns the scores of an example's candidates into slopes and drops the candidates that cannot gain. Returns the
+    /// number of those that are left, or nothing if none of them can move.
+    #[inline(always)]
+    pub fn shrink(
+        &mut self,
+        problem: &MarginProblem<'_>,
+        set: &BlockSet,
+        block: &DualBlock,
+        betas: &mut Candidates<T>,
+        at: usize,
+    ) -> Option<usize> {
+        let (classes, values) = betas.row_mut(at);
+        let n = classes.len();
+        let base = -self.scores[n].widen() - set.smoothing * block.sum;
+        let costs = problem.cost_row(block.example as usize);
+        let slopes = &mut self.slopes[..n];
+        let numbers = classes.iter().zip(&*values).zip(&self.scores);
+        for (slope, ((class, value), score)) in slopes.iter_mut().zip(numbers) {
+            let cost = costs.map_or(1.0, |costs| costs[*class as usize]);
+            *slope = cost + (score.widen() + base) - set.smoothing * value.widen();
+        }
+        let known = slopes.iter().zip(&*values).filter(|(_, value)| **value > T::zero());
+        let low = set.threshold(block.sum, known.map(|(slope, _)| *slope));
+        let (mut count, mut place) = (n, 0);
+        while place < count {
+            if values[place] == T::zero() && slopes[place] < low {
+                count -= 1;
+                classes.swap(place, count);
+                values.swap(place, count);
+                slopes[place] = slopes[count];
+            } else {
+                place += 1;
+            }
+        }
+        // A candidate alone that has all of a fixed sum.
+        let is_full =
+            count == 1 && set.is_tight(block.sum) && values[0] > T::zero() && slopes[0] >= 0.0;
+        if count < n {
+            self.classes[..count].copy_from_slice(&classes[..count]);
+            self.classes[count] = problem.label(block.example as usize) as u32;
+            betas.truncate(at, count);
+        }
+        (count > 0 && !is_full).then_some(count)
+    }
+
+    /// Replaces β by the projection of u = (v + C_i A_i (β + 1ᵀβ)) / h, the label's own coordinate being at `label`
+    /// (behind the candidates, or among all classes), and writes the change of the weights' coefficients. Returns by
+    /// how much the dual rises (in units of λ), or nothing if β stays as it is.
+    #[inline(always)]
+    pub fn solve(
+        &mut self,
+        problem: &MarginProblem<'_>,
+        set: &BlockSet,
+        block: &mut DualBlock,
+        label: usize,
+        values: &mut [T],
+    ) -> Option<f64> {
+        let n = values.len();
+        let (steepness, scratch) = (set.steepness(block), &mut self.scratch);
+        let scale = steepness.recip();
+        // The slopes hold −γ(β + 1ᵀβ) already, so that h rather than C_i A_i brings the point back.
+        for (target, (slope, beta)) in self.target.iter_mut().zip(self.slopes.iter().zip(&*values))
+        {
+            *target = slope * scale + (beta.widen() + block.sum);
+        }
+        self.target[label] = 0.0;
+        match &set.simplex {
+            // The label's coordinate, which is 0, would stay so.
+            Some(simplex) => {
+                let (target, projection) = (&self.target[..n], &mut self.projection[..n]);
+                block.multiplier = simplex.project_few(target, block.multiplier, projection);
+            }
+            None => {
+                scratch.guess = Some(block.multiplier);
+                let n = n.max(label + 1);
+                let (target, projection) = (&self.target[..n], &mut self.projection[..n]);
+                problem.polytope().project(target, label, 1.0, scratch, projection);
+                block.multiplier = scratch.multiplier;
+            }
+        }
+        let (mut moved, mut total, mut sum) = (0.0, 0.0, 0.0);
+        let (mut along, mut squares) = (0.0, 0.0);
+        let numbers = self.projection.iter().zip(&self.slopes).zip(&mut self.change);
+        for (value, ((new, slope), step)) in values.iter_mut().zip(numbers) {
+            let new = T::narrow(*new);
+            let change = new.widen() - value.widen();
+            *value = new;
+            moved += change.abs();
+            total += change;
+            sum += new.widen();
+            along += change * slope;
+            squares += change * change;
+            *step = T::narrow(-block.weight * change);
+        }
+        if moved == 0.0 {
+            return None;
+        }
+        block.sum = sum;
+        self.change[label] = T::narrow(block.weight * total);
+        Some(block.weight * (along - 0.5 * steepness * (squares + total * total)))
+    }
+}
+
+/// Rows of a block whose scores are corrected together: what an earlier row changed is then read once for all of them.
+pub(super) const ROWS_TOGETHER: usize = 8;
+
+/// Buffers of a full epoch.
+pub(super) struct FullBuffers<T> {
+    pub block_size: usize,
+    /// The block whose changes the weights lack, and the one that is being visited.
+    pub previous: ScoredRows<T>,
+    pub next: ScoredRows<T>,
+    pub scores: Vec<T>,
+    /// Current scores of rows that are corrected together.
+    pub current: Aligned<T>,
+    /// Rows that had changed before the first of them.
+    pub n_earlier: usize,
+    /// Slopes of all classes.
+    pub slopes: Vec<f64>,
+    /// β of a row, over all classes and over the candidates.
+    pub beta: Vec<T>,
+    pub values: Vec<T>,
+    pub found: Vec<u32>,
+}
+
+impl<T: Element> FullBuffers<T> {
+    /// Room for blocks of `block_size` rows.
+    pub fn new(block_size: usize, padded: usize, n_classes: usize) -> Self {
+        Self {
+            block_size,
+            previous: ScoredRows::new(block_size, padded),
+            next: ScoredRows::new(block_size, padded),
+            scores: vec![T::zero(); block_size * padded],
+            current: Aligned::zeros(ROWS_TOGETHER * padded),
+            n_earlier: 0,
+            slopes: vec![0.0; n_classes],
+            beta: vec![T::zero(); n_classes],
+            values: vec![T::zero(); n_classes],
+            found: vec![0; n_classes],
+        }
+    }
+}
+
+/// Turns margins into slopes v_j − γ(β_j + 1ᵀβ), 0 at the label.
+#[inline(always)]
+pub(super) fn lower<T: Real>(
+    margins: &mut [f64],
+    beta: &[T],
+    smoothing: f64,
+    sum: f64,
+    label: usize,
+) {
+    if smoothing > 0.0 {
+        for (margin, beta) in margins.iter_mut().zip(beta) {
+            *margin -= smoothing * (beta.widen() + sum);
+        }
+        margins[label] = 0.0;
+    }
+}
+
+/// Where the scores of a row of a block are: in panels of classes, each row by row.
+#[derive(Clone, Copy)]
+pub(super) struct RowScores<'a, T> {
+    pub scores: &'a [T],
+    pub row: usize,
+    pub n_rows: usize,
+    /// Number of classes with the padding.
+    pub padded: usize,
+    /// Classes of a panel; the last one's may be fewer.
+    pub panel: usize,
+}
+
+impl<'a, T: Real> RowScores<'a, T> {
+    /// The score of a row for a class.
+    #[inline(always)]
+    pub fn score(self, row: usize, class: usize) -> T {
+        Self { row, ..self }.panel(class / self.panel)[class % self.panel]
+    }
+
+    /// The row's scores from a panel on.
+    #[inline(always)]
+    pub fn panel(self, panel: usize) -> &'a [T] {
+        let first = panel * self.panel;
+        &self.scores[first * self.n_rows + self.row * self.panel.min(self.padded - first)..]
+    }
+}
+
+/// Margins v_j = Δ_j + s_j − s_y of a row of a block, 0 at the label. Returns the largest.
+pub(super) struct Margins<'a, T> {
+    pub place: RowScores<'a, T>,
+    /// Δ; 1 off the label where there are none.
+    pub costs: Option<&'a [f64]>,
+    pub label: usize,
+    pub margins: &'a mut [f64],
+}
+
+impl<T: Element> Kernel<T> for Margins<'_, T> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, _: S) -> f64
+    where
+        T: Lane<S>,
+    {
+        let Self { place, costs, label, margins } = self;
+        let own = place.score(place.row, label).widen();
+        for (panel, margins) in margins.chunks_mut(place.panel).enumerate() {
+            let scores = &place.panel(panel)[..margins.len()];
+            match costs {
+                None => {
+                    let shift = 1.0 - own;
+                    for (margin, score) in margins.iter_mut().zip(scores) {
+                        *margin = score.widen() + shift;
+                    }
+                }
+                Some(costs) => {
+                    let numbers = scores.iter().zip(&costs[panel * place.panel..]);
+                    for (margin, (score, cost)) in margins.iter_mut().zip(numbers) {
+                        *margin = score.widen() + (cost - own);
+                    }
+                }
+            }
+        }
+        margins[label] = 0.0;
+        // The label's is 0, so none is below it.
+        let (mut largest, mut lanes) = (0.0, [0.0; LANES]);
+        let (whole, rest) = margins.as_chunks::<LANES>();
+        for margins in whole {
+            for (lane, &margin) in lanes.iter_mut().zip(margins) {
+                *lane = if margin > *lane { margin } else { *lane };
+            }
+        }
+        for &margin in lanes.iter().chain(rest) {
+            largest = if margin > largest { margin } else { largest };
+        }
+        largest
+    }
+}

@@ -1,0 +1,392 @@
+//! Epochs that visit every example and look at all of its classes, a block of examples at a time.
+//!
+//! Scores are computed for the whole block and corrected for what the block's earlier examples
+//! changed, so that the iterates are those of the sequential method up to rounding.
+
+use std::array::from_fn;
+
+use num_traits::Zero;
+use pulp::Simd;
+use rand::seq::SliceRandom;
+
+use super::State;
+use super::block_step::{
+    BlockSet, BlockStep, DualBlock, FullBuffers, Margins, ROWS_TOGETHER, RowScores, lower,
+};
+use super::candidates::{Candidates, Select};
+use super::rows::WeightStore;
+use super::schedule::PassGain;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::{Element, Kernel, Lane};
+
+/// Vectors of scores corrected in registers at a time.
+const VECTORS: usize = 8;
+
+/// Vectors of a tile of several rows.
+const WIDE: usize = 3;
+
+impl<M: WeightStore> State<'_, M> {
+    /// Visits every example that is due once. If the set is a box the pass also names the candidates of each, unless it
+    /// is the first: its candidates would be those of its start.
+    pub(super) fn full_epoch(&mut self, interrupt: &Interrupt) -> Result<PassGain> {
+        let names = self.schedule.begin_full() && self.set.is_box();
+        let n = self.dual.blocks.len();
+        let mut due = vec![self.dual.due.is_none() || !self.shrink; n];
+        self.dual.due.take().iter().flatten().for_each(|at| due[*at as usize] = true);
+        let (mut order, others): (Vec<usize>, Vec<usize>) =
+            (0..n).partition(|at| due[*at] && !self.dual.blocks[*at].settled);
+        shuffle(&mut order, &mut self.random);
+        let mut renewed = Candidates::new(n);
+        others.iter().for_each(|at| renewed.copy(*at, &self.dual.betas));
+        let mut next_due = Vec::new();
+        let (order, renews) = (&order[..], (&mut renewed, &mut next_due));
+        let pass = M::Value::dispatch(VisitAll { state: self, order, names, renews, interrupt });
+        // Also when interrupted: weights and duals belong together.
+        order[pass.n_visits..].iter().for_each(|at| renewed.copy(*at, &self.dual.betas));
+        renewed.check_memory(self.problem.n_classes())?;
+        self.dual.betas = renewed;
+        interrupt.check()?;
+        self.dual.due = names.then_some(next_due);
+        self.schedule.note_full(pass);
+        Ok(pass)
+    }
+
+    /// Brings the last block's changes to the weights and scores the next block.
+    fn next_block(&mut self, places: &[usize]) {
+        let FullBuffers { previous, next, scores, .. } = &mut self.work.full;
+        std::mem::swap(previous, next);
+        next.examples.clear();
+        next.examples.extend(places.iter().map(|at| self.dual.blocks[*at].example));
+        let scores = &mut scores[..places.len() * self.store.shape().padded];
+        self.store.next_block(previous, next, scores);
+        next.changed.clear();
+    }
+
+    /// Visits one row of the block.
+    #[inline(always)]
+    fn visit_row<S: Simd>(
+        &mut self,
+        simd: S,
+        (row, at): (usize, usize),
+        names: bool,
+        (renewed, pass): (&mut Candidates<M::Value>, &mut PassGain),
+    ) where
+        M::Value: Lane<S>,
+    {
+        let (problem, set, shape) = (self.problem, self.set, self.store.shape());
+        let (full, step) = (&mut self.work.full, &mut self.work.step);
+        full.correct_scores(simd, row, (shape.padded, shape.panel));
+        let block = &mut self.dual.blocks[at];
+        let (example, m) = (block.example as usize, problem.n_classes());
+        let label = problem.label(example);
+        let (classes, betas) = self.dual.betas.row(at);
+        let scores = &full.current[row % ROWS_TOGETHER * shape.padded..][..m];
+        let place = RowScores { scores, row: 0, n_rows: 1, padded: m, panel: m };
+        let slopes = &mut full.slopes[..];
+        let costs = problem.cost_row(example);
+        let largest = Margins { place, costs, label, margins: slopes }.compute(simd);
+        if classes.is_empty() && largest <= 0.0 {
+            return renewed.replace(at, 0, std::iter::empty());
+        }
+        self.dual.betas.scatter(at, &mut full.beta);
+        lower(slopes, &full.beta, set.smoothing(), block.sum, label);
+        pass.rounding += set.rounding(block, scores[0], scores[label]);
+        let (n, threshold) = full.choose(simd, &set, block, step, (classes, betas));
+        let own = if set.is_box() { n } else { label };
+        step.classes[own] = label as u32;
+        let gain = step.solve(problem, &set, block, own, &mut full.values[..n]);
+        let entries = step.classes[..n].iter().copied().zip(full.values[..n].iter().copied());
+        let entries = entries.zip(&step.slopes);
+        let kept = |((_, value), slope): &((u32, M::Value), &f64)| {
+            *value != M::Value::zero() || names && **slope > threshold
+        };
+        renewed.replace(at, n, entries.filter(kept).map(|(entry, _)| entry));
+        if gain.is_some() {
+            let change = &mut full.next.changes[row * shape.padded..][..shape.padded];
+            change.fill(M::Value::zero());
+            for (class, step) in step.classes[..n].iter().zip(&step.change) {
+                change[*class as usize] = *step;
+            }
+            change[label] = step.change[own];
+            full.next.changed.push(row);
+        }
+        pass.changed |= gain.is_some();
+        pass.gain += gain.unwrap_or_default();
+    }
+}
+
+/// A full epoch, compiled as a whole for the vectors of this machine.
+struct VisitAll<'a, 'p, M: WeightStore> {
+    state: &'a mut State<'p, M>,
+    order: &'a [usize],
+    /// Whether the pass names candidates.
+    names: bool,
+    /// The new candidates, and the blocks that have some.
+    renews: (&'a mut Candidates<M::Value>, &'a mut Vec<u32>),
+    interrupt: &'a Interrupt,
+}
+
+impl<M: WeightStore> Kernel<M::Value> for VisitAll<'_, '_, M> {
+    type Output = PassGain;
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S) -> PassGain
+    where
+        M::Value: Lane<S>,
+    {
+        let Self { state, order, names, renews: (renewed, next_due), interrupt } = self;
+        let mut pass = PassGain::default();
+        let block_size = state.work.full.block_size;
+        state.work.full.next.changed.clear();
+        for places in order.chunks(block_size) {
+            if interrupt.is_raised() {
+                break;
+            }
+            state.next_block(places);
+            for (row, &at) in places.iter().enumerate() {
+                state.visit_row(simd, (row, at), names, (renewed, &mut pass));
+                if names && !renewed.row(at).0.is_empty() {
+                    next_due.push(at as u32);
+                }
+            }
+            pass.n_visits += places.len();
+        }
+        state.next_block(&[]);
+        pass
+    }
+}
+
+/// Shuffles the order of visits.
+pub(super) fn shuffle<T>(order: &mut [T], random: &mut rand_pcg::Pcg64Mcg) {
+    order.shuffle(random);
+}
+
+impl<T: Element> FullBuffers<T> {
+    /// Hands the candidates of a row to the step, with their slopes and β, and clears β. Returns the number of the
+    /// candidates and the slope above which a class is one. Sets that are no boxes look at all classes, each in its
+    /// place: they may tell them apart.
+    #[inline(always)]
+    fn choose<S: Simd>(
+        &mut self,
+        simd: S,
+        set: &BlockSet,
+        block: &DualBlock,
+        step: &mut BlockStep<T>,
+        (classes, betas): (&[u32], &[T]),
+    ) -> (usize, f64)
+    where
+        T: Lane<S>,
+    {
+        let Self { slopes, beta, values, found, .. } = self;
+        if !set.is_box() {
+            let m = slopes.len();
+            step.slopes[..m].copy_from_slice(slopes);
+            (0..).zip(&mut step.classes[..m]).for_each(|(class, place)| *place = class);
+            values.copy_from_slice(beta);
+            beta.fill(T::zero());
+            return (m, f64::NEG_INFINITY);
+        }
+        let positive = classes.iter().zip(betas).filter(|(_, beta)| **beta > T::zero());
+        let positive = positive.map(|(class, _)| slopes[*class as usize]);
+        let threshold = set.threshold(block.sum, positive).max(0.0);
+        let n = Select { values: beta, targets: slopes, threshold, found }.compute(simd);
+        for (place, class) in found[..n].iter().enumerate() {
+            step.classes[place] = *class;
+            step.slopes[place] = slopes[*class as usize];
+            values[place] = beta[*class as usize];
+        }
+        classes.iter().for_each(|class| beta[*class as usize] = T::zero());
+        (n, threshold)
+    }
+
+    /// The current scores of a row of the block: those before the block, and what the rows before it
+    /// changed.
+    #[inline(always)]
+    fn correct_scores<S: Simd>(&mut self, simd: S, row: usize, (padded, panel): (usize, usize))
+    where
+        T: Lane<S>,
+    {
+        let Self { next, scores, current, n_earlier, .. } = self;
+        let n_rows = next.examples.len();
+        let gram = next.gram.get(row * n_rows..).unwrap_or_default();
+        if row.is_multiple_of(ROWS_TOGETHER) {
+            *n_earlier = next.changed.len();
+            EarlierChanges {
+                place: RowScores { scores, row, n_rows, padded, panel },
+                gram,
+                changes: &next.changes,
+                changed: &next.changed,
+                out: &mut current[..(n_rows - row).min(ROWS_TOGETHER) * padded],
+            }
+            .compute(simd);
+        }
+        LateChanges {
+            gram,
+            changes: &next.changes,
+            changed: &next.changed[*n_earlier..],
+            scores: &mut current[row % ROWS_TOGETHER * padded..][..padded],
+        }
+        .compute(simd);
+    }
+}
+
+/// Scores of some rows of a block before the first of them: those from before the block, from panels
+/// to contiguous rows, plus what the rows before changed, Σ_j ⟨x_i, x_j⟩ δ_j.
+struct EarlierChanges<'a, T> {
+    /// The first row.
+    place: RowScores<'a, T>,
+    /// Inner products of the rows with all of the block, row by row.
+    gram: &'a [T],
+    /// δ_j, one padded row each.
+    changes: &'a [T],
+    /// The rows that changed, j.
+    changed: &'a [usize],
+    /// Contiguous scores, row by row.
+    out: &'a mut [T],
+}
+
+impl<T: Element> Kernel<T> for EarlierChanges<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(mut self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let RowScores { padded, panel: width, .. } = self.place;
+        for first in (0..padded).step_by(width) {
+            let width = width.min(padded - first);
+            // Sparse rows have one panel of all classes.
+            for start in (0..width).step_by(WIDE * T::LANES) {
+                let n_vectors = (width - start) / T::LANES;
+                if n_vectors >= WIDE {
+                    self.rows::<S, WIDE>(simd, (first, start));
+                } else {
+                    for place in 0..n_vectors {
+                        self.rows::<S, 1>(simd, (first, start + place * T::LANES));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<T: Element> EarlierChanges<'_, T> {
+    /// V vectors of all rows, from a place in the panel that begins with the class `first`.
+    #[inline(always)]
+    fn rows<S: Simd, const V: usize>(&mut self, simd: S, (first, start): (usize, usize))
+    where
+        T: Lane<S>,
+    {
+        let (n, mut row) = (self.out.len() / self.place.padded, 0);
+        if S::REGISTER_COUNT >= 32 {
+            while row + 8 <= n {
+                self.tile::<S, V, 8>(simd, (first, start), row);
+                row += 8;
+            }
+        } else {
+            while row + 4 <= n {
+                self.tile::<S, V, 4>(simd, (first, start), row);
+                row += 4;
+            }
+        }
+        while row < n {
+            self.tile::<S, V, 1>(simd, (first, start), row);
+            row += 1;
+        }
+    }
+
+    /// R rows of them.
+    #[inline(always)]
+    fn tile<S: Simd, const V: usize, const R: usize>(
+        &mut self,
+        simd: S,
+        (first, start): (usize, usize),
+        row: usize,
+    ) where
+        T: Lane<S>,
+    {
+        let Self { place, gram, changes, changed, out } = self;
+        let (padded, n_rows) = (place.padded, place.n_rows);
+        let mut sums = [[T::splat(simd, T::zero()); V]; R];
+        for (at, sums) in sums.iter_mut().enumerate() {
+            let place = RowScores { row: place.row + row + at, ..*place };
+            let scores = &place.panel(first / place.panel)[start..][..V * T::LANES];
+            sums.copy_from_slice(&T::vectors(scores).0[..V]);
+        }
+        let first = first + start;
+        // Blocks of one row, as sparse data have them, come without products.
+        let gram: [&[T]; R] = match changed.is_empty() {
+            true => [&[]; R],
+            false => from_fn(|at| &gram[(row + at) * n_rows..][..n_rows]),
+        };
+        for &other in *changed {
+            let change = &T::vectors(&changes[other * padded + first..][..V * T::LANES]).0[..V];
+            for (sums, gram) in sums.iter_mut().zip(&gram) {
+                let product = T::splat(simd, gram[other]);
+                for (sum, change) in sums.iter_mut().zip(change) {
+                    *sum = T::fused(simd, product, *change, *sum);
+                }
+            }
+        }
+        for (at, sums) in sums.iter().enumerate() {
+            let out = &mut out[(row + at) * padded + first..][..V * T::LANES];
+            T::vectors_mut(out).0.copy_from_slice(sums);
+        }
+    }
+}
+
+/// Adds what rows changed to the scores of another, Σ_j ⟨x_i, x_j⟩ δ_j.
+struct LateChanges<'a, T> {
+    /// ⟨x_i, x_j⟩ for all rows of the block.
+    gram: &'a [T],
+    /// δ_j, one padded row each.
+    changes: &'a [T],
+    /// The rows that changed, j.
+    changed: &'a [usize],
+    scores: &'a mut [T],
+}
+
+impl<T: Element> Kernel<T> for LateChanges<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let Self { gram, changes, changed, scores } = self;
+        let stride = scores.len() / T::LANES;
+        let (scores, changes) = (T::vectors_mut(scores).0, T::vectors(changes).0);
+        let mut first = 0;
+        let (wide, rest) = scores.as_chunks_mut::<VECTORS>();
+        for scores in wide {
+            correct(simd, changes, (stride, first), (gram, changed), scores);
+            first += VECTORS;
+        }
+        for scores in rest.as_chunks_mut::<1>().0 {
+            correct(simd, changes, (stride, first), (gram, changed), scores);
+            first += 1;
+        }
+    }
+}
+
+#[inline(always)]
+fn correct<S: Simd, T: Lane<S>, const V: usize>(
+    simd: S,
+    changes: &[T::Vector],
+    (stride, first): (usize, usize),
+    (gram, changed): (&[T], &[usize]),
+    out: &mut [T::Vector; V],
+) {
+    let mut sums = *out;
+    for &row in changed {
+        let product = T::splat(simd, gram[row]);
+        let Some(change) = changes[row * stride + first..].first_chunk::<V>() else { return };
+        for (sum, change) in sums.iter_mut().zip(change) {
+            *sum = T::fused(simd, product, *change, *sum);
+        }
+    }
+    *out = sums;
+}

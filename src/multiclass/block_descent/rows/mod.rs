@@ -1,0 +1,201 @@
+//! Rows and the weights that score them: one interface to dense and to sparse data.
+
+mod dense;
+mod sparse;
+mod sparse_kernels;
+
+use num_traits::Zero;
+use pulp::Simd;
+
+pub(super) use self::dense::DenseStore;
+pub(super) use self::sparse::SparseStore;
+use crate::data::{Real, in_precision};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::{Aligned, Element, Lane};
+
+/// One example's row as visits to few classes read it, the constant feature included.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row<'r, T> {
+    /// Dense: the features in whole vectors. Sparse: the stored values.
+    pub values: &'r [T],
+    /// Sparse: their columns.
+    pub columns: &'r [i32],
+    /// Dense: the features left over.
+    pub rest: &'r [T],
+    /// The constant feature, if any. Dense: in its place behind those left over, in a vector of zeros.
+    pub constant: &'r [T],
+}
+
+impl<T: Real> Row<'_, T> {
+    /// Number of values that a visit reads.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.values.len() + self.rest.len() + self.constant.len()
+    }
+
+    /// Sparse: calls `each` with (feature, value) pairs, the constant feature's last.
+    #[inline(always)]
+    pub fn for_each(&self, n_features: usize, mut each: impl FnMut(usize, T)) {
+        for (column, x) in self.columns.iter().zip(self.values) {
+            each(*column as usize, *x);
+        }
+        for x in self.constant {
+            each(n_features - 1, *x);
+        }
+    }
+
+    /// Dense: the features behind whole vectors, if any, with the constant feature.
+    #[inline(always)]
+    pub fn tail<S: Simd>(&self, simd: S) -> Option<T::Vector>
+    where
+        T: Lane<S>,
+    {
+        let constant = T::vectors(self.constant).0.first().copied();
+        if self.rest.is_empty() {
+            return constant;
+        }
+        let rest = T::partial(simd, self.rest);
+        Some(constant.map_or(rest, |constant| T::plus(simd, rest, constant)))
+    }
+}
+
+/// The values in this precision, copied if they are stored in another.
+#[inline(always)]
+fn read<'r, R: Real, T: Real>(copied: &'r mut Vec<T>, values: &'r [R]) -> &'r [T] {
+    match in_precision(values) {
+        Some(values) => values,
+        None => {
+            copied.clear();
+            R::append_to(values, copied);
+            copied
+        }
+    }
+}
+
+/// Rows that are scored together.
+#[derive(Debug)]
+pub(super) struct ScoredRows<T> {
+    pub examples: Vec<u32>,
+    /// Dense: copies of the rows, the constant feature appended.
+    values: Vec<T>,
+    /// Dense: the rows' inner products with the rows before them and with themselves (b × b).
+    pub gram: Vec<T>,
+    /// The change of each row's dual variables, in padded classes.
+    pub changes: Aligned<T>,
+    /// The rows whose dual variables changed.
+    pub changed: Vec<usize>,
+}
+
+impl<T: Real> ScoredRows<T> {
+    /// An empty block for up to `n_rows` rows.
+    pub fn new(n_rows: usize, padded: usize) -> Self {
+        let (examples, values, gram) = (Vec::new(), Vec::new(), Vec::new());
+        let changes = Aligned::zeros(n_rows * padded);
+        Self { examples, values, gram, changes, changed: Vec::new() }
+    }
+}
+
+/// Sizes of a store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// Number of classes, padded to whole vectors.
+    pub padded: usize,
+    /// Classes of a panel of scores; the last panel may have fewer.
+    pub panel: usize,
+    /// Rows that are worth scoring together.
+    pub block_size: usize,
+    /// The most rows that can be scored together.
+    pub largest_block: usize,
+}
+
+/// Rows and the weights that score them.
+pub(super) trait WeightStore: Send + Sync {
+    /// The type of a weight.
+    type Value: Element;
+
+    /// Whether weights are in double precision.
+    const IS_DOUBLE: bool = size_of::<Self::Value>() == size_of::<f64>();
+
+    /// The store of the same rows in double precision.
+    type Exact: WeightStore<Value = f64>;
+
+    /// That store with weights of zero, unless this one is in double precision.
+    fn exact(&self) -> Option<Self::Exact>;
+
+    /// The store's sizes.
+    fn shape(&self) -> Shape;
+
+    /// The row of an example.
+    fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<Self::Value>) -> Row<'r, Self::Value>;
+
+    /// Hands out the weights in the order in which few classes of a row are scored fastest. Nothing else may read
+    /// them until [`WeightStore::give_weights`].
+    fn take_weights(&mut self) -> Aligned<Self::Value>;
+
+    /// Takes back the weights of [`WeightStore::take_weights`].
+    fn give_weights(&mut self, weights: Aligned<Self::Value>);
+
+    /// Scores of a row for some classes, by weights in the order of [`WeightStore::take_weights`].
+    fn score_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &[Self::Value],
+        row: Row<'_, Self::Value>,
+        classes: &[u32],
+        scores: &mut [Self::Value],
+    ) where
+        Self::Value: Lane<S>;
+
+    /// Adds `change` times the row to such weights of some classes.
+    fn add_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &mut [Self::Value],
+        row: Row<'_, Self::Value>,
+        classes: &[u32],
+        change: &[Self::Value],
+    ) where
+        Self::Value: Lane<S>;
+
+    /// Adds the changes of one block to the weights, if any, and writes the scores and inner products of the next
+    /// block: for each panel of classes, row by row.
+    fn next_block(
+        &mut self,
+        block: &mut ScoredRows<Self::Value>,
+        next: &mut ScoredRows<Self::Value>,
+        scores: &mut [Self::Value],
+    );
+
+    /// Writes the scores of examples in ascending order, as [`WeightStore::next_block`] does.
+    fn score(&self, block: &mut ScoredRows<Self::Value>, scores: &mut [Self::Value]);
+
+    /// Adds the rows of examples to the weights, each times what `change` writes to a row of zeros (padded classes)
+    /// for an index among the examples.
+    ///
+    /// # Errors
+    /// [`Interrupted`](crate::error::Error::Interrupted).
+    fn add_rows(
+        &mut self,
+        examples: &[u32],
+        change: impl Fn(usize, &mut [Self::Value]) + Sync,
+        interrupt: &Interrupt,
+    ) -> Result<()>;
+
+    /// All weights in some order.
+    fn weights(&self) -> &[Self::Value];
+
+    /// Writes the weights to `by_class`, class after class, the constant feature's last.
+    fn copy_by_class(&self, by_class: &mut Vec<f64>);
+
+    /// Sets the weights to those given class after class; to 0 if there are none.
+    fn load(&mut self, by_class: &[f64]);
+
+    /// Sets the weights to those of a store in double precision.
+    fn narrow(&mut self, exact: &Self::Exact);
+}
+
+/// Whether all values are 0.
+pub(super) fn are_zero<T: Zero>(values: &[T]) -> bool {
+    values.iter().all(Zero::is_zero)
+}

@@ -1,0 +1,292 @@
+//! Sparse rows, with weights feature after feature: a row's scores and the change that it makes are sums over
+//! contiguous classes.
+
+use pulp::Simd;
+use rayon::join;
+
+use super::sparse_kernels::{
+    AddFewSparse, AddOuter, FeatureRange, FindTouched, ScoreAll, ScoreFewSparse,
+};
+use super::{Row, ScoredRows, Shape, WeightStore, read};
+use crate::data::{Csr, Real, Rows};
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::{Aligned, Element, Kernel, Lane, transpose};
+use crate::parallel::is_worth_sharing;
+
+/// Sparse rows, scored one at a time: a row's features are few, and their inner products with other rows'
+/// would cost as much as the scores.
+pub(in super::super) struct SparseStore<'a, R, T> {
+    rows: Csr<'a, R>,
+    bias: f64,
+    /// The constant feature, if there is one.
+    constant: Vec<T>,
+    /// Features × classes, padded with zeros to whole vectors.
+    weights: Aligned<T>,
+    n_classes: usize,
+    padded: usize,
+    /// The column with about half of the entries before it.
+    middle: usize,
+    /// A row in the precision of the weights, if it is stored in another.
+    copied: Vec<T>,
+    /// Vectors of a change that are not 0.
+    touched: Vec<u32>,
+}
+
+impl<'a, R: Real, T: Element> SparseStore<'a, R, T> {
+    /// Weights of zero.
+    pub fn new(rows: Csr<'a, R>, bias: f64, n_classes: usize) -> Self {
+        let n_features = rows.n_cols() + usize::from(bias != 0.0);
+        let constant = if bias == 0.0 { Vec::new() } else { vec![T::narrow(bias)] };
+        let padded = n_classes.next_multiple_of(T::lanes());
+        let weights = Aligned::zeros(n_features * padded);
+        let middle = rows.balanced_cuts(2).get(1).copied().unwrap_or_default();
+        let (copied, touched) = (Vec::new(), Vec::new());
+        Self { rows, bias, constant, weights, n_classes, padded, middle, copied, touched }
+    }
+
+    fn n_features(&self) -> usize {
+        self.rows.n_cols() + self.constant.len()
+    }
+}
+
+/// Calls `work` with the features before `cut` and with those from `cut` on, in parallel. If `work` reads too few
+/// numbers (`n_numbers`) for that to pay, calls it once with all features.
+fn share<T: Element>(
+    weights: &mut [T],
+    (cut, padded): (usize, usize),
+    n_numbers: usize,
+    work: impl Fn(FeatureRange<'_, T>) + Sync,
+) {
+    if !is_worth_sharing(n_numbers) {
+        return work(FeatureRange { weights, first: 0, padded });
+    }
+    let (before, after) = weights.split_at_mut(cut * padded);
+    join(
+        || work(FeatureRange { weights: before, first: 0, padded }),
+        || work(FeatureRange { weights: after, first: cut, padded }),
+    );
+}
+
+impl<'a, R: Real, T: Element> WeightStore for SparseStore<'a, R, T> {
+    type Value = T;
+    type Exact = SparseStore<'a, R, f64>;
+
+    fn exact(&self) -> Option<Self::Exact> {
+        (!Self::IS_DOUBLE).then(|| SparseStore::new(self.rows, self.bias, self.n_classes))
+    }
+
+    fn shape(&self) -> Shape {
+        let padded = self.padded;
+        Shape { padded, panel: padded, block_size: 1, largest_block: 1 }
+    }
+
+    #[inline(always)]
+    fn row<'r>(&'r self, example: usize, buffer: &'r mut Vec<T>) -> Row<'r, T> {
+        let (columns, x) = self.rows.row(example);
+        Row { values: read(buffer, x), columns, rest: &[], constant: &self.constant }
+    }
+
+    fn take_weights(&mut self) -> Aligned<T> {
+        std::mem::replace(&mut self.weights, Aligned::zeros(0))
+    }
+
+    fn give_weights(&mut self, weights: Aligned<T>) {
+        self.weights = weights;
+    }
+
+    #[inline(always)]
+    fn score_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &[T],
+        row: Row<'_, T>,
+        classes: &[u32],
+        scores: &mut [T],
+    ) where
+        T: Lane<S>,
+    {
+        ScoreFewSparse { weights, padded: self.padded, row, classes, scores }.compute(simd);
+    }
+
+    #[inline(always)]
+    fn add_few<S: Simd>(
+        &self,
+        simd: S,
+        weights: &mut [T],
+        row: Row<'_, T>,
+        classes: &[u32],
+        change: &[T],
+    ) where
+        T: Lane<S>,
+    {
+        let features = FeatureRange { weights, first: 0, padded: self.padded };
+        AddFewSparse { features, row, classes, change }.compute(simd);
+    }
+
+    fn next_block(
+        &mut self,
+        block: &mut ScoredRows<T>,
+        next: &mut ScoredRows<T>,
+        scores: &mut [T],
+    ) {
+        let Self { rows, constant, weights, padded, copied, touched, .. } = self;
+        if let (Some(example), false) = (block.examples.first(), block.changed.is_empty()) {
+            let change = &block.changes[..*padded];
+            T::dispatch(FindTouched { change, touched });
+            let (columns, x) = rows.row(*example as usize);
+            let row = Row { values: read(copied, x), columns, rest: &[], constant };
+            let features = FeatureRange { weights, first: 0, padded: *padded };
+            T::dispatch(AddOuter { features, row, change, touched });
+        }
+        self.score(next, scores);
+    }
+
+    fn score(&self, block: &mut ScoredRows<T>, scores: &mut [T]) {
+        debug_assert!(block.examples.len() <= 1);
+        for example in &block.examples {
+            let row = self.row(*example as usize, &mut block.values);
+            T::dispatch(ScoreAll { weights: &self.weights, row, scores });
+        }
+    }
+
+    fn add_rows(
+        &mut self,
+        examples: &[u32],
+        change: impl Fn(usize, &mut [T]) + Sync,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let (rows, constant, padded) = (&self.rows, &self.constant, self.padded);
+        let lengths = examples.iter().map(|example| rows.row(*example as usize).0.len());
+        let n_numbers = lengths.sum::<usize>() * padded;
+        share(&mut self.weights, (self.middle, padded), n_numbers, |mut features| {
+            let (mut copied, mut touched) = (Vec::new(), Vec::new());
+            let mut values = Aligned::zeros(padded);
+            for (index, example) in examples.iter().enumerate() {
+                if interrupt.is_raised() {
+                    return;
+                }
+                values.fill(T::zero());
+                change(index, &mut values);
+                let (columns, x) = rows.row(*example as usize);
+                T::dispatch(FindTouched { change: &values, touched: &mut touched });
+                features.add_own(columns, read(&mut copied, x), &values, &touched);
+                let last = [rows.n_cols() as i32];
+                features.add_own(&last[..constant.len()], constant, &values, &touched);
+            }
+        });
+        interrupt.check()
+    }
+
+    fn weights(&self) -> &[T] {
+        &self.weights
+    }
+
+    fn copy_by_class(&self, by_class: &mut Vec<f64>) {
+        let (n_features, half) = (self.n_features(), self.n_classes / 2);
+        by_class.resize(self.n_classes * n_features, 0.0);
+        if !is_worth_sharing(by_class.len()) {
+            return transpose(&self.weights, self.padded, by_class, n_features);
+        }
+        let (before, after) = by_class.split_at_mut(half * n_features);
+        join(
+            || transpose(&self.weights, self.padded, before, n_features),
+            || transpose(&self.weights[half..], self.padded, after, n_features),
+        );
+    }
+
+    fn load(&mut self, by_class: &[f64]) {
+        match by_class {
+            [] => self.weights.fill(T::zero()),
+            _ => transpose(by_class, self.n_features(), &mut self.weights, self.padded),
+        }
+    }
+
+    fn narrow(&mut self, exact: &Self::Exact) {
+        let cut = (self.n_features() / 2, self.padded);
+        share(&mut self.weights, cut, exact.weights.len(), |part| {
+            let others = exact.weights[part.first * exact.padded..].chunks_exact(exact.padded);
+            for (own, others) in part.weights.chunks_exact_mut(part.padded).zip(others) {
+                own.iter_mut().zip(others).for_each(|(own, other)| *own = T::narrow(*other));
+            }
+        });
+    }
+}
+
+impl<T: Element> FeatureRange<'_, T> {
+    /// Adds x δᵀ for the part of a row x in these features, and δ as long as the padded classes.
+    fn add_own(&mut self, columns: &[i32], x: &[T], change: &[T], touched: &[u32]) {
+        let bound = |end: usize| columns.partition_point(|column| (*column as usize) < end);
+        let end = self.first + self.weights.len() / self.padded;
+        let own = bound(self.first)..bound(end);
+        let row = Row { columns: &columns[own.clone()], values: &x[own], rest: &[], constant: &[] };
+        let Self { weights, first, padded } = self;
+        let features = FeatureRange { weights, first: *first, padded: *padded };
+        T::dispatch(AddOuter { features, row, change, touched });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Element>(n_classes: usize) {
+        let x = [0.5, 1.0, -2.0, 3.0];
+        let rows = Csr::new(&[0, 3, 4], &[1, 4, 5, 0], &x, 7).unwrap();
+        let mut store = SparseStore::<_, T>::new(rows, 1.5, n_classes);
+        let change = |class: usize| (class % 7) as f64 - 2.0;
+        let add = |store: &mut SparseStore<'_, f64, T>| {
+            let own = |_: usize, changes: &mut [T]| {
+                (0..n_classes).for_each(|class| changes[class] = T::narrow(change(class)));
+            };
+            store.add_rows(&[0], own, &Interrupt::default()).unwrap();
+        };
+        add(&mut store);
+        let by_class = |store: &SparseStore<'_, f64, T>| {
+            let mut by_class = Vec::new();
+            store.copy_by_class(&mut by_class);
+            by_class
+        };
+        let copy = by_class(&store);
+        for class in [0, n_classes - 1] {
+            let expected = [0.0, 0.5, 0.0, 0.0, 1.0, -2.0, 0.0, 1.5].map(|x| x * change(class));
+            assert_eq!(copy[class * 8..][..8], expected);
+        }
+        let mut exact = SparseStore::<_, f64>::new(rows, 1.5, n_classes);
+        exact.load(&copy);
+        let mut same = SparseStore::<_, T>::new(rows, 1.5, n_classes);
+        same.narrow(&exact);
+        assert_eq!(by_class(&same), copy);
+        let (mut block, mut next) =
+            (ScoredRows::new(1, store.padded), ScoredRows::new(1, store.padded));
+        next.examples.push(0);
+        let mut scores = vec![T::one(); store.padded];
+        store.next_block(&mut block, &mut next, &mut scores);
+        for (class, score) in scores[..n_classes].iter().enumerate() {
+            assert_eq!(score.widen(), 7.5 * change(class));
+        }
+        assert!(super::super::are_zero(&scores[n_classes..]));
+        // The change of the row's block, and what the other row's scores become.
+        next.changes[n_classes - 1] = T::narrow(4.0);
+        next.changed.push(0);
+        block.examples.push(1);
+        store.next_block(&mut next, &mut block, &mut scores);
+        assert_eq!(scores[n_classes - 1].widen(), 1.5 * (1.5 * change(n_classes - 1) + 6.0));
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        for n_numbers in [0, usize::MAX] {
+            let mut parts = vec![T::zero(); 8 * store.padded];
+            let fill = |part: FeatureRange<'_, T>| part.weights.fill(T::narrow(part.first as f64));
+            pool.install(|| share(&mut parts, (3, store.padded), n_numbers, fill));
+            let last = parts[parts.len() - 1].widen();
+            assert_eq!(last, if n_numbers == 0 { 0.0 } else { 3.0 });
+        }
+    }
+
+    #[test]
+    fn updates_and_scores_of_sparse_rows() {
+        for n_classes in [2, 16, 21, 130, 300] {
+            check::<f32>(n_classes);
+            check::<f64>(n_classes);
+        }
+    }
+}

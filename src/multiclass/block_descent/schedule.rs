@@ -1,0 +1,441 @@
+//! The search policy: which epoch comes next, when it ends, and what visits leave out. Nothing here changes the
+//! optimum; every number that decides is in [`Tuning`].
+
+/// The constants of the policy. `docs/experiments.md` has the ablation that each of them rests on.
+pub(super) struct Tuning;
+
+impl Tuning {
+    /// Candidates, as a share of all (example, class) pairs, above which a full epoch is cheaper than one over the
+    /// working set: it takes less time for each pair (RESULTS: a thousand classes).
+    pub const FULL_SHARE: f64 = 0.2;
+    /// Full epochs in a run: if they are not enough, passes stall and need conjugate gradients (LIBLINEAR, letter).
+    pub const MAX_FULL: usize = 12;
+    /// Passes between two certificates.
+    pub const MAX_PASSES: usize = 200;
+    /// An epoch ends once a pass gains less than this share of its first pass (LIBLINEAR, C = 1).
+    pub const SPENT: f64 = 0.03;
+    /// The same for epochs of visits alone, most of whose passes leave most examples out (LIBLINEAR, news20).
+    pub const SPENT_VISITS: f64 = 0.005;
+    /// An epoch also ends once the estimate of the gap is below this share of the tolerance (Weston-Watkins).
+    pub const SAFE: f64 = 0.8;
+    /// Passes stall if one gains this share of the pass `WINDOW` passes before it (LIBLINEAR, C = 10).
+    pub const STALLING: f64 = 0.8;
+    /// Passes that say what visits gain at present, and the fewest passes between two conjugate gradient attempts.
+    pub const WINDOW: usize = 3;
+    /// The most passes that leave an example out, and the most between two conjugate gradient attempts (news20).
+    pub const LONGEST_WAIT: u8 = 16;
+    /// A visit that gains less than this share of the mean makes its example wait (news20, noise in 50 classes).
+    pub const SMALL: f64 = 0.6;
+    /// Epochs of visits alone stall if they leave more than this share of the gap (news20).
+    pub const QUICK: f64 = 0.25;
+    /// Weights up to which conjugate gradients cost little, so that no epoch begins with visits alone (LIBLINEAR,
+    /// satimage and letter).
+    pub const FEW_WEIGHTS: usize = 1024;
+}
+
+/// The result of one pass over examples.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct PassGain {
+    /// By how much the dual rose (in units of λ).
+    pub gain: f64,
+    /// Whether any β changed for the better, or in a full epoch at all.
+    pub changed: bool,
+    /// The gain that rounding alone can feign; 0 in double precision.
+    pub rounding: f64,
+    pub n_visits: usize,
+    /// The numbers read.
+    pub work: usize,
+}
+
+impl PassGain {
+    /// Whether the dual rose by clearly more than rounding can feign: the first visits with renewed weights gain more
+    /// of that than those after them.
+    pub fn moved(&self) -> bool {
+        self.changed && (self.rounding == 0.0 || self.gain > 2.0 * self.rounding)
+    }
+}
+
+/// The kinds of epochs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EpochKind {
+    /// All classes of all examples.
+    Full,
+    /// The candidates of the examples that are due.
+    WorkingSet,
+}
+
+/// The passes that leave an example out since its visits gained little.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wait {
+    /// Passes of the last wait.
+    length: u8,
+    /// Passes still to come.
+    left: u8,
+}
+
+impl Wait {
+    /// Whether the next pass leaves the example out, which counts that pass.
+    #[inline(always)]
+    pub fn skips(&mut self) -> bool {
+        let skips = self.left > 0;
+        self.left -= u8::from(skips);
+        skips
+    }
+
+    /// Doubles the wait after a visit that gained little, and ends it after one that gained more.
+    #[inline(always)]
+    pub fn follow(&mut self, gained_little: bool) {
+        self.length =
+            if gained_little { (2 * self.length).clamp(1, Tuning::LONGEST_WAIT) } else { 0 };
+        self.left = self.length;
+    }
+
+    /// Makes the first pass of an epoch visit the example.
+    pub fn begin_epoch(&mut self) {
+        self.left = 0;
+    }
+}
+
+/// All state of the search policy.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    /// The relative gap at which the run ends; 0 if unknown.
+    tolerance: f64,
+    /// Full epochs so far.
+    n_full: usize,
+    /// The last passes over the working set.
+    passes: Vec<PassGain>,
+    /// The first pass of the epoch.
+    first: PassGain,
+    /// Passes of the epoch.
+    n_passes: usize,
+    /// Whether the epoch makes visits alone, without conjugate gradients.
+    visits_only: bool,
+    /// Whether an epoch of visits alone went on until little was gained, and made little of the gap. Stays when λ
+    /// changes.
+    stalled: bool,
+    /// Whether conjugate gradients cost more than they gain: few numbers for many weights.
+    too_costly: bool,
+    /// Whether the last epoch went on until little was gained.
+    spent: bool,
+    /// Passes since the last conjugate gradient attempt, and before the next one.
+    since_attempt: usize,
+    attempt_wait: usize,
+    /// The relative gap of the last certificate, and of the one before the last working-set epoch.
+    gap: f64,
+    gap_before: f64,
+    /// The tolerance in the units of gains, as of the last certificate, and the ratio of its gap to the square root
+    /// of the gains before it.
+    wanted: f64,
+    factor: f64,
+    /// The examples that the last pass visited or left out.
+    n_active: usize,
+    /// The most steps of the next conjugate gradient attempt.
+    n_steps: usize,
+}
+
+/// Bounds on the steps of an attempt, and those of the first.
+const STEPS: std::ops::RangeInclusive<usize> = 3..=60;
+const FIRST_STEPS: usize = 10;
+
+impl Schedule {
+    /// The schedule of a run that begins.
+    pub fn new(tolerance: f64) -> Self {
+        Self {
+            tolerance,
+            n_full: 0,
+            passes: Vec::new(),
+            first: PassGain::default(),
+            n_passes: 0,
+            visits_only: false,
+            stalled: false,
+            too_costly: false,
+            spent: false,
+            since_attempt: 0,
+            attempt_wait: Tuning::WINDOW,
+            gap: f64::INFINITY,
+            gap_before: f64::INFINITY,
+            wanted: 0.0,
+            factor: f64::NAN,
+            n_active: 0,
+            n_steps: FIRST_STEPS,
+        }
+    }
+
+    /// Takes a guess at the ratio of the gap to the square root of gains, until there is a certificate.
+    pub fn guess_ratio(&mut self, factor: f64) {
+        self.factor = factor;
+    }
+
+    /// Notes a full epoch. Before the first certificate the dual's rise is all that is known of the objective.
+    pub fn note_full(&mut self, pass: PassGain) {
+        if self.gap == f64::INFINITY {
+            self.wanted += self.tolerance * pass.gain;
+        }
+    }
+
+    /// The most steps of an attempt.
+    pub fn n_steps(&self) -> usize {
+        self.n_steps
+    }
+
+    /// Notes how often the way of an attempt was shortened until it gained; nothing if it never did. Ways that end
+    /// inside the domain may have more steps.
+    pub fn note_way(&mut self, n_shortened: Option<usize>) {
+        self.n_steps = match n_shortened {
+            Some(0) => self.n_steps * 3 / 2,
+            Some(1) => self.n_steps,
+            Some(_) => self.n_steps * 2 / 3,
+            None => self.n_steps / 2,
+        };
+        self.n_steps = self.n_steps.clamp(*STEPS.start(), *STEPS.end());
+    }
+
+    /// The kind of the next epoch, given the number of candidates of all examples that are due, if it is known, and
+    /// of all pairs.
+    pub fn next_epoch(&self, n_candidates: Option<usize>, n_pairs: usize) -> EpochKind {
+        let is_wide = |n: usize| n as f64 > Tuning::FULL_SHARE * n_pairs as f64;
+        match self.n_full < Tuning::MAX_FULL && n_candidates.is_none_or(is_wide) {
+            true => EpochKind::Full,
+            false => EpochKind::WorkingSet,
+        }
+    }
+
+    /// Counts a full epoch; returns whether it is not the first.
+    pub fn begin_full(&mut self) -> bool {
+        self.passes.clear();
+        self.n_full += 1;
+        self.n_full > 1
+    }
+
+    /// Whether a relative gap ends the run.
+    pub fn is_met(&self, gap: f64) -> bool {
+        gap <= self.tolerance
+    }
+
+    /// Begins an epoch over the working set; `has_faces` says whether conjugate gradients are known for the set.
+    pub fn begin_working_set(&mut self, n_weights: usize, has_faces: bool) {
+        let before = std::mem::replace(&mut self.gap_before, self.gap);
+        self.stalled |= self.visits_only && self.spent && self.gap > Tuning::QUICK * before;
+        let suffice = !self.stalled && n_weights > Tuning::FEW_WEIGHTS;
+        self.visits_only = !has_faces || self.too_costly || suffice;
+        self.n_passes = 0;
+        self.passes.drain(..self.passes.len().saturating_sub(Tuning::WINDOW));
+    }
+
+    /// Whether visits that gain little make their examples wait.
+    pub fn leaves_out(&self) -> bool {
+        self.visits_only
+    }
+
+    /// The gain of a visit below which its example waits.
+    pub fn small_gain(&self) -> f64 {
+        let (gain, n_visits) = self.recent(Tuning::WINDOW);
+        Tuning::SMALL * gain / n_visits.max(1) as f64
+    }
+
+    /// The gains and visits of the last passes.
+    fn recent(&self, n: usize) -> (f64, usize) {
+        let recent = &self.passes[self.passes.len().saturating_sub(n)..];
+        let add = |(gain, n_visits), pass: &PassGain| (gain + pass.gain, n_visits + pass.n_visits);
+        recent.iter().fold((0.0, 0), add)
+    }
+
+    /// Notes a pass over the working set.
+    pub fn note(&mut self, pass: PassGain) {
+        self.n_passes += 1;
+        self.first = if self.n_passes == 1 { pass } else { self.first };
+        self.since_attempt += 1;
+        self.passes.push(pass);
+    }
+
+    /// Whether the epoch over `n_active` examples ends. The last pass is one of visits: they leave each margin exact
+    /// where it counts, and the primal needs that more than the dual.
+    pub fn ends_epoch(&mut self, n_active: usize) -> bool {
+        self.n_active = n_active;
+        let Some(last) = self.passes.last() else { return true };
+        let share = if self.visits_only { Tuning::SPENT_VISITS } else { Tuning::SPENT };
+        // Further passes would add rounding to the weights.
+        self.spent = last.gain <= share * self.first.gain
+            || last.gain < last.rounding
+            || self.n_passes >= Tuning::MAX_PASSES;
+        let is_near = self.factor * self.gap_unit(n_active) <= Tuning::SAFE * self.wanted;
+        n_active == 0 || self.n_passes > 1 && (self.spent || is_near)
+    }
+
+    /// √(n g) for n blocks that gain g together: a block whose slopes are off by δ has a gap of the order of δ, and a
+    /// visit to it gains of the order of δ².
+    fn gap_unit(&self, n_blocks: usize) -> f64 {
+        let window = if self.visits_only { Tuning::WINDOW } else { 1 };
+        let n_passes = window.min(self.passes.len()).max(1);
+        (self.recent(window).0 / n_passes as f64 * n_blocks as f64).sqrt()
+    }
+
+    /// Whether passes stall, so that conjugate gradients are worth an attempt.
+    pub fn attempts(&self) -> bool {
+        self.pace().is_some_and(|pace| pace > Tuning::STALLING)
+            && !self.visits_only
+            && self.since_attempt >= self.attempt_wait
+    }
+
+    /// The gain of the last pass as a share of that of an earlier one. Passes of the epochs before count: an epoch
+    /// that ends early may stall as well.
+    fn pace(&self) -> Option<f64> {
+        let last = self.passes.last()?.gain;
+        let earlier = self.passes.len().checked_sub(Tuning::WINDOW + 1)?;
+        Some(last / self.passes[earlier].gain)
+    }
+
+    /// Notes a conjugate gradient attempt, which read `work` numbers: after one that gained little for them, the next
+    /// one waits twice as long.
+    pub fn note_attempt(&mut self, gain: f64, work: usize) {
+        self.since_attempt = 0;
+        let pass = self.passes.last().copied().unwrap_or_default();
+        // Half of what visits gain will do: an attempt also finds bounds, at which the next visits stop to look.
+        self.attempt_wait = match 2.0 * gain * pass.work as f64 > pass.gain * work as f64 {
+            true => Tuning::WINDOW,
+            false => (2 * self.attempt_wait).min(usize::from(Tuning::LONGEST_WAIT)),
+        };
+    }
+
+    /// Notes that conjugate gradients cost too much: visits alone go on until λ changes.
+    pub fn note_too_costly(&mut self) {
+        (self.too_costly, self.visits_only) = (true, true);
+    }
+
+    /// Learns from a certificate: its relative gap, and its gap and objective in the units of gains.
+    pub fn learn(&mut self, relative: f64, (gap, objective): (f64, f64)) {
+        self.gap = relative;
+        self.wanted = self.tolerance * objective;
+        let unit = self.gap_unit(self.n_active);
+        if unit > 0.0 {
+            self.factor = gap / unit;
+        }
+    }
+
+    /// Begins again with another λ.
+    pub fn restart(&mut self) {
+        (self.attempt_wait, self.n_steps) = (Tuning::WINDOW, FIRST_STEPS);
+        self.gap_before = f64::INFINITY;
+        self.too_costly = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(gain: f64) -> PassGain {
+        PassGain { gain, changed: gain > 0.0, rounding: 0.0, n_visits: 10, work: 1000 }
+    }
+
+    fn after(gains: &[f64]) -> Schedule {
+        let mut schedule = Schedule::new(1e-3);
+        schedule.begin_working_set(10, true);
+        gains.iter().for_each(|gain| schedule.note(pass(*gain)));
+        schedule
+    }
+
+    #[test]
+    fn wide_candidates_ask_for_full_epochs_up_to_a_limit() {
+        let mut schedule = Schedule::new(0.0);
+        assert_eq!(schedule.next_epoch(None, 1000), EpochKind::Full);
+        assert_eq!(schedule.next_epoch(Some(201), 1000), EpochKind::Full);
+        assert_eq!(schedule.next_epoch(Some(200), 1000), EpochKind::WorkingSet);
+        assert!(!schedule.begin_full());
+        (1..Tuning::MAX_FULL).for_each(|_| assert!(schedule.begin_full()));
+        assert_eq!(schedule.next_epoch(Some(1000), 1000), EpochKind::WorkingSet);
+    }
+
+    #[test]
+    fn an_epoch_ends_when_little_is_gained_or_the_gap_is_near() {
+        assert!(!after(&[1.0]).ends_epoch(10));
+        assert!(!after(&[1.0, 0.5]).ends_epoch(10));
+        assert!(after(&[1.0, 0.02]).ends_epoch(10));
+        assert!(after(&[1.0, 0.5]).ends_epoch(0));
+        assert!(after(&[1e-3; Tuning::MAX_PASSES]).ends_epoch(10));
+        let mut rounded = after(&[1.0]);
+        rounded.note(PassGain { rounding: 0.6, ..pass(0.5) });
+        assert!(rounded.ends_epoch(10));
+        // A gap of 2 after gains of 1 over 4 blocks: a hundredth of the gains is a tenth of the gap.
+        let mut schedule = after(&[1.0, 1.0]);
+        assert!(!schedule.ends_epoch(4));
+        schedule.learn(0.1, (2.0, 300.0));
+        schedule.begin_working_set(10, true);
+        schedule.note(pass(0.5));
+        schedule.note(pass(0.1));
+        assert!(!schedule.ends_epoch(4));
+        schedule.note(pass(0.0143));
+        assert!(schedule.ends_epoch(4));
+    }
+
+    #[test]
+    fn stalling_passes_attempt_conjugate_gradients_and_failures_wait() {
+        assert!(!after(&[1.0, 1.0, 1.0]).attempts());
+        assert!(!after(&[1.0, 0.9, 0.8, 0.7]).attempts());
+        let mut schedule = after(&[1.0, 1.0, 1.0, 0.9]);
+        assert!(schedule.attempts());
+        schedule.note_attempt(0.0, 1000);
+        for _ in 0..2 * Tuning::WINDOW - 1 {
+            schedule.note(pass(0.9));
+            assert!(!schedule.attempts());
+        }
+        schedule.note(pass(0.9));
+        assert!(schedule.attempts());
+        schedule.note_attempt(1.0, 1000);
+        (0..Tuning::WINDOW).for_each(|_| schedule.note(pass(0.9)));
+        assert!(schedule.attempts());
+    }
+
+    #[test]
+    fn visits_alone_come_first_where_weights_are_many() {
+        let mut schedule = Schedule::new(0.0);
+        let many = Tuning::FEW_WEIGHTS + 1;
+        schedule.begin_working_set(many, true);
+        assert!(schedule.leaves_out());
+        [1.0, 1.0, 1.0, 1.0].iter().for_each(|gain| schedule.note(pass(*gain)));
+        assert!(!schedule.attempts());
+        schedule.note(pass(0.001));
+        assert!(schedule.ends_epoch(10));
+        schedule.learn(0.1, (1.0, 10.0));
+        schedule.begin_working_set(many, true);
+        assert!(schedule.leaves_out());
+        schedule.note(pass(1.0));
+        schedule.note(pass(0.001));
+        assert!(schedule.ends_epoch(10));
+        schedule.learn(0.09, (0.9, 10.0));
+        schedule.begin_working_set(many, true);
+        assert!(!schedule.leaves_out());
+        schedule.note_too_costly();
+        schedule.begin_working_set(many, true);
+        assert!(schedule.leaves_out());
+        schedule.restart();
+        schedule.begin_working_set(many, true);
+        assert!(!schedule.leaves_out());
+        schedule.begin_working_set(many, false);
+        assert!(schedule.leaves_out());
+    }
+
+    #[test]
+    fn waits_double_and_end() {
+        let mut wait = Wait::default();
+        let skipped = |wait: &mut Wait| (0..100).take_while(|_| wait.skips()).count();
+        assert_eq!(skipped(&mut wait), 0);
+        let waits = [1, 2, 4, 8, 16, 16].map(|_| {
+            wait.follow(true);
+            skipped(&mut wait)
+        });
+        assert_eq!(waits, [1, 2, 4, 8, 16, 16]);
+        wait.follow(true);
+        wait.begin_epoch();
+        assert_eq!(skipped(&mut wait), 0);
+        wait.follow(false);
+        assert_eq!(skipped(&mut wait), 0);
+    }
+
+    #[test]
+    fn gains_of_the_size_of_rounding_are_none() {
+        assert!(PassGain { rounding: 0.4, ..pass(1.0) }.moved());
+        assert!(!PassGain { rounding: 0.6, ..pass(1.0) }.moved() && !pass(0.0).moved());
+    }
+}

@@ -1,0 +1,159 @@
+//! Starts from a dual point, and from the optimum at another λ.
+//!
+//! The set of the dual points does not depend on λ, so any start is feasible. Where the optimum's β_i is at its
+//! bound it mostly stays there, and its part of w grows like 1/λ. Where it is not, as for all examples of
+//! separable data with λ small enough, it is the part of w that stays. Hence β at its bound is kept and the rest
+//! is scaled, all by the one factor at which the dual is largest.
+
+use num_traits::Zero;
+
+use super::State;
+use super::candidates::Candidates;
+use super::rows::WeightStore;
+use crate::data::Real;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::Sparse;
+use crate::multiclass::ScoreMap;
+use crate::run::Certificate;
+
+/// Curvature below which a block is linear: its step, the slope divided by this, would overflow.
+const VANISHING: f64 = 1e-250;
+
+impl<M: WeightStore> State<'_, M> {
+    /// Sizes the blocks for the λ of `shares`. Examples whose row is 0, or as good as that, have their optimal vertex
+    /// at once.
+    pub(super) fn size_blocks(&mut self) {
+        let (lambda, mut sum) = (self.shares.lambda(), 0.0);
+        for block in &mut self.dual.blocks {
+            let example = block.example as usize;
+            block.weight = self.shares.of(example) / lambda;
+            block.curvature = block.weight * self.problem.map().row_size(example).norm.powi(2);
+            sum += block.weight * self.set.steepness(block);
+        }
+        // The gap of a block whose slopes are off by δ is of the order of C δ, and a visit gains C δ²/2h.
+        self.schedule.guess_ratio((2.0 * sum / self.dual.blocks.len() as f64).sqrt());
+    }
+
+    /// Gives each block without curvature its optimal vertex.
+    pub(super) fn settle_linear_blocks(&mut self) {
+        let (mut margins, mut vertex) = (vec![0.0; self.problem.n_classes()], Vec::new());
+        for (at, block) in self.dual.blocks.iter_mut().enumerate() {
+            if self.set.steepness(block) > VANISHING {
+                continue;
+            }
+            block.settled = true;
+            let (example, label) =
+                (block.example as usize, self.problem.label(block.example as usize));
+            margins.fill(0.0);
+            self.problem.margins(example, &mut margins);
+            vertex.clear();
+            let scratch = &mut self.work.scratch;
+            self.problem.polytope().vertex(&margins, label, scratch, &mut vertex);
+            block.sum = vertex.iter().map(|(_, weight)| weight).sum();
+            let entries = vertex.iter().map(|(class, weight)| (*class, Real::narrow(*weight)));
+            self.dual.betas.replace(at, vertex.len(), entries);
+        }
+    }
+
+    /// Moves to a dual point, around an origin if one is given.
+    pub(super) fn start_from(
+        &mut self,
+        origin: Vec<f64>,
+        betas: &[f64],
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let m = self.problem.n_classes();
+        let mut started = Candidates::new(self.dual.blocks.len());
+        for (at, block) in self.dual.blocks.iter_mut().enumerate() {
+            if block.settled {
+                started.copy(at, &self.dual.betas);
+                continue;
+            }
+            let start = &betas[block.example as usize * m..][..m];
+            let entries = (0..).zip(start).map(|(class, beta)| (class, M::Value::narrow(*beta)));
+            let entries = entries.filter(|(_, beta)| *beta != M::Value::zero());
+            started.replace(at, m, entries);
+            block.sum = started.row(at).1.iter().map(|beta| beta.widen()).sum();
+        }
+        self.dual.betas = started;
+        (self.exact, self.dual.due) = (None, None);
+        self.origin = origin;
+        self.store.load(&self.origin);
+        self.dual.add_images(self.problem, &self.dual.betas, &mut self.store, interrupt)
+    }
+
+    /// Changes λ, and certifies the dual point to go on from. There must be no origin.
+    pub(super) fn warm_start(&mut self, lambda: f64, interrupt: &Interrupt) -> Result<Certificate> {
+        let before = self.shares.lambda();
+        self.set_lambda(lambda)?;
+        if lambda < before && self.shares.smoothing() == 0.0 {
+            self.scale_free(before / lambda, interrupt)?;
+        }
+        self.schedule.restart();
+        self.certificate(interrupt)
+    }
+
+    /// Changes λ, but not the weights.
+    pub(super) fn set_lambda(&mut self, lambda: f64) -> Result<()> {
+        self.shares.set_lambda(lambda)?;
+        self.size_blocks();
+        Ok(())
+    }
+
+    /// Scales the β that are not at their bounds; `growth` is the factor of w if nothing is scaled.
+    fn scale_free(&mut self, growth: f64, interrupt: &Interrupt) -> Result<()> {
+        let mut free = Candidates::new(self.dual.blocks.len());
+        let (mut linear, mut entries) = (0.0, Sparse::new());
+        for at in 0..self.dual.blocks.len() {
+            self.collect_free(at, &mut entries);
+            let narrowed = entries.iter().map(|(class, beta)| (*class, Real::narrow(*beta)));
+            free.replace(at, entries.len(), narrowed);
+            let block = &mut self.dual.blocks[at];
+            // The certificate sums up all of β again.
+            block.sum = entries.iter().map(|(_, value)| value).sum();
+            let example = block.example as usize;
+            linear += self.shares.of(example) * self.problem.linear_term(example, &entries);
+        }
+        let all: Vec<f64> = self.store.weights().iter().map(|w| growth * w.widen()).collect();
+        self.store.load(&[]);
+        self.dual.add_images(self.problem, &free, &mut self.store, interrupt)?;
+        let (mut square, mut inner) = (0.0, 0.0);
+        for (free, all) in self.store.weights().iter().zip(&all) {
+            square += free.widen() * free.widen();
+            inner += free.widen() * all;
+        }
+        // The dual at `scale` is linear·scale − λ/2 ‖(all − free) + scale·free‖² and a constant.
+        let scale = 1.0 + (linear / self.shares.lambda() - inner) / square;
+        if square > 0.0 && scale < 1.0 {
+            self.scale_by(scale.max(0.0), &free);
+        }
+        Ok(())
+    }
+
+    /// The entries of β_i that are not at their bounds.
+    fn collect_free(&self, at: usize, entries: &mut Sparse) {
+        entries.clear();
+        let block = &self.dual.blocks[at];
+        if block.settled || self.set.is_tight(block.sum) {
+            return;
+        }
+        let upper = self.problem.polytope().whole_box().map_or(f64::INFINITY, |set| set.upper);
+        let (classes, values) = self.dual.betas.row(at);
+        let all = classes.iter().zip(values).map(|(class, value)| (*class, value.widen()));
+        entries.extend(all.filter(|(_, beta)| *beta != 0.0 && *beta < upper));
+    }
+
+    /// Scales the entries of β that are in `free`, in the same order: points of a set stay in it, since it holds 0.
+    fn scale_by(&mut self, scale: f64, free: &Candidates<M::Value>) {
+        for at in 0..self.dual.blocks.len() {
+            let mut scaled = free.row(at).0.iter().peekable();
+            let (classes, values) = self.dual.betas.row_mut(at);
+            for (class, value) in classes.iter().zip(values) {
+                if scaled.next_if_eq(&class).is_some() {
+                    *value = Real::narrow(scale * value.widen());
+                }
+            }
+        }
+    }
+}

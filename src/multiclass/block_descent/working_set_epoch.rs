@@ -1,0 +1,163 @@
+//! Epochs over the examples that are not optimal, looking at their candidate classes alone.
+//!
+//! A candidate whose β is 0 and whose margin is below that of every class with β > 0 cannot gain and
+//! leaves the visit, as in LIBLINEAR's shrinking (Keerthi et al. 2008, section 4); an example without
+//! anything to move leaves the epoch. Certificates bring both back.
+
+use pulp::Simd;
+
+use super::State;
+use super::full_epoch::shuffle;
+use super::rows::WeightStore;
+use super::schedule::PassGain;
+use crate::error::Result;
+use crate::interrupt::Interrupt;
+use crate::linalg::{Aligned, Element, Kernel, Lane};
+
+/// The cost of a visit without the numbers that it reads, in such numbers.
+const VISIT_OVERHEAD: usize = 256;
+/// Numbers that are read between two looks at the interrupt: some milliseconds, however long the rows are.
+const PATIENCE: usize = 1 << 22;
+
+/// The result of a visit.
+enum Visit {
+    /// The dual rose by this much (in units of λ).
+    Moved(f64),
+    /// The block was optimal among its candidates.
+    Optimal,
+    /// Nothing can move, whatever the weights: one candidate at most, and at its bound.
+    Idle,
+}
+
+impl<M: WeightStore> State<'_, M> {
+    /// Visits the examples that are due until little is gained; returns whether any block changed.
+    pub(super) fn working_set_epoch(&mut self, interrupt: &Interrupt) -> Result<bool> {
+        let mut due = self.dual.due.clone().unwrap_or_default();
+        let mut weights = self.store.take_weights();
+        self.schedule.begin_working_set(weights.len(), self.has_faces());
+        let (mut n_active, mut moved) = (due.len(), false);
+        due.iter().for_each(|at| self.dual.blocks[*at as usize].wait.begin_epoch());
+        loop {
+            shuffle(&mut due[..n_active], &mut self.random);
+            let pass = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
+            if pass.n_visits > 0 {
+                self.schedule.note(pass);
+                moved |= pass.moved();
+            } else if n_active > 0 && !interrupt.is_raised() {
+                // All wait.
+                continue;
+            }
+            if interrupt.is_raised() || self.schedule.ends_epoch(n_active) {
+                break;
+            }
+            if self.schedule.attempts() {
+                let attempt = self.accelerate(&due[..n_active], &mut weights, interrupt);
+                self.schedule.note_attempt(attempt.gain, attempt.work);
+                moved |= attempt.gain > 0.0;
+            }
+        }
+        // Also when interrupted: weights and duals belong together.
+        self.store.give_weights(weights);
+        interrupt.check()?;
+        Ok(moved)
+    }
+
+    /// Visits the first `n_active` examples once; those that cannot move are put behind the others.
+    fn pass(
+        &mut self,
+        due: &mut [u32],
+        n_active: &mut usize,
+        weights: &mut Aligned<M::Value>,
+        interrupt: &Interrupt,
+    ) -> PassGain {
+        M::Value::dispatch(VisitDue { state: self, due, n_active, weights, interrupt })
+    }
+
+    /// Maximises over the candidates of one dual block. Returns the numbers read and the gain that rounding can feign
+    /// as well.
+    #[inline(always)]
+    fn visit<S: Simd>(
+        &mut self,
+        simd: S,
+        at: usize,
+        weights: &mut [M::Value],
+    ) -> (Visit, usize, f64)
+    where
+        M::Value: Lane<S>,
+    {
+        let (block, set) = (&mut self.dual.blocks[at], self.set);
+        let example = block.example as usize;
+        let step = &mut self.work.step;
+        let row = self.store.row(example, &mut self.work.row);
+        let n = self.dual.betas.copy_classes(at, &mut step.classes);
+        step.classes[n] = self.problem.label(example) as u32;
+        let n_numbers = 2 * (n + 1) * row.len();
+        self.store.score_few(simd, weights, row, &step.classes[..=n], &mut step.scores[..=n]);
+        let rounding = set.rounding(block, step.scores[0], step.scores[n]);
+        let Some(n) = step.shrink(self.problem, &set, block, &mut self.dual.betas, at) else {
+            return (Visit::Idle, n_numbers, rounding);
+        };
+        let values = self.dual.betas.row_mut(at).1;
+        let Some(gain) = step.solve(self.problem, &set, block, n, values) else {
+            return (Visit::Optimal, n_numbers, rounding);
+        };
+        self.store.add_few(simd, weights, row, &step.classes[..=n], &step.change[..=n]);
+        (Visit::Moved(gain), n_numbers, rounding)
+    }
+}
+
+/// [`State::pass`], all of it compiled for the vectors of this machine.
+struct VisitDue<'a, 'p, M: WeightStore> {
+    state: &'a mut State<'p, M>,
+    due: &'a mut [u32],
+    n_active: &'a mut usize,
+    weights: &'a mut [M::Value],
+    interrupt: &'a Interrupt,
+}
+
+impl<M: WeightStore> Kernel<M::Value> for VisitDue<'_, '_, M> {
+    type Output = PassGain;
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S) -> PassGain
+    where
+        M::Value: Lane<S>,
+    {
+        let Self { state, due, n_active, weights, interrupt } = self;
+        let (mut pass, mut place, mut next_look) = (PassGain::default(), 0, PATIENCE);
+        let (leaves_out, small) = (state.schedule.leaves_out(), state.schedule.small_gain());
+        while place < *n_active {
+            if pass.work >= next_look {
+                if interrupt.is_raised() {
+                    break;
+                }
+                next_look = pass.work + PATIENCE;
+            }
+            let at = due[place] as usize;
+            if leaves_out && state.dual.blocks[at].wait.skips() {
+                place += 1;
+                continue;
+            }
+            let (visit, n_numbers, rounding) = state.visit(simd, at, weights);
+            pass.n_visits += 1;
+            pass.work += VISIT_OVERHEAD + n_numbers;
+            pass.rounding += rounding;
+            let wait = &mut state.dual.blocks[at].wait;
+            match visit {
+                Visit::Moved(gain) => {
+                    pass.gain += gain;
+                    wait.follow(gain < small);
+                }
+                Visit::Optimal => wait.follow(true),
+                Visit::Idle => {
+                    *n_active -= 1;
+                    due.swap(place, *n_active);
+                    continue;
+                }
+            }
+            place += 1;
+        }
+        pass.changed = pass.gain > 0.0;
+        pass
+    }
+}
