@@ -7,6 +7,9 @@ use crate::error::{Error, Result};
 /// Largest product of 1/λ and the squared norm of an example's features. λ‖w‖² of a step may be as large, and
 /// sums over the examples must not overflow.
 const LARGEST: f64 = 1e280;
+/// A product with the norm itself that is allowed whatever the squares: it bounds the weights. Certificates hold for rows
+/// of 1e150 with C = 1e12.
+const LARGEST_WEIGHT: f64 = 1e170;
 
 /// The regularisation λ, the smoothing γ and each block's share p_i of the loss, Σ p_i = 1: the numbers of
 /// P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w) over the w of a cone, checked once (`docs/mathematics/duality.md`).
@@ -85,7 +88,7 @@ impl Shares {
     /// [`Error::InvalidArgument`], which names C: callers give λ as 1 / (C × the total weight).
     pub fn check_range(&self, lambda: f64) -> Result<()> {
         let square = self.feature * self.feature;
-        if square / lambda <= LARGEST {
+        if square / lambda <= LARGEST || self.feature / lambda <= LARGEST_WEIGHT {
             return Ok(());
         }
         let message = format!(
