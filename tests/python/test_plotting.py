@@ -55,7 +55,8 @@ def test_two_models_in_given_axes(models: Any) -> None:
 
 
 def test_epochs_without_a_gap_are_left_out(models: Any) -> None:
-    history = {name: values.astype(float) for name, values in models[0].history_.items()}
+    history = dict(models[0].history_)
+    history["gap"] = history["gap"].astype(float)
     history["gap"][3] = np.nan
     display = ConvergenceDisplay({"a": history}).plot(quantities=["gap"])
     assert len(display.axes_[0].lines[0].get_xdata()) == 9

@@ -187,14 +187,18 @@ def _fit_all(ratings: pd.DataFrame, chosen: _Options, notes: Console) -> Ordinal
 
 
 def _fetch(chosen: _Options, notes: Console) -> Ratings:
+    data = "100k" if chosen.data is None else chosen.data
     logger = logging.getLogger("dualgap")
+    level = logger.level
     if notes.quiet:
         logger.setLevel(logging.ERROR)
-    data = "100k" if chosen.data is None else chosen.data
-    if chosen.columns.given or chosen.likes or Path(data).suffix == ".parquet":
-        ratings = read_ratings_file(Path(data), chosen.columns, likes=chosen.likes)
-    else:
-        ratings = fetch_movielens(data)
+    try:
+        if chosen.columns.given or chosen.likes or Path(data).suffix == ".parquet":
+            ratings = read_ratings_file(Path(data), chosen.columns, likes=chosen.likes)
+        else:
+            ratings = fetch_movielens(data)
+    finally:
+        logger.setLevel(level)
     table = ratings.ratings
     notes.print(
         f"{ratings.name}: {len(table)} ratings of {table['item'].nunique()} items by "

@@ -79,6 +79,8 @@ def test_csv(data: Path) -> None:
 
 def test_json_with_titles(titled: Path) -> None:
     result = good("--data", titled, "--user", 3, "--top", 4, "--output", "json", "--quiet")
+    # The command leaves the messages of later calls in this process alone.
+    assert logging.getLogger("dualgap").level == logging.NOTSET
     assert result.stderr == ""
     records = json.loads(result.stdout)
     table = expected(titled, [3], 4)
