@@ -198,11 +198,19 @@ def test_a_warm_start_that_is_cold_says_so(loss: str) -> None:
 
 
 @pytest.mark.parametrize("loss", ["hamming", "log"])
-@pytest.mark.parametrize("value", [1e145, 1e200])
+@pytest.mark.parametrize("value", [1e160, 1e200])
 def test_features_whose_squares_overflow_are_refused(loss: str, value: float) -> None:
     X, y = [[{"a": value}, {"b": 1.0}]] * 3, [["D", "N"]] * 3
     with pytest.raises(ValueError, match=r"^C: .* scale the data$"):
         SequenceTagger(loss).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("loss", ["hamming", "log"])
+def test_features_whose_squares_are_finite_have_a_model(loss: str) -> None:
+    X, y = [[{"a": 1e145}, {"b": 1.0}]] * 3, [["D", "N"]] * 3
+    tagger = SequenceTagger(loss, max_iter=20).fit(X, y)
+    assert 0.0 <= tagger.objective_ <= tagger.null_objective_
 
 
 def test_masked_lengths_and_weights_of_tokens_are_refused() -> None:
