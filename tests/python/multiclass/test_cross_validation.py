@@ -207,7 +207,9 @@ def test_starts_at_the_next_c_are_in_the_set_of_the_top_k_hinge(k: int) -> None:
 def tight(request: pytest.FixtureRequest) -> Any:
     """A model whose gap leaves most rows decided."""
     model = clone(FITS[request.param][0])
-    model.set_params(tol=1e-9, max_iter=5000, fit_intercept=False)
+    # Rounding ends a consensus fit at 1e-8 to 1e-9, depending on the instruction set.
+    tol = 1e-7 if request.param == "consensus" else 1e-9
+    model.set_params(tol=tol, max_iter=5000, fit_intercept=False)
     # Large weights, with which scores overflow where rows do not.
     model.set_params(**({"Cs": [1e12]} if request.param == "svc-cv" else {"C": 1e12}))
     return model.fit(CLASSES[0] * 1e-6, CLASSES[1])
