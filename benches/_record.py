@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
+import fcntl
 import functools
 import os
 import platform
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -45,7 +48,11 @@ class Table:
         """Print a row and store it."""
         cells = {name: written(value) for name, value in row.items()}
         print("  ".join(f"{name} {cell}" for name, cell in cells.items()), flush=True)
-        cells = origin() | cells
+        with one_writer():
+            self.store(origin() | cells)
+
+    def store(self, cells: dict[str, str]) -> None:
+        """Write a row's cells into the file, in the place of the row that they replace."""
         rows, wanted = self.read(), [cells[name] for name in self.key]
         same = [
             at
@@ -67,6 +74,14 @@ class Table:
             writer.writeheader()
             writer.writerows(rows)
         draft.replace(self.path)
+
+
+@contextlib.contextmanager
+def one_writer() -> Iterator[None]:
+    """Keep other processes from writing rows: benchmarks may run on a core each."""
+    with (Path(tempfile.gettempdir()) / "dualgap-results.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def written(value: Any) -> str:

@@ -119,6 +119,7 @@ def measure(name: str, scaling: str, repeats: int) -> None:
             seconds=float(elapsed), accuracy=accuracy, warnings=len(caught),
             gap=model.relative_gap_ if ours else None,
             over_null=model.objective_ / model.null_objective_ if ours else None,
+            **({} if ours else {"simd": ""}),
         )  # fmt: skip
 
 
