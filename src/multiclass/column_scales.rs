@@ -23,7 +23,7 @@ impl ColumnScales {
     /// Those of a problem's rows, with the constant feature last unless that is 0.
     pub fn of(problem: &MarginProblem<'_>) -> Self {
         let (data, bias) = (problem.map().data(), problem.map().bias());
-        let mut columns = largest(data);
+        let mut columns = largest(data, 1);
         if bias != 0.0 {
             columns.push(bias.abs());
         }
@@ -67,16 +67,16 @@ impl ColumnScales {
         self.largest
     }
 
-    /// What underflow may take from each entry of a sum of images, for a bound on their norm.
+    /// The largest loss by underflow in an entry of a sum of images, for a bound on their norm.
     pub fn underflown(&self) -> f64 {
         (self.sizes.len() * self.columns.len()) as f64 * 8.0 * TINY
     }
 }
 
-/// The largest absolute value of each column.
-pub(super) fn largest(data: Data<'_>) -> Vec<f64> {
+/// The largest absolute value of each column in every `step`-th row.
+pub(super) fn largest(data: Data<'_>, step: usize) -> Vec<f64> {
     let mut largest = vec![0.0_f64; data.n_cols()];
-    for row in 0..data.n_rows() {
+    for row in (0..data.n_rows()).step_by(step) {
         for_data!(data, rows => rows.visit_row(row, |column, value| {
             largest[column] = largest[column].max(value.abs());
         }));

@@ -4,7 +4,7 @@ use super::continuation::Continuation;
 use super::newton::{MarginBlocks, betas_of, points_of};
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
-use crate::run::{Certificate, Progress, Solver, Stopping};
+use crate::run::{Certificate, Progress, Solver, Stopping, epochs_left};
 use crate::solver::{BestPoints, Newton};
 
 /// Epochs that the pace of block descent is measured over.
@@ -27,8 +27,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Notes an epoch; returns whether so many more are expected before the gap is `allowed` that Newton's method is
-    /// faster.
+    /// Notes an epoch; returns whether more than [`AHEAD`] others are expected before the gap is `allowed`.
     fn is_stalling(&mut self, gap: Option<f64>, allowed: f64) -> bool {
         let Some(gap) = gap else {
             self.n_uncertified += 1;
@@ -36,8 +35,7 @@ impl Pace {
         };
         self.gaps.push(gap);
         let [.., before, _, _, _, _, now] = self.gaps[..] else { return false };
-        let (fallen, left) = ((before / now).ln(), (now / allowed).ln());
-        left * WINDOW as f64 > AHEAD * fallen.max(0.0)
+        epochs_left((before, now), WINDOW, allowed) > AHEAD
     }
 }
 
@@ -60,7 +58,7 @@ enum Stage<'p> {
     Newton(Box<Newton<'p, MarginBlocks<'p>>>),
 }
 
-/// Where a run ended.
+/// The end of a run.
 pub(super) struct End {
     /// The weights, class after class.
     pub weights: Vec<f64>,
@@ -83,7 +81,7 @@ impl<'p> HandOver<'p> {
         Self { blocks, stopping, hands_over, pace, is_due, n_epochs: 0, stage }
     }
 
-    /// Where the run ended.
+    /// The end of the run.
     pub fn into_end(self, keep_dual: bool) -> End {
         let (weights, betas) = match self.stage {
             Stage::Descent(descent, _) => {
@@ -189,7 +187,7 @@ mod tests {
     #[test]
     fn newton_takes_over_when_the_gap_hardly_falls() {
         let halving = |epoch: usize| Some(0.5_f64.powi(epoch as i32));
-        // Ten halvings to a thousandth, and so many more that they exceed the limit.
+        // Ten halvings to a thousandth; at .95 an epoch it takes 135.
         assert_eq!(first_stall(halving, 1e-3), None);
         let slow = |epoch: usize| Some(0.95_f64.powi(epoch as i32));
         assert_eq!(first_stall(slow, 1e-3), Some(WINDOW + 1));

@@ -1,9 +1,9 @@
 //! The memory of linear fits.
 
+use super::column_scales::largest;
 use super::{JointMap, MulticlassMethod, ScoreMap};
-use crate::data::{Data, Rows};
+use crate::data::Data;
 use crate::error::Result;
-use crate::for_data;
 use crate::memory::{fits, require};
 use crate::solver::{Choices, FACTORISED, Method, PRECONDITIONED};
 
@@ -209,12 +209,7 @@ impl Size {
 
 /// The ratio of the largest absolute values of two columns in some of the rows; columns of zeros do not count.
 fn spread(data: Data<'_>, bias: f64) -> f64 {
-    let mut largest = vec![0.0_f64; data.n_cols()];
-    for row in (0..data.n_rows()).step_by(data.n_rows().div_ceil(SAMPLED).max(1)) {
-        for_data!(data, rows => rows.visit_row(row, |column, value| {
-            largest[column] = largest[column].max(value.abs());
-        }));
-    }
+    let mut largest = largest(data, data.n_rows().div_ceil(SAMPLED).max(1));
     largest.push(bias.abs());
     let found = || largest.iter().copied().filter(|value| *value > 0.0);
     let ratio = found().fold(0.0, f64::max) / found().fold(f64::INFINITY, f64::min);

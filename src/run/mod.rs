@@ -7,11 +7,13 @@ use std::time::Instant;
 
 mod best;
 mod certificate;
+mod pace;
 
 use best::Best;
 pub use best::Returned;
 pub use certificate::Certificate;
 use certificate::no_longer_finite;
+pub use pace::epochs_left;
 
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};

@@ -36,7 +36,7 @@ impl<M: WeightStore> State<'_, M> {
         self.dual.due.take().iter().flatten().for_each(|at| due[*at as usize] = true);
         let (mut order, others): (Vec<usize>, Vec<usize>) =
             (0..n).partition(|at| due[*at] && !self.dual.blocks[*at].settled);
-        shuffle(&mut order, &mut self.random);
+        order.shuffle(&mut self.random);
         let mut renewed = Candidates::new(n);
         others.iter().for_each(|at| renewed.copy(*at, &self.dual.betas));
         let mut next_due = Vec::new();
@@ -155,11 +155,6 @@ impl<M: WeightStore> Kernel<M::Value> for VisitAll<'_, '_, M> {
         state.next_block(&[]);
         pass
     }
-}
-
-/// Shuffles the order of visits.
-pub(super) fn shuffle<T>(order: &mut [T], random: &mut rand_pcg::Pcg64Mcg) {
-    order.shuffle(random);
 }
 
 impl<T: Element> FullBuffers<T> {

@@ -5,9 +5,9 @@
 //! anything to move leaves the epoch. Certificates bring both back.
 
 use pulp::Simd;
+use rand::seq::SliceRandom;
 
 use super::State;
-use super::full_epoch::shuffle;
 use super::rows::WeightStore;
 use super::schedule::PassGain;
 use crate::error::Result;
@@ -38,7 +38,7 @@ impl<M: WeightStore> State<'_, M> {
         let (mut n_active, mut moved) = (due.len(), false);
         due.iter().for_each(|at| self.dual.blocks[*at as usize].wait.begin_epoch());
         loop {
-            shuffle(&mut due[..n_active], &mut self.random);
+            due[..n_active].shuffle(&mut self.random);
             let pass = self.pass(&mut due, &mut n_active, &mut weights, interrupt);
             if pass.n_visits > 0 {
                 self.schedule.note(pass);

@@ -49,7 +49,7 @@ pub struct BlockFrankWolfe<'d, D> {
     objective: f64,
     epochs: usize,
     oracle_calls: usize,
-    /// Where the run may end by Newton's method.
+    /// The pace of the run, if Newton's method may end it.
     pace: Option<Pace>,
     end: Option<NewtonEnd>,
     vertex: Sparse,

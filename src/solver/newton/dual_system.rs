@@ -7,15 +7,13 @@ use super::design::Design;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
-use crate::linalg::outer::{PADDING, Strided, add_lower_products};
+use crate::linalg::outer::{PADDING, Strided, add_lower_gram};
 use crate::linalg::vectors::{axpy, dot};
 
 /// The largest number of parts of all active blocks, which is the size of the matrix that is factorised.
 const LARGEST: usize = 2000;
 /// The largest number of values of the active rows, as dense rows.
 const VALUES: usize = 1 << 22;
-/// Rows of the Gram matrix that a thread computes at a time.
-const TOGETHER: usize = 64;
 
 /// (I + B Bᵀ)⁻¹ = I − B (I + Bᵀ B)⁻¹ Bᵀ, where block i has the columns √c_i A_iᵀ J_i of B. The J_i are projections, so
 /// that B Bᵀ = Σ_i c_i A_iᵀ J_i A_i.
@@ -34,10 +32,10 @@ pub(super) struct DualSystem {
 /// √c_i J_i of the active blocks over the parts that they have entries for.
 #[derive(Default)]
 struct Scaled {
-    /// Where each block's parts begin, and their number at the end.
+    /// Start of each block's parts, and the number of all parts last.
     starts: Vec<usize>,
     parts: Vec<u32>,
-    /// Where each block's matrix begins.
+    /// Start of each block's matrix.
     places: Vec<usize>,
     matrices: Vec<f64>,
 }
@@ -165,11 +163,7 @@ fn gram(rows: &[f64], width: usize, n_rows: usize) -> Vec<f64> {
             columns[column * stride + row] = *value;
         }
     }
-    let columns = Strided { values: &columns, stride };
     let mut gram = vec![0.0; n_rows * stride];
-    gram.par_chunks_mut(TOGETHER * stride).enumerate().for_each(|(block, gram)| {
-        let place = (gram.len() / stride, block * TOGETHER);
-        add_lower_products(gram, stride, place, columns, columns);
-    });
+    add_lower_gram(&mut gram, stride, Strided { values: &columns, stride });
     gram
 }

@@ -25,19 +25,19 @@ use crate::linalg::squared_norm;
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
 /// The first width, in units of [`Blocks::unit_width`].
-const FIRST_WIDTH: f64 = 2.0;
+pub(in crate::solver) const FIRST_WIDTH: f64 = 2.0;
 /// The smallest width, in the same units. Below it Newton directions grow beyond the pieces that they are made for.
-const SMALLEST_WIDTH: f64 = 0.02;
+pub(in crate::solver) const SMALLEST_WIDTH: f64 = 0.02;
 /// The first width around the dual point of another solver, in the same units.
 const RESUMED_WIDTH: f64 = 0.06;
 /// The factor of the widths of successive centres.
-const NARROWER: f64 = 0.3;
+pub(in crate::solver) const NARROWER: f64 = 0.3;
 /// The factor of the width after a step so short that the inner problem is too sharp for Newton's method.
-const WIDER: f64 = 4.0;
+pub(in crate::solver) const WIDER: f64 = 4.0;
 /// A step of this size is that short.
-const SHORT: f64 = 1e-2;
+pub(in crate::solver) const SHORT: f64 = 1e-2;
 /// An inner problem is solved once its gap is this share of the gap, or of the gap allowed at the end.
-const SOLVED: f64 = 0.05;
+pub(in crate::solver) const SOLVED: f64 = 0.05;
 /// Slopes of this share of P(0) are rounding.
 const ROUNDING: f64 = 1e-15;
 /// The run ends after this number of steps in which the gap has not fallen by a tenth.

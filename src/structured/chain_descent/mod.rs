@@ -179,7 +179,7 @@ struct ChainEnd<'a> {
 }
 
 struct ChainDescent<'a> {
-    /// Where the run may end by Newton's method.
+    /// The pace of the run, if Newton's method may end it.
     pace: Option<Pace>,
     end: Option<ChainEnd<'a>>,
     chain: &'a Chain,

@@ -1,7 +1,7 @@
 //! Newton's method on the vertices found so far: the end of a block Frank-Wolfe run that stalls.
 //!
 //! An epoch asks the oracle for a vertex of every block, and then solves the dual restricted to all vertices that it
-//! knows (`docs/mathematics/newton.md`). The number of epochs does not depend on the scales of the features.
+//! knows (`docs/mathematics/newton.md`). The number of epochs hardly depends on the scales of the features.
 
 mod pace;
 mod problem;

@@ -1,6 +1,6 @@
 //! The decision to hand over to Newton's method.
 
-use crate::run::{Certificate, Stopping};
+use crate::run::{Certificate, Stopping, epochs_left};
 
 /// Passes that the tolerance may be away at the present pace.
 const PATIENCE: f64 = 50.0;
@@ -33,9 +33,8 @@ impl Pace {
         if pass < FIRST_PASSES || self.stopping.is_met(&certificate) {
             return false;
         }
-        let rate = (gap_before / gap).ln() / (pass - before) as f64;
-        let distance = (gap / self.stopping.allowed(certificate.primal)).ln();
-        rate.is_nan() || distance > PATIENCE * rate
+        let allowed = self.stopping.allowed(certificate.primal);
+        epochs_left((gap_before, gap), pass - before, allowed) > PATIENCE
     }
 }
 

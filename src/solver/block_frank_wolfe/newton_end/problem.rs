@@ -8,7 +8,7 @@ pub(super) struct Plane {
     pub vertex: Sparse,
     /// l_i along the direction from the block's start to the vertex.
     pub linear: f64,
-    /// The λ/p_i of w along that direction.
+    /// z_ik: λ/p_i times the change of w along that direction.
     pub image: Sparse,
     /// The vertex's weight in the block's convex combination.
     pub weight: f64,

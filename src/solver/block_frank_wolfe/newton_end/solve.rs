@@ -8,20 +8,10 @@ use crate::linalg::cholesky::Factor;
 use crate::linalg::vectors::long_dot;
 use crate::linalg::{Sparse, squared_norm};
 use crate::polytope::Capped;
-use crate::solver::newton::zero_of_derivative;
+use crate::solver::newton::{
+    FIRST_WIDTH, NARROWER, SHORT, SMALLEST_WIDTH, SOLVED, WIDER, zero_of_derivative,
+};
 
-/// The first width of the proximal term, in units of the width at which it weighs as much as the losses at w = 0.
-const FIRST_WIDTH: f64 = 2.0;
-/// The smallest width, in the same units. Below it Newton directions grow beyond the pieces that they are made for.
-const SMALLEST_WIDTH: f64 = 0.02;
-/// The factor of the widths of successive centres.
-const NARROWER: f64 = 0.3;
-/// The factor of the width after a step shorter than [`SHORT`].
-const WIDER: f64 = 4.0;
-/// A step this short shows that the inner problem is too sharp for Newton's method.
-const SHORT: f64 = 1e-2;
-/// An inner problem is solved once its gap is this share of the gap that is left.
-const SOLVED: f64 = 0.05;
 /// The maximum number of Newton steps of a solution.
 const MAX_STEPS: usize = 100;
 

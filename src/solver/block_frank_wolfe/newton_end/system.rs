@@ -1,17 +1,13 @@
 //! The Hessian of the restricted problem.
 
-use rayon::prelude::*;
-
 use super::problem::{PlaneBlock, Restricted};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
-use crate::linalg::outer::{PADDING, Strided, add_lower_products};
+use crate::linalg::outer::{PADDING, Strided, add_lower_gram};
 
 /// Rows whose products are summed at a time.
 const TOGETHER: usize = 128;
-/// Rows of the matrix that one task adds to.
-const BAND: usize = 64;
 
 /// The lower triangle of I + Σ_i p_i/(λ width) Z_iᵀ J_i Z_i, its rows [`Factor::stride`] apart. On the planes of
 /// positive weight J_i = I − 11ᵀ/k is the derivative of the projection onto the simplex, so that the sum is that of the
@@ -71,9 +67,6 @@ fn append_rows(
 
 /// Adds the rows' outer products to the lower triangle, and removes the rows.
 fn add_products(rows: &mut Vec<f64>, row_stride: usize, matrix: &mut [f64], stride: usize) {
-    let factor = Strided { values: rows, stride: row_stride };
-    matrix.par_chunks_mut(BAND * stride).enumerate().for_each(|(band, c)| {
-        add_lower_products(c, stride, (c.len() / stride, band * BAND), factor, factor);
-    });
+    add_lower_gram(matrix, stride, Strided { values: rows, stride: row_stride });
     rows.clear();
 }
