@@ -153,6 +153,7 @@ lint-python: $(EXTENSION) $(DEPENDENCIES)
 	$(BIN)/python scripts/check_docs.py
 	$(BIN)/python scripts/check_structure.py
 	$(BIN)/python scripts/check_licences.py
+	$(BIN)/python scripts/check_words.py
 	$(BIN)/python scripts/results.py --check
 
 deny: ## Check licences, sources and, where their database can be had, advisories (needs cargo-deny)

@@ -2,9 +2,9 @@
 
 Usage: python scripts/check_docs.py
 
-A name is public if it stands in the `__all__` of dualgap or of a module or package directly below
-it, unless that begins with an underscore; the command line has a page of its own. The docstrings
-of public names, and of the methods of public classes, are checked by numpydoc.
+A name is public if the `__all__` of dualgap lists it, or that of a module or package directly below
+it whose name has no leading underscore. The command line has a separate page. numpydoc checks the
+docstrings of public names and of the methods of public classes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import dualgap
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
-# What is not asked for: an extended summary, "see also" and an example for each and every name;
-# parameters in the order of the signature, which is keyword-only; a type where parameters are
-# "as in" another class; a description of "self"; a summary without a verb that ends in s.
+# Checks of numpydoc that do not apply: an extended summary, "see also" and an example for every
+# name; parameters in the order of the signature, which is keyword-only; a type for parameters
+# described "as in" another class; a description of "self"; a summary without a verb.
 WAIVED = {"ES01", "EX01", "SA01", "PR03", "PR04", "RT03", "SS05"}
 # Parameters and what is returned: asked for of functions and estimators. Records list their
 # attributes, and methods may take what `fit` takes.
@@ -71,7 +71,7 @@ def callables(objects: dict[str, Any]) -> Iterator[str]:
 
 
 def waived(objects: dict[str, Any], name: str) -> set[str]:
-    """What is not asked of the docstring of this name."""
+    """Checks that do not apply to the docstring of this name."""
     thing = objects.get(name)
     model = inspect.isclass(thing) and {"fit", "predict"} <= set(dir(thing))
     return WAIVED if model or inspect.isfunction(thing) else WAIVED | SECTIONS

@@ -12,8 +12,8 @@ Prints each violation on a line and exits with status 1 if there is any:
 - a Rust file without a documentation of its module (`//!`),
 - two public types of one name in the Rust crate.
 
-A Rust folder's own file (mod.rs) declares and re-exports what is in the folder and may list it in a
-constant (a registry); none of this is an import. What anybody takes from it counts as taken from
+A Rust folder's own file (mod.rs) declares and re-exports the items of the folder and may list them
+in a constant (a registry); none of this is an import. A name taken from mod.rs counts as taken from
 the file that defines it.
 Unit tests inside a Rust file (#[cfg(test)]) may use any module.
 """

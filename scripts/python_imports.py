@@ -13,7 +13,7 @@ Wanted = tuple[str, str | None]
 
 @dataclass
 class Module:
-    """What a module imports, and the origin of the names that others may take from it."""
+    """The imports of a module, and the origin of the names that it exports."""
 
     wanted: set[Wanted] = field(default_factory=set)
     names: dict[str, tuple[str, str | None]] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 Usage: python scripts/results.py [--check] [FOLDER]
 
-A table stands between two markers. The first holds its header and the form of a row, with the
+A table is the text between two markers. The first holds its header and the form of a row, with the
 columns of `results/<name>.csv` in braces:
 
     <!-- table: polynomial-refits data=letter
@@ -102,7 +102,7 @@ def select(rows: list[dict[str, str]], options: dict[str, str]) -> list[dict[str
 
 
 def for_each_instruction_set(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The rows, those without an instruction set once for each that there is."""
+    """The rows, each without an instruction set repeated for all sets of the table."""
     sets = dict.fromkeys(row["simd"] for row in rows if row["simd"])
     return [
         {**row, "simd": name}
@@ -139,7 +139,7 @@ def widest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def source(rows: list[dict[str, str]]) -> str:
-    """Where and when the rows were measured."""
+    """Commit, machine and date of the rows."""
     places: dict[tuple[str, ...], set[str]] = {}
     for row in rows:
         place = (row["commit"], row["machine"], row["simd"])
@@ -197,7 +197,7 @@ def fill(text: str, folder: Path) -> str:
 
 
 def loose_tables(text: str) -> list[int]:
-    """Lines of tables that no file stands behind."""
+    """Lines of tables that are not filled from a file."""
     bare = MARKER.sub(lambda match: "\n" * match[0].count("\n"), text)
     return [number for number, line in enumerate(bare.splitlines(), 1) if line.startswith("|")]
 

@@ -17,7 +17,7 @@ from sklearn.datasets import dump_svmlight_file
 
 import dualgap
 
-# What an import of dualgap must not bring along: slow, or an extra.
+# Packages that `import dualgap` must not import: they are slow or optional.
 LAZY = ("click", "dask", "distributed", "matplotlib", "onnx", "pandas", "pyarrow", "rich")
 RECOMMEND = "needs pandas: pip install 'dualgap[recommend]'"
 

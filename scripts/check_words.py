@@ -1,0 +1,219 @@
+"""Check spelling, and the phrases that the style of the project avoids.
+
+Usage: python scripts/check_words.py [PATH ...]
+
+Reads prose only: Markdown and reStructuredText without code, comments and strings of Python, and
+comments and strings of Rust. Prints `file:line: phrase: what to write instead` for each finding and
+exits with status 1 if there is any. Without a path, every tracked file is checked except those of
+UNCLEAN, which are not rewritten yet; that list only becomes shorter. The text of a line that must
+quote a phrase ends with "words: allow".
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SUFFIXES = {".md", ".rst", ".py", ".pyi", ".rs"}
+# Files and folders that are not rewritten yet.
+UNCLEAN = (
+    "src",
+    "python",
+    "tests",
+    "benches",
+    "examples",
+    "docs",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+)
+ALLOW = "words: allow"
+
+# A phrase, and what to write instead.
+PHRASES = [
+    (r"so many|so much as", "name the quantity"),
+    (r"as many as", '"up to", or name the quantity'),
+    (r"anew", '"again"'),
+    (r"by turns|in turns", '"alternately"'),
+    (r"stands?(?! for\b| in for\b|-)|stood", '"is"'),
+    (r"rests", '"is skipped", "depends on"'),
+    (r"creeps?|creeping", '"stalls"'),
+    (r"(?:is|are|be) spared", '"is avoided"'),
+    (r"of (?:one's|its|their|your|our|his|her) own", '"own", "separate", "custom"'),
+    (r"others'", 'a noun, as in "other libraries\' times"'),
+    (r"beside", '"next to", "compared with", "besides"'),
+    (r"told", '"notified", "given", "reported"'),
+    (r"ask(?:s|ed)? of", '"requires"'),
+    (r"that there (?:is|are)", "a verb"),
+    (r"refus(?:e|es|ed|ing|als?)", '"raises an error", "rejects"'),
+    (r"thereby|thereof|therein|whereof|wherein|henceforth", "a plain sentence"),
+    (r"goes? about it", '"works"'),
+    (r"in the manner of", '"like", "compatible with"'),
+    (r"at hand", '"available"'),
+    (r"nought|naught", '"zero"'),
+    (r"(?-i:is|are) (?-i:none)(?! of)", "a plain negation"),
+    (r"heeds?|heeded", '"uses", "respects"'),
+    (r"amiss", '"wrong"'),
+    (r"laid (?:out|down) as", "a plain verb"),
+]
+PHRASE = re.compile(
+    r"(?<![\w`./-])(?:"
+    + "|".join(f"(?P<p{i}>{form})".replace(" ", r"\s+") for i, (form, _) in enumerate(PHRASES))
+    + r")(?![\w`-])",
+    re.I,
+)
+# A noun clause as the subject of a sentence, and one that opens a heading or a comment.
+TAIL = r"\b(?! follows:)[^.?!]*(?P<end>[.?!]|$)"
+CLAUSE = re.compile(r"(?:^|(?<=[.!:;]\s))(?:What|Whatever|Who|Whose|Whoever)" + TAIL)
+OPENING = re.compile(r"^(?:Where|Which|So that|Of)" + TAIL)
+# Parts of f-strings are tokens of their own type from Python 3.12 on.
+STRINGS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+CODE = re.compile(r"(`+).*?\1", re.S)
+
+
+def blank(match: re.Match[str]) -> str:
+    """Code in a line of prose, replaced by as many characters."""
+    return re.sub(r"[^\n]", "`", match[0])
+
+
+def prose_of_markdown(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Paragraphs without code, formulas, tables of figures and links' targets."""
+    text = re.sub(r"^(```+|~~~+).*?^\1", lambda m: "\n" * m[0].count("\n"), text, flags=re.S | re.M)
+    text = re.sub(r"<!--.*?-->", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    lines = CODE.sub(blank, text).split("\n")
+    paragraph: list[str] = []
+    start = 1
+    for number, line in enumerate([*lines, ""], 1):
+        apart = not line.strip() or re.match(r"\s*(#|[-*] |\d+\. |\||:|\.\. )", line)
+        if apart and paragraph:
+            yield start, "\n".join(paragraph), True
+            paragraph = []
+        if line.strip():
+            if not paragraph:
+                start = number
+            paragraph.append(line)
+
+
+def prose_of_python(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Comments, one block at a time, and strings."""
+    block: list[str] = []
+    start, last = 0, -1
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            if token.start[0] != last + 1 and block:
+                yield start, "\n".join(block), True
+                block = []
+            if not block:
+                start = token.start[0]
+            block.append(token.string.lstrip("# "))
+            last = token.start[0]
+        elif token.type in STRINGS:
+            body = re.sub(r"^\w*(\"\"\"|'''|\"|')", "", token.string)
+            documents = token.string.startswith(('"""', 'r"""'))
+            body = re.sub(r"(\"\"\"|'''|\"|')$", "", body)
+            body = re.sub(r"^ *(>>>|\.\.\.).*$", "", body, flags=re.M)
+            line = token.start[0]
+            for part in re.split(r"(\n\s*\n)", CODE.sub(blank, body)):
+                if part.strip():
+                    yield line, part, documents
+                line += part.count("\n")
+    if block:
+        yield start, "\n".join(block), True
+
+
+def prose_of_rust(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Comments, one block at a time without the code in them, and strings."""
+    block: list[str] = []
+    start, fenced = 0, False
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        comment = re.match(r"\s*//[/!]?(.*)$", line)
+        body = comment[1].strip() if comment else ""
+        if body.startswith("```"):
+            fenced = not fenced
+            body = ""
+        if fenced or not body:
+            if block:
+                yield start, CODE.sub(blank, "\n".join(block)), True
+            block = []
+        if not comment:
+            fenced = False
+            code = re.sub(r"'(\\.|[^\\'])'", " ", line)
+            for string in re.finditer(r'"((?:[^"\\]|\\.)*)"', code):
+                yield number, CODE.sub(blank, string[1]), False
+            trailing = re.search(r'(?<![:"])//\s(.*)$', re.sub(r'"(?:[^"\\]|\\.)*"', '""', code))
+            if trailing:
+                yield number, CODE.sub(blank, trailing[1]), False
+        elif body and not fenced:
+            if not block:
+                start = number
+            block.append(body)
+
+
+PROSE = {
+    ".md": prose_of_markdown,
+    ".rst": prose_of_markdown,
+    ".py": prose_of_python,
+    ".pyi": prose_of_python,
+    ".rs": prose_of_rust,
+}
+
+
+def findings(path: Path) -> Iterator[str]:
+    """Yield each phrase to avoid in a file, with its line."""
+    text = path.read_text("utf-8")
+    allowed = {number for number, line in enumerate(text.split("\n"), 1) if ALLOW in line}
+    for start, body, opens in PROSE[path.suffix](text):
+        # Markers at the start of a continued line become blanks: a phrase may be on two lines.
+        flat = re.sub(r"\n[ \t>#*/!]+", lambda m: "\n" + " " * (len(m[0]) - 1), body)
+        bare = flat.lstrip(" #-*|:!.\n")
+        found = [
+            (match.start(), match[0], PHRASES[int(match.lastgroup[1:])][1])
+            for match in PHRASE.finditer(flat)
+            if match.lastgroup
+        ]
+        for clause in [*CLAUSE.finditer(bare), *OPENING.finditer(bare)]:
+            if opens and clause["end"] != "?":
+                position = clause.start() + len(flat) - len(bare)
+                found.append((position, clause[0][:40], "begin with a noun or a verb"))
+        for position, phrase, instead in sorted(found):
+            line = start + flat[:position].count("\n")
+            if line not in allowed:
+                yield f"{path}:{line}: {' '.join(phrase.split())!r}: {instead}"
+
+
+def tracked(paths: Iterable[str]) -> list[Path]:
+    """Tracked files below the given paths, or all that are rewritten."""
+    chosen = list(paths)
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *chosen]
+    names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")
+    return [
+        Path(name)
+        for name in names
+        if Path(name).suffix in SUFFIXES
+        and Path(name).name != Path(__file__).name
+        and Path(name).is_file()
+        and (chosen or not any(name == room or name.startswith(f"{room}/") for room in UNCLEAN))
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Check the files and print what is found."""
+    paths = tracked(arguments)
+    found = [line for path in paths for line in findings(path)]
+    print(*found, sep="\n", end="\n" if found else "")
+    if not paths:
+        return 0
+    spelling = subprocess.run([sys.executable, "-m", "codespell_lib", *map(str, paths)], cwd=".")
+    return int(bool(found) or spelling.returncode != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
