@@ -221,17 +221,12 @@ impl<M: WeightStore> State<'_, M> {
         terms.counts.push((terms.classes.len() - start) as u32);
     }
 
-    /// Whether the example's share of the gap, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), is more than the rounding of scores
-    /// of the size of `score`, the label's.
+    /// Whether the example's share of the gap, Φ − ⟨v, β⟩ + γ/2 (‖β‖² + (1ᵀβ)²), is more than the rounding of β. The
+    /// rounding of scores does not count: margins are in double precision here, and if blocks that visits hardly move are
+    /// left out, the others cannot move with them.
     #[inline(always)]
-    fn could_gain(
-        &self,
-        (margins, score): (&[f64], f64),
-        point: &Sparse,
-        sum: f64,
-        loss: f64,
-    ) -> bool {
-        let (mut attained, mut size, mut squares) = (0.0, loss.abs() + score.abs(), 0.0);
+    fn could_gain(&self, margins: &[f64], point: &Sparse, sum: f64, loss: f64) -> bool {
+        let (mut attained, mut size, mut squares) = (0.0, loss.abs(), 0.0);
         for (class, beta) in point {
             let margin = margins[*class as usize];
             attained += margin * beta;
@@ -274,7 +269,6 @@ impl<M: WeightStore, T: Element> Kernel<T> for Look<'_, '_, M, T> {
             let (problem, dual) = (state.problem, &state.dual.blocks[at]);
             let example = dual.example as usize;
             let (costs, label) = (problem.cost_row(example), problem.label(example));
-            let own = place.score(row, label).widen();
             let largest =
                 Margins { place: RowScores { row, ..place }, costs, label, margins }.compute(simd);
             let loss = if is_max { largest } else { problem.loss(example, margins, work) };
@@ -291,7 +285,7 @@ impl<M: WeightStore, T: Element> Kernel<T> for Look<'_, '_, M, T> {
             let entries = entries.filter(|(_, value)| *value != 0.0);
             point.extend(entries.map(|(class, value)| (*class, value)));
             terms.bounds.add_dual(problem, &state.shares, example, point);
-            if !dual.settled && state.could_gain((margins, own), point, dual.sum, loss) {
+            if !dual.settled && state.could_gain(margins, point, dual.sum, loss) {
                 terms.due.push(at as u32);
                 state.dual.betas.scatter(at, beta);
                 state.choose(terms, (margins, beta, point), dual, (work, found));
