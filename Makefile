@@ -41,7 +41,7 @@ say = @printf '\033[1m==> %s\033[0m\n'
 .DELETE_ON_ERROR:
 
 help: ## List the targets
-	@echo "dualgap: learning with many outputs, solved to a certificate"
+	@echo "dualgap: multi-class, structured and recommender models with a duality gap"
 	@echo
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14 | sed 's/^/  make /'
 
@@ -88,9 +88,10 @@ bench-simd: build ## Run the benchmarks of speed under each instruction set (DAT
 	@$(MAKE) --no-print-directory results
 
 QUICK := target/quick
-QUICKLY := DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=$(QUICK)/results $(BIN)/python
-bench-quick: build ## The short benchmarks (DATA=folder for those on real data); RESULTS.md goes to target/quick
-	rm -rf $(QUICK) && mkdir -p $(QUICK) && cp -r benches/results benches/RESULTS.md $(QUICK)
+QUICKLY := DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=$(QUICK)/benches/results $(BIN)/python
+bench-quick: build ## The short benchmarks (DATA=folder for those on real data); pages go to target/quick/docs
+	rm -rf $(QUICK) && mkdir -p $(QUICK)/benches $(QUICK)/docs
+	cp -r benches/results $(QUICK)/benches && cp -r docs/benchmarks $(QUICK)/docs
 	$(QUICKLY) benches/solvers.py --seconds 1
 	$(QUICKLY) benches/multiclass.py steps
 	$(QUICKLY) benches/multiclass.py threads
@@ -111,7 +112,7 @@ docs: $(EXTENSION) $(DEPENDENCIES) ## Build the site into target/docs (no networ
 	$(say) "Building the site: target/docs/index.html"
 	$(BIN)/sphinx-build -b html -d target/doctrees --fail-on-warning --keep-going --quiet docs target/docs
 
-results: $(DEPENDENCIES) ## Fill the tables of benches/RESULTS.md and README.md from benches/results
+results: $(DEPENDENCIES) ## Fill the figures of README.md and docs from benches/results
 	$(BIN)/python scripts/results.py
 
 fmt: $(EXTENSION) $(DEPENDENCIES) ## Format the Rust and Python code, and write the names of choices
@@ -131,7 +132,7 @@ venv: $(DEPENDENCIES) ## Create the virtual environment with all development dep
 build: rust ## Build the extension (release) into a virtual environment with what it needs to run
 	@$(IN_PARALLEL) $(EXTENSION)
 
-lint: lint-rust lint-python ## Check format, lints, types, stubs, structure and tables
+lint: lint-rust lint-python ## Check format, lints, types, stubs, structure, words and tables
 
 lint-rust: $(INSTALLER) | rust
 	$(say) "cargo fmt, clippy, doc"

@@ -31,7 +31,7 @@ class Table:
     versions it was measured. A row replaces the earlier one with the same values in the `key`
     columns and the same instruction set, so that parts of a table can be measured again. It also
     replaces one without an instruction set. Rows of other programs are added with `simd=""`: they
-    hold for all instruction sets. `make results` puts the rows into RESULTS.md.
+    hold for all instruction sets. `make results` puts the rows into the pages of docs.
     """
 
     def __init__(self, name: str, *key: str) -> None:

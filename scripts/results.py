@@ -1,6 +1,6 @@
-"""Fill the tables of benches/RESULTS.md and of the README from the files in benches/results.
+"""Fill the figures of README.md and of the pages in docs from the files in benches/results.
 
-Usage: python scripts/results.py [--check] [FOLDER]
+Usage: python scripts/results.py [--check] [ROOT]
 
 A table is the text between two markers. The first holds its header and the form of a row, with the
 columns of `results/<name>.csv` in braces:
@@ -26,22 +26,35 @@ A table whose rows come from several files names file, row and column of each fi
     ... replaced ...
     <!-- end -->
 
-The column `simd` of a file names the instruction set of a row; it is empty where a row holds for
-all. A table whose rows have several gets a column that shows it. A figure is of the widest, unless
-the brackets name another.
+A figure within a sentence is an expression of figures, with a format behind a space and a colon:
 
-With --check nothing is written, and the exit status is 1 where a page is not in step with the
-files, or RESULTS.md has a table without a file.
+    <!--= fits[data=a].seconds / fits[data=b].seconds :.1f -->replaced<!--/-->
+
+`min`, `max`, `sum` and `median` take all rows that the brackets leave. `{= ... :.1f}` is such an
+expression in a table of figures.
+
+The column `simd` of a file names the instruction set of a row; it is empty if a row holds for all.
+A table whose rows have several gets a column that shows it, unless the option `simd=widest` keeps
+one. A figure is of the widest, unless the brackets name another.
+
+With --check nothing is written, and the exit status is 1 if a page is not in step with the files,
+if a page of docs/benchmarks has a table without a file, or if a measured number is typed into a
+page (see `scripts/typed_numbers.py`).
 """
 
 from __future__ import annotations
 
 import csv
+import functools
 import re
+import statistics
 import string
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from typed_numbers import typed_numbers
 
 MARKER = re.compile(
     r"(<!-- table: (?P<name>[\w-]+)(?P<options>[^\n]*)\n(?P<form>.*?)-->\n)"
@@ -50,6 +63,12 @@ MARKER = re.compile(
 )
 FIGURES = re.compile(r"(<!-- figures\n(?P<form>.*?)-->\n).*?(?P<end><!-- end -->)", re.S)
 FIGURE = re.compile(r"\{(?P<name>[\w-]+)\[(?P<where>[^\]]*)\]\.(?P<field>\w+):?(?P<spec>[^}]*)\}")
+SENTENCE = re.compile(
+    r"(<!--= (?P<expression>.*?)(?: :(?P<spec>\S+))? -->)[^<]*(?P<end><!--/-->)", re.S
+)
+EXPRESSION = re.compile(r"\{= (?P<expression>[^}]*?)(?: :(?P<spec>[^}\s]+))?\}")
+TERM = re.compile(r"(?P<name>[a-z][\w-]*)\[(?P<where>[^\]]*)\]\.(?P<field>\w+)")
+FUNCTIONS = {"min": min, "max": max, "sum": sum, "median": statistics.median}
 UNITS = [(1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s")]
 DASH = "\u2013"
 # The widest first. Rows of before the column was recorded come last.
@@ -78,6 +97,15 @@ class Cell:
         return re.sub(r"e([+-])0*(\d+)", lambda m: "e" + m[1].strip("+") + m[2], shown)
 
 
+def is_number(text: str) -> bool:
+    """Whether a cell holds a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def three_digits(number: float) -> str:
     """At most three digits, without an exponent for ordinary numbers."""
     if number == 0 or not 1e-4 <= abs(number) < 1e6:
@@ -86,7 +114,9 @@ def three_digits(number: float) -> str:
     return f"{rounded:.0f}" if abs(rounded) >= 100 else f"{rounded:.3g}"
 
 
+@functools.cache
 def read(path: Path) -> list[dict[str, str]]:
+    """Rows of a file, with an instruction set for each."""
     with path.open(encoding="utf-8", newline="") as file:
         return [{"simd": "", **row} for row in csv.DictReader(file)]
 
@@ -97,8 +127,12 @@ def fields(form: str) -> list[str]:
 
 
 def select(rows: list[dict[str, str]], options: dict[str, str]) -> list[dict[str, str]]:
+    """The rows that have the values of the options."""
     wanted = {name: value for name, value in options.items() if name != "pivot"}
-    return [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
+    only = wanted.get("simd") == "widest" and wanted.pop("simd")
+    kept = [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
+    named = [row for row in kept if row["simd"]]
+    return [row for row in kept if not row["simd"] or row in widest(named)] if only else kept
 
 
 def for_each_instruction_set(rows: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -158,7 +192,7 @@ def table(folder: Path, name: str, options: dict[str, str], form: str) -> str:
     if not rows:
         sys.exit(f"error: {name}.csv has no rows for {options}")
     check_names(name, row_form, rows)
-    if len({row["simd"] for row in rows}) > 1:
+    if len({row["simd"] for row in rows} - {""}) > 1:
         header, row_form = f"{header} SIMD |", f"{row_form} {{simd}} |"
     pivot = [column for column in options.get("pivot", "").split(",") if column]
     lines = [header, "|" + "---|" * (header.count("|") - 1)]
@@ -167,23 +201,56 @@ def table(folder: Path, name: str, options: dict[str, str], form: str) -> str:
     return "\n".join([*lines, "", source(rows)])
 
 
+def named(folder: Path, match: re.Match[str]) -> list[Cell]:
+    """The cells of a column in the rows that a figure names."""
+    where = dict(part.split("=", 1) for part in match["where"].split(";") if part)
+    rows = select(read(folder / f"{match['name']}.csv"), where)
+    if not rows:
+        sys.exit(f"error: no rows for {match[0]}")
+    check_names(match["name"], f"{{{match['field']}}}", rows)
+    return [Cell(row[match["field"]]) for row in widest(rows)]
+
+
+def figure(folder: Path, match: re.Match[str]) -> str:
+    """One figure, formatted."""
+    cells = named(folder, match)
+    if len(cells) != 1:
+        sys.exit(f"error: {len(cells)} rows for {match[0]}, there must be one")
+    return format(cells[0], match["spec"])
+
+
+def sentence(folder: Path, match: re.Match[str]) -> str:
+    """The value of an expression of figures."""
+    values: dict[str, Any] = {}
+
+    def variable(term: re.Match[str]) -> str:
+        name = f"_{len(values)}"
+        cells = named(folder, term)
+        numbers: Any = [float(cell.text) for cell in cells if is_number(cell.text)]
+        if match["expression"] == term[0] and len(cells) == 1:
+            numbers = cells[0].text
+        elif not re.search(r"\b(?:min|max|sum|median)\($", term.string[: term.start()]):
+            if len(numbers) != 1:
+                sys.exit(f"error: {len(numbers)} numbers for {term[0]}, there must be one")
+            numbers = numbers[0]
+        values[name] = numbers
+        return name
+
+    code = TERM.sub(variable, match["expression"])
+    value = eval(code, {"__builtins__": {}, **FUNCTIONS}, values)
+    return format(Cell(str(value)), match["spec"] or "")
+
+
 def figures(folder: Path, form: str) -> str:
     """The Markdown of a table whose figures come from several files."""
-
-    def one(match: re.Match[str]) -> str:
-        where = dict(part.split("=", 1) for part in match["where"].split(";"))
-        rows = widest(select(read(folder / f"{match['name']}.csv"), where))
-        if len(rows) != 1:
-            sys.exit(f"error: {len(rows)} rows for {match[0]}, there must be one")
-        check_names(match["name"], f"{{{match['field']}}}", rows)
-        return format(Cell(rows[0][match["field"]]), match["spec"])
-
-    header, *lines = FIGURE.sub(one, form).splitlines()
+    filled = EXPRESSION.sub(functools.partial(sentence, folder), form)
+    filled = FIGURE.sub(functools.partial(figure, folder), filled)
+    header, *lines = filled.splitlines()
     return "\n".join([header, "|" + "---|" * (header.count("|") - 1), *lines])
 
 
 def fill(text: str, folder: Path) -> str:
-    """RESULTS.md with its tables as the files have them."""
+    """A page with its figures as the files have them."""
 
     def one(match: re.Match[str]) -> str:
         options = dict(option.split("=", 1) for option in match["options"].split())
@@ -193,33 +260,51 @@ def fill(text: str, folder: Path) -> str:
     def several(match: re.Match[str]) -> str:
         return f"{match[1]}\n{figures(folder, match['form'])}\n\n{match['end']}"
 
-    return FIGURES.sub(several, MARKER.sub(one, text))
+    def inline(match: re.Match[str]) -> str:
+        return f"{match[1]}{sentence(folder, match)}{match['end']}"
+
+    return SENTENCE.sub(inline, FIGURES.sub(several, MARKER.sub(one, text)))
 
 
 def loose_tables(text: str) -> list[int]:
     """Lines of tables that are not filled from a file."""
-    bare = MARKER.sub(lambda match: "\n" * match[0].count("\n"), text)
+    bare = text
+    for marker in (MARKER, FIGURES):
+        bare = marker.sub(lambda match: "\n" * match[0].count("\n"), bare)
     return [number for number, line in enumerate(bare.splitlines(), 1) if line.startswith("|")]
 
 
+def pages(root: Path) -> list[Path]:
+    """README.md and all pages that are not generated."""
+    found = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    return [path for path in found if path.exists() and "tutorials" not in path.parts]
+
+
+def faults(root: Path, path: Path, text: str) -> Iterator[str]:
+    """Tables and numbers of a filled page that have no source."""
+    name = path.relative_to(root)
+    if name.parts[:2] == ("docs", "benchmarks"):
+        for line in loose_tables(text):
+            yield f"{name}:{line}: a table without a file"
+    for line, number in typed_numbers(str(name), text):
+        yield f"{name}:{line}: {number!r} is typed: fill it from benches/results"
+
+
 def main() -> int:
+    """Fill or check all pages."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--check"]
-    here = Path(arguments[0]) if arguments else Path(__file__).parents[1] / "benches"
-    status = 0
-    for path in (here / "RESULTS.md", here.parent / "README.md"):
-        if not path.exists():
-            continue
+    root = Path(arguments[0]) if arguments else Path(__file__).parents[1]
+    found: list[str] = []
+    for path in pages(root):
         text = path.read_text("utf-8")
-        filled = fill(text, here / "results")
-        if path.name == "RESULTS.md" and (loose := loose_tables(filled)):
-            print(f"{path}: tables without a file, at lines {loose}")
-            status = 1
-        elif "--check" not in sys.argv:
+        filled = fill(text, root / "benches" / "results")
+        found += faults(root, path, filled)
+        if "--check" not in sys.argv:
             path.write_text(filled, "utf-8")
         elif filled != text:
-            print(f"{path} is not in step with {here / 'results'}: run `make results`")
-            status = 1
-    return status
+            found.append(f"{path.relative_to(root)} is not in step: run `make results`")
+    print(*found, sep="\n", end="\n" if found else "")
+    return int(bool(found))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""benches/RESULTS.md is in step with benches/results, and what checks that can fail."""
+"""The pages are in step with benches/results, and the checks can fail."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PAGE = "docs/benchmarks/linear.md"
 ORIGIN = ",commit,date,machine,versions"
 AT = ",abc1234,2026-01-31,a machine,python 3.11"
 
@@ -39,15 +40,16 @@ def results(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def write(folder: Path, text: str, rows: list[str]) -> None:
-    (folder / "results").mkdir(exist_ok=True)
+    (folder / "benches/results").mkdir(exist_ok=True, parents=True)
+    (folder / PAGE).parent.mkdir(exist_ok=True, parents=True)
     head, *rest = rows
     lines = [head + ORIGIN, *(row + AT for row in rest)]
-    (folder / "results/fits.csv").write_text("\n".join(lines) + "\n", "utf-8")
-    (folder / "RESULTS.md").write_text(text, "utf-8")
+    (folder / "benches/results/fits.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    (folder / PAGE).write_text(text, "utf-8")
 
 
 def test_the_tables_of_this_repository_are_in_step() -> None:
-    done = results(ROOT / "benches", "--check")
+    done = results(ROOT, "--check")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -55,7 +57,7 @@ def test_tables_are_filled_and_checked(tmp_path: Path) -> None:
     write(tmp_path, TEXT, ROWS)
     assert results(tmp_path, "--check").returncode == 1
     assert results(tmp_path).returncode == 0
-    lines = (tmp_path / "RESULTS.md").read_text("utf-8").splitlines()
+    lines = (tmp_path / PAGE).read_text("utf-8").splitlines()
     assert "| a | 1234.5 (1230 s) | 5.1e-4 |" in lines
     assert "| b | 0.0 (200 ns) | 1.2e1 |" in lines
     assert "| a | 1230 | > 10 |" in lines
@@ -64,7 +66,7 @@ def test_tables_are_filled_and_checked(tmp_path: Path) -> None:
     assert results(tmp_path, "--check").returncode == 0
     # Filling again changes nothing; another figure in the file does.
     assert results(tmp_path).returncode == 0
-    assert (tmp_path / "RESULTS.md").read_text("utf-8").splitlines() == lines
+    assert (tmp_path / PAGE).read_text("utf-8").splitlines() == lines
     write(tmp_path, "\n".join(lines) + "\n", [row.replace("1234.5", "99") for row in ROWS])
     done = results(tmp_path, "--check")
     assert done.returncode == 1
@@ -74,7 +76,7 @@ def test_tables_are_filled_and_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (TEXT + "\n| a table | by hand |\n|---|---|\n| 1 | 2 |\n", "tables without a file"),
+        (TEXT + "\n| a table | by hand |\n|---|---|\n| 1 | 2 |\n", "a table without a file"),
         (TEXT.replace("{gap:.1e}", "{gaps:.1e}"), "does not have"),
         (TEXT.replace("solver=exact", "solver=none"), "no rows"),
     ],
@@ -139,8 +141,7 @@ FIGURES = """
 
 
 def test_a_table_tells_instruction_sets_apart(tmp_path: Path) -> None:
-    folder = tmp_path / "benches"
-    (folder / "results").mkdir(parents=True)
+    write(tmp_path, BOTH, ["data"])
     lines = [
         f"a,{solver},{seconds},{simd}{AT}"
         for simd, times in (("avx2", (1, 2)), ("avx512", (3, 4)))
@@ -148,18 +149,63 @@ def test_a_table_tells_instruction_sets_apart(tmp_path: Path) -> None:
     ]
     lines.append(f"a,peer,5,{AT}")
     text = "\n".join([f"data,solver,seconds,simd{ORIGIN}", *lines])
-    (folder / "results/fits.csv").write_text(text + "\n", "utf-8")
-    (folder / "RESULTS.md").write_text(BOTH, "utf-8")
+    (tmp_path / "benches/results/fits.csv").write_text(text + "\n", "utf-8")
     (tmp_path / "README.md").write_text(FIGURES, "utf-8")
-    done = results(folder)
+    done = results(tmp_path)
     assert done.returncode == 0, done.stderr
-    shown = (folder / "RESULTS.md").read_text("utf-8").splitlines()
+    shown = (tmp_path / PAGE).read_text("utf-8").splitlines()
     expected = ["| data | exact | other | peer | SIMD |", "|---|---|---|---|---|"]
     expected += ["| a | 1 | 2 | 5 | avx2 |", "| a | 3 | 4 | 5 | avx512 |"]
     assert [line for line in shown if line.startswith("|")][-4:] == expected
     shown = (tmp_path / "README.md").read_text("utf-8").splitlines()
     # A figure that names none is of the widest.
     assert {"| a | 3 |", "| a, avx2 | 1 |"} <= set(shown)
+    (tmp_path / PAGE).write_text(BOTH.replace("pivot", "simd=widest pivot"), "utf-8")
+    assert results(tmp_path).returncode == 0
+    shown = (tmp_path / PAGE).read_text("utf-8").splitlines()
+    expected = ["| data | exact | other | peer |", "|---|---|---|---|", "| a | 3 | 4 | 5 |"]
+    assert [line for line in shown if line.startswith("|")][-3:] == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [
+        ("fits[data=a;solver=exact].seconds :.1f", "1234.5"),
+        ("fits[data=a;solver=exact].seconds / fits[data=b].seconds :.1e", "6.2e9"),
+        ("max(fits[].gap) / min(fits[solver=exact].gap) :.0f", "23529"),
+        ("fits[data=a;solver=other].seconds", "> 10"),
+    ],
+)
+def test_figures_are_filled_into_sentences(tmp_path: Path, expression: str, shown: str) -> None:
+    write(tmp_path, f"It takes <!--= {expression} -->?<!--/--> s.\n", ROWS)
+    assert results(tmp_path, "--check").returncode == 1
+    done = results(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (tmp_path / PAGE).read_text("utf-8")
+    assert text == f"It takes <!--= {expression} -->{shown}<!--/--> s.\n"
+    assert results(tmp_path, "--check").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("It takes 1.5 times as long.", "1.5"),
+        ("It takes 3 times as long.", "3 times"),
+        ("An error of 46 %.", "46 %"),
+        ("A gap of 1e-3.", "1e-3"),
+        ("It needs 40 MB.", "40 MB"),
+        ("A gap of `1e-3` or $0.5$, at C = 0.1.", ""),
+        ("Theorem 3.4, Table 2, Corollary 3.3, (2.24) and Python 3.11 of 2021-02-03.", ""),
+        ("Letter has 26 classes and 20,000 rows.", ""),
+    ],
+)
+def test_typed_numbers_are_found(tmp_path: Path, text: str, typed: str) -> None:
+    write(tmp_path, f"# Title\n\n{text}\n", ROWS)
+    done = results(tmp_path, "--check")
+    assert done.returncode == bool(typed)
+    assert done.stdout == (
+        f"{PAGE}:3: {typed!r} is typed: fill it from benches/results\n" if typed else ""
+    )
 
 
 def test_pairs_are_taken_in_turn(record: Any) -> None:
