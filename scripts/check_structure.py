@@ -34,7 +34,7 @@ RUST_LAYERS = [
     {"run", "parallel", "data", "linalg"},
     {"dual", "polytope"},
     {"solver"},
-    {"multiclass", "structured", "polynomial", "recommend", "sequence"},
+    {"logistic", "multiclass", "structured", "polynomial", "recommend", "sequence"},
     {"python"},
 ]
 PYTHON_LAYERS = [

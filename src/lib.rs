@@ -8,6 +8,7 @@
 //! | [`parallel`] | row loops whose results do not depend on the number of threads |
 //! | [`polynomial`] | multi-output polynomial networks and factorization machines |
 //! | [`polytope`] | the sets whose support function is a loss |
+//! | [`logistic`] | multinomial logistic regression: problem, certificate, solvers |
 //! | [`multiclass`] | linear models with a margin loss: problem, dual, block descent, consensus |
 //! | [`recommend`] | the variational refit of a factorization machine on ratings; it has no certificate |
 //! | [`run`] | the one loop: epochs, stopping rule, certificate, trace, interruption |
@@ -25,6 +26,7 @@ pub mod dual;
 pub mod error;
 pub mod interrupt;
 pub mod linalg;
+pub mod logistic;
 pub mod memory;
 pub mod multiclass;
 mod names;

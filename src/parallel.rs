@@ -158,7 +158,8 @@ pub(crate) fn n_parts(n_rows: usize) -> usize {
     (n_rows / MIN_PART).min(MAX_PARTS).next_power_of_two()
 }
 
-fn parts(n_rows: usize) -> Vec<Range<usize>> {
+/// Pieces of rows that each have a partial result.
+pub(crate) fn parts(n_rows: usize) -> Vec<Range<usize>> {
     let count = n_parts(n_rows);
     (0..count).map(|part| part * n_rows / count..(part + 1) * n_rows / count).collect()
 }

@@ -1,0 +1,221 @@
+//! Sums over the examples that a certificate is made of, and the bounds that follow.
+
+use super::{LogisticModel, LogisticProblem};
+use crate::dual::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma};
+use crate::linalg::exp_minus;
+use crate::run::Certificate;
+
+/// A bound on the relative error of an exponential of a difference that was rounded, and of a quotient of two.
+const EXPONENTIAL: f64 = 1e-13;
+/// The largest difference that [`exp_minus`] takes the exponential of.
+const FARTHEST: f64 = 700.0;
+
+/// Sums over some examples.
+#[derive(Default, Clone)]
+pub(super) struct Terms {
+    /// Σ c_i log-loss of example i.
+    pub loss: Sum,
+    /// Σ c_i H(α_i), a lower bound.
+    pub entropy: f64,
+    /// Σ c_i (1 − α_iy).
+    pub distance: f64,
+    /// Σ c_i (e_y − α_i) of each output.
+    pub residual: Vec<f64>,
+    /// Σ c_i (e_y − α_i) x_iᵀ, output after output.
+    pub image: Vec<f64>,
+    /// The largest number of sums in a row that an entry of the image is the result of.
+    pub depth: usize,
+}
+
+/// An example's probabilities and what they add to the sums.
+#[derive(Default)]
+pub(super) struct Distribution {
+    /// α, one for each class.
+    pub shares: Vec<f64>,
+    /// The distance of each score to the largest one; log α is less by `log_sum`.
+    distances: Vec<f64>,
+    log_sum: f64,
+}
+
+impl Distribution {
+    /// softmax of scores, the score of the first class of two being 0; returns the loss of a label. `error` bounds that
+    /// of each score.
+    pub fn softmax(&mut self, scores: &[f64], label: usize, error: f64) -> Bounded {
+        self.distances.clear();
+        self.distances.extend((scores.len() == 1).then_some(0.0));
+        self.distances.extend_from_slice(scores);
+        let (mut top, mut highest) = (0, f64::NEG_INFINITY);
+        for (class, score) in self.distances.iter().enumerate() {
+            if *score > highest {
+                (top, highest) = (class, *score);
+            }
+        }
+        self.distances.iter_mut().for_each(|score| *score = highest - *score);
+        self.shares.clear();
+        self.shares.extend(self.distances.iter().map(|distance| exp_minus(*distance)));
+        let own = self.distances[label];
+        self.normalise(top);
+        loss(self.log_sum, own, (self.shares.len(), error))
+    }
+
+    /// α in proportion to numbers that are not negative, one of which is positive.
+    pub fn given(&mut self, shares: &[f32]) {
+        self.shares.clear();
+        if let [second] = shares {
+            self.shares.push(1.0 - f64::from(*second));
+        }
+        self.shares.extend(shares.iter().map(|share| f64::from(*share).max(0.0)));
+        let (mut top, mut highest) = (0, 0.0);
+        for (class, share) in self.shares.iter().enumerate() {
+            if *share > highest {
+                (top, highest) = (class, *share);
+            }
+        }
+        self.distances.clear();
+        self.distances.extend(self.shares.iter().map(|share| -(share / highest).ln()));
+        self.shares.iter_mut().for_each(|share| *share /= highest);
+        self.normalise(top);
+    }
+
+    /// Divides the shares, the largest of which is 1, by their sum.
+    fn normalise(&mut self, top: usize) {
+        self.shares[top] = 0.0;
+        let rest: f64 = self.shares.iter().sum();
+        self.shares[top] = 1.0;
+        let inverse = 1.0 / (1.0 + rest);
+        self.shares.iter_mut().for_each(|share| *share *= inverse);
+        self.log_sum = rest.ln_1p();
+    }
+
+    /// Multiplies α_k by 1 + δ_k − ⟨α, δ⟩, which leaves the sum 1, and bounds the entropy from below.
+    ///
+    /// log(1 + t) ≤ t − t²/2 + t³/3 for all t > −1.
+    pub fn tilt(&mut self, tilt: &[f64]) -> f64 {
+        let mean: f64 = self.shares.iter().zip(tilt).map(|(share, tilt)| share * tilt).sum();
+        let (mut entropy, mut size) = (self.log_sum, 0.0);
+        for ((share, distance), tilt) in self.shares.iter_mut().zip(&self.distances).zip(tilt) {
+            let t = tilt - mean;
+            *share *= 1.0 + t;
+            let gained = t * (1.0 - t * (0.5 - t / 3.0));
+            entropy += *share * (distance.min(FARTHEST) - gained);
+            size += *share * t.abs();
+        }
+        entropy - (entropy + size) * (EXPONENTIAL + gamma(self.shares.len() + 4))
+    }
+
+    /// A lower bound on the entropy.
+    pub fn entropy(&self) -> f64 {
+        let pairs = self.shares.iter().zip(&self.distances);
+        let entropy: f64 = self.log_sum
+            + pairs.map(|(share, distance)| share * distance.min(FARTHEST)).sum::<f64>();
+        entropy * (1.0 - EXPONENTIAL - gamma(self.shares.len() + 4))
+    }
+
+    /// Replaces α by e_y − α and returns 1 − α_y.
+    pub fn residual(&mut self, label: usize) -> f64 {
+        self.shares[label] = 0.0;
+        let others = self.shares.iter().sum();
+        self.shares.iter_mut().for_each(|share| *share = -*share);
+        self.shares[label] = others;
+        others
+    }
+}
+
+/// A loss: the log of the sum of exponentials from the largest score, plus the label's distance from it.
+///
+/// Its derivative in the scores is at most 2 (1 − p_y) ≤ 2 loss.
+fn loss(log_sum: f64, own: f64, (n_classes, error): (usize, f64)) -> Bounded {
+    let value = log_sum + own;
+    let moved = 2.0 * error * if error < 0.1 { (2.0 * value).min(1.0) } else { 1.0 };
+    let rounded = (EXPONENTIAL + gamma(n_classes + 4)) * value;
+    // Underflow in the exponentials.
+    Bounded::new(value, moved + rounded + n_classes as f64 * 1e-300)
+}
+
+impl Terms {
+    /// Sums over no examples.
+    pub fn zeros(n_outputs: usize) -> Self {
+        Self { residual: vec![0.0; n_outputs], ..Self::default() }
+    }
+
+    /// Adds the sums over other examples, but for the image.
+    pub fn join(&mut self, other: &Self) {
+        self.loss.join(&other.loss);
+        self.entropy += other.entropy;
+        self.distance += other.distance;
+        self.residual.iter_mut().zip(&other.residual).for_each(|(a, b)| *a += b);
+        self.depth = self.depth.max(other.depth) + 1;
+    }
+
+    /// A bound on the norm of what is lost or added up wrongly in the e_y − α_i, weighted.
+    fn lost(&self) -> f64 {
+        2.0 * (gamma(self.depth + 8) + EXPONENTIAL) * self.distance
+    }
+
+    /// The share of one distribution for all examples that makes Σ c_i (e_y − α_i) = 0 possible: with the distributions
+    /// (1 − τ) α_i + τ q it is Σ c_i α_i ≤ Σ c_i e_y / (1 − τ), class by class.
+    fn mixed_share(&self, problem: &LogisticProblem<'_>) -> f64 {
+        if !problem.intercept() {
+            return 0.0;
+        }
+        let mut share = 0.0_f64;
+        let mut add = |class: usize, residual: f64| {
+            let own = problem.class_totals()[class];
+            let excess = self.lost() - residual;
+            let sum = own * (1.0 - gamma(problem.n_examples() + 2)) + excess;
+            // NaN where a class has no weight: then there is no such share.
+            share = if excess <= 0.0 { share } else { share.max(excess / sum) };
+            if own <= 0.0 {
+                share = 1.0;
+            }
+        };
+        match self.residual[..] {
+            [second] => [(0, -second), (1, second)].into_iter().for_each(|(k, r)| add(k, r)),
+            _ => self.residual.iter().enumerate().for_each(|(k, r)| add(k, *r)),
+        }
+        share * (1.0 + gamma(8))
+    }
+
+    /// Objective at a model and dual value, divided by Σ c_i and rounded against us.
+    pub fn certificate(&self, problem: &LogisticProblem<'_>, model: &LogisticModel) -> Certificate {
+        let (primal, dual) = (self.objective(model), self.dual_value(problem));
+        let total = problem.total();
+        let wrong = gamma(16);
+        let primal = (primal / total * (1.0 + wrong) + TINY).next_up();
+        let dual = (dual / total * (1.0 - wrong) - TINY).next_down();
+        Certificate { primal, dual: dual.max(0.0).min(primal) }
+    }
+
+    /// ½‖W‖² + Σ c_i loss_i, rounded up.
+    pub fn objective(&self, model: &LogisticModel) -> f64 {
+        let norm = Bounded::exact(0.5) * bounded_squared_norm(&model.weights);
+        (norm + self.loss.total()).upper()
+    }
+
+    /// The dual value of the distributions, or −∞, rounded down.
+    pub fn dual_value(&self, problem: &LogisticProblem<'_>) -> f64 {
+        let n_features = problem.n_features().max(1);
+        let share = self.mixed_share(problem);
+        if share.is_nan() || share >= 1.0 {
+            return f64::NEG_INFINITY;
+        }
+        // Each column's part of v is wrong by at most its largest value times this.
+        let wrong = self.lost() + 3.0 * share * problem.total();
+        let mut squares = vec![0.0; problem.n_features()];
+        for row in self.image.chunks_exact(n_features) {
+            squares.iter_mut().zip(row).for_each(|(square, value)| *square += value * value);
+        }
+        let underflown = (problem.n_examples() + 2) as f64 * TINY;
+        let (mut crossed, mut own) = (0.0, 0.0);
+        for (square, size) in squares.iter().zip(problem.column_sizes()) {
+            let error = wrong * size + problem.n_outputs() as f64 * underflown;
+            crossed += square.sqrt() * error;
+            own += error * error;
+        }
+        let norm = bounded_squared_norm(&self.image).upper();
+        let grown = 1.0 + gamma(self.image.len() + 8);
+        let image = Bounded::exact(0.5 * norm).upper() + (crossed + 0.5 * own) * grown;
+        let entropy = self.entropy * (1.0 - share) * (1.0 - gamma(self.depth + 8));
+        (entropy - image * (1.0 + gamma(2))).next_down()
+    }
+}
