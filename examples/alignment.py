@@ -2,9 +2,9 @@
 Aligning words
 ==============
 
-A matching says which words of a sentence go with which of its translation. Its links compete: a
-word that is taken is taken. `MatchingModel` learns weights for the features of pairs, so that the
-best matching is the right one.
+A matching links the words of a sentence to the words of its translation. Links compete: each word
+has at most one. `MatchingModel` learns weights for the features of pairs, so that the best matching
+is the right one.
 """
 
 import matplotlib.pyplot as plt
@@ -59,7 +59,7 @@ for name, weights in aligner.parameters_.items():
 
 
 # %%
-# Links that are found beside those that a dictionary alone would choose:
+# Links of the model, compared with the links that a dictionary alone would choose:
 
 
 def f1(found, right):

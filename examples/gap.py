@@ -1,10 +1,9 @@
 """
-What a gap tells you
-====================
+Reading a duality gap
+=====================
 
-A fit minimises an objective, and nobody knows how small it can get. A dual value is a number that
-the optimum cannot be below; the *duality gap* is the distance between the two. It bounds what
-further training could win.
+A fit minimises an objective whose optimum is unknown. A dual value is a lower bound on the optimum.
+The *duality gap* is the distance between the two, and bounds the gain of further training.
 """
 
 import matplotlib.pyplot as plt
@@ -18,16 +17,16 @@ X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X / 16, y, test_size=0.5, random_state=0)
 
 # %%
-# A curve that is flat is not a curve that is done
-# ------------------------------------------------
+# A flat curve is not a converged curve
+# -------------------------------------
 #
 # Two solvers minimise the same objective. The curve of the subgradient method is nearly flat after
-# sixty passes, and still a third above the optimum. Its gap says that it may be far from done; that
-# of block descent says that it is done.
+# sixty passes, and still a third above the optimum. Its gap shows that it may be far from
+# converged. The gap of block descent shows that it has converged.
 
 
 def stop_after(passes):
-    """Return a callback that ends a fit after so many passes; a true value does."""
+    """Return a callback that ends a fit after a number of passes, by a true value."""
     return lambda epoch, *_: epoch >= passes
 
 

@@ -2,7 +2,7 @@
 An oracle of your own
 =====================
 
-Whatever labels can be decoded can be learnt: a structured SVM needs a model that finds, for given
+A structured SVM can learn all labels that can be decoded: it needs a model that finds, for given
 weights, the label that violates its margin most. Here labels are rankings of four candidates.
 """
 

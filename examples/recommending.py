@@ -22,17 +22,17 @@ recommender = OrdinalRecommender(random_state=0).fit(train)
 print({name: round(value, 3) for name, value in recommender.evaluate(test).items()})
 
 # %%
-# A prediction is a distribution over the levels, since every threshold between two levels is an
-# output of its own:
+# A prediction is a distribution over the levels, because every threshold between two levels has a
+# separate output:
 
 users, items = test["user"], test["item"]
 print(recommender.predict_proba(users[:3], items[:3]).round(2))
 print(recommender.predict(users[:3], items[:3]).round(2))
 
 # %%
-# Two ways to rank. The expected rating favours items that few know; ``rank_by="like"`` asks what
-# the user would take up and like, which is what a list of suggestions is for. What was rated
-# already is left out.
+# Two ways to rank. The expected rating favours items that few users know. ``rank_by="like"`` ranks
+# by the chance that the user chooses and likes an item, which suits a list of suggestions. Items
+# that the user has rated are left out.
 
 some = train["user"].unique()[:2]
 print(recommender.recommend(some, n=3, rank_by="like"))
@@ -45,8 +45,8 @@ newcomer = ([100_000] * 3, train["item"].unique()[:3], [5.0, 4.0, 1.0])
 print(recommender.recommend(ratings=newcomer, n=3, rank_by="like"))
 
 # %%
-# Are the probabilities what they say? For each level, the probability of at most this rating beside
-# the share that was.
+# Are the probabilities calibrated? For each level, the picture compares the predicted probability
+# of at most this rating with the observed share.
 
 levels = recommender.levels_
 probabilities = recommender.predict_proba(users, items).cumsum(axis=1)

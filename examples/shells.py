@@ -1,9 +1,9 @@
 """
-What no linear model can tell apart
-===================================
+Classes that no linear model separates
+======================================
 
-A polynomial network looks at products of features. Its outputs share a basis that is grown one
-vector at a time, and the certificate says how much any further vector could win.
+A polynomial network uses products of features. Its outputs share a basis to which the fit adds one
+vector at a time. The certificate bounds the gain of any further vector.
 """
 
 import matplotlib.pyplot as plt
@@ -27,8 +27,8 @@ print(f"network {network.score(X_test, y_test):.3f} with {len(network.components
 print(f"gap {network.relative_gap_:.1e} of the objective; certificate: {network.certificate_}")
 
 # %%
-# One fit gives the whole curve over the number of basis vectors. The picture shows it beside the
-# regions.
+# One fit gives the whole curve over the number of basis vectors. The picture shows the curve and
+# the regions.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 grid = np.stack(np.meshgrid(np.linspace(-3, 3, 200), np.linspace(-3, 3, 200)), axis=-1)

@@ -2,9 +2,9 @@
 Tagging sequences
 =================
 
-A tagger gives each token of a sentence a label. This one finds names of people and places, from
-features that are written as strings, and its labels obey the BIO scheme: an ``I-PER`` never stands
-where no person has begun.
+A tagger assigns a label to each token of a sentence. This one finds names of people and places from
+features given as strings. Its labels obey the BIO scheme: an ``I-PER`` occurs only after the
+beginning of a person.
 """
 
 import matplotlib.pyplot as plt
@@ -13,8 +13,7 @@ import numpy as np
 from dualgap.sequence import SequenceTagger
 
 # %%
-# Sentences are generated, so that the example needs no data: patterns in which ``PER`` and ``LOC``
-# stand for names.
+# The example generates its sentences from patterns in which ``PER`` and ``LOC`` stand for names.
 
 NAMES = {"PER": ["Ada", "Grace", "Alan", "Emmy"], "LOC": ["Paris", "Oslo", "Lima", "New York"]}
 PATTERNS = ["PER flew to LOC", "the old train to LOC was late", "PER met PER in LOC", "it rained"]
@@ -32,7 +31,7 @@ def sentence(rng):
 
 
 def features(words):
-    """What is known of each token: its word, its neighbours, its shape."""
+    """Features of each token: its word, its neighbours, its shape."""
     known = []
     for t, word in enumerate(words):
         before = words[t - 1] if t else "<start>"
@@ -66,12 +65,12 @@ unseen = features(["Grace", "flew", "to", "New", "York"])
 for labels, log_probability in crf.predict_nbest([unseen], 3)[0]:
     print(f"{np.exp(log_probability):.3f}  {' '.join(labels)}")
 evidence = crf.explain(unseen)[3]
-print(f"What speaks for {evidence.label} at 'New':", evidence.features[:2])
+print(f"Evidence for {evidence.label} at 'New':", evidence.features[:2])
 
 # %%
-# The picture: the probability of each label at each token of that sentence, and the weights of
-# transitions that were learnt. What the scheme forbids is white: it has no weight, and is never
-# predicted.
+# The picture shows the probability of each label at each token of that sentence, and the learnt
+# weights of transitions. Transitions that the scheme forbids are white: they have no weight, and
+# are never predicted.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 shares = left.imshow(crf.predict_marginals([unseen])[0].T, cmap="Blues", vmin=0, vmax=1)

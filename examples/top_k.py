@@ -2,8 +2,8 @@
 Top-k
 =====
 
-Where classes are hard to tell apart, a shop window or a list of suggestions has room for several.
-Top-k losses train for that: the right class should be among the k best, in whichever place.
+If classes are hard to distinguish, a list of suggestions can show several. Top-k losses train for
+that: the right class should be among the k best, in any place.
 """
 
 import matplotlib.pyplot as plt
@@ -33,7 +33,7 @@ for k in (1, 3, 5):
 print(models[3].predict_top_k(X_test[:2], 3))
 
 # %%
-# How often the right class is among the first so many, on rows that were not seen in training:
+# Share of test rows whose right class is among the first k:
 
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 places = np.arange(1, 7)

@@ -35,7 +35,7 @@ IGNORED = [
     re.compile(rf"(?:{REFERENCES})s?\s+{LABEL}(?:(?:,| and| to)\s+{LABEL})*"),
     re.compile(r"\(\d+(?:\.\d+)?\)(?: to \(\d+(?:\.\d+)?\))?"),
     re.compile(
-        r"(?:Rust|Python|NumPy|SciPy|scikit-learn|version|libFM|modern-fm|Clarabel|[Bb]efore|v)"
+        r"(?:Rust|Python|NumPy|SciPy|scikit-learn|version|libFM|modern-fm|Clarabel|before|Before|v)"
         r"\s+\d+(?:\.\d+)*"
     ),
     # Settings, as in "C = 0.1".

@@ -19,7 +19,7 @@ PASSES = range(1, 15)
 
 
 def stop_after(passes: int) -> Callable[..., bool]:
-    """A callback that ends a fit after so many passes."""
+    """Callback that ends a fit after a number of passes."""
     return lambda epoch, *_: epoch >= passes
 
 
