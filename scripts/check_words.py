@@ -29,7 +29,7 @@ UNCLEAN = (
     "benches",
     "docs/coming-from/crfsuite.md",
     "docs/coming-from/recommenders.md",
-    "docs/mathematics",
+    "docs/mathematics/recommender.md",
     "docs/recommending.md",
     "docs/sequence-labelling.md",
 )
@@ -52,7 +52,7 @@ PHRASES = [
     (r"ask(?:s|ed)? of", '"requires"'),
     (r"that there (?:is|are)", "a verb"),
     (r"refus(?:e|es|ed|ing|als?)", '"raises an error", "rejects"'),
-    (r"thereby|thereof|therein|whereof|wherein|henceforth", "a plain sentence"),
+    (r"thereby|thereof|therein|whereof|wherein", "a plain sentence"),
     (r"goes? about it", '"works"'),
     (r"in the manner of", '"like", "compatible with"'),
     (r"at hand", '"available"'),
