@@ -1,14 +1,14 @@
-"""The names that parameters may take, for type checkers.
+"""Literal types of the parameters that take a name, for type checkers.
 
-`make fmt` derives them from the core's registries (`scripts/choices.py`), and a test compares them
-with the core, with those that have no registry as well.
+`make fmt` derives them from the core's registries (`scripts/choices.py`). A test compares all of
+them with the core, including those without a registry.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias, get_args
 
-# Steps and orders of every solver that goes from vertex to vertex.
+# Steps and orders of the Frank-Wolfe solvers.
 Step: TypeAlias = Literal["frank-wolfe", "scheduled", "away", "pairwise"]
 Sampling: TypeAlias = Literal["permutation", "uniform", "gap"]
 
@@ -53,7 +53,7 @@ MethodName: TypeAlias = Literal["variational", "conditional-gradient"]
 
 
 def check_choice(name: str, value: Any, *kinds: Any) -> None:
-    """Refuse what is not among the literals (and other values) of `kinds`."""
+    """Raise an error unless `value` is one of the literals (or other values) in `kinds`."""
     known = [choice for kind in kinds for choice in (get_args(kind) or (kind,))]
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in known):
         options = ", ".join(map(repr, known))

@@ -1,4 +1,4 @@
-"""Rows from files in LIBSVM format."""
+"""Reader of files in LIBSVM format."""
 
 from __future__ import annotations
 
@@ -20,40 +20,39 @@ def read_libsvm(
     Parameters
     ----------
     file : file
-        Opened for bytes; only its method ``read`` is used.
+        A binary file; only its method ``read`` is used.
     first : int, optional
-        The index of the first feature, 0 or 1; by default 0 if the file has one, else 1.
+        Index of the first feature, 0 or 1; by default 0 if the file has an index 0, else 1.
     n_features : int, optional
-        Number of features; those beyond are left out. By default as many as the file has.
+        Number of features; later features are dropped. By default the number in the file.
 
     Returns
     -------
     X : csr_array of shape (n_rows, n_features)
-        In double precision, its columns counted from 0.
+        Rows in double precision, with columns counted from 0.
     y : ndarray of shape (n_rows,)
         The labels.
     first : int
-        The index of the first feature.
+        Index of the first feature.
 
     Raises
     ------
     ValueError
-        For a line that is not in the format, which the message names, and for an index below
-        `first`.
+        If a line is malformed (the message gives its number), or an index is below `first`.
     """
     y, offsets, columns, values = _core.read_libsvm(file.read, resolve_threads(None))
     lowest = int(columns.min()) if len(columns) else 1
     if first is None:
         first = min(lowest, 1)
     if lowest < first:
-        msg = f"index {lowest}: the first feature has index {first}"
+        msg = f"index {lowest} is below {first}, the index of the first feature"
         raise ValueError(msg)
     columns -= first
     if offsets[-1] <= np.iinfo(np.int32).max:
-        # SciPy would widen the columns to them.
+        # With int64 offsets, SciPy would convert the column indices to int64, too.
         offsets = offsets.astype(np.int32)
     width = int(columns.max()) + 1 if len(columns) else 0
     X = sp.csr_array((values, columns, offsets), shape=(len(y), max(width, n_features or 0)))
-    # As the reader has checked.
+    # The reader has checked this.
     X.has_sorted_indices = X.has_canonical_format = True
     return (X if n_features is None or width <= n_features else X[:, :n_features]), y, first

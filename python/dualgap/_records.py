@@ -1,4 +1,4 @@
-"""The records that the core reads for recommenders."""
+"""Types of the records that Python passes to the core for recommenders."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 
 class VariationalParameters(TypedDict):
-    """Parameters of a variational fit, as the core takes them."""
+    """Parameters of a variational fit in the form that the core expects."""
 
-    tempering: list[float] | None  # a weight per threshold; None for a Gaussian likelihood
+    tempering: list[float] | None  # one weight per threshold; None for a Gaussian likelihood
     n_components: int
     penalty: str
     radius: float
@@ -32,7 +32,7 @@ class VariationalRecord(VariationalParameters):
     n_items: int
     seed: int
     n_threads: int
-    user_features: Any | None  # a matrix as the core takes it
+    user_features: Any | None  # a matrix in the core's form
     item_features: Any | None
     weights: NDArray[np.float64] | None
     groups: list[tuple[NDArray[np.uint32], int]] | None  # of users, then of items
@@ -40,7 +40,7 @@ class VariationalRecord(VariationalParameters):
 
 
 class InteractionParameters(TypedDict):
-    """Numbers of ids and parameters of a fit to likes, as the core takes them."""
+    """Parameters and numbers of ids of a fit to likes, in the form that the core expects."""
 
     n_users: int
     n_items: int
@@ -64,7 +64,7 @@ class InteractionRecord(InteractionParameters):
 
 
 class FoldInRecord(TypedDict):
-    """A fitted model, for the vectors of new users or items."""
+    """A fitted model, used to compute vectors of new users or items."""
 
     means: NDArray[np.float64]
     counts: NDArray[np.uint32]
@@ -79,7 +79,7 @@ class FoldInRecord(TypedDict):
 
 
 class PartRecord(TypedDict):
-    """One term of the scores."""
+    """One additive term of the scores."""
 
     users: NDArray[np.float32]
     items: NDArray[np.float32]
@@ -88,7 +88,7 @@ class PartRecord(TypedDict):
 
 
 class ExclusionRecord(TypedDict):
-    """Items that are not to be recommended."""
+    """Items excluded from recommendations."""
 
     offsets: NDArray[np.int64]
     items: NDArray[np.int32]

@@ -1,4 +1,4 @@
-"""Structure of sparse matrices, checked before compiled code follows their indices."""
+"""Validation of sparse matrices before compiled code follows their indices."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-# Axes of the array of values, for each format that has one.
+# Number of axes of the array `data`, for each format that has one.
 _AXES = {"coo": 1, "csc": 1, "csr": 1, "dia": 2, "bsr": 3}
 
 
 def check_sparse(X: Any, name: str = "X") -> Any:
-    """Refuse a sparse matrix whose indices point outside of it.
+    """Raise an error if a sparse matrix has indices outside its shape.
 
-    SciPy checks indices when a matrix is made, and not all of them, but never afterwards. Its
-    products, slices and conversions follow them unchecked, and then read and write memory beyond
-    the arrays. So every sparse argument passes this check first. It reads the indices once.
+    SciPy checks some indices when a matrix is constructed, and none later. Its products, slices and
+    conversions follow them unchecked, and would read and write memory outside the arrays. So every
+    sparse argument passes this check first. It reads the indices once.
 
     Parameters
     ----------
     X : object
-        A sparse matrix of any format; anything else is returned as it is.
+        A sparse matrix of any format; anything else is returned unchanged.
     name : str, default="X"
-        Argument that the message names.
+        Name of the argument in error messages.
 
     Returns
     -------
     object
-        `X`, its CSR form if `X` holds lists or a dictionary, or `X` without diagonals that have no
-        entry in it.
+        `X` itself; its CSR form if `X` is a LIL or DOK matrix; or, for a DIA matrix, `X` without
+        the diagonals outside its shape.
 
     Raises
     ------
     ValueError
-        If the arrays are no matrix of the shape of `X`, or hold complex numbers.
+        If the arrays are inconsistent with the shape of `X`, or contain complex numbers.
     """
     if not sp.issparse(X):
         return X
@@ -57,7 +57,7 @@ def check_sparse(X: Any, name: str = "X") -> Any:
             if not len(X.rows) == len(X.data) == X.shape[0]:
                 _refuse(name, f"{len(X.rows)} lists of indices and {len(X.data)} of values")
             if any(map(_differ, X.rows, X.data)):
-                _refuse(name, "a row has another number of indices than of values")
+                _refuse(name, "a row has different numbers of indices and values")
         X = X.tocsr()
         _check_compressed(X, name)
     return X
@@ -66,17 +66,17 @@ def check_sparse(X: Any, name: str = "X") -> Any:
 def checked_csr(
     data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, int]
 ) -> sp.csr_array:
-    """Make a CSR matrix of arrays from a file.
+    """Build a CSR matrix from arrays that were read from a file.
 
     Raises
     ------
     ValueError
-        Unless the offsets rise from 0 to the number of values and each index is a column.
+        Unless the offsets increase from 0 to the number of values and each index is a valid column.
     """
     n_rows, n_columns = (int(n) for n in shape)
     _check_arrays("matrix", (indptr, indices, data), n_rows, n_columns)
     if data.ndim != 1 or data.dtype.kind not in "biuf" or len(data) != indptr[-1]:
-        _refuse("matrix", f"{len(data)} values of {data.dtype}, and indptr ends at {indptr[-1]}")
+        _refuse("matrix", f"{len(data)} values of {data.dtype}, but indptr ends at {indptr[-1]}")
     matrix = sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
     matrix.check_format(full_check=True)
     return matrix
@@ -85,7 +85,7 @@ def checked_csr(
 def _check_compressed(X: Any, name: str) -> None:
     sizes = (1, X.shape[0]) if X.ndim == 1 else X.shape
     if X.format == "bsr":
-        # Each index is that of a block of values.
+        # Indices count blocks of values.
         if 0 in X.data.shape[1:]:
             _refuse(name, f"blocks of shape {X.data.shape[1:]}")
         sizes = tuple(size // side for size, side in zip(sizes, X.data.shape[1:], strict=True))
@@ -99,8 +99,8 @@ def _check_arrays(name: str, arrays: tuple[Any, Any, Any], major: int, minor: in
     _check_integers(indptr, name, "indptr")
     _check_integers(indices, name, "indices")
     if len(indptr) != major + 1:
-        _refuse(name, f"indptr has {len(indptr)} entries, and must have {major + 1}")
-    # Their differences would not do: those of unsigned numbers are never negative.
+        _refuse(name, f"indptr must have {major + 1} entries, got {len(indptr)}")
+    # Compared directly: differences of unsigned numbers are never negative.
     if indptr[0] != 0 or not (indptr[1:] >= indptr[:-1]).all():
         _refuse(name, "indptr must start at 0 and never decrease")
     if indptr[-1] > min(len(indices), len(data)):
@@ -112,10 +112,10 @@ def _check_arrays(name: str, arrays: tuple[Any, Any, Any], major: int, minor: in
 
 
 def _inner_diagonals(X: Any, name: str) -> Any:
-    """Return the matrix without diagonals that lie outside of it.
+    """Return the matrix without the diagonals outside its shape.
 
     SciPy counts their entries by the offset, then converts it to int32: the offset 2**32 becomes 0,
-    and the conversion to CSR writes beyond its arrays.
+    and the conversion to CSR writes outside its arrays.
     """
     _check_integers(X.offsets, name, "offsets")
     if len(X.offsets) != len(X.data):
@@ -138,7 +138,7 @@ def _check_coordinates(X: Any, name: str) -> None:
 
 
 def _check_integers(array: Any, name: str, what: str) -> None:
-    """Refuse anything but a vector of integers."""
+    """Raise an error unless `array` is a vector of integers."""
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
         kind = getattr(array, "dtype", type(array).__name__)
         _refuse(name, f"{what} must be a vector of integers, got {kind}")
@@ -147,11 +147,11 @@ def _check_integers(array: Any, name: str, what: str) -> None:
 def _check_range(indices: NDArray[Any], size: int, name: str) -> None:
     if not len(indices):
         return
-    # As unsigned numbers, negative ones are larger than any size: one pass finds both.
+    # Viewed as unsigned, a negative index exceeds any size, so a single pass finds both errors.
     largest = indices.view(indices.dtype.str.replace("i", "u")).max()
     if largest >= size:
         at = int(np.argmax((indices < 0) | (indices >= size)))
-        _refuse(name, f"the index {indices[at]} is not one of 0 to {size - 1}")
+        _refuse(name, f"index {indices[at]} is not between 0 and {size - 1}")
 
 
 def _differ(row: Any, values: Any) -> bool:
@@ -159,5 +159,5 @@ def _differ(row: Any, values: Any) -> bool:
 
 
 def _refuse(name: str, why: str) -> NoReturn:
-    msg = f"{name}: the arrays of the sparse matrix do not fit together: {why}; rebuild the matrix"
+    msg = f"{name}: the arrays of the sparse matrix are inconsistent: {why}; rebuild the matrix"
     raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""Rows in several pieces that need not be in memory."""
+"""Training rows in chunks that need not fit in memory."""
 
 from __future__ import annotations
 
@@ -18,52 +18,54 @@ __all__ = ["Chunks"]
 
 
 class Chunks:
-    """Rows in several pieces, one after the other, as the ``X`` of a polynomial estimator's fit.
+    """Training rows split into chunks, accepted as ``X`` by the polynomial estimators.
 
-    Every pass of a fit reads the pieces where they lie. Arrays are not copied; those in
-    memory-mapped files (``np.load(file, mmap_mode="r")``) stay there, and the system's page cache
-    decides how much of them is in memory.
+    Every pass of a fit reads the chunks in place; arrays are not copied. Memory-mapped files
+    (``np.load(file, mmap_mode="r")``) stay on disk, and the operating system's page cache decides
+    how much of them is in memory.
 
     Parameters
     ----------
     chunks : iterable of array-like or CSR matrix
-        At least one, with the same columns; float32 and float64 are read in place. It is gone
-        through once.
+        At least one chunk, all with the same number of columns. float32 and float64 are read in
+        place. The iterable is consumed once.
     spill : path, optional
-        A folder on a disk. Each chunk is moved to a file without a name there as it comes, and
-        mapped, so that a generator may yield more than memory holds; the files vanish with this
-        object.
+        A folder on a disk. Each chunk is written to an anonymous temporary file in this folder and
+        memory-mapped, so a generator may yield more data than fits in memory. The files are
+        deleted with this object.
 
     Attributes
     ----------
     chunks : list of ndarray and CSR matrices
     shape : tuple
-        Numbers of rows and columns.
+        Total number of rows, and number of columns.
     """
 
     def __init__(
         self, chunks: Iterable[Any], *, spill: str | os.PathLike[str] | None = None
     ) -> None:
         self.chunks: list[Any] = []
-        # A file keeps a piece whatever becomes of its array.
+        # Spilled chunks are copies, so the caller may refill the same array.
         for chunk in refuse_refilled("chunks", chunks) if spill is None else chunks:
             rows = check_matrix(chunk)
             if self.chunks and rows.shape[1] != self.chunks[0].shape[1]:
                 first = self.chunks[0].shape[1]
-                msg = f"chunks: one has {rows.shape[1]} columns, the first {first}"
+                msg = (
+                    f"chunks: all must have the same number of columns, but chunk "
+                    f"{len(self.chunks)} has {rows.shape[1]} and chunk 0 has {first}"
+                )
                 raise ValueError(msg)
             self.chunks.append(rows if spill is None else _spilled(rows, spill))
         if not self.chunks:
-            msg = "chunks: at least one is needed"
+            msg = "chunks: must contain at least one chunk"
             raise ValueError(msg)
         self.shape = (sum(rows.shape[0] for rows in self.chunks), self.chunks[0].shape[1])
 
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
-        # Called by whoever takes any rows, and would else say that this is no number.
+        # Other estimators call this to convert X; without it, NumPy's error would be misleading.
         msg = (
-            "X: Chunks are read by the fit and the predictions of polynomial networks and "
-            "factorization machines alone; give other estimators an array or a CSR matrix, such as "
-            "numpy.concatenate(X.chunks)"
+            "X: Chunks are supported only by polynomial networks and factorization machines; pass "
+            "an array or a CSR matrix instead, such as numpy.concatenate(X.chunks)"
         )
         raise TypeError(msg)
 
@@ -74,24 +76,24 @@ class Chunks:
         *,
         spill: str | os.PathLike[str] | None = None,
     ) -> tuple[Self, NDArray[Any]]:
-        """Take (X, y) pieces; return the rows and all of y.
+        """Build chunks from (X, y) pairs; return the chunks and the concatenated y.
 
         Raises
         ------
         ValueError
-            If a piece does not have a target for each row; the message has its number, from 0.
+            If a pair does not have one target per row; the message gives its number, from 0.
         """
         targets: list[NDArray[Any]] = []
 
         def rows() -> Iterator[Any]:
             for number, (X, y) in enumerate(pairs):
                 n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-                # The iterator may fill the same array again.
+                # Copied, because the iterator may refill the same array.
                 targets.append(np.array(y))
                 if targets[-1].ndim == 0 or len(targets[-1]) != n_rows:
                     msg = (
-                        f"pairs: piece {number} has {n_rows} rows and targets of shape "
-                        f"{targets[-1].shape}; give one target for each row"
+                        f"pairs: pair {number} has {n_rows} rows but targets of shape "
+                        f"{targets[-1].shape}; pass one target per row"
                     )
                     raise ValueError(msg)
                 yield X
@@ -118,10 +120,10 @@ def _spilled(rows: Any, folder: str | os.PathLike[str]) -> Any:
 
 
 def _mapped(array: NDArray[Any], folder: str | os.PathLike[str]) -> NDArray[Any]:
-    """Move an array to a file without a name, and map it.
+    """Write an array to an anonymous temporary file and memory-map it.
 
-    The file is written before it is mapped: a full disk is an error of a write, but ends the
-    process where a page of a map cannot be written.
+    The file is written before it is mapped, because a full disk raises an error in a write but
+    kills the process when a mapped page cannot be written.
     """
     if array.size == 0:
         return array

@@ -1,4 +1,4 @@
-"""Models as files that other programs evaluate: ONNX."""
+"""Export of fitted models to ONNX."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ _Polynomial: TypeAlias = (
     | PolynomialNetworkRegressor
 )
 
-# Of 2022; every runtime that is still maintained reads it.
+# Versions from 2022, which every maintained runtime supports.
 _OPSET, _IR_VERSION = 17, 8
 
 
 def to_onnx(model: LinearClassifier | _Polynomial, *, dtype: DTypeLike = np.float32) -> Any:
-    """Write a fitted linear or polynomial model as an ONNX graph.
+    """Convert a fitted linear or polynomial model to an ONNX graph.
 
-    The graph has the input ``X``, a matrix of `dtype` with a row for each sample. A classifier has
-    the outputs ``label`` (int64 or string), ``scores`` of shape (n_samples, n_classes), also where
-    there are two classes, and, where the model has `predict_proba`, ``probabilities``. A regressor
-    has ``predictions`` of shape (n_samples, n_outputs). Write it with ``onnx.save(graph, path)``.
+    The graph's input ``X`` is a matrix of type `dtype` with one row per sample. The outputs of a
+    classifier are ``label`` (int64 or string), ``scores`` of shape (n_samples, n_classes), even for
+    two classes, and ``probabilities`` if the model has `predict_proba`. The output of a regressor
+    is ``predictions`` of shape (n_samples, n_outputs). Save the graph with
+    ``onnx.save(graph, path)``.
 
     Parameters
     ----------
@@ -47,8 +48,8 @@ def to_onnx(model: LinearClassifier | _Polynomial, *, dtype: DTypeLike = np.floa
         `MulticlassSVC`, `MulticlassSVCCV`, `ConsensusSVC`, or a polynomial network or factorization
         machine.
     dtype : dtype, default=float32
-        Precision of the graph, float32 or float64. Scores are rounded to it; labels differ from
-        those of the model only where two scores are equal to that precision.
+        Precision of the graph, float32 or float64. Scores are rounded to it, so labels differ from
+        the model's only if two scores are equal in that precision.
 
     Returns
     -------
@@ -57,11 +58,11 @@ def to_onnx(model: LinearClassifier | _Polynomial, *, dtype: DTypeLike = np.floa
     Raises
     ------
     ImportError
-        Without the package onnx (``pip install 'dualgap[onnx]'``).
+        If the package onnx is not installed (``pip install 'dualgap[onnx]'``).
     TypeError
-        For another model, or labels that are neither whole numbers, truth values nor strings.
+        If the model is of another class, or its labels are not integers, booleans or strings.
     ValueError
-        For another `dtype`.
+        If `dtype` is neither float32 nor float64.
 
     Examples
     --------
@@ -75,7 +76,7 @@ def to_onnx(model: LinearClassifier | _Polynomial, *, dtype: DTypeLike = np.floa
     """
     if not isinstance(model, LinearClassifier | _Polynomial):
         name = type(model).__name__
-        msg = f"model: ONNX is for linear and polynomial models, not for {name}"
+        msg = f"model: only linear and polynomial models can be exported to ONNX, got {name}"
         raise TypeError(msg)
     check_is_fitted(model)
     graph = _Graph(dtype)
@@ -86,7 +87,7 @@ def to_onnx(model: LinearClassifier | _Polynomial, *, dtype: DTypeLike = np.floa
     if isinstance(model, ScoringClassifier):
         graph.output(outputs, "scores", (None, len(model.classes_)))
         _label(graph, model.classes_)
-        # The hinge losses give none.
+        # Hinge losses do not model probabilities.
         if model.loss in ("logistic", "binary-logistic"):
             _probabilities(graph, model.loss, len(model.classes_))
     else:
@@ -95,14 +96,14 @@ def to_onnx(model: LinearClassifier | _Polynomial, *, dtype: DTypeLike = np.floa
 
 
 class _Graph:
-    """A graph that grows by a node at a time."""
+    """Builder of an ONNX graph, one node at a time."""
 
     def __init__(self, dtype: DTypeLike) -> None:
         try:
             import onnx
             from onnx import helper
         except ImportError as error:
-            msg = "to_onnx needs the package onnx: pip install 'dualgap[onnx]'"
+            msg = "to_onnx requires the package onnx: pip install 'dualgap[onnx]'"
             raise ImportError(msg, name="onnx") from error
         self.dtype = np.dtype(dtype)
         if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
@@ -120,7 +121,7 @@ class _Graph:
         self._outputs: list[Any] = []
 
     def constant(self, values: Any, dtype: DTypeLike | None = None) -> str:
-        """An array as the graph keeps it."""
+        """Add a constant array; return its name."""
         array = np.ascontiguousarray(values, dtype=self.dtype if dtype is None else dtype)
         name, kind = f"constant_{len(self._constants)}", self._kinds[array.dtype]
         entries = array.ravel().tolist()
@@ -130,35 +131,35 @@ class _Graph:
         return name
 
     def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """An operation; returns the name of its output."""
+        """Add an operation; return the name of its output."""
         name = output or f"value_{len(self._nodes)}"
         self._nodes.append(self._helper.make_node(kind, inputs, [name], **attributes))
         return name
 
     def linear(self, rows: str, weights: NDArray[Any], intercept: NDArray[Any] | None) -> str:
-        """``rows @ weights.T + intercept``."""
+        """Add ``rows @ weights.T + intercept``; return the name of its output."""
         inputs = [rows, self.constant(weights)]
         if intercept is not None:
             inputs.append(self.constant(intercept))
         return self.node("Gemm", *inputs, transB=1)
 
     def output(self, source: str, name: str, shape: Sequence[int | None]) -> None:
-        """An output of the graph, of its own precision."""
+        """Make a value an output of the graph, in the graph's precision."""
         self.node("Identity", source, output=name)
         self.declare(name, self.dtype, shape)
 
     def declare(self, name: str, dtype: DTypeLike, shape: Sequence[int | None]) -> None:
-        """Say that a node's output is one of the graph's."""
+        """Declare the output of a node as an output of the graph."""
         kind = self._kinds[np.dtype(dtype)]
         self._outputs.append(self._helper.make_tensor_value_info(name, kind, shape))
 
     def model(self, n_features: int, name: str) -> Any:
-        """The whole, checked."""
+        """Return the complete, validated ONNX model."""
         from onnx import checker
 
         kind = self._kinds[self.dtype]
         rows = self._helper.make_tensor_value_info("X", kind, (None, n_features))
-        # The label first, as others have it.
+        # The label comes first, as in the graphs of other converters.
         outputs = sorted(self._outputs, key=lambda output: output.name != "label")
         graph = self._helper.make_graph(self._nodes, name, [rows], outputs, self._constants)
         found = self._helper.make_model(
@@ -172,10 +173,10 @@ class _Graph:
 
 
 def _polynomial(graph: _Graph, model: _Polynomial) -> str:
-    """``K(X, H) U + X W + b`` with squares, or, without those of single features, ANOVA kernels."""
+    """Add ``K(X, H) U + X W + b``, with the square or the ANOVA kernel K."""
     basis, augmented = model.components_, model.linear == "augment"
     weights = basis[:, :-1] if augmented else basis
-    # A feature that is always 1 is an intercept of each basis vector's product.
+    # The constant feature adds an intercept to the product with each basis vector.
     shift = basis[:, -1] if augmented else None
     product = graph.linear("X", weights, shift)
     kernel = graph.node("Mul", product, product)
@@ -192,12 +193,12 @@ def _polynomial(graph: _Graph, model: _Polynomial) -> str:
 
 
 def _label(graph: _Graph, classes: NDArray[Any]) -> None:
-    """The class of the largest score, the first of equals."""
+    """Add the label: the class with the largest score; the first class wins ties."""
     dtype: np.dtype[Any] = np.dtype(object)
     if classes.dtype.kind in "iub":
         dtype = np.dtype(np.int64)
     elif not all(isinstance(name, str) for name in classes):
-        msg = f"model: ONNX has labels that are whole numbers or strings, not {classes.dtype}"
+        msg = f"model: ONNX labels must be integers or strings, got {classes.dtype}"
         raise TypeError(msg)
     best = graph.node("ArgMax", "scores", axis=1, keepdims=0, select_last_index=0)
     graph.node("Gather", graph.constant(classes, dtype), best, output="label", axis=0)
@@ -205,7 +206,7 @@ def _label(graph: _Graph, classes: NDArray[Any]) -> None:
 
 
 def _probabilities(graph: _Graph, loss: Any, n_classes: int) -> None:
-    """As `predict_proba` has them."""
+    """Add the class probabilities, as returned by `predict_proba`."""
     if loss == "logistic":
         found = graph.node("Softmax", "scores", axis=1)
     else:

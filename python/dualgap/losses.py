@@ -1,7 +1,8 @@
 """Multi-category losses: the support functions of polytopes (Tajima et al., arXiv:2008.08894).
 
-For scores ``s`` and the label ``y`` let ``v_j = cost_j + s_j - s_y`` (cost 1 off the label unless
-said otherwise) and ``v_(1) >= v_(2) >= ...`` its sorted entries.
+For scores ``s`` and the label ``y``, let ``v_j = cost_j + s_j - s_y`` and let
+``v_(1) >= v_(2) >= ...`` be its sorted entries. The cost is 1 for every class but the label,
+unless a loss takes other costs.
 """
 
 from __future__ import annotations
@@ -30,27 +31,27 @@ __all__ = [
 ]
 
 LOSSES = _core.LOSSES
-"""Names of the parameters that each loss takes, by the name of the loss."""
+"""Maps the name of each loss to the names of its parameters."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Loss:
-    """A loss by its name, with the parameters that `LOSSES` says it takes.
+    """A loss given by its name and its parameters (see `LOSSES`).
 
     Parameters
     ----------
     name : str
         One of `LOSSES`.
     k : int, optional
-        Number of classes that the loss counts, below ``n_classes``.
+        Number of largest margins that the loss averages; less than ``n_classes``.
     weights : sequence of float, optional
-        A weight for each class: non-negative, non-increasing, the last one 0.
+        One weight per sorted margin: non-negative and non-increasing, the last one 0.
     costs : array-like of shape (n_classes, n_classes) or (n_samples, n_classes), optional
-        Non-negative costs of predicting each class (column) where another is right, in place of 1:
-        a row for each label in the order of ``classes_``, or for each training row. The cost of the
-        right class is 0.
+        Non-negative costs of predicting each class (column) instead of the true one; by default 1.
+        One row per label in the order of ``classes_``, or one per training row. The cost of the
+        true class is 0.
     per_row : bool, default=False
-        Whether ``costs`` has a row for each training row.
+        Whether ``costs`` has one row per training row.
 
     Examples
     --------
@@ -90,12 +91,12 @@ class Loss:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def parameters(self) -> dict[str, Any]:
-        """Return the loss's own parameters by their names; the costs are not among them.
+        """Return the parameters of the loss as a dict, without the costs.
 
         Raises
         ------
         ValueError
-            For an unknown loss, a parameter that is missing or not the loss's own, or a bad value.
+            If the loss is unknown, or a parameter is missing, not one of this loss, or invalid.
         """
         is_count = isinstance(self.k, int | np.integer) and not isinstance(self.k, bool)
         if self.k is not None and (not is_count or self.k < 1):
@@ -119,14 +120,14 @@ class MaxHinge(Loss):
 
 
 class StructuredHinge(Loss):
-    """Max hinge with costs of one's own, ``max_j cost_j + s_j - s_y`` (Tajima et al. 2020, 2.4).
+    """Max hinge with given costs, ``max_j cost_j + s_j - s_y`` (Tajima et al. 2020, 2.4).
 
     Parameters
     ----------
     costs : array-like of shape (n_classes, n_classes) or (n_samples, n_classes)
         As in `Loss`.
     per_row : bool, default=False
-        Whether ``costs`` has a row for each training row.
+        Whether ``costs`` has one row per training row.
     """
 
     def __init__(self, costs: ArrayLike, per_row: bool = False) -> None:
@@ -139,7 +140,7 @@ class TopK(Loss):
     Parameters
     ----------
     k : int
-        Number of classes, below ``n_classes``.
+        Number of largest margins that the loss averages; less than ``n_classes``.
     """
 
     def __init__(self, k: int) -> None:
@@ -152,7 +153,7 @@ class Usunier(Loss):
     Parameters
     ----------
     k : int
-        Number of classes, below ``n_classes``.
+        Number of largest margins that the loss averages; less than ``n_classes``.
     """
 
     def __init__(self, k: int) -> None:
@@ -165,7 +166,7 @@ class WeightedTopK(Loss):
     Parameters
     ----------
     weights : sequence of float
-        A weight for each class: non-negative, non-increasing, the last one 0.
+        One weight per sorted margin: non-negative and non-increasing, the last one 0.
     """
 
     def __init__(self, weights: Sequence[float]) -> None:
@@ -178,7 +179,7 @@ class WeightedUsunier(Loss):
     Parameters
     ----------
     weights : sequence of float
-        A weight for each class: non-negative, non-increasing, the last one 0.
+        One weight per sorted margin: non-negative and non-increasing, the last one 0.
     """
 
     def __init__(self, weights: Sequence[float]) -> None:
@@ -194,26 +195,26 @@ class WestonWatkins(Loss):
 
 @runtime_checkable
 class MarginLoss(Protocol):
-    """A loss of your own for `MulticlassSVC`: any object with these two methods.
+    """Protocol of a custom loss for `MulticlassSVC`: any object with these two methods.
 
     The loss of a row with the label ``y`` is the support function of a polytope B_y at the margins,
     ``max over b in B_y of b @ margins``, with ``margins[j] = cost_j + s_j - s_y`` and
-    ``margins[y] = 0``. B_y holds 0 and no point with a negative coordinate, so that the loss is
-    never negative and does not fall with a margin; a point's coordinate at ``y`` is 0.
+    ``margins[y] = 0``. B_y must contain 0, and the coordinates of its points must be non-negative,
+    and 0 at ``y``. The loss is therefore non-negative, and non-decreasing in each margin.
 
-    ``margins`` and ``label`` (a position in ``classes_``) must not be changed, answers must be
-    deterministic, and Python's global lock is held during a call, of which there is at least one
-    for each row and pass.
+    The methods must be deterministic and must not modify ``margins``. ``label`` is an index into
+    ``classes_``. Each pass calls them at least once per row, and holds Python's global interpreter
+    lock during the call.
 
-    A third method ``project(point, label)``, which returns the point of B_y that is closest to
-    ``point`` (in the Euclidean norm; ``point[label]`` is 0, and no other coordinate need be in any
-    bounds), is what ``solver="block-descent"`` and smoothing need. An attribute ``costs`` of shape
-    (n_classes, n_classes) replaces the costs of 1 off the label, as in `Loss`.
+    ``solver="block-descent"`` and smoothing need a third method, ``project(point, label)``, which
+    returns the point of B_y closest to ``point`` in the Euclidean norm. ``point[label]`` is 0; the
+    other coordinates can have any value. An attribute ``costs`` of shape (n_classes, n_classes)
+    replaces the default costs, as in `Loss`.
 
     See Also
     --------
-    MulticlassSVC : Checks the answers against each other, and says in ``certificate_`` what its
-        bound then rests on.
+    MulticlassSVC : Checks that the methods agree with each other; ``certificate_`` states which
+        assumptions the bound then depends on.
     """
 
     def support(self, margins: NDArray[np.float64], label: int) -> float:
@@ -221,16 +222,16 @@ class MarginLoss(Protocol):
         ...
 
     def vertex(self, margins: NDArray[np.float64], label: int) -> ArrayLike:
-        """Return a point of B_y, of shape (n_classes,), that attains this maximum."""
+        """Return a point of B_y that attains this maximum, of shape (n_classes,)."""
         ...
 
 
 def core_loss(loss: object) -> _core._Loss:
-    """Return the core's arguments for a loss given by name or as an object."""
+    """Convert a loss, given by name or as an object, to the arguments of the core."""
     if isinstance(loss, str):
         if LOSSES.get(loss):
             given = ", ".join(f"{name}=..." for name in LOSSES[loss])
-            msg = f"loss: {loss!r} has a parameter; pass dualgap.losses.Loss({loss!r}, {given})"
+            msg = f"loss: {loss!r} needs a parameter; pass dualgap.losses.Loss({loss!r}, {given})"
             raise ValueError(msg)
         loss = Loss(loss)
     if not isinstance(loss, Loss):
@@ -247,7 +248,7 @@ def core_loss(loss: object) -> _core._Loss:
 
 
 def core_costs(costs: ArrayLike | None) -> NDArray[np.float64] | None:
-    """Return costs as the core takes them."""
+    """Convert costs to the array that the core expects."""
     if costs is None:
         return None
     found = real_array("costs", costs)

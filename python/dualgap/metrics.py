@@ -1,8 +1,8 @@
-"""How good predictions are: ratings, rankings, choices from a catalogue, probabilities.
+"""Metrics of predicted ratings, rankings, recommendations and probabilities.
 
-`rmse` and `ndcg_at_k` are for ratings that are held back; `recall_at_k`, `hit_ndcg_at_k`,
-`average_precision_at_k` and `coverage_at_k` for lists of recommended items; `calibration_error` for
-the probabilities of levels.
+`rmse` and `ndcg_at_k` score predictions of held-out ratings; `recall_at_k`, `hit_ndcg_at_k`,
+`average_precision_at_k` and `coverage_at_k` score lists of recommended items; `calibration_error`
+scores probabilities of rating levels.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,7 +27,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _GAINS = ("exponential", "linear")
 _TIES = ("average", "random", "stable")
-# 2 ** 1000 leaves room for sums of gains below the largest double, about 2 ** 1024.
+# Sums of gains up to 2 ** 1000 stay below the largest double, about 2 ** 1024.
 _LARGEST_EXPONENT = 1000.0
 
 
@@ -37,9 +37,9 @@ def rmse(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
-        The ratings given.
+        Observed ratings.
     y_pred : array-like of shape (n_samples,)
-        The ratings predicted.
+        Predicted ratings.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def rmse(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     Raises
     ------
     ValueError
-        If an array is empty, not one-dimensional, not finite, or not as long as the other.
+        If an array is empty, not one-dimensional or not finite, or if the lengths differ.
 
     Examples
     --------
@@ -71,49 +71,49 @@ def ndcg_at_k(
     ties: Literal["average", "random", "stable"] = "average",
     random_state: int | np.random.Generator | None = None,
 ) -> float:
-    """Mean over groups of the normalised discounted cumulative gain of the first `k` rows.
+    """Normalised discounted cumulative gain of the first `k` rows, averaged over groups.
 
     Within a group (a user), rows are ranked by decreasing score, and
 
         DCG@k = sum over ranks i = 1..k of gain(rel_i) / log2(i + 1),
 
-    divided by its largest value, that of the ranking by relevance itself [1]_.
+    divided by its maximum, the value for the ranking by relevance [1]_.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
-        Relevance of each row: any finite number that is not negative, half stars included.
+        Relevance of each row: any finite non-negative number, not necessarily an integer.
     y_score : array-like of shape (n_samples,)
         Score of each row; only the order within a group matters. Infinite scores are allowed.
     k : int
-        Number of ranks that count. Groups with fewer rows are ranked whole.
+        Number of ranks that count. In smaller groups all rows count.
     groups : array-like of shape (n_samples,)
         Group (user) of each row, in any order; integers, strings or other hashable objects.
     gain : {"exponential", "linear"}, default="exponential"
-        ``2 ** rel - 1`` or ``rel``.
+        Gain of a row: ``2 ** rel - 1`` or ``rel``.
     ties : {"average", "random", "stable"}, default="average"
-        What rows of equal score get: the expectation of DCG over their orders, as
-        ``sklearn.metrics.ndcg_score(ignore_ties=False)`` has it [2]_; a random order; or the
-        order of the input.
+        Treatment of equal scores: the expectation of DCG over their orders, as in
+        ``sklearn.metrics.ndcg_score(ignore_ties=False)`` [2]_; a random order; or the order of the
+        input.
     random_state : int, numpy.random.Generator or None, default=None
-        Seed of the random order; only ``ties="random"`` draws numbers.
+        Seed of the random order; used only by ``ties="random"``.
 
     Returns
     -------
     float
-        A number from 0 to 1; 1 is best.
+        Mean nDCG, from 0 to 1; 1 is best.
 
     Raises
     ------
     ValueError
-        If an argument is out of its range; the message names it.
+        If an argument is out of range; the message names it.
 
     Notes
     -----
     A group whose relevances are all 0 has an ideal DCG of 0 and counts as 0, as in
-    scikit-learn. So the mean is defined for any input and runs over the same groups whatever
-    the model, `k` and `gain`; two models still differ by what they do on the other groups
-    alone. With ratings from half a star upwards there are no such groups.
+    scikit-learn. The mean is therefore defined for any input and always covers the same groups,
+    whatever the model, `k` and `gain`. Such groups do not affect the difference between two
+    models. They do not occur if all ratings are positive.
 
     References
     ----------
@@ -142,7 +142,7 @@ def ndcg_at_k(
     gains = _gains(relevance, gain)
     n = len(gains)
     starts = np.concatenate(([0], np.cumsum(np.bincount(group))[:-1]))
-    # Rows sorted by group, in whatever order within: the ranks do not change.
+    # Ranks within each group; they do not depend on the order of its rows.
     rank = np.arange(n) - starts[np.sort(group)]
     discount = np.where(rank < k, 1.0 / np.log2(rank + 2.0), 0.0)
 
@@ -161,29 +161,30 @@ def ndcg_at_k(
 
 
 def recall_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
-    """Mean share of a user's relevant items among the first `k` recommended ones.
+    """Mean share of a user's relevant items among the first `k` recommended items.
 
-    The share is of what could be found in `k` places, ``hits / min(k, number of relevant items)``
-    [1]_. Users without a relevant item are left out.
+    Recall is relative to the largest possible number of hits in `k` places:
+    ``hits / min(k, number of relevant items)`` [1]_. Users without relevant items are skipped.
 
     Parameters
     ----------
     relevant : sequence of collections
-        The relevant items of each user, each once.
+        Distinct relevant items of each user.
     recommended : array-like of shape (n_users, n)
-        Items for each user, best first; what is no item (-1, say) is a place left empty.
+        Items for each user, best first. A value that is not an item, such as -1, marks an empty
+        place.
     k : int
-        Number of places that count.
+        Number of places that count, from the top of each list.
 
     Returns
     -------
     float
-        From 0 to 1; 0 if no user has a relevant item.
+        Recall from 0 to 1; 0 if no user has a relevant item.
 
     Raises
     ------
     ValueError
-        If an argument is out of its range; the message names it.
+        If an argument is out of range; the message names it.
 
     References
     ----------
@@ -200,18 +201,20 @@ def recall_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -
 
 
 def hit_ndcg_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
-    """Mean nDCG@k with gain 1 for relevant items: hits count 1 / log2(rank + 1).
+    """Mean nDCG@k with gain 1 for relevant items: a hit counts 1 / log2(rank + 1).
 
-    Unlike `ndcg_at_k` it ranks a whole catalogue. Errors are those of `recall_at_k`.
+    Unlike `ndcg_at_k`, it scores recommendations from a whole catalogue. It raises the same errors
+    as `recall_at_k`.
 
     Parameters
     ----------
     relevant : sequence of collections
-        The relevant items of each user, each once.
+        Distinct relevant items of each user.
     recommended : array-like of shape (n_users, n)
-        Items for each user, best first; what is no item (-1, say) is a place left empty.
+        Items for each user, best first. A value that is not an item, such as -1, marks an empty
+        place.
     k : int
-        Number of places that count.
+        Number of places that count, from the top of each list.
 
     Returns
     -------
@@ -225,18 +228,20 @@ def hit_ndcg_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int)
 
 
 def average_precision_at_k(relevant: Sequence[Collection[Any]], recommended: Any, k: int) -> float:
-    """Mean average precision: the mean of the precisions at the ranks of the hits (MAP@k).
+    """Mean average precision (MAP@k): precisions at the ranks of the hits, averaged per user.
 
-    Divided by ``min(k, number of relevant items)``. Errors are those of `recall_at_k`.
+    The sum of a user's precisions is divided by ``min(k, number of relevant items)``. The function
+    raises the same errors as `recall_at_k`.
 
     Parameters
     ----------
     relevant : sequence of collections
-        The relevant items of each user, each once.
+        Distinct relevant items of each user.
     recommended : array-like of shape (n_users, n)
-        Items for each user, best first; what is no item (-1, say) is a place left empty.
+        Items for each user, best first. A value that is not an item, such as -1, marks an empty
+        place.
     k : int
-        Number of places that count.
+        Number of places that count, from the top of each list.
 
     Returns
     -------
@@ -250,16 +255,16 @@ def average_precision_at_k(relevant: Sequence[Collection[Any]], recommended: Any
 
 
 def coverage_at_k(recommended: Any, n_items: int, k: int) -> float:
-    """Share of the catalogue that at least one user finds among the first `k` items.
+    """Share of the catalogue that appears among the first `k` items of at least one user.
 
     Parameters
     ----------
     recommended : array-like of shape (n_users, n)
-        As for `recall_at_k`; negative numbers are places left empty.
+        Items for each user, best first; negative numbers mark empty places.
     n_items : int
         Size of the catalogue.
     k : int
-        Number of places that count.
+        Number of places that count, from the top of each list.
 
     Returns
     -------
@@ -278,33 +283,33 @@ def coverage_at_k(recommended: Any, n_items: int, k: int) -> float:
 def calibration_error(
     y_true: ArrayLike, probabilities: ArrayLike, levels: ArrayLike, n_bins: int = 10
 ) -> float:
-    """Expected calibration error of the probabilities of levels.
+    """Expected calibration error of predicted probabilities of rating levels.
 
-    For each threshold between two levels, rows are sorted into bins of equal width by the predicted
-    probability of a rating of at most that level; the error is the mean distance between the mean
-    prediction of a bin and the share of its rows that are, weighted by the bins' sizes [1]_, and
-    averaged over the thresholds.
+    For each level but the highest, rows are binned by the predicted probability that the rating is
+    at most this level, in bins of equal width. The error of a bin is the distance between its mean
+    prediction and the observed share of such ratings. The result is the mean error, weighted by bin
+    size [1]_ and averaged over levels.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
-        The ratings given, each one of `levels`.
+        Observed ratings, each one of `levels`.
     probabilities : array-like of shape (n_samples, n_levels)
-        Probability of each level, as `OrdinalRecommender.predict_proba` has it.
+        Probability of each level, as returned by `OrdinalRecommender.predict_proba`.
     levels : array-like of shape (n_levels,)
-        The levels in increasing order.
+        Rating levels in increasing order.
     n_bins : int, default=10
         Number of bins.
 
     Returns
     -------
     float
-        From 0 to 1; 0 is best.
+        Error from 0 to 1; 0 is best.
 
     Raises
     ------
     ValueError
-        If an argument is out of its range; the message names it.
+        If an argument is out of range; the message names it.
 
     References
     ----------
@@ -337,18 +342,23 @@ def _check_depth(k: Any) -> None:
 def _lists(recommended: Any) -> NDArray[Any]:
     lists = np.asarray(recommended)
     if lists.ndim != 2:
-        raise ValueError(f"recommended must have a row for each user, got shape {lists.shape}")
+        raise ValueError(
+            f"recommended must be two-dimensional, with one row per user; got shape {lists.shape}"
+        )
     return lists
 
 
 def _hits(
     relevant: Sequence[Collection[Any]], recommended: Any, k: int
 ) -> tuple[_Floats, NDArray[np.intp]]:
-    """Which of the first `k` places hold a relevant item, and how many there are."""
+    """Return which of the first `k` places are hits, and each user's number of relevant items."""
     _check_depth(k)
     lists = _lists(recommended)[:, :k]
     if len(relevant) != len(lists):
-        raise ValueError(f"relevant has {len(relevant)} users, recommended has {len(lists)}")
+        raise ValueError(
+            "relevant and recommended must have the same number of users, "
+            f"got {len(relevant)} and {len(lists)}"
+        )
     hits = np.zeros(lists.shape)
     for row, (items, found) in enumerate(zip(relevant, lists.tolist(), strict=True)):
         wanted = set(items.tolist() if isinstance(items, np.ndarray) else items)
@@ -364,19 +374,19 @@ def _mean_over_users(values: _Floats, sizes: NDArray[np.intp]) -> float:
 
 def _gains(relevance: _Floats, gain: str) -> _Floats:
     if relevance.min() < 0:
-        raise ValueError("y_true contains negative relevances")
+        raise ValueError(f"y_true must be non-negative, got {relevance.min():g}")
     if gain == "linear":
         return relevance
     if relevance.max() > _LARGEST_EXPONENT:
         raise ValueError(
-            f"y_true contains relevances above {_LARGEST_EXPONENT:g}, too large for the "
-            "exponential gain; use gain='linear'"
+            f"y_true contains {relevance.max():g}, but gain='exponential' supports at most "
+            f"{_LARGEST_EXPONENT:g}; use gain='linear'"
         )
     return np.exp2(relevance) - 1.0
 
 
 def _mean_of_runs(values: _Floats, score: _Floats, first: NDArray[np.bool_]) -> _Floats:
-    """Replace each value by the mean over its run of equal scores; `first` starts a group."""
+    """Replace each value by the mean over its run of equal scores; `first` marks group starts."""
     first = first.copy()
     first[1:] |= score[1:] != score[:-1]
     starts = np.flatnonzero(first)
@@ -386,7 +396,7 @@ def _mean_of_runs(values: _Floats, score: _Floats, first: NDArray[np.bool_]) -> 
 
 def _codes(groups: ArrayLike) -> NDArray[np.intp]:
     """Replace the labels by 0, 1, ... in any order."""
-    # An array of a list would drop NUL characters at the end of strings, and make 1 a string.
+    # An array made from a list would strip trailing NULs from strings, and turn 1 into a string.
     labels = np.asarray(groups, dtype=None if hasattr(groups, "__array__") else object)
     if labels.ndim != 1:
         raise ValueError(f"groups must be one-dimensional, got shape {labels.shape}")
@@ -394,7 +404,7 @@ def _codes(groups: ArrayLike) -> NDArray[np.intp]:
         if labels.dtype.kind in "fc" and np.isnan(labels).any():
             raise ValueError("groups contains NaN")
         return np.unique(labels, return_inverse=True)[1].astype(np.intp, copy=False)
-    # Objects of several types cannot be sorted.
+    # Objects of different types cannot be sorted.
     seen: dict[object, int] = {}
     for label in labels:
         if label is None or (isinstance(label, float | np.floating) and label != label):
@@ -424,5 +434,7 @@ def _finite(name: str, values: ArrayLike) -> _Floats:
 
 def _same_length(name: str, array: NDArray[_Scalar], truth: _Floats) -> NDArray[_Scalar]:
     if len(array) != len(truth):
-        raise ValueError(f"{name} has {len(array)} rows, y_true has {len(truth)}")
+        raise ValueError(
+            f"{name} and y_true must have the same length, got {len(array)} and {len(truth)}"
+        )
     return array

@@ -1,4 +1,4 @@
-"""Plots of fitted models (needs matplotlib: ``pip install "dualgap[plot]"``)."""
+"""Plots of fitted models; requires matplotlib (``pip install "dualgap[plot]"``)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 
 
 class ConvergenceDisplay:
-    """Duality gap, objective and dual objective of fitted models against time or epochs.
+    """Plots duality gap, objective and dual objective of fitted models over time or epochs.
 
     Parameters
     ----------
     histories : dict of str to history
-        The ``history_`` of each model under its label.
+        The ``history_`` of each model, keyed by the model's label.
     """
 
     def __init__(self, histories: Mapping[str, History]) -> None:
@@ -38,9 +38,9 @@ class ConvergenceDisplay:
         estimator : estimator
             Any fitted model with a ``history_``.
         label : str, optional
-            Its label; the default is its class.
+            Label in the legend; by default the name of the class.
         **options
-            Passed on to `plot`.
+            Passed to `plot`.
 
         Returns
         -------
@@ -60,9 +60,9 @@ class ConvergenceDisplay:
         estimators : sequence of estimators
             Fitted models with a ``history_``.
         labels : sequence of str, optional
-            Their labels; the defaults are their classes, numbered.
+            Labels in the legend; by default the names of the classes, numbered.
         **options
-            Passed on to `plot`.
+            Passed to `plot`.
 
         Returns
         -------
@@ -74,7 +74,8 @@ class ConvergenceDisplay:
             names = [type(estimator).__name__ for estimator in estimators]
             labels = names if len(names) == 1 else [f"{n} {i}" for i, n in enumerate(names, 1)]
         if len(labels) != len(estimators) or len(set(labels)) != len(labels):
-            msg = "labels: there must be one label for each estimator, all different"
+            n = len(estimators)
+            msg = f"labels: must be {n} distinct labels, one per estimator, got {labels!r}"
             raise ValueError(msg)
         histories = {name: model.history_ for name, model in zip(labels, estimators, strict=True)}
         return cls(histories).plot(**options)
@@ -86,18 +87,18 @@ class ConvergenceDisplay:
         against: Literal["seconds", "epoch"] = "seconds",
         axes: Any = None,
     ) -> Self:
-        """Draw the curves; the figure and axes are kept as ``figure_`` and ``axes_``.
+        """Draw the curves, and set ``figure_`` and ``axes_``.
 
         Parameters
         ----------
         quantities : sequence of {"gap", "objective", "dual_objective"}, optional
-            What to draw; by default what some history has values of (a fit without a certificate
-            has an objective alone). The gap has a logarithmic axis of its own, the other two share
-            one.
+            Quantities to draw; by default those with a value in at least one history (a fit without
+            a certificate has only an objective). The gap gets its own panel with a logarithmic
+            axis; the other two share a panel.
         against : {"seconds", "epoch"}, default="seconds"
-            What the horizontal axis shows.
+            Quantity on the horizontal axis.
         axes : sequence of matplotlib axes, optional
-            Where to draw: one for the gap and one for the objectives, as far as they are asked for.
+            Axes to draw into, in this order: the gap, then the objectives, if they are drawn.
 
         Returns
         -------
@@ -107,7 +108,7 @@ class ConvergenceDisplay:
             quantities = [name for name in _QUANTITIES if self._has(name)]
         unknown = set(quantities) - set(_QUANTITIES)
         if unknown or not quantities:
-            msg = f"quantities: must be among {_QUANTITIES}, got {tuple(quantities)}"
+            msg = f"quantities: must be one or more of {_QUANTITIES}, got {tuple(quantities)}"
             raise ValueError(msg)
         if against not in ("seconds", "epoch"):
             msg = f'against: must be "seconds" or "epoch", got {against!r}'
@@ -119,7 +120,9 @@ class ConvergenceDisplay:
             axes = _new_axes(len(panels))
         self.axes_ = np.atleast_1d(np.asarray(axes, dtype=object))
         if len(self.axes_) != len(panels):
-            msg = f"axes: {len(panels)} are needed, got {len(self.axes_)}"
+            msg = (
+                f"axes: must have length {len(panels)} for these quantities, got {len(self.axes_)}"
+            )
             raise ValueError(msg)
         self.figure_ = self.axes_[0].figure
         for axis, panel in zip(self.axes_, panels, strict=True):
@@ -134,7 +137,7 @@ class ConvergenceDisplay:
         for index, (label, history) in enumerate(self.histories.items()):
             for name in panel:
                 text = label if panel == ["gap"] else f"{label} ({name.replace('_', ' ')})"
-                # The models of a recommender are fitted one after the other: a line for each.
+                # A recommender fits several models in sequence; each gets its own line.
                 models = history.get("model", np.zeros(len(history["epoch"])))
                 for number in np.unique(models):
                     known = (models == number) & np.isfinite(history[name])
@@ -153,7 +156,7 @@ class ConvergenceDisplay:
 
 
 class CrossValidationDisplay:
-    """Mean scores over C with the bounds between which those of the exact optima lie.
+    """Plots mean scores over C, with bounds on the scores of the exact optima.
 
     Parameters
     ----------
@@ -164,9 +167,9 @@ class CrossValidationDisplay:
     bounds : ndarray of shape (n_Cs, 2)
         Bounds on the mean scores of the exact optima.
     chosen : float
-        The C that was chosen.
+        The chosen C.
     scoring : str
-        What the scores are.
+        Name of the score, used as axis label.
     """
 
     def __init__(
@@ -191,7 +194,7 @@ class CrossValidationDisplay:
         estimator : MulticlassSVCCV
             A fitted model.
         **options
-            Passed on to `plot`.
+            Passed to `plot`.
 
         Returns
         -------
@@ -209,15 +212,15 @@ class CrossValidationDisplay:
         ).plot(**options)
 
     def plot(self, *, axis: Any = None) -> Self:
-        """Draw scores, bounds and the chosen C; figure and axis are kept as ``figure_``, ``axis_``.
+        """Draw scores, bounds and the chosen C, and set ``figure_`` and ``axis_``.
 
-        A bar is one standard deviation over the folds to either side. The band shows the bounds,
-        cut off at the range of the bars where they say less.
+        Error bars show one standard deviation over the folds on either side. The band shows the
+        bounds, clipped to the range of the error bars.
 
         Parameters
         ----------
         axis : matplotlib axis, optional
-            Where to draw.
+            Axis to draw into; by default a new figure.
 
         Returns
         -------
@@ -230,7 +233,7 @@ class CrossValidationDisplay:
         bottom, top = float(low.min()) - margin, float(high.max()) + margin
         lower, upper = np.clip(self.bounds, bottom, top).T
         self.axis_.fill_between(
-            self.Cs, lower, upper, alpha=0.25, color="C0", label="exact optima lie in here"
+            self.Cs, lower, upper, alpha=0.25, color="C0", label="bounds on exact optima"
         )
         self.axis_.errorbar(
             self.Cs, self.mean_score, self.std_score, color="C0", marker="o", label="mean score"
@@ -248,6 +251,6 @@ def _new_axes(count: int) -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        msg = 'plots need matplotlib: pip install "dualgap[plot]"'
+        msg = 'plotting requires matplotlib: pip install "dualgap[plot]"'
         raise ImportError(msg) from error
     return plt.subplots(1, count, figsize=(5.5 * count, 4), layout="constrained")[1]

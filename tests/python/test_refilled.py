@@ -247,7 +247,7 @@ def test_pieces_of_rows_and_targets_belong_together(lengths: Any, piece: int) ->
         for at in range(len(lengths))
     ]
     for given in (pairs, iter(pairs)):
-        with pytest.raises(ValueError, match=rf"^pairs: piece {piece} has 20 rows and targets of"):
+        with pytest.raises(ValueError, match=rf"^pairs: pair {piece} has 20 rows but targets of"):
             Chunks.from_pairs(given)
 
 

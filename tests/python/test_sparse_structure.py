@@ -22,7 +22,7 @@ from dualgap.sequence import SequenceTagger
 from dualgap.structured import ChainModel, MulticlassModel, StructuredCV, StructuredSVM
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-REFUSED = "sparse matrix do not fit together"
+REFUSED = "sparse matrix are inconsistent"
 
 
 def wide(X: Any) -> Any:

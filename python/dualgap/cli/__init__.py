@@ -1,4 +1,4 @@
-"""The command `dualgap`."""
+"""Command-line interface: the command `dualgap`."""
 
 from importlib.util import find_spec
 
@@ -14,22 +14,22 @@ __all__ = ["main"]
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
-    """Learning with many outputs, solved to a certificate."""
+    """Multi-class, structured and recommender models that report how close to optimal they are."""
 
 
 def _recommend() -> click.Command:
-    """The command `dualgap recommend`, or one line that says what it needs."""
+    """Return the command `dualgap recommend`; without pandas, it prints what to install."""
     if find_spec("pandas") is not None:
         from dualgap.cli.recommend import recommend
 
         return recommend
-    lacking = "needs pandas: pip install 'dualgap[recommend]'"
-    # Whatever is asked of it, --help as well.
+    missing = "requires pandas: pip install 'dualgap[recommend]'"
+    # Accept any arguments, so that even --help prints the message.
     anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
-    @click.command("recommend", context_settings=anything, help=f"({lacking})")
+    @click.command("recommend", context_settings=anything, help=f"({missing})")
     def command() -> None:
-        raise click.ClickException(f"dualgap recommend {lacking}")
+        raise click.ClickException(f"dualgap recommend {missing}")
 
     return command
 

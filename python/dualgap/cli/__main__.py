@@ -1,4 +1,4 @@
-"""`python -m dualgap.cli`."""
+"""Entry point of `python -m dualgap.cli`."""
 
 from dualgap.cli import main
 

@@ -1,4 +1,4 @@
-"""LIBLINEAR's options: taken as `train` and `predict` take them, or answered by what is nearest."""
+"""Compatibility with LIBLINEAR's options, and hints for those without an equivalent."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import click
 from dualgap.cli._paths import FileCommand
 
 _CRAMMER_SINGER = "4"
-# What stands nearest to each of LIBLINEAR's other solvers.
+# Description of each other LIBLINEAR solver, and the closest alternative.
 _SOLVERS = {
-    "0": "logistic regression; --smoothing makes a loss here smooth",
-    "1": "a squared hinge, one class against the rest; --smoothing makes a loss here smooth",
-    "2": "a squared hinge, one class against the rest; --smoothing makes a loss here smooth",
-    "3": "a hinge, one class against the rest; for two classes crammer-singer is it, with C halved",
-    "5": "an L1 penalty, which there is for polynomial models only",
-    "6": "an L1 penalty, which there is for polynomial models only",
-    "7": "logistic regression; --smoothing makes a loss here smooth",
+    "0": "logistic regression; the closest here is a smooth loss, with --smoothing",
+    "1": "a one-vs-rest squared hinge; the closest here is a smooth loss, with --smoothing",
+    "2": "a one-vs-rest squared hinge; the closest here is a smooth loss, with --smoothing",
+    "3": "a one-vs-rest hinge; for two classes, crammer-singer with half of C is the same",
+    "5": "an L1 penalty, supported only by the polynomial models",
+    "6": "an L1 penalty, supported only by the polynomial models",
+    "7": "logistic regression; the closest here is a smooth loss, with --smoothing",
 }
 _ANSWERS = {
-    "-C": "chooses C: MulticlassSVCCV does in Python; -v with one -c after the other here",
-    "-M": "chooses how two classes become many: every loss here looks at all classes at once",
-    "-R": "leaves the constant feature out of the penalty: a large -B nearly does",
-    "-p": "belongs to regression, which dualgap does for polynomial models in Python",
-    "-b": "writes probabilities, which these models do not have: --scores writes the scores",
+    "-C": "searches for C; use -v with several values of -c, or MulticlassSVCCV in Python",
+    "-M": "chooses a multi-class scheme; every loss here treats all classes jointly",
+    "-R": "leaves the constant feature unpenalised; a large -B has nearly the same effect",
+    "-p": "is for regression, which dualgap supports with polynomial models in Python",
+    "-b": "writes probabilities, which these models do not have; --scores writes scores",
 }
 _WEIGHT = re.compile(r"-w([^=]+)")
 
 
 class Command(FileCommand):
-    """A command that also understands LIBLINEAR's way to write options."""
+    """A command that also accepts options in LIBLINEAR's syntax."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Rewrite what is LIBLINEAR's, then parse."""
+        """Translate LIBLINEAR's options, then parse."""
         return super().parse_args(ctx, _translated(ctx, args))
 
 
@@ -60,13 +60,13 @@ def _translated(ctx: click.Context, args: list[str]) -> list[str]:
 
 
 def _loss(ctx: click.Context, name: str | None) -> Any:
-    """The loss that a solver's number stands for."""
+    """Translate a LIBLINEAR solver number to the name of a loss."""
     if name is None:
         raise click.UsageError("option '-s' requires an argument", ctx)
     if name == _CRAMMER_SINGER:
         return "crammer-singer"
     if name.isdigit():
-        what = _SOLVERS.get(name, "no classifier that dualgap has")
-        msg = f"LIBLINEAR's -s {name} is {what}. -s 4 is crammer-singer, and losses have names"
+        what = _SOLVERS.get(name, "not a classifier that dualgap supports")
+        msg = f"LIBLINEAR's -s {name} is {what}. Use -s 4 (crammer-singer) or the name of a loss"
         raise click.UsageError(msg, ctx)
     return name

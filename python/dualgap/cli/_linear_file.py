@@ -1,4 +1,4 @@
-"""Linear classifiers in files of plain arrays."""
+"""Model files of linear classifiers: plain arrays and JSON."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _PARAMETERS = ("C", "smoothing", "fit_intercept", "intercept_scaling", "tol")
 
 @dataclass(frozen=True)
 class Training:
-    """What rows must be like for a model to predict from them."""
+    """The row format that a model expects."""
 
     n_features: int
     # Index of the first feature in a LIBSVM file.
     first_index: int = 1
-    # Names of the features, in their order, where the training file had names.
+    # Names of the features in order, or None if the training file had no names.
     columns: list[str] | None = None
-    # Name of the labels' column, which is no feature.
+    # Name of the label column, which is not a feature.
     label: str | None = None
 
     def check(self) -> None:
-        """Refuse what `write_linear` would not have written."""
+        """Raise an error for values that `write_linear` would not have written."""
         names = self.columns
         good = (
             self.first_index in (0, 1)
@@ -49,12 +49,12 @@ class Training:
             )
         )
         if not good:
-            msg = "the names of the columns do not fit"
+            msg = "invalid index of the first feature or column names"
             raise ValueError(msg)
 
 
 def write_linear(path: Path, model: MulticlassSVC, training: Training) -> None:
-    """Write a fitted classifier; to standard output where the path is ``-``."""
+    """Write a fitted classifier to a file, or to standard output if the path is ``-``."""
     loss = model.loss
     assert isinstance(loss, Loss)
     meta = {
@@ -75,7 +75,7 @@ def write_linear(path: Path, model: MulticlassSVC, training: Training) -> None:
     if str(path) != "-":
         write_npz(path, meta, arrays)
         return
-    # An npz file needs a file in which one can move.
+    # Writing an npz file needs a seekable file.
     file = io.BytesIO()
     dump_npz(file, meta, arrays)
     sys.stdout.buffer.write(file.getvalue())
@@ -83,7 +83,7 @@ def write_linear(path: Path, model: MulticlassSVC, training: Training) -> None:
 
 
 def read_linear(path: Path) -> tuple[MulticlassSVC, Training]:
-    """Read what `write_linear` wrote; from standard input where the path is ``-``."""
+    """Read a file of `write_linear`, or standard input if the path is ``-``."""
     source: Path | IO[bytes] = path
     if str(path) == "-":
         source = io.BytesIO(sys.stdin.buffer.read())
@@ -114,12 +114,12 @@ def _restore(model: MulticlassSVC, arrays: dict[str, NDArray[Any]]) -> None:
         and len(coef) == len(classes)
         and certificate.shape == (3,)
         and coef.dtype == intercept.dtype == certificate.dtype == np.float64
-        # Sorted, distinct, and none of them NaN.
+        # Strictly increasing, which also rules out NaN.
         and bool((classes[1:] > classes[:-1]).all())
         and all(bool(np.isfinite(array).all()) for array in (coef, intercept, certificate))
     )
     if not fits:
-        msg = "the arrays do not fit together, or are not finite"
+        msg = "the arrays have inconsistent shapes or types, or non-finite values"
         raise ValueError(msg)
     model.classes_, model.coef_, model.intercept_ = classes, coef, intercept
     model.n_features_in_ = coef.shape[1]

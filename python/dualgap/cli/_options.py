@@ -1,4 +1,4 @@
-"""Arguments and options of `dualgap fit` and `dualgap predict`."""
+"""Options shared by `dualgap fit` and `dualgap predict`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dualgap.cli._paths import IN
 from dualgap.cli._tables import FORMATS
 from dualgap.losses import LOSSES
 
-# Any more could not be counted to, nor be given to the core.
+# The core takes 32-bit counts.
 _COUNT = click.IntRange(min=1, max=2**31 - 1)
 
 
 class _Finite(click.FloatRange):
-    """A number in a range; NaN and infinity are in none."""
+    """A finite number in a range."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -32,27 +32,28 @@ def _numbers(_: click.Context, option: click.Parameter, value: str | None) -> li
     try:
         return None if value is None else [float(number) for number in value.split(",")]
     except ValueError:
-        msg = f"{value!r} is not a list of numbers with commas between them"
+        msg = f"{value!r} is not a comma-separated list of numbers"
         raise click.BadParameter(msg, param=option) from None
 
 
 def _separator(_: click.Context, option: click.Parameter, value: str | None) -> str | None:
     character = {"tab": "\t", "\\t": "\t"}.get(value or "", value)
     if character is not None and (len(character) != 1 or character in '"\r\n'):
-        raise click.BadParameter(f"{value!r} is not one character", param=option)
+        msg = f"{value!r} is not a single character (other than a quote or line break)"
+        raise click.BadParameter(msg, param=option)
     return character
 
 
 def _bias(_: click.Context, option: click.Parameter, value: float) -> float:
     if value == 0:
-        msg = "0 is no use; give a positive value, or -1 for none"
+        msg = "must not be 0; pass a positive value, or -1 for no constant feature"
         raise click.BadParameter(msg, param=option)
     return value
 
 
 def _threads(_: click.Context, option: click.Parameter, value: int) -> int:
     if value == 0:
-        raise click.BadParameter("0 threads do nothing; -1 is all cores", param=option)
+        raise click.BadParameter("must not be 0; -1 uses all cores", param=option)
     return value
 
 
@@ -67,7 +68,7 @@ def _class_weights(
         except ValueError:
             weights[label] = -1.0
         if not (equals and label and math.isfinite(weights[label]) and weights[label] >= 0):
-            msg = f"{value!r} is not LABEL=WEIGHT with a weight of 0 or more"
+            msg = f"{value!r} is not of the form LABEL=WEIGHT with a non-negative weight"
             raise click.BadParameter(msg, param=option)
     return weights or None
 
@@ -88,20 +89,22 @@ _DATA = [
         "--input-format",
         "form",
         type=click.Choice(FORMATS),
-        help="Format of the rows; by default what the file's name says, else libsvm.",
+        help="Format of the rows; by default chosen by the file's extension, else libsvm.",
     ),
     click.option(
         "--separator",
         callback=_separator,
         metavar="CHARACTER",
-        help="Between the fields of CSV files; by default a comma, or a tab in .tsv files.",
+        help="Field separator of CSV files; by default a comma, or a tab in .tsv files.",
     ),
     click.option(
         "--label",
-        help="Column of the labels (CSV, Parquet); by default the training file's, else "
-        "label, target, class or y.",
+        help="Label column (CSV, Parquet); by default that of the training file, else the first "
+        "column named label, target, class or y.",
     ),
-    click.option("--labels", type=IN, help="File with the labels alone (npy, or one a line)."),
+    click.option(
+        "--labels", type=IN, help="File that contains only the labels (npy, or one per line)."
+    ),
     click.option("-q", "--quiet", is_flag=True, help="Print results only."),
 ]
 
@@ -114,12 +117,12 @@ _MODEL = [
         show_default=True,
         help="Loss (LIBLINEAR's -s 4 is crammer-singer).",
     ),
-    click.option("-k", "--k", type=_COUNT, help=f"Number of classes that count{_takers('k')}."),
+    click.option("-k", "--k", type=_COUNT, help=f"Number of largest margins{_takers('k')}."),
     click.option(
         "--weights",
         callback=_numbers,
         metavar="W,W,...",
-        help=f"A weight for each sorted margin, falling to 0{_takers('weights')}.",
+        help=f"Weights of the sorted margins, non-increasing to 0{_takers('weights')}.",
     ),
     click.option(
         "-c",
@@ -127,7 +130,7 @@ _MODEL = [
         type=_Finite(min=0, min_open=True),
         default=1.0,
         show_default=True,
-        help="C, as in LIBLINEAR.",
+        help="Weight C of the losses, as in LIBLINEAR.",
     ),
     click.option(
         "-e",
@@ -135,7 +138,7 @@ _MODEL = [
         type=_Finite(min=0),
         default=1e-3,
         show_default=True,
-        help="Duality gap to stop at, relative to the objective.",
+        help="Duality gap at which to stop, relative to the objective.",
     ),
     click.option(
         "-B",
@@ -152,9 +155,14 @@ _MODEL = [
         multiple=True,
         metavar="LABEL=WEIGHT",
         callback=_class_weights,
-        help="A factor on C for a class; may be given for several. Also as in LIBLINEAR: -w1 0.5.",
+        help="Factor on C for a class (repeatable). LIBLINEAR's form -w1 0.5 works, too.",
     ),
-    click.option("--smoothing", type=_Finite(min=0), default=0.0, help="Smoothing of the loss."),
+    click.option(
+        "--smoothing",
+        type=_Finite(min=0),
+        default=0.0,
+        help="Strength of the smoothing of the loss.",
+    ),
     click.option(
         "--solver",
         type=click.Choice(_core.SOLVERS),
@@ -163,14 +171,14 @@ _MODEL = [
         help="Solver.",
     ),
     click.option(
-        "--max-iter", type=_COUNT, default=1000, show_default=True, help="Maximum epochs."
+        "--max-iter", type=_COUNT, default=1000, show_default=True, help="Maximum number of epochs."
     ),
     click.option(
         "--seed",
         type=click.IntRange(min=0, max=2**32 - 1),
         default=0,
         show_default=True,
-        help="Seed of the order of the rows.",
+        help="Seed for the order of the rows.",
     ),
     click.option(
         "-n",
@@ -180,16 +188,16 @@ _MODEL = [
         callback=_threads,
         default=-1,
         show_default=True,
-        help="Number of threads; -1 for all cores, at most four for each core.",
+        help="Number of threads; -1 for all cores. At most four per core are started.",
     ),
 ]
 
 
 def data_options(command: Any) -> Any:
-    """How files of rows are read."""
+    """Add the options for reading rows."""
     return _with(_DATA, command)
 
 
 def model_options(command: Any) -> Any:
-    """Loss, solver and when it stops."""
+    """Add the options of loss, solver and stopping."""
     return _with(_MODEL, command)

@@ -1,4 +1,4 @@
-"""Files that commands read and write; no output may be an input."""
+"""Paths of input and output files, and a check that no output overwrites an input."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ OUT = Output(dir_okay=False, path_type=Path, allow_dash=True)
 
 
 class FileCommand(click.Command):
-    """A command that refuses to write to one of its input files.
+    """A command that raises an error if an output file is one of its input files.
 
-    Arguments and options are inputs and outputs by their types, `Input` and `Output`.
+    The types `Input` and `Output` mark its arguments and options as inputs and outputs.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -54,17 +54,17 @@ class FileCommand(click.Command):
 
 
 def refuse_overwriting(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Refuse an output that is an input or another output, under any name.
+    """Raise an error if an output is an input or another output, under any name.
 
     Parameters
     ----------
     inputs, outputs : dict of str to path
-        Paths by the names that messages give them; ``-`` is standard input or output.
+        Paths by their names in error messages; ``-`` is standard input or output.
 
     Raises
     ------
     click.UsageError
-        If two paths lead to the same file.
+        If an output path leads to the same file as another path.
     """
     known = {
         identity: name
@@ -77,13 +77,13 @@ def refuse_overwriting(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) ->
         if identity is None:
             continue
         if identity in known:
-            msg = f"{name} is {known[identity]} ({path}); name another file"
+            msg = f"{name} would overwrite {known[identity]} ({path}); choose another file"
             raise click.UsageError(msg)
         known[identity] = name
 
 
 def _read_with(path: Path) -> Iterable[Path]:
-    """Files that are read where a path is given: of a folder, the tables in it."""
+    """Return the files that a path stands for: itself, or the tables in a folder."""
     if str(path) == "-" or not path.is_dir():
         return [path]
     return [file for file in path.iterdir() if file.suffix in _TABLES]
@@ -93,7 +93,7 @@ _TABLES = {".base", ".csv", ".dat", ".data", ".inter", ".item", ".test", ".user"
 
 
 def _identity(path: Path, descriptor: int) -> object:
-    """Device and number of a file, or the path where a new file will be; None for a pipe."""
+    """Return device and inode of a file, or the path of a file yet to be made; None for a pipe."""
     try:
         found = os.fstat(descriptor) if str(path) == "-" else os.stat(path)
     except OSError:

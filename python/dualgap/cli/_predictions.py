@@ -1,4 +1,4 @@
-"""Predictions as lines of labels, CSV or JSON."""
+"""Output of predictions as plain lines, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ FORMATS = ("text", "csv", "json")
 
 @dataclass(frozen=True)
 class Predictions:
-    """Labels for each row, best first, and the scores of all classes if they are wanted."""
+    """Labels of each row, best first, and optionally the scores of all classes."""
 
     best: NDArray[Any]
     classes: NDArray[Any]
     scores: NDArray[np.float64] | None
 
     def write(self, path: Path, form: str | None) -> None:
-        """Write to a file, or to standard output where the path is ``-``.
+        """Write to a file, or to standard output if the path is ``-``.
 
-        Plain lines are for one label each; everything else is CSV unless it is JSON.
+        The default format is plain text for a single label per row, and CSV otherwise.
         """
         simple = self.scores is None and self.best.shape[1] == 1
         lines = {"text": self._text, "csv": self._csv, "json": self._json}
@@ -46,7 +46,7 @@ class Predictions:
         labels = [str(label) for label in self.classes]
         broken = next((label for label in labels if len(label.splitlines()) > 1), None)
         if broken is not None:
-            msg = f"the label {broken!r} has more than one line; use --format csv or json"
+            msg = f"the label {broken!r} contains a line break; use --format csv or json"
             raise ValueError(msg)
         yield from (f"{label}\n" for label in self.best[:, 0])
 

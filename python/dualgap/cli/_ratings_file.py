@@ -1,4 +1,4 @@
-"""Tables of ratings with columns of any name, in CSV, TSV or Parquet."""
+"""Rating tables with arbitrary column names, in CSV, TSV or Parquet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dualgap.datasets import Ratings
 
 @dataclass(frozen=True)
 class FileColumns:
-    """Which columns hold what: names, or numbers from 1 where there is no header."""
+    """Columns of users, items, ratings and times: names, or numbers from 1 without a header."""
 
     user: str | None = None
     item: str | None = None
@@ -24,7 +24,7 @@ class FileColumns:
 
     @property
     def given(self) -> bool:
-        """Whether anything was said of them."""
+        """Whether any option about columns was given."""
         return not self.header or any((self.user, self.item, self.rating, self.timestamp))
 
 
@@ -37,7 +37,7 @@ _KNOWN = {
 
 
 def read_ratings_file(path: Path, columns: FileColumns, *, likes: bool) -> Ratings:
-    """Read users, items, ratings (1 for `likes` without them) and, if there are any, times."""
+    """Read users, items, ratings and, if present, times; likes without ratings get rating 1."""
     table = _read(path, header=columns.header)
     found: dict[str, Any] = {}
     for number, role in enumerate(_KNOWN):
@@ -48,22 +48,22 @@ def read_ratings_file(path: Path, columns: FileColumns, *, likes: bool) -> Ratin
             found[role] = np.ones(len(table))
         elif role != "timestamp":
             have = ", ".join(map(str, table.columns))
-            msg = f"{path}: no column of the {role}s; say which: --{role}-column, one of {have}"
+            msg = f"{path}: no {role} column found; name it with --{role}-column (columns: {have})"
             raise ValueError(msg)
     ratings = pd.DataFrame(found)
     if ratings.empty:
-        msg = f"{path} holds no rating"
+        msg = f"{path}: the file contains no ratings"
         raise ValueError(msg)
     empty = ratings.isna()
     if empty.to_numpy().any():
         column = empty.columns[int(empty.any(axis=0).to_numpy().argmax())]
         row = int(empty[column].to_numpy().argmax()) + 1
-        msg = f"{path}: row {row} has no {column}"
+        msg = f"{path}: row {row}: missing {column}"
         raise ValueError(msg)
     try:
         ratings["rating"] = ratings["rating"].astype(np.float64)
     except (TypeError, ValueError) as error:
-        msg = f"{path}: the ratings must be numbers ({error})"
+        msg = f"{path}: ratings must be numbers ({error})"
         raise ValueError(msg) from None
     if "timestamp" in ratings:
         ratings["timestamp"] = _seconds(ratings["timestamp"], path)
@@ -83,7 +83,7 @@ def _read(path: Path, *, header: bool) -> pd.DataFrame:
 
 
 def _find(table: pd.DataFrame, role: str, number: int, columns: FileColumns) -> Any:
-    """The name of a column in the table, if it is there."""
+    """Return the name of the column for a role, or None if it is missing."""
     given = getattr(columns, role)
     if not columns.header:
         place = number if given is None else int(given) - 1 if given.isdecimal() else -1
@@ -94,12 +94,12 @@ def _find(table: pd.DataFrame, role: str, number: int, columns: FileColumns) -> 
 
 
 def _seconds(times: pd.Series[Any], path: Path) -> pd.Series[Any]:
-    """Numbers as they are; dates (ISO 8601, among others) as seconds since 1970."""
+    """Convert dates (in ISO 8601 and other formats) to seconds since 1970; keep numbers."""
     if pd.api.types.is_numeric_dtype(times):
         return times
     try:
         dates = pd.to_datetime(times, utc=True, format="mixed")
     except (TypeError, ValueError) as error:
-        msg = f"{path}: the timestamps are neither numbers nor dates ({error})"
+        msg = f"{path}: timestamps must be numbers or dates ({error})"
         raise ValueError(msg) from None
     return (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()

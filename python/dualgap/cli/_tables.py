@@ -1,4 +1,4 @@
-"""Labelled rows from files: LIBSVM format, NumPy arrays, CSV, Parquet."""
+"""Readers of labelled rows: LIBSVM format, NumPy arrays, CSV, Parquet."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from dualgap.cli._linear_file import Training
 
 FORMATS = ("libsvm", "npy", "npz", "csv", "parquet")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Rows whose values are looked at together.
+# Number of rows checked at a time.
 _PIECE = 1 << 12
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file of rows, and how it is read.
+    """A file of rows and the options for reading it.
 
     Parameters
     ----------
     path : Path
         The file; ``-`` is standard input.
     form : str, optional
-        One of `FORMATS`; by default what the name says.
+        One of `FORMATS`; by default chosen by the file's extension.
     separator : str, optional
-        Between the fields of CSV files; by default a comma, or a tab in files named ``.tsv``.
+        Field separator of CSV files; by default a comma, or a tab in ``.tsv`` files.
     label : str, optional
-        Name of the labels' column (CSV, Parquet); by default the training file's, else the first of
-        label, target, class and y that the file has.
+        Name of the label column (CSV, Parquet); by default that of the training file, else the
+        first column named label, target, class or y.
     labels : Path, optional
-        A file with the labels alone: npy, or text with one a line.
+        A file that contains only the labels: npy, or text with one per line.
     """
 
     path: Path
@@ -56,7 +56,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows and, where there are any, labels; notes are what the user should know of them."""
+    """Rows, labels if present, and notes for the user."""
 
     X: Any
     y: NDArray[Any] | None
@@ -65,19 +65,19 @@ class Table:
 
 
 def suffixes(path: Path) -> list[str]:
-    """The endings of a file's name that say something about its format."""
+    """Return the extensions of a file's name in lower case, without those of compression."""
     return [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".bz2")]
 
 
 def format_of(path: Path) -> str:
-    """Guess a file's format from its name: LIBSVM unless it says otherwise."""
+    """Guess a file's format from its extension; the default is LIBSVM."""
     names = {".npy": "npy", ".npz": "npz", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
     return names.get("".join(suffixes(path)[-1:]), "libsvm")
 
 
 @contextmanager
 def open_rows(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, compressed or not, behind its byte order mark; ``-`` is standard input."""
+    """Open a file after its byte order mark, decompressing if needed; ``-`` is standard input."""
     ending = path.suffix.lower()
     with ExitStack() as closing:
         file: Any
@@ -102,15 +102,15 @@ def read_table(source: Source, like: Training | None = None, *, need_labels: boo
     source : Source
         The file.
     like : Training, optional
-        What the training file was like, where there is one: columns with names are put into its
-        order, and its labels' column is no feature.
+        Row format of the training file, for prediction. Named columns are put into its order, and
+        its label column is not used as a feature.
     need_labels : bool, default=True
-        Whether a file without labels is refused.
+        Whether a file without labels raises an error.
 
     Raises
     ------
     ValueError
-        For a file that cannot be used; the message names it, and row and column where it can.
+        If the file cannot be used. The message names the file and, if possible, row and column.
     """
     path, kind = source.path, source.form or format_of(source.path)
     try:
@@ -133,7 +133,7 @@ def read_table(source: Source, like: Training | None = None, *, need_labels: boo
     if source.labels is not None:
         table = replace(table, y=_labels(source.labels))
     if table.y is None and need_labels:
-        msg = f"{path}: has no labels; give a file of labels with --labels"
+        msg = f"{path}: no labels; pass a file of labels with --labels"
         raise ValueError(msg)
     if table.y is not None and len(table.y) != table.X.shape[0]:
         msg = f"{path}: {table.X.shape[0]} rows, but {len(table.y)} labels"
@@ -144,22 +144,22 @@ def read_table(source: Source, like: Training | None = None, *, need_labels: boo
 
 def _libsvm(path: Path, like: Training | None) -> Table:
     with open_rows(path) as file:
-        # Features that training did not see have no weight.
+        # Features beyond those of the training file have no weight, so they are dropped.
         known = (None, None) if like is None else (like.first_index, like.n_features)
         X, y, first = read_libsvm(file, *known)
     if X.shape[0] == 0:
-        raise RefusedError(f"{path}: has no rows")
+        raise RefusedError(f"{path}: the file has no rows")
     return Table(X, tidy(y), Training(X.shape[1], first))
 
 
 def _arrays(path: Path) -> Table:
     if str(path) != "-" and not (path.suffix in (".gz", ".bz2") or _is_zip(path)):
-        # Not read, but mapped: it may be larger than memory.
+        # Memory-mapped, because the file may be larger than memory.
         with open(path, "rb") as file:
             check_header(file, path.stat().st_size)
         return _table(path, np.load(path, allow_pickle=False, mmap_mode="r"), None)
     with open_rows(path) as file:
-        # Seeking in compressed files is slow.
+        # Read as a whole, because seeking in compressed files is slow.
         content = io.BytesIO(file.read())
     if not content.getvalue().startswith(b"PK"):
         check_header(content, len(content.getvalue()))
@@ -169,7 +169,9 @@ def _arrays(path: Path) -> Table:
     if {"format", "shape", "data"} <= set(arrays):
         return _table(path, _sparse(arrays), None)
     if "X" not in arrays:
-        raise RefusedError(f"{path}: has no array X (and y), nor is it from scipy.sparse.save_npz")
+        raise RefusedError(
+            f"{path}: no array X found; save arrays X and y, or use scipy.sparse.save_npz"
+        )
     return _table(path, arrays["X"], arrays.get("y"))
 
 
@@ -179,7 +181,7 @@ def _is_zip(path: Path) -> bool:
 
 
 def _sparse(arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
-    """What scipy.sparse.save_npz wrote, checked before SciPy's compiled routines read it."""
+    """Rebuild a matrix of scipy.sparse.save_npz; check it before SciPy's compiled code reads it."""
     form, (n_rows, n_columns) = arrays["format"].item().decode(), arrays["shape"].tolist()
     data = arrays["data"]
     if form == "csr":
@@ -188,19 +190,19 @@ def _sparse(arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
         turned = checked_csr(data, arrays["indices"], arrays["indptr"], (n_columns, n_rows))
         return sp.csr_array(turned.T)
     if form == "coo":
-        # Its constructor looks at every index.
+        # This constructor checks every index.
         matrix = sp.coo_array((data, (arrays["row"], arrays["col"])), (n_rows, n_columns))
         return sp.csr_array(matrix)
-    msg = f"a sparse matrix in {form!r} format; save it as CSR"
+    msg = f"sparse format {form!r} is not supported; save the matrix as CSR"
     raise ValueError(msg)
 
 
 def _table(path: Path, X: Any, y: NDArray[Any] | None) -> Table:
     if X.ndim != 2 or X.dtype.kind not in "iufb":
-        msg = f"{path}: must hold a matrix of numbers, got shape {X.shape} of {X.dtype}"
+        msg = f"{path}: X must be a matrix of numbers, got shape {X.shape} of {X.dtype}"
         raise RefusedError(msg)
     if y is not None and y.ndim != 1:
-        raise RefusedError(f"{path}: y must hold one label for each row, got shape {y.shape}")
+        raise RefusedError(f"{path}: y must have one label per row, got shape {y.shape}")
     return Table(X, y, Training(X.shape[1]))
 
 
@@ -228,20 +230,20 @@ def _labels(path: Path) -> NDArray[Any]:
             msg = f"{path}: not a readable NumPy file ({error})"
             raise ValueError(msg) from error
         if y.ndim != 1:
-            msg = f"{path}: must hold one label for each row, got shape {y.shape}"
+            msg = f"{path}: must be an array with one label per row, got shape {y.shape}"
             raise ValueError(msg)
         return tidy(y)
     try:
         with open_rows(path) as file:
             text = file.read().decode()
     except (EOFError, UnicodeError) as error:
-        msg = f"{path}: not a text file with one label a line"
+        msg = f"{path}: not a text file with one label per line"
         raise ValueError(msg) from error
-    # Lines end where a text editor says: a label may have blanks, and stranger characters.
+    # Not str.splitlines, which also splits at characters that a label may contain.
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     empty = next((number for number, line in enumerate(lines, 1) if not line.strip()), None)
     if empty is not None:
-        msg = f"{path}: line {empty} has no label"
+        msg = f"{path}: line {empty}: missing label"
         raise ValueError(msg)
     try:
         return tidy(np.array(lines, dtype=np.float64))
@@ -250,10 +252,10 @@ def _labels(path: Path) -> NDArray[Any]:
 
 
 def _check_values(path: Path, table: Table) -> None:
-    """Refuse values and labels that are not finite, and say where they are."""
+    """Raise an error that locates the first value or label that is not finite."""
     if table.y is not None and table.y.dtype.kind == "f" and not np.isfinite(table.y).all():
         row = int(np.flatnonzero(~np.isfinite(table.y))[0])
-        msg = f"{path}: row {row + 1}: the label {table.y[row]} is not a finite number"
+        msg = f"{path}: row {row + 1}: labels must be finite, got {table.y[row]}"
         raise ValueError(msg)
     X, names = table.X, table.training.columns
     if sp.issparse(X):
@@ -273,5 +275,5 @@ def _check_values(path: Path, table: Table) -> None:
         row += start
         value = X[row, column]
     place = repr(names[column]) if names else str(column + table.training.first_index)
-    msg = f"{path}: row {row + 1}, column {place}: {value} (NaN or infinite) is not a finite number"
+    msg = f"{path}: row {row + 1}, column {place}: values must be finite, got {value}"
     raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""What the commands share: notes on standard error, and exit codes."""
+"""Exit codes and messages on standard error, shared by all commands."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 
 @contextmanager
 def exit_codes() -> Iterator[None]:
-    """Turn what can go wrong outside our control into one line and an exit status.
+    """Turn expected errors into one line on standard error and an exit status.
 
-    That nobody reads standard output any more (``| head``) is no error.
+    A reader that closes standard output early (``| head``) is not an error.
     """
     _open_streams()
     try:
@@ -33,7 +33,7 @@ def exit_codes() -> Iterator[None]:
     except (ArithmeticError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
         text = str(error) or repr(error)
         if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-            # Errors of files have their names.
+            # An error on a named file already has its name.
             text = f"{text}: standard output"
             _drop_output()
         with suppress(OSError):
@@ -45,21 +45,21 @@ def exit_codes() -> Iterator[None]:
 
 
 def require_stdout() -> None:
-    """Refuse to write results where standard output is closed.
+    """Raise an error if standard output is closed.
 
     Raises
     ------
     OSError
-        If it is.
+        If standard output is closed.
     """
     if sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed")
 
 
 def _open_streams() -> None:
-    """Open the standard streams that are closed, so that no file takes their numbers.
+    """Reopen closed standard streams, so that no other file gets their descriptors.
 
-    Notes would go into a model file that is number 2.
+    Otherwise, messages could be written into a model file that got descriptor 2.
     """
     for descriptor in range(3):
         try:
@@ -67,12 +67,12 @@ def _open_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
-        # Without it, print writes notes to standard output.
+        # Without stderr, print writes messages to standard output.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def _drop_output() -> None:
-    """Discard what standard output still holds: the interpreter flushes it once more at its end."""
+    """Discard pending standard output, which the interpreter would flush again on exit."""
     if sys.stdout is not None:
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())

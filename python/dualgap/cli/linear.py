@@ -1,4 +1,4 @@
-"""The commands `dualgap fit` and `dualgap predict`, after LIBLINEAR's train and predict."""
+"""The commands `dualgap fit` and `dualgap predict`, modelled on LIBLINEAR's train and predict."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dualgap.multiclass import MulticlassSVC
     "-v",
     "--cross-validation",
     type=click.IntRange(min=2, max=2**31 - 1),
-    help="Report accuracy over N folds.",
+    help="Report the accuracy of N-fold cross-validation.",
 )
 @model_options
 @data_options
@@ -47,23 +47,23 @@ def fit(
 ) -> None:
     """Fit a linear classifier to TRAINING_FILE and write it to MODEL_FILE.
 
-    TRAINING_FILE holds labelled rows: LIBSVM format, npz (X and y, or scipy.sparse.save_npz),
-    npy, CSV or Parquet. MODEL_FILE is by default the training file's name and ".model", in the
-    current folder. Either may be "-", standard input or output. With --cross-validation no model is
-    written.
+    TRAINING_FILE contains labelled rows in LIBSVM format, npz (X and y, or
+    scipy.sparse.save_npz), npy, CSV or Parquet. The default MODEL_FILE is the name of the training
+    file plus ".model", in the current folder. Either may be "-" for standard input or output. With
+    --cross-validation, no model is written.
 
     Exit status: 0 on success, 1 if the data cannot be used, 2 for a usage error, 130 if
     interrupted.
     """
     if cross_validation is not None and model_file is not None:
-        raise click.UsageError("--cross-validation writes no MODEL_FILE")
+        raise click.UsageError("--cross-validation writes no model; leave out MODEL_FILE")
     path = model_file or Path(f"{training_file.name}.model")
     if model_file is None and cross_validation is None and str(training_file) == "-":
-        raise click.UsageError("name the MODEL_FILE of rows from standard input")
+        raise click.UsageError("reading from standard input requires a MODEL_FILE argument")
     notes = Console(stderr=True, highlight=False, quiet=quiet)
     with exit_codes():
         model = _model(quiet=quiet, **options)
-        # What would be found only after the fit is looked for before it.
+        # Check output files before the fit, not after it.
         if cross_validation is None and str(path) != "-":
             inputs = {"TRAINING_FILE": training_file, "--labels": options["labels"] or "-"}
             refuse_overwriting(inputs, {"MODEL_FILE": path})
@@ -87,12 +87,12 @@ def _source(path: Path, options: dict[str, Any]) -> Source:
     names = ("form", "separator", "label", "labels")
     source = Source(path, **{name: options[name] for name in names})
     if str(source.labels) == str(path) == "-":
-        raise click.UsageError("rows and labels cannot both come from standard input")
+        raise click.UsageError("rows and labels cannot both be read from standard input")
     return source
 
 
 def _model(*, quiet: bool, **options: Any) -> MulticlassSVC:
-    """The estimator that the options ask for, with nothing wrong that shows now."""
+    """Build the estimator from the options, and check its parameters."""
     loss = Loss(options["loss"], k=options["k"], weights=options["weights"])
     loss.parameters()
     bias = options["bias"]
@@ -114,16 +114,16 @@ def _model(*, quiet: bool, **options: Any) -> MulticlassSVC:
 
 
 def _class_weight(weights: dict[str, float] | None, y: NDArray[Any]) -> dict[Any, float] | None:
-    """Weights by the labels as they are, given those by the labels as they were written."""
+    """Match the labels of the option, which are strings, with the labels of the rows."""
     if weights is None:
         return None
     known = {str(label): label for label in np.unique(y).tolist()}
     if y.dtype.kind in "iuf":
-        # A number may be written in several ways.
+        # A number has several spellings, such as 1 and 1.0.
         known |= {name: float(name) for name in weights if _is_number(name) and float(name) in y}
     missing = [name for name in weights if name not in known]
     if missing:
-        msg = f"--class-weight: {missing[0]!r} is not a label of the rows"
+        msg = f"--class-weight: the label {missing[0]!r} does not occur in the rows"
         raise ValueError(msg)
     return {known[name]: weight for name, weight in weights.items()}
 
@@ -172,14 +172,14 @@ def _report(model: MulticlassSVC, table: Table, *, to_stderr: bool) -> None:
     default=1,
     show_default=True,
     type=click.IntRange(min=1, max=2**31 - 1),
-    help="Labels a row, best first.",
+    help="Number of labels per row, best first.",
 )
-@click.option("--scores", is_flag=True, help="Write each class's score behind the label(s).")
+@click.option("--scores", is_flag=True, help="Write the score of each class after the labels.")
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(FORMATS),
-    help="Format of the predictions; by default text, one label a line, or csv with --top or "
+    help="Format of the predictions; by default text (one label per line), or csv with --top or "
     "--scores.",
 )
 @data_options
@@ -193,24 +193,26 @@ def predict(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Write the labels that MODEL_FILE predicts for the rows of TEST_FILE.
+    """Predict labels for the rows of TEST_FILE with MODEL_FILE.
 
-    OUTPUT_FILE has a line for each row; by default they go to standard output. Each of the files
-    may be "-", standard input or output. Where the model was fitted to named columns, those of
-    TEST_FILE are found by their names. Where TEST_FILE has labels, the accuracy is printed, and
-    with --top the share of rows whose label is among those predicted.
+    OUTPUT_FILE gets one line per row; the default is standard output. Each file may be "-" for
+    standard input or output. If the model was fitted to named columns, columns of TEST_FILE are
+    matched by name. If TEST_FILE has labels, the command prints the accuracy and, with --top, the
+    share of rows whose label is among the predicted ones.
     """
     if output_format == "text" and (scores or top > 1):
-        raise click.UsageError("--format text is for one label a line; use csv or json")
+        raise click.UsageError(
+            "--format text supports only one label per row and no scores; use csv or json"
+        )
     if [str(test_file), str(model_file), str(options["labels"])].count("-") > 1:
-        raise click.UsageError("only one file can come from standard input")
+        raise click.UsageError("only one file can be read from standard input")
     to_stdout = str(output_file) == "-"
     with exit_codes():
         if not to_stdout:
             check_writable(output_file)
         model, training = read_linear(model_file)
         if top > len(model.classes_):
-            msg = f"--top: {top} is more than the {len(model.classes_)} classes"
+            msg = f"--top: {top} exceeds the number of classes, {len(model.classes_)}"
             raise ValueError(msg)
         table = read_table(_source(test_file, options), training, need_labels=False)
         if not quiet:
@@ -221,7 +223,7 @@ def predict(
         predictions = Predictions(best, model.classes_, values if scores else None)
         predictions.write(output_file, output_format)
         if table.y is not None and not (quiet and to_stdout):
-            # Standard output is for the labels where they go there.
+            # If labels go to standard output, the accuracy goes to standard error.
             click.echo(_accuracy(best[:, 0], table.y), err=to_stdout)
             if top > 1:
                 click.echo(_accuracy(best, table.y, f"top-{top} accuracy"), err=to_stdout)
@@ -232,7 +234,7 @@ def _scores(model: MulticlassSVC, table: Table, path: Path) -> NDArray[np.float6
         scores = model._scores(table.X)
     bad = np.flatnonzero(~np.isfinite(scores).all(axis=1))
     if len(bad):
-        msg = f"{path}: row {bad[0] + 1}: its values are so large that no scores are finite"
+        msg = f"{path}: row {bad[0] + 1}: the scores overflow; scale the features down"
         raise ValueError(msg)
     return scores
 
@@ -246,7 +248,7 @@ def _accuracy(predicted: NDArray[Any], y: NDArray[Any], name: str = "accuracy") 
 
 @contextmanager
 def _warnings_noted() -> Iterator[None]:
-    """Print what a fit warns of, once, as a line."""
+    """Print each distinct convergence warning once, as one line."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         yield

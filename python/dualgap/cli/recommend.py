@@ -28,18 +28,21 @@ from dualgap.recommend.comparison import Row, compare, split_ratings
 @click.option(
     "--data",
     type=Input(),
-    help="MovieLens data set (100k, the default; 1m; latest-small), a folder or file in one of its "
-    "formats, or a CSV, TSV or Parquet file with the columns below.",
+    help="MovieLens data set (100k, the default; 1m; latest-small), a folder or file in a "
+    "MovieLens format, or a CSV, TSV or Parquet file with the columns below.",
 )
-@click.option("--user-column", help="Column of the users (its number from 1, with --no-header).")
+@click.option("--user-column", help="Column of the users (with --no-header, its number, from 1).")
 @click.option("--item-column", help="Column of the items.")
 @click.option("--rating-column", help="Column of the ratings.")
-@click.option("--timestamp-column", help="Column of the times: numbers or dates; may be missing.")
-@click.option("--no-header", is_flag=True, help="The file's first line is a rating.")
+@click.option("--timestamp-column", help="Column of the times, numbers or dates (optional).")
+@click.option(
+    "--no-header", is_flag=True, help="The file has no header: its first line is a rating."
+)
 @click.option(
     "--likes",
     is_flag=True,
-    help="Every row is something the user took up: rank what to take up next, predict no ratings.",
+    help="Every row is an interaction, such as a click or purchase: rank items by how likely the "
+    "user is to choose them, and predict no ratings.",
 )
 @click.option("--user", "users", multiple=True, help="Recommend for this user (repeatable).")
 @click.option(
@@ -48,32 +51,35 @@ from dualgap.recommend.comparison import Row, compare, split_ratings
 @click.option(
     "--rank-by",
     type=click.Choice(["like", "rating"]),
-    help="Rank by what users take up and like, or by the expected rating (the default but for "
-    "--likes).",
+    help="Rank by how likely the user is to choose and like an item, or by its expected rating "
+    "(the default without --likes).",
 )
-@click.option("--save", type=Output(dir_okay=False, path_type=Path), help="Write the model here.")
+@click.option(
+    "--save", type=Output(dir_okay=False, path_type=Path), help="Save the model to this file."
+)
 @click.option(
     "--load",
     type=Input(exists=True, dir_okay=False, path_type=Path),
-    help="Read the model from here instead of fitting one.",
+    help="Load the model from this file instead of fitting one.",
 )
 @click.option(
     "--output",
     type=click.Choice(["table", "csv", "json"]),
     default="table",
     show_default=True,
-    help="Form of the recommendations on standard output.",
+    help="Format of the recommendations on standard output.",
 )
 @click.option("--history", is_flag=True, help="Use rating histories as features.")
 @click.option(
     "--time-features",
     is_flag=True,
-    help="Let users and items drift: use the time of each rating (needs a timestamp column).",
+    help="Model how users and items change over time (requires a timestamp column).",
 )
 @click.option(
     "--evaluate",
     is_flag=True,
-    help="Hold out 25 % of the ratings for validation and 25 % for a test, and print its metrics.",
+    help="Hold out 25 % of the ratings for validation and 25 % for testing, and print test "
+    "metrics.",
 )
 @click.option(
     "--compare", "comparing", is_flag=True, help="Compare with baselines (implies --evaluate)."
@@ -81,7 +87,7 @@ from dualgap.recommend.comparison import Row, compare, split_ratings
 @click.option(
     "--plot",
     type=Output(dir_okay=False, path_type=Path),
-    help="With --compare: draw what was compared into this picture.",
+    help="With --compare: plot the comparison into this image file.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the split and of the fit.")
 @click.option(
@@ -91,7 +97,7 @@ from dualgap.recommend.comparison import Row, compare, split_ratings
 def recommend(**options: Any) -> None:
     """Fit a recommender to ratings and recommend items.
 
-    Exit status: 0 on success, 1 if the data cannot be had or used, 2 for a usage error, 130 if
+    Exit status: 0 on success, 1 if the data cannot be loaded or used, 2 for a usage error, 130 if
     interrupted.
     """
     columns = FileColumns(
@@ -109,7 +115,7 @@ def recommend(**options: Any) -> None:
             require_stdout()
         if chosen.load is not None:
             model = OrdinalRecommender.load(chosen.load)
-            # Ids of another origin must not get the titles of MovieLens.
+            # Only titles of the given data: ids from elsewhere must not get MovieLens titles.
             ratings = None if chosen.data is None else _fetch(chosen, notes)
         else:
             ratings = _fetch(chosen, notes)
@@ -124,7 +130,7 @@ def recommend(**options: Any) -> None:
 
 @dataclass(frozen=True)
 class _Options:
-    """The command line."""
+    """Parsed options of the command."""
 
     data: str | None
     columns: FileColumns
@@ -145,18 +151,18 @@ class _Options:
     quiet: bool
 
     def check(self) -> None:
-        """Refuse what cannot go together."""
+        """Raise an error for options that cannot be combined."""
         if self.plot is not None and not self.comparing:
-            raise click.UsageError("--plot needs --compare")
+            raise click.UsageError("--plot requires --compare")
         if self.plot is not None and find_spec("matplotlib") is None:
-            # Said before the comparison, not after it.
-            raise click.UsageError("--plot needs matplotlib: pip install 'dualgap[plot]'")
+            # Raised before the comparison, which takes long.
+            raise click.UsageError("--plot requires matplotlib: pip install 'dualgap[plot]'")
         if self.load is not None and (self.comparing or self.save is not None):
             raise click.UsageError("--load cannot be combined with --compare or --save")
         if self.load is not None and self.evaluate:
             raise click.UsageError(
-                "--load cannot be combined with --evaluate: the model was fitted to ratings that "
-                "would be among those held out"
+                "--load cannot be combined with --evaluate: the model was fitted to some of the "
+                "ratings that would be held out"
             )
         if self.likes and self.time_features:
             raise click.UsageError("--likes cannot be combined with --time-features")
@@ -165,7 +171,7 @@ class _Options:
 
 
 def _fit_all(ratings: pd.DataFrame, chosen: _Options, notes: Console) -> OrdinalRecommender:
-    """Evaluate and compare on a split if asked to; then fit to all ratings, if there is use."""
+    """Evaluate and compare on a split if requested; then fit to all ratings, if needed."""
     evaluate = chosen.evaluate or chosen.comparing
     if evaluate:
         train, validation, test = split_ratings(ratings, chosen.seed)
@@ -177,11 +183,11 @@ def _fit_all(ratings: pd.DataFrame, chosen: _Options, notes: Console) -> Ordinal
         model = _fit(train, chosen)
         found = model.evaluate(test, unknown="ignore")
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in found.items())
-        # A result, which --quiet leaves; standard output is for the recommendations.
+        # A result, so --quiet does not suppress it. Standard output is for recommendations.
         errors.print(f"held-out ratings: {metrics}", soft_wrap=True)
         if chosen.save is None and not chosen.users:
             return model
-        # What is recommended or kept must know all that the users have rated.
+        # Recommendations and saved models must use all ratings.
         notes.print(f"fitting to all {len(ratings)} ratings")
     return _fit(ratings, chosen)
 
@@ -230,7 +236,7 @@ def _compare(
     notes: Console,
 ) -> None:
     to_stderr, plot = chosen.output != "table", chosen.plot
-    # Standard output belongs to the recommendations where a program reads them.
+    # In csv and json format, standard output must contain only recommendations.
     columns = ("RMSE", "nDCG@1", "nDCG@5", "recall@10", "nDCG@10", "seconds", "bases")
     widths = (8, 8, 8, 11, 9, 9, 7)
     heads = (f"{name:>{width}s}" for name, width in zip(columns, widths, strict=True))
@@ -249,20 +255,20 @@ def _compare(
     if plot is not None:
         plot.parent.mkdir(parents=True, exist_ok=True)
         result.plot(plot)
-        notes.print(f"picture written to {plot}", markup=False, soft_wrap=True)
+        notes.print(f"plot written to {plot}", markup=False, soft_wrap=True)
 
 
 def _print_recommendations(
     model: OrdinalRecommender, ratings: Ratings | None, chosen: _Options
 ) -> None:
     known = model.user_ids_
-    # The shell gives strings; the ids of the data may be numbers.
+    # Arguments are strings, but ids in the data may be integers.
     names: list[Any] = list(chosen.users)
     if known.dtype.kind in "iu":
         names = [int(user) if re.fullmatch("-?[0-9]+", user) else user for user in names]
-    strange = [user for user in names if user not in known]
-    if strange:
-        msg = f"--user: {strange[0]!r} is not among the {len(known)} users of the ratings"
+    unknown = [user for user in names if user not in known]
+    if unknown:
+        msg = f"--user: {unknown[0]!r} is not one of the {len(known)} users in the ratings"
         raise ValueError(msg)
     table = model.recommend(names, chosen.top, rank_by=chosen.rank_by)
     output = chosen.output

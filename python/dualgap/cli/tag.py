@@ -1,4 +1,4 @@
-"""The commands `dualgap tag train` and `dualgap tag predict`, after CRF++'s."""
+"""The commands `dualgap tag train` and `dualgap tag predict`, modelled on CRF++'s."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BATCH = 1000
 
 @click.group()
 def tag() -> None:
-    """Label sequences: files with a token on each line, as CRF++ and CoNLL have them."""
+    """Label sequences in files with one token per line, as in CRF++ and CoNLL."""
 
 
 @tag.command(cls=FileCommand)
@@ -39,28 +39,30 @@ def tag() -> None:
     type=click.Choice(["all", "seen", "bio", "bioes"]),
     default="all",
     show_default=True,
-    help="Which labels may follow each other.",
+    help="Allowed transitions between labels.",
 )
 @click.option(
     "--pairs",
     type=click.Choice(["all", "seen"]),
     default="all",
     show_default=True,
-    help="Pairs of a feature and a label that have a weight.",
+    help="Feature-label pairs that get a weight.",
 )
 @click.option("-e", "--tolerance", type=click.FloatRange(min=0), default=0.1, show_default=True)
 @click.option("--max-iter", type=click.IntRange(min=1), default=100, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0, max=2**32 - 1), default=0, show_default=True)
-@click.option("-p", "--n-jobs", type=click.IntRange(min=1), help="Threads; by default all cores.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing of the progress.")
+@click.option(
+    "-p", "--n-jobs", type=click.IntRange(min=1), help="Number of threads; by default all cores."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Do not print progress.")
 def train(
     template_file: Path, training_file: Path, model_file: Path, quiet: bool, **options: Any
 ) -> None:
     """Train a tagger on TRAINING_FILE and write it to MODEL_FILE.
 
-    TRAINING_FILE has a token on each line, its columns separated by white space and the label last,
-    and an empty line between sentences ("-" is standard input). TEMPLATE_FILE has templates in
-    CRF++'s notation, such as U01:%x[-1,0]/%x[0,0]; they are kept in the model.
+    TRAINING_FILE has one token per line, with columns separated by white space and the label last.
+    An empty line ends a sentence; "-" is standard input. TEMPLATE_FILE contains templates in CRF++
+    notation, such as U01:%x[-1,0]/%x[0,0]. They are stored in the model.
 
     Exit status: 0 on success, 1 if the data cannot be used, 2 for a usage error, 130 if
     interrupted.
@@ -72,7 +74,10 @@ def train(
         with _named(training_file), click.open_file(str(training_file), encoding="utf-8") as file:
             sentences = list(read_columns(file))
             if sentences and len(sentences[0][0]) < 2:
-                msg = "a token needs at least two columns, the last one being its label"
+                msg = (
+                    f"tokens must have at least two columns, with the label last, "
+                    f"got {len(sentences[0][0])}"
+                )
                 raise ValueError(msg)
             X = [templates.expand([token[:-1] for token in tokens]) for tokens in sentences]
         y = [[token[-1] for token in tokens] for tokens in sentences]
@@ -104,16 +109,18 @@ def train(
 @click.argument("input_file", type=IN)
 @click.argument("model_file", type=Input(exists=True, dir_okay=False, path_type=Path))
 @click.argument("output_file", type=OUT, default="-")
-@click.option("-p", "--n-jobs", type=click.IntRange(min=1), help="Threads; by default all cores.")
-@click.option("--evaluate", is_flag=True, help="The last column is the right label: report on it.")
+@click.option(
+    "-p", "--n-jobs", type=click.IntRange(min=1), help="Number of threads; by default all cores."
+)
+@click.option("--evaluate", is_flag=True, help="Compare with the true labels in the last column.")
 def predict_command(
     input_file: Path, model_file: Path, output_file: Path, n_jobs: int | None, evaluate: bool
 ) -> None:
-    """Write the tokens of INPUT_FILE with their labels, a column more, to OUTPUT_FILE.
+    """Predict a label for each token of INPUT_FILE; write the tokens and labels to OUTPUT_FILE.
 
-    Without OUTPUT_FILE, or where it is "-", they go to standard output. With --evaluate the share
-    of right labels is reported on standard error, and F1 of the chunks if the package seqeval is
-    installed.
+    The label is appended to each token as a last column. The default OUTPUT_FILE is "-", standard
+    output. With --evaluate, the command reports the share of correct labels on standard error and,
+    if the package seqeval is installed, the F1 score of the chunks.
 
     Exit status: 0 on success, 1 if a file cannot be used, 2 for a usage error, 130 if interrupted.
     """
@@ -124,7 +131,7 @@ def predict_command(
         tagger.n_jobs = n_jobs
         notes = tagger.notes_
         if "templates" not in notes:
-            msg = f"{model_file}: the model was not trained by `dualgap tag train`"
+            msg = f"{model_file}: the model has no templates; train it with `dualgap tag train`"
             raise ValueError(msg)
         templates = Templates(tuple(notes["templates"]), int(notes["n_columns"]))
         right: list[list[str]] = []
@@ -146,7 +153,7 @@ def predict_command(
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
-    """Open a file that takes the place of `path` once it is complete, or standard output."""
+    """Open standard output, or a file that replaces `path` once it is complete."""
     if str(path) == "-":
         with click.open_file("-", "w", encoding="utf-8") as output:
             yield output
@@ -189,7 +196,7 @@ def _report(right: list[list[str]], found: list[list[str]]) -> None:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Name the file in what is wrong with its lines."""
+    """Prefix the errors in a file's lines with the name of the file."""
     try:
         yield
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""MovieLens ratings, from wherever they can be had, and synthetic ratings of any size."""
+"""MovieLens ratings from several sources, and synthetic ratings of any size."""
 
 from dualgap.datasets.movielens import Ratings, fetch_movielens
 from dualgap.datasets.synthetic import synthetic_ratings

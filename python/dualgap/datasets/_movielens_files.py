@@ -1,4 +1,4 @@
-"""MovieLens files in the formats of GroupLens (u.data, ratings.*) and RecBole (*.inter)."""
+"""Readers of MovieLens files in the formats of GroupLens (u.data, ratings.*) and RecBole."""
 
 import csv
 import io
@@ -12,16 +12,16 @@ import numpy as np
 import pandas as pd
 
 _RATINGS = ["user", "item", "rating", "timestamp"]
-# The last columns of u.item, 0 or 1, in their order.
+# The last columns of u.item, in order; their values are 0 or 1.
 _GENRES = ["unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime"]
 _GENRES += ["Documentary", "Drama", "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery"]
 _GENRES += ["Romance", "Sci-Fi", "Thriller", "War", "Western"]
 _ITEMS = ["item", "title", "year", "genres"]
 _RELEASE = ["date", "video_date", "url"]
 _WORK = ["occupation", "zip_code"]
-# "(1995)", "(2006-2007)", "(1995) (V)" at the end of a title.
+# Matches "(1995)", "(2006-2007)" or "(1995) (V)" at the end of a title.
 _YEAR = r"\s*\((\d{4})(?:[-\u2013]\d{0,4})?\)(?: \(V\))?\s*$"
-# What GroupLens' and RecBole's headers call our columns.
+# Maps the column names of GroupLens and RecBole to ours.
 _COLUMN_NAMES = {
     "userId": "user",
     "user_id": "user",
@@ -38,7 +38,7 @@ Tables = tuple[pd.DataFrame, pd.DataFrame | None, pd.DataFrame | None]
 
 
 def read_movielens(path: Path) -> Tables:
-    """Ratings, items and users of a folder, a zip archive, or a file of ratings."""
+    """Read ratings, items and users from a folder, a zip archive, or a file of ratings."""
     if path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             members = [zipfile.Path(archive, member) for member in archive.namelist()]
@@ -49,14 +49,16 @@ def read_movielens(path: Path) -> Tables:
 
 
 def _find(files: Sequence[_File], where: Path) -> _File:
-    """Pick the file of ratings."""
+    """Find the file of ratings."""
     for ending in ("u.data", "ratings.dat", "ratings.csv", ".inter"):
         found = [file for file in files if file.name.endswith(ending)]
         if len(found) > 1:
-            raise ValueError(f"{where} holds several files *{ending}; give the path of one")
+            raise ValueError(f"{where} contains several files *{ending}; pass the path of one")
         if found:
             return found[0]
-    raise FileNotFoundError(f"{where} holds no u.data, ratings.dat, ratings.csv or *.inter")
+    raise FileNotFoundError(
+        f"{where}: none of the files u.data, ratings.dat, ratings.csv, *.inter found"
+    )
 
 
 def _parse(file: _File, beside: Sequence[_File]) -> Tables:
@@ -91,11 +93,11 @@ def _parse(file: _File, beside: Sequence[_File]) -> Tables:
 def _texts(
     file: _File | None, separator: str, columns: list[str] | None = None
 ) -> pd.DataFrame | None:
-    """Read what may stand beside the ratings; columns of numbers alone become numbers."""
+    """Read an optional file of items or users; purely numeric columns become numbers."""
     if file is None:
         return None
     table = _table(file, separator, columns, dtype=str)
-    # A small file's titles and zip codes may happen to be numbers, but are not meant as such.
+    # All titles or zip codes of a small file may look like numbers, but they are text.
     for name in table.columns.difference(["title", "genres", "zip_code"]):
         with suppress(ValueError):
             table[name] = pd.to_numeric(table[name])
@@ -105,7 +107,7 @@ def _texts(
 def _table(
     file: _File, separator: str, columns: list[str] | None = None, dtype: type[str] | None = None
 ) -> pd.DataFrame:
-    """Read a file; without `columns` it has a header."""
+    """Read a file; it has a header unless `columns` are given."""
     data = file.read_bytes()
     if separator == "::":  # pandas is slow on separators of two characters
         data, separator = data.replace(b"::", b"\t"), "\t"
@@ -137,12 +139,12 @@ def _table(
 def _ratings(table: pd.DataFrame, file: _File) -> pd.DataFrame:
     missing = [name for name in _RATINGS[:3] if name not in table]
     if missing:
-        raise ValueError(f"{file} lacks the columns {missing}")
+        raise ValueError(f"{file}: missing columns {missing}")
     table = table[[name for name in _RATINGS if name in table]]
     if table.empty:
-        raise ValueError(f"{file} holds no rating")
+        raise ValueError(f"{file}: the file contains no ratings")
     if table.isna().to_numpy().any():
-        raise ValueError(f"{file} has empty fields")
+        raise ValueError(f"{file}: the file has empty fields")
     try:
         table = table.astype({"rating": np.float64})
         return table.astype({"timestamp": np.int64}) if "timestamp" in table else table

@@ -1,4 +1,4 @@
-"""MovieLens ratings, from wherever they can be had."""
+"""Loader of MovieLens ratings from files, the cache or the network."""
 
 import hashlib
 import io
@@ -32,7 +32,7 @@ _ARCHIVES = {
     "1m": {"download": "ml-1m.zip"},
     "latest-small": {"download": "ml-latest-small.zip"},
 }
-# latest-small changes from time to time, so only the server knows its checksum.
+# latest-small is updated from time to time, so only the server has its checksum.
 _MD5 = {
     "ml-100k.zip": "0e33842e24a9c977be4e0107933c0723",
     "ml-1m.zip": "c4d9eecfca2ab87c1945afe126590906",
@@ -47,22 +47,22 @@ _WHEEL_SHA256 = {
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Ratings and what is known of the users and items.
+    """Ratings, plus user and item metadata.
 
     Attributes
     ----------
     ratings : pandas.DataFrame
-        Columns ``user``, ``item``, ``rating`` (float) and, unless a file has none, ``timestamp``
-        (seconds, integer), the rows in their stored order.
+        Columns ``user``, ``item``, ``rating`` (float) and, if the file has one, ``timestamp``
+        (seconds, integer). Rows are in the order of the file.
     items : pandas.DataFrame or None
         Columns ``item``, ``title`` (without the year), ``year`` (nullable integer) and
         ``genres`` (joined by ``|``).
     users : pandas.DataFrame or None
-        Column ``user`` and what the files hold besides: age, gender, occupation, zip_code.
+        Column ``user`` and those of age, gender, occupation and zip_code that the files have.
     name : str
-        The name that was asked for.
+        The requested name.
     source : str
-        What answered: "path", "cache", "download" or "recbole".
+        Origin of the data: "path", "cache", "download" or "recbole".
     path : pathlib.Path
         The file or folder that was read.
     """
@@ -82,45 +82,45 @@ def fetch_movielens(
     data_home: str | os.PathLike[str] | None = None,
     timeout: float = 5.0,
 ) -> Ratings:
-    """Load a MovieLens data set, from a path, the cache, or over the network.
+    """Load a MovieLens data set from a path, the cache or the network.
 
     Parameters
     ----------
     name : str or path-like, default="100k"
         "100k", "1m" or "latest-small"; or the path of a folder, a zip archive or a file of
-        ratings in GroupLens' formats (``u.data``, ``ratings.dat``, ``ratings.csv``) or RecBole's
-        (``*.inter``). Titles and users are read from the files beside it, where there are any.
+        ratings in a format of GroupLens (``u.data``, ``ratings.dat``, ``ratings.csv``) or RecBole
+        (``*.inter``). Titles and users are read from files in the same folder, if present.
     source : {"auto", "cache", "download", "recbole"}, default="auto"
-        Where a named data set may come from. "auto" tries, in this order, the cache, GroupLens'
-        server ("download") and, for "100k", the copy inside the PyPI wheel recbole 1.2.1
-        ("recbole", by ``pip download``). The last two keep what they get in the cache and look
-        there first. "cache" never uses the network.
+        Source of a named data set. "auto" tries the cache, then GroupLens' server ("download"),
+        then, for "100k", the copy inside the PyPI wheel recbole 1.2.1 ("recbole", by
+        ``pip download``). "download" and "recbole" look in the cache first, and store the data
+        there. "cache" never uses the network.
     data_home : str or path-like, default=None
-        Folder of the cache. By default the environment variable ``DUALGAP_HOME``, or else
+        Folder of the cache. The default is the environment variable ``DUALGAP_HOME``, or
         ``dualgap`` in ``XDG_CACHE_HOME`` or ``~/.cache``.
     timeout : float, default=5.0
-        Seconds after which a server that does not answer is skipped, with one warning on the
-        logger "dualgap". The package index gets six times as long, for pip to start.
+        Seconds to wait for a server before it is skipped, with one warning on the logger
+        "dualgap". The package index gets six times as long, because pip needs time to start.
 
     Returns
     -------
     Ratings
-        The tables; ratings in the order of the file, so that a seed gives the same split
-        everywhere.
+        The tables. Ratings are in the order of the file, so the same seed gives the same split
+        on every machine.
 
     Raises
     ------
     ValueError
-        If an argument is out of its range, a checksum is wrong, or a file cannot be parsed.
+        If an argument is out of range, a checksum is wrong, or a file cannot be parsed.
     OSError
-        If the path does not exist or no source answers.
+        If the path does not exist, or no source is available.
 
     Notes
     -----
     The ratings belong to GroupLens Research at the University of Minnesota. Their terms allow
-    use for research, ask for acknowledgement [1]_, and allow neither redistribution nor
-    commercial use without permission. dualgap contains none of them; what this function fetches
-    stays in the cache of whoever called it.
+    use for research, require acknowledgement [1]_, and allow neither redistribution nor
+    commercial use without permission. dualgap does not include the ratings; this function
+    downloads them to the user's cache only.
 
     References
     ----------
@@ -134,13 +134,17 @@ def fetch_movielens(
         raise ValueError(f"source must be 'auto', 'cache', 'download' or 'recbole', got {source!r}")
     if name not in _ARCHIVES:
         if source != "auto":
-            raise ValueError(f"source={source!r} needs one of the names {sorted(_ARCHIVES)}")
+            raise ValueError(
+                f"name must be one of {sorted(_ARCHIVES)} with source={source!r}, got {name!r}"
+            )
         return _read(Path(name).expanduser(), name, "path")
 
     archives = _ARCHIVES[name]
     if source in ("download", "recbole"):
         if source not in archives:
-            raise ValueError(f"source={source!r} does not hold the data set {name!r}")
+            raise ValueError(
+                f"source={source!r} does not provide {name!r}; use one of {sorted(archives)}"
+            )
         archives = {source: archives[source]}
     home = _data_home(data_home)
     for file_name in archives.values():
@@ -149,7 +153,9 @@ def fetch_movielens(
             _check(path, path.read_bytes())
             return _read(path, name, "cache")
     if source == "cache":
-        raise FileNotFoundError(f"no copy of MovieLens {name} in {home}")
+        raise FileNotFoundError(
+            f"no copy of MovieLens {name} in {home}; use source='auto' to download it"
+        )
 
     skipped = []
     for origin, file_name in archives.items():
@@ -164,15 +170,15 @@ def fetch_movielens(
         _write(path, data)
         return _read(path, name, origin)
     raise OSError(
-        f"no source of MovieLens {name} answered ({'; '.join(skipped)}); "
-        "give the path of a copy instead"
+        f"no source of MovieLens {name} is available ({'; '.join(skipped)}); "
+        "pass the path of a copy instead"
     )
 
 
 def _read(path: Path, name: str, source: str) -> Ratings:
     if not path.exists():
         names = ", ".join(map(repr, _ARCHIVES))
-        raise FileNotFoundError(f"{path} does not exist, and is none of the names {names}")
+        raise FileNotFoundError(f"{path}: no such file, and not a known data set (known: {names})")
     return Ratings(*read_movielens(path), name, source, path)
 
 
@@ -183,13 +189,13 @@ def _from_grouplens(timeout: float, path: Path) -> bytes:
     url = f"{_GROUPLENS}/{path.name}"
     data = _download(url, timeout)
     if not zipfile.is_zipfile(io.BytesIO(data)):
-        raise OSError(f"{url} answered something that is not a zip file")
+        raise OSError(f"{url} did not return a zip file")
     if path.name not in _MD5:
         try:
             published = _download(f"{url}.md5", timeout).decode("ascii", "replace")
         except OSError:
             return data
-        # Either "<md5>  <file>" or "MD5 (<file>) = <md5>".
+        # The format is "<md5>  <file>" or "MD5 (<file>) = <md5>".
         for word in published.lower().split():
             if len(word) == 32:
                 _verify("md5", data, word, url)
@@ -220,7 +226,7 @@ def _download(url: str, timeout: float) -> bytes:
         except Exception as error:
             answer.put(error)
 
-    # The timeout of urlopen does not cover looking up the host's name, which can hang.
+    # The timeout of urlopen does not cover the DNS lookup, which can hang.
     threading.Thread(target=ask, daemon=True).start()
     try:
         response = answer.get(timeout=timeout)
@@ -232,11 +238,11 @@ def _download(url: str, timeout: float) -> bytes:
         with response:
             return response.read()
     except HTTPException as error:
-        raise OSError(f"{url} broke off: {error}") from error
+        raise OSError(f"{url}: the download was interrupted: {error}") from error
 
 
 def _check(path: Path, data: bytes) -> None:
-    """Refuse an archive whose checksum is known and is another one."""
+    """Raise an error if an archive's checksum is known and differs."""
     if path.name in _MD5:
         _verify("md5", data, _MD5[path.name], str(path))
     if path.name == _WHEEL:
@@ -244,7 +250,7 @@ def _check(path: Path, data: bytes) -> None:
             with zipfile.ZipFile(io.BytesIO(data)) as wheel:
                 members = {name: wheel.read(_WHEEL_FOLDER + name) for name in _WHEEL_SHA256}
         except (KeyError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} is not the wheel it should be: {error}") from error
+            raise ValueError(f"{path} is not the expected wheel: {error}") from error
         for name, content in members.items():
             _verify("sha256", content, _WHEEL_SHA256[name], f"{path}: {name}")
 
@@ -253,8 +259,8 @@ def _verify(algorithm: str, data: bytes, expected: str, what: str) -> None:
     found = hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
     if found != expected:
         raise ValueError(
-            f"{what}: wrong checksum, {algorithm} is {found}, expected {expected}; the data are "
-            "not used. If this file is in the cache, delete it to fetch it again"
+            f"{what}: wrong {algorithm} checksum {found}, expected {expected}. If this file is in "
+            "the cache, delete it to download it again"
         )
 
 
@@ -266,7 +272,7 @@ def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write all or nothing: an interrupted run leaves no half file in the cache."""
+    """Write a file atomically, so that an interrupted run leaves no partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(data)

@@ -1,4 +1,4 @@
-"""Synthetic ratings of any size."""
+"""Generator of synthetic ratings."""
 
 import numpy as np
 import pandas as pd
@@ -25,13 +25,13 @@ def synthetic_ratings(
     n_ratings : int
         Number of rows, at most ``n_users * n_items``.
     n_users : int
-        Users are numbered from 0; some may have no rating.
+        Number of users, with ids from 0; some may have no rating.
     n_items : int
-        Items are numbered from 0; some may have no rating.
+        Number of items, with ids from 0; some may have no rating.
     rank : int, default=5
-        Length of the vectors p and q; 0 leaves the biases alone.
+        Length of the vectors p and q; 0 gives a model of only the biases.
     random_state : int, numpy.random.Generator or None, default=0
-        Seed.
+        Seed of the random numbers.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def synthetic_ratings(
             f"n_ratings must be at most n_users * n_items = {n_users * n_items}, got {n_ratings}"
         )
     rng = np.random.default_rng(random_state)
-    # The head of these power laws is about as heavy as MovieLens 100k's and 1M's.
+    # The heads of these power laws are about as heavy as in MovieLens 100k and 1M.
     user_weight = (10.0 + rng.permutation(n_users)) ** -0.5
     item_weight = (10.0 + rng.permutation(n_items)) ** -0.6
     pairs = np.empty(0, dtype=np.int64)
@@ -60,7 +60,7 @@ def synthetic_ratings(
         users = _draw(rng, user_weight**flatness, n_ratings)
         items = _draw(rng, item_weight**flatness, n_ratings)
         pairs = np.sort(np.concatenate((pairs, users * n_items + items)))
-        # np.unique hashes integers since NumPy 2.3, five times slower on these.
+        # np.unique would hash integers (since NumPy 2.3), five times slower on these.
         pairs = pairs[np.diff(pairs, prepend=-1) > 0]
         # Popular pairs run out when the table is dense; flatter weights reach the rest.
         flatness *= 0.8

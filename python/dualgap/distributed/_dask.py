@@ -20,11 +20,11 @@ from dualgap.distributed._worker import (
     worker_version,
 )
 
-_TOO_OFTEN = "workers were lost {} times in a row; is there enough memory?"
+_TOO_OFTEN = "workers were lost {} times in a row; check that they have enough memory"
 
 
 def _lost() -> tuple[type[BaseException], ...]:
-    """What Dask raises when a worker goes away."""
+    """Exceptions that Dask raises when a worker is lost."""
     from distributed import CancelledError
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
@@ -33,22 +33,23 @@ def _lost() -> tuple[type[BaseException], ...]:
 
 
 def _refuse_others(error: BaseException) -> None:
-    """Raise an OSError that is not about connections: a file that is missing, say, will stay so."""
+    """Reraise an OSError that is not about connections; a retry would not find a missing file."""
     about_connections = isinstance(error, ConnectionError | TimeoutError)
     if isinstance(error, OSError) and error.errno is not None and not about_connections:
         raise error
 
 
 def _gone(futures: list[Any]) -> bool:
-    """Whether Dask has given up one of them; such a future need never be done."""
+    """Whether Dask has given up on one of them; such a future may never be done."""
     return any(future.status in ("lost", "cancelled") for future in futures)
 
 
 class Cluster:
     """Partitions on the workers of a Dask cluster.
 
-    A partition's task is tied to the worker that holds its rows and duals. When that worker is lost
-    the round is asked again: Dask reads the rows again elsewhere, and the state begins anew there.
+    A partition's task is pinned to the worker that holds its rows and dual variables. If that
+    worker is lost, the round is repeated: Dask reads the rows again on another worker, where the
+    state starts from zero or a checkpoint.
     """
 
     _ATTEMPTS = 20
@@ -62,7 +63,7 @@ class Cluster:
         self._attempt = 0
 
     def describe(self, fingerprints: bool) -> list[Summary]:
-        """Read all partitions, each on a worker."""
+        """Read all partitions on the workers and summarise them."""
         lost = _lost()
         last: BaseException | None = None
         for _ in range(self._ATTEMPTS):
@@ -85,7 +86,7 @@ class Cluster:
         raise RuntimeError(_TOO_OFTEN.format(self._ATTEMPTS)) from last
 
     def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
-        """One round, asked again if workers are lost meanwhile."""
+        """Run one round; repeat it if workers are lost meanwhile."""
         lost = _lost()
         last: BaseException | None = None
         for _ in range(self._ATTEMPTS):
@@ -103,7 +104,7 @@ class Cluster:
         raise RuntimeError(_TOO_OFTEN.format(self._ATTEMPTS)) from last
 
     def close(self, run: str, *, cancel: bool) -> None:
-        """Drop what the workers kept; outstanding work is cancelled."""
+        """Drop the state kept by the workers, and cancel outstanding tasks."""
         self._cancel()
         self._parts = []
         self._client.run(forget, run, cancel, on_error="ignore")
@@ -111,14 +112,14 @@ class Cluster:
     def _try(
         self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
     ) -> Answer | None:
-        """Return the sum, or None if a worker went away."""
+        """Return the sum, or None if a worker was lost."""
         submit = self._client.submit
         parts = [self._parts[number] for number in numbers]
         homes = self._homes(numbers, parts)
         if homes is None:
             return None
         addresses = set(homes.values())
-        # Workers take it from each other; a broadcast never ends where a worker dies meanwhile.
+        # Workers copy from each other; a broadcast never ends if a worker dies meanwhile.
         try:
             shared = self._client.scatter(consensus, workers=sorted(addresses), hash=False)
         except KeyError:
@@ -149,7 +150,7 @@ class Cluster:
         return result
 
     def _homes(self, numbers: list[int], parts: list[Any]) -> dict[int, str] | None:
-        """Where the partitions' rows are; they are read (again) if they are nowhere."""
+        """Return the worker of each partition's rows; wait until they are read, again if needed."""
         waited = time.monotonic()
         while not all(part.done() for part in parts):
             self._wait(parts)
@@ -158,7 +159,7 @@ class Cluster:
             if self._client.nthreads():
                 waited = time.monotonic()
             elif time.monotonic() - waited > self._PATIENCE:
-                msg = f"no worker for {self._PATIENCE:.0f} seconds"
+                msg = f"client: no worker for {self._PATIENCE:.0f} seconds; start workers"
                 raise RuntimeError(msg)
         for part in parts:
             if part.status == "error":
@@ -166,7 +167,7 @@ class Cluster:
         holders = self._client.who_has(parts)
         if not all(holders.get(part.key) for part in parts):
             return None
-        # Of several copies always the same one, where the state is.
+        # Always choose the same of several copies: its worker has the state.
         return {number: min(holders[part.key]) for number, part in zip(numbers, parts, strict=True)}
 
     def _wait(self, futures: list[Any]) -> None:
@@ -178,7 +179,7 @@ class Cluster:
             return
 
     def _mend(self, numbers: list[int]) -> None:
-        """Read again what Dask cannot."""
+        """Reload the partitions that Dask cannot recover."""
         time.sleep(0.2)
         for number in numbers:
             if self._parts[number].status in ("lost", "cancelled", "error"):
@@ -198,7 +199,7 @@ class Cluster:
         for address, version in versions.items():
             if version != VERSION:
                 msg = (
-                    f"client: the worker {address} has dualgap {version}, this process has "
+                    f"client: the worker {address} has dualgap {version}, but this process has "
                     f"{VERSION}; install the same version everywhere"
                 )
                 raise RuntimeError(msg)

@@ -1,4 +1,4 @@
-"""What a place that holds partitions does: read them, answer rounds."""
+"""Interface of the engines that hold partitions and run rounds on them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from dualgap.distributed._partition import Part, Summary
 from dualgap.distributed._worker import Answer, Order, Plan
 
 FAN_IN = 4
-"""Answers that are added up at a time on the way to the sum."""
+"""Number of partial results added at a time by the tree reduction."""
 
 Source = Callable[[], Part]
-"""How a partition is read; called again where its worker was lost."""
+"""Reads a partition; called again if its worker is lost."""
 
 
 class Engine(Protocol):
-    """What the coordinator asks of a place that holds partitions."""
+    """Holder of partitions, driven by the coordinator."""
 
     def describe(self, fingerprints: bool) -> list[Summary]:
-        """Read all partitions; their fingerprints cost a pass over the bytes of the rows."""
+        """Read and summarise all partitions; fingerprints cost a pass over the rows."""
 
     def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
-        """One round: the answers of these partitions, added up in a fixed order."""
+        """Run one round; return the sum over these partitions, added up in a fixed order."""
 
     def close(self, run: str, *, cancel: bool) -> None:
-        """Drop what was kept; `cancel` also ends what is under way."""
+        """Drop the state of a run; `cancel` also stops tasks in progress."""
 
 
 def tree(items: list[Any], combine: Callable[[list[Any]], Any]) -> Any:
-    """Combine neighbours until one is left; the order depends on the number of items alone."""
+    """Combine neighbours until one is left; the order depends only on the number of items."""
     while True:
         groups = [items[at : at + FAN_IN] for at in range(0, len(items), FAN_IN)]
         items = [combine(group) for group in groups]

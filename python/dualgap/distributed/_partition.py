@@ -1,4 +1,4 @@
-"""A partition's rows: read, checked, and what the whole has to know of them."""
+"""Reading, validation and summaries of the rows of a partition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dualgap._validation.labels import read_labels, sorted_classes
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one partition: dense, or sparse over the columns that have entries here."""
+    """Rows of one partition: dense, or sparse without the columns that are empty here."""
 
     X: Any
     y: NDArray[Any]
@@ -35,7 +35,7 @@ class Part:
         weights: FloatArray | None,
         names: tuple[str, ...] | None = None,
     ) -> Part:
-        """Leave out the columns without entries."""
+        """Drop the empty columns of sparse rows."""
         width, columns = X.shape[1], None
         if sp.issparse(X):
             if not X.has_canonical_format:
@@ -48,7 +48,7 @@ class Part:
         return cls(X, y, weights, names, width, columns)
 
     def __sizeof__(self) -> int:
-        # Dask places and spills by this.
+        # Dask places and spills data by this size.
         matrix = self.X
         parts = (matrix.data, matrix.indices, matrix.indptr) if sp.issparse(matrix) else (matrix,)
         return int(sum(part.nbytes for part in parts) + self.y.nbytes)
@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the whole has to know of a partition."""
+    """Summary of a partition, from which the coordinator plans the fit."""
 
     n_rows: int
     n_features: int
@@ -65,26 +65,26 @@ class Summary:
     label_weights: FloatArray
     columns: NDArray[Any] | None
     fingerprint: str | None
-    """Of rows, labels and weights, where it was asked for."""
+    """Hash of rows, labels and weights, if requested."""
 
 
 _COLUMNS = 16
-"""Columns of a Parquet file that are read at a time."""
+"""Number of columns of a Parquet file read at a time."""
 
 
 def make_part(X: Any, y: Any, weights: Any, where: str) -> Part:
-    """Check one partition's rows; `where` names it in errors."""
+    """Validate the rows of one partition; `where` identifies it in error messages."""
     names = tuple(map(str, X.columns)) if hasattr(X, "columns") else None
     try:
         X = check_matrix(X, single=True, ensure_min_samples=0)
         y = read_labels("y", y)
         if y.shape != (X.shape[0],):
-            msg = f"y: must have one label for each row of X, got {y.shape} for {X.shape[0]} rows"
+            msg = f"y: must have one label per row of X, got shape {y.shape} for {X.shape[0]} rows"
             raise ValueError(msg)
         if weights is not None:
             weights = real_array("sample_weight", weights)
             if weights.shape != y.shape or not (np.isfinite(weights) & (weights >= 0)).all():
-                msg = "sample_weight: must be one finite non-negative number for each row of X"
+                msg = "sample_weight: must have one finite non-negative number per row of X"
                 raise ValueError(msg)
     except ValueError as error:
         msg = f"{error} (in {where})"
@@ -107,13 +107,13 @@ def _read_libsvm(path: str, n_features: int | None) -> tuple[Any, Any]:
     with open(path, "rb") as file:
         X, y, _ = read_libsvm(file, 1)
     if n_features is not None and X.shape[1] > n_features:
-        msg = f"{path}: has {X.shape[1]} features, more than n_features={n_features}"
+        msg = f"{path}: the file has {X.shape[1]} features, more than n_features={n_features}"
         raise ValueError(msg)
     return _widened(X, n_features or X.shape[1]), y
 
 
 def _read_tables(paths: Sequence[str], target: Any, weight: Any, where: str) -> Any:
-    """Arguments of `make_part`, read a few columns at a time: little more memory than the rows."""
+    """Return arguments of `make_part`; reading a few columns at a time saves memory."""
     import pandas as pd
     from pyarrow import types
     from pyarrow.parquet import ParquetFile
@@ -124,16 +124,16 @@ def _read_tables(paths: Sequence[str], target: Any, weight: Any, where: str) -> 
     left_out = {target, weight, *map(str, about.get("index_columns", []))}
     for name in [target] + ([] if weight is None else [weight]):
         if name not in schema.names:
-            msg = f"y: there is no column {name!r} in {where}"
+            msg = f"{'y' if name == target else 'sample_weight'}: no column {name!r} in {where}"
             raise ValueError(msg)
     if any(set(file.schema_arrow.names) != set(schema.names) for file in files):
-        msg = f"X: the files {where} have different columns"
+        msg = f"X: all files must have the same columns, but {where} differ"
         raise ValueError(msg)
     names = [name for name in schema.names if name not in left_out]
     kinds = [schema.field(name).type for name in names]
     for name, kind in zip(names, kinds, strict=True):
         if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)):
-            msg = f"X: column {name!r} in {where} has no numbers but {kind}"
+            msg = f"X: column {name!r} in {where} must be numeric, got {kind}"
             raise ValueError(msg)
     single = all(types.is_float32(kind) for kind in kinds)
     n_rows = sum(file.metadata.num_rows for file in files)
@@ -163,7 +163,7 @@ def _widened(X: Any, width: int) -> Any:
 
 
 def summarize(part: Part, fingerprint: bool) -> Summary:
-    """Labels, weights and shape of a partition, and its fingerprint if it is wanted."""
+    """Return labels, weights and shape of a partition, and optionally its fingerprint."""
     labels, codes = sorted_classes("y", part.y)
     counts = np.bincount(codes, weights=part.weights, minlength=len(labels)).astype(np.float64)
     found = _fingerprint(part, labels, codes) if fingerprint else None
@@ -172,10 +172,10 @@ def summarize(part: Part, fingerprint: bool) -> Summary:
 
 
 def _fingerprint(part: Part, labels: NDArray[Any], codes: NDArray[Any]) -> str:
-    """Hash all that a partition adds to the objective: 128 bits, the same wherever it is read."""
+    """Return a 128-bit hash of everything in a partition that enters the objective."""
     matrix = part.X
     rows = (matrix.indptr, matrix.indices, matrix.data) if sp.issparse(matrix) else (matrix,)
-    # Indices have the width that SciPy happened to choose.
+    # SciPy's choice of the index width must not change the hash.
     widths = [np.int64 if array.dtype.kind == "i" else array.dtype for array in rows]
     arrays = [array.astype(width, copy=False) for array, width in zip(rows, widths, strict=True)]
     for other in (codes, part.columns, part.weights):

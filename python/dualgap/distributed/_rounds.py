@@ -36,26 +36,26 @@ COLUMNS = (
     "passes",
     "solve_seconds",
 )
-"""What a round leaves in the history; gap is that of the best primal and dual values so far."""
+"""Columns of the history. The gap is between the best primal and dual values so far."""
 
 _BALANCE_ROUNDS = 100
-"""The penalty is left alone from here on: a penalty that changes for ever need not converge."""
+"""Rounds after which the penalty is fixed, because ADMM with a changing penalty may diverge."""
 
 
 _INNER = 0.1
-"""Gap of the sub-problems, relative to that of the whole."""
+"""Gap of the sub-problems, relative to the gap of the whole problem."""
 
 
 _BALANCED = (0.05, 0.5)
-"""Ratios of the relative residuals between which the penalty stays."""
+"""Range of ratios of primal to dual relative residual in which the penalty stays the same."""
 
 
 _SPAN = 2.0**13
-"""The penalty stays within this factor of the first one: beyond it, digits are lost."""
+"""Largest factor between the penalty and its first value; beyond it, digits are lost."""
 
 
 _STALLED = 100
-"""Rounds after which a gap that has not become smaller by `_GAIN` of itself will not."""
+"""Rounds without a relative decrease of the gap by `_GAIN` after which the run has stalled."""
 
 
 _GAIN = 0.01
@@ -66,15 +66,15 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 @dataclass
 class Absent:
-    """What partitions answer for columns in which they have no entries, all of them at once.
+    """Closed-form contribution of all partitions to the columns that they lack.
 
-    Their losses do not depend on those weights, so that the sub-problem's solution is
-    w = (rho w_bar - a) / (lambda + rho); and as every multiplier a begins at 0, it is the same one
-    for all partitions that lack the column.
+    A partition's loss does not depend on the weights of columns in which it has no entries, so the
+    sub-problem's solution there is w = (rho w_bar - a) / (lambda + rho). Every multiplier a starts
+    at 0, so it is the same for all partitions that lack the column.
     """
 
     shares: FloatArray
-    """Shares of the partitions that lack a column, added up."""
+    """For each column, the sum of the shares of the partitions that lack it."""
     multiplier: FloatArray
 
     def _weights(self, consensus: FloatArray, lam: float, rho: float) -> FloatArray:
@@ -83,7 +83,7 @@ class Absent:
     def add(
         self, vector: FloatArray, consensus: FloatArray, lam: float, rho: float, relaxation: float
     ) -> tuple[float, float]:
-        """Add the partitions' vectors up as `answer` does; the sums of ||w||^2 and ||a||^2."""
+        """Add the partitions' vectors to `vector`; return the sums of ||w||^2 and ||a||^2."""
         weights = self._weights(consensus, lam, rho)
         shares = np.tile(self.shares, len(vector) // len(self.shares))
         vector += shares * (relaxation * weights + self.multiplier / rho)
@@ -92,14 +92,14 @@ class Absent:
     def update(
         self, old: FloatArray, new: FloatArray, lam: float, rho: float, relaxation: float
     ) -> None:
-        """Bring the multiplier up to date with the new consensus."""
+        """Update the multiplier with the new consensus."""
         weights = self._weights(old, lam, rho)
         self.multiplier += rho * (relaxation * weights + (1.0 - relaxation) * old - new)
 
 
 @dataclass
 class Run:
-    """Where the rounds stand."""
+    """State of a run between rounds."""
 
     consensus: FloatArray
     rho: float
@@ -108,22 +108,22 @@ class Run:
     best: FloatArray | None = None
     primal: float = np.inf
     dual: float = 0.0
-    """The best bound; no objective is below 0, the dual value of W = 0."""
+    """Best lower bound; starts at 0, the dual value at W = 0."""
     null_objective: float = np.nan
     seconds: float = 0.0
     outcome: str = "epoch_limit"
     first_rho: float = 0.0
     """The penalty of the first round."""
     mark: tuple[int, float] = (0, np.inf)
-    """When the gap was last seen to become smaller, and how large it was then."""
+    """Round of the last sufficient decrease of the gap, and the gap at that round."""
     copy: int = 0
-    """Which of the partitions' copies belong to the kept round."""
+    """Index of the copy of each partition that belongs to the checkpoint, 0 or 1."""
     resumed: bool = False
-    """Whether the next round is the first after a kept copy was read."""
+    """Whether the next round is the first after a checkpoint was read."""
     expected: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
-    """The best values with those of a kept copy: how well sub-problems are solved, no more."""
+    """Best values including those of a checkpoint; used only for the accuracy of sub-problems."""
     warned: bool = False
-    """Whether the user knows that a round was not kept."""
+    """Whether the user was warned that a checkpoint failed."""
     rows: list[list[float]] = field(default_factory=list)
 
     @property
@@ -133,12 +133,12 @@ class Run:
 
 
 _VALUES = ("rho", "first_rho", "round", "seconds", "copy")
-"""Numbers of a run that are kept: none of those that a certificate is made of."""
+"""Numbers of a run that a checkpoint stores; the certificate depends on none of them."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the rounds obey."""
+    """Options of the rounds."""
 
     tol: float
     n_partitions: int
@@ -150,14 +150,14 @@ class Settings:
 
 
 def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, run: Run) -> None:
-    """Do rounds until the certificate is good enough."""
+    """Run rounds until the gap is within the tolerance or a limit is reached."""
     started, saved = time.monotonic() - run.seconds, -np.inf
-    # What was kept is evaluated anew, if need be in a round after the last one.
+    # A resumed run evaluates its checkpoint again, if necessary in an extra round.
     last = max(settings.max_rounds, run.round + 1 if run.resumed else 0)
     while run.round < last:
         run.round += 1
         now = time.monotonic()
-        # The first round after a kept copy was read may still refuse a partition's.
+        # The first round after a resume may find a partition's copy invalid: keep the old one.
         due = not run.resumed and now - saved >= settings.interval
         save = plan.folder is not None and due
         accuracy = _inner_gap(run, settings.tol, len(numbers))
@@ -182,11 +182,11 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
 
 
 def _outcome(run: Run, settings: Settings, stop: bool) -> str | None:
-    """Why the run ends with this round, if it does."""
+    """Return the reason why the run ends with this round, or None."""
     if run.dual > run.primal:
         msg = (
-            f"the lower bound {run.dual!r} is above the objective {run.primal!r}: the numbers have "
-            "lost their precision; scale the data or lower C"
+            f"the lower bound {run.dual!r} is above the objective {run.primal!r} because of "
+            "rounding errors; scale the data or decrease C"
         )
         raise RuntimeError(msg)
     if run.gap <= _allowed(run, settings.tol):
@@ -199,15 +199,16 @@ def _outcome(run: Run, settings: Settings, stop: bool) -> str | None:
 
 
 def _allowed(run: Run, tol: float) -> float:
-    """The gap at which the run has converged."""
+    """Return the gap at which the run has converged."""
     floor = 1e-15 * run.null_objective if tol > 0.0 else 0.0
     return max(tol * abs(run.primal), floor)
 
 
 def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, float]:
-    """How well the sub-problems are to be solved: better than the whole is known.
+    """Return the accuracy of the sub-problems, smaller than the gap of the whole problem.
 
-    A gap, in the first round a share of the loss, and for a single partition the tolerance.
+    The three numbers are an absolute gap; in the first round a gap relative to the loss; for a
+    single partition the tolerance. Those that do not apply are 0.
     """
     if n_partitions == 1:
         return (0.0, 0.0, tol) if run.round == 1 else (_allowed(run, tol), 0.0, 0.0)
@@ -220,7 +221,7 @@ def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, f
 
 
 def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
-    """Make the next consensus of a round's sum, and what the round certifies."""
+    """Compute the next consensus and the certificate from the sum over partitions."""
     lam, rho, relaxation = plan.regularization, run.rho, plan.relaxation if run.rho > 0 else 1.0
     old = run.consensus
     vector = answer.vector.ravel()
@@ -229,10 +230,10 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         terms = run.absent.add(vector, old, lam, rho, relaxation)
         square, multiplier_square = square + terms[0], multiplier_square + terms[1]
     primal = 0.5 * lam * inner(old, old) + answer.loss
-    # Rounded up: sums of that many numbers, none of them negative.
+    # Rounded up: the error bound of sums of non-negative numbers.
     primal *= 1.0 + _EPSILON * (len(old) + settings.n_partitions + 16)
     if not np.isfinite(primal):
-        msg = "the objective is no longer finite; scale the data or lower C"
+        msg = f"the objective is {primal!r}, which is not finite; scale the data or decrease C"
         raise RuntimeError(msg)
     if run.round == 1:
         run.null_objective = primal
@@ -243,8 +244,8 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
     dual = _dual_value(answer, lam, settings.n_partitions)
     run.dual, run.expected[1] = max(run.dual, dual), max(run.expected[1], dual)
     primal_residual = np.nan
-    # Where a partition began anew the multipliers do not add up to 0 until the next round.
-    # Nor need they as a file has them, until this round's consensus has made them.
+    # If a partition restarted, the multipliers do not add up to 0 until the next round. The same
+    # holds for multipliers from a file, until this round's consensus updates them.
     if not answer.restarted:
         mean = vector / relaxation
         spread = square - 2.0 * inner(new, mean) + inner(new, new)
@@ -258,7 +259,7 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
     row = [run.round, 0.0, primal, dual, gap, primal_residual, dual_residual, rho]
     run.rows.append([*row, answer.passes, answer.seconds])
     if settings.adapt and run.round <= _BALANCE_ROUNDS and rho > 0 and not answer.restarted:
-        # Residuals relative to what their tolerances are relative to (3.3.1), balanced as in 3.4.1.
+        # Relative residuals (scaled as in 3.3.1), balanced as in 3.4.1.
         size = np.sqrt(max(square, inner(new, new)))
         force = np.sqrt(multiplier_square)
         if size > 0 and force > 0:
@@ -268,7 +269,7 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
 
 
 def _dual_value(answer: Answer, lam: float, n_partitions: int) -> float:
-    """Dual value of all partitions' points together, rounded down."""
+    """Return the dual value of all partitions' points together, rounded down."""
     image = answer.image.ravel()
     rounding = _EPSILON * (n_partitions + 16)
     norm = np.sqrt(inner(image, image)) * (1.0 + _EPSILON * (len(image) + 16))
@@ -279,13 +280,13 @@ def _dual_value(answer: Answer, lam: float, n_partitions: int) -> float:
 
 
 def _correction(ratio: float) -> float:
-    """What to multiply the penalty by."""
+    """Return the factor for the penalty, given the ratio of the residuals."""
     low, high = _BALANCED
     return 2.0 if ratio > high else 0.5 if ratio < low else 1.0
 
 
 def _keep(run: Run, plan: Plan, settings: Settings, copy: int, unkept: str | None) -> None:
-    """Keep a round with the partitions' `copy`, or warn and leave the last one that was kept."""
+    """Write a checkpoint with the partitions' `copy`; on failure, warn and keep the last one."""
     if unkept is None:
         try:
             _write(run, plan, settings, copy)
@@ -296,8 +297,8 @@ def _keep(run: Run, plan: Plan, settings: Settings, copy: int, unkept: str | Non
     if unkept is not None and not run.warned:
         run.warned = True
         msg = (
-            f"checkpoint: round {run.round} was not kept ({unkept}); the fit goes on, and later "
-            "rounds are tried again"
+            f"checkpoint: round {run.round} could not be written ({unkept}); the fit continues, "
+            "and later rounds are tried again"
         )
         warnings.warn(msg, RuntimeWarning, stacklevel=depth())
 
@@ -319,31 +320,34 @@ def _write(run: Run, plan: Plan, settings: Settings, copy: int) -> None:
 def checkpoint_folders(
     checkpoint: str | os.PathLike[str] | None, resumed: str | os.PathLike[str] | None
 ) -> tuple[str | None, str | None]:
-    """Return where states are to be kept, and where those of the resumed run were."""
+    """Return the folder for new checkpoints, and that of the resumed run."""
     source = None if resumed is None else os.path.realpath(resumed)
     folder = source if checkpoint is None else os.path.realpath(checkpoint)
     if folder is not None and folder != source:
         os.makedirs(folder, exist_ok=True)
         if (Path(folder) / "consensus.npz").exists():
-            msg = f"checkpoint: {folder} has files of another fit; resume it or name an empty one"
+            msg = (
+                f"checkpoint: {folder} has files of another fit; pass it as resume, or choose an "
+                "empty folder"
+            )
             raise ValueError(msg)
-        # What a run leaves that ended before its first consensus was kept is of no use.
+        # A run that ended before its first complete checkpoint leaves unusable files.
         for path in Path(folder).glob("partition-*.npz"):
             path.unlink()
     if folder is not None:
-        # Later writes that fail only warn.
+        # Checked now, because later failures only warn.
         check_writable(Path(folder) / "consensus.npz")
     return folder, source
 
 
 def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
-    """Continue from a kept copy of a run on the same data and parameters; its name.
+    """Load the checkpoint of a run on the same data and parameters; return its name.
 
-    No objective and no bound is read: the next round evaluates its own consensus and dual point.
+    Objective and bound are not read: the next round evaluates its own consensus and dual point.
     """
     path = Path(folder) / "consensus.npz"
     if not path.exists():
-        msg = f"resume: there is no checkpoint in {os.fspath(folder)}"
+        msg = f"resume: no checkpoint in {os.fspath(folder)}"
         raise ValueError(msg)
     with refused_as(path, "a checkpoint of this fit"):
         arrays = read_npz(path)
@@ -355,32 +359,32 @@ def resume(folder: str, identity: dict[str, Any], run: Run) -> str:
         sound = all(np.isfinite(value) and value >= 0.0 for value in values.values())
         rows = np.asarray(arrays["rows"], dtype=np.float64)
         if not sound or rows.shape != (int(values["round"]), len(COLUMNS)):
-            msg = "the rounds are not those of a run"
+            msg = "the rounds are inconsistent"
             raise ValueError(msg)
-        # A penalty of 0 is that of a single partition.
+        # The penalty is 0 if and only if there is a single partition.
         if (values["rho"] > 0.0) != (run.rho > 0.0):
-            msg = "the penalty is that of another number of partitions"
+            msg = "the penalty does not match the number of partitions"
             raise ValueError(msg)
         run.rows, run.round, run.resumed = rows.tolist(), int(values["round"]), True
         run.rho, run.seconds = values["rho"], values["seconds"]
         run.first_rho, run.copy = values["first_rho"], int(values["copy"] == 1.0)
         run.expected = [float(value) for value in meta["expected"]]
         if len(run.expected) != 2:
-            msg = "there must be two expected values"
+            msg = f"there must be two expected values, not {len(run.expected)}"
             raise ValueError(msg)
         return str(meta["run"])
 
 
 def _like(found: FloatArray, known: FloatArray) -> FloatArray:
-    """Return weights that were read, checked against those that they are to replace."""
+    """Check weights that were read against those that they replace, and return them."""
     if found.dtype != known.dtype or found.shape != known.shape or not np.isfinite(found).all():
-        msg = "the weights are not those of this problem"
+        msg = "the weights have another type or shape than this problem, or are not finite"
         raise ValueError(msg)
     return found
 
 
 def null_objective(problem: _core._MarginRecord, class_weights: FloatArray) -> float:
-    """Return the objective of weights 0: rows of a class have the same loss, so one of each do."""
+    """Return the objective at W = 0, from one row per class: rows of a class have equal losses."""
     shares: _core._SharesRecord = {"regularization": 1.0, "sample_weight": class_weights}
     n_classes = len(class_weights)
     settings = round_settings({**problem, "bias": 0.0}, shares, n_classes)

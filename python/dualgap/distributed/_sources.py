@@ -1,4 +1,4 @@
-"""From what a user hands over to partitions that an engine can read, and read again."""
+"""Conversion of training data to partitions that an engine can read and reread."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dualgap.distributed._partition import Part, make_part, read_files
 
 
 def is_dask(collection: Any) -> bool:
-    """Whether this is a Dask collection, found out without importing Dask."""
+    """Whether this is a Dask collection; does not import Dask."""
     return hasattr(collection, "__dask_graph__") and hasattr(collection, "to_delayed")
 
 
 def as_paths(X: Any) -> list[str] | None:
-    """File names, if that is what `X` is."""
+    """Return `X` as a list of file names, or None if it is something else."""
     if isinstance(X, str | os.PathLike):
         X = [X]
     if isinstance(X, list | tuple) and X and all(isinstance(x, str | os.PathLike) for x in X):
@@ -30,16 +30,22 @@ def as_paths(X: Any) -> list[str] | None:
 def file_sources(
     paths: Sequence[str], y: Any, sample_weight: Any, n_partitions: int | None, n_features: Any
 ) -> list[Callable[[], Part]]:
-    """One partition for each file, or neighbouring files together."""
+    """Return a reader for each partition: one per file, or one per group of neighbouring files."""
     is_table = [path.endswith((".parquet", ".pq")) for path in paths]
     if any(is_table) != all(is_table):
-        msg = "X: files must be all Parquet or all LIBSVM"
+        msg = "X: files must be all Parquet (.parquet, .pq) or all LIBSVM, got both"
         raise ValueError(msg)
     if is_table[0] != isinstance(y, str):
-        msg = "y: must be the name of the label column for Parquet files, None for LIBSVM files"
+        msg = (
+            "y: must be the name of the label column for Parquet files and None for LIBSVM "
+            f"files, got {y!r}"
+        )
         raise ValueError(msg)
     if sample_weight is not None and not (is_table[0] and isinstance(sample_weight, str)):
-        msg = "sample_weight: must be the name of a column of Parquet files, or None"
+        msg = (
+            "sample_weight: must be the name of a column of Parquet files, or None, "
+            f"got {sample_weight!r}"
+        )
         raise ValueError(msg)
     groups = np.array_split(
         np.array(paths, dtype=object), min(n_partitions or len(paths), len(paths))
@@ -48,7 +54,7 @@ def file_sources(
 
 
 def split(X: Any, y: NDArray[Any], sample_weight: Any, n_partitions: int) -> list[Part]:
-    """Deal rows out to partitions, class by class, so that each sees all classes."""
+    """Split rows into partitions by dealing out each class in turn, so that each sees all."""
     dealt = np.argsort(y, kind="stable")
     parts = []
     for number in range(n_partitions):
@@ -59,12 +65,12 @@ def split(X: Any, y: NDArray[Any], sample_weight: Any, n_partitions: int) -> lis
 
 
 def same(part: Part) -> Part:
-    """Give back a partition that is in memory."""
+    """Return a partition that is already in memory."""
     return part
 
 
 def dask_blocks(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, Any, Any]]:
-    """Delayed (rows, labels, weights) for each partition of Dask collections."""
+    """Return delayed (rows, labels, weights) for each partition of Dask collections."""
     if isinstance(y, str):
         column = y
         y, X = X[column], X.drop(columns=[column])
@@ -73,7 +79,7 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, Any, Any]
         sample_weight, X = X[column], X.drop(columns=[column])
     for name, other in (("y", y), ("sample_weight", sample_weight)):
         if not (is_dask(other) or (name == "sample_weight" and other is None)):
-            msg = f"{name}: must be a Dask collection, as X is"
+            msg = f"{name}: must be a Dask collection like X, got {type(other).__name__}"
             raise TypeError(msg)
     if hasattr(X, "rechunk") and X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
@@ -84,13 +90,13 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, Any, Any]
     ]
     for name, other in zip(("y", "sample_weight"), columns, strict=True):
         if len(other) != len(rows):
-            msg = f"{name}: has {len(other)} partitions, X has {len(rows)}"
+            msg = f"{name}: must have as many partitions as X ({len(rows)}), got {len(other)}"
             raise ValueError(msg)
     return list(zip(rows, *columns, strict=True))
 
 
 def _aligned(other: Any, X: Any) -> Any:
-    """Labels in the chunks of the rows, where both are arrays with known chunks."""
+    """Rechunk labels like the rows, if both are arrays with known chunks."""
     if hasattr(other, "rechunk") and hasattr(X, "chunks") and other.chunks[0] != X.chunks[0]:
         sizes = (*X.chunks[0], *other.chunks[0])
         if not any(np.isnan(size) for size in sizes):
@@ -103,5 +109,5 @@ def _delayed(collection: Any) -> list[Any]:
 
 
 def part_of(X: Any, y: Any, weights: Any, number: int) -> Part:
-    """Check a block of Dask collections."""
+    """Validate a block of Dask collections."""
     return make_part(X, y, weights, f"partition {number}")

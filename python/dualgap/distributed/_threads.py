@@ -1,4 +1,4 @@
-"""Partitions on threads of this process."""
+"""Engine that runs partitions on threads of this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dualgap.distributed._worker import Answer, Order, Plan, add, answer, forget
 
 
 class Threads:
-    """Partitions of this process."""
+    """Partitions in memory, with a thread pool."""
 
     def __init__(self, sources: Sequence[Source], n_threads: int) -> None:
         self._sources = sources
@@ -21,12 +21,12 @@ class Threads:
         self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix="dualgap-consensus")
 
     def describe(self, fingerprints: bool) -> list[Summary]:
-        """Read all partitions."""
+        """Read and summarise all partitions."""
         self._parts = list(self._pool.map(lambda source: source(), self._sources))
         return list(self._pool.map(summarize, self._parts, repeat(fingerprints)))
 
     def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
-        """One round."""
+        """Run one round on the threads."""
         tasks = [
             self._pool.submit(answer, self._parts[number], number, plan, order, 0, consensus)
             for number in numbers
@@ -34,7 +34,7 @@ class Threads:
         while wait(tasks, timeout=0.2, return_when=FIRST_EXCEPTION).not_done:
             failed = [task for task in tasks if task.done() and task.exception()]
             if failed:
-                # The others end before the error goes out: none may write to a checkpoint later.
+                # End the other tasks before raising: none may write a checkpoint later.
                 forget(plan.run, cancel=True)
                 wait([task for task in tasks if not task.cancel()])
                 failed[0].result()
@@ -43,6 +43,6 @@ class Threads:
         return total
 
     def close(self, run: str, *, cancel: bool) -> None:
-        """End the threads; those in a sub-problem see it after their current pass."""
+        """End the threads; a sub-problem in progress ends after its current pass."""
         self._pool.shutdown(wait=not cancel, cancel_futures=True)
         forget(run, cancel)

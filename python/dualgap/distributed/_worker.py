@@ -1,6 +1,6 @@
-"""One partition's side of consensus training: what it keeps between rounds, its answers.
+"""Partition side of consensus training: state between rounds, and solution of sub-problems.
 
-Everything here runs where the partition lives: on a worker of a cluster, or on a thread.
+This module runs where the partition is: on a worker of a cluster, or on a thread.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ VERSION = _core.__version__
 
 @dataclass(frozen=True)
 class Plan:
-    """What all partitions share during a fit."""
+    """Constants of a fit, shared by all partitions."""
 
     run: str
     kept: str
-    """The run's name in a checkpoint: that of the first one, where it was resumed."""
+    """Name of the run in checkpoints; a resumed run keeps the name of the first one."""
     version: str
     classes: NDArray[Any]
     factors: FloatArray | None
@@ -45,17 +45,17 @@ class Plan:
     solver: str
     seed: int
     folder: str | None
-    """Where states are kept."""
+    """Folder for checkpoints, if any."""
     source: str | None
-    """Where those of the run that is resumed were kept."""
+    """Folder with the checkpoints of the resumed run, if any."""
 
     @property
     def n_columns(self) -> int:
-        """Features, and the constant one."""
+        """Number of features, including the constant one."""
         return self.n_features + bool(self.problem["bias"])
 
     def columns(self, present: NDArray[Any] | None) -> NDArray[Any] | None:
-        """Which columns a partition's weights have: those with entries, and the constant one."""
+        """Return the columns of a partition's weights: those with entries, and the constant one."""
         if present is None or not self.problem["bias"]:
             return present
         return np.append(present, self.n_features)
@@ -63,7 +63,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Order:
-    """What a round asks for."""
+    """Parameters of a round, sent to every partition."""
 
     round: int
     rho: float
@@ -71,15 +71,15 @@ class Order:
     relative_gap: float
     tol: float
     copy: int | None
-    """Which of a partition's two copies the round is to be kept in, if it is."""
+    """Copy (0 or 1) in which to save this round; None to save nothing."""
 
 
 @dataclass
 class Answer:
-    """What a partition, or several added up, answers; the sums weighted by shares.
+    """Result of a round for one partition or a sum of several, weighted by their shares.
 
-    The vector and the image (lambda times w of the dual point; both classes x columns) are over all
-    columns of the whole, or over those given.
+    The vector and the image (lambda times the weights of the dual point) have shape classes x
+    columns, over all columns of the problem or those in `columns`.
     """
 
     vector: FloatArray
@@ -95,12 +95,12 @@ class Answer:
     seconds: float
     restarted: int
     unkept: str | None = None
-    """Why the copy that the round asked for was not written, if it was not."""
+    """Error that prevented the checkpoint of this round, if any."""
 
 
 @dataclass
 class _State:
-    """What a partition keeps between rounds; its arrays may be in a file."""
+    """State of a partition between rounds; its arrays may be in a file."""
 
     labels: NDArray[np.uint32]
     weights: FloatArray | None
@@ -112,7 +112,7 @@ class _State:
     attempt: int = 0
     file: Path | None = None
     restored: bool = False
-    """Whether the dual variables are those of a file, of which nothing is believed."""
+    """Whether the dual variables come from a file, so that the core must check them."""
 
 
 _STATES: dict[tuple[str, int], _State] = {}
@@ -120,16 +120,16 @@ _CANCELLED: set[str] = set()
 _LOCK = Lock()
 
 _SHARE = 0.15
-"""Share of a Dask worker's memory that states may take; more of them go to files."""
+"""Fraction of a Dask worker's memory that states may use; further states go to files."""
 
 
 def worker_version() -> str:
-    """Version of the package where this runs."""
+    """Return the version of the package on this worker."""
     return VERSION
 
 
 def forget(run: str, cancel: bool = False) -> None:
-    """Drop what partitions kept for a run; `cancel` also ends its sub-problems."""
+    """Drop the states of a run; `cancel` also ends its sub-problems."""
     if cancel:
         _CANCELLED.add(run)
     for key in [key for key in _STATES if key[0] == run]:
@@ -139,7 +139,7 @@ def forget(run: str, cancel: bool = False) -> None:
 
 
 def _aligned(array: Any) -> Any:
-    """The array at an address that suits its type; one from a wire or from disk may not be."""
+    """Return an aligned, contiguous array; arrays from the network or disk may be unaligned."""
     return np.require(array, requirements=("C", "A"))
 
 
@@ -150,18 +150,18 @@ def _aligned_rows(rows: Any) -> Any:
 
 
 def inner(a: FloatArray, b: FloatArray) -> float:
-    """Inner product on this thread: BLAS would split it, and wake the threads it keeps."""
+    """Return an inner product computed on this thread only; BLAS would use its thread pool."""
     return float(np.einsum("i,i->", a, b))
 
 
 def answer(
     part: Part, number: int, plan: Plan, order: Order, attempt: int, consensus: FloatArray
 ) -> Answer:
-    """Bring the multiplier up to date, solve the sub-problem, and say what the others need.
+    """Update the multiplier, solve the sub-problem, and return the partition's contribution.
 
-    With the partition's share S, its solution w, the relaxation r and the multiplier a, the vector
-    is S (r w + a / rho): its sum over partitions plus (1 - r) w_bar is the next consensus. All is
-    over the columns that have entries here; `_rounds.Absent` stands for the others.
+    With the partition's share S, solution w, relaxation r and multiplier a, the vector is
+    S (r w + a / rho). Its sum over partitions plus (1 - r) w_bar is the next consensus. All vectors
+    cover only the columns with entries in this partition; `_rounds.Absent` adds the others.
     """
     started = time.perf_counter()
     state = _checked_state(part, number, plan, order.round)
@@ -196,7 +196,7 @@ def answer(
     arrays.update(_packed(result["beta"].astype(part.X.dtype, copy=False)))
     unkept = _keep_copy(number, plan, order, state, arrays)
     with _LOCK:
-        # The answer of an attempt that was given up is not part of the consensus.
+        # The result of an abandoned attempt is not part of the consensus: drop its state.
         if state.attempt == attempt:
             _keep(number, state, arrays, plan)
     share = state.share
@@ -221,10 +221,10 @@ def answer(
 
 
 def _checked_state(part: Part, number: int, plan: Plan, at: int) -> _State:
-    """What this worker knows of the partition; it has to run the client's version."""
+    """Return this worker's state of the partition; raise an error if versions differ."""
     if plan.version != VERSION:
         msg = (
-            f"this worker has dualgap {VERSION}, the client has {plan.version}; "
+            f"this worker has dualgap {VERSION}, but the client has {plan.version}; "
             "install the same version everywhere"
         )
         raise RuntimeError(msg)
@@ -234,7 +234,7 @@ def _checked_state(part: Part, number: int, plan: Plan, at: int) -> _State:
 def _up_to_date(
     state: _State, number: int, plan: Plan, order: Order, attempt: int, consensus: FloatArray
 ) -> tuple[dict[str, NDArray[Any]], FloatArray, bool]:
-    """Arrays, multiplier at the new consensus, and whether rounds have been missed."""
+    """Return the arrays, the multiplier at the new consensus, and whether rounds were missed."""
     with _LOCK:
         arrays = _arrays(state)
         multiplier = arrays["multiplier"]
@@ -244,7 +244,7 @@ def _up_to_date(
             change *= state.rho
             multiplier = multiplier + change
             state.arrays, state.file = {**arrays, "multiplier": multiplier}, None
-        # Asked again in the same round, the multiplier is up to date already.
+        # If the same round is repeated, the multiplier is already up to date.
         restarted = not current and state.round != order.round
         state.round, state.rho, state.attempt = order.round, order.rho, attempt
         _STATES[plan.run, number] = state
@@ -252,7 +252,7 @@ def _up_to_date(
 
 
 def _packed(beta: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Stored sparse where most entries are zero."""
+    """Return `beta` in sparse form if most entries are zero."""
     places = np.flatnonzero(beta)
     if 3 * len(places) > len(beta):
         return {"beta": beta}
@@ -271,7 +271,7 @@ def _unpacked(arrays: dict[str, NDArray[Any]]) -> FloatArray | None:
 
 
 def _keep(number: int, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
-    """Keep a state's arrays in memory, or in the worker's folder where they would be too many."""
+    """Keep a state's arrays in memory, or in the worker's folder if they need too much of it."""
     state.arrays, state.file = arrays, None
     worker = _worker()
     limit = worker.memory_manager.memory_limit if worker is not None else None
@@ -292,8 +292,8 @@ def _arrays(state: _State) -> dict[str, NDArray[Any]]:
 
 
 def _worker() -> Any:
-    """The Dask worker whose thread this is, if any."""
-    # Without Dask loaded there is none; no need to load it.
+    """Return the Dask worker that owns this thread, if any."""
+    # If Dask is not imported, there is no worker, so do not import it.
     dask = sys.modules.get("distributed")
     try:
         return None if dask is None else dask.get_worker()
@@ -310,11 +310,11 @@ _ADDED = (
     "multiplier_square",
     "restarted",
 )
-"""Numbers of answers that are added up."""
+"""Numeric fields that `add` sums."""
 
 
 def add(n_columns: int, *answers: Answer) -> Answer:
-    """Add answers up, in their order."""
+    """Add up results in the given order."""
     first, *rest = answers
     sums = {name: np.zeros((len(first.vector), n_columns)) for name in ("vector", "image")}
     total = Answer(**{**vars(first), **sums, "columns": None})
@@ -332,7 +332,7 @@ def add(n_columns: int, *answers: Answer) -> Answer:
 
 
 def _begin(part: Part, number: int, plan: Plan, at: int) -> _State:
-    """The state of a partition that has none before round `at`: a kept copy, or zero."""
+    """Create the state of a partition for round `at`: from a checkpoint, or zero."""
     codes = class_codes(plan.classes, part.y).astype(np.uint32)
     weights = part.weights
     if plan.factors is not None:
@@ -343,24 +343,24 @@ def _begin(part: Part, number: int, plan: Plan, at: int) -> _State:
     columns = plan.columns(part.columns)
     width = plan.n_columns if columns is None else len(columns)
     arrays = {"multiplier": np.zeros(len(plan.classes) * width)}
-    # Before the first round zero is where everybody starts.
+    # Every partition starts at zero.
     state = _State(codes, weights, mass / plan.total, columns, arrays)
     folders = {folder for folder in (plan.folder, plan.source) if folder is not None}
     if folders:
         every = itertools.product(sorted(folders), range(_COPIES))
         paths = (_path(folder, number, copy) for folder, copy in every)
         copies = [_restored(state, path, plan) for path in paths if path.exists()]
-        # A run that was ended while it kept a round has the one before in the other copy.
+        # If a run was interrupted while writing a round, the other copy has the round before.
         return max(copies, key=lambda copy: _worth(copy.round, at), default=state)
     return state
 
 
 _COPIES = 2
-"""The rounds of a partition that are kept, in turn."""
+"""Number of checkpoints per partition, written alternately."""
 
 
 def _worth(kept: int, at: int) -> tuple[bool, bool, bool, int]:
-    """What comes first: the state that round `at` begins with, then what is near it."""
+    """Return a sort key that prefers the state that round `at` starts from, then close ones."""
     return kept == at - 1, kept == at, kept < at, kept
 
 
@@ -369,14 +369,14 @@ def _path(folder: str, number: int, copy: int) -> Path:
 
 
 def _save(path: Path, state: _State, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
-    """Keep a copy."""
+    """Write a state to a file."""
     write_npz(path, {"run": plan.kept, "round": state.round, "rho": state.rho}, arrays)
 
 
 def _keep_copy(
     number: int, plan: Plan, order: Order, state: _State, arrays: dict[str, NDArray[Any]]
 ) -> str | None:
-    """Keep the copy that a round asks for; why that failed, if it did: the fit goes on without."""
+    """Write the checkpoint of a round, if requested; return the error if that fails."""
     if order.copy is None or plan.folder is None:
         return None
     try:
@@ -387,9 +387,9 @@ def _keep_copy(
 
 
 def _restored(begun: _State, path: Path, plan: Plan) -> _State:
-    """Return the state as a kept copy has it."""
+    """Return a state with the arrays of a checkpoint."""
     state = replace(begun)
-    with refused_as(path, "a kept copy of a partition of this run"):
+    with refused_as(path, "a checkpoint of a partition of this run"):
         arrays = read_npz(path)
         meta = read_meta(arrays, run=plan.kept)
         del arrays["meta"]
@@ -398,18 +398,18 @@ def _restored(begun: _State, path: Path, plan: Plan) -> _State:
         n_betas = len(state.labels) * len(plan.classes)
         fits = arrays["multiplier"].shape == arrays["relaxed"].shape == shape
         if not fits or beta is None or beta.shape != (n_betas,):
-            msg = "the arrays do not fit the partition"
+            msg = "array shapes do not match the partition"
             raise ValueError(msg)
         kinds = {"multiplier": np.float64, "relaxed": np.float64, "beta": beta.dtype}
         if any(arrays[name].dtype != kind for name, kind in kinds.items()):
-            msg = "the arrays have other types"
+            msg = "array dtypes do not match"
             raise ValueError(msg)
         if not all(np.isfinite(arrays[name]).all() for name in kinds) or (beta < 0.0).any():
-            msg = "the arrays have values that no run leaves"
+            msg = "the arrays contain non-finite values or negative dual variables"
             raise ValueError(msg)
         state.round, state.rho = int(meta["round"]), float(meta["rho"])
         if not (np.isfinite(state.rho) and state.rho >= 0.0):
-            msg = "the penalty is not finite"
+            msg = f"the penalty must be finite and non-negative, not {state.rho}"
             raise ValueError(msg)
         state.arrays, state.restored = arrays, True
     return state

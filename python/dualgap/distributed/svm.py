@@ -1,9 +1,9 @@
-"""Multi-category SVMs over data that do not fit one machine: consensus training on Dask.
+"""Multi-category SVMs for data larger than one machine: consensus training on Dask.
 
-`ConsensusSVC` is the alternating direction method of multipliers (Boyd et al. 2011, section 7.1):
-partitions solve their own problems with block descent, warm-started from round to round, and agree
-on the weights by a multiplier each. Needs the extra ``distributed`` for anything but arrays in
-memory without a client.
+`ConsensusSVC` uses the alternating direction method of multipliers (Boyd et al. 2011, section 7.1).
+Each partition solves a sub-problem with block descent, warm-started from the previous round, and
+has a multiplier that drives its weights towards the consensus. Dask and files require the extra
+``distributed``; arrays in memory without a client do not.
 """
 
 from __future__ import annotations
@@ -67,89 +67,89 @@ from dualgap.multiclass.svm import MulticlassSVC
 __all__ = ["ConsensusSVC"]
 
 _PENALTY = 10.0
-"""Penalty at the start in units of lambda."""
+"""Initial penalty, in units of lambda."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusSVC(LinearClassifier):
-    """`MulticlassSVC` trained over partitions, on the workers of a Dask cluster or on threads.
+    """`MulticlassSVC` trained on partitions, on the workers of a Dask cluster or on threads.
 
-    The objective is that of `MulticlassSVC`. A partition with the share S of the total weight has
-    the regulariser ``S lambda/2 ||w||^2`` and the penalty ``S rho/2 ||w - w_bar||^2``, so that
-    `rho` compares with ``lambda = 1 / (C * total weight)`` whatever the number of partitions, and
-    empty partitions vanish. Only vectors of n_classes x n_features move, one sum up and one
-    consensus down each round, sums of sparse partitions without the columns in which they have no
-    entries; rows and dual variables stay, in files where they exceed a worker's memory.
+    The objective is that of `MulticlassSVC`. A partition with a share S of the total weight has
+    the regulariser ``S lambda/2 ||w||^2`` and the penalty ``S rho/2 ||w - w_bar||^2``. The scale of
+    `rho` relative to ``lambda = 1 / (C * total weight)`` is thus independent of the number of
+    partitions, and empty partitions have no effect. Each round sends the consensus, a vector of
+    n_classes x n_features numbers, to the partitions, and a sum of the same size back; sparse
+    partitions omit their empty columns. Rows and dual variables stay where they are, in files if
+    they exceed a worker's memory.
 
     Parameters
     ----------
     loss, C, smoothing, fit_intercept, intercept_scaling, class_weight
-        As in `MulticlassSVC`. A `StructuredHinge` needs costs per label, not per row; for
-        ``class_weight="balanced"`` labels are counted over all partitions.
+        As in `MulticlassSVC`. A `StructuredHinge` must have costs per label, not per row.
+        ``class_weight="balanced"`` counts the labels of all partitions.
     rho : float, optional
-        Penalty at the start; by default ``10 lambda``. A single partition needs none.
+        Initial penalty; by default ``10 lambda``. Not used with a single partition.
     adapt_rho : bool, default=True
-        Whether `rho` is doubled or halved where the ratio of the primal to the dual residual, each
-        relative to its own scale, leaves 0.05 to 0.5, in the first 100 rounds (Boyd et al., 3.4.1;
-        fixed penalties need the fewest rounds within these bounds).
+        Whether to double or halve `rho` during the first 100 rounds when the ratio of the relative
+        primal residual to the relative dual residual is outside 0.05 to 0.5 (Boyd et al., 3.4.1).
+        Fits with a fixed penalty needed the fewest rounds when the ratio was in this range.
     relaxation : float, default=1.6
         Over-relaxation, between 1 and 1.8 (Boyd et al., 3.4.3).
     n_partitions : int, optional
-        Number of partitions of arrays in memory (by default one for each thread), or of files (by
-        default one for each file). Dask collections keep theirs.
+        Number of partitions of arrays in memory (by default one per thread) or of files (by default
+        one per file). Dask collections keep their own partitions.
     client : distributed.Client or str, optional
-        Client of a cluster, or the address of its scheduler. None is the current client for Dask
-        collections, and threads of this process for anything else.
+        Client of a cluster, or the address of its scheduler. None uses the current client for Dask
+        collections, and threads of this process for other data.
     tol : float, default=1e-3
-        Duality gap of the whole problem at which the fit has converged, in units of the objective:
-        the model's is then at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of
-        the size of rounding are 0 to any positive `tol`.
+        Duality gap of the whole problem at which the fit has converged, relative to the objective.
+        The objective is then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger
+        than rounding error counts as 0 for any positive `tol`.
     max_iter : int, default=1000
-        Maximum number of rounds. A resumed fit that has none left does one, which evaluates it:
-        nothing that a model certifies is read from a file.
+        Maximum number of rounds. A resumed fit that has reached it still runs one round, because
+        its certificate is computed, never read from a file.
     max_passes : int, default=20
-        Maximum number of the solver's epochs (for "sequential-dual" passes) in a round.
+        Maximum number of epochs of the solver per round (of passes, for "sequential-dual").
     solver : {"block-descent", "sequential-dual"}, default="block-descent"
-        What solves the partitions' problems; the second is the method of Keerthi et al. (2008).
+        Solver of the sub-problems; "sequential-dual" is the method of Keerthi et al. (2008).
     checkpoint : path, optional
-        Folder, shared by all workers, in which the state is kept; one with another fit is refused.
-        A round that cannot be written is a RuntimeWarning, and the fit goes on.
+        Folder for checkpoints, shared by all workers. It must not contain the checkpoint of another
+        fit. If a round cannot be written, a RuntimeWarning is issued and the fit continues.
     checkpoint_interval : float, default=30.0
-        Minimum seconds between two copies.
+        Minimum number of seconds between two checkpoints.
     resume : path, optional
-        Folder of an earlier fit of the same data and parameters, which is continued.
+        Folder with the checkpoint of an earlier fit of the same data and parameters, to continue.
     random_state : int, RandomState or None, default=None
-        Seed of the order of the rows.
+        Seed for the order of the rows.
     n_jobs : int, optional
-        Number of threads without a client; None and -1 mean all cores. The model does not depend on
-        it, but does on the number of partitions.
+        Number of threads if there is no client; None and -1 mean all cores. The model depends on
+        the number of partitions, but not on the number of threads.
     verbose : int, optional
-        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
-        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
-        line per round, at most five a second.
+        Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
+        terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
+        round, at most five per second.
     callback : callable, optional
-        Called after each round as ``callback(epoch, seconds, objective, dual_objective)``; a true
-        return value stops the fit.
+        Called after each round as ``callback(epoch, seconds, objective, dual_objective)``. The fit
+        stops if it returns a true value.
 
     Attributes
     ----------
     coef_, intercept_, classes_, n_iter_, objective_, dual_objective_, duality_gap_, \
             relative_gap_, null_objective_, converged_, certificate_, n_features_in_, \
             feature_names_in_
-        As in `MulticlassSVC`, for the whole problem. The model is the consensus with the minimum
-        objective, the dual value the maximum that was found.
+        As in `MulticlassSVC`, for the whole problem. The model is the consensus with the smallest
+        objective; ``dual_objective_`` is the largest bound found.
     history_ : dict of ndarray
-        Per round: epoch, seconds, objective (at the consensus the round began with),
-        dual_objective, gap (of the best values so far),
-        primal_residual, dual_residual, rho, passes and solve_seconds (of the slowest partition).
+        Values of each round: epoch, seconds, objective (at the consensus at the start of the
+        round), dual_objective, gap (between the best values so far), primal_residual,
+        dual_residual, rho, passes and solve_seconds (both of the slowest partition).
     n_partitions_ : int
-        Number of partitions with rows that count.
+        Number of partitions with rows of positive weight.
 
     Notes
     -----
-    The certificate costs two passes over the rows a round, one for the primal value and one for the
-    weights that belong to all partitions' dual variables together; these travel beside the vector
-    that the method needs.
+    The certificate costs two passes over the rows per round: one for the primal value, and one for
+    the weights given by the dual variables of all partitions together, which are sent as well.
 
     Examples
     --------
@@ -176,7 +176,7 @@ class ConsensusSVC(LinearClassifier):
     n_partitions_: int = field(init=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A connection belongs to its process.
+        # A connection cannot be pickled to another process.
         return {**super().__getstate__(), "client": None}
 
     def __sklearn_clone__(self) -> Self:
@@ -189,9 +189,9 @@ class ConsensusSVC(LinearClassifier):
         Parameters
         ----------
         X : array-like, CSR matrix, Dask array or dataframe, or paths
-            Training rows, or Parquet or LIBSVM files (1-based indices) that every worker can read.
+            Training rows, or Parquet or LIBSVM (1-based) files that every worker can read.
         y : array-like, Dask collection or str, optional
-            Class labels of any kind, partitioned as `X`; the name of a column where `X` is a
+            Class labels of any type, partitioned like `X`; the name of a column if `X` is a
             dataframe or Parquet files; None for LIBSVM files.
         sample_weight : like `y`, optional
             Weight of each row's loss.
@@ -203,16 +203,16 @@ class ConsensusSVC(LinearClassifier):
         Raises
         ------
         ValueError
-            For bad data or parameters; the message names the argument.
+            If data or parameters are invalid; the message names the argument.
         RuntimeError
-            Where workers have another version, or are lost again and again.
+            If workers have another version of dualgap, or are lost repeatedly.
         """
         self._check_consensus_parameters()
         seed = resolve_seed(self.random_state)
         engine = self._engine(X, y, sample_weight)
         run_id, cancel = uuid.uuid4().hex, True
         try:
-            # A resumed run continues the count of its rounds.
+            # A resumed run continues counting rounds.
             stopping = (int(self.max_iter) if self.resume is None else None, float(self.tol))
             data = (X, y, sample_weight) if isinstance(y, np.ndarray) else (None, None, None)
             with watch(self, stopping, data=data) as callback:
@@ -235,7 +235,7 @@ class ConsensusSVC(LinearClassifier):
             msg = "sample_weight: at least one weight must be positive"
             raise ValueError(msg)
         lam = self._lambda = regularization_of("C", self.C, counts, len(counts))
-        # Partitions without weight take no part.
+        # Partitions of zero weight are skipped.
         numbers = np.flatnonzero(counts > 0.0).tolist()
         self.n_partitions_ = len(numbers)
         rho = 0.0 if len(numbers) == 1 else _PENALTY * lam if self.rho is None else float(self.rho)
@@ -303,11 +303,11 @@ class ConsensusSVC(LinearClassifier):
         if self.checkpoint is None and self.resume is None:
             refuse_unused(self, ["checkpoint_interval"], "checkpoint=None")
         if core_loss(self.loss)["costs_per_row"]:
-            msg = "loss: costs per row are not supported here; give a row of costs for each label"
+            msg = "loss: ConsensusSVC does not support costs per row; use costs per label"
             raise ValueError(msg)
 
     def _engine(self, X: Any, y: Any, sample_weight: Any) -> Engine:
-        """Where this data is trained."""
+        """Return the engine for this kind of data."""
         client = self._client(wanted=is_dask(X))
         if is_dask(X):
             self._forget_names()
@@ -338,13 +338,13 @@ class ConsensusSVC(LinearClassifier):
         try:
             import distributed
         except ImportError as error:
-            msg = 'client: Dask is missing; pip install "dualgap[distributed]"'
+            msg = 'client: Dask is not installed; pip install "dualgap[distributed]"'
             raise ImportError(msg) from error
         if self.client is None:
             try:
                 return distributed.get_client()
             except ValueError as error:
-                msg = "client: start a cluster first: distributed.Client(...)"
+                msg = "client: no cluster is running; start one with distributed.Client(...)"
                 raise ValueError(msg) from error
         if isinstance(self.client, str):
             connect: Any = distributed.Client
@@ -357,21 +357,21 @@ class ConsensusSVC(LinearClassifier):
                 delattr(self, name)
 
     def _merge(self, summaries: list[Summary]) -> None:
-        """Classes and features of the whole."""
+        """Set classes and features from the summaries of all partitions."""
         labels = [summary.labels for summary in summaries if len(summary.labels)]
         if not labels:
-            msg = "X: must have at least one row, all partitions are empty"
+            msg = "X: must have at least one row, but all partitions are empty"
             raise ValueError(msg)
-        # Partitions may differ in the types of their labels.
+        # Partitions may have labels of different types.
         self.classes_, _ = sorted_classes("y", read_sequences("y", labels))
         if self.classes_.dtype.kind == "f" and (self.classes_ != np.rint(self.classes_)).any():
-            msg = "y: must be classes, got real numbers"
+            msg = "y: must be class labels, got non-integer numbers"
             raise ValueError(msg)
         check_classes(self.classes_)
         widths = {summary.n_features for summary in summaries if summary.n_rows}
         names = {summary.names for summary in summaries if summary.n_rows and summary.names}
         if len(names) > 1:
-            msg = "X: partitions have different columns"
+            msg = "X: all partitions must have the same columns"
             raise ValueError(msg)
         known = getattr(self, "n_features_in_", None)
         self.n_features_in_ = max(widths) if known is None else known
@@ -379,7 +379,7 @@ class ConsensusSVC(LinearClassifier):
             self.feature_names_in_ = np.array(names.pop(), dtype=object)
 
     def _count(self, summaries: list[Summary]) -> tuple[FloatArray, FloatArray | None]:
-        """Weight of each partition and class, and a factor for each class."""
+        """Return the weight of each partition and class, and the factor of each class."""
         table = np.zeros((len(summaries), len(self.classes_)))
         for row, summary in zip(table, summaries, strict=True):
             if len(summary.labels):
@@ -401,7 +401,7 @@ class ConsensusSVC(LinearClassifier):
         return table * factors, factors
 
     def _absent(self, summaries: list[Summary], shares: FloatArray) -> Absent | None:
-        """What stands for partitions of sparse rows in the columns that they lack."""
+        """Return the contribution of sparse partitions to columns without entries there."""
         missing = np.zeros(self.n_features_in_ + bool(self.fit_intercept))
         for summary, share in zip(summaries, shares, strict=True):
             if summary.columns is not None:
@@ -418,7 +418,7 @@ class ConsensusSVC(LinearClassifier):
         summaries: list[Summary],
         factors: FloatArray | None,
     ) -> dict[str, Any]:
-        """What must be the same for a fit to be continued, as JSON gives it back."""
+        """Return the values that must be equal for a fit to be resumed, as read back from JSON."""
         entries: dict[str, Any] = {**problem, "lambda": lam, "classes": self.classes_}
         entries["class_weight"] = factors
         entries["n_rows"] = [summary.n_rows for summary in summaries]
@@ -428,7 +428,7 @@ class ConsensusSVC(LinearClassifier):
         return result
 
     def _predictor(self) -> MulticlassSVC:
-        """The fitted model alone, small enough to travel with each task."""
+        """Return only the fitted model, small enough to send with each task."""
         check_is_fitted(self)
         model = MulticlassSVC()
         for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
@@ -437,26 +437,26 @@ class ConsensusSVC(LinearClassifier):
         return model
 
     def decision_function(self, X: Any) -> Any:
-        """Score of each class as in `MulticlassSVC`; lazy for a Dask collection."""
+        """Compute the score of each class as in `MulticlassSVC`; lazily for a Dask collection."""
         if not is_dask(X):
             return super().decision_function(X)
         width = 0 if len(self.classes_) == 2 else len(self.classes_)
         return self._lazily("decision_function", X, np.dtype(np.float64), width)
 
     def predict(self, X: Any) -> Any:
-        """Class with the largest score (the first of equals); lazy for a Dask collection."""
+        """Predict the highest-scoring class (the first if tied); lazily for a Dask collection."""
         if not is_dask(X):
             return super().predict(X)
         return self._lazily("predict", X, self.classes_.dtype, 0)
 
     def predict_top_k(self, X: Any, k: int) -> Any:
-        """`k` classes with the largest scores, best first; lazy for a Dask collection."""
+        """Predict the `k` highest-scoring classes, best first; lazily for a Dask collection."""
         if not is_dask(X):
             return super().predict_top_k(X, k)
         return self._lazily("predict_top_k", X, self.classes_.dtype, k, k)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy; computed for Dask collections."""
+        """Compute the accuracy, also for Dask collections."""
         if is_dask(X):
             from dask.base import compute
 

@@ -1,4 +1,4 @@
-"""What the polynomial estimators share: parameters, the call into the core, the attributes."""
+"""Base classes of the polynomial estimators: parameters, call into the core, attributes."""
 
 from __future__ import annotations
 
@@ -41,82 +41,85 @@ _PARAMETERS = """
         Maximum number of basis vectors. The method adds one at a time and drops those that the
         refit sets to zero.
     penalty : {"l1/l2", "l1/linf", "l1"}, default="l1/l2"
-        Norm of the output layer that is bounded: inner norm over outputs, sum over basis vectors
-        (paper, Table 1).
+        Norm of the output layer that `radius` bounds: an inner norm over outputs, summed over
+        basis vectors (paper, Table 1).
     radius : float, default=100.0
         Bound tau on the norm, in units of the outputs (basis vectors have unit length). The
         objective is a sum over rows, not a mean.
     refit : {"full", "output"}, default="full"
-        What is re-optimised after each new basis vector: basis and output layer (not convex), or
-        the output layer alone (convex).
+        Parameters re-optimised after each new basis vector: the basis and the output layer (not
+        convex), or only the output layer (convex).
     linear : {"explicit", "augment", None}, default="explicit"
-        Linear terms: explicit weights and intercepts outside the ball, under a ridge; or a feature
-        that is always 1 for the basis (which gives no intercept in a factorization machine, since
-        its square drops out); or none.
+        Linear terms. "explicit": weights and intercepts with a ridge penalty, not bounded by
+        `radius`. "augment": a constant feature 1 appended to the basis vectors (no intercept in a
+        factorization machine, because the square of that feature drops out). None: no linear
+        terms.
     alpha : float, default=1.0
-        Ridge on the explicit linear weights and intercepts: alpha/2 times their squared norm is
-        added to the sum of the losses.
+        Ridge penalty on the explicit linear weights and intercepts: the objective includes
+        alpha/2 times their squared norm.
     tol : float, default=1e-3
-        Duality gap at which the fit has converged, in units of the objective: the model's is then
-        at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
-        rounding are 0 to any positive `tol`.
+        Duality gap at which the fit has converged, relative to the objective. The objective is
+        then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding
+        error counts as 0 for any positive `tol`.
     max_iter : int, default=200
         Maximum number of iterations (each adds at most one basis vector).
     selection : {"refined", "power", "initial", "random-refined", "random", "best-row", "exact"}, \
 default="refined"
-        How basis vectors are selected: the extreme eigenvector of largest eigenvalue, refined, or
-        up to 64 features the best of those of all outputs. The others are for comparison with it
-        (paper, section 6.2): "power" finds that eigenvector by the power method and refines it,
-        "exact" solves 2^(m - 1) eigenvalue problems for "l1/linf" with m <= 16 outputs (at most 512
-        features), and gives it a tight duality gap.
+        How basis vectors are selected. "refined" takes the eigenvector with the largest absolute
+        eigenvalue and refines it; with up to 64 features it refines the eigenvectors of all
+        outputs and takes the best. The other values serve comparison (paper, section 6.2):
+        "power" finds that eigenvector by the power method and refines it; "exact" solves
+        2^(m - 1) eigenvalue problems for "l1/linf" with m <= 16 outputs (at most 512 features),
+        which makes the duality gap tight.
     selection_tol : float, default=1e-2
         Relative tolerance of the eigenvalue solver that selects basis vectors.
     validation_fraction : float, optional
-        Share of the rows set aside (stratified for classes); the number of basis vectors that
-        scores best there is kept. The curve is in ``history_``.
+        Fraction of the rows held out (stratified by class). The fit keeps the number of basis
+        vectors that scores best on them; ``history_`` has the scores of all.
     warm_start : bool, default=False
-        Start from the basis of the previous fit: continues an interrupted or shorter one.
+        Start from the basis of the previous fit, for example to continue an interrupted fit.
     random_state : int, RandomState or None, default=None
         Seed of the eigenvalue solver's start vectors and of the validation split.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     verbose : int, optional
-        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
-        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
-        line per iteration, at most five a second.
+        Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on
+        a terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
+        iteration, at most five per second.
     callback : callable, optional
-        Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``; a
-        true return value stops the fit.
+        Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``.
+        The fit stops if it returns a true value.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_bases, n_features [+ 1])
-        Basis vectors of unit length (with ``linear="augment"``, their last entry belongs to the
-        feature that is always 1).
+        Basis vectors of unit length. With ``linear="augment"``, the last entry of each belongs to
+        the constant feature.
     output_ : ndarray of shape (n_bases, n_outputs)
-        Output layer U; with H = ``components_`` the outputs are
+        Output layer U. With H = ``components_``, the outputs are
         ``K(X, H) U + X coef_.T + intercept_``.
     n_nonzero_bases_ : int
-        Number of basis vectors that some output uses.
+        Number of basis vectors with a non-zero weight for at least one output.
     coef_, intercept_ : ndarray of shape (n_outputs, n_features) and (n_outputs,)
-        Linear terms; zero without explicit ones.
+        Linear terms; zero unless ``linear="explicit"``.
     objective_, dual_objective_, duality_gap_ : float
-        Objective of the model, a lower bound on that of any model within ``radius``, and their
-        difference. For "l1" the bound is tight up to the eigenvalue solver; for the group penalties
-        the gap exceeds the distance from the optimum by what basis selection may have missed.
+        Objective of the model, a lower bound on the objective of any model within ``radius``, and
+        their difference. For "l1" the bound is tight up to the tolerance of the eigenvalue
+        solver. For the group penalties the gap also includes an allowance for a better basis
+        vector that selection may have missed.
     relative_gap_ : float
-        ``duality_gap_ / objective_``, what ``tol`` is compared with.
+        ``duality_gap_ / objective_``, which the fit compares with ``tol``.
     null_objective_ : float
-        Objective of the model without basis vectors and linear terms.
+        Objective of the model without basis vectors or linear terms.
     converged_ : bool
-        Whether the gap reached ``tol``; there is a ``ConvergenceWarning`` if not, unless the
+        Whether the gap reached ``tol``. If not, a ``ConvergenceWarning`` is issued, unless the
         callback or the validation rows ended the fit earlier.
     n_iter_ : int
         Number of iterations.
     history_ : dict of ndarray
-        Per iteration: epoch, seconds, objective, dual_objective, gap, n_components and, with
-        validation rows, validation_loss and validation_score (accuracy, or minus the mean loss).
-        ``dual_objective`` is the highest bound so far.
+        Values after each iteration: epoch, seconds, objective, dual_objective (the best bound so
+        far), gap, n_components and, with validation rows, validation_loss and validation_score
+        (accuracy, or minus the mean loss).
     n_features_in_, feature_names_in_
         As in scikit-learn.
 """
@@ -126,7 +129,10 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def documented(own: str = "", notes: str = "") -> Callable[[_Class], _Class]:
-    """Append own parameters, the shared ones and the attributes, and notes to a docstring."""
+    """Append the sections of a class's docstring: parameters, attributes and `notes`.
+
+    `own` describes the parameters that only this class has; they come first.
+    """
 
     def append(cls: _Class) -> _Class:
         title = "Parameters\n----------\n"
@@ -139,11 +145,11 @@ def documented(own: str = "", notes: str = "") -> Callable[[_Class], _Class]:
 
 
 def check_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any, Any]:
-    """Validate training data; chunks of rows have been validated one by one."""
+    """Validate training data. The rows of `Chunks` are already validated."""
     if not isinstance(X, Chunks):
         return check_rows_and_targets(estimator, X, y, **options)
     y = check_targets(y, numeric=options.get("y_numeric", False))
-    # A column without values stands for the rows.
+    # A placeholder column of zeros, so that scikit-learn checks y against the number of rows.
     _, y = check_X_y(np.zeros((X.shape[0], 1), dtype=np.int8), y, **options)
     estimator.n_features_in_ = X.shape[1]
     return X, y
@@ -151,7 +157,7 @@ def check_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any,
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialModel(CertifiedEstimator):
-    """Parameters of a polynomial model, and what it computes once it has been fitted."""
+    """Parameters of a polynomial model, and its outputs after a fit."""
 
     n_components: int = field(default=30, kw_only=False)
     penalty: Penalty = "l1/l2"
@@ -179,7 +185,7 @@ class PolynomialModel(CertifiedEstimator):
 
     @property
     def n_nonzero_bases_(self) -> int:
-        """Number of basis vectors that some output uses."""
+        """Number of basis vectors with a non-zero weight for at least one output."""
         check_is_fitted(self)
         return int(np.count_nonzero(np.abs(self.output_).max(axis=1, initial=0.0)))
 
@@ -205,7 +211,7 @@ class PolynomialModel(CertifiedEstimator):
 
 @dataclass(frozen=True)
 class Training:
-    """Checked data of a fit, and the loss."""
+    """Validated data of a fit, and the loss."""
 
     X: Any
     targets: NDArray[Any]
@@ -216,9 +222,9 @@ class Training:
     stratify: bool
 
     def split(self, share: float, seed: int) -> Training:
-        """Set a share of the rows aside for validation."""
+        """Hold out a fraction of the rows for validation."""
         if isinstance(self.X, Chunks):
-            msg = "validation_fraction: rows in chunks are not split; give validation_data"
+            msg = "validation_fraction: Chunks cannot be split; pass validation_data to fit instead"
             raise ValueError(msg)
         train, held_out = train_test_split(
             np.arange(self.X.shape[0]),
@@ -240,7 +246,7 @@ class Training:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FittedPolynomial(PolynomialModel):
-    """A polynomial model that is fitted at one radius."""
+    """A polynomial model fitted with a single radius."""
 
     radius: float = 100.0
     validation_fraction: float | None = None
@@ -250,7 +256,7 @@ class FittedPolynomial(PolynomialModel):
         super()._check_parameters()
         fraction = self.validation_fraction
         if fraction is not None and not 0.0 < fraction < 1.0:
-            msg = f"validation_fraction: must lie between 0 and 1, got {fraction!r}"
+            msg = f"validation_fraction: must be between 0 and 1 (exclusive), got {fraction!r}"
             raise ValueError(msg)
 
     @restores_on_error
@@ -267,16 +273,16 @@ class FittedPolynomial(PolynomialModel):
         Parameters
         ----------
         X : array-like, CSR matrix or Chunks of shape (n_samples, n_features)
-            Training rows; float32 and float64 are read in place, from memory-mapped files and
-            :class:`dualgap.Chunks` as well. Beyond them a fit needs memory for one number per row
-            and output and for a few dozen copies of the model.
+            Training rows. float32 and float64 rows are read in place, including memory-mapped
+            files and :class:`dualgap.Chunks`. In addition a fit needs memory for one number per
+            row and output, and for a few dozen copies of the model.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            For a classifier class labels of any kind, one for each row; for a regressor target
-            values, whose outputs share the basis.
+            For a classifier, one class label per row, of any type; for a regressor, target
+            values. All targets share the basis.
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row's loss.
         validation_data : tuple (X, y), optional
-            Rows on which the number of basis vectors is chosen, in place of
+            Rows used to choose the number of basis vectors, instead of
             ``validation_fraction``.
 
         Returns
@@ -286,7 +292,7 @@ class FittedPolynomial(PolynomialModel):
         Raises
         ------
         ValueError
-            For bad data or parameters; the message names the argument.
+            If data or parameters are invalid; the message names the argument.
         """
         self._check_parameters()
         rows = None if isinstance(X, Chunks) else X
@@ -295,7 +301,7 @@ class FittedPolynomial(PolynomialModel):
         return self
 
     def _training(self, X: Any, y: Any, sample_weight: Any, validation_data: Any) -> Training:
-        """Check the data of a fit."""
+        """Validate the data of a fit."""
         raise NotImplementedError
 
     def _fit(self, data: Training, given: tuple[Any, Any, Any]) -> None:
@@ -340,7 +346,10 @@ class FittedPolynomial(PolynomialModel):
             return None
         width = n_features + (self.linear == "augment")
         if self.components_.shape[1] != width or self.output_.shape[1] != n_outputs:
-            msg = "warm_start: X or y has another shape than in the previous fit"
+            msg = (
+                f"warm_start: the previous fit had another number of features or outputs than X "
+                f"({n_features}) and y ({n_outputs}); set warm_start=False"
+            )
             raise ValueError(msg)
         return self._model()
 
@@ -356,18 +365,18 @@ class FittedPolynomial(PolynomialModel):
 
 
 def certificate(result: Any) -> str:
-    """What the dual value of a fit is a lower bound of, and how certain that is."""
+    """Describe the quantity that the dual value bounds from below, and with which probability."""
     bound = "optimum over all bases and output layers within the radius"
     return bound if result["certain"] else f"{bound}, with probability 1 - 1e-9"
 
 
 def certified(result: Any, tol: float) -> dict[str, Any]:
-    """What a run of the core certifies about the model that it returned."""
+    """Return a core result with the certificate of the model that it kept."""
     history = {**result["history"], **result["path"]}
     run = {**result, "history": history, "null_objective": result["scale"]}
     if "validation_score" in history:
-        # The model kept is an earlier one: its own certificate counts. Where the run had come to an
-        # end, that an earlier model was kept is a choice, as a stop by the callback is.
+        # The validation score may choose an earlier model, which has its own certificate. Choosing
+        # it is deliberate, like a stop by the callback, so it does not count as non-convergence.
         best = int(np.argmax(history["validation_score"]))
         for name in ("objective", "dual_objective"):
             run[name] = float(history[name][best])

@@ -1,4 +1,4 @@
-"""The columns that a fit needs: those without entries have weights 0."""
+"""Removal of empty columns before a fit; their weights are 0."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from numpy.typing import NDArray
 from dualgap._validation import FloatArray
 
 _SHARE = 0.5
-"""A fit drops columns if it keeps at most this share: with all of them it copies no indices."""
+"""Largest fraction of columns kept for which dropping the others pays: it copies the indices."""
 _LARGEST = 2**31
-"""Bytes of the layers of a model for all columns. A fit of larger ones keeps them: the core refuses
-it if there is not enough memory."""
+"""Bytes of a full-width model above which no column is dropped: the result would need that memory
+anyway, and the core then raises an error if it is not available."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that a fit keeps, of `n_features`.
+    """The columns that a fit keeps, out of `n_features`.
 
-    The objective does not depend on a column without entries but for penalties, which are smallest
-    at weights of 0: the optimum over the other columns is that over all of them, and so are bounds.
+    A column without entries enters the objective only through penalties, which are smallest at
+    weight 0. So the optimum over the other columns is the optimum over all, and bounds carry over.
     """
 
     kept: NDArray[np.intp] | None
-    """None for all of them."""
+    """Indices of the kept columns; None if all are kept."""
     n_features: int
 
     @classmethod
     def of(cls, X: Any, init: Mapping[str, Any] | None, n_vectors: int) -> Self:
-        """Columns of `X` or of the model `init` that have entries, if many have none.
+        """Choose the columns with entries in `X` or in the model `init`; all, if most have some.
 
         A model has `n_vectors` numbers for each column.
         """
@@ -47,12 +47,12 @@ class Columns:
             if init["linear"] is not None:
                 occurs |= (init["linear"][:n_features] != 0.0).any(axis=1)
         kept = np.flatnonzero(occurs)
-        # At least one: rows have columns.
+        # A matrix needs at least one column.
         kept = kept if len(kept) else np.zeros(1, dtype=np.intp)
         return cls(kept if len(kept) <= _SHARE * n_features else None, n_features)
 
     def narrow_fit(self, X: Any, init: Any, validation: Any) -> tuple[Any, Any, Any]:
-        """Rows, the model that a fit starts from and validation rows with these columns alone."""
+        """Restrict the rows, the initial model and the validation rows to the kept columns."""
         if self.kept is None:
             return X, init, validation
         init = None if init is None else self._narrow(init)
@@ -61,7 +61,7 @@ class Columns:
         return self._take(X), init, validation
 
     def _take(self, X: Any) -> Any:
-        """Rows with these columns alone; sparse training rows share their values with `X`."""
+        """Restrict rows to the kept columns; sparse training rows share their values with `X`."""
         assert self.kept is not None
         if not scipy.sparse.issparse(X):
             return np.ascontiguousarray(X[:, self.kept])
@@ -69,12 +69,12 @@ class Columns:
         place[self.kept] = np.arange(len(self.kept), dtype=X.indices.dtype)
         indices = place[X.indices]
         if (indices < 0).any():
-            # Of validation rows.
+            # Only validation rows have entries in dropped columns.
             return X[:, self.kept]
         return type(X)((X.data, indices, X.indptr), shape=(X.shape[0], len(self.kept)), copy=False)
 
     def _narrow(self, model: Mapping[str, Any]) -> dict[str, Any]:
-        """Layers of a model for these columns."""
+        """Restrict the layers of a model to the kept columns."""
         places = self._with_constant(model["basis"].shape[1])
         linear = model["linear"]
         if linear is not None:
@@ -82,7 +82,7 @@ class Columns:
         return {**model, "basis": np.ascontiguousarray(model["basis"][:, places]), "linear": linear}
 
     def widen(self, model: Mapping[str, Any]) -> dict[str, Any]:
-        """The same layers for all columns."""
+        """Extend the layers of a model to all columns, with zeros."""
         if self.kept is None:
             return dict(model)
         more = self.n_features - len(self.kept)
@@ -96,6 +96,6 @@ class Columns:
         return {**model, "basis": wide, "linear": linear}
 
     def _with_constant(self, width: int) -> NDArray[np.intp]:
-        """The places of the kept columns, and of the constant feature if the width includes it."""
+        """Indices of the kept columns, and of the constant feature if the width includes it."""
         assert self.kept is not None
         return np.concatenate([self.kept, np.arange(self.n_features, width)])

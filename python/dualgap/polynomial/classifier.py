@@ -33,9 +33,9 @@ __all__ = ["FactorizationMachineClassifier", "PolynomialNetworkClassifier"]
 
 _LOSS = """\
 loss : {"logistic", "smoothed-hinge", "squared-hinge", "binary-logistic"}, default="logistic"
-    Loss of the outputs of one row (paper, Table 3).
+    Loss of one row's outputs (paper, Table 3).
 class_weight : dict or "balanced", optional
-    Factors on the weights of the rows of each class.
+    Factors that multiply the sample weights of each class.
 """
 
 _NOTES = """
@@ -43,15 +43,15 @@ _NOTES = """
     Notes
     -----
     There is no `partial_fit`: the certificate compares the model with the best one for *all* rows,
-    so that each iteration has to see all of them. Rows that do not fit in memory come as
-    :class:`dualgap.Chunks`; when new rows have come, ``warm_start=True`` continues from the basis
-    that the earlier ones gave.
+    so each iteration must read all of them. Pass rows that do not fit in memory as
+    :class:`dualgap.Chunks`. When new rows arrive, ``warm_start=True`` continues from the basis of
+    the previous fit.
 """
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialClassifier(ScoringClassifier, PolynomialModel):
-    """A polynomial model with an output for each class."""
+    """A polynomial model with one output per class."""
 
     loss: ClassifierLoss = "logistic"
     class_weight: ClassWeight = None
@@ -79,7 +79,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
         Raises
         ------
         AttributeError
-            For the hinge losses.
+            If the loss is a hinge loss, which does not model probabilities.
         """
         return np.asarray(softmax(self._logits("predict_proba", X), axis=1))
 
@@ -93,20 +93,20 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
         Raises
         ------
         AttributeError
-            For the hinge losses.
+            If the loss is a hinge loss, which does not model probabilities.
         """
         return np.asarray(log_softmax(self._logits("predict_log_proba", X), axis=1))
 
     def _logits(self, method: str, X: Any) -> FloatArray:
-        """Numbers whose softmax are the class probabilities."""
+        """Return scores whose softmax is the vector of class probabilities."""
         if self.loss not in ("logistic", "binary-logistic"):
-            msg = f'{method}: the loss {self.loss!r} gives no probabilities; use "logistic"'
+            msg = f'{method}: loss={self.loss!r} does not model probabilities; use loss="logistic"'
             raise AttributeError(msg)
         outputs = self._outputs(X)
         return outputs if self.loss == "logistic" else np.asarray(log_expit(outputs))
 
     def _targets(self, labels: NDArray[np.intp]) -> NDArray[Any]:
-        """Classes as the loss compares the outputs with them: their numbers, or signs."""
+        """Encode classes in the form that the loss needs: indices, or a sign per class."""
         if _core.OUTPUT_LOSSES[self.loss] != "signs":
             return np.ascontiguousarray(labels, dtype=np.uint32)
         signs = np.full((len(labels), len(self.classes_)), -1.0)
@@ -130,7 +130,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
             ),
             loss=self.loss,
             validation=validation,
-            # Signs stand for the classes one to one: stratify on them only as labels.
+            # train_test_split stratifies by labels, not by rows of signs.
             stratify=targets.ndim == 1,
         )
 
@@ -147,8 +147,8 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
 class PolynomialNetworkClassifier(PolynomialClassifier, FittedPolynomial):
     """Polynomial network classifier: o(x)_c = sum_r u_rc (h_r . x)^2 + w_c . x + b_c.
 
-    The basis h_1, ..., h_k is shared by all classes and grown one vector at a time by conditional
-    gradient, with a duality gap after each (paper, Algorithm 1).
+    All classes share the basis h_1, ..., h_k. The conditional gradient method adds one vector at a
+    time and computes a duality gap after each (paper, Algorithm 1).
     """
 
     _kernel = "square"
@@ -160,8 +160,8 @@ class FactorizationMachineClassifier(PolynomialClassifier, FittedPolynomial):
     """Factorization machine classifier of degree 2.
 
     o(x)_c = sum_r u_rc sum_{j<j'} h_rj x_j h_rj' x_j' + w_c . x + b_c: like a polynomial network,
-    but without the squares of single features, as suits one-hot rows. The basis is shared by all
-    classes (paper, (3)-(4)).
+    but without the squares of single features, which suits one-hot rows. All classes share the
+    basis (paper, (3)-(4)).
     """
 
     _kernel = "anova"

@@ -1,4 +1,4 @@
-"""Cross-validation of polynomial networks: radius and number of basis vectors together."""
+"""Joint cross-validation of the radius and the number of basis vectors of polynomial networks."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _OWN = ("radii", "cv", "scoring", "random_state", "n_jobs")
 class PolynomialNetworkClassifierCV(PolynomialClassifier):
     """Polynomial network classifier with cross-validated radius and number of bases.
 
-    A fit grows the basis one vector at a time, so one fit per fold and radius gives the accuracy on
-    the held-out rows for every number of bases. Radii are not warm-started from one another: a fit
-    must start without a basis to have that curve. The final model is fitted on all rows.
+    A fit adds basis vectors one at a time, so a single fit per fold and radius gives the held-out
+    accuracy for every number of bases. Each radius is fitted from scratch, because this curve needs
+    a fit that starts with an empty basis. The final model is fitted on all rows.
 
     Parameters
     ----------
@@ -51,37 +51,38 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     n_components : int, default=30
         Maximum number of basis vectors.
     cv : int, splitter or iterable, optional
-        As in scikit-learn; None means five stratified folds.
+        As in scikit-learn; None uses five stratified folds.
     scoring : str or callable, optional
-        None scores every number of bases by accuracy. With a scorer of scikit-learn, each fold's
-        model of ``n_components`` bases is scored, and only the radius is chosen.
+        None scores every number of bases by accuracy. A scikit-learn scorer is applied only to each
+        fold's final model, so the search then chooses only the radius.
     penalty, loss, class_weight, refit, linear, alpha, tol, max_iter, selection, selection_tol
         As in :class:`PolynomialNetworkClassifier`.
     verbose : int, optional
-        Progress on stderr, of the fits that have ended; see :class:`PolynomialNetworkClassifier`.
+        Progress on stderr, counted in finished fits; see :class:`PolynomialNetworkClassifier`.
     callback : callable, optional
-        As in :class:`PolynomialNetworkClassifier`, for the final fit. Before that it is called
-        after each fit of the search with the number of fits so far and NaN for both objectives;
-        a true return value then ends the search as soon as all folds of one radius have scores.
+        Called after each fit of the search with the number of finished fits and NaN for both
+        objectives. A true return value ends the search as soon as all folds of one radius have
+        scores. During the final fit it is called as in :class:`PolynomialNetworkClassifier`.
     random_state : int, RandomState or None, default=None
-        Seed, the same for all fits.
+        Seed; all fits use the same one.
     n_jobs : int, optional
-        Number of folds and radii that are fitted at a time, and threads of the final fit; None and
+        Number of search fits that run in parallel, and number of threads of the final fit; None and
         -1 mean all cores. The model does not depend on it.
 
     Attributes
     ----------
     radius_, n_components_ : float and int
-        What was chosen: the best mean score, the smallest number of bases among equals, then the
-        first radius.
+        The chosen radius and number of bases: those with the best mean score. Ties go to the
+        smallest number of bases, then to the first radius.
     cv_scores_ : ndarray of shape (n_radii, n_sizes, n_folds)
-        Scores for 1, 2, ..., ``n_components`` bases; one size with ``scoring``. A fit that ends
-        with fewer bases keeps its last score. NaN for fits that a callback left out.
+        Scores for 1, 2, ..., ``n_components`` bases; ``n_sizes`` is 1 with ``scoring``. If a fit
+        ends with fewer bases, its last score fills the remaining sizes. NaN for fits that a
+        callback skipped.
     components_, output_, n_nonzero_bases_, coef_, intercept_, classes_, objective_, \
             dual_objective_, duality_gap_, null_objective_, converged_, n_iter_, history_, \
             n_features_in_, feature_names_in_
-        As in :class:`PolynomialNetworkClassifier`, of the final fit. There is no
-        ``ConvergenceWarning`` where the scores chose a smaller model than would converge.
+        As in :class:`PolynomialNetworkClassifier`, for the final fit. No ``ConvergenceWarning`` is
+        issued if the scores chose fewer bases than ``n_components``.
     """
 
     radii: ArrayLike = field(default=(10.0, 100.0, 1000.0), kw_only=False)
@@ -104,18 +105,18 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         *,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Choose radius and number of bases, and fit on all rows.
+        """Choose the radius and the number of bases, then fit on all rows.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features)
             Training rows.
         y : array-like of shape (n_samples,)
-            Class labels of any kind.
+            Class labels of any type.
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row's loss; scores are not weighted.
+            Weight of each row's loss. Scores are not weighted.
         groups : array-like of shape (n_samples,), optional
-            For splitters that need groups.
+            Groups, for splitters that need them.
 
         Returns
         -------
@@ -134,7 +135,10 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         folds = [tuple(rows_of_fold(part, len(labels)) for part in split) for split in splits]
         for train, held_out in folds:
             if not np.isin(labels[held_out], labels[train]).all():
-                msg = "y: a fold's training rows lack a class of its held-out rows; use fewer folds"
+                msg = (
+                    "y: the training rows of a fold have no example of a class that its held-out "
+                    "rows contain; use fewer folds"
+                )
                 raise ValueError(msg)
         parameters = {k: v for k, v in self.get_params(deep=False).items() if k not in _OWN}
         parameters["random_state"] = resolve_seed(self.random_state) % 2**32
@@ -144,7 +148,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
             radius, (train, held_out) = task
             changed = {"radius": radius, "n_jobs": 1, "verbose": 0, "callback": stopped}
             model = PolynomialNetworkClassifier(**{**parameters, **changed})
-            # The final fit says whether it has converged.
+            # Only the final fit warns about convergence.
             model._quiet = True
             fold_weights = None if weights is None else weights[train]
             training = (rows[train], labels[train], fold_weights)
@@ -162,17 +166,17 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         return self
 
     def _choose(self, radii: FloatArray, scores: FloatArray) -> None:
-        """Choose by scores of shape (n_radii, n_folds, n_sizes), NaN where a search was stopped."""
+        """Choose by scores of shape (n_radii, n_folds, n_sizes), NaN for fits that did not run."""
         scores = scores.transpose(0, 2, 1)
         mean = scores.mean(axis=2).T
-        # Sizes first: the first of equals is the smallest.
+        # With sizes on the first axis, argmax breaks ties in favour of the smallest size.
         size, radius = np.unravel_index(np.nanargmax(mean), mean.shape)
         self.cv_scores_ = scores
         self.radius_ = float(radii[radius])
         self.n_components_ = self.n_components if self.scoring is not None else int(size) + 1
 
     def _refit(self, parameters: dict[str, Any], rows: Any, labels: Any, weights: Any) -> None:
-        """Fit on all rows what was chosen."""
+        """Fit the chosen model on all rows."""
         chosen = {"radius": self.radius_, "n_components": self.n_components_}
         changed = {**chosen, "n_jobs": self.n_jobs, "verbose": 0}
         final = PolynomialNetworkClassifier(**{**parameters, **changed})
@@ -183,14 +187,14 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
                 setattr(self, name, value)
 
     def _curve(self, model: PolynomialNetworkClassifier, training: Any, test: Any) -> FloatArray:
-        """Scores on held-out rows: one, or of each number of bases."""
+        """Return the scores on held-out rows: a single one, or one per number of bases."""
         if self.scoring is not None:
             model.fit(*training)
             scores = np.array([check_scoring(model, self.scoring)(model, *test)], dtype=float)
             check_scores(scores, self.scoring)
             return scores
         model.fit(*training, validation_data=test)
-        # The first model of each size.
+        # Use the first model of each size.
         sizes, scores = model.history_["n_components"], model.history_["validation_score"]
         first = np.searchsorted(np.maximum.accumulate(sizes), range(1, self.n_components + 1))
         return np.asarray(scores[np.minimum(first, len(scores) - 1)])
@@ -199,7 +203,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         self._check_parameters()
         radii = np.atleast_1d(np.asarray(self.radii))
         if radii.ndim != 1 or not len(radii):
-            msg = f"radii: must be a list of at least one positive number, got {self.radii!r}"
+            msg = f"radii: must be a non-empty list of positive numbers, got {self.radii!r}"
             raise ValueError(msg)
         for radius in radii:
             check_positive("radii", radius)
@@ -208,7 +212,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
 
 @contextmanager
 def _unchanged(rows: Any) -> Iterator[None]:
-    """Raise an error if the block changes the rows: its fits would not be of the same ones."""
+    """Raise an error if the rows change inside the block: its fits would use different data."""
     before = _checksum(rows)
     try:
         yield
@@ -220,7 +224,7 @@ def _unchanged(rows: Any) -> Iterator[None]:
         raise RuntimeError(_CHANGED)
 
 
-_CHANGED = "X changed during the fit; callbacks and other threads must not write to it"
+_CHANGED = "X changed during the fit; do not write to it from callbacks or other threads"
 
 
 def _checksum(rows: Any) -> list[int]:
@@ -235,10 +239,11 @@ def _in_parallel(
     callback: Callback | None,
     at_least: int,
 ) -> list[FloatArray]:
-    """Return ``work`` of each task, in order, and call the callback after each.
+    """Return the result of ``work`` for each task, in order; call the callback after each.
 
-    Once there are `at_least` results, a true value of the callback leaves out the other tasks. An
-    exception, Ctrl-C among them, comes out at once; the fits end with their iteration.
+    After `at_least` results, a true return value of the callback skips the remaining tasks.
+    Exceptions, including Ctrl-C, propagate at once; running fits stop after their current
+    iteration.
     """
     stop = Event()
 

@@ -17,7 +17,7 @@ __all__ = ["FactorizationMachineRegressor", "PolynomialNetworkRegressor"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
-    """A polynomial model with an output for each target, and half the squared error as loss."""
+    """A polynomial model with one output per target; its loss is half the squared error."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -44,7 +44,7 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
 
     @staticmethod
     def _targets(y: ArrayLike) -> FloatArray:
-        # A copy: the core reads it in place, and the caller may write to his.
+        # Copied because the core reads it in place while the caller may modify the original.
         values = real_array("y", y).copy()
         return values.reshape(len(values), -1)
 

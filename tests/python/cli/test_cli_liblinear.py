@@ -59,10 +59,10 @@ def test_weights_of_classes() -> None:
 
 def test_a_weight_of_a_label_that_is_none_or_that_is_no_weight() -> None:
     for arguments, message in [
-        (("-w7", 1), "'7' is not a label of the rows"),
-        (("-w1", "x"), "'1=x' is not LABEL=WEIGHT"),
-        (("-w", "0.5"), "is not LABEL=WEIGHT"),
-        (("-w1", -1), "is not LABEL=WEIGHT"),
+        (("-w7", 1), "the label '7' does not occur in the rows"),
+        (("-w1", "x"), "'1=x' is not of the form LABEL=WEIGHT"),
+        (("-w", "0.5"), "is not of the form LABEL=WEIGHT"),
+        (("-w1", -1), "is not of the form LABEL=WEIGHT"),
     ]:
         result = run("fit", *arguments, "iris")
         assert result.exit_code in (1, 2), result.output
@@ -72,11 +72,11 @@ def test_a_weight_of_a_label_that_is_none_or_that_is_no_weight() -> None:
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        (("fit", "-s", 3, "iris"), "C halved"),
+        (("fit", "-s", 3, "iris"), "half of C"),
         (("fit", "-s0", "iris"), "logistic regression"),
-        (("fit", "-s", 12, "iris"), "no classifier"),
+        (("fit", "-s", 12, "iris"), "not a classifier"),
         (("fit", "-C", "iris"), "MulticlassSVCCV"),
-        (("fit", "-M", 1, "iris"), "all classes at once"),
+        (("fit", "-M", 1, "iris"), "all classes jointly"),
         (("fit", "-R", "iris"), "-B"),
         (("fit", "-p", 0.1, "iris"), "regression"),
         (("predict", "-b", 1, "iris", "model"), "--scores"),
@@ -107,7 +107,7 @@ def test_files_are_read_as_scikit_learn_reads_them() -> None:
         assert narrow.shape == (300, 10)
         assert abs(narrow - rows[:, :10]).max() == 0
         assert read_libsvm(io.BytesIO(text), base, 99)[0].shape == (300, 99)
-    with pytest.raises(ValueError, match="index 0: the first feature has index 1"):
+    with pytest.raises(ValueError, match="index 0 is below 1, the index of the first feature"):
         read_libsvm(io.BytesIO(b"1 0:1\n"), 1)
 
 

@@ -117,7 +117,7 @@ def test_cross_validation() -> None:
     accuracy = f"accuracy = {100 * right / 150:.4g}% ({right}/150)"
     assert result.stdout == f"cross-validation {accuracy}\n"
     assert os.listdir() == ["iris"]
-    assert "writes no MODEL_FILE" in bad("fit", "-v", 3, "iris", "m", code=2)
+    assert "leave out MODEL_FILE" in bad("fit", "-v", 3, "iris", "m", code=2)
 
 
 def test_a_fit_that_does_not_converge_says_so() -> None:
@@ -180,26 +180,26 @@ def test_labels_may_come_from_arrays() -> None:
     np.save("half.npy", Y[:75])
     assert "150 rows, but 75 labels" in bad("fit", "rows.npy", "--labels", "half.npy")
     np.save("square.npy", X)
-    assert "one label for each row" in bad("fit", "rows.npy", "--labels", "square.npy")
+    assert "one label per row" in bad("fit", "rows.npy", "--labels", "square.npy")
     Path("other.npy").write_bytes(b"nothing")
     assert "not a readable NumPy file" in bad("fit", "rows.npy", "--labels", "other.npy")
-    assert "has no labels" in bad("fit", "rows.npy")
+    assert "no labels; pass a file" in bad("fit", "rows.npy")
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("a", "1 1:1 2:x\n2 1:1\n", "not in LIBSVM format"),
-        ("a", "", "has no rows"),
+        ("a", "", "the file has no rows"),
         ("a", "1 1:1\n1 1:2\n", "one class"),
         ("a", "\x00\x01binary", "not in LIBSVM format"),
         ("a.npy", "nothing", "not a readable NumPy file"),
         ("a.npz", "nothing", "not a readable NumPy file"),
         ("a.csv", "a,b\n1,2\n", "with --label"),
-        ("a.csv", "a,y\n1,\n2,3\n", "missing labels"),
-        ("a.csv", "a,y\nred,1\n2,3\n", "not a number in column 'a'"),
+        ("a.csv", "a,y\n1,\n2,3\n", "missing values"),
+        ("a.csv", "a,y\nred,1\n2,3\n", "column 'a', row 1: not a number"),
         ("a.csv", "", "not a readable csv file"),
-        ("a.csv", "a,y\n1,1\n,2\n", "NaN"),
+        ("a.csv", "a,y\n1,1\n,2\n", "got nan"),
         ("a.csv", 'a,y\n1,"1\n', "not a readable csv file"),
     ],
 )
@@ -215,11 +215,11 @@ def test_bad_calls_are_refused() -> None:
     np.savez("keys.npz", rows=X)
     np.savez("pickle.npz", X=np.array([{}], dtype=object))
     np.savez("line.npz", X=X[:, 0], y=Y)
-    assert "has no array X" in bad("fit", "keys.npz")
+    assert "no array X found" in bad("fit", "keys.npz")
     assert "not a readable NumPy file" in bad("fit", "pickle.npz")
-    assert "must hold a matrix" in bad("fit", "line.npz")
+    assert "must be a matrix" in bad("fit", "line.npz")
     pd.DataFrame(X).to_csv("rows.csv", index=False)
-    assert "has no column 'kind'" in bad("fit", "rows.csv", "--label", "kind")
+    assert "no column 'kind'" in bad("fit", "rows.csv", "--label", "kind")
     assert '"top-k" needs k' in bad("fit", "-s", "top-k", "iris")
     assert "takes no k" in bad("fit", "-k", 2, "iris")
     assert "list of numbers" in bad("fit", "--weights", "1;0", "iris", code=2)
@@ -227,7 +227,9 @@ def test_bad_calls_are_refused() -> None:
     assert "--bias" in bad("fit", "-B", 0, "iris", code=2)
     bad("fit", "nowhere", code=2)
     good("fit", "-q", "iris")
-    assert "--top: 4 is more than the 3 classes" in bad("predict", "iris", "iris.model", "--top", 4)
+    assert "--top: 4 exceeds the number of classes, 3" in bad(
+        "predict", "iris", "iris.model", "--top", 4
+    )
     assert "features" in bad("predict", "rows.csv", "iris.model", "--label", "0")
 
 

@@ -84,7 +84,7 @@ def test_no_output_is_an_input(
         given += [str(path)] if isinstance(param, click.Argument) else [param.opts[-1], str(path)]
     result = CliRunner().invoke(main, [*words, *given])
     assert result.exit_code == 2, result.output
-    assert "name another file" in result.stderr
+    assert "choose another file" in result.stderr
     assert Path(other).read_text() == "content"
 
 
@@ -99,10 +99,10 @@ def test_files_beside_and_behind_streams_are_inputs_too() -> None:
     Path("rows.model").symlink_to("rows")
     refused = CliRunner().invoke(main, ["fit", "rows"])
     assert refused.exit_code == 2
-    assert "MODEL_FILE is TRAINING_FILE" in refused.stderr
+    assert "MODEL_FILE would overwrite TRAINING_FILE" in refused.stderr
     Path("rows.model").unlink()
     result = shell(f"{COMMAND} fit - rows < rows")
-    assert (result.returncode, result.stderr.count("name another file")) == (2, 1)
+    assert (result.returncode, result.stderr.count("choose another file")) == (2, 1)
     os.mkdir("ratings")
     Path("ratings/u.data").write_text("1\t1\t5\t0\n")
     refused = CliRunner().invoke(main, ["recommend", "--data", "ratings", "--save=ratings/u.data"])
@@ -110,7 +110,7 @@ def test_files_beside_and_behind_streams_are_inputs_too() -> None:
     # A file that is there but is not read may be replaced.
     Path("ratings/model.npz").write_text("old")
     result = CliRunner().invoke(main, ["recommend", "--data=ratings", "--save=ratings/model.npz"])
-    assert "name another file" not in result.stderr
+    assert "choose another file" not in result.stderr
 
 
 def write_models() -> None:
@@ -138,7 +138,7 @@ def test_a_pipe_is_no_model_file(command: str) -> None:
     result = CliRunner().invoke(main, command.split())
     assert result.exit_code == 1, result.output
     assert "error: PIPE: not a " in result.stderr
-    assert "a pipe or a device" in result.stderr
+    assert "a pipe or device" in result.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")

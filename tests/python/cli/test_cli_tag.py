@@ -94,7 +94,7 @@ def test_what_is_wrong_is_named(files: Path) -> None:
         ("template", "U01:%x[0]\n", "template: line 1"),
         ("template", "U01:%x[0,5]\n", "the templates need 6 columns, got 2"),
         ("train.txt", "a b c\nd e\n", "train.txt: line 2 has 2 columns"),
-        ("train.txt", "a\nb\n", "a token needs at least two columns"),
+        ("train.txt", "a\nb\n", "tokens must have at least two columns"),
         ("train.txt", "", "there must be at least one sentence"),
     ]
     for name, text, message in cases:
@@ -107,4 +107,4 @@ def test_what_is_wrong_is_named(files: Path) -> None:
     SequenceTagger(C=1.0).fit([[["a"]], [["b"]]], [["x"], ["y"]]).save(files / "other.npz")
     result = run("predict", files / "train.txt", files / "other.npz")
     assert result.exit_code == 1
-    assert "not trained by" in result.stderr
+    assert "the model has no templates" in result.stderr

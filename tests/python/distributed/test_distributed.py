@@ -290,7 +290,7 @@ def test_checkpoint_and_resume(data, plain, tmp_path, as_rows):
     assert second.n_iter_ == whole.n_iter_
     with pytest.raises(ValueError, match="not a checkpoint of this fit"):
         ConsensusSVC(resume=tmp_path, **{**settings, "C": 1.0}).fit(*data)
-    with pytest.raises(ValueError, match="resume: there is no checkpoint"):
+    with pytest.raises(ValueError, match="resume: no checkpoint"):
         ConsensusSVC(resume=tmp_path / "nothing", **settings).fit(*data)
 
 
@@ -349,14 +349,14 @@ def test_files_that_do_not_fit_are_refused(data, tmp_path, client):
     table.set_index(np.arange(60)[::-1]).to_parquet(good)  # an index is no feature
     assert ConsensusSVC(tol=0.1).fit([good], "digit").n_features_in_ == 9
     for wrong, message in [
-        (table.rename(columns={"pixel3": "x"}), "have different columns"),
-        (table.assign(pixel3="a"), "column 'pixel3' in .* has no numbers"),
+        (table.rename(columns={"pixel3": "x"}), "must have the same columns"),
+        (table.assign(pixel3="a"), "column 'pixel3' in .* must be numeric"),
         (table.assign(pixel3=np.nan), "contains NaN"),
-        (table.rename(columns={"digit": "y"}), "there is no column 'digit'"),
+        (table.rename(columns={"digit": "y"}), "y: no column 'digit'"),
     ]:
         wrong.to_parquet(other)
         with pytest.raises(ValueError, match=message):
-            ConsensusSVC().fit([other, good] if "different" in message else [other], "digit")
+            ConsensusSVC().fit([other, good] if "same" in message else [other], "digit")
     for name, y in (("no.parquet", "digit"), ("no.svm", None)):
         with pytest.raises(FileNotFoundError):
             ConsensusSVC(client=client).fit([str(tmp_path / name)], y)
@@ -388,7 +388,7 @@ def test_bad_input_is_named(data, client):
     )
     with pytest.raises(ValueError, match="y: labels must be all of one kind"):
         ConsensusSVC(client=client).fit(rows, mixed)
-    with pytest.raises(ValueError, match="all Parquet or all LIBSVM"):
+    with pytest.raises(ValueError, match="all LIBSVM, got both"):
         ConsensusSVC().fit(["a.parquet", "b.svm"], "y")
 
 

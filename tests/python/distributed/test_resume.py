@@ -211,7 +211,7 @@ def test_dual_variables_that_no_run_leaves_are_refused(data, folder, how):
     path = folder / "partition-0-0.npz"
     change(path, **REFUSED[how](read_npz(path)))
     before = contents(folder)
-    with pytest.raises(ValueError, match=r"partition-0-0\.npz: not a kept copy|betas: "):
+    with pytest.raises(ValueError, match=r"partition-0-0\.npz: not a checkpoint of|betas: "):
         ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
     assert contents(folder) == before
 
@@ -244,7 +244,9 @@ def test_failed_writes_leave_the_old_checkpoint(data, folder, whole, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", fail)
-        with pytest.warns(RuntimeWarning, match="round 6 was not kept .*No space left") as found:
+        with pytest.warns(
+            RuntimeWarning, match="round 6 could not be written .*No space left"
+        ) as found:
             model = ConsensusSVC(resume=folder, **SETTINGS).fit(X, y, sample_weight=weights)
     assert len(found) == 1
     assert contents(folder) == before
@@ -267,7 +269,9 @@ def test_a_round_that_one_file_lacks_is_not_resumed(data, whole, tmp_path, monke
     fit = ConsensusSVC(checkpoint=tmp_path, callback=lambda n, *_: n == 6, **SETTINGS)
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", fail_later)
-        with pytest.warns(RuntimeWarning, match=f"checkpoint: round 4 was not kept.*{which}"):
+        with pytest.warns(
+            RuntimeWarning, match=f"checkpoint: round 4 could not be written.*{which}"
+        ):
             fit.fit(X, y, sample_weight=weights)
     resumed = ConsensusSVC(resume=tmp_path, **SETTINGS).fit(X, y, sample_weight=weights)
     assert np.array_equal(resumed.coef_, whole.coef_)
@@ -295,7 +299,7 @@ print(*(warning.message for warning in caught if warning.category is RuntimeWarn
 print(np.array_equal(kept.coef_, ConsensusSVC(**problem).fit(X, y).coef_))
 """
     result = run_on_small_disk(script, tmp_path)
-    assert "was not kept ([Errno 28] No space left on device" in result.stdout, result
+    assert "could not be written ([Errno 28] No space left on device" in result.stdout, result
     assert result.stdout.endswith("\nTrue\n"), result
 
 

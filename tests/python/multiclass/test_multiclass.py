@@ -407,7 +407,7 @@ def test_names_and_objects_are_the_cores() -> None:
             'warm_start: solver="subgradient" does not use it, got True',
         ),
         ({"loss": "hinge"}, 'loss: unknown name "hinge"; use one of max-hinge, '),
-        ({"loss": "top-k"}, r"loss: 'top-k' has a parameter; pass dualgap.losses.Loss"),
+        ({"loss": "top-k"}, r"loss: 'top-k' needs a parameter; pass dualgap.losses.Loss"),
         ({"loss": losses.Loss("max-hinge", k=2)}, 'k: the loss "max-hinge" takes no k'),
         ({"loss": losses.Loss("usunier")}, 'k: the loss "usunier" needs k'),
         ({"loss": losses.Loss("top-k", weights=[1, 0])}, 'k: the loss "top-k" needs k'),

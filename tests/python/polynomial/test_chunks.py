@@ -72,15 +72,15 @@ def test_many_targets_in_chunks() -> None:
 
 def test_what_does_not_fit_is_named() -> None:
     X, y = data(40)
-    with pytest.raises(ValueError, match="chunks: at least one"):
+    with pytest.raises(ValueError, match="chunks: must contain at least one"):
         Chunks([])
-    with pytest.raises(ValueError, match="chunks: one has 5 columns, the first 6"):
+    with pytest.raises(ValueError, match=r"chunks: all .* chunk 1 has 5 and chunk 0 has 6"):
         Chunks([X, X[:, :5]])
     with pytest.raises(ValueError, match="NaN"):
         Chunks([X, X * np.nan])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         model().fit(Chunks([X]), y[:-1])
-    with pytest.raises(ValueError, match="validation_fraction: rows in chunks"):
+    with pytest.raises(ValueError, match="validation_fraction: Chunks cannot be split"):
         model(validation_fraction=0.5).fit(Chunks([X]), y)
 
 

@@ -153,13 +153,16 @@ def test_infinite_scores_rank_first_and_last():
     [
         ({"y_true": []}, "y_true is empty"),
         ({"y_true": [1.0, np.nan]}, "y_true contains NaN"),
-        ({"y_true": [1.0, -0.5]}, "y_true contains negative"),
-        ({"y_true": [1.0, 5000.0]}, "y_true contains relevances above 1000"),
+        ({"y_true": [1.0, -0.5]}, "y_true must be non-negative"),
+        (
+            {"y_true": [1.0, 5000.0]},
+            "y_true contains 5000, but gain='exponential' supports at most 1000",
+        ),
         ({"y_true": [[1.0, 2.0]]}, "y_true must be one-dimensional"),
         ({"y_true": ["good", "bad"]}, "y_true must be an array of numbers"),
-        ({"y_score": [1.0]}, "y_score has 1 rows, y_true has 2"),
+        ({"y_score": [1.0]}, "y_score and y_true must have the same length, got 1 and 2"),
         ({"y_score": [1.0, np.nan]}, "y_score contains NaN"),
-        ({"groups": [0, 0, 0]}, "groups has 3 rows"),
+        ({"groups": [0, 0, 0]}, "groups and y_true must have the same length"),
         ({"groups": [0.0, np.nan]}, "groups contains NaN"),
         ({"groups": ["a", None]}, "groups contains None"),
         ({"groups": [[0, 0]]}, "groups must be one-dimensional"),
@@ -187,7 +190,7 @@ def test_rmse_agrees_with_scikit_learn():
     ("y_true", "y_pred", "message"),
     [
         ([], [], "y_true is empty"),
-        ([1.0], [1.0, 2.0], "y_pred has 2 rows, y_true has 1"),
+        ([1.0], [1.0, 2.0], "y_pred and y_true must have the same length, got 2 and 1"),
         ([np.inf], [1.0], "y_true contains NaN or infinity"),
         ([1.0], [np.nan], "y_pred contains NaN or infinity"),
     ],
@@ -244,9 +247,9 @@ def test_metrics_of_a_catalogue_by_hand() -> None:
 def test_metrics_of_a_catalogue_refuse_what_does_not_fit(metric: Any) -> None:
     with pytest.raises(ValueError, match="k must be an integer"):
         metric([{1}], [[1]], 0)
-    with pytest.raises(ValueError, match="a row for each user"):
+    with pytest.raises(ValueError, match="one row per user"):
         metric([{1}], [1], 1)
-    with pytest.raises(ValueError, match="relevant has 2 users"):
+    with pytest.raises(ValueError, match="same number of users, got 2 and 1"):
         metric([{1}, {2}], [[1]], 1)
     with pytest.raises(ValueError, match="n_items must be an integer"):
         coverage_at_k([[1]], 0, 1)
