@@ -1,5 +1,5 @@
-# Every target does its own set-up in this clone: a virtual environment in .venv, a release build in
-# target. `make` lists them.
+# Every target does its own set-up in this clone: a virtual environment in .venv and a release build
+# in target/. `make` lists the targets.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,20 +18,21 @@ WHEEL := dist/wheel.stamp
 STRANGER := dist/examples.stamp
 EXAMPLES := README.md $(shell find docs examples -name '*.md' -o -name '*.py' -not -path 'docs/tutorials/*')
 
-# Processes that run the Python tests. Threads of BLAS and OpenMP in each would only wait for each other.
+# Number of processes for the Python tests. BLAS and OpenMP get one thread in each, so that the
+# processes do not compete for cores.
 JOBS ?= 2
 PYTEST := env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
-# Two targets at a time. Make 4.0 and newer prints the output of a target in one piece when it ends.
+# Runs two targets at a time. Make 4.0 and newer prints the output of a target when it ends.
 IN_PARALLEL := $(MAKE) --no-print-directory --jobs=2
 CHECK_IN_PARALLEL := $(IN_PARALLEL) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 INSTALL := $(BIN)/python -m pip install --quiet --prefer-binary
 
-# An active conda environment would make maturin refuse to choose.
+# maturin fails if both a conda and a virtual environment are active.
 MATURIN := env -u CONDA_PREFIX PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin
-# The interpreter that PyO3 reads its configuration from.
+# The interpreter whose configuration PyO3 uses.
 PYO3 := PYO3_PYTHON="$(CURDIR)/$(BIN)/python"
-# The Rust tests that depend on the instruction set.
+# Rust tests that depend on the instruction set.
 NUMERICAL := linalg:: multiclass:: structured:: polytope:: polynomial::
 say = @printf '\033[1m==> %s\033[0m\n'
 
@@ -50,18 +51,18 @@ demo: build ## Train a recommender on MovieLens 100k: metrics, recommendations, 
 	$(BIN)/dualgap recommend --data 100k --compare --plot demo/curves.png \
 		--save demo/model.npz --user 1 --user 42 --user 405 --top 5
 
-test: rust ## Run every check and test, the numerical ones under every instruction set
+test: rust ## Run all checks and tests, and the numerical tests under every instruction set
 	@$(IN_PARALLEL) $(COMPILED) $(DEPENDENCIES)
 	@$(CHECK_IN_PARALLEL) check-rust lint-python docs stranger
 	@$(MAKE) --no-print-directory test-python test-simd
 	$(say) "All checks and tests passed"
 
-# One after the other, because both lock target/debug.
+# Sequential, because both lock target/debug.
 check-rust:
 	@$(MAKE) --no-print-directory lint-rust
 	@$(MAKE) --no-print-directory test-rust
 
-bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go to target/results
+bench: build ## Run all benchmarks (DATA=folder adds those on real data); results go to target/results
 	$(say) "Rust benchmarks"
 	cargo bench
 	$(say) "Python benchmarks"
@@ -69,7 +70,7 @@ bench: build ## Run the benchmarks (DATA=folder for those on real data); rows go
 		echo "$$script"; DUALGAP_DATA="$(DATA)" DUALGAP_RESULTS=target/results $(BIN)/python "$$script"; \
 	done
 
-# Speed, without the programs that others wrote where these take long: each under each instruction set.
+# Benchmarks of speed, run under each instruction set; without slow programs from other projects.
 SPEED := "liblinear.py" "block_descent.py weston-watkins letter satimage dna news20 aloi" \
 	"block_descent.py shark letter satimage dna" "block_descent.py frank-wolfe letter" \
 	"many_classes.py probe" "many_classes.py epochs" "multiclass.py steps" "multiclass.py product" \
@@ -77,10 +78,10 @@ SPEED := "liblinear.py" "block_descent.py weston-watkins letter satimage dna new
 	"structured.py scale" "structured.py threads" "sequence.py" "polynomial.py speed letter satimage" \
 	"polynomial.py refits" "polynomial.py predict" "recommender_speed.py fit" "recommender_speed.py grid" \
 	"recommender_speed.py growth" "solvers.py" "as_they_come.py" "scales.py"
-# All but "scalar", unless named as in make bench-simd SIMD="avx2 scalar".
+# Instruction sets; by default all except "scalar". Example: make bench-simd SIMD="avx2 scalar".
 SIMD ?=
-bench-simd: build ## Run the benchmarks of speed under each instruction set (DATA=folder); rows go to benches/results
-	@test -n "$(DATA)" || { echo "name the folder of data sets: make bench-simd DATA=folder"; exit 1; }
+bench-simd: build ## Run speed benchmarks under each instruction set (needs DATA=folder); results go to benches/results
+	@test -n "$(DATA)" || { echo "DATA is not set; pass the folder of data sets: make bench-simd DATA=folder"; exit 1; }
 	@set -e; for job in $(SPEED); do echo "$$job"; \
 		DUALGAP_DATA="$(DATA)" $(BIN)/python scripts/each_simd.py $(if $(SIMD),--only "$(SIMD)",--vectors) \
 			$(BIN)/python benches/$$job; \
@@ -121,7 +122,7 @@ fmt: $(EXTENSION) $(DEPENDENCIES) ## Format the Rust and Python code, and write 
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-clean: ## Remove everything that was built here
+clean: ## Remove all build products
 	rm -rf target $(VENV) dist demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f python/dualgap/_core*.so python/dualgap/_core*.pyd
 	rm -rf docs/tutorials docs/reference/api
@@ -129,7 +130,7 @@ clean: ## Remove everything that was built here
 
 venv: $(DEPENDENCIES) ## Create the virtual environment with all development dependencies
 
-build: rust ## Build the extension (release) into a virtual environment with what it needs to run
+build: rust ## Build the extension (release) in a virtual environment with its run-time dependencies
 	@$(IN_PARALLEL) $(EXTENSION)
 
 lint: lint-rust lint-python ## Check format, lints, types, stubs, structure, words and tables
@@ -157,24 +158,24 @@ lint-python: $(EXTENSION) $(DEPENDENCIES)
 	$(BIN)/python scripts/check_words.py
 	$(BIN)/python scripts/results.py --check
 
-deny: ## Check licences, sources and, where their database can be had, advisories (needs cargo-deny)
+deny: ## Check licences, sources and, if the database is reachable, advisories (needs cargo-deny)
 	$(say) "cargo deny"
 	@command -v cargo-deny > /dev/null || { echo "not installed: cargo install --locked cargo-deny"; exit 1; }
 	cargo deny --offline check licenses bans sources
 	@if cargo deny fetch db 2> /dev/null; then cargo deny --offline check advisories; \
-	else echo "advisories are NOT checked: their database (github.com/RustSec/advisory-db) is out of reach"; fi
+	else echo "advisories NOT checked: cannot reach the database github.com/RustSec/advisory-db"; fi
 
-sanitize: $(DEPENDENCIES) ## Rust tests and the Python doors under AddressSanitizer, unsafe code under Miri (nightly, Linux)
+sanitize: $(DEPENDENCIES) ## Run Rust tests and the Python API under AddressSanitizer, unsafe code under Miri (nightly, Linux)
 	$(say) "AddressSanitizer with debug assertions, Miri"
 	scripts/sanitize $(BIN)/python
 
-# Of the last release, where there is one.
+# Tag of the last release, if any.
 BASE ?= $(shell git describe --tags --match 'v*' --abbrev=0 2> /dev/null)
-semver: ## Compare the Rust API with that of the last release, or of BASE=commit (needs cargo-semver-checks)
-	@test -n "$(BASE)" || { echo "there is no release yet: name a commit, as in make semver BASE=HEAD~10"; exit 1; }
+semver: ## Compare the Rust API with the last release or with BASE=commit (needs cargo-semver-checks)
+	@test -n "$(BASE)" || { echo "no release found; pass a commit: make semver BASE=HEAD~10"; exit 1; }
 	cargo semver-checks --baseline-rev "$(BASE)" --default-features
 
-structure: $(DEPENDENCIES) ## Check the direction of imports, circles, sizes of files and functions
+structure: $(DEPENDENCIES) ## Check direction and cycles of imports, and sizes of files and functions
 	$(BIN)/python scripts/check_structure.py
 
 test-rust: rust ## Run the Rust tests
@@ -185,16 +186,16 @@ test-python: $(EXTENSION) $(DEPENDENCIES) ## Run the Python tests
 	$(say) "Python tests"
 	$(PYTEST)
 
-# The other tests have run under the widest instruction set, unless DUALGAP_SIMD names another.
+# test-python and test-rust use the widest instruction set, unless DUALGAP_SIMD selects another.
 test-simd: $(EXTENSION) $(DEPENDENCIES) | rust ## Run the numerical tests under the other instruction sets of the processor
 	$(say) "Numerical tests under the other instruction sets"
 	$(BIN)/python scripts/each_simd.py --others $(PYTEST) -m every_simd
 	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED-1} PROPTEST_CASES=$${PROPTEST_CASES-64} \
 		$(BIN)/python scripts/each_simd.py --others cargo test --quiet --lib -- $(NUMERICAL)
 
-wheel: $(WHEEL) ## Build a wheel into dist/ and try it in an empty environment
+wheel: $(WHEEL) ## Build a wheel into dist/ and test it in an empty environment
 
-stranger: $(STRANGER) ## Also run every example of README, pages and tutorials there, as a newcomer would
+stranger: $(STRANGER) ## Build and test a wheel, then run every example of README, pages and tutorials on it
 
 lock: ## Pin the newest development dependencies in requirements-dev.lock
 	$(say) "Resolving the development dependencies"
@@ -238,11 +239,11 @@ $(BUILT): $(EXTENSION) $(PYTHON_SOURCES)
 	@touch $@
 
 $(WHEEL): $(BUILT) scripts/check_wheel.py scripts/smoke.py
-	$(say) "Trying the wheel in an empty environment"
+	$(say) "Testing the wheel in an empty environment"
 	$(BIN)/python scripts/check_wheel.py $(BIN)/python dist/*.whl $(LOCK)
 	@touch $@
 
 $(STRANGER): $(BUILT) $(EXAMPLES) scripts/check_wheel.py scripts/smoke.py tests/python/stranger.py tests/python/snippets.py
-	$(say) "Trying the wheel, then every example on it, in an empty environment"
+	$(say) "Testing the wheel and every example in an empty environment"
 	$(BIN)/python scripts/check_wheel.py $(BIN)/python dist/*.whl $(LOCK) --examples
 	@touch $@

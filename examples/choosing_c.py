@@ -2,8 +2,8 @@
 Choosing C
 ==========
 
-`MulticlassSVCCV` chooses C by cross-validation in one call, and says how much of a score is
-certain: a duality gap bounds the score that the exact optimum would have.
+`MulticlassSVCCV` chooses C by cross-validation in one call. It also bounds each score: the duality
+gap of a fit gives an interval for the score of the exact optimum.
 """
 
 import matplotlib.pyplot as plt
@@ -14,9 +14,9 @@ from dualgap import MulticlassSVC, MulticlassSVCCV
 from dualgap.plotting import CrossValidationDisplay
 
 # %%
-# As they come, fits end at a gap of 1 % of the objective, after which scores hardly move. But what
-# is known of the exact optima is then next to nothing: ``bounds=0.02`` asks for scores that are
-# known to .02.
+# By default, fits stop at a gap of 1 % of the objective, after which scores hardly change. The
+# bounds on the exact optima's scores are then wide. With ``bounds=0.02``, fits continue until each
+# score is known to within 0.02.
 
 X, y = load_digits(return_X_y=True)
 X = X / 16
@@ -24,26 +24,26 @@ Cs = np.logspace(-3, 0.5, 8)
 quick = MulticlassSVCCV(Cs=Cs, random_state=0).fit(X, y)
 search = MulticlassSVCCV(Cs=Cs, bounds=0.02, random_state=0).fit(X, y)
 for C, score, (lower, upper) in zip(Cs, search.mean_score_, search.mean_score_bounds_, strict=True):
-    print(f"C {C:6.4f}: {score:.3f}, that of the exact optima {lower:.3f} to {upper:.3f}")
+    print(f"C {C:6.4f}: score {score:.3f}, for the exact optima {lower:.3f} to {upper:.3f}")
 print(f"chosen: {search.C_:.4f}, and without bounds {quick.C_:.4f}")
 
 # %%
-# The bars are the spread over the folds, which no training changes. Where the band of the bounds is
-# narrower, more accurate fits cannot tell you more about C; more data can.
+# The bars show the spread over the folds, which more training does not reduce. If the band of the
+# bounds is narrower than the bars, more accurate fits tell you no more about C; more data would.
 
 CrossValidationDisplay.from_estimator(search)
 plt.show()
 
 # %%
-# Several C may be as good as the best within that spread: the smallest of them has the smallest
-# weights.
+# Several values of C may be as good as the best within that spread. The smallest of them gives the
+# strongest regularisation:
 
 cautious = MulticlassSVCCV(Cs=Cs, rule="one-standard-error", random_state=0).fit(X, y)
 print(f"one standard error: {cautious.C_:.4f}")
 
 # %%
-# `MulticlassSVC.path` needs no list: it covers an interval of C with models, each of them certified
-# for a part of it.
+# `MulticlassSVC.path` needs no list of values: it covers an interval of C with models, each
+# certified on a part of the interval.
 
 pieces = MulticlassSVC(tol=0.2, random_state=0).path(X[:300], y[:300], C_min=0.01, C_max=0.1)
 print([f"{piece.C_min:.3f} to {piece.C_max:.3f}" for piece in pieces])

@@ -1,9 +1,9 @@
 """
-A cluster
-=========
+Training on a cluster
+=====================
 
-`ConsensusSVC` trains a `MulticlassSVC` over partitions that stay on the workers of a Dask cluster.
-Only vectors of weights travel, and the certificate is that of the whole problem.
+`ConsensusSVC` trains a `MulticlassSVC` on partitions that stay on the workers of a Dask cluster.
+Workers exchange only weight vectors, and the certificate covers the whole problem.
 """
 
 import matplotlib.pyplot as plt
@@ -14,8 +14,8 @@ from dualgap import MulticlassSVC
 from dualgap.distributed import ConsensusSVC
 
 # %%
-# Here the workers are threads of this process; ``Client("tcp://scheduler:8786")`` is a cluster of
-# other machines.
+# In this example the workers are threads of this process. Use ``Client("tcp://scheduler:8786")``
+# for a cluster of machines.
 
 X, y = load_digits(return_X_y=True)
 X = X / 16
@@ -37,9 +37,9 @@ for partitions, svm in fits.items():
     print(f"gap {svm.relative_gap_:.1e} of the objective")
 
 # %%
-# Rounds grow with the number of partitions, and each is several passes over the rows: consensus is
-# for data that do not fit one machine. The picture shows the objective and the bound on it, round
-# by round.
+# The number of rounds grows with the number of partitions, and each round takes several passes over
+# the rows. So use consensus training for data that do not fit on one machine. The plot shows the
+# objective and its lower bound after each round.
 
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 for number, (partitions, svm) in enumerate(fits.items()):
@@ -48,11 +48,12 @@ for number, (partitions, svm) in enumerate(fits.items()):
         history["epoch"], history["objective"], color=f"C{number}", label=f"{partitions} partitions"
     )
     axis.plot(history["epoch"], history["dual_objective"], "--", color=f"C{number}")
-axis.set(xlabel="rounds", ylabel="objective, and its bound (dashed)", ylim=(0, 0.6))
+axis.set(xlabel="rounds", ylabel="objective and lower bound (dashed)", ylim=(0, 0.6))
 axis.legend()
 plt.show()
 
 # %%
-# Files that every worker can read go in as a list, ``svm.fit(["part-0.parquet", "part-1.parquet"],
-# y="label")``, and Dask arrays and dataframes as they are. ``checkpoint`` keeps the state in a
-# folder, and ``resume`` continues from it: see the guide.
+# You can pass files that every worker can read as a list,
+# ``svm.fit(["part-0.parquet", "part-1.parquet"], y="label")``, and Dask arrays and dataframes
+# directly. ``checkpoint`` saves the state in a folder, and ``resume`` continues from it: see the
+# guide.

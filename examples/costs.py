@@ -2,8 +2,8 @@
 Costs of mistakes
 =================
 
-Not all mistakes are alike: to take a severe case for a mild one costs more than the reverse.
-``StructuredHinge`` takes a table of costs, and the model learns to make the cheap mistakes.
+Some mistakes cost more than others: to classify a severe case as mild is worse than the reverse.
+``StructuredHinge`` takes a table of costs, and the model learns to avoid expensive mistakes.
 """
 
 import matplotlib.pyplot as plt
@@ -23,8 +23,8 @@ X = np.column_stack([X / 3, rng.normal(size=(2000, 3)) / 3])
 X_train, X_test, y_train, y_test = X[:1000], X[1000:], y[:1000], y[1000:]
 
 # %%
-# The row is the right grade, the column the predicted one: each grade too low costs 4, each too
-# high 1.
+# Rows are true grades and columns predicted ones. Each grade too low costs 4, each grade too high
+# costs 1.
 
 grades = np.arange(4)
 difference = grades - grades[:, None]
@@ -32,8 +32,8 @@ costs = np.where(difference < 0, -4.0 * difference, difference)
 print(costs)
 
 # %%
-# `C` weighs losses against the regulariser; larger costs are larger losses, so the model with costs
-# takes less of it.
+# `C` weighs the losses against the regulariser. Larger costs mean larger losses, so the model with
+# costs uses a smaller `C`.
 
 plain = MulticlassSVC(C=10.0, tol=1e-2, random_state=0).fit(X_train, y_train)
 careful = MulticlassSVC(StructuredHinge(costs), C=2.5, tol=1e-2, random_state=0)
@@ -41,7 +41,7 @@ careful.fit(X_train, y_train)
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 4), layout="constrained", sharey=True)
 for axis, (title, model) in zip(
-    axes, {"all mistakes alike": plain, "with costs": careful}.items(), strict=True
+    axes, {"equal costs": plain, "with costs": careful}.items(), strict=True
 ):
     predicted = model.predict(X_test)
     counts = confusion_matrix(y_test, predicted)
@@ -52,10 +52,10 @@ for axis, (title, model) in zip(
         axis.text(guess, right, str(count), ha="center", va="center")
     axis.set_xticks(grades)
     axis.set_yticks(grades)
-    axis.set(title=f"{title}: mean cost {cost:.2f}", xlabel="predicted grade", ylabel="right grade")
+    axis.set(title=f"{title}: mean cost {cost:.2f}", xlabel="predicted grade", ylabel="true grade")
 plt.show()
 
 # %%
-# The model with costs is about as often right, and its mistakes are cheaper. Costs may also differ
-# from row to row (``per_row=True``), and ``class_weight`` and ``sample_weight`` weigh rows without
-# saying which mistake is which.
+# The model with costs has about the same accuracy, but its mistakes are cheaper. Costs can also
+# differ from row to row (``per_row=True``). ``class_weight`` and ``sample_weight`` weight rows,
+# whatever the mistake.

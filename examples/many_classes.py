@@ -2,7 +2,7 @@
 Many classes
 ============
 
-Handwritten digits, one linear function of the pixels for each: which loss, how long, and how sure.
+Classify handwritten digits with linear models: compare losses, training time and certainty.
 """
 
 import matplotlib.pyplot as plt
@@ -13,16 +13,16 @@ from dualgap import MulticlassSVC
 from dualgap.losses import Usunier
 
 # %%
-# Scale features to similar size first; here to [0, 1].
+# First scale all features to a similar range, here [0, 1].
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X / 16, y, test_size=0.5, random_state=0)
 
 # %%
-# Three losses. Crammer and Singer's compares the right class with its strongest rival, Weston and
-# Watkins' with all of them, Usunier's with the few strongest. ``tol=1e-3`` promises an objective at
-# most 0.1 % above the best possible one. Objectives of different losses do not compare; what the
-# models do on other rows does.
+# The loss of Crammer and Singer compares the true class with its strongest rival, that of Weston
+# and Watkins with all rivals, and that of Usunier with the few strongest. ``tol=1e-3`` guarantees
+# an objective at most 0.1 % above the minimum. Objectives of different losses are not comparable,
+# so compare the accuracy on held-out rows.
 
 losses = {
     "Crammer-Singer": "crammer-singer",
@@ -40,9 +40,9 @@ for name, loss in losses.items():
     print(f"gap {model.relative_gap_:.1e} of the objective")
 
 # %%
-# A smaller gap costs more passes, and at some point buys nothing: ``undecided`` says which
-# predictions more training could still change. The picture shows the weights of two classes, and
-# rows that are still open at a gap of 0.1 %.
+# A smaller gap takes more passes, and at some point makes no difference: ``undecided`` marks the
+# predictions that more training could still change. The plot shows the weights of five classes, and
+# rows that are undecided at a gap of 0.1 %.
 
 svm = models["Crammer-Singer"]
 undecided = svm.undecided(X_test)
@@ -61,8 +61,7 @@ for axis in axes.flat:
 plt.show()
 
 # %%
-# The rows below are those that a person would look at again, too. To be surer of them make `tol`
-# smaller:
+# A person would look twice at these rows, too. With a smaller `tol`, fewer rows are undecided:
 
 for tol in (1e-2, 1e-3, 1e-4, 1e-5):
     closer = MulticlassSVC("crammer-singer", C=0.1, tol=tol, random_state=0).fit(X_train, y_train)

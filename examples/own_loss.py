@@ -1,9 +1,9 @@
 """
-A loss of your own
-==================
+Custom losses
+=============
 
-Many losses are known to `MulticlassSVC` by name. One that is not is an object with two methods, and
-its fit has a certificate like any other.
+`MulticlassSVC` knows many losses by name. Any other loss is an object with two methods. Its fit has
+a certificate like any other.
 """
 
 import matplotlib.pyplot as plt
@@ -15,21 +15,21 @@ from dualgap.losses import WeightedTopK
 from dualgap.plotting import ConvergenceDisplay
 
 # %%
-# A loss is the largest of several sums of margins, ``max over b in B of b @ margins``, where
-# ``margins[j]`` says by how much class j comes too near to the right one. ``support`` is this
-# maximum and ``vertex`` a b that attains it. Here the strongest rival counts in full and the second
-# half as much.
+# A loss is a maximum of weighted sums of margins, ``max over b in B of b @ margins``, where
+# ``margins[j]`` is how far class j violates its margin to the true class. ``support`` returns this
+# maximum, and ``vertex`` a b that attains it. In this example the strongest rival counts in full,
+# and the second strongest counts half.
 
 
 class NearestRivals:
-    """The two largest margins, the second half as much."""
+    """Largest margin plus half of the second largest."""
 
     def support(self, margins, label):
         """Return the loss."""
         return max(0.0, np.sort(margins)[-2:] @ [0.5, 1.0])
 
     def vertex(self, margins, label):
-        """Return the weights of the margins in it."""
+        """Return the weights of the margins in the loss."""
         second, first = np.argsort(margins)[-2:]
         point = np.zeros(len(margins))
         point[first], point[second] = 1.0, 0.5
@@ -44,17 +44,18 @@ print(f"objective {own.objective_:.3f}, gap {own.relative_gap_:.1e} of it")
 print("certificate:", own.certificate_)
 
 # %%
-# Answers are checked against each other: the bound holds as far as ``vertex`` does what it says.
-# With a third method, ``project(point, label)``, the default solver and smoothing can be used;
-# without, block Frank-Wolfe is.
+# The fit checks that the two methods agree; the bound is valid if ``vertex`` is correct. A third
+# method, ``project(point, label)``, enables the default solver and smoothing. Without it, the fit
+# uses block Frank-Wolfe.
 
 # %%
-# This loss is one of a known family, so that the two fits can be compared. Python is called for
-# each row and pass; a loss that stays is worth a file in Rust, which CONTRIBUTING shows whole.
+# This loss belongs to a built-in family, so we can compare the two fits. The fit calls Python for
+# each row in each pass. A loss that you use often is worth an implementation in Rust; CONTRIBUTING
+# shows a complete one.
 
 weights = np.zeros(10)
 weights[:2] = 1.0, 0.5
 known = MulticlassSVC(WeightedTopK(weights), C=0.1, tol=1e-2, random_state=0).fit(X, y)
-print(f"the same loss in Rust: objective {known.objective_:.3f}")
+print(f"the built-in loss: objective {known.objective_:.3f}")
 ConvergenceDisplay.from_estimators([own, known], labels=["in Python", "in Rust"], against="epoch")
 plt.show()

@@ -2,9 +2,10 @@
 Segmentation by minimum cuts
 ============================
 
-Neighbouring pixels tend to have the same label. A structured SVM learns how strongly, together with
-what a pixel looks like: labels are binary images, and the best one is a minimum cut, which is
-exact as long as neighbours attract. The weight that says so is therefore kept from being negative.
+Neighbouring pixels tend to have the same label. A structured SVM learns how strong this tendency
+is, together with the appearance of pixels. Labels are binary images, and the highest-scoring one is
+a minimum cut. This requires that neighbours attract each other, so their weight is constrained to
+be non-negative.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +16,7 @@ from scipy.optimize import linprog
 from dualgap.structured import StructuredSVM
 
 # %%
-# Noisy pictures of discs.
+# The data are noisy images of discs.
 
 SIDE = 10
 rng = np.random.default_rng(0)
@@ -23,7 +24,7 @@ ROW, COLUMN = np.divmod(np.arange(SIDE**2), SIDE)
 
 
 def draw():
-    """Return a disc, as zeros and ones, and its noisy picture."""
+    """Return a disc, as zeros and ones, and its noisy image."""
     centre, radius = rng.uniform(2, SIDE - 3, 2), rng.uniform(2, 4)
     disc = (np.hypot(ROW - centre[0], COLUMN - centre[1]) <= radius).astype(float)
     return disc, disc + 0.8 * rng.normal(size=SIDE**2)
@@ -33,8 +34,8 @@ y, X = map(list, zip(*(draw() for _ in range(60)), strict=True))
 
 # %%
 # The score of a label y is ``w0 sum_p x_p y_p + w1 sum_p y_p - w2 (number of cut edges)``. With
-# ``w2 >= 0`` its maximum is a minimum cut. That is a linear program whose vertices are integral:
-# minimise over ``0 <= y <= 1`` and ``z_pq >= |y_p - y_q|``.
+# ``w2 >= 0`` its maximiser is a minimum cut, which solves a linear program with integral vertices,
+# over ``0 <= y <= 1`` and ``z_pq >= |y_p - y_q|``.
 
 ALL = np.arange(SIDE**2)
 EDGES = np.vstack(
@@ -56,7 +57,7 @@ class Grid:
     """Binary labels of the pixels of a grid."""
 
     def joint_features(self, x, y):
-        """Return what the three weights count."""
+        """Return the features of the three weights."""
         return np.array([x @ y, y.sum(), -np.abs(ENDS @ y).sum()])
 
     def loss(self, y_true, y):
@@ -64,7 +65,7 @@ class Grid:
         return float(np.mean(y_true != y))
 
     def loss_augmented_decode(self, x, y_true, w):
-        """Return the label with the largest loss and score."""
+        """Return the label with the largest sum of loss and score."""
         return self._cut(w[0] * x + w[1] + (1 - 2 * y_true) / len(x), w[2])
 
     def decode(self, x, w):
@@ -78,24 +79,24 @@ class Grid:
 
 
 # %%
-# Fifteen pictures are enough for three weights. ``signs`` keeps the last one from being negative,
-# and the certificate is one for all weights that keep to it.
+# Fifteen images are enough for three weights. ``signs`` keeps the last weight non-negative, and the
+# certificate compares the model with all weights that satisfy this constraint.
 
 svm = StructuredSVM(Grid(), C=0.003, signs=[0, 0, 1], step="pairwise", tol=0.05, random_state=0)
 svm.fit(X[:15], y[:15])
 print(f"weights {svm.coef_.round(3)}, gap {svm.relative_gap_:.1e} of the objective")
-print(f"right pixels: {svm.score(X[15:], y[15:]):.3f}")
+print(f"correct pixels: {svm.score(X[15:], y[15:]):.3f}")
 
 # %%
-# Without the edges the same model is a threshold for each pixel.
+# Without edges, the model reduces to a threshold for each pixel.
 
 levels = np.linspace(0, 1, 21)
 level = max(levels, key=lambda level: np.mean((np.array(X[:15]) > level) == np.array(y[:15])))
 right = np.mean((np.array(X[15:]) > level) == np.array(y[15:]))
-print(f"right pixels with the threshold {level:.2f}: {right:.3f}")
+print(f"correct pixels with the threshold {level:.2f}: {right:.3f}")
 
 # %%
-# The picture: noisy, as the threshold sees it, as the model does, and the truth.
+# The plot shows the noisy image, the result of the threshold, the minimum cut and the true disc.
 
 found = svm.predict(X[15:19])
 figure, axes = plt.subplots(4, 4, figsize=(6, 6))
@@ -103,5 +104,5 @@ for row, x, truth, cut in zip(axes, X[15:19], y[15:19], found, strict=True):
     for axis, image in zip(row, (x, x > level, cut, truth), strict=True):
         axis.imshow(np.reshape(image, (SIDE, SIDE)), cmap="gray")
         axis.set_axis_off()
-for axis, title in zip(axes[0], ("picture", "threshold", "minimum cut", "truth"), strict=True):
+for axis, title in zip(axes[0], ("noisy image", "threshold", "minimum cut", "truth"), strict=True):
     axis.set_title(title)

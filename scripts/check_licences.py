@@ -1,10 +1,9 @@
-"""Check that the licence of every crate we link allows what ours (BSD-3-Clause) promises.
+"""Check that the licence of every linked crate is compatible with ours (BSD-3-Clause).
 
 Usage: python scripts/check_licences.py
 
-Reads `cargo metadata` without a network, prints each crate whose licence is not among those that
-`deny.toml` allows, and exits with status 1 if there is any. Crates that only tests and builds use
-are checked as well.
+Reads `cargo metadata` offline, prints each crate whose licence `deny.toml` does not allow, and
+exits with status 1 if there is any. Crates used only by tests and builds are checked, too.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ ALLOWED = set(tomllib.loads((ROOT / "deny.toml").read_text("utf-8"))["licenses"]
 
 
 def allowed(expression: str) -> bool:
-    """Whether an SPDX expression of names, AND, OR, WITH and brackets can be met by `ALLOWED`.
+    """Whether `ALLOWED` satisfies an SPDX expression of names, AND, OR, WITH and brackets.
 
-    ``MIT/Apache-2.0`` is the old way to write OR. A licence WITH an exception allows more.
+    ``MIT/Apache-2.0`` is an old notation for OR. WITH adds permissions, so it can be ignored.
     """
     tokens = re.findall(r"[()]|[^\s()/]+|/", expression)
     words = {"AND": "and", "OR": "or", "/": "or", "(": "(", ")": ")"}
@@ -34,12 +33,12 @@ def allowed(expression: str) -> bool:
             skip = token == "WITH"
         else:
             terms.append(words.get(token, str(token in ALLOWED)))
-    # Nothing but True, False, and, or and brackets is left of the expression.
+    # Safe: the expression now contains only True, False, and, or and brackets.
     return bool(terms) and bool(eval(" ".join(terms)))
 
 
 def main() -> int:
-    """Check all crates of the lock file."""
+    """Check all crates in the lock file."""
     command = [
         "cargo",
         "metadata",

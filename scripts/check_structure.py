@@ -1,20 +1,20 @@
-"""Check the structure of the code: the direction of imports, circles, and sizes.
+"""Check the structure of the code: direction and cycles of imports, and sizes.
 
 Usage: python scripts/check_structure.py [ROOT]
 
-Prints each violation on a line and exits with status 1 if there is any:
+Prints one line per violation and exits with status 1 if there is any:
 
-- an import against the order of the layers below,
-- a circle of imports between files, or between modules (folders) at any level,
-- a file of more than 500 lines, a function of more than 60,
-- more than 14 files at the top of python/dualgap,
-- a folder of src or python/dualgap that the map in CONTRIBUTING.md does not name,
-- a Rust file without a documentation of its module (`//!`),
+- an import from a higher layer (see LAYERS),
+- a cycle of imports between files, or between modules (folders) at any level,
+- a file of more than 500 lines, or a function of more than 60,
+- more than 14 files at the top level of python/dualgap,
+- a folder of src or python/dualgap that the map in CONTRIBUTING.md does not list,
+- a Rust file without module documentation (`//!`),
 - two public types of one name in the Rust crate.
 
-A Rust folder's own file (mod.rs) declares and re-exports the items of the folder and may list them
-in a constant (a registry); none of this is an import. A name taken from mod.rs counts as taken from
-the file that defines it.
+A mod.rs declares and re-exports the modules of its folder and may list them in a constant (a
+registry); none of this counts as an import. An import through a re-export counts as an import
+from the file that defines the name.
 Unit tests inside a Rust file (#[cfg(test)]) may use any module.
 """
 
@@ -28,7 +28,7 @@ from pathlib import Path
 import python_imports
 import rust_imports
 
-# From the bottom up: a module imports from its own layer or from those before it.
+# From the bottom up: a module may import from its own layer and from earlier ones.
 RUST_LAYERS = [
     {"error", "interrupt", "memory", "names"},
     {"run", "parallel", "data", "linalg"},
@@ -52,13 +52,13 @@ Graph = Mapping[str, set[str]]
 
 
 def upward(graph: Graph, layers: list[set[str]]) -> Iterator[str]:
-    """Imports from a lower layer into a higher one; modules are named `root.module...`."""
+    """Find imports from a lower layer into a higher one; modules are named `root.module...`."""
     rank = {name: height for height, layer in enumerate(layers) for name in layer}
     for source, targets in sorted(graph.items()):
         if "." not in source:
-            continue  # The root only lists and re-exports.
+            continue  # The root module only re-exports.
         if source.split(".")[1] not in rank:
-            yield f"{source} is in no layer"
+            yield f"{source} is not in any layer"
             continue
         for target in sorted(targets):
             if "." not in target:
@@ -67,8 +67,8 @@ def upward(graph: Graph, layers: list[set[str]]) -> Iterator[str]:
                 yield f"{source} imports {target}, which is in a higher layer"
 
 
-def circles(graph: Graph) -> list[list[str]]:
-    """Strongly connected components of at least two nodes (Tarjan 1972)."""
+def cycles(graph: Graph) -> list[list[str]]:
+    """Find strongly connected components of at least two nodes (Tarjan 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -96,7 +96,7 @@ def circles(graph: Graph) -> list[list[str]]:
 
 
 def levels(graph: Graph) -> Iterator[dict[str, set[str]]]:
-    """For each folder, the graph of its children, everything below a child taken as one node."""
+    """Build the import graph of each folder's children, with each child as a single node."""
     modules = set(graph) | {target for targets in graph.values() for target in targets}
     parents = {module.rsplit(".", 1)[0] for module in modules if "." in module}
     for parent in sorted(parents):
@@ -114,21 +114,21 @@ def levels(graph: Graph) -> Iterator[dict[str, set[str]]]:
 
 
 def imports(graph: Graph, layers: list[set[str]]) -> Iterator[str]:
-    """Violations of the direction of imports."""
+    """Find violations of the direction of imports, and cycles."""
     yield from upward(graph, layers)
-    seen = circles(graph)
-    yield from (f"circle of files: {', '.join(circle)}" for circle in seen)
+    seen = cycles(graph)
+    yield from (f"cycle of files: {', '.join(cycle)}" for cycle in seen)
     for contracted in levels(graph):
-        for circle in circles(contracted):
-            if circle not in seen:
-                yield f"circle of modules: {', '.join(circle)}"
-                for source in circle:
-                    yield from crossings(graph, source, circle)
+        for cycle in cycles(contracted):
+            if cycle not in seen:
+                yield f"cycle of modules: {', '.join(cycle)}"
+                for source in cycle:
+                    yield from crossings(graph, source, cycle)
 
 
-def crossings(graph: Graph, module: str, circle: Iterable[str]) -> Iterator[str]:
-    """The imports that lead from a module of a circle into its others."""
-    others = tuple(other for other in circle if other != module)
+def crossings(graph: Graph, module: str, cycle: Iterable[str]) -> Iterator[str]:
+    """List the imports between the modules of a cycle."""
+    others = tuple(other for other in cycle if other != module)
     for source, targets in sorted(graph.items()):
         if source == module or source.startswith(module + "."):
             for target in sorted(targets):
@@ -137,7 +137,7 @@ def crossings(graph: Graph, module: str, circle: Iterable[str]) -> Iterator[str]
 
 
 def sizes(root: Path) -> Iterator[str]:
-    """Files and functions that are too long."""
+    """Find files and functions that are too long."""
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
             if path.suffix not in (".rs", ".py", ".pyi"):
@@ -152,15 +152,15 @@ def sizes(root: Path) -> Iterator[str]:
 
 
 def top_files(package: Path) -> Iterator[str]:
-    """More files than a reader takes in at a glance."""
+    """Report a package with too many files at its top level."""
     built = (".so", ".pyd")
     files = [path.name for path in package.glob("*") if path.is_file() and path.suffix not in built]
     if len(files) > MAX_TOP_FILES:
-        yield f"{package.name} has {len(files)} files at its top: {', '.join(sorted(files))}"
+        yield f"{package.name} has {len(files)} files at its top level: {', '.join(sorted(files))}"
 
 
 def mapped(text: str) -> set[str]:
-    """Paths in the first column of the map: those after the first may leave its folder out."""
+    """Read the paths in the first column of the map; only the first in a row needs its folder."""
     paths = set()
     for row in re.findall(r"^\|([^|]*)\|", text, re.M):
         parent = ""
@@ -175,18 +175,18 @@ def mapped(text: str) -> set[str]:
 
 
 def unmapped(root: Path) -> Iterator[str]:
-    """Folders that CONTRIBUTING.md does not name."""
+    """Find folders that the map in CONTRIBUTING.md does not list."""
     contributing = root / "CONTRIBUTING.md"
     known = mapped(contributing.read_text("utf-8")) if contributing.exists() else set()
     for parent in ("src", "python/dualgap"):
         sources = (path for end in ("rs", "py") for path in (root / parent).glob(f"*/**/*.{end}"))
         for name in sorted({path.relative_to(root / parent).parts[0] for path in sources}):
             if f"{parent}/{name}" not in known:
-                yield f"the map in CONTRIBUTING.md does not name {parent}/{name}"
+                yield f"the map in CONTRIBUTING.md does not list {parent}/{name}"
 
 
 def rust_modules(root: Path) -> Iterator[str]:
-    """Modules without documentation, and names that two public types share."""
+    """Find modules without documentation, and names shared by two public types."""
     homes: dict[str, list[str]] = {}
     for path in sorted((root / "src").rglob("*.rs")):
         text, name = path.read_text("utf-8"), str(path.relative_to(root))
@@ -200,7 +200,7 @@ def rust_modules(root: Path) -> Iterator[str]:
 
 
 def violations(root: Path) -> list[str]:
-    """Everything that is wrong in the tree at `root`."""
+    """Find all violations in the tree at `root`."""
     package = root / "python/dualgap"
     return [
         *imports(rust_imports.graph(root / "src"), RUST_LAYERS),

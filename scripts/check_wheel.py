@@ -1,10 +1,9 @@
-"""Install a wheel, with its dependencies and nothing else, into an empty environment and try it.
+"""Install a wheel and only its dependencies into an empty environment, and test it.
 
 Usage: python scripts/check_wheel.py PYTHON WHEEL [REQUIREMENTS [--examples]]
 
-The versions of REQUIREMENTS (a lock file) are taken, where there is one. With --examples, the
-extras that examples need are then added, and every example of the README, the pages and the
-tutorials is run there.
+If REQUIREMENTS (a lock file) is given, its versions are installed. --examples also installs the
+extras that the examples need, and runs every example of the README, the pages and the tutorials.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ def main() -> None:
     size = wheel.stat().st_size
     print(f"{wheel.name}: {size} bytes")
     if size > MAX_BYTES:
-        sys.exit(f"error: a wheel is to have at most {MAX_BYTES} bytes")
+        sys.exit(f"error: a wheel must have at most {MAX_BYTES} bytes")
     constraint = ["--constraint", str(Path(sys.argv[3]).resolve())] if len(sys.argv) > 3 else []
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([python, "-m", "venv", "--without-pip", f"{folder}/venv"], check=True)
         own = (
             f"{folder}/venv/Scripts/python.exe" if os.name == "nt" else f"{folder}/venv/bin/python"
         )
-        # Most modules are never imported: Python compiles those that are, and keeps them.
+        # Compile nothing at installation: most modules are never imported.
         install = [python, "-m", "pip", "--python", own, "install", "--quiet", "--no-compile"]
         install += ["--prefer-binary", *constraint]
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 
         def run(script: Path) -> None:
-            # Away from the clone, so that its own package cannot be imported instead.
+            # Run outside the clone, so that its package cannot be imported instead.
             command = [own, "-W", "error", str(script)]
             subprocess.run(command, cwd=folder, env=environment, check=True)
 

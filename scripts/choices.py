@@ -1,9 +1,9 @@
-"""Derive the literals of python/dualgap/_choices.py from the core's registries.
+"""Generate the literals of python/dualgap/_choices.py from the core's registries.
 
 Usage: python scripts/choices.py [--check]
 
-Type checkers cannot look into the extension; a name that was registered there comes here with
-`make fmt`. With --check nothing is written, and the exit status is 1 if there is anything to write.
+Type checkers cannot read the extension, so `make fmt` copies its registered names to that file.
+With --check nothing is written, and the exit status is 1 if the file is out of date.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REGISTRIES: dict[str, Iterable[str]] = {
 
 
 def derived(text: str) -> str:
-    """The text with every registered name in its literal."""
+    """Return the text with all registered names in its literals."""
     for literal, names in REGISTRIES.items():
         quoted = [f'"{name}"' for name in names]
         head = f"{literal}: TypeAlias = Literal["
@@ -47,7 +47,7 @@ def main() -> int:
     if derived(text) == text:
         return 0
     if "--check" in sys.argv[1:]:
-        print(f"{FILE.name}: the literals are not the registries'; make fmt writes them")
+        print(f"{FILE.name}: the literals differ from the registries; run `make fmt`")
         return 1
     FILE.write_text(derived(text), "utf-8")
     return 0

@@ -1,11 +1,11 @@
-"""Run a command once for each instruction set of this processor, with DUALGAP_SIMD naming it.
+"""Run a command once per instruction set of this processor, selected by DUALGAP_SIMD.
 
 Usage: python scripts/each_simd.py [--others | --vectors | --only NAMES] COMMAND ...
 
---others leaves out the instruction set that a process uses as things are, --vectors leaves out
-"scalar", and --only takes the names given ("avx2 avx512"). The exit status is that of the first
-run that fails; the other runs follow all the same. With --others, which repeats what has run once,
-DUALGAP_REPEATED=1 tells tests that they may draw fewer random trials.
+--others skips the default instruction set, --vectors skips "scalar", and --only runs just the
+given names ("avx2 avx512"). The exit status is that of the first failing run; later runs still take
+place. --others repeats tests that have already run, so it sets DUALGAP_REPEATED=1, which lets
+tests draw fewer random trials.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import subprocess
 import sys
 
 VARIABLE = "DUALGAP_SIMD"
-# Values of the variable. The name that a process reports for "auto" can be one of the others.
+# Values of the variable. For "auto", a process reports the name of the set that it chose.
 VALUES = ("scalar", "avx2", "avx512", "auto")
-# Loads the extension alone: the package would import scikit-learn.
+# Loads only the extension, because the package imports scikit-learn.
 SHOW = """
 from importlib import machinery, util
 folder = util.find_spec("dualgap").submodule_search_locations
@@ -30,7 +30,7 @@ REFUSED = "this machine does not have"
 
 
 def instruction_set(value: str | None) -> str | None:
-    """Name the instruction set that a value selects; None where the processor lacks it."""
+    """Return the instruction set that a value selects; None if the processor lacks it."""
     environment = os.environ if value is None else {**os.environ, VARIABLE: value}
     done = subprocess.run(
         [sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=False
@@ -43,7 +43,7 @@ def instruction_set(value: str | None) -> str | None:
 
 
 def chosen(option: str | None, names: str) -> dict[str, str]:
-    """Map the instruction sets to run under to the values that select them."""
+    """Map each instruction set to run to the value that selects it."""
     found: dict[str, str] = {}
     for value in VALUES:
         if name := instruction_set(value):
@@ -55,7 +55,9 @@ def chosen(option: str | None, names: str) -> dict[str, str]:
     elif option == "--only":
         missing = set(names.split()) - set(found)
         if missing:
-            sys.exit(f"error: this processor has {', '.join(found)}, not {', '.join(missing)}")
+            sys.exit(
+                f"error: this processor does not have {', '.join(missing)}, only {', '.join(found)}"
+            )
         found = {name: found[name] for name in names.split()}
     return found
 

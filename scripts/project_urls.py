@@ -1,4 +1,4 @@
-"""Write into pyproject.toml and Cargo.toml where the project lives: where it is released.
+"""Write the project's address into pyproject.toml and Cargo.toml, for a release.
 
 Usage: python scripts/project_urls.py https://host/owner/name
 """
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def with_urls(pyproject: str, address: str) -> str:
-    """The text of pyproject.toml with the project's addresses."""
+    """Return the text of pyproject.toml with the project's addresses."""
     urls = {
         "Repository": address,
         "Issues": f"{address}/issues",
@@ -22,13 +22,13 @@ def with_urls(pyproject: str, address: str) -> str:
     table = "".join(f'{name} = "{url}"\n' for name, url in urls.items())
     before, marker, after = pyproject.partition("[project.scripts]\n")
     if not marker or "[project.urls]" in pyproject:
-        msg = "pyproject.toml: has no [project.scripts], or [project.urls] already"
+        msg = "pyproject.toml: [project.scripts] is missing, or [project.urls] already exists"
         raise ValueError(msg)
     return f"{before}[project.urls]\n{table}\n{marker}{after}"
 
 
 def with_repository(cargo: str, address: str) -> str:
-    """The text of Cargo.toml with the crate's repository."""
+    """Return the text of Cargo.toml with the crate's repository."""
     return re.sub(
         r"^license = ", f'repository = "{address}"\nlicense = ', cargo, count=1, flags=re.M
     )
@@ -37,7 +37,7 @@ def with_repository(cargo: str, address: str) -> str:
 def main() -> None:
     address = sys.argv[1].rstrip("/")
     if not re.fullmatch(r"https://[\w.-]+(/[\w.-]+)+", address):
-        sys.exit(f"not an address: {address}")
+        sys.exit(f"not an https address: {address}")
     for name, change in (("pyproject.toml", with_urls), ("Cargo.toml", with_repository)):
         path = ROOT / name
         path.write_text(change(path.read_text("utf-8"), address), "utf-8")

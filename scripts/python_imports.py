@@ -1,4 +1,4 @@
-"""Imports and functions of Python files, for scripts/check_structure.py."""
+"""Parser of imports and functions of Python files, for scripts/check_structure.py."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# (module, name), or (module, None) for the module itself.
+# A pair (module, name), or (module, None) for the module itself.
 Wanted = tuple[str, str | None]
 
 
 @dataclass
 class Module:
-    """The imports of a module, and the origin of the names that it exports."""
+    """Imports of a module, and the origins of the names that other modules can import from it."""
 
     wanted: set[Wanted] = field(default_factory=set)
     names: dict[str, tuple[str, str | None]] = field(default_factory=dict)
 
 
 def graph(package: Path) -> dict[str, set[str]]:
-    """Module -> modules of the same package that it imports.
+    """Map each module to the modules of the same package that it imports.
 
     Imports for type checking, imports inside functions and `import_module("...")` count.
     """
@@ -37,7 +37,7 @@ def graph(package: Path) -> dict[str, set[str]]:
 
 
 def read(tree: ast.Module, name: str, is_package: bool) -> Module:
-    """The imports of one file."""
+    """Parse the imports of one file."""
     module, root = Module(), name.split(".")[0]
     base = name.split(".") if is_package else name.split(".")[:-1]
     for node in ast.walk(tree):
@@ -59,7 +59,7 @@ def read(tree: ast.Module, name: str, is_package: bool) -> Module:
 
 
 def resolve(modules: dict[str, Module], source: str, name: str | None) -> str | None:
-    """The module that a name comes from: a submodule, or where a package re-exports it from."""
+    """Return the module that defines a name: a submodule, or the source of a re-export."""
     for _ in range(10):
         if source not in modules:
             return None
@@ -77,9 +77,9 @@ def resolve(modules: dict[str, Module], source: str, name: str | None) -> str | 
 
 
 def functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Name, line and number of lines of each function, nested ones included.
+    """Return name, line and number of lines of each function, including nested ones.
 
-    Docstrings do not count, as the documentation of a Rust function is not in it.
+    Docstrings do not count, for consistency with Rust, where documentation precedes a function.
     """
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

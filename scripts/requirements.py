@@ -1,4 +1,4 @@
-"""Print the requirements of pyproject.toml that the named groups have, one on a line.
+"""Print the requirements of the named groups in pyproject.toml, one per line.
 
 Usage: python scripts/requirements.py GROUP ...
 
@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def requirements(groups: list[str]) -> Iterator[str]:
-    """Yield the requirements of groups; those of the package's own extras in their place."""
+    """Yield the requirements of groups, expanding references to the package's own extras."""
     settings = tomllib.loads(PROJECT.read_text("utf-8"))
     project = settings["project"]
     known = {

@@ -1,7 +1,7 @@
-"""Imports and functions of Rust files, for scripts/check_structure.py.
+"""Parser of imports and functions of Rust files, for scripts/check_structure.py.
 
-Paths are found by their text, not by the compiler: everything that begins with `crate`, `self`,
-`super`, a child module or a name that a `use` has brought in.
+Paths are found in the text, without the compiler: anything that begins with `crate`, `self`,
+`super`, a child module or a name imported by `use`.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ MODULE_DOC = re.compile(r"\s*(?://!|/\*!)")
 
 @dataclass
 class Module:
-    """A source file: its text without comments and strings, and the names it knows."""
+    """A source file: its text without comments and strings, and the names in its scope."""
 
     text: str
     is_folder: bool
-    # Local name -> absolute path; exported are those that `pub use` hands on.
+    # Maps local names to absolute paths; `exported` has those re-exported by `pub use`.
     names: dict[str, list[str]] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
-    # `pub use path::*`.
+    # Paths of `pub use path::*`.
     globs: list[list[str]] = field(default_factory=list)
-    # Paths in `use` and in the code; those that the code names, re-exports and registries apart.
+    # All paths in `use` and in the code; and those outside of re-exports and registries.
     wanted: list[list[str]] = field(default_factory=list)
     applied: list[list[str]] = field(default_factory=list)
     items: set[str] = field(default_factory=set)
 
 
 def blank(text: str) -> str:
-    """The text with comments, strings and characters taken out; line breaks stay."""
+    """Remove comments, strings and characters, but keep line breaks."""
     text = nested_comments(text)
     return SKIPPED.sub(lambda match: "\n" * match[0].count("\n"), text)
 
 
 def nested_comments(text: str) -> str:
-    """Take out /* */, which may be nested."""
+    """Remove /* */ comments, which may be nested."""
     out, depth = [], 0
     for part in re.split(r"(/\*|\*/)", text) if "/*" in text else [text]:
         if part == "/*":
@@ -61,7 +61,7 @@ def nested_comments(text: str) -> str:
 
 
 def closing(text: str, start: int) -> int:
-    """The index after the brace that closes the first one at or after `start`."""
+    """Return the index after the brace that closes the first one at or after `start`."""
     depth = 0
     for match in re.compile(r"[{}]").finditer(text, start):
         depth += 1 if match[0] == "{" else -1
@@ -71,7 +71,7 @@ def closing(text: str, start: int) -> int:
 
 
 def without_tests(text: str) -> str:
-    """The text without items marked #[cfg(test)]."""
+    """Remove items marked #[cfg(test)]."""
     while (match := re.search(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*", text)) is not None:
         semicolon, brace = text.find(";", match.end()), text.find("{", match.end())
         plain = brace < 0 or 0 <= semicolon < brace
@@ -80,7 +80,7 @@ def without_tests(text: str) -> str:
 
 
 def without_registries(text: str) -> str:
-    """The text without constants: the tables that list a folder's files by name are such."""
+    """Remove constants, which include the registries that list a folder's files."""
     out, start = [], 0
     for match in REGISTRY.finditer(text):
         if match.start() >= start:
@@ -93,7 +93,7 @@ def without_registries(text: str) -> str:
 
 
 def expand(tree: str, before: list[str]) -> Iterator[tuple[list[str], str]]:
-    """Each path of a `use` tree, and the name that it gets here."""
+    """Yield each path of a `use` tree, and its local name."""
     tree = tree.strip()
     opening = tree.find("{")
     if opening < 0:
@@ -114,7 +114,7 @@ def expand(tree: str, before: list[str]) -> Iterator[tuple[list[str], str]]:
 
 
 def read(text: str, name: str, is_folder: bool, modules: set[str]) -> Module:
-    """The names and paths of one file."""
+    """Parse the names and paths of one file."""
     module = Module(without_tests(blank(text)), is_folder)
     module.items = set(ITEM.findall(module.text))
     here = name.split(".")
@@ -161,7 +161,7 @@ def read(text: str, name: str, is_folder: bool, modules: set[str]) -> Module:
 
 
 def graph(source: Path) -> dict[str, set[str]]:
-    """Module -> modules that it imports from; `crate.linalg` is src/linalg/mod.rs."""
+    """Map each module to the modules it imports from; `crate.linalg` is src/linalg/mod.rs."""
     paths = {}
     for path in sorted(source.rglob("*.rs")):
         parts = [ROOT, *path.relative_to(source).with_suffix("").parts]
@@ -188,7 +188,7 @@ def graph(source: Path) -> dict[str, set[str]]:
 
 
 def resolve(modules: dict[str, Module], macros: dict[str, str], path: list[str]) -> str:
-    """The file that defines what a path names, through re-exports."""
+    """Return the file that defines the item of a path, following re-exports."""
     for _ in range(10):
         name, rest = path[0], path[1:]
         while rest and f"{name}.{rest[0]}" in modules:
@@ -203,7 +203,7 @@ def resolve(modules: dict[str, Module], macros: dict[str, str], path: list[str])
             continue
         if item in module.items:
             return name
-        if item in module.names:  # A private `use` that a child takes from its parent.
+        if item in module.names:  # A child module can import a private `use` of its parent.
             path = [*module.names[item], *rest[1:]]
             continue
         for glob in module.globs:
@@ -214,7 +214,7 @@ def resolve(modules: dict[str, Module], macros: dict[str, str], path: list[str])
 
 
 def public_types(text: str) -> set[str]:
-    """Names of the types that other files may use, tests apart."""
+    """Return the names of public types outside tests."""
     return set(PUBLIC_TYPE.findall(without_tests(blank(text))))
 
 
@@ -224,11 +224,11 @@ def has_module_doc(text: str) -> bool:
 
 
 def functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Name, line and number of lines of each function with a body."""
+    """Return name, line and number of lines of each function with a body."""
     text = blank(text)
     for match in FUNCTION.finditer(text):
         brace, depth = match.end(), 0
-        # The body begins at the first brace outside of brackets; a declaration ends before it.
+        # The body begins at the first brace outside brackets; a declaration without body has none.
         while brace < len(text) and not (depth == 0 and text[brace] in "{;"):
             depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(text[brace], 0)
             brace += 1

@@ -1,6 +1,6 @@
-"""Show that an installed wheel is complete: run in an environment with its dependencies alone.
+"""Test that an installed wheel is complete, in an environment with only its dependencies.
 
-Usage: python scripts/smoke.py, away from the clone. Prints what it found.
+Usage: python scripts/smoke.py, outside the clone. Prints the import times.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from sklearn.datasets import dump_svmlight_file
 
 import dualgap
 
-# Packages that `import dualgap` must not import: they are slow or optional.
+# Modules that `import dualgap` must not load: they are slow, or belong to an extra.
 LAZY = ("click", "dask", "distributed", "matplotlib", "onnx", "pandas", "pyarrow", "rich")
-RECOMMEND = "needs pandas: pip install 'dualgap[recommend]'"
+RECOMMEND = "pandas: pip install 'dualgap[recommend]'"
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a program and keep what it says."""
+    """Run a program and capture its output."""
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def python(code: str) -> str:
-    """Run code in a fresh interpreter, warnings being errors; return what it prints."""
+    """Run code in a fresh interpreter, with warnings as errors; return its output."""
     done = run(sys.executable, "-W", "error", "-c", code)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def check_package() -> None:
-    """The package is the installed one, and whole."""
+    """Check that the package is the installed one, with all its files."""
     here = Path(dualgap.__file__).parent
     assert "site-packages" in str(here), f"not the installed package: {here}"
     assert (here / "py.typed").exists()
@@ -43,7 +43,7 @@ def check_package() -> None:
 
 
 def check_fit() -> None:
-    """A model is fitted."""
+    """Fit a model."""
     X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 5) - 0.5
     y = X[:, 0] * X[:, 1] > 0
     model = dualgap.FactorizationMachineClassifier(4, alpha=0.1, radius=1.0, n_jobs=2).fit(X, y)
@@ -51,7 +51,7 @@ def check_fit() -> None:
 
 
 def check_names() -> None:
-    """All names can be imported; one that needs pandas says so."""
+    """Check that all names can be imported; without pandas, the error says so."""
     for package in ("dualgap", "dualgap.losses", "dualgap.metrics", "dualgap.sequence"):
         python(f"from {package} import *")
     if find_spec("pandas") is None:
@@ -62,11 +62,11 @@ def check_names() -> None:
 
 
 def check_command() -> None:
-    """`dualgap` shows its help, fits and predicts; a command without its extra says which."""
+    """Check the help, fit and predict commands, and the message for a missing extra."""
     script = str(shutil.which("dualgap", path=Path(sys.executable).parent))
     shown = run(script, "--help")
     assert shown.returncode == 0, shown.stderr
-    assert "Learning with many outputs" in shown.stdout
+    assert "report how close to optimal they are" in shown.stdout
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4))
     y = (X[:, 0] > 0).astype(int)
@@ -91,15 +91,15 @@ def check_command() -> None:
 
 
 def check_imports() -> None:
-    """An import of dualgap brings nothing along that scikit-learn does not."""
+    """Check that importing dualgap loads none of the modules in LAZY."""
     code = "import sys, sklearn.svm; before = set(sys.modules); import dualgap; "
     code += "print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before}))"
     brought = set(python(code).split())
-    assert not brought & set(LAZY), f"an import of dualgap brings {brought & set(LAZY)}"
+    assert not brought & set(LAZY), f"importing dualgap loads {brought & set(LAZY)}"
 
 
 def import_seconds(name: str) -> float:
-    """Processor time of an import in a fresh interpreter, the best of five."""
+    """Return the processor time of an import in a fresh interpreter, the best of five."""
     code = f"import time, {name}; print(time.process_time())"
     return min(float(python(code)) for _ in range(5))
 

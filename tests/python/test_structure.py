@@ -119,10 +119,10 @@ def test_a_python_module_that_imports_upwards(tmp_path: Path, code: str) -> None
 
 def test_modules_without_a_layer(tmp_path: Path) -> None:
     lines = check(tmp_path, {"src/misc.rs": "", "python/dualgap/misc.py": ""})
-    assert lines == ["crate.misc is in no layer", "dualgap.misc is in no layer"]
+    assert lines == ["crate.misc is not in any layer", "dualgap.misc is not in any layer"]
 
 
-def test_circles_of_files(tmp_path: Path) -> None:
+def test_cycles_of_files(tmp_path: Path) -> None:
     lines = check(
         tmp_path,
         {
@@ -135,10 +135,10 @@ def test_circles_of_files(tmp_path: Path) -> None:
             "python/dualgap/recommend/fit.py": "from ._file import x",
         },
     )
-    assert lines == ["circle of files: crate.linalg.a, crate.linalg.b, crate.linalg.c"]
+    assert lines == ["cycle of files: crate.linalg.a, crate.linalg.b, crate.linalg.c"]
 
 
-def test_a_circle_between_a_folder_and_its_file(tmp_path: Path) -> None:
+def test_a_cycle_between_a_folder_and_its_file(tmp_path: Path) -> None:
     lines = check(
         tmp_path,
         {
@@ -149,12 +149,12 @@ def test_a_circle_between_a_folder_and_its_file(tmp_path: Path) -> None:
         },
     )
     assert lines == [
-        "circle of files: crate.linalg, crate.linalg.a",
-        "circle of files: dualgap.recommend, dualgap.recommend.fit",
+        "cycle of files: crate.linalg, crate.linalg.a",
+        "cycle of files: dualgap.recommend, dualgap.recommend.fit",
     ]
 
 
-def test_a_circle_of_folders_whose_files_form_none(tmp_path: Path) -> None:
+def test_a_cycle_of_folders_without_a_cycle_of_files(tmp_path: Path) -> None:
     lines = check(
         tmp_path,
         {
@@ -166,7 +166,7 @@ def test_a_circle_of_folders_whose_files_form_none(tmp_path: Path) -> None:
             "python/dualgap/__init__.py": "",
         },
     )
-    assert lines[0] == "circle of modules: crate.structured.marginals, crate.structured.model"
+    assert lines[0] == "cycle of modules: crate.structured.marginals, crate.structured.model"
     assert [line.strip() for line in lines[1:]] == [
         "crate.structured.marginals imports crate.structured.model.scores",
         "crate.structured.model.chain imports crate.structured.marginals",
@@ -201,7 +201,7 @@ def test_the_number_of_files_at_the_top(tmp_path: Path) -> None:
     assert check(tmp_path, {}) == []
     (package / "py.typed").touch()
     (line,) = check(tmp_path, {})
-    assert line.startswith("dualgap has 15 files at its top: ")
+    assert line.startswith("dualgap has 15 files at its top level: ")
 
 
 def test_folders_that_the_map_does_not_name(tmp_path: Path) -> None:
@@ -218,15 +218,15 @@ def test_folders_that_the_map_does_not_name(tmp_path: Path) -> None:
         },
     )
     assert lines == [
-        "the map in CONTRIBUTING.md does not name src/dual",
-        "the map in CONTRIBUTING.md does not name src/solver",
-        "the map in CONTRIBUTING.md does not name python/dualgap/cli",
+        "the map in CONTRIBUTING.md does not list src/dual",
+        "the map in CONTRIBUTING.md does not list src/solver",
+        "the map in CONTRIBUTING.md does not list python/dualgap/cli",
     ]
 
 
 def test_a_tree_without_a_map(tmp_path: Path) -> None:
     lines = check(tmp_path, {"CONTRIBUTING.md": "", "src/linalg/mod.rs": ""})
-    assert lines == ["the map in CONTRIBUTING.md does not name src/linalg"]
+    assert lines == ["the map in CONTRIBUTING.md does not list src/linalg"]
 
 
 def test_modules_without_documentation(tmp_path: Path) -> None:
