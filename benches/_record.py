@@ -1,4 +1,4 @@
-"""What the benchmarks share: rows written to files, timings in pairs, data sets."""
+"""Helpers of the benchmarks: result files, paired timings, data sets."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ ORIGIN = ("simd", "commit", "date", "machine", "versions")
 
 
 class Table:
-    """Rows of results in `results/<name>.csv`, or in the folder DUALGAP_RESULTS.
+    """Writer of result rows to `results/<name>.csv`, in this folder or in DUALGAP_RESULTS.
 
-    Each row says with which instruction set, at which commit, when, on which machine and with which
-    versions it was measured. A row replaces the earlier one with the same values in the `key`
-    columns and the same instruction set, so that parts of a table can be measured again. It also
-    replaces one without an instruction set. Rows of other programs are added with `simd=""`: they
-    hold for all instruction sets. `make results` puts the rows into the pages of docs.
+    Each row records instruction set, commit, date, machine and versions. A row replaces an earlier
+    one with the same instruction set (or none) and the same values in the `key` columns, so you can
+    measure parts of a table again. Rows of other programs have `simd=""`, because they apply to all
+    instruction sets. `make results` fills the tables of the pages from the rows.
     """
 
     def __init__(self, name: str, *key: str) -> None:
@@ -52,7 +51,7 @@ class Table:
             self.store(origin() | cells)
 
     def store(self, cells: dict[str, str]) -> None:
-        """Write a row's cells into the file, in the place of the row that they replace."""
+        """Write a row's cells into the file, in place of the row that they replace."""
         rows, wanted = self.read(), [cells[name] for name in self.key]
         same = [
             at
@@ -78,14 +77,14 @@ class Table:
 
 @contextlib.contextmanager
 def one_writer() -> Iterator[None]:
-    """Keep other processes from writing rows: benchmarks may run on a core each."""
+    """Lock the file, since benchmarks may run in parallel."""
     with (Path(tempfile.gettempdir()) / "dualgap-results.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def written(value: Any) -> str:
-    """A cell: numbers with six digits at most, nothing for None and NaN."""
+    """Format a cell: numbers with at most six digits, nothing for None and NaN."""
     if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
         return ""
     if isinstance(value, float | np.floating):
@@ -95,7 +94,7 @@ def written(value: Any) -> str:
 
 @functools.cache
 def origin() -> dict[str, str]:
-    """Instruction set, commit (with + where the code differs from it), date, machine, versions."""
+    """Return instruction set, commit (with + if the code was modified), date, machine, versions."""
     from dualgap import _core
 
     versions = [f"{name} {version(name)}" for name in PACKAGES]
@@ -113,7 +112,7 @@ def origin() -> dict[str, str]:
 
 
 def output(*command: str) -> str:
-    """What a program prints, or nothing where it is missing or fails."""
+    """Return the output of a program, or an empty string if it is missing or fails."""
     try:
         done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -122,7 +121,7 @@ def output(*command: str) -> str:
 
 
 def processor() -> str:
-    """The processor's model name."""
+    """Return the processor's model name."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
@@ -132,27 +131,27 @@ def processor() -> str:
 
 
 def seconds(run: Callable[[], Any]) -> float:
-    """Wall-clock seconds of one call."""
+    """Measure the wall-clock seconds of one call."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
 def in_turn(*runs: Callable[[], float], repeats: int = 5) -> np.ndarray:
-    """Measurements taken in turn, so that a slow moment of the machine hits all: repeats x runs."""
+    """Alternate between measurements, so that slow moments affect all; return repeats x runs."""
     return np.array([[run() for run in runs] for _ in range(repeats)])
 
 
 def paired(
     first: Callable[[], float], second: Callable[[], float], repeats: int = 5
 ) -> tuple[float, float, float]:
-    """Medians of two measurements taken in turn, and the median of the ratios second / first."""
+    """Return medians of two alternating measurements, and of the ratios second / first."""
     times = in_turn(first, second, repeats=repeats)
     a, b = np.median(times, axis=0)
     return float(a), float(b), float(np.median(times[:, 1] / times[:, 0]))
 
 
 def data_folder() -> Path | None:
-    """The folder of the data sets, from the environment variable DUALGAP_DATA."""
+    """Return the folder of the data sets, from the environment variable DUALGAP_DATA."""
     folder = os.environ.get("DUALGAP_DATA")
     return Path(folder) if folder else None

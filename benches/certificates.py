@@ -1,10 +1,10 @@
-"""Random fits over extreme ranges whose certificates are recomputed in exact arithmetic.
+"""Certificates of random fits over extreme ranges, verified in exact arithmetic.
 
 python benches/certificates.py [--minutes 3] [--seed 1] [KIND ...]
 
-Without a KIND: linear fits for that many minutes, then every other kind of fit, as many minutes in
-all. "refused" counts fits that ended with an error that names the remedy, "failed" certificates
-that did not hold.
+Without a KIND, linear fits run for the given minutes, then all other kinds together for the same
+time. The column `refused` counts fits that raised an error with a remedy, `failed` counts wrong
+certificates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES = ("holds", "refused", "failed")
 
 
 def group(trial: Trial) -> str:
-    """The range of the rows that a trial belongs to."""
+    """Return the name of the range of a trial's rows."""
     for bound, name in ((1e-30, "up to 1e-30"), (1e-3, "1e-9 to 1e-3"), (1e3, "1 to 1e3")):
         if trial.scale <= bound:
             return name
@@ -38,7 +38,7 @@ def group(trial: Trial) -> str:
 
 
 def linear(table: Table, random: Random, minutes: float) -> None:
-    """`MulticlassSVC` by every solver, its objective and its dual point recomputed."""
+    """Verify objective and dual point of `MulticlassSVC` with every solver."""
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     end = time.monotonic() + 60.0 * minutes
     while time.monotonic() < end:
@@ -58,7 +58,7 @@ def linear(table: Table, random: Random, minutes: float) -> None:
 def other(
     table: Table, name: str, kind: Callable[[Random], Claims], random: Random, minutes: float
 ) -> None:
-    """Fits of one problem after the other, each problem solved in several ways."""
+    """Fit random problems, each with several solvers."""
     found: Counter[str] = Counter()
     end = time.monotonic() + 60.0 * minutes
     while time.monotonic() < end:

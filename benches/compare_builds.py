@@ -1,11 +1,12 @@
-"""Two builds of dualgap beside each other: seconds and peak memory of the same fits.
+"""Seconds and peak memory of the same fits with two builds of dualgap.
 
     python benches/compare_builds.py --old PYTHON --new PYTHON [--repeats 7] [names]
 
-PYTHON is the interpreter of an environment with the build in it. Each measurement is a process of
-its own; the builds take turns, and a ratio is the median of the ratios of neighbours. Seconds are
-those of the fastest of three or more fits in a process, processor seconds those of all its threads,
-which other work on the machine disturbs less. Memory is the process's peak. Data are generated.
+PYTHON is the interpreter of an environment with a build. Each measurement runs in a separate
+process; the builds alternate, and a ratio is the median of the ratios of neighbouring measurements.
+Seconds are those of the fastest of at least three fits in a process. Processor seconds, summed over
+threads, are less affected by other work on the machine. Memory is the peak of the process. Data are
+generated.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CASES = HERE / "support/build_cases.py"
 
 
 def measure(python: str, case: str) -> tuple[float, float, float]:
-    """Seconds and processor seconds of a fit, and megabytes of its process."""
+    """Return seconds and processor seconds of a fit, and megabytes of its process."""
     done = subprocess.run(
         [python, str(CASES), case], capture_output=True, text=True, check=True, cwd=CASES.parent
     )
@@ -36,7 +37,7 @@ def names(python: str) -> list[str]:
 
 
 def commit(python: str) -> str:
-    """The commit of the sources that an environment imports dualgap from."""
+    """Return the commit of the sources from which an environment imports dualgap."""
     code = "import dualgap, pathlib; print(pathlib.Path(dualgap.__file__).parent)"
     folder = subprocess.run(
         [python, "-c", code], capture_output=True, text=True, check=True, cwd=CASES.parent

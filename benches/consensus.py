@@ -1,9 +1,9 @@
-"""Consensus training against one machine: optimum, rounds, processes, lost workers.
+"""Consensus training compared with one machine: optimum, rounds, processes, lost workers.
 
     python benches/consensus.py optimum [letter news20 aloi mnist] [--plot FILE]
     python benches/consensus.py {penalty,processes,memory,killed,model,solvers,speedup,accuracy}
 
-"optimum", "penalty" and the last three read the data that benches/block_descent.py describes.
+"optimum", "penalty" and the last three commands need the data sets of benches/block_descent.py.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from dualgap.distributed import ConsensusSVC
 
 
 def generated(n, d, m, seed=0, noise=0.7):
-    """Gaussian classes around random centres."""
+    """Generate Gaussian classes around random centres."""
     centres = np.random.default_rng(99).normal(size=(m, d)) / np.sqrt(d)
     rng = np.random.default_rng(seed)
     y = rng.integers(m, size=n)
@@ -46,8 +46,8 @@ def fit(model, X, y):
 
 
 def optimum(*arguments):
-    """Rounds and seconds until the primal objective is within 1e-3 of the plain solver's, and until
-    the gap is 1e-3 of the null objective; curves with --plot FILE.
+    """Measure rounds and seconds until the primal objective is within 1e-3 of the plain solver's,
+    and until the gap is 1e-3 of the null objective; plot curves with --plot FILE.
     """
     plot = arguments[-1] if "--plot" in arguments else None
     names = arguments[: arguments.index("--plot")] if plot else arguments
@@ -85,7 +85,7 @@ def optimum(*arguments):
 
 
 def solvers():
-    """Block descent and the sequential dual method on the same sub-problems, four partitions."""
+    """Compare block descent with the sequential dual method as solver of four partitions."""
     table = Table("consensus-solvers", "data", "solver")
     for name in ("letter", "satimage", "news20"):
         X, y = load(name)
@@ -114,7 +114,7 @@ def solvers():
 
 
 def speedup():
-    """Seconds of a partition's solver, and of the fit, with one and two threads."""
+    """Measure seconds of a partition's solver and of the fit, with one and two threads."""
     table = Table("consensus-speedup", "partitions")
     X, y = load("letter")
     X = X.astype(np.float32)
@@ -134,7 +134,7 @@ def speedup():
 
 
 def accuracy():
-    """Test accuracy of the model after so many rounds, beside the plain solver's."""
+    """Compare the test accuracy after several numbers of rounds with the plain solver's."""
     table = Table("consensus-accuracy", "data", "partitions")
     for name in ("letter", "satimage"):
         with np.load(data_folder() / f"{name}.npz") as file:
@@ -154,7 +154,7 @@ def accuracy():
 
 
 class Goals:
-    """Ends a fit once its objective and its gap are small enough."""
+    """Callback that ends a fit once its objective and gap are small enough."""
 
     def __init__(self, objective, gap, seconds):
         self.objective, self.gap, self.seconds = objective, gap, seconds
@@ -169,7 +169,7 @@ class Goals:
 
 
 def first(history, mask):
-    """Round and seconds of the first round in which something holds."""
+    """Return number and seconds of the first round that satisfies a condition."""
     rounds = np.flatnonzero(mask)
     if not len(rounds):
         return None, None
@@ -198,7 +198,7 @@ def draw(curves, path):
 
 
 def penalty():
-    """Rounds to a gap of 1e-3 (at most 150) with fixed penalties and with the rule."""
+    """Count rounds to a gap of 1e-3 (at most 150) with fixed and with adaptive penalties."""
     fixed = (3, 10, 30, 100)
     table = Table("consensus-penalty", "data", "C", "partitions")
     problems = [("digits", 0.05, 4), ("digits", 1.0, 4), ("digits", 1.0, 16)]
@@ -232,7 +232,7 @@ def cluster(n_workers, **options):
 
 
 def processes(n_rows="100000"):
-    """Wall time to the same gap with one worker process and with two; share outside of solving."""
+    """Measure the wall time to a gap with one and two worker processes, and the overhead."""
     import distributed
 
     X, y = generated(int(n_rows), 200, 50)
@@ -244,7 +244,7 @@ def processes(n_rows="100000"):
                 model = ConsensusSVC(C=0.05, tol=1e-3, n_partitions=2, client=client)
                 whole.append(fit(model, X, y))
                 seconds.append(model.history_["seconds"][-1])
-            # One worker solves its two partitions, which take about the same, one after the other.
+            # One worker solves two partitions in sequence, which take about equally long.
             busy = model.history_["solve_seconds"].sum() * 2 / n_workers
             table.add(
                 workers=n_workers,
@@ -258,16 +258,16 @@ def processes(n_rows="100000"):
 
 
 def model():
-    """Measured seconds per round beside those of the README's model, and at a thousand workers.
+    """Compare seconds per round with the README's cost model, and extrapolate to 1000 workers.
 
-    Every second setting serves to fit the model's constants, the others to check it.
+    Every second setting is used to fit the constants of the model, the others to check it.
     """
     from scipy.optimize import nnls
 
     settings, measured = rounds_measured()
     rows = np.array([terms(*setting) for setting in settings])
     some = np.arange(len(measured)) % 2 == 0
-    # Relative errors count.
+    # Least squares on relative errors.
     constants, _ = nnls(rows[some] / measured[some, None], np.ones(some.sum()))
     predicted = rows @ constants
     table = Table("consensus-model", "features", "classes", "partitions")
@@ -289,7 +289,7 @@ def model():
 
 
 def rounds_measured():
-    """Settings, and the median seconds of their rounds on two workers."""
+    """Measure the median seconds of a round on two workers for several settings."""
     import distributed
 
     n, n_workers, settings, measured = 20_000, 2, [], []
@@ -309,12 +309,12 @@ def rounds_measured():
 
 
 def extrapolate(constants):
-    """Seconds of a round on more workers than there are here, one partition each."""
+    """Predict the seconds of a round on more workers than available, one partition each."""
     table = Table("consensus-extrapolated", "rows", "features", "classes", "workers")
     sizes = ((10**9, 1000, 10), (10**8, 1000, 1000))
     for (n_rows, d, m), n_workers in itertools.product(sizes, (10, 100, 1000)):
         row = terms(n_rows, d, m, n_workers, n_workers, 4.0) * constants
-        # The sum and the consensus travel: 1 GB/s, four at a time up the tree, two down.
+        # Transfer of the sum and the consensus at 1 GB/s: four at a time up the tree, two down.
         network = 8 * m * d * (4 * np.log(n_workers) / np.log(4) + np.log2(n_workers)) / 1e9
         total = row.sum() + network
         table.add(
@@ -328,13 +328,13 @@ def extrapolate(constants):
 
 
 def terms(n, d, m, n_partitions, n_workers, passes):
-    """Multiply-adds, rows read, a worker's vectors, tasks, 1."""
+    """Return the regressors: multiply-adds, rows read, a worker's vectors, tasks, 1."""
     rows = (passes + 3) * n * d / n_workers
     return np.array([rows * m, rows, m * d * n_partitions / n_workers, n_partitions, 1.0])
 
 
 def memory(n_files="40"):
-    """Parquet files whose rows exceed the memory limits of both workers together."""
+    """Fit Parquet files whose rows exceed the memory limits of both workers together."""
     import distributed
     import pandas as pd
 
@@ -366,17 +366,17 @@ def memory(n_files="40"):
 
 
 def peak_memory():
-    """Largest resident memory of this process so far, in MiB."""
+    """Return the peak resident memory of this process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
 def killed(n_runs="20"):
-    """Kill a worker at a random moment: arrays (scattered) and Parquet files (read) in turns."""
+    """Kill a worker at random moments, alternating scattered arrays and Parquet files."""
     import dask
     import distributed
     import pandas as pd
 
-    # A LocalCluster gives a lost worker up after 15 s, even if it happens to be starting anew then.
+    # A LocalCluster gives up on a lost worker after 15 s, even if it is just restarting.
     dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
     X, y = load_digits(return_X_y=True)
     X = X / 16.0

@@ -1,4 +1,4 @@
-"""Store the medians that `cargo bench` has left in target/criterion.
+"""Record the medians that `cargo bench` wrote to target/criterion.
 
 python benches/criterion.py
 """
@@ -15,7 +15,7 @@ FOLDER = HERE.parent / "target/criterion"
 
 
 def medians(folder: Path) -> dict[str, dict[str, float]]:
-    """Median seconds per call, by group and name."""
+    """Read the median seconds per call, by group and name."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for path in sorted(folder.rglob("new/benchmark.json")):
         about = json.loads(path.read_text("utf-8"))
@@ -28,7 +28,7 @@ def medians(folder: Path) -> dict[str, dict[str, float]]:
 def main() -> None:
     found = medians(FOLDER)
     if not found:
-        print("criterion.py: run cargo bench first; skipped")
+        print("criterion.py: skipped; run cargo bench first")
         return
     walrus, structured = Table("walrus", "k"), Table("structured-calls", "group", "call")
     sizes = {int(group.split("/")[1]): group for group in found if group.startswith("walrus/")}

@@ -1,4 +1,4 @@
-"""Choosing C: MulticlassSVCCV beside GridSearchCV over LIBLINEAR and LogisticRegressionCV.
+"""Choice of C: MulticlassSVCCV, GridSearchCV over LIBLINEAR, and LogisticRegressionCV.
 
     python benches/cross_validation.py compare [data sets] [--programs dualgap,liblinear,logistic]
         [--limit 900]
@@ -6,17 +6,17 @@
     python benches/cross_validation.py bounds [data sets] [--alone]
     python benches/cross_validation.py trials [--count 1000]
 
-13 values of C from 1e-3 to 1e3, five stratified folds, the same for all, two threads or processes
-(started before the clock), the final fit included, no intercept. Peers run with max_iter=1000,
-which LIBLINEAR uses up at large C. `seconds` is what the clock says, `cpu` the processor time of
-all processes, which other work on the machine hardly changes. A program that has not ended after
-`--limit` processor seconds is stopped, and the row says so. Data sets: those of block_descent.py,
-and of mnist the first 10,000 rows.
+`compare` searches 13 values of C from 1e-3 to 1e3 with the same five stratified folds, on two
+threads or processes (started before the measurement), without intercept; times include the final
+fit. Other programs run with max_iter=1000, which LIBLINEAR reaches at large C. `seconds` is wall
+time; `cpu`, the processor time of all processes, is less affected by other work on the machine. A
+program is stopped after `--limit` processor seconds, and its row says so. Data sets: those of
+block_descent.py, with only the first 10,000 rows of mnist.
 
-`scores` takes LIBLINEAR's mean scores C by C in one process, without a clock and without a limit,
-up to the C named; those that are there already are kept.
+`scores` records LIBLINEAR's mean score for each C up to `--up-to`, in one process and without a
+limit; it skips scores that are already recorded.
 
-`bounds --alone` fits the C alone that is chosen, as the rows before say.
+`bounds --alone` fits only the chosen C of earlier rows.
 
 `trials` compares bounds and decided rows with fits to 1e-11 on small random problems.
 """
@@ -53,7 +53,7 @@ NAMES = ["dna", "satimage", "news20", "letter", "mnist"]
 CS = np.logspace(-3, 3, 13)
 REPEATS = {"dualgap": 3, "liblinear": 1, "logistic": 1}
 
-# Best C, mean scores by C.
+# The best C, and the mean score by C.
 Found = tuple[float, Any]
 
 
@@ -92,7 +92,7 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Found]] = {
 
 
 def timed(work: Callable[[Any, Any, Any], Found], *data: Any) -> tuple[float, float, Found]:
-    """Seconds, processor seconds, and what was found; worker processes are started before."""
+    """Return seconds, processor seconds and the result; worker processes are started before."""
     Parallel(n_jobs=2)(delayed(time.sleep)(0.5) for _ in range(2))
 
     def processor() -> float:
@@ -107,7 +107,7 @@ def timed(work: Callable[[Any, Any, Any], Found], *data: Any) -> tuple[float, fl
 
 
 def limited(name: str, program: str, limit: float) -> dict[str, Any]:
-    """What a process of its own finds, or that it was stopped after so many processor seconds."""
+    """Run a search in a separate process; stop it at the limit of processor seconds."""
     command = [sys.executable, __file__, "run", name, "--programs", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         process = psutil.Process(child.pid)
@@ -145,7 +145,7 @@ def compare(names: list[str], programs: list[str], limit: float) -> None:
 
 
 def scores(names: list[str], up_to: float) -> None:
-    """LIBLINEAR's scores, one row for each C as it ends, and how many fits ran out of epochs."""
+    """Record LIBLINEAR's score for each C, and how many fits reached the limit of epochs."""
     table = Table("cross-validation-scores", "data", "C")
     for name in names:
         X, y, folds = rows_of(name)
@@ -162,7 +162,7 @@ def scores(names: list[str], up_to: float) -> None:
 
 
 def bounds(names: list[str], alone: bool) -> None:
-    """How wide the bounds at the chosen C are, as they come and where they are asked for."""
+    """Record the width of the bounds at the chosen C, by default and with `bounds`."""
     table = Table("cross-validation-bounds", "data", "asked")
     for name in names:
         data = rows_of(name)
@@ -179,7 +179,7 @@ def bounds(names: list[str], alone: bool) -> None:
 
 
 def bounded(name: str, data: Any, asked: float | None, Cs: Any) -> dict[str, Any]:
-    """One search, and what is known at the C that it chooses."""
+    """Run one search; return its bounds at the chosen C."""
     X, y, folds = data
     start = time.perf_counter()
     model = MulticlassSVCCV(
@@ -202,12 +202,12 @@ def bounded(name: str, data: Any, asked: float | None, Cs: Any) -> dict[str, Any
     }  # fmt: skip
 
 
-# Maximum number of epochs where bounds are asked for.
+# Maximum number of epochs with `bounds`.
 LIMITS = {"satimage": 1000, "dna": 1000, "news20": 25}
 
 
 def trials(count: int) -> None:
-    """Random problems whose optimum is known."""
+    """Check bounds on random problems with known optimum."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests/python/multiclass"))
     from score_trials import trial
 
@@ -233,7 +233,7 @@ def main() -> None:
     if arguments.what == "trials":
         return trials(arguments.count)
     if data_folder() is None:
-        print("cross_validation.py: DUALGAP_DATA must name a folder of data sets; skipped")
+        print("cross_validation.py: skipped; set DUALGAP_DATA to the folder of data sets")
         return None
     if arguments.what == "compare":
         return compare(arguments.names, arguments.programs.split(","), arguments.limit)

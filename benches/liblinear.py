@@ -1,13 +1,13 @@
-"""Crammer-Singer models compared with LIBLINEAR's, both stopped at the same measured quality.
+"""Crammer-Singer models compared with LIBLINEAR at equal measured quality.
 
     python benches/liblinear.py [data sets] [--C 0.05 1 10] [--level 1e-4 1e-6] [--repeats 5]
 
-A tolerance has another meaning in each program. Therefore each program gets the loosest one of a
-fine grid at which its own weights are good enough: their primal objective, which one function of
-this file computes for all, is at most 1 + level times a certified lower bound of the optimum. The
-timed fits alternate between the programs and include the conversion of the rows. Seconds are
-medians, ratios medians of the ratios of neighbouring fits. The rows "float64" and "float32" give
-the faster of one and two threads. Data sets: those of block_descent.py.
+Tolerances of different programs are not comparable. So each program gets the loosest tolerance of a
+fine grid with which its weights are good enough: their primal objective, computed by the same
+function for all programs, is at most 1 + level times a certified lower bound on the optimum. Timed
+fits alternate between programs and include the conversion of the rows. Seconds are medians; ratios
+are medians of the ratios of neighbouring fits. The rows "float64" and "float32" give the faster of
+one and two threads. Data sets: those of block_descent.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sklearn.svm import LinearSVC
 
 NAMES = ["letter", "satimage", "dna", "news20"]
 CS, LEVELS = [0.05, 1.0, 10.0], [1e-4, 1e-6]
-# Grids of tolerances as factors: LIBLINEAR's are absolute, ours multiples of the level.
+# Grids of tolerances: LIBLINEAR's are absolute, ours are multiples of the level.
 PEER_GRID = [2.0 * 0.7**step for step in range(60)]
 OUR_GRID = [8.0 * 0.75**step for step in range(60)]
 DTYPES = ("float64", "float32")
@@ -35,7 +35,7 @@ Fit = Callable[[float], Any]
 
 
 def primal(X: Any, y: Any, coef: Any, C: float) -> float:
-    """LIBLINEAR's objective, ½‖W‖² + C Σ_i max(0, max over j ≠ y_i of (1 + s_ij - s_iy))."""
+    """Return LIBLINEAR's objective, ½‖W‖² + C Σ_i max(0, max over j ≠ y_i of (1 + s_ij - s_iy))."""
     codes, rows = np.unique(y, return_inverse=True)[1], np.arange(len(y))
     scores = np.asarray(X @ coef.T)
     margins = 1.0 + scores - scores[rows, codes][:, None]
@@ -44,7 +44,7 @@ def primal(X: Any, y: Any, coef: Any, C: float) -> float:
 
 
 def programs(X: Any, y: Any, C: float) -> dict[str, Fit]:
-    """What is compared: name -> fit to a tolerance."""
+    """Return the compared programs: a fit to a tolerance, by name."""
 
     def liblinear(tol: float) -> Any:
         peer = LinearSVC(
@@ -67,10 +67,10 @@ def programs(X: Any, y: Any, C: float) -> dict[str, Fit]:
 def loosest(
     fit: Fit, grid: list[float], excess: Callable[[Any], float], level: float
 ) -> tuple[float, Any] | None:
-    """Return the loosest tolerance of the grid whose model is good enough, and that model.
+    """Return the loosest tolerance of the grid with a good enough model, and that model.
 
-    Every fourth tolerance is tried first, then those before the first that is good enough: fits of
-    LIBLINEAR to a tolerance far from the right one would take most of the benchmark's time.
+    Tries every fourth tolerance first, then those just before the first success. Fits of LIBLINEAR
+    with unsuitable tolerances would take most of the time of the benchmark.
     """
     for last in range(STRIDE - 1, len(grid), STRIDE):
         if excess(fit(grid[last])) > level:
@@ -98,7 +98,7 @@ def compare(name: str, C: float, level: float, repeats: int) -> None:
     chosen = {"liblinear": peer}
     grid = [level * factor for factor in OUR_GRID]
     for dtype in DTYPES:
-        # Two threads give the same model.
+        # The tolerance also holds for two threads, which give the same model.
         found = loosest(fits[f"{dtype}-1"], grid, excess, level)
         if found is None:
             print(f"{name}, C = {C:g}: {dtype} rows do not reach {level:g}")
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     if data_folder() is None:
-        print("liblinear.py: DUALGAP_DATA must name a folder of data sets; skipped")
+        print("liblinear.py: skipped; set DUALGAP_DATA to the folder of data sets")
         return
     warnings.simplefilter("ignore")
     for name, C, level in itertools.product(arguments.names, arguments.C, arguments.level):

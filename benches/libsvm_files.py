@@ -1,10 +1,10 @@
-"""Reading files in LIBSVM format: seconds, and the memory it takes over the matrix.
+"""Seconds and memory to read files in LIBSVM format.
 
     python benches/libsvm_files.py [--megabytes 202] [--folder /tmp]
 
-The file is generated: rows of 100 entries among 200,000 features, values of six digits. Each reader
-runs in a process of its own; memory is the largest resident size over that before it was read, in
-units of the matrix's size as it comes back.
+The file is generated: rows of 100 entries among 200,000 features, values with six digits. Each
+reader runs in a separate process. Memory is the increase of the peak resident size during reading,
+relative to the size of the resulting matrix.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def generate(path: Path, megabytes: float) -> None:
 
 
 def read_alone(path: str, reader: str) -> None:
-    """Read in this process and print what it took."""
+    """Read the file in this process; print seconds and memory."""
     from sklearn.datasets import load_svmlight_file
 
     from dualgap._libsvm import read_libsvm

@@ -1,15 +1,15 @@
-"""Machines with a thousand classes: seconds, and the memory they take beside the rows.
+"""Seconds and memory of models with a thousand classes.
 
     python benches/many_classes.py probe [--rows 12811] [--dtypes float32 float64 float16]
     python benches/many_classes.py epochs
 
-`probe` is a linear probe of image features: 384 features, 1000 classes, rows = class centre + .35
-normal noise, of unit length; a Crammer-Singer machine is fitted to a gap of 1e-3 of the objective
-in a process of its own. Its largest resident size over that before the fit is what it took; beside
-it stands the estimate that `verbose=1` prints beforehand.
+`probe` fits a linear probe of image features: 384 features, 1000 classes, rows = class centre + .35
+normal noise, scaled to unit length. A Crammer-Singer model is fitted to a relative gap of 1e-3 in a
+separate process. Memory is the increase of the peak resident size during the fit; the row also has
+the estimate that `verbose=1` prints before the fit.
 
-`epochs` are seconds an epoch of Weston-Watkins and of the top-5 hinge on 1000 classes (aloi of
-block_descent.py), and seconds to 0.01 of the first gap.
+`epochs` measures seconds per epoch of Weston-Watkins and of the top-5 hinge on 1000 classes (aloi
+of block_descent.py), and seconds to 0.01 times the first gap.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FEATURES, CLASSES = 384, 1000
 
 
 def features(n_rows: int, dtype: str) -> tuple[Any, Any]:
-    """Rows of the probe, made in blocks: there is no copy of them in another precision."""
+    """Generate the rows of the probe in blocks, which avoids a copy in another precision."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(CLASSES, FEATURES)).astype(np.float32)
     centres /= np.linalg.norm(centres, axis=1, keepdims=True) / np.sqrt(FEATURES)
@@ -49,7 +49,7 @@ def features(n_rows: int, dtype: str) -> tuple[Any, Any]:
 
 
 def megabytes() -> float:
-    """The largest resident size of this process so far."""
+    """Return the peak resident size of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
@@ -59,7 +59,9 @@ def fit_alone(n_rows: int, dtype: str, n_jobs: int) -> None:
     model = MulticlassSVC(
         "crammer-singer", fit_intercept=False, tol=1e-3, random_state=0, n_jobs=n_jobs
     )
-    model.set_params(max_iter=1).fit(X[:100], y[:100])  # what is loaded and kept at the first call
+    model.set_params(max_iter=1).fit(
+        X[:100], y[:100]
+    )  # warm-up: loads and caches whatever the first call needs
     model.set_params(max_iter=1000)
     settings, _ = model._settings(X, y.astype(np.uint32), None)
     plan = _core.plan_multiclass(core_rows(X), {**settings, "n_classes": CLASSES})

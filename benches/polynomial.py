@@ -10,9 +10,8 @@
     python benches/polynomial.py wide
 
 Data sets in the folder DUALGAP_DATA (`<name>.npz`): vowel, segment, satimage, letter, and
-news20_tfidf for "wide". Training and
-test rows joined and split 50/25/25 into training, validation and test rows at random; radius and
-number of bases are chosen on the validation rows.
+news20_tfidf for "wide". Training and test rows are joined, then split at random: 50/25/25 % for
+training, validation and test. Radius and number of bases are chosen on the validation rows.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ BASES = 50
 
 
 def load(name: str, seed: int) -> list[tuple[Any, Any]]:
-    """Training, validation and test rows."""
+    """Split the rows into training, validation and test rows."""
     with np.load(FOLDER / f"{name}.npz") as file:
         X = np.concatenate([file["X_train"], file["X_test"]]).astype(np.float64)
         y = np.unique(np.concatenate([file["y_train"], file["y_test"]]), return_inverse=True)[1]
@@ -82,7 +81,7 @@ def multi_output(name: str, split: Any, penalty: str, refit: str) -> tuple[float
 
 
 def one_vs_rest(name: str, split: Any) -> tuple[float, int]:
-    """One single-output network per class; the same number of bases in all, the same radius."""
+    """Fit a single-output network per class, all with the same radius and number of bases."""
     (X, y), held_out, test = split
     n_classes = int(y.max()) + 1
     each = max(1, round(BASES / n_classes))
@@ -101,7 +100,7 @@ def one_vs_rest(name: str, split: Any) -> tuple[float, int]:
 
 
 def random_start(name: str, split: Any) -> tuple[float, int]:
-    """Projected gradient (FISTA) from a random basis; the number of bases is fixed."""
+    """Run projected gradient (FISTA) from a random basis, with a fixed number of bases."""
     (X, y), held_out, test = split
     models = [RandomStart(BASES, radius).fit(X, y) for radius in radii(name)]
     return best(models, held_out).score(*test), BASES
@@ -163,12 +162,12 @@ def table(names: list[str], seeds: int) -> None:
 
 
 def curve(name: str, split: Any, penalty: str) -> Any:
-    """Test accuracy per number of bases, at the radius that validates best."""
+    """Return the test accuracy per number of bases, at the best radius on validation rows."""
     train, held_out, test = split
     validation, tested = [], []
     for radius in radii(name):
         for rows, curves in [(held_out, validation), (test, tested)]:
-            # The rows that score do not change the fit.
+            # Validation rows do not change the fit.
             model = network(n_components=BASES, penalty=penalty, refit="output", radius=radius)
             history = model.fit(*train, validation_data=rows).history_
             sizes = np.maximum.accumulate(history["n_components"])
@@ -200,14 +199,14 @@ def figure(names: list[str], seeds: int) -> None:
         ]:
             level = np.mean([other(make, split)[0] for split in splits])
             axis.axhline(100 * level, color="gray", linestyle=style, label=label)
-        axis.set(title=name, xlabel="basis vectors, at most", ylabel="test accuracy (%)")
+        axis.set(title=name, xlabel="maximum number of basis vectors", ylabel="test accuracy (%)")
     axes[0, 0].legend()
     pyplot.tight_layout()
     pyplot.savefig(Path(__file__).with_suffix(".png"), dpi=80)
 
 
 def seconds() -> None:
-    """Fits of 10,000 rows of letter with settings chosen on 5,000 others; predictions of 1e6."""
+    """Time fits of 10,000 rows of letter, with settings chosen on 5,000 others, and predictions."""
     (X, y), held_out, test = load("letter", 0)
     many = np.tile(X, (100, 1))
 
@@ -235,7 +234,7 @@ def seconds() -> None:
         start = time.perf_counter()
         model.fit(X, y)
         fitted = time.perf_counter()
-        # The kernel machine is timed on fewer rows.
+        # The kernel SVM is timed on fewer rows.
         rows = many[:10_000] if isinstance(model, SVC) else many[:1_000_000]
         model.predict(rows)
         rate = len(rows) / (time.perf_counter() - fitted)
@@ -256,7 +255,7 @@ def seconds() -> None:
 
 
 def refits() -> None:
-    """Seconds and objective of single fits: to compare versions of the refits."""
+    """Record seconds and objective of single fits, to compare implementations of refits."""
     results = Table("polynomial-refits", "data", "refit")
     for name, refit, bases, radius in [
         ("vowel", "full", 30, 100.0),
@@ -280,7 +279,7 @@ def refits() -> None:
 
 
 def wide() -> None:
-    """News20: 11,314 sparse rows of 56,438 features, 20 classes, three bases, both refits."""
+    """Fit news20: 11,314 sparse rows, 56,438 features, 20 classes, three bases, both refits."""
     with np.load(FOLDER / "news20_tfidf.npz") as file:
         (X, y), held_out = (
             (
@@ -308,9 +307,9 @@ def wide() -> None:
 
 
 def speed(names: list[str]) -> None:
-    """Seconds and test accuracy, the radius chosen on a fifth of the training rows.
+    """Record seconds and test accuracy, with the radius chosen on a fifth of the training rows.
 
-    A plain factorization machine beside ours, with as many parameters, if modern-fm is installed.
+    If modern-fm is installed, also fit its factorization machine with as many parameters.
     """
     results = Table("polynomial-speed", "data", "model")
     for name in names:
@@ -340,7 +339,7 @@ def speed(names: list[str]) -> None:
 
 
 def speed_models(bases: int, d: int, m: int) -> dict[str, Callable[[float], Any]]:
-    """Fits at a radius, by name."""
+    """Return the fits at a radius, by name."""
     models: dict[str, Callable[[float], Any]] = {}
     for short, kind in [
         ("factorization machine", FactorizationMachineClassifier),
@@ -362,7 +361,7 @@ def speed_models(bases: int, d: int, m: int) -> dict[str, Callable[[float], Any]
 
 
 def memory(n: int = 2_000_000) -> None:
-    """Peak of the memory that belongs to no file, for a fit on rows spilled to a folder."""
+    """Measure the peak anonymous memory of a fit on rows spilled to a folder."""
     rng = np.random.default_rng(0)
     most = 0
 
@@ -381,7 +380,9 @@ def memory(n: int = 2_000_000) -> None:
             yield X, (X[:, 0] * X[:, 1] > 0) + (X[:, 2] * X[:, 3] > 0)
 
     with tempfile.TemporaryDirectory() as folder:
-        network().fit(rng.normal(size=(100, 50)), np.arange(100) % 3)  # threads, imports
+        network().fit(
+            rng.normal(size=(100, 50)), np.arange(100) % 3
+        )  # warm-up: threads and imports
         before = resident()
         rows, y = Chunks.from_pairs(chunks(), spill=folder)
         done = threading.Event()
@@ -397,7 +398,7 @@ def memory(n: int = 2_000_000) -> None:
 
 
 def predict() -> None:
-    """Rows per second of a model of 50 bases, 26 classes."""
+    """Measure predicted rows per second of a model with 50 bases and 26 classes."""
     rng = np.random.default_rng(0)
     results = Table("polynomial-predict", "rows", "dtype")
     for kind, d, density in [("dense", 16, 1.0), ("CSR", 1000, 0.02)]:

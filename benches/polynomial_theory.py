@@ -1,10 +1,10 @@
-"""What is proved for polynomial networks, measured: support, rate, and refits in seconds.
+"""Measurements of theorems on polynomial networks: support, rate, and seconds of refits.
 
     python benches/polynomial_theory.py rate
     python benches/polynomial_theory.py refits [data sets]
 
-"rate" holds the error of Algorithm 1 against the bound of Theorem 1, with the factor nu that basis
-selection guarantees. "refits" follows full and output refits in seconds. Data sets in the folder
+"rate" compares the error of Algorithm 1 with the bound of Theorem 1, with the factor nu that basis
+selection guarantees. "refits" compares full and output refits over time. Data sets in the folder
 DUALGAP_DATA: vowel, satimage, letter.
 """
 
@@ -31,7 +31,7 @@ def load(name: str) -> tuple[Any, Any, Any, Any]:
 
 
 def rate() -> None:
-    """Error against the bound 8 beta tau^2 / (t + 2), beside the best model of the ball nu tau."""
+    """Compare the error with 8 beta tau^2 / (t + 2) and with the best model of radius nu tau."""
     X, y = load("vowel")[:2]
     m, radius = len(np.unique(y)), 1.0
     factors = {"l1": 1.0, "l1/l2": m**-0.5, "l1/linf": 1.0 / m}
@@ -53,7 +53,7 @@ def rate() -> None:
 
 
 def refits(names: list[str]) -> None:
-    """Seconds, objective and test accuracy at numbers of bases, full against output refits."""
+    """Record seconds, objective and test accuracy by number of bases, for both refits."""
     table = Table("polynomial-convergence", "data", "refit", "bases")
     for name in names:
         X, y, X_test, y_test = load(name)
@@ -76,7 +76,7 @@ def refits(names: list[str]) -> None:
 def main() -> None:
     warnings.simplefilter("ignore")
     if data_folder() is None:
-        print("polynomial_theory.py: DUALGAP_DATA must name a folder of data sets; skipped")
+        print("polynomial_theory.py: skipped; set DUALGAP_DATA to the folder of data sets")
     elif sys.argv[1:2] == ["rate"]:
         rate()
     else:

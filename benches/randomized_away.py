@@ -1,13 +1,13 @@
-"""Randomised away-step Frank-Wolfe (Boileau et al. 2019), with atoms and with examples subsampled.
+"""Randomised away-step Frank-Wolfe (Boileau et al. 2019) with subsampled atoms or examples.
 
     python benches/randomized_away.py
 
-"atoms": the paper's algorithm as it is printed, on least squares over domains that are lists of
-atoms, the simplex and the lasso ball: each step looks at its active atoms and at a share of the
-others. "examples": `StructuredSVM(solver="away-frank-wolfe", subsample=...)`, whose steps decode a
-share of the examples. Written: iterations and atoms (decodings) looked at until the error, over
-that at the start, is below 1e-2, 1e-4, ..., and the rate, the factor per iteration in the second
-half of the way, which for linear convergence is below 1.
+"atoms" runs the paper's algorithm on least squares over the simplex and the lasso ball, given as
+lists of atoms: each step searches its active atoms and a share of the others. "examples" runs
+`StructuredSVM(solver="away-frank-wolfe", subsample=...)`, whose steps decode a share of the
+examples. Rows have the number of iterations and of searched atoms (decodings) until the error
+relative to the initial error is below 1e-2, 1e-4, ..., and the rate: the mean factor per iteration
+in the second half of the iterations, below 1 for linear convergence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEVELS = (1e-2, 1e-4, 1e-6, 1e-8)
 
 
 class Quadratic:
-    """1/2 ||B x - c||^2, whose minimum over the hull of the atoms is inside a face."""
+    """Generate 1/2 ||B x - c||^2 with its minimum over the hull of the atoms inside a face."""
 
     def __init__(self, domain: str, d: int = 60) -> None:
         rng = np.random.default_rng(0)
@@ -32,7 +32,7 @@ class Quadratic:
         inside = np.where(np.arange(d) < d // 4, rng.random(d), 0.0)
         inside /= 1.25 * inside.sum() if domain == "lasso ball" else inside.sum()
         if domain == "lasso ball":
-            # The least squares solution is outside, so that the constraint holds.
+            # The unconstrained solution is outside the hull, so the constraint is active.
             inside *= 1.5 * np.where(rng.random(d) < 0.5, -1.0, 1.0)
         self.c = self.B @ inside + 0.05 * rng.normal(size=2 * d)
         eye = np.eye(d)
@@ -46,7 +46,7 @@ class Quadratic:
 
 
 def run(f: Quadratic, share: float, iterations: int, seed: int = 0) -> tuple[Any, Any]:
-    """The values of the iterates, and the atoms looked at so far."""
+    """Return the values of the iterates, and the cumulative number of searched atoms."""
     rng = np.random.default_rng(seed)
     n, weights = len(f.atoms), {0: 1.0}
     x, p = f.atoms[0].copy(), max(1, round(share * len(f.atoms)))
@@ -78,7 +78,7 @@ def run(f: Quadratic, share: float, iterations: int, seed: int = 0) -> tuple[Any
 
 
 def summary(errors: Any, work: Any) -> dict[str, Any]:
-    """Where the errors get below the levels, and their rate."""
+    """Return when the errors fall below the levels, and their rate."""
     relative = errors / errors[0]
     cells: dict[str, Any] = {}
     for level in LEVELS:
@@ -125,7 +125,7 @@ def examples(table: Table) -> None:
         epochs = np.r_[0, history["epoch"][known]]
         work = epochs * max(1, round(share * len(y)))
         row = summary(np.maximum(errors, 1e-300), work)
-        # Errors are known at certificates alone, every so many iterations.
+        # Errors are known only at certificates, which are computed at intervals.
         inside = (errors[1:] / errors[0] < 1e-3) & (errors[1:] / errors[0] > 1e-9)
         if inside.sum() > 1:
             at = np.flatnonzero(inside) + 1

@@ -2,12 +2,12 @@
 
     python benches/recognition.py [data sets] [--halves 20]
 
-The paper's protocol: a random half of the rows trains, the other half tests, 20 times; 1000
-iterations of each method; weighted Usunier loss; C = 1/(n lambda) by cross-validation of that
-method (the rows of the first half in two folds, top-1 error; the same C in all halves). "optimum"
-is what they approach: block descent to a gap of 1e-4, with a C of its own. Data sets: those of
-block_descent.py and fashion, Fashion-MNIST (Debian's dataset-fashion-mnist, its .gz files in the
-folder fashion); of the images 10,000 rows, drawn once. Images and news20 have rows of unit length.
+The paper's protocol: train on a random half of the rows and test on the other, 20 times; 1000
+iterations of each method; weighted Usunier loss; C = 1/(n lambda) chosen per method by two-fold
+cross-validation of the top-1 error on the first half, and used for all halves. "optimum" is block
+descent to a gap of 1e-4, with C chosen in the same way. Data sets: those of block_descent.py, and
+fashion, Fashion-MNIST (the .gz files of Debian's dataset-fashion-mnist in the folder fashion).
+Image sets are reduced to 10,000 random rows. Rows of images and news20 have unit length.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def fitted(X: Any, y: Any, C: float, method: str) -> MulticlassSVC:
 
 
 def best_parameter(X: Any, y: Any, method: str) -> float:
-    """The C of the best top-1 error in two folds, the smallest of equals."""
+    """Choose the C with the best top-1 error in two folds; ties go to the smallest."""
     folds = np.arange(len(y)) % 2
     errors = [
         sum(
@@ -101,7 +101,7 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     if data_folder() is None:
-        print("recognition.py: DUALGAP_DATA must name a folder of data sets; skipped")
+        print("recognition.py: skipped; set DUALGAP_DATA to the folder of data sets")
         return
     for name in arguments.names:
         recognition(name, arguments.halves)

@@ -1,11 +1,11 @@
-"""RMSE and nDCG against the number of bases (Figure 4 of Blondel et al. 2017), with certificates.
+"""RMSE and nDCG by number of bases (Figure 4 of Blondel et al. 2017), with certificates.
 
 python benches/recommender_bases.py [METHOD]...          # MovieLens 100k
 python benches/recommender_bases.py ML-1M [METHOD]...    # movielens_1m.npz in DUALGAP_DATA
 
-50/25/25, seed 0. The conditional gradients choose their radius on the validation
-part with eight bases, once for all numbers of bases; only the output layer is refitted after each
-new basis (convex). Test ratings are scored.
+Ratings are split 50/25/25 % with seed 0, and the test ratings are scored. The conditional gradient
+methods choose their radius on the validation part with eight bases, once for all numbers of bases.
+They refit only the output layer after each new basis (convex).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Fit = Callable[[int, float], tuple[Any, Callable[[pd.DataFrame], np.ndarray]]]
 
 def recommender(train: pd.DataFrame, **settings: Any) -> Fit:
     def fit(n_bases: int, radius: float) -> Any:
-        # The radius of the variational fit stays as it comes: none.
+        # The variational fit has no radius by default.
         method: Any = "variational"
         if settings.get("greedy", True):
             method = ConditionalGradient(radius=radius, refit="output")
@@ -51,7 +51,7 @@ def recommender(train: pd.DataFrame, **settings: Any) -> Fit:
 
 
 def network(train: pd.DataFrame) -> Fit:
-    """A single-output polynomial network on one-hot users and items."""
+    """Fit a single-output polynomial network on one-hot users and items."""
     ids = [pd.Index(train[name].unique()) for name in ("user", "item")]
 
     def one_hot(rows: pd.DataFrame) -> sp.csr_array:

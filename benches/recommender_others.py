@@ -1,16 +1,16 @@
-"""Ratings beside other packages on the same folds, and on the official folds of MovieLens 100k.
+"""Rating prediction compared with other packages, on the same folds of MovieLens.
 
 python benches/recommender_others.py official [N]    # ours on u1 to u5, or on the Nth
-python benches/recommender_others.py surprise [N]    # beside SVD and SVD++ on Surprise's folds
-python benches/recommender_others.py myfm [SEED]     # beside myFM and libFM, splits of movielens.py
+python benches/recommender_others.py surprise [N]    # also SVD and SVD++, Surprise's folds
+python benches/recommender_others.py myfm [SEED]     # also myFM and libFM, splits of movielens.py
 python benches/recommender_others.py million [NAME]  # the same on MovieLens 1M, 90/10
 python benches/recommender_others.py means           # means over folds and seeds measured so far
 
-`pip install scikit-surprise myfm`. libFM 1.4.2 lies within pywFM 0.9.0 on PyPI, as a program for
-musl; LIBFM is the command that runs it, for example "lib/libc.so --library-path lib ./libFM" with
-the libc.so of Debian's musl, and libstdc++.so.6 and libgcc_s.so.1 from any musllinux wheel that has
-them (pandas 2.2.2). Without LIBFM it is left out. Each fold is fitted by one package after the
-other in one run, and all predictions are clipped to [1, 5] and scored here.
+Install the packages with `pip install scikit-surprise myfm`. libFM 1.4.2 is part of pywFM 0.9.0 on
+PyPI, as a program for musl. The environment variable LIBFM is the command that runs it, for example
+"lib/libc.so --library-path lib ./libFM" with the libc.so of Debian's musl, and libstdc++.so.6 and
+libgcc_s.so.1 from a musllinux wheel (pandas 2.2.2). Without LIBFM, it is skipped. All packages fit
+a fold in the same run, and all predictions are clipped to [1, 5] and scored by this script.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def measure(
 
 
 def official(only: str | None = None) -> None:
-    """Fold i tests on the ith fifth of the file, as the data's own script mku.sh has it."""
+    """Return fold i, which tests on the ith fifth of the file, like mku.sh of the data set."""
     data = fetch_movielens("100k")
     assert data.items is not None
     assert data.users is not None
@@ -102,7 +102,7 @@ def official(only: str | None = None) -> None:
 
 
 def surprise_folds(ratings: pd.DataFrame) -> Iterator[tuple[Any, pd.DataFrame, pd.DataFrame]]:
-    """The folds of Surprise's examples/benchmark.py: KFold(random_state=0)."""
+    """Return the folds of Surprise's examples/benchmark.py: KFold(random_state=0)."""
     from surprise import Dataset, Reader
     from surprise.model_selection import KFold
 
@@ -142,7 +142,7 @@ def surprise(only: str | None = None) -> None:
 
 
 def myfm_predict(history: bool) -> Predict:
-    """Ordered probit by Gibbs sampling, rank 5, 300 samples; histories as in its examples."""
+    """Run myFM: ordered probit by Gibbs sampling, rank 5, 300 samples, histories."""
 
     def predict(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
         import myfm
@@ -159,7 +159,7 @@ def myfm_predict(history: bool) -> Predict:
             if history:
                 parts.append(sp.diags_array(1.0 / np.sqrt(own.sum(axis=1))) @ own)
             block = sp.hstack(parts)
-            # The last row is that of an unknown id.
+            # The last row is for unknown ids.
             block = sp.vstack([block, sp.csr_array((1, block.shape[1]))])
             sides.append((sp.csr_matrix(block), [part.shape[1] for part in parts]))
 
@@ -191,7 +191,7 @@ def myfm(only: str | None = None) -> None:
 
 
 def libfm_predict(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
-    """libFM: regression by Gibbs sampling, dimension 20, 300 iterations, ids alone."""
+    """Run libFM: regression by Gibbs sampling, dimension 20, 300 iterations, only ids."""
     users, items = (pd.Index(train[name].unique()) for name in ("user", "item"))
     with tempfile.TemporaryDirectory() as folder:
         for name, table in (("train", train), ("test", test)):
@@ -246,7 +246,7 @@ def means() -> None:
                 metric: np.mean([float(row[metric]) for row in own])
                 for metric in ("rmse", "mae", "ndcg5")
             }
-            # The fastest fold: some were measured beside other work.
+            # The fastest fold, because other work ran during some measurements.
             seconds = min(float(row["seconds"]) for row in own)
             table.add(method=method, fold=MEAN, **cells, seconds=seconds)
 

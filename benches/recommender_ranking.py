@@ -1,14 +1,14 @@
-"""Top-10 of the whole catalogue, larger data, new users, calibration, and recommendations a second.
+"""Rankings of a catalogue, larger data, new users, calibration and serving.
 
-python benches/recommender_ranking.py ranking [DATA]  # recall@10 beside popularity, EASE, ALS, BPR
+python benches/recommender_ranking.py ranking [DATA]  # recall@10, also of EASE, ALS, BPR
 python benches/recommender_ranking.py million [ROW]   # RMSE and nDCG on MovieLens 1M, 90/10
-python benches/recommender_ranking.py choice       # what was chosen for it, on validation ratings
-python benches/recommender_ranking.py new-users    # fold_in beside a refit
+python benches/recommender_ranking.py choice       # choice of its settings, on validation ratings
+python benches/recommender_ranking.py new-users    # fold_in compared with a refit
 python benches/recommender_ranking.py calibration  # error of the level probabilities
-python benches/recommender_ranking.py serving      # users a second; beside implicit if installed
+python benches/recommender_ranking.py serving      # users per second, also of implicit
 
-MovieLens 1M is movielens_1m.npz (users, items, ratings) in the folder DUALGAP_DATA; what needs it
-is left out without it, as is implicit (pip install implicit) where it is not installed.
+MovieLens 1M is movielens_1m.npz (users, items, ratings) in the folder DUALGAP_DATA. Without this
+file or the package implicit (pip install implicit), measurements that need it are skipped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def data_sets() -> dict[str, pd.DataFrame]:
 
 
 def implicit_als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
-    """implicit's own least squares on the likes, alpha and regularization from a grid."""
+    """Fit implicit's least squares on the likes, with alpha and regularization from a grid."""
     from implicit.cpu.als import AlternatingLeastSquares
 
     def scores(setting: tuple[float, float]) -> np.ndarray:
@@ -66,7 +66,7 @@ def implicit_als(likes: Likes, setting: tuple[float, float] | None = None) -> Ra
 
 
 def implicit_bpr(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
-    """implicit's pairwise ranking on the likes, rate and regularization from a grid."""
+    """Fit implicit's pairwise ranking on the likes, with rate and regularization from a grid."""
     from implicit.cpu.bpr import BayesianPersonalizedRanking
 
     def scores(setting: tuple[float, float]) -> np.ndarray:
@@ -85,7 +85,7 @@ def implicit_scores(model: Any, likes: Likes) -> np.ndarray:
 
 
 def ranking(only: str | None = None) -> None:
-    """80/20; the baselines' settings are chosen on a tenth of the training part."""
+    """Compare rankings on an 80/20 split; baselines are tuned on a tenth of the training part."""
     table = Table("recommender-ranking", "data", "method")
     others = {"popularity": popularity, "EASE": ease, "ALS": als}
     if find_spec("implicit") is not None:
@@ -99,7 +99,7 @@ def ranking(only: str | None = None) -> None:
         whole = Likes.of(train, validation, test)
         for name, rank in others.items():
             start = time.perf_counter()
-            # Settings from the validation likes, then a fit to all of the training part.
+            # Choose settings on validation likes, then fit to the whole training part.
             scores = rank(whole, rank(chosen).setting)
             seconds = time.perf_counter() - start
             found = whole.metrics(scores.scores, whole.test)
@@ -162,7 +162,7 @@ def million(only: str | None = None) -> None:
 
 
 def choice() -> None:
-    """The settings that were tried for `million`, on a tenth of its training ratings."""
+    """Record the settings tried for `million`, on a tenth of its training ratings."""
     table = Table("recommender-choice", "settings")
     ratings = data_sets().get("ML-1M")
     if ratings is None:
@@ -195,7 +195,7 @@ def choice() -> None:
 
 
 def new_users() -> None:
-    """Every twentieth user is new, ten times over: their training ratings come after the fit."""
+    """Make every twentieth user new, ten times: their training ratings arrive after the fit."""
     table = Table("recommender-new-users", "settings")
     train, _, test = split_ratings(data_sets()["ML-100k"], 0, (0.8, 0.0))
     users = np.unique(train["user"])
@@ -248,7 +248,7 @@ def serving() -> None:
     ratings = data_sets().get("ML-1M")
     if ratings is None:
         return
-    # A short fit: its scores are as costly as those of a long one.
+    # A short fit suffices: its scores cost as much as those of a long one.
     short = Variational(n_sweeps=3)
     model = OrdinalRecommender(24, method=short, random_state=0, interactions=False).fit(ratings)
     likes = OrdinalRecommender(
@@ -277,7 +277,7 @@ def serving() -> None:
 
 
 def implicit_recommender(model: OrdinalRecommender) -> Any:
-    """The same factors in implicit's class, so that both sort the same scores."""
+    """Put the same factors into implicit's class, so that both rank the same scores."""
     from implicit.cpu.als import AlternatingLeastSquares
 
     factors = model._click_model

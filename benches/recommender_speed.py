@@ -3,7 +3,7 @@
 python benches/recommender_speed.py fit       # chosen settings, 50,000 ratings, 1 and 2 threads
 python benches/recommender_speed.py grid      # a whole validation grid on one split
 python benches/recommender_speed.py growth    # 100k, 1M and 10M synthetic ratings
-python benches/recommender_speed.py memory    # peak memory of a fit, over that before it
+python benches/recommender_speed.py memory    # increase of the peak memory during a fit
 """
 
 from __future__ import annotations

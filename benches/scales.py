@@ -1,12 +1,12 @@
-"""Columns of two scales: every estimator that has a certificate, with its defaults.
+"""Estimators with a certificate, with default settings, on columns of two scales.
 
     python benches/scales.py [estimators] [--repeats 3]
 
-The rows are standard normal with every second column times 1e-6 to 1e6. Their scores are linear in
-the columns before that, with noise, and give three classes. Chains have three rows; label sets
-hold the two highest scores. Seconds are of a fit on one thread, the median of
-`--repeats`; a fit ends after 10 s, whether it has converged or not. `over_null` is the objective
-over that of the model whose weights are all 0.
+Rows are standard normal, with every second column multiplied by 1e-6 to 1e6. The labels come from
+scores that are linear in the unscaled columns, with noise, for three classes. Chains have three
+rows; label sets contain the two classes with the highest scores. Seconds are the median of
+`--repeats` fits on one thread; a fit is stopped after 10 s. `over_null` is the objective divided by
+the objective at W = 0.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""SequenceTagger beside python-crfsuite and sklearn-crfsuite on CoNLL-2000 chunking.
+"""SequenceTagger, python-crfsuite and sklearn-crfsuite on CoNLL-2000 chunking.
 
-    python benches/sequence.py [SYSTEM ...] [--repeats 3]   # those of the table, or some, in turn
+    python benches/sequence.py [SYSTEM ...] [--repeats 3]   # default: all systems
 
-Each system runs in a process of its own: it reads the features of the 8936 training sentences as
-Python strings (CRFsuite's own templates), trains, and labels the 2012 test sentences. F1 of chunks
-is computed here for all. C and tol of the hinge loss were chosen on a tenth of the training
-sentences; CRFsuite has its defaults, or the passes that the name says. Seconds, tokens a second
-(of five predictions each) and memory are medians over the repeats. "From matrices" has the same
-features as one CSR matrix, made before the clock runs. scikit-learn imports pandas where there is
-one (65 MB), which no system here needs: it is hidden from all. A package that is not installed is
-skipped (pip install python-crfsuite sklearn-crfsuite).
+Each system runs in a separate process: it reads the features of the 8936 training sentences as
+Python strings (CRFsuite's templates), trains, and labels the 2012 test sentences. The script
+computes the F1 score of chunks for all systems. C and tol of the hinge loss were chosen on a tenth
+of the training sentences; CRFsuite uses its defaults, or the number of passes in the name. Seconds,
+tokens per second (of five predictions each) and memory are medians over the repeats. "From
+matrices" has the same features as a CSR matrix, built before the measurement. pandas (65 MB), which
+scikit-learn imports if it is installed, is hidden from all systems, since none needs it. Missing
+packages are skipped (pip install python-crfsuite sklearn-crfsuite).
+
+The data set (conll2000.zip) comes from a folder: the environment variable DUALGAP_DATA.
 
 The data set (conll2000.zip) comes from a folder: the environment variable DUALGAP_DATA.
 """
@@ -48,7 +50,7 @@ TEMPLATES = [
 
 
 def read(folder: Path, name: str) -> tuple[Sentences, Labels]:
-    """Features and labels of the sentences of one file."""
+    """Return features and labels of the sentences of one file."""
     with zipfile.ZipFile(folder / "conll2000.zip") as archive:
         text = archive.read(f"conll2000/{name}.txt").decode()
     blocks = [block for block in text.split("\n\n") if block.strip()]
@@ -57,7 +59,7 @@ def read(folder: Path, name: str) -> tuple[Sentences, Labels]:
 
 
 def features(sentence: list[list[str]]) -> list[list[str]]:
-    """The features of CRFsuite's example for chunking."""
+    """Return the features of CRFsuite's example for chunking."""
     found: list[list[str]] = [[] for _ in sentence]
     for template in " ".join(TEMPLATES).split():
         parts = []
@@ -74,7 +76,7 @@ def features(sentence: list[list[str]]) -> list[list[str]]:
 
 
 def chunks(labels: list[str]) -> set[tuple[int, int, str]]:
-    """The chunks of a sentence: beginning, end and kind."""
+    """Return the chunks of a sentence: start, end and type."""
     found, start, kind = set(), 0, ""
     for t, label in enumerate([*labels, "O"]):
         prefix, _, own = label.partition("-")
@@ -93,7 +95,7 @@ def f1(right: Labels, predicted: Labels) -> float:
 
 
 def timed(predict: Callable[[], Any]) -> dict[str, Any]:
-    """What is predicted, and the median of the seconds that it takes."""
+    """Return predictions, and the median seconds of a prediction."""
     seconds = []
     for _ in range(5):
         gc.collect()
@@ -121,7 +123,7 @@ def dualgap(loss: str, **options: Any) -> Callable[..., dict[str, Any]]:
 
 
 def as_matrix(sentences: Sentences, columns: dict[str, int], *, new: bool) -> Any:
-    """One matrix of all tokens; `columns` gets the features that are new."""
+    """Build one matrix of all tokens; new features are added to `columns`."""
     from scipy.sparse import csr_array
 
     indices, ends = array("i"), array("q", [0])
@@ -181,7 +183,7 @@ def crfsuite(algorithm: str, **options: Any) -> Callable[..., dict[str, Any]]:
         found |= timed(lambda: [tagger.tag(tokens) for tokens in test])
         losses = [line for line in lines if line.startswith("Loss:")]
         found["passes"] = len(losses)
-        # CRFsuite minimises c2 ||w||^2 + sum of losses: C times ours, with C = 1 / (2 c2).
+        # CRFsuite minimises c2 ||w||^2 + sum of losses: our objective / C, with C = 1 / (2 c2).
         if algorithm == "lbfgs":
             scale = 1 / (2 * float(options["c2"]))
             found["objective"] = float(losses[-1].split()[1]) * scale
@@ -214,7 +216,7 @@ SYSTEMS: dict[str, Callable[..., dict[str, Any]]] = {
     "CRFsuite ap, 10 passes": crfsuite("ap", max_iterations=10),
     "sklearn-crfsuite pa, 10 passes": sklearn_crfsuite("pa", max_iterations=10),
 }
-# Slow, and worse than those above.
+# Slower and less accurate than the systems above.
 OTHERS = {
     "CRFsuite l2sgd": crfsuite("l2sgd", c2=1.0),
     "CRFsuite ap": crfsuite("ap"),
@@ -223,7 +225,7 @@ OTHERS = {
 
 
 def child(name: str) -> None:
-    """Run one system and print what it comes to."""
+    """Run one system and print its results."""
     sys.modules["pandas"] = None  # type: ignore[assignment]
     folder = data_folder()
     assert folder is not None
@@ -244,7 +246,7 @@ CLOCKS = ("seconds", "tokens_per_second", "peak_mb", "strings_mb")
 
 
 def measured(name: str) -> dict[str, Any]:
-    """What a process of its own finds."""
+    """Run one system in a separate process and return its results."""
     command = [sys.executable, __file__, "--child", name]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -261,7 +263,7 @@ def main() -> None:
         child(arguments.systems[0])
         return
     if data_folder() is None:
-        print("sequence.py: DUALGAP_DATA must name a folder of data sets; skipped")
+        print("sequence.py: skipped; set DUALGAP_DATA to the folder of data sets")
         return
     table = Table("sequence", "system")
     names, others = [], []

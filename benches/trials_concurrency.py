@@ -1,9 +1,9 @@
-"""Fits side by side in eight threads: how many differ from the same fit alone.
+"""Concurrent fits in eight threads: how many differ from the same fit alone.
 
     python benches/trials_concurrency.py [--fits 10000]
 
-The last rows are scikit-learn's issue 8410: a grid search in threads, whose scores ought to be the
-same each time.
+The last rows reproduce scikit-learn's issue 8410: a threaded grid search whose scores should be the
+same in every run.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ MODELS: dict[str, Any] = {
     ),
     "PolynomialNetworkClassifier": PolynomialNetworkClassifier(2, max_iter=3, random_state=3),
     "StructuredSVM": StructuredSVM(MulticlassModel(), max_iter=10, random_state=4),
-    # For comparison: LIBLINEAR's generator is one for the whole process.
+    # For comparison: LIBLINEAR has one random generator for the whole process.
     "LinearSVC of scikit-learn": LinearSVC(dual=True, random_state=0),
 }
 
 
 def bits(model: Any) -> bytes:
-    """Those of the weights of a fit."""
+    """Return the bytes of the weights of a fit."""
     fitted = clone(model).fit(X, y)
     arrays = [fitted.coef_, getattr(fitted, "components_", np.zeros(0))]
     return b"".join(array.tobytes() for array in arrays)
 
 
-# What is tried is fits beside each other, not their own threads.
+# The trial is about concurrent fits, so each uses one thread.
 for each in MODELS.values():
     if "n_jobs" in each.get_params():
         each.set_params(n_jobs=1)
 
 
 def differing(work: Callable[[], bytes], n_runs: int) -> int:
-    """Runs in threads whose result is not that of a run alone."""
+    """Count concurrent runs whose result differs from that of a single run."""
     alone = work()
     with ThreadPoolExecutor(THREADS) as pool:
         found = list(pool.map(lambda _: work(), range(n_runs)))
@@ -63,7 +63,7 @@ def differing(work: Callable[[], bytes], n_runs: int) -> int:
 
 
 def searched(model: Any) -> list[float]:
-    """Scores of the folds of a grid search in threads (the script of issue 8410)."""
+    """Return the scores of a threaded grid search (the script of issue 8410)."""
     rows, labels = make_blobs(random_state=0, centers=2)
     search = GridSearchCV(model, {"C": [0.1, 1, 10]}, scoring="accuracy", cv=StratifiedKFold(3))
     with joblib.parallel_backend("threading", n_jobs=THREADS):

@@ -1,10 +1,11 @@
-"""Trials of files and threads: what was tried, and how often it failed.
+"""Trials of file writing, damaged files and threads: numbers of trials and failures.
 
 Usage: python benches/trials_files.py [threads]
 
-A kill fails if the file is neither the old one nor the new one, or a draft is left. A damaged file
-fails unless it is read or refused with the one error that names it; each kind is tried in a process
-of its own, whose end by a signal fails all of its trials. Threads are counted during a fit.
+Killing a writer fails if the file is neither the old nor the new version, or if a temporary file is
+left. A damaged file fails unless it is read or gives the one error that names it; each kind runs
+in a separate process, and a signal that ends this process fails all its trials. Threads are counted
+during a fit.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ LABELS = np.arange(20) % 3
 
 
 def kills(folder: Path) -> int:
-    """Kill writers at random moments; how often the file or the folder was not in order."""
+    """Kill writers at random moments; count damaged files and leftovers."""
     path, generator, failed = folder / "model", random.Random(0), 0
     write_npz(path, {}, {"a": np.full(1_000_000, -1)})
     for _ in range(KILLS):
@@ -66,7 +67,7 @@ def kills(folder: Path) -> int:
 
 
 def damage(good: bytes, generator: random.Random) -> bytes:
-    """Change, cut out or put in some bytes."""
+    """Change, remove or insert some bytes."""
     content = bytearray(good)
     for _ in range(generator.randint(1, 4)):
         at = generator.randrange(len(content) + 1)
@@ -138,7 +139,7 @@ DOORS: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
 
 
 def try_door(name: str, folder: Path) -> int:
-    """Read damaged files of one kind; how many ended in anything but the one error."""
+    """Read damaged files of one kind; count results other than success or the one error."""
     write, read = DOORS[name]
     write(folder / "good")
     good, path = (folder / "good").read_bytes(), folder / "bad"
@@ -156,16 +157,16 @@ def try_door(name: str, folder: Path) -> int:
 
 
 def door(name: str) -> int:
-    """`try_door` in a process of its own."""
+    """Run `try_door` in a separate process."""
     command = [sys.executable, __file__, name]
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     return int(ended.stdout) if ended.returncode == 0 else DAMAGED
 
 
 def threads() -> int:
-    """Whether a million jobs run on more threads than are allowed.
+    """Whether a fit with a million jobs uses more threads than allowed.
 
-    The threads that prepared the fit may still be ending at its first epochs: half of them count.
+    Threads that prepared the fit may still be ending during its first epochs, so use the median.
     """
     cores, seen = len(os.sched_getaffinity(0)), []
 
@@ -180,7 +181,7 @@ def threads() -> int:
 
 
 def main() -> None:
-    """Run all trials, or those of one door."""
+    """Run all trials, or those of one file type."""
     with tempfile.TemporaryDirectory() as folder:
         if sys.argv[1:] == ["threads"]:
             Table("trials-files", "trial").add(trial="a million jobs", tried=1, failed=threads())

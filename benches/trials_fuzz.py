@@ -1,10 +1,10 @@
-"""Fuzz targets, each for as long as is asked: how much was tried, and how often it failed.
+"""Fuzz targets, each run for a given time: numbers of inputs and failures.
 
     python benches/trials_fuzz.py [--seconds 600] [TARGET ...]
 
 The targets are those of tests/python/files/test_fuzz.py and tests/python/fuzz. Each runs in a
-process of its own; one that ends by a signal, or with a finding, is a failure. Files with answers
-that are new are added to the corpus in tests/fixtures/corpus.
+separate process, and fails if it ends by a signal or with a finding. Files that give a new response
+are added to the corpus in tests/fixtures/corpus.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
         tests = TARGETS[name]
         seconds = options.seconds / (2 if name == "rows, sparse npz" else len(tests))
         given = {"DUALGAP_FUZZ_SECONDS": str(seconds), "DUALGAP_FUZZ_KEEP": "1"}
-        # A test that takes minutes ends the run elsewhere.
+        # Other test runs stop a test after minutes; here it may take as long as requested.
         endless = ["--timeout=0", "-o", "faulthandler_timeout=0"]
         command = [sys.executable, "-m", "pytest", "-q", "-s", "--hypothesis-profile=default"]
         ended = subprocess.run(

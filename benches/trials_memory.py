@@ -1,11 +1,11 @@
-"""Fits under a limit of memory: what was tried, and how often the process was ended.
+"""Fits under memory limits: numbers of trials and of crashes.
 
     python benches/trials_memory.py [PART OF A NAME ...]
 
-Each fit is tried in a process of its own with less and less memory to spare (RLIMIT_AS, so that an
-allocation fails rather than the system runs out): powers of two, and then more limits between the
-largest that was refused and the smallest that sufficed, where buffers fail in the course of a fit.
-It fails unless the fit ends, or raises MemoryError or RuntimeError (a thread that cannot start).
+Each fit runs in separate processes with decreasing memory limits (RLIMIT_AS, so that allocations
+fail before the system runs out of memory): first powers of two, then more limits between the
+largest that failed and the smallest that sufficed, where buffers fail during a fit. A trial fails
+unless the fit succeeds or raises MemoryError or RuntimeError (a thread that cannot start).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from _record import Table
 from _trial_fits import SHORT, fits
 
 SPARE = [2**k for k in range(12, 21)]
-"""Kilobytes that a fit may take."""
+"""Memory limits beyond current use, in kilobytes."""
 
 BETWEEN = 15
-"""Limits between the last that was refused and the first that sufficed."""
+"""Number of further limits between the last failure and the first success."""
 
 DONE, REFUSED = 0, 1
 
 
 def limited(fit: Callable[[], Any], kilobytes: int) -> int:
-    """Fit in a process with so much memory more than there is now; 0 if it ended as it may."""
+    """Fit in a process with a limit beyond its current memory; return 0 for an allowed outcome."""
     child = os.fork()
     if child == 0:
         code = DONE
@@ -55,7 +55,7 @@ def limited(fit: Callable[[], Any], kilobytes: int) -> int:
 
 
 def ends(fit: Callable[[], Any]) -> dict[int, int]:
-    """Return how the fit ended under each limit."""
+    """Return the outcome of the fit under each limit."""
     ended = {spare: limited(fit, spare) for spare in SPARE}
     enough = min((spare for spare in SPARE if ended[spare] == DONE), default=SPARE[-1])
     below = max((spare for spare in SPARE if spare < enough), default=enough // 2)

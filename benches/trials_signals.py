@@ -1,13 +1,13 @@
-"""Signals at random moments: what was tried, and how often it failed.
+"""Signals at random moments: numbers of trials and failures.
 
     python benches/trials_signals.py [--times 5] [PART OF A NAME ...]
 
-SIGINT must end a fit by KeyboardInterrupt within a second, leave the estimator without a fit, and
-the process able to fit; SIGTERM and SIGHUP must end the process within a second. A command must
+SIGINT must end a fit with KeyboardInterrupt within a second, leave the estimator unfitted, and the
+process able to fit again; SIGTERM and SIGHUP must end the process within a second. A command must
 end within a second, too (with status 130 after SIGINT, unless it had ended or not begun), and leave
-the model file as it was or complete, and nothing beside it. A consensus fit that was ended, by
-SIGKILL as well, must leave a folder from which a resumed fit converges to the model, bit for bit,
-of a fit that nobody ended, or which it refuses because there is no checkpoint yet.
+the model file unchanged or complete, and no other files. After a consensus fit ends by a signal,
+including SIGKILL, a resumed fit must converge to the same model, bit for bit, as an uninterrupted
+fit, or raise the error "resume: no checkpoint".
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from dualgap.recommend import OrdinalRecommender
 from dualgap.sequence import SequenceTagger
 
 LIMIT = 1.0
-"""Seconds that may pass."""
+"""Time limit in seconds."""
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 GENERATOR = random.Random(0)
 Outcome = tuple[bool, float]
-"""Whether it went well, and the seconds that passed."""
+"""Whether a trial succeeded, and its seconds."""
 
 
 def sent(process: int, number: signal.Signals, after: float) -> Callable[[], tuple[int, float]]:
-    """Send a signal to a child after so many seconds; the call returns exit code and seconds."""
+    """Send a signal to a child after a delay; return a call for its exit code and seconds."""
     time.sleep(after)
     os.kill(process, number)
     start = time.monotonic()
@@ -66,7 +66,7 @@ def sent(process: int, number: signal.Signals, after: float) -> Callable[[], tup
 
 
 def interrupted_fit(fit: Callable[[], Any], ready: int) -> int:
-    """Fit in a child until it is interrupted; 0 if everything is in order then."""
+    """Fit in a child until it is interrupted; return 0 if it behaves correctly."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     warnings.simplefilter("ignore")
     model = getattr(fit, "keywords", {}).get("model")
@@ -87,7 +87,7 @@ def interrupted_fit(fit: Callable[[], Any], ready: int) -> int:
 
 
 def signal_fit(fit: Callable[[], Any], number: signal.Signals) -> Outcome:
-    """Fit in a process of its own and send a signal at a random moment."""
+    """Fit in a separate process and send a signal at a random moment."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -111,7 +111,7 @@ def signal_fit(fit: Callable[[], Any], number: signal.Signals) -> Outcome:
 
 
 def rows_file(folder: Path) -> None:
-    """Write rows in LIBSVM format, ratings and tagged words, and the old models."""
+    """Write input files (LIBSVM rows, ratings and tagged words) and old model files."""
     X, y = classes(20000, 30, 20)
     lines = [
         " ".join([str(label), *(f"{i + 1}:{value:.3f}" for i, value in enumerate(row))])
@@ -140,7 +140,7 @@ COMMANDS: dict[str, tuple[list[str], Callable[[Path], Any] | None]] = {
 
 
 def signal_command(name: str, number: signal.Signals, folder: Path) -> Outcome:
-    """Run a command and send a signal at a random moment; look at what it leaves."""
+    """Run a command, send a signal at a random moment, and check the files that it leaves."""
     arguments, read = COMMANDS[name]
     result = folder / arguments[-1] if read is None else folder / "model"
     kept = {"rows", "ratings.csv", "words", "template", "linear"}
@@ -154,7 +154,7 @@ def signal_command(name: str, number: signal.Signals, folder: Path) -> Outcome:
     with subprocess.Popen(command, cwd=folder, **quiet) as process:
         code, seconds = sent(process.pid, number, GENERATOR.uniform(0.2, 4.0))()
         process.returncode = code
-    # Before the command begins, Python itself answers to SIGINT.
+    # Before the command begins, Python's default handler gets SIGINT.
     expected = {0, 130, -number} if number == signal.SIGINT else {0, -number}
     well = code in expected and seconds <= LIMIT
     left = {path.name for path in folder.iterdir()} - kept - {result.name}
@@ -168,14 +168,14 @@ def signal_command(name: str, number: signal.Signals, folder: Path) -> Outcome:
 
 
 def consensus(**more: Any) -> ConsensusSVC:
-    """Return the fit of the trials of checkpoints."""
+    """Return the estimator for the trials of checkpoints."""
     if more:
         more["checkpoint_interval"] = 0.0
     return ConsensusSVC(C=1.0, tol=1e-2, n_partitions=3, random_state=0, n_jobs=2, **more)
 
 
 def signal_consensus(number: signal.Signals, data: Any, whole: Any) -> Outcome:
-    """End a fit with checkpoints and go on from what it left."""
+    """End a fit with checkpoints by a signal, then resume it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         child = os.fork()
@@ -196,7 +196,7 @@ def signal_consensus(number: signal.Signals, data: Any, whole: Any) -> Outcome:
         try:
             resumed = consensus(resume=folder).fit(*data)
         except ValueError as error:
-            return well and not drafts and "there is no checkpoint" in str(error), seconds
+            return well and not drafts and "resume: no checkpoint" in str(error), seconds
         below = resumed.dual_objective_ <= whole.objective_
         bounds = below and whole.dual_objective_ <= resumed.objective_
         same = np.array_equal(resumed.coef_, whole.coef_) and resumed.converged_
@@ -215,7 +215,7 @@ def record(table: Table, trial: str, number: signal.Signals, outcomes: list[Outc
 
 
 def main() -> None:
-    """Run all trials, or those whose name has one of the given parts."""
+    """Run all trials, or those whose name contains one of the given parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("names", nargs="*", metavar="PART OF A NAME")

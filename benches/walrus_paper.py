@@ -1,9 +1,9 @@
-"""Tables and figures of Wang and Scott (2021): Walrus against Shark, early stopping, a QP solver.
+"""Tables and figures of Wang and Scott (2021).
 
-    python benches/walrus_paper.py figure [data sets]   # Figure 2: ten values of C, three of delta
-    python benches/walrus_paper.py early [data sets]    # Table 7: delta 0.01 against 0.001 in CV
+    python benches/walrus_paper.py figure [data sets]   # Figure 2: ten C, three delta
+    python benches/walrus_paper.py early [data sets]    # Table 7: delta 0.01 and 0.001 in CV
     python benches/walrus_paper.py subproblem           # Tables 8 and 9: Clarabel on (4)
-    python benches/walrus_paper.py whole                # the same for whole problems
+    python benches/walrus_paper.py whole                # Clarabel on whole problems
 
 Data sets are .npz files in the folder DUALGAP_DATA; "many" is generated (1000 classes).
 Clarabel comes from PyPI (pip install clarabel).
@@ -30,7 +30,7 @@ from dualgap.losses import Loss
 
 CS = [2.0**k for k in range(-6, 4)]
 DELTAS = ("0.1", "0.01", "0.001")
-# Rows at most, and seconds of a run of the figure.
+# Maximum number of rows, and maximum seconds of a run of the figure.
 ROWS, LIMIT = 4000, 4
 
 
@@ -47,7 +47,7 @@ def data(name: str) -> tuple[Any, Any]:
 
 
 def figure(names: list[str]) -> None:
-    """Seconds of the sequential method to delta of the first gap, with both inner solvers."""
+    """Measure seconds of the sequential method to delta times the first gap, for both solvers."""
     table = Table("walrus-figure", "data", "C", "delta")
     build = ["cargo", "build", "--quiet", "--release", "--example", "shark"]
     subprocess.run(build, check=True)
@@ -79,7 +79,7 @@ def figure(names: list[str]) -> None:
 
 
 def _files(folder: Path, X: Any, y: Any) -> list[str]:
-    """Write rows (one file, or three for sparse ones) and labels as the example reads them."""
+    """Write rows (one file, or three if sparse) and labels in the format of the Rust example."""
     parts = {"X.f64": X.data, "columns.u32": X.indices, "bounds.u32": X.indptr}
     parts = parts if sp.issparse(X) else {"X.f64": X}
     for name, values in {**parts, "y.u32": y}.items():
@@ -88,7 +88,7 @@ def _files(folder: Path, X: Any, y: Any) -> list[str]:
 
 
 def figure_summary() -> None:
-    """Medians over C of Walrus's time over Shark's."""
+    """Return medians over C of the ratio of Walrus's to Shark's time."""
     rows = Table("walrus-figure", "data", "C", "delta").read()
     table = Table("walrus-figure-medians", "data")
     for name in dict.fromkeys(row["data"] for row in rows):
@@ -109,7 +109,7 @@ def _shark(arguments: list[str]) -> dict[str, float]:
 
 
 def early(names: list[str]) -> None:
-    """Accuracy of five-fold cross-validation over C, stopped at delta of the first gap."""
+    """Return five-fold cross-validated accuracy over C, stopped at delta times the first gap."""
     table = Table("walrus-early", "data", "delta")
     for name in names or ["vowel", "segment", "satimage", "dna"]:
         X, y = data(name)
@@ -148,7 +148,7 @@ def _stopped(X: Any, y: Any, C: float, delta: float) -> MulticlassSVC:
 
 
 def subproblem(_: list[str]) -> None:
-    """min 1/2 b'(I + 11')b - v'b, 0 <= b <= 1, by Clarabel and through a fit of one row."""
+    """Solve min 1/2 b'(I + 11')b - v'b, 0 <= b <= 1, by Clarabel and by a fit of one row."""
     import clarabel
 
     table = Table("walrus-clarabel-subproblem", "k")
@@ -157,7 +157,7 @@ def subproblem(_: list[str]) -> None:
         m, times, worst = k - 1, [], 0.0
         for seed in range(5):
             v = np.random.default_rng(seed).uniform(0, 2, m)
-            # The sum is a variable of its own, so that the Hessian stays sparse.
+            # The sum is a separate variable, which keeps the Hessian sparse.
             P = sp.csc_matrix(sp.diags(np.ones(k)))
             sums = sp.csc_matrix(np.r_[np.ones(m), -1.0][None])
             bounds = sp.hstack([sp.vstack([-sp.eye(m), sp.eye(m)]), sp.csc_matrix((2 * m, 1))])
@@ -183,7 +183,7 @@ def subproblem(_: list[str]) -> None:
 
 
 def whole(_: list[str]) -> None:
-    """Whole Weston-Watkins problems: Clarabel on the primal, block descent to its accuracy."""
+    """Solve Weston-Watkins problems by Clarabel, and by block descent to the same accuracy."""
     import clarabel
 
     table = Table("walrus-clarabel", "rows", "classes")
@@ -234,7 +234,7 @@ def whole(_: list[str]) -> None:
 
 
 def _clarabel(P: Any, q: Any, A: Any, b: Any, cones: Any) -> tuple[float, float]:
-    """Optimum and seconds, set-up included."""
+    """Return the optimum and seconds, including set-up."""
     import clarabel
 
     settings = clarabel.DefaultSettings()
