@@ -1,4 +1,4 @@
-"""What all tests share: losses, repeatable examples, and the choice of tests for `make test-simd`.
+"""Shared fixtures: losses, repeatable examples, and the marker for `make test-simd`.
 
 Property tests draw the same examples in every run; `--hypothesis-profile=default` explores.
 """
@@ -14,29 +14,29 @@ from repeats import trials
 
 from dualgap.losses import LOSSES, Loss, StructuredHinge
 
-# A shell starts background jobs with SIGINT ignored, and every child inherits that: the tests that
-# interrupt a fit would wait for ever. A handler of our own is reset to the default by exec, so the
-# programs that tests start are interruptible, too.
+# A shell starts background jobs with SIGINT ignored, and children inherit this, so tests that
+# interrupt a fit would hang. A Python handler is reset to the default by exec, so programs started
+# by tests can be interrupted, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# `make test-simd` repeats the tests of these folders under each instruction set, new ones included.
+# `make test-simd` repeats all tests of these folders under each instruction set.
 NUMERICAL = {
     *("certificates", "distributed", "multiclass", "polynomial", "recommend"),
     *("sequence", "structured"),
 }
-# Their files about arguments, files and metrics, which no kernel computes.
+# Test files that do not depend on kernels: arguments, files and metrics.
 INDEPENDENT = {
     *("test_metrics.py", "test_models_as_estimators.py", "test_oracle_checks.py"),
     *("test_polynomial_errors.py", "test_recommend_files.py", "test_recommend_input.py"),
     *("test_resume.py", "test_tagger_input.py"),
 }
-# So are files that a test writes, and workers that it starts or ends.
+# The same holds for files that a test writes, and workers that it starts or ends.
 SURROUNDINGS = {"client", "new_cluster", "tmp_path"}
 
 settings.register_profile("repeatable", derandomize=True, max_examples=trials(100))
 settings.load_profile("repeatable")
 
-# A value of each parameter that a loss of the registry may take, for five classes.
+# A value for each parameter of the registered losses, for five classes.
 PARAMETERS: dict[str, Any] = {"k": 3, "weights": [0.5, 0.3, 0.2, 0.0, 0.0]}
 MARGIN_LOSSES = [
     Loss(name, **{parameter: PARAMETERS[parameter] for parameter in parameters})
@@ -59,5 +59,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     params=MARGIN_LOSSES, ids=lambda loss: loss.name if loss.costs is None else "structured-hinge"
 )
 def loss(request: pytest.FixtureRequest) -> Any:
-    """Each multi-category loss, for five classes."""
+    """Return each multi-category loss, for five classes."""
     return request.param

@@ -1,4 +1,4 @@
-"""A small fit of every estimator, for what holds of all of them."""
+"""A small fit of every estimator, for tests of common behaviour."""
 
 from __future__ import annotations
 

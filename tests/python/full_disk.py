@@ -1,4 +1,4 @@
-"""A small disk that fills up, in a process of its own."""
+"""A small disk that fills up, in a separate process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 @cache
 def _can_mount() -> bool:
-    """Whether a process may mount a disk for itself: Linux, with user namespaces allowed."""
+    """Whether a process can mount a private disk: Linux with user namespaces."""
     if shutil.which("unshare") is None:
         return False
     command = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
@@ -22,7 +22,7 @@ def _can_mount() -> bool:
 
 
 def run_on_small_disk(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run Python code in `folder`, with a disk of 1 MB mounted there; skip where nobody can."""
+    """Run Python code in `folder` on a mounted disk of 1 MB; skip the test if impossible."""
     if not _can_mount():
         pytest.skip("needs user namespaces to mount a small disk")
     mount = 'mount -t tmpfs -o size=1m none "$1" && cd "$1" && exec "$2" -c "$3"'

@@ -1,8 +1,8 @@
-"""How many random trials a test makes."""
+"""Number of random trials per test."""
 
 import os
 
 
 def trials(count: int) -> int:
-    """All of them, or a third where `make test-simd` repeats tests that have made them all."""
+    """Return all trials, or a third if `make test-simd` repeats a test."""
     return -(-count // 3) if os.environ.get("DUALGAP_REPEATED") else count

@@ -1,4 +1,4 @@
-"""Run the Python examples of a Markdown page, and compare what they print with what they show.
+"""Run the Python examples of a Markdown page, and compare actual with documented output.
 
 An example is a block that begins with ```python. Those of one page share their names. ```py marks
 the code of other packages, which is not run.
@@ -32,7 +32,7 @@ def blocks(text: str) -> list[str]:
 
 
 def shown(lines: list[str], last: int) -> str:
-    """What an example says a statement prints: the comment behind its last line, or lines below."""
+    """Return the documented output of a statement: a comment on its last line, or lines below."""
     behind = re.search(r"\s# (.*)$", lines[last - 1])
     below = []
     for line in lines[last:]:
@@ -43,7 +43,7 @@ def shown(lines: list[str], last: int) -> str:
 
 
 def statements(example: str) -> Iterator[tuple[Any, str]]:
-    """Code of each statement, and the output shown for it ("" for one that is no print)."""
+    """Return the code of each statement and its documented output ("" without a print)."""
     lines = example.splitlines()
     for node in ast.parse(example).body:
         printing = isinstance(node, ast.Expr) and ast.unparse(node).startswith("print(")
@@ -94,7 +94,7 @@ def run(examples: list[str]) -> tuple[int, list[str]]:
 
 @contextlib.contextmanager
 def no_network() -> Iterator[None]:
-    """Refuse connections to other machines."""
+    """Raise an error for connections to other machines."""
     connect = socket.socket.connect
 
     def refuse(self: socket.socket, address: Any) -> None:

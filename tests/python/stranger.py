@@ -1,4 +1,4 @@
-"""Do what a newcomer does: run every example of the README, of the pages and of the tutorials.
+"""Run every example of the README, the pages and the tutorials, as a newcomer would.
 
 Usage: python -W error tests/python/stranger.py, away from the clone, in an environment that holds
 the installed wheel with its extras, skops and onnxruntime, and nothing else of ours. Exits
@@ -24,12 +24,12 @@ import dualgap
 
 
 def page_runs(page: Path) -> list[str]:
-    """What is wrong with the examples of a page."""
+    """Return the failures of the examples of a page."""
     return run(blocks(page.read_text("utf-8")))[1]
 
 
 def tutorial_runs(script: Path) -> list[str]:
-    """What is wrong with a tutorial, but for what it raises."""
+    """Return the failures of a tutorial other than exceptions."""
     from matplotlib import pyplot
 
     try:
@@ -41,7 +41,7 @@ def tutorial_runs(script: Path) -> list[str]:
 
 
 def failed(name: str, check: Callable[[Path], list[str]], path: Path) -> bool:
-    """Run one of them and say how it went."""
+    """Run one example and report the result."""
     start = time.perf_counter()
     try:
         with no_network():
@@ -54,7 +54,7 @@ def failed(name: str, check: Callable[[Path], list[str]], path: Path) -> bool:
 
 
 def main() -> int:
-    """Run all of them."""
+    """Run all examples."""
     here = Path(dualgap.__file__)
     assert "site-packages" in here.parts, f"not the installed package: {here}"
     mpl.use("agg")

@@ -1,4 +1,4 @@
-"""Arrays of other libraries: converted where they can be, else refused by name."""
+"""Arrays of other libraries: converted if possible, else an error that names the argument."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_strict_sentences_and_ratings() -> None:
 
 
 class OnDevice:
-    """An array that cannot be read from here, as one of CuPy."""
+    """Array that the CPU cannot read, like those of CuPy."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape, self.ndim, self.dtype = shape, len(shape), np.dtype(np.float64)

@@ -1,4 +1,4 @@
-"""Fits return the best model that they find, on any data: never one worse than the null model."""
+"""Fits return the best model found, never one worse than the null model."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 class Recorder:
-    """Notes what it is told, and stops a fit after some epochs."""
+    """Records its arguments, and stops a fit after some epochs."""
 
     def __init__(self, stop_after: int = 10**9) -> None:
         self.events: list[str] = []
@@ -45,7 +45,7 @@ class Recorder:
 
 
 class Models:
-    """Keeps the models that it is shown."""
+    """Stores the models that it receives."""
 
     def __init__(self) -> None:
         self.models: list[Any] = []
@@ -60,7 +60,7 @@ class Models:
 
 
 class Looking(PolynomialNetworkClassifier):
-    """Notes the filters of warnings whenever a fit is stored."""
+    """Records the warning filters whenever a fit is stored."""
 
     filters: ClassVar[list[Any]] = []
 
@@ -70,7 +70,7 @@ class Looking(PolynomialNetworkClassifier):
 
 
 def test_models_of_epochs_warn_of_nothing_and_leave_the_filters_alone() -> None:
-    # Filters are those of all threads: another thread would lose its warnings meanwhile.
+    # Warning filters are global: changing them would suppress warnings of other threads.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         before, models = list(warnings.filters), Models()
@@ -90,7 +90,7 @@ def test_every_estimator_tells_of_its_tasks(name: str) -> None:
     assert recorder.events[-2:] == ["end fit", "teardown"]
     inner = recorder.events[2:-2]
     assert inner[::2] == [event.replace("end", "begin") for event in inner[1::2]]
-    # A search tells of its fits, and its history is that of the last one.
+    # A search reports its fits, and its history is that of the last one.
     assert name.endswith("-cv") or len(inner) == 2 * model.n_iter_
 
 
@@ -138,7 +138,7 @@ CORES = [
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the core is called with."""
+    """Return the arguments of calls of the core."""
     calls: list[Any] = []
     for core in CORES:
         fit = getattr(_core, core)
@@ -163,7 +163,7 @@ def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(name: str, calls: list[A
     estimator = clone(estimator).set_params(tol=1e-6, max_iter=5, random_state=3)
     models = Models()
     fitted = clone(estimator).set_callbacks(models).fit(X, y)
-    # The models are those that the core has at hand.
+    # The models are those that the core has available.
     assert len(calls) == 1
     assert len(models.models) == fitted.n_iter_ + 1 > 2
     for epoch, model in enumerate(models.models[:-1], 1):
@@ -198,7 +198,7 @@ def test_on_its_way_to_a_large_c_block_descent_has_no_model_at_hand(calls: list[
     n_before = int(np.isnan(objectives).sum())
     assert 0 < n_before < fitted.n_iter_
     assert np.isfinite(objectives[n_before:]).all()
-    # A fit of its own for each of these epochs, which need not come by the same way.
+    # A separate fit for each of these epochs, which may take another path.
     assert len(calls) == 1 + n_before
     for epoch, model in enumerate(models.models[:n_before], 1):
         assert_same_model(model, clone(estimator).set_params(max_iter=epoch).fit(X, y))

@@ -1,4 +1,4 @@
-"""Complex numbers: every argument of every estimator refuses them by name."""
+"""Complex numbers in any argument of any estimator raise an error that names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits side by side: in threads, in processes, after a fork, in a sub-interpreter."""
+"""Concurrent fits: in threads, in processes, after a fork, in a sub-interpreter."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_fits_from_eight_threads_are_bit_identical() -> None:
 
 @pytest.mark.parametrize("name", ["cv", "recommender"])
 def test_fits_within_fits_leave_the_filters_of_warnings_alone(name: str) -> None:
-    # Filters are those of all threads: another thread would lose its warnings meanwhile.
+    # Warning filters are global: changing them would suppress warnings of other threads.
     before, seen = list(warnings.filters), []
 
     def look(*_: float) -> None:

@@ -1,4 +1,4 @@
-"""Models as others read them: files of skops, ONNX graphs, calibrated classifiers, DataFrames."""
+"""Interoperability: files of skops, ONNX graphs, calibrated classifiers, DataFrames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dualgap.structured import MulticlassModel, StructuredSVM
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-# What skops is to be told to trust, beside types of its own; `docs/scikit-learn.md` names them.
+# Types that skops must be asked to trust, listed in `docs/scikit-learn.md`.
 TRUSTED = (
     "dualgap.distributed.svm.",
     "dualgap.losses.",

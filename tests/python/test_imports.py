@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# What Python does for a package that is not installed.
+# Simulates a package that is not installed.
 WITHOUT = "import sys; sys.modules['pandas'] = None; "
 WANTED = "needs pandas: pip install 'dualgap[recommend]'"
 

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 class UnrelatedError(Exception):
-    """Nothing that the package knows."""
+    """Exception that the package does not know."""
 
 
 def test_the_callback_sees_every_iteration() -> None:
@@ -74,7 +74,7 @@ def test_a_true_value_stops_the_fit() -> None:
     assert model.n_iter_ == 3
     assert len(model.components_) <= 2
     assert model.predict(X).shape == (60,)
-    # What only looks like an answer is not one.
+    # None does not stop the fit.
     assert small(callback=lambda *_: None).fit(X, y).n_iter_ > 3
 
 

@@ -1,4 +1,4 @@
-"""Labels that NumPy would merge or change: every estimator keeps them apart or refuses them."""
+"""Labels that NumPy would merge or change stay distinct or raise an error."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def objects(labels: list[Any]) -> Any:
 
 
 def named(name: str, values: list[Any], container: Any = list) -> Any:
-    """Return the targets of a fit with these three labels in place of its own."""
+    """Return the targets of a fit with these three labels instead."""
     y = FITS[name][2]
     if name in FLAT:
         return container([values[code] for code in LABELS])
@@ -107,7 +107,7 @@ def test_complex_labels(name: str) -> None:
 
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_arrays_of_several_types(name: str) -> None:
-    """Each sequence has an array of its own; together they need int64 and uint64, or merge."""
+    """Sequences have separate arrays that together need int64 and uint64, or would merge."""
     estimator, X, _ = FITS[name]
     signed = named(name, [-1, 0, 1])
     arrays = [np.array(y, dtype=np.int64) for y in signed]

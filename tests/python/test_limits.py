@@ -1,4 +1,4 @@
-"""What a fit may take of the machine: memory is refused before the fit, threads are capped."""
+"""Resource limits of a fit: memory is checked before the fit, threads are capped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINUX = pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="the memor
 
 
 def available_memory() -> float:
-    """Bytes that a fit may still take."""
+    """Return the number of bytes still available to a fit."""
     text = Path("/proc/meminfo").read_text()
     return 1024 * sum(map(int, re.findall(r"(?:MemAvailable|SwapFree): *(\d+)", text)))
 

@@ -1,4 +1,4 @@
-"""Values nested in values and fits inside of fits: both end with an error, not the process."""
+"""Deeply nested values and fits inside fits raise an error and do not crash."""
 
 from __future__ import annotations
 

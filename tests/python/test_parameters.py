@@ -1,4 +1,4 @@
-"""Parameters of every estimator that no model can use: one error that names the parameter."""
+"""Invalid parameters of every estimator raise an error that names the parameter."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def slowly(*_):
 
 
 def on_a_terminal(program: str, pause: float = 0.0) -> str:
-    """What a program writes to standard error, which is a terminal of 120 columns."""
+    """Return the standard error of a program on a terminal of 120 columns."""
     ours, theirs = pty.openpty()
     code = PROGRAM.format(program=program, pause=pause)
     environment = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}

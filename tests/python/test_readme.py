@@ -1,4 +1,4 @@
-"""The examples of the README and of every page run, and print what they say that they print."""
+"""The examples of the README and of every page run, and print the documented output."""
 
 from __future__ import annotations
 

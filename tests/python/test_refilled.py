@@ -1,4 +1,4 @@
-"""Functions and iterators of a user that fill the same memory again for each answer."""
+"""User functions and iterators that refill the same memory for each result."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_joint_features_of_classes(sparse: bool, monkeypatch: pytest.MonkeyPatch
 
 
 class Folds:
-    """A splitter that yields the same two arrays again and again."""
+    """A splitter that refills and yields the same two arrays."""
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[Any]:
         train, test = np.zeros(40, np.intp), np.zeros(20, np.intp)

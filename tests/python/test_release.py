@@ -1,4 +1,4 @@
-"""What a release is made of: pinned actions, one version, addresses."""
+"""Consistency of a release: pinned actions, one version, addresses."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_the_stub_has_the_keys_that_a_record_reads(name: str) -> None:
 
 
 class Noting(dict[str, Any]):
-    """Notes which items are read."""
+    """Dictionary that records which items are read."""
 
     def __init__(self, items: dict[str, Any]) -> None:
         super().__init__(items)

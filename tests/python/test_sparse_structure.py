@@ -1,4 +1,4 @@
-"""Sparse matrices whose indices point outside: every method of every estimator refuses them.
+"""Sparse matrices with invalid indices raise an error in every method of every estimator.
 
 SciPy's compiled code would follow the indices and read beyond its arrays.
 """

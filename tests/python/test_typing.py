@@ -1,4 +1,4 @@
-"""The program that the type checkers read (`make lint`) runs."""
+"""The program that `make lint` type-checks also runs."""
 
 from __future__ import annotations
 

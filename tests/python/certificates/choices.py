@@ -21,12 +21,12 @@ Bounds = tuple[Fraction, Fraction]
 
 DIGITS = decimal.Context(prec=60, Emin=-(10**15), Emax=10**15, traps=[])
 SURE = Fraction(1, 10**40)
-"""Relative error that 60 digits stay below by far."""
+"""Upper bound on the relative error of computations with 60 digits."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """An example: its right label, all others it may be given, and its weight."""
+    """An example: its true label, all alternatives, and its weight."""
 
     truth: Sparse
     labels: Sequence[tuple[Sparse, Fraction]]
@@ -48,7 +48,7 @@ def plus(*parts: Iterable[tuple[int, Fraction]]) -> Sparse:
 
 
 def exact(numbers: Any) -> list[Fraction]:
-    """Return numbers as they are stored."""
+    """Return the exact values of stored numbers."""
     return [Fraction(float(number)) for number in np.ravel(numbers)]
 
 
@@ -81,7 +81,7 @@ def log_loss(examples: Sequence[Example], weights: Sequence[Fraction]) -> Bounds
 
 
 def bounds(value: Fraction) -> Bounds:
-    """Return what lies around a value of 60 digits."""
+    """Return an interval around a value computed with 60 digits."""
     return value - abs(value) * SURE, value + abs(value) * SURE
 
 
@@ -99,8 +99,8 @@ def log_sum(scores: Sequence[Fraction]) -> Fraction:
     for at, score in enumerate(scores):
         if at != first:
             rest = DIGITS.add(rest, DIGITS.exp(decimal_of(score - top)))
-    # ln(1 + rest), of which a small rest would lose its digits to the 1. What is far below all
-    # numbers of double precision is 0 to whatever is compared with it.
+    # ln(1 + rest), where a small rest would lose its digits. A value far below the smallest double
+    # can be treated as 0.
     if rest < decimal.Decimal("1e-50"):
         beyond = rest if rest > decimal.Decimal("1e-400") else decimal.Decimal(0)
     else:
@@ -197,7 +197,7 @@ def set_examples(X: Any, Y: Any, edges: Sequence[tuple[int, int]], *, mean: bool
 def matching_examples(
     X: Sequence[Any], Y: Sequence[Any], costs: tuple[float, float], links: tuple[int, int]
 ) -> list[Example]:
-    """List matchings with at most so many links of a row and of a column."""
+    """List matchings with limited numbers of links per row and per column."""
     wrong, missed = map(Fraction, costs)
     found = []
     for x, y in zip(X, Y, strict=True):
@@ -218,7 +218,7 @@ def matching_examples(
 def subsets(
     pairs: Sequence[tuple[int, int]], links: tuple[int, int]
 ) -> Iterator[list[tuple[int, int]]]:
-    """Yield all sets of pairs within the numbers of links."""
+    """Yield all sets of pairs within the limits on links."""
     for taken in product((False, True), repeat=len(pairs)):
         chosen = [pair for pair, take in zip(pairs, taken, strict=True) if take]
         rows = np.bincount([a for a, _ in chosen], minlength=1)

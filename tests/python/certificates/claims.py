@@ -1,4 +1,4 @@
-"""What fits of one problem claim, compared with each other in exact arithmetic.
+"""Comparison of the claims of several fits of one problem, in exact arithmetic.
 
 The objective of any model bounds the optimum from above. So no dual value may exceed the exact
 objective of any of the fits, and no objective may be below the exact one of its own model.
@@ -20,25 +20,25 @@ Bounds = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True)
 class Claim:
-    """What one fit says of its objective and of the optimum, and what is true."""
+    """Claims of a fit about its objective and the optimum, and the exact values."""
 
     what: str
     objective: float
     dual: float
     exact: Bounds
-    """The objective of its model."""
+    """Exact objective of the model."""
     optimum_below: Fraction
-    """The objective of a model that meets all constraints: its own, or one next to it."""
+    """Exact objective of a feasible model: the fitted one, or one close to it."""
     wrong: str = ""
-    """What else is not true of the model."""
+    """Other claims that are wrong."""
 
 
 Claims = Iterator[Claim | None]
-"""Claims of fits of one problem; None for a fit that was refused with a remedy."""
+"""Claims of the fits of one problem; None for a fit that raised an error with a remedy."""
 
 
 def fitted(fit: Callable[..., Any], *given: Any, **options: Any) -> Any:
-    """Return what the fit returns, or None where it was refused."""
+    """Return the result of the fit, or None if it raised an error with a remedy."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -58,7 +58,7 @@ def claim(what: str, model: Any, exact: Fraction | Bounds) -> Claim:
 
 
 def of_piece(what: str, piece: Any, model: Fraction, other: Fraction) -> Claim:
-    """Return the claim of a piece of a path: how far its model is at most from any other one."""
+    """Return the claim of a piece of a path: a bound on its distance from the optimum."""
     gap = max(model - other, Fraction(0))
     wrong = ""
     if gap > Fraction(piece.duality_gap) or gap > Fraction(piece.relative_gap) * model:
@@ -68,12 +68,12 @@ def of_piece(what: str, piece: Any, model: Fraction, other: Fraction) -> Claim:
 
 
 def compared(what: str, wrong: str) -> Claim:
-    """Return a claim that was compared with the truth where it was made."""
+    """Return a claim that has already been verified."""
     return Claim(what, 0.0, 0.0, (Fraction(0), Fraction(0)), Fraction(0), wrong)
 
 
 def failures(claims: Iterable[Claim]) -> list[str]:
-    """Return what is not true."""
+    """Return the claims that are wrong."""
     known = list(claims)
     best = min((one.optimum_below for one in known), default=Fraction(0))
     found = []
@@ -92,7 +92,7 @@ def failures(claims: Iterable[Claim]) -> list[str]:
 
 
 def examine(claims: Claims) -> tuple[Counter[str], list[str]]:
-    """Run the fits of a problem: how many there were, and what was not true."""
+    """Run the fits of a problem; return their number and the wrong claims."""
     results = list(claims)
     known = [one for one in results if one is not None]
     wrong = failures(known)

@@ -1,4 +1,4 @@
-"""What random problems are drawn from."""
+"""Random draws for random problems."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def choice(random: Random, values: Any) -> Any:
 
 
 def some(random: Random, values: Any, number: int) -> list[Any]:
-    """Draw different ones of the values."""
+    """Draw distinct values."""
     return [values[at] for at in random.choice(len(values), number, replace=False)]
 
 
 def normal(random: Random, scale: float, *shape: int) -> Any:
-    """Draw rows of a scale, some numbers of which are 0."""
+    """Draw rows of a given scale, with some zeros."""
     found = random.normal(size=shape) * scale
     found[random.random(shape) < 0.2] = 0.0
     return found

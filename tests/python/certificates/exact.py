@@ -15,7 +15,7 @@ Matrix = list[Vector]
 
 
 def fractions(matrix: Any) -> Matrix:
-    """Return the numbers of a matrix as they are stored."""
+    """Return the exact values of a stored matrix."""
     dense = matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
     return [[Fraction(float(value)) for value in row] for row in dense]
 
@@ -34,7 +34,7 @@ def weights_of(loss: Loss, n_classes: int) -> Vector:
 
 
 def plain_loss(loss: Loss, margins: Vector) -> Fraction:
-    """Return the loss at the margins, the label's 0 among them."""
+    """Return the loss at the margins, which include the label's 0."""
     if loss.name == "weston-watkins":
         return sum((max(v, Fraction(0)) for v in margins), Fraction(0))
     ordered = sorted(margins, reverse=True)
@@ -45,7 +45,7 @@ def plain_loss(loss: Loss, margins: Vector) -> Fraction:
 
 
 def box_of(loss: Loss) -> tuple[Fraction, Fraction | None] | None:
-    """Return the largest coordinate and sum where the loss's set is a box with such a cap."""
+    """Return the largest coordinate and sum if the polytope is a box with a cap on the sum."""
     if loss.name == "weston-watkins":
         return Fraction(1), None
     if loss.name in ("max-hinge", "crammer-singer"):
@@ -54,7 +54,7 @@ def box_of(loss: Loss) -> tuple[Fraction, Fraction | None] | None:
 
 
 def smoothed_loss(loss: Loss, margins: Vector, label: int, smoothing: Fraction) -> Fraction:
-    """Return the Moreau envelope, or a lower bound on it where the set is no box with a cap."""
+    """Return the Moreau envelope, or a lower bound if the polytope is not a box with a cap."""
     others = [v for j, v in enumerate(margins) if j != label]
     box = box_of(loss)
     if box is None:
@@ -120,7 +120,7 @@ def _vertex(loss: Loss, margins: Vector, label: int) -> Vector:
 
 
 def costs_of(loss: Loss, label: int, n_classes: int) -> Vector:
-    """Return what predicting each class costs."""
+    """Return the costs of predicting each class."""
     if loss.costs is None:
         return [Fraction(int(j != label)) for j in range(n_classes)]
     return [Fraction(float(cost)) for cost in np.asarray(loss.costs)[label]]
@@ -160,7 +160,7 @@ def objective_of_scores(
 
 
 def gauge(loss: Loss, beta: Vector) -> Fraction:
-    """Return by which factor the loss's set has to grow to hold the point (no top-k sets)."""
+    """Return the factor by which the polytope must grow to contain the point (not for top-k)."""
     box = box_of(loss)
     if box is not None:
         upper, cap = box

@@ -23,7 +23,7 @@ SHORT: dict[str, Any] = {"tol": 1e-6, "max_iter": 30, "random_state": 0, "n_jobs
 
 
 class Problem:
-    """Rows, labels, a loss whose objective is known exactly, and what is added."""
+    """Rows, labels, a loss with an exact objective, and further arguments."""
 
     def __init__(self, random: Random, *, smoothed: bool = True) -> None:
         self.scale, self.C = choice(random, SCALES), choice(random, STRENGTHS)
@@ -36,7 +36,7 @@ class Problem:
         self.data = sp.csr_matrix(self.X) if random.random() < 0.3 else self.X
 
     def options(self) -> dict[str, Any]:
-        """What estimators are given."""
+        """Return the arguments of the estimator."""
         return {
             "loss": self.loss,
             "C": self.C,
@@ -84,7 +84,7 @@ def consensus(random: Random) -> Claims:
 
 
 def weighted_classes(random: Random) -> Claims:
-    """`MulticlassSVC` with weights of rows and intercepts, which the other trials leave out."""
+    """`MulticlassSVC` with sample weights and intercepts, which other trials do not use."""
     problem = Problem(random)
     yield linear(problem, "far", MulticlassSVC(**problem.options(), **FAR))
     for solver, step in some(random, SOLVERS, 3):
@@ -95,7 +95,7 @@ def weighted_classes(random: Random) -> Claims:
 
 
 def class_features(random: Random) -> Claims:
-    """Features of classes, alone and beside weights of their own, and joint features."""
+    """Class features, alone and in addition to class weights, and joint features."""
     problem = Problem(random)
     Z = normal(random, 1.0, 4, 2)
     combine = choice(random, ("kronecker", "concatenate", "callable"))
@@ -112,7 +112,7 @@ def class_features(random: Random) -> Claims:
         if combine == "callable"
         else {"class_features": Z, "combine": combine}
     )
-    # Newton's method knows the features of rows alone.
+    # Newton's method supports only row features.
     solvers = [(solver, step) for solver, step in SOLVERS if solver != "newton"]
     ways = [
         FAR,
@@ -155,7 +155,7 @@ def class_features(random: Random) -> Claims:
 
 
 class Capped:
-    """Usunier's loss for two classes: coordinates of at most a half, which sum up to 1 at most."""
+    """Usunier's loss for two classes: coordinates up to 1/2 with a sum up to 1."""
 
     def support(self, margins: Any, label: int) -> Any:
         return np.sort(np.maximum(margins, 0.0))[-2:].sum() / 2
@@ -220,7 +220,7 @@ def search(random: Random) -> Claims:
 
 
 def folds(random: Random) -> Claims:
-    """What a search says of the fits on its folds: no weights are kept, but bounds on optima."""
+    """Bounds of a search on the optima of its folds, since it keeps no weights."""
     problem = Problem(random)
     fold, C = int(random.integers(2)), float(choice(random, STRENGTHS))
     model = MulticlassSVCCV(

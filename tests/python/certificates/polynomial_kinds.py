@@ -38,14 +38,14 @@ WAYS: tuple[dict[str, Any], ...] = (
 
 
 def radius_of(random: Random, scale: float, penalty: str) -> float:
-    """Draw a radius, now and then in units of the rows."""
+    """Draw a radius, sometimes in units of the rows."""
     radius = choice(random, RADII)
     unit = scale**-2 if 1e-30 <= scale <= 1e30 and random.random() < 0.7 else 1.0
     return float(radius * unit)
 
 
 def outside(problem: Quadratic, model: Any) -> str:
-    """Say if the output layer or the basis is outside of its ball."""
+    """Report whether the output layer or the basis is outside its ball."""
     # Square roots are rounded up by less than this.
     if problem.norm(model) * (1 - Fraction(1, 10**50)) > Fraction(problem.radius):
         return f"output_ of norm {float(problem.norm(model))!r} beyond {problem.radius!r}"

@@ -1,4 +1,4 @@
-"""Exact objectives of polynomial models, and of the point of the ball next to them."""
+"""Exact objectives of polynomial models, and of their projections into the ball."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from choices import Bounds, bounds, exact, log_sum
 Vector = list[Fraction]
 
 STEP = 1 << 400
-"""One over the precision of square roots."""
+"""Reciprocal of the precision of square roots."""
 
 
 def root_above(square: Fraction) -> Fraction:
@@ -36,7 +36,7 @@ def norm_above(penalty: str, row: Vector) -> Fraction:
 
 
 def fractions(matrix: Any) -> list[Vector]:
-    """Return the numbers of a matrix as they are stored."""
+    """Return the exact values of a stored matrix."""
     return [exact(row) for row in matrix]
 
 
@@ -47,7 +47,7 @@ def dot(a: Sequence[Fraction], b: Sequence[Fraction]) -> Fraction:
 
 @dataclass(frozen=True)
 class Quadratic:
-    """A problem: rows, targets (classes, or a row of values each), and what is minimised."""
+    """A problem: rows, targets (classes, or rows of values), and the objective."""
 
     X: Any
     y: Any
@@ -65,7 +65,7 @@ class Quadratic:
         return sum((norm_above(self.penalty, row) for row in rows), Fraction(0))
 
     def inside(self, model: Any) -> Fraction:
-        """Return the factor on U that takes basis and output layer into their balls."""
+        """Return the factor on U that makes basis and output layer feasible."""
         norms = [max(dot(h, h), Fraction(1)) for h in fractions(model.components_)]
         rows = fractions(model.output_)
         size = sum(

@@ -71,7 +71,7 @@ class Classes:
 
 
 Problem = tuple[Any, Any, Any, list[Example]]
-"""A model, examples, labels, and the same listed."""
+"""A model, examples and labels, and all their labels listed."""
 
 
 def classes(random: Random, scale: float) -> Problem:
@@ -151,7 +151,7 @@ def structured(draw: Callable[[Random, float], Problem]) -> Callable[[Random], C
 
 
 def signs(random: Random) -> Claims:
-    """Weights of given signs, whose optimum is that of models which keep to them."""
+    """Weights with given signs; the optimum is over weights with these signs."""
     scale, C = choice(random, SCALES), choice(random, STRENGTHS)
     _, X, Y, examples = classes(random, scale)
     wanted = random.integers(-1, 2, 9)

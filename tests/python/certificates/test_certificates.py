@@ -1,4 +1,4 @@
-"""Certificates hold in rational arithmetic over all ranges, and where one once broke."""
+"""Certificates hold in rational arithmetic, on random problems and on past failures."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ LOSSES = (
 
 @dataclass(frozen=True)
 class Trial:
-    """A problem and how it is solved."""
+    """A problem and the options of its solver."""
 
     loss: Loss
     solver: str
@@ -86,18 +86,18 @@ def draw(random: np.random.Generator) -> Trial:
     )
 
 
-# Solvers that keep a dual point where a later fit may go on from it.
+# Solvers that keep a dual point for a warm start.
 CONTINUED = ("block-descent", "newton", "block-frank-wolfe", "frank-wolfe")
 
 
 def refused(error: RuntimeError) -> None:
-    """A fit may refuse what it cannot compute, if it names the remedy."""
+    """Allow errors of fits that cannot be computed, if they name a remedy."""
     if "scale the data" not in str(error):
         raise error
 
 
 def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
-    """Fit and recompute; returns "holds", or "refused" where the fit said that it cannot."""
+    """Fit and verify; return "holds", or "refused" if the fit raised an error with a remedy."""
     X, y = trial.rows()
     model = MulticlassSVC(
         trial.loss,
@@ -125,7 +125,7 @@ def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
     assert primal <= Fraction(model.objective_), (trial, float(primal), model.objective_)
     assert model.dual_objective_ <= model.objective_
     if trial.smoothing == 0.0 or box_of(trial.loss) is not None:
-        # Otherwise the objective is known from below only.
+        # Otherwise only a lower bound on the objective is known.
         assert Fraction(model.dual_objective_) <= primal, (trial, model.dual_objective_)
     assert model.converged_ == (
         model.duality_gap_ <= max(tol * abs(model.objective_), 1e-15 * model.null_objective_)
@@ -135,7 +135,7 @@ def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
 
 
 def _check_dual_point(trial: Trial, model: Any, rows: Any, labels: list[int]) -> None:
-    """The reported bound is the value of the stored dual point, repaired in exact arithmetic.
+    """Check that the bound is the value of the stored dual point, repaired exactly.
 
     A fit stores its last dual point and reports its best bound, so they belong together only if
     the last epoch raised the bound.

@@ -1,4 +1,4 @@
-"""The command `dualgap recommend` on small files."""
+"""Tests of the command `dualgap recommend` on small files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def titled(data: Path, tmp_path: Path) -> Path:
-    """The same ratings, with titles that look like markup, in a folder that does, too."""
+    """The same ratings, with titles and a folder name that look like markup."""
     folder = tmp_path / "a [bold] [x"
     folder.mkdir()
     (folder / "ratings.csv").write_bytes(data.read_bytes())
@@ -79,7 +79,7 @@ def test_csv(data: Path) -> None:
 
 def test_json_with_titles(titled: Path) -> None:
     result = good("--data", titled, "--user", 3, "--top", 4, "--output", "json", "--quiet")
-    # The command leaves the messages of later calls in this process alone.
+    # The command does not change the log level of later calls in this process.
     assert logging.getLogger("dualgap").level == logging.NOTSET
     assert result.stderr == ""
     records = json.loads(result.stdout)
@@ -146,7 +146,7 @@ def test_save_and_load(data: Path, tmp_path: Path) -> None:
     model = OrdinalRecommender.load(path)
     assert model.callback is None
     assert len(model.item_ids_) == 40
-    # Without the ratings' own files there are no titles, least of all those of MovieLens.
+    # Without files of items there must be no titles, in particular not those of MovieLens.
     alone = good("--load", path, "--user", 3, "--user", 4, "--output", "csv")
     assert alone.stdout == saved.stdout
     assert alone.stderr == ""
@@ -312,7 +312,7 @@ def test_interrupted_while_it_fits(tmp_path: Path) -> None:
     table = synthetic_ratings(50_000, 2000, 1000)
     table.columns = ["userId", "movieId", "rating", "timestamp"]
     table.to_csv(tmp_path / "ratings.csv", index=False)
-    # So many sweeps that nothing but the signal ends it.
+    # Enough sweeps that only the signal ends the fit.
     code = (
         "import dualgap.cli.recommend as cli, dualgap.cli, functools as f; "
         "cli.Variational = f.partial(cli.Variational, n_sweeps=100_000, tol=0.0); "
@@ -361,6 +361,6 @@ def test_time_features(data: Path, tmp_path: Path) -> None:
     result = run("--data", timeless, *columns, "--time-features")
     assert result.exit_code == 1
     assert "time_features needs the times" in result.output
-    # Columns as MovieLens names them need not be named, and times may be missing.
+    # MovieLens column names need no options, and times are optional.
     assert good("--data", timeless, "--quiet", "--user", "1", "--output", "csv").stdout
     assert run("--data", drifting, "--likes", "--time-features").exit_code == 2

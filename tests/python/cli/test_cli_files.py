@@ -1,4 +1,4 @@
-"""What `dualgap fit` and `dualgap predict` read and write: names, places, pipes, damaged files."""
+"""Files of `dualgap fit` and `dualgap predict`: columns, paths, pipes, damaged files."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_nan_in_arrays_is_named_by_row_and_column() -> None:
     np.savez("rows.npz", X=rows, y=np.tile(Y, 40))
     assert "rows.npz: row 5001, column 3: values must be finite, got nan" in bad("fit", "rows.npz")
     np.savez("labels.npz", X=X, y=np.where(Y == 1, np.inf, Y))
-    assert "labels.npz: row 51: the label inf" in bad("fit", "labels.npz")
+    assert "labels.npz: row 51: labels must be finite, got inf" in bad("fit", "labels.npz")
 
 
 # --- Usage errors, found before anything is read ---
@@ -289,7 +289,7 @@ def test_too_large_a_top_is_a_usage_error() -> None:
 
 
 def test_a_model_that_cannot_be_written_is_found_before_the_fit() -> None:
-    # These rows would be refused if they were read.
+    # These rows would raise an error if they were read.
     Path("empty").write_text("")
     Path("folder").mkdir()
     assert "/proc/model" in bad("fit", "empty", "/proc/model")

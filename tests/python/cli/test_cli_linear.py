@@ -71,7 +71,7 @@ def test_train_and_predict() -> None:
     result = good("predict", "iris", "iris.model", "out/predicted")
     assert Path("out/predicted").read_text().split() == list(map(str, model.predict(X)))
     assert result.stdout == f"accuracy = {100 * right / 150:.4g}% ({right}/150)\n"
-    # Without an output file, standard output has the labels and nothing else.
+    # Without an output file, standard output contains only the labels.
     result = good("predict", "iris", "iris.model")
     assert result.stdout.split() == list(map(str, model.predict(X)))
     assert "accuracy" in result.stderr
@@ -145,7 +145,7 @@ def test_every_format_gives_the_same_model(name: str) -> None:
         np.save(name, X) if name == "rows.npy" else sp.save_npz(name, sp.csr_array(X))
         Path("labels.txt").write_text("\n".join(labels))
         extra = ["--labels", "labels.txt"]
-    # Sums over stored entries and over all of them are rounded differently.
+    # Sums over stored entries and over all entries are rounded differently.
     rows = sp.csr_array(X) if name == "sparse.npz" else X
     model = svm().fit(rows, labels)
     good("fit", "-q", name, "m", *extra)

@@ -1,4 +1,4 @@
-"""What commands do with the files and streams that they are given: every command, every file."""
+"""File and stream arguments of all commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def commands(group: click.Command, *words: str) -> Iterator[tuple[list[str], click.Command]]:
-    """All commands, and the words that name them."""
+    """List all commands with their names on the command line."""
     if not isinstance(group, click.Group):
         yield [*words], group
         return
@@ -44,7 +44,7 @@ def commands(group: click.Command, *words: str) -> Iterator[tuple[list[str], cli
 
 
 def pairs() -> Iterator[Any]:
-    """Each command with each of its outputs beside each of its inputs and other outputs."""
+    """List each output of each command with each of its inputs and other outputs."""
     for words, command in commands(main):
         files = [param for param in command.params if isinstance(param.type, Input | Output)]
         for output in files:
@@ -107,7 +107,7 @@ def test_files_beside_and_behind_streams_are_inputs_too() -> None:
     Path("ratings/u.data").write_text("1\t1\t5\t0\n")
     refused = CliRunner().invoke(main, ["recommend", "--data", "ratings", "--save=ratings/u.data"])
     assert refused.exit_code == 2
-    # A file that is there but is not read may be replaced.
+    # An existing file that is not an input may be replaced.
     Path("ratings/model.npz").write_text("old")
     result = CliRunner().invoke(main, ["recommend", "--data=ratings", "--save=ratings/model.npz"])
     assert "choose another file" not in result.stderr
@@ -191,7 +191,7 @@ print(json.dumps(found))
 
 
 def run_with_streams(commands: list[str]) -> list[tuple[int, str]]:
-    """Status and notes of commands with redirections, in copies of one process: imports are slow.
+    """Return status and messages of commands with redirections, run in forks to avoid imports.
 
     A stream that is not redirected is a file, where it is not closed (``>&-``).
     """

@@ -72,7 +72,7 @@ def no_network(*args):
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    """Stand in for GroupLens' server: serves the files in the folder returned."""
+    """Replace GroupLens' server by a local one; return the folder that it serves."""
     root = write(tmp_path / "server", {})
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=root)
     monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "log_message", lambda *args: None)

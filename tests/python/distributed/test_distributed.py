@@ -1,4 +1,4 @@
-"""Consensus training: on threads, on a real cluster of processes, and when workers die."""
+"""Consensus training on threads, on a cluster of processes, and with lost workers."""
 
 import os
 import pickle
@@ -52,7 +52,7 @@ def test_both_solvers_of_the_sub_problems_reach_the_optimum(data, plain):
     }
     for model in fits.values():
         check(model, plain)
-    # They take different ways.
+    # The two runs take different paths.
     assert (fits["sequential-dual"].coef_ != fits["block-descent"].coef_).any()
     with pytest.raises(ValueError, match="solver"):
         ConsensusSVC(solver="newton").fit(*data)
@@ -81,7 +81,7 @@ def client():
 
 
 def check(model, plain):
-    """The certificate is right, and as good as it was to be."""
+    """Check that the certificate is correct and reaches the tolerance."""
     assert model.converged_
     assert model.duality_gap_ <= model.tol * model.null_objective_
     assert model.dual_objective_ <= plain.objective_ + 1e-12
@@ -93,7 +93,7 @@ def check(model, plain):
 
 
 def objective(model, X, y):
-    """P of the model, max hinge, by NumPy."""
+    """Compute the primal objective with the max hinge in NumPy."""
     codes = np.searchsorted(model.classes_, y)
     scores = X @ model.coef_.T + model.intercept_
     margins = 1.0 + scores - scores[np.arange(len(y)), codes][:, None]
@@ -154,7 +154,7 @@ def test_sparse_single_weights_costs_and_classes(data):
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_columns_without_entries_are_left_out_and_change_nothing(intercept, monkeypatch):
-    monkeypatch.setattr(_rounds, "_INNER", 1e-8)  # sub-problems as good as exact
+    monkeypatch.setattr(_rounds, "_INNER", 1e-8)  # sub-problems solved almost exactly
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 30)), rng.integers(3, size=120)
     X[rng.random(X.shape) < 0.96] = 0.0
@@ -268,7 +268,7 @@ def test_a_killed_worker_costs_only_time(data, plain, new_cluster):
         model.fit(*data)
         assert len(killed) == 2
         check(model, plain)
-        # Also the round in which a partition began anew has a dual value.
+        # The round in which a partition restarts has a dual value, too.
         assert np.isfinite(model.history_["dual_objective"]).all()
 
 

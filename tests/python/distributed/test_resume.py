@@ -1,4 +1,4 @@
-"""Checkpoints: what may be continued, and that nothing in one is believed."""
+"""Resuming from checkpoints, which are never trusted."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def whole(data):
 
 
 class InterruptedRunError(Exception):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 def contents(folder):
@@ -50,7 +50,7 @@ def contents(folder):
 
 
 def objective(model, X, y, weights):
-    """The objective of the model, from its definition."""
+    """Compute the objective of the model from its definition."""
     scores = X @ model.coef_.T + model.intercept_
     margins = 1.0 + scores - scores[np.arange(len(y)), y][:, None]
     margins[np.arange(len(y)), y] = 0.0
@@ -61,7 +61,7 @@ def objective(model, X, y, weights):
 
 
 def change(path, meta=None, **arrays):
-    """Write a checkpoint's file again with other values."""
+    """Rewrite a checkpoint file with other values."""
     found = read_npz(path)
     about = json.loads(found.pop("meta").tobytes())
     values = about.get("values", about)
@@ -116,7 +116,7 @@ def test_no_certificate_is_read_from_a_file(data, folder, whole, meta):
     reached = objective(model, *data)
     assert model.objective_ == pytest.approx(reached, rel=1e-9)
     assert model.dual_objective_ <= reached
-    # The first round after it has a dual value of its own: the dual point is summed up anew.
+    # The first round after it recomputes its dual value.
     assert np.isfinite(model.history_["dual_objective"][4:]).all()
 
 
@@ -156,7 +156,7 @@ def test_a_run_that_left_no_consensus_can_be_begun_again(data, folder, whole):
 def test_a_run_that_was_ended_while_it_kept_a_round_loses_nothing(
     data, folder, whole, monkeypatch, written, again
 ):
-    """Some partitions are a round further than the others and the consensus."""
+    """Resume with some partitions a round ahead of the others and of the consensus."""
     X, y, weights = data
     files = iter(range(100))
 

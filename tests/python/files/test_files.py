@@ -1,4 +1,4 @@
-"""Files are replaced as a whole: kills, write errors, permissions, links."""
+"""Atomic replacement of files: kills, write errors, permissions, links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from dualgap._files import check_writable, replacing
 from dualgap._npz import read_npz, write_npz
 
-# More of what is random: DUALGAP_FUZZ=100 multiplies the tries of kills and of the fuzz tests.
+# DUALGAP_FUZZ=100 multiplies the number of random trials of kills and of the fuzz tests.
 TRIES = int(os.environ.get("DUALGAP_FUZZ", "1"))
 
 _WRITER = """
@@ -72,7 +72,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "model"
     path.write_bytes(b"old")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # The limit on the size of files acts like a disk without room: its signal is ignored by Python.
+    # A limit on the file size acts like a full disk, because Python ignores its signal.
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
     try:
         with pytest.raises(OSError, match="too large"):
@@ -93,7 +93,7 @@ def test_links_and_permissions_stay(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
-    # A new file gets what the user's mask leaves.
+    # A new file gets the permissions given by the umask.
     mask = os.umask(0o027)
     try:
         write_npz(tmp_path / "fresh", {}, {})

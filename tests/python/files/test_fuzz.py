@@ -1,4 +1,4 @@
-"""Files of any content: each is read, or refused with one error, quickly and in little memory.
+"""Fuzz tests of files: each is read or gives one error, quickly and in little memory.
 
 A short run is part of the tests, and so is the corpus: for each door (`tests/fixtures/corpus`) the
 first file that got each answer. DUALGAP_FUZZ=1000 draws a thousand times as many examples,
@@ -52,7 +52,7 @@ def _saved(save: Callable[..., None], *args: Any, **named: Any) -> bytes:
 
 
 def _table(form: str) -> bytes:
-    """A good file of each form, which examples damage."""
+    """Write a valid file of each format, which examples damage."""
     frame = pd.DataFrame(ROWS, columns=["a", "b", "c"]).assign(label=LABELS)
     if form == "libsvm":
         return b"0 1:1 3:-2\n1 2:3 3:0.5 # comment\n1 1:4\n0 3:7.5\n"
@@ -65,7 +65,7 @@ def _table(form: str) -> bytes:
 
 @st.composite
 def damaged(draw: st.DrawFn, good: bytes) -> bytes:
-    """A file with some bytes changed, cut out or put in, or none of it left."""
+    """Draw a file with some bytes changed, removed or inserted, or an empty one."""
     content = bytearray(good)
     for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(0, len(content)))
@@ -86,14 +86,14 @@ def damaged(draw: st.DrawFn, good: bytes) -> bytes:
 
 
 class Door:
-    """Something that reads files: what it does with one is an answer, or one error."""
+    """A reader of files that must return a result or raise one kind of error."""
 
     def __init__(self, name: str, use: Callable[[Path], None], message: str = "") -> None:
         self.name, self.use, self.message = name, use, message
         self.seen = 0
 
     def try_file(self, path: Path) -> None:
-        """Use a file, or be refused with the error that names it."""
+        """Read a file; the only allowed error names the file."""
         self.seen += 1
         answer = "read"
         try:
@@ -102,7 +102,7 @@ class Door:
             answer = str(error)
             assert answer.startswith(f"{path}: {self.message}"), answer
         if KEEP:
-            # Which number or which piece of text was wrong makes no other answer.
+            # Messages that differ only in numbers or quoted text count as equal.
             kind = re.sub(r"\d+|'[^']*'|\"[^\"]*\"", "", answer.removeprefix(str(path)))
             kept = CORPUS / self.name / f"{zlib.crc32(kind[:80].encode()):08x}"
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ class Door:
                 kept.write_bytes(path.read_bytes())
 
     def explore(self, look: Callable[[], None]) -> None:
-        """Run a property once, or again and again for as long as was asked."""
+        """Run a property test once, or repeatedly for the given time."""
         start = time.monotonic()
         look()
         while time.monotonic() - start < SECONDS:
@@ -120,7 +120,7 @@ class Door:
 
 
 def check(table: Table) -> None:
-    """What is read can be used."""
+    """Check that a successfully read file is usable."""
     assert table.y is None or len(table.y) == table.X.shape[0]
     X = table.X
     if sp.issparse(X):
@@ -136,7 +136,7 @@ def _read(form: str | None) -> Callable[[Path], None]:
     return lambda path: check(read_table(Source(path, form), need_labels=False))
 
 
-# Not Parquet, whose parser is not ours, written in C++, and made for files that are trusted.
+# Parquet is excluded: its C++ parser is not ours, and is made for trusted files.
 @pytest.mark.timeout(max(2 * SECONDS, 120))
 @pytest.mark.parametrize("form", ["libsvm", "npy", "npz", "csv"])
 def test_tables(form: str, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_tables(form: str, tmp_path: Path) -> None:
 
 
 def _member(draw: st.DrawFn, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array with some entries, or its type or shape, changed."""
+    """Draw the array with some entries, its type or its shape changed."""
     array = array.copy()
     wild = st.sampled_from([0, 1, -1, 7, 2**31 - 1, -(2**31), 2**40])
     for _ in range(draw(st.integers(0, 3))):

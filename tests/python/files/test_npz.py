@@ -1,4 +1,4 @@
-"""npz files that lie: sizes, headers, compression, indices."""
+"""npz files with wrong sizes, headers, compression or indices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dualgap._sparse import checked_csr
 
 
 def header(text: str, length: int | None = None) -> bytes:
-    """An npy file's beginning."""
+    """Return the header of an npy file."""
     content = text.encode("latin-1")
     size = len(content) if length is None else length
     return b"\x93NUMPY\x01\x00" + size.to_bytes(2, "little") + content
@@ -108,7 +108,7 @@ def test_members_that_overlap_or_have_the_same_name_are_refused() -> None:
     np.save(content, np.zeros(1000))
     file = archive(a=content.getvalue(), b=content.getvalue())
     raw = file.getvalue()
-    # The directory's second entry made to point to the first member.
+    # Make the directory's second entry point to the first member.
     with zipfile.ZipFile(file) as source:
         second = source.infolist()[1].header_offset
     start = raw.index(b"PK\x01\x02")
@@ -151,7 +151,7 @@ def test_a_true_csr_matrix_is_read() -> None:
         ({"indptr": np.array([0, -5, 3])}, (2, 3)),
         ({"indptr": np.array([0, 3])}, (2, 3)),
         ({"indptr": np.array([[0, 2, 3]])}, (2, 3)),
-        # A matrix that claims to be empty, which SciPy does not look at.
+        # A matrix that claims to be empty, which SciPy does not check.
         ({"indptr": np.array([0, 10**6, 0]), "indices": INDICES[:0], "data": DATA[:0]}, (2, 3)),
         ({"indptr": np.array([0, 10**6, 0])}, (2, 3)),
         ({"data": DATA[:2]}, (2, 3)),

@@ -14,7 +14,7 @@ NUMBERS = [0.0, 1.0, -1.0, 1e-3, np.nan, np.inf, -np.inf, 1e308, 1e-320, 1e155, 
 
 
 class Arguments:
-    """A generator of arguments, most of them sound and some of them hostile."""
+    """A generator of mostly valid and sometimes hostile arguments."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -27,7 +27,7 @@ class Arguments:
         return self.choice([0, 1, 1, 2, 2, 3, 3, 4, 5, 8])
 
     def near(self, size: int) -> int:
-        """The size itself, as a rule."""
+        """Return the given size in most cases."""
         return self.size() if self.rarely() else size
 
     def number(self, hostile: float = 0.1) -> float:
@@ -40,7 +40,7 @@ class Arguments:
         return self.random.randrange(2**63)
 
     def misaligned(self, array: Any) -> Any:
-        """The array, now and then at an address that its type does not allow."""
+        """Return the array, sometimes at an unaligned address."""
         if not (array.size and self.rarely()):
             return array
         raw = np.frombuffer(b"\0" + array.tobytes(), dtype=np.uint8)[1:]
@@ -245,7 +245,7 @@ class Arguments:
 
 
 class Oracle:
-    """A user's oracle that may answer with anything."""
+    """A user's oracle that can return anything."""
 
     def __init__(self, arguments: Arguments, n_weights: int) -> None:
         self.arguments, self.n_weights = arguments, n_weights

@@ -1,4 +1,4 @@
-"""Every function of the core, called with hostile arguments: an answer or an error, no panic.
+"""Hostile arguments for every function of the core: a result or an error, never a panic.
 
 A panic comes out as "a bug in dualgap", and an abort or undefined behaviour ends the process.
 `DUALGAP_FUZZ_SECONDS=600 pytest tests/python/fuzz` draws new arguments for ten minutes.
@@ -80,7 +80,7 @@ def links(a, m):
 
 
 def offsets(a, n):
-    """Where sentences begin and end."""
+    """Draw offsets of sentences."""
     found = np.array(sorted([0, n, *(a.random.randrange(n + 1) for _ in range(2))]), np.int64)
     if a.rarely(0.1):
         found[a.random.randrange(len(found))] = a.choice([-1, n + 1, 10**12])
@@ -267,7 +267,7 @@ def fit_variational(a):
 
 
 def source(a):
-    """A problem, and what its sizes may be."""
+    """Draw a problem and its possible sizes."""
     if a.rarely(0.35):
         n_blocks, n_weights = a.size(), a.size()
         oracle = Oracle(a, n_weights), n_blocks, a.near(n_weights), a.positive()
@@ -331,7 +331,7 @@ ERRORS = (ValueError, TypeError, OverflowError, RuntimeError, MemoryError)
 
 
 def call(door, seed):
-    """Call a function; whatever is not an ordinary error comes out."""
+    """Call a function; only unexpected exceptions propagate."""
     try:
         door(Arguments(seed))
     except ERRORS as error:
@@ -357,7 +357,7 @@ def test_long():
     print(f"{calls} calls from seed {seed}")
 
 
-# What was found, each by the arguments that showed it.
+# Past findings, each with the arguments that showed it.
 
 
 def test_no_outputs_no_columns_and_no_classes_are_refused():

@@ -1,4 +1,4 @@
-"""Random problems, and whether bounds on scores and decided rows hold at the exact optima."""
+"""Trials of bounds on scores and of decided rows against exact optima of random problems."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sklearn.model_selection import KFold
 from dualgap import MulticlassSVC, MulticlassSVCCV
 from dualgap.losses import Loss, StructuredHinge, TopK, WestonWatkins
 
-# Where double precision ends.
+# The limit of double precision.
 EXACT = {"tol": 1e-11, "max_iter": 20_000, "random_state": 0}
 SCORINGS = ("accuracy", "balanced_accuracy", "top-1", "neg_mean_cost")
 
 
 def random_problem(rng: np.random.Generator) -> tuple[Any, Any, dict[str, Any]]:
-    """Rows, labels and parameters with everything that enters the bounds."""
+    """Draw rows, labels and all parameters that the bounds depend on."""
     n, d, m = int(rng.integers(20, 50)), int(rng.integers(1, 5)), int(rng.integers(2, 5))
     y = np.concatenate([np.arange(m), np.arange(m), rng.integers(0, m, n - 2 * m)])
     X = rng.normal(size=(m, d))[y] * rng.uniform(0.2, 2) + rng.normal(size=(n, d))
@@ -41,7 +41,7 @@ def random_problem(rng: np.random.Generator) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def score(model: MulticlassSVC, X: Any, y: Any, scoring: str) -> float:
-    """The score by other code than the search's."""
+    """Compute the score independently of the search."""
     if scoring == "accuracy" or (scoring == "top-1" and len(model.classes_) == 2):
         return float(model.score(X, y))
     if scoring == "balanced_accuracy":

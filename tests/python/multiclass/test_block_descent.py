@@ -32,7 +32,7 @@ def svm(loss: Any = "max-hinge", **parameters: Any) -> MulticlassSVC:
 
 
 def primal(X: Any, y: Any, coef: Any, C: float, loss: str) -> float:
-    """1/2 ||W||^2 + C sum of losses, as LIBLINEAR and Walrus have it."""
+    """Compute 1/2 ||W||^2 + C sum of losses, the objective of LIBLINEAR and Walrus."""
     scores = X @ coef.T
     margins = 1 + scores - scores[np.arange(len(y)), y][:, None]
     margins[np.arange(len(y)), y] = 0
@@ -70,7 +70,7 @@ def test_the_optimum_is_that_of_the_other_solvers(loss: Any, smoothing: float) -
         other = svm(loss, solver=solver, tol=1e-3, **common).fit(X, y, weights)
         assert other.dual_objective_ <= exact.objective_
         assert exact.dual_objective_ <= other.objective_
-    # "auto" begins with this solver, and Newton's method may end.
+    # "auto" begins with this solver, and Newton's method may finish.
     auto = svm(loss, solver="auto", tol=1e-8, **common).fit(X, y, weights)
     assert auto.dual_objective_ <= exact.objective_
     assert exact.dual_objective_ <= auto.objective_
@@ -81,7 +81,7 @@ def test_the_optimum_is_that_of_the_other_solvers(loss: Any, smoothing: float) -
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_certificate_is_in_double_precision(form: Any, loss: str, smoothing: float) -> None:
     X, y = problem(n=400)
-    # Far from the origin, where single precision loses most.
+    # Far from the origin, single precision is least accurate.
     X = (X + 10).astype(np.float32)
     common: dict[str, Any] = {"C": 1e-3, "smoothing": smoothing, "fit_intercept": False}
     model = svm(loss, tol=1e-4, **common).fit(form(X), y)
@@ -110,7 +110,7 @@ def test_weston_watkins_does_not_depend_on_the_order() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_model_does_not_depend_on_threads_or_on_being_watched(dtype: Any) -> None:
-    # Large enough to be worth threads.
+    # Large enough for several threads.
     rng = np.random.default_rng(0)
     y = np.arange(1500) % 150
     X = (rng.normal(size=(150, 60))[y] + rng.normal(size=(1500, 60))).astype(dtype)

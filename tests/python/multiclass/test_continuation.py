@@ -1,4 +1,4 @@
-"""Fits of many rows of few features with a large C, which come by way of smaller C."""
+"""Fits of many rows with few features and a large C, which start from smaller C."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_wherever_it_ends_the_certificate_is_that_of_the_problem(max_iter: int) 
     model = MulticlassSVC(max_iter=max_iter, tol=1e-6, **given).fit(X, y)
     assert model.n_iter_ <= max_iter
     np.testing.assert_allclose(model.objective_, hinge_objective(model, X, y), rtol=1e-9)
-    # The same problem as a sparse one is solved without any other C before it.
+    # The same problem with sparse rows is solved without smaller C.
     direct = MulticlassSVC(max_iter=20_000, tol=1e-6, **given).fit(sp.csr_array(X), y)
     assert direct.converged_
     assert model.dual_objective_ <= direct.objective_

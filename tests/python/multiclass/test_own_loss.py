@@ -1,4 +1,4 @@
-"""Losses written in Python: what they may return, and what fits with them certify."""
+"""Losses written in Python: validation of their results, and certificates of their fits."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_single_precision_and_a_path() -> None:
 
 def test_sets_may_depend_on_the_label_and_costs_be_ones_own() -> None:
     class Ordered(Projected):
-        """Only classes next to the label count: the sets differ from label to label."""
+        """Loss that counts only classes adjacent to the label: each label has another polytope."""
 
         costs = np.abs(np.subtract.outer(np.arange(5), np.arange(5))) / 2.0
 
@@ -190,7 +190,7 @@ def test_errors_name_the_method(loss: Any, message: str) -> None:
 
 def test_a_loss_that_is_found_wrong_at_the_end_has_no_certificate() -> None:
     class Late(Sets):
-        """Changes its mind during the fit."""
+        """Loss whose results change during the fit."""
 
         calls = 0
 

@@ -1,4 +1,4 @@
-"""Rows of float16, and what is said of a fit before it starts."""
+"""float16 rows, and the plan printed before a fit starts."""
 
 import re
 import tracemalloc

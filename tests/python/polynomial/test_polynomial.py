@@ -1,4 +1,4 @@
-"""Polynomial networks and factorization machines: what a model is and what it depends on."""
+"""Polynomial networks and factorization machines: predictions, certificates, invariances."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_the_record_is_that_of_every_estimator(estimator: Any) -> None:
     assert {len(column) for column in model.history_.values()} == {model.n_iter_}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Somebody else's choice of an earlier model is not a failure to converge.
+        # A deliberate choice of an earlier model is not a failure to converge.
         make(estimator, n_components=2).fit(X, y, validation_data=(X, y))
         make(estimator, n_components=2, callback=lambda *_: True).fit(X, y)
         assert make(estimator, tol=0.5, radius=0.1).fit(X, y).converged_
@@ -224,14 +224,14 @@ def test_weights_are_repetitions(estimator: Any) -> None:
     assert abs(other.objective_ - a.objective_) > 1e-3 * a.objective_
 
 
-# What the model must not depend on.
+# --- Invariances of the model ---
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_threads_do_not_change_the_model(estimator: Any, dtype: Any, sparse: bool) -> None:
-    # More rows than one part of a reduction, so that there is work to divide.
+    # More rows than a block of a reduction, so that threads share the work.
     X, y = problem(estimator, n=9000, d=5)
     rows = X.astype(dtype)
     rows = sp.csr_array(rows) if sparse else rows
@@ -378,7 +378,7 @@ def test_the_best_model_on_validation_rows_is_kept(estimator: Any, explicit: boo
     assert len(history["validation_loss"]) == len(history["epoch"])
 
 
-# What is learned.
+# --- Accuracy ---
 
 
 def test_parity_needs_products() -> None:

@@ -1,4 +1,4 @@
-"""Data and parameters that cannot be used are refused with an error that names them."""
+"""Invalid data and parameters raise an error that names them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_shapes(estimator: Any) -> None:
     model = estimator(2, n_jobs=1).fit(X, Y)
     with pytest.raises(ValueError, match="has 2 features, but"):
         model.predict(X[:, :2])
-    # Zero rows at prediction are refused as scikit-learn does.
+    # Predicting zero rows raises an error, as in scikit-learn.
     with pytest.raises(ValueError, match="0 sample"):
         model.predict(X[:0])
 

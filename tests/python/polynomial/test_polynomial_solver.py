@@ -1,4 +1,4 @@
-"""How polynomial models are found: selection by the power method, refits in batches."""
+"""Solver of polynomial models: selection by the power method, refits in batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Blondel et al. (2017) prove: Proposition 1, and Theorem 1 with the constants of the docs."""
+"""Proposition 1 and Theorem 1 of Blondel et al. (2017), with the constants of the docs."""
 
 from __future__ import annotations
 

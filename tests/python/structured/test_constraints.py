@@ -135,7 +135,7 @@ def test_what_does_not_go_together_is_refused(parameters, message):
 
 
 class Hasty(OwnMulticlass):
-    """Looks at two of the three classes, which two depending on the example."""
+    """Inexact decoder that searches two of the three classes, depending on the example."""
 
     def loss_augmented_decode(self, x, y_true, w):
         some = [y for y in range(3) if y != int(abs(x[0]) * 7) % 3]
@@ -201,7 +201,7 @@ def test_a_ranking_need_not_decode_into_its_labels():
 
 
 def best_links(scores, rows, columns):
-    """The largest sum of links, so many in a row and a column at most, as an integer program."""
+    """Solve the matching with limits per row and column as an integer program."""
     n, m = scores.shape
     per_row = np.kron(np.eye(n), np.ones(m))
     per_column = np.kron(np.ones(n), np.eye(m))

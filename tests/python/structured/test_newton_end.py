@@ -1,4 +1,4 @@
-"""The end of structured fits by Newton's method, whatever the scales of the features."""
+"""Structured fits that Newton's method finishes, with features of any scale."""
 
 from __future__ import annotations
 

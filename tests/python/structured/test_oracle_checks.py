@@ -1,4 +1,4 @@
-"""Structured models written in Python: what they may return, and fits whose model is wrong."""
+"""Structured models written in Python: validation of results, and fits of wrong models."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Structured SVMs from Python: models, solvers, models of one's own, errors."""
+"""Structured SVMs: models, solvers, custom models, errors."""
 
 import itertools
 import pickle
