@@ -1,4 +1,4 @@
-"""Fits for benches/compare_builds.py, each run in a process of its own.
+"""Fits for benches/compare_builds.py, each run in a new process.
 
     python build_cases.py         # names
     python build_cases.py NAME    # {"seconds": ..., "cpu_seconds": ..., "megabytes": ...}
@@ -31,7 +31,7 @@ def classes(n: int, d: int, m: int, dtype: Any = np.float64) -> tuple[Any, Any]:
 
 
 def sparse(n: int, d: int, per_row: int) -> Any:
-    """Rows with so many entries each, one in each of per_row groups of columns."""
+    """Rows with `per_row` entries each, one in each of `per_row` groups of columns."""
     rng = np.random.default_rng(0)
     indices = rng.integers(d // per_row, size=(n, per_row)) + np.arange(per_row) * (d // per_row)
     indptr = np.arange(n + 1) * per_row
