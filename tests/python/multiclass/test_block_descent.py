@@ -152,17 +152,29 @@ def test_a_warm_start_is_where_the_last_fit_ended(dtype: Any, loss: Any) -> None
     assert model.objective_ == pytest.approx(fresh.objective_, rel=1e-4)
 
 
-@pytest.mark.parametrize(("n", "d", "m"), [(1000, 180, 3), (600, 120, 4)])
-def test_single_precision_takes_about_as_many_epochs_as_double(n: int, d: int, m: int) -> None:
-    # Nearly separable rows: the blocks that are optimal but for rounding must move with the others.
+def nearly_separable(n: int, d: int, m: int) -> tuple[Any, Any]:
+    """Rows of zeros and ones with classes from noisy linear scores."""
     rng = np.random.default_rng(0)
     X = (rng.random((n, d)) < 0.25).astype(np.float64)
     scores = X @ rng.normal(size=(m, d)).T
-    y = (scores + 0.5 * rng.normal(size=(n, m))).argmax(axis=1)
+    return X, (scores + 0.5 * rng.normal(size=(n, m))).argmax(axis=1)
+
+
+@pytest.mark.parametrize(("n", "d", "m"), [(1000, 180, 3), (600, 120, 4)])
+def test_single_precision_takes_about_as_many_epochs_as_double(n: int, d: int, m: int) -> None:
+    # The blocks that are optimal but for rounding must move with the others.
+    X, y = nearly_separable(n, d, m)
     options: dict[str, Any] = {"C": 10.0, "tol": 1e-4, "max_iter": 300, "fit_intercept": False}
     double = svm("crammer-singer", **options).fit(X, y)
     single = svm("crammer-singer", **options).fit(X.astype(np.float32), y)
     assert single.n_iter_ <= 3 * double.n_iter_
+
+
+def test_conjugate_gradients_end_what_passes_solve_slowly() -> None:
+    # 9 or 10 epochs; 29 if conjugate gradients are switched off.
+    X, y = nearly_separable(1000, 180, 3)
+    model = svm("crammer-singer", C=100.0, tol=1e-4, fit_intercept=False).fit(X, y)
+    assert model.n_iter_ <= 18
 
 
 def test_every_epoch_is_certified() -> None:
