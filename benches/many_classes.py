@@ -65,7 +65,7 @@ def fit_alone(n_rows: int, dtype: str, n_jobs: int) -> None:
     model.set_params(max_iter=1000)
     settings, _ = model._settings(X, y.astype(np.uint32), None)
     plan = _core.plan_multiclass(core_rows(X), {**settings, "n_classes": CLASSES})
-    _, weights, duals, _ = plan
+    _, weights, duals = plan
     before = megabytes()
     model.fit(X, y)
     row = {
