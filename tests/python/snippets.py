@@ -54,7 +54,7 @@ def statements(example: str) -> Iterator[tuple[Any, str]]:
 def differences(expected: str, printed: str) -> list[str]:
     """Compare each number to the digits that are shown; "..." stands for any further ones.
 
-    Where there are none, the words are compared.
+    Output without numbers is compared as text.
     """
     head, elided, _ = expected.partition("...")
     wanted, found = NUMBER.findall(head), NUMBER.findall(printed)

@@ -120,7 +120,7 @@ def test_a_sub_interpreter_is_told_why_it_cannot_import() -> None:
 
 
 def test_a_search_in_threads_scores_as_one_without() -> None:
-    # scikit-learn's issue 8410 shows LinearSVC(random_state=0) scoring now one way, now another.
+    # scikit-learn's issue 8410 shows LinearSVC(random_state=0) with varying scores.
     rows, labels = make_blobs(random_state=0, centers=2)
     search = GridSearchCV(MulticlassSVC(random_state=0), {"C": [0.1, 1, 10]}, cv=StratifiedKFold(3))
     alone = clone(search).fit(rows, labels).cv_results_

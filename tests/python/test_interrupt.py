@@ -173,7 +173,7 @@ def check_control_c(rows: str, model: str, delays: tuple[float, ...]) -> None:
         for _, delay in runs:
             if process.stdout.readline() != "ready\n":
                 break
-            # Early: the first reduction. Later: inside a refit.
+            # A short delay interrupts the first reduction, a longer one a refit.
             time.sleep(delay)
             start = time.monotonic()
             process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""DUALGAP_SIMD: one choice of instructions for a process, to make a model again elsewhere."""
+"""DUALGAP_SIMD selects the instruction set, to reproduce a model on another processor."""
 
 import os
 import re

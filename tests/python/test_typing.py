@@ -19,6 +19,6 @@ def test_the_program_runs(part: str, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == ""
 
 
-def test_what_a_checker_refuses_is_refused() -> None:
+def test_what_a_checker_rejects_raises() -> None:
     with pytest.raises(TypeError, match="loss"):
         runpy.run_path(str(PROGRAM))["refused"]()

@@ -360,7 +360,7 @@ _COPIES = 2
 
 
 def _worth(kept: int, at: int) -> tuple[bool, bool, bool, int]:
-    """Return a sort key that prefers the state that round `at` starts from, then close ones."""
+    """Return a sort key that prefers states close to round `at`, best the one before it."""
     return kept == at - 1, kept == at, kept < at, kept
 
 

@@ -137,7 +137,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
     def _known_labels(self, y: ArrayLike) -> NDArray[np.intp]:
         codes = class_codes(self.classes_, read_labels("validation_data", y))
         if (codes < 0).any():
-            msg = "validation_data: has labels that the training rows do not have"
+            msg = "validation_data: some labels do not occur in the training rows"
             raise ValueError(msg)
         return codes
 

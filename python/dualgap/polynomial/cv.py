@@ -125,7 +125,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         Raises
         ------
         ValueError
-            For bad data or parameters; the message names the argument.
+            If data or parameters are invalid; the message names the argument.
         """
         radii = self._check()
         rows, labels = check_rows_and_targets(self, X, y)

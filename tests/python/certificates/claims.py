@@ -1,7 +1,7 @@
 """Comparison of the claims of several fits of one problem, in exact arithmetic.
 
 The objective of any model bounds the optimum from above. So no dual value may exceed the exact
-objective of any of the fits, and no objective may be below the exact one of its own model.
+objective of any of the fits, and no objective may be below the exact one of its model.
 """
 
 from __future__ import annotations

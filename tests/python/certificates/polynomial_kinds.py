@@ -56,7 +56,7 @@ def outside(problem: Quadratic, model: Any) -> str:
 
 
 def polynomial(kernel: str, classify: bool) -> Callable[[Random], Claims]:
-    """Return the kind of fits of a model."""
+    """Return the trial of a model, for KINDS."""
     names: dict[tuple[str, bool], Any] = {
         ("square", True): PolynomialNetworkClassifier,
         ("square", False): PolynomialNetworkRegressor,

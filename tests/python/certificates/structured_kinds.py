@@ -128,7 +128,7 @@ def weighted(random: Random, examples: list[Example]) -> tuple[Any, list[Example
 
 
 def structured(draw: Callable[[Random, float], Problem]) -> Callable[[Random], Claims]:
-    """Return the kind of fits of a structured model."""
+    """Return the trial of a structured model, for KINDS."""
 
     def kind(random: Random) -> Claims:
         scale, C = choice(random, SCALES), choice(random, STRENGTHS)
@@ -213,7 +213,7 @@ def extragradient(random: Random) -> Claims:
 
 
 def tagger(loss: str) -> Callable[[Random], Claims]:
-    """Return the kind of fits of taggers with that loss."""
+    """Return the trial of taggers with a given loss, for KINDS."""
 
     def kind(random: Random) -> Claims:
         scale, C = choice(random, SCALES), choice(random, STRENGTHS)

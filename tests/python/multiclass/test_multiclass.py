@@ -493,7 +493,7 @@ def test_zero_rows() -> None:
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_numbers_beyond_the_range_never_give_a_false_certificate(solver: str, scale: float) -> None:
     X, y = problem()
-    # It is refused, or says that it did not converge; for rows this small the null model is best.
+    # The fit fails or warns; for rows this small the null model is the optimum.
     with contextlib.suppress(ValueError):
         model = fit(X * scale, y, solver=solver, max_iter=5, fit_intercept=False)
         assert model.dual_objective_ - 1e-12 <= model.objective_ < np.inf

@@ -155,7 +155,7 @@ def test_values_beyond_the_numbers_are_not_certified(estimator: Any) -> None:
     # Products of features overflow.
     with pytest.raises(ValueError, match="too large for float64"):
         model.fit(X * 1e300, Y)
-    # Here only those in the certificate do.
+    # Only products in the certificate overflow.
     model.fit(X * 1e77, Y)
     assert not model.converged_
     assert np.all(np.isfinite(model.predict(X * 1e77)))

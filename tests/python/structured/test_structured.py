@@ -201,7 +201,7 @@ def test_a_path_covers_its_interval():
 
 
 class OwnChain:
-    """`ChainModel` over codes 0 to k - 1, in Python and by enumeration."""
+    """`ChainModel` over codes 0 to k - 1, implemented in Python by enumeration."""
 
     k = 3
 
