@@ -26,7 +26,7 @@ from trials import Trial, check, draw
 
 Random = np.random.Generator
 LINEAR = "linear"
-NAMES = ("holds", "refused", "failed")
+NAMES = ("holds", "refused", "failed")  # words: allow
 
 
 def group(trial: Trial) -> str:

@@ -82,7 +82,7 @@ def test_models_of_epochs_warn_of_nothing_and_leave_the_filters_alone() -> None:
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_every_estimator_tells_of_its_tasks(name: str) -> None:
+def test_every_estimator_reports_its_tasks(name: str) -> None:
     estimator, X, y = FITS[name]
     recorder = Recorder()
     model = clone(estimator).set_callbacks(recorder).fit(X, y)
@@ -218,7 +218,7 @@ def test_a_fit_is_the_same_whoever_looks_at_its_models() -> None:
     assert {len(epoch) for epoch in told} == {4}
 
 
-def test_a_callback_that_has_every_attribute_is_told_four_numbers() -> None:
+def test_a_callback_with_every_attribute_gets_four_numbers() -> None:
     told = mock.Mock(return_value=False)
     MulticlassSVC(callback=told, random_state=0).set_callbacks(Models()).fit(ROWS, LABELS)
     assert {len(call.args) for call in told.call_args_list} == {4}

@@ -107,7 +107,7 @@ def test_another_thread() -> None:
         fit(MODELS["network"], X, elsewhere)
 
 
-def test_what_the_callback_raises_goes_first() -> None:
+def test_an_error_in_the_callback_takes_precedence() -> None:
     X = CLASSES[0].copy()
 
     def write() -> None:

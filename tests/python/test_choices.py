@@ -50,7 +50,7 @@ def test_literals_are_the_registries(literal: Any, names: list[str]) -> None:
         (_choices.PartLoss, StructuredSVM(MultilabelModel(loss="?")), (X, X.astype(int))),
     ],
 )
-def test_literals_are_what_an_error_names(literal: Any, model: Any, data: Any) -> None:
+def test_literals_match_the_names_in_errors(literal: Any, model: Any, data: Any) -> None:
     with pytest.raises(ValueError, match="unknown name") as caught:
         model.fit(*data)
     (listed,) = re.findall(r"use one of (.*)$", str(caught.value))
@@ -86,6 +86,6 @@ def test_every_name_has_hyphens() -> None:
         ),
     ],
 )
-def test_idle_parameters_are_refused(model: Any, message: str) -> None:
+def test_idle_parameters_are_rejected(model: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         model.fit(X, Y)

@@ -111,7 +111,7 @@ print(repr(error))
 """
 
 
-def test_a_sub_interpreter_is_told_why_it_cannot_import() -> None:
+def test_an_import_in_a_sub_interpreter_explains_the_error() -> None:
     command = [sys.executable, "-c", SUB_INTERPRETER]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

@@ -130,7 +130,7 @@ def test_onnx_regressors(model: Any) -> None:
         np.testing.assert_allclose(found, fitted.predict(X).reshape(found.shape), atol=1e-4)
 
 
-def test_onnx_refuses_what_it_cannot_say() -> None:
+def test_onnx_rejects_unsupported_models_and_labels() -> None:
     pytest.importorskip("onnx")
     model = dualgap.MulticlassSVC(random_state=0).fit(ROWS, LABELS)
     with pytest.raises(ValueError, match="dtype: must be float32 or float64"):

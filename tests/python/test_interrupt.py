@@ -55,7 +55,7 @@ def test_the_callback_sees_every_iteration() -> None:
 
 
 @pytest.mark.parametrize("error", [UnrelatedError("a"), KeyboardInterrupt("b"), SystemExit(3)])
-def test_what_the_callback_raises_comes_out_unchanged(error: BaseException) -> None:
+def test_exceptions_of_the_callback_propagate(error: BaseException) -> None:
     X, y = data(60, 5)
 
     def callback(epoch: int, *_: float) -> None:

@@ -83,7 +83,7 @@ def test_labels_stay_apart(name: str, case: str) -> None:
 
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("name", LABELLED)
-def test_labels_that_would_merge_are_refused(name: str, case: str) -> None:
+def test_labels_that_would_merge_are_rejected(name: str, case: str) -> None:
     estimator, X, _ = FITS[name]
     values, message = REFUSED[case]
     for container in [list, objects, pd.Series] if name in FLAT else [list]:

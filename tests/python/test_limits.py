@@ -34,7 +34,7 @@ def available_memory() -> float:
 
 @LINUX
 @pytest.mark.parametrize("solver", ["block-descent", "frank-wolfe"])
-def test_dual_variables_beyond_memory_are_refused(solver: str) -> None:
+def test_dual_variables_beyond_memory_are_rejected(solver: str) -> None:
     # 1.3 TB of dual variables; the rows themselves are small.
     n = 800_000
     X, y = np.ones((n, 1)), np.arange(n) // 4
@@ -46,7 +46,7 @@ def test_dual_variables_beyond_memory_are_refused(solver: str) -> None:
 
 
 @LINUX
-def test_weights_beyond_memory_are_refused() -> None:
+def test_weights_beyond_memory_are_rejected() -> None:
     entries = np.array([1.0, 1.0, 1.0]), (np.array([0, 1, 2]), np.array([0, 1, 2 * 10**9]))
     X, y = sp.csr_array(entries, shape=(3, 2 * 10**9 + 1)), np.arange(3)
     message = "n = 3 rows, m = 3 classes and d = 2000000002 features need"
@@ -60,7 +60,7 @@ def test_weights_beyond_memory_are_refused() -> None:
 @LINUX
 @pytest.mark.parametrize("n_labels", [40_000, 32_000])
 @pytest.mark.parametrize("estimator", [SequenceTagger(), StructuredSVM(ChainModel())])
-def test_tables_of_transitions_beyond_memory_are_refused(n_labels: int, estimator: Any) -> None:
+def test_tables_of_transitions_beyond_memory_are_rejected(n_labels: int, estimator: Any) -> None:
     # 44 GB for 32,000 labels, and more labels than a chain may have.
     if n_labels < 2**15 and available_memory() > 40e9:
         pytest.skip("this machine has the memory")
@@ -77,7 +77,7 @@ def test_tables_of_transitions_beyond_memory_are_refused(n_labels: int, estimato
 
 
 @LINUX
-def test_outputs_lists_and_searches_beyond_memory_are_refused() -> None:
+def test_outputs_lists_and_searches_beyond_memory_are_rejected() -> None:
     rows = sp.csr_matrix((10**6, 2))
     wide = {"basis": np.ones((1, 2)), "output": np.ones((1, 10**6)), "linear": None}
     options = {"kernel": "square", "augmented": False, "n_threads": 1}

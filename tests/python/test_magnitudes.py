@@ -56,7 +56,7 @@ def overflows(X: Any, name: str = "svc") -> bool:
         (np.float64, (77.0, 130.0, 140.0, 150.0, 153.0, 154.0, 155.0, 160.0, 300.0)),
     ],
 )
-def test_rows_are_refused_where_their_squares_overflow(
+def test_rows_whose_squares_overflow_are_rejected(
     name: str, dtype: Any, exponents: tuple[float, ...]
 ) -> None:
     estimator, X, y = ESTIMATORS[name]
@@ -109,7 +109,7 @@ def small(model: Any, C: float) -> Any:
 
 @pytest.mark.parametrize("name", REGULARIZED)
 @pytest.mark.parametrize("C", [1e281, 1e290, 1e297])
-def test_too_large_a_product_of_c_and_rows_is_refused(name: str, C: float) -> None:
+def test_too_large_a_product_of_c_and_rows_is_rejected(name: str, C: float) -> None:
     estimator, X, y = REGULARIZED[name]
     with pytest.raises(ValueError, match=TOO_FAR):
         small(estimator, C).fit(X, y)
@@ -125,7 +125,7 @@ def test_all_other_c_end_with_a_model_no_worse_than_zero(name: str, C: float) ->
 
 
 @pytest.mark.parametrize("name", ["svc", "chain", "tagger", "tagger-hinge", "own"])
-def test_a_path_to_too_large_a_c_is_refused_before_it_begins(name: str) -> None:
+def test_a_path_to_too_large_a_c_is_rejected_before_it_begins(name: str) -> None:
     estimator, X, y = REGULARIZED[name]
     seen: list[int] = []
     solver = {"solver": "block-frank-wolfe"} if name in ("svc", "chain", "own") else {}
@@ -135,7 +135,7 @@ def test_a_path_to_too_large_a_c_is_refused_before_it_begins(name: str) -> None:
     assert not seen
 
 
-def test_a_search_over_too_large_a_c_is_refused_before_it_begins() -> None:
+def test_a_search_over_too_large_a_c_is_rejected_before_it_begins() -> None:
     seen: list[int] = []
     search = dualgap.MulticlassSVCCV(Cs=[1e200, 1e290], callback=lambda *fit: seen.append(1))
     with pytest.raises(ValueError, match=TOO_FAR):
@@ -167,7 +167,7 @@ def test_single_precision_ends_with_a_finite_model(layout: Any, n_columns: int, 
             assert np.isfinite(model.fit(layout(rows), y).objective_)
 
 
-def test_all_other_doors_refuse_them() -> None:
+def test_all_other_entry_points_reject_them() -> None:
     X, y = CLASSES
     large = X * 1e200
     for door in (

@@ -30,7 +30,7 @@ def endless() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("make", [lambda: deep(50_000), endless])
-def test_features_without_end_are_refused(make: Any) -> None:
+def test_endless_features_are_rejected(make: Any) -> None:
     words = [[{"a": 1.0}], [{"b": 1.0}]]
     tagger = SequenceTagger("log", tol=0.1).fit(words, [["A"], ["B"]])
     bad = [[{"a": 1.0}], [make()]]

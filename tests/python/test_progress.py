@@ -46,7 +46,7 @@ def on_a_terminal(program: str, pause: float = 0.0) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
 
 
-def test_a_bar_that_was_asked_for() -> None:
+def test_a_requested_bar() -> None:
     shown = on_a_terminal(
         "MulticlassSVC(tol=1e-7, random_state=0, verbose=1, callback=slowly).fit(X, y)", 0.05
     )

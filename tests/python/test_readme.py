@@ -55,7 +55,7 @@ def test_the_comparison_can_fail(example: str, right: bool) -> None:
     assert (wrong == []) == right
 
 
-def test_connections_to_other_machines_are_refused() -> None:
+def test_connections_to_other_machines_are_rejected() -> None:
     example = "import socket\nwith socket.socket() as s: s.connect(('192.0.2.1', 80))"
     with no_network(), pytest.raises(AssertionError, match=r"connects to 192\.0\.2\.1"):
         run([example])

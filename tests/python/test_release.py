@@ -34,7 +34,7 @@ def test_actions_are_pinned_by_their_hash() -> None:
         assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
 
 
-def test_workflows_ask_for_no_more_than_they_need() -> None:
+def test_workflows_have_minimal_permissions() -> None:
     for path in WORKFLOWS:
         workflow = yaml.safe_load(path.read_text("utf-8"))
         assert workflow["permissions"] == {"contents": "read"}

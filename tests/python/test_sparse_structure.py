@@ -92,7 +92,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_rows_are_refused_by_every_method(model: Any, change: str) -> None:
+def test_rows_are_rejected_by_every_method(model: Any, change: str) -> None:
     y = LABELS if not isinstance(model, StructuredSVM) or model.coef_.size < 20 else SETS
     tried = 0
     for call in calls(model, broken(change), {**REST, "y": y}):
@@ -103,7 +103,7 @@ def test_rows_are_refused_by_every_method(model: Any, change: str) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_words_are_refused_by_every_method(change: str) -> None:
+def test_words_are_rejected_by_every_method(change: str) -> None:
     bad = [*map(sparse, WORDS[1:]), broken(change, WORDS[0])]
     chain = StructuredSVM(ChainModel(), C=0.1).fit(list(map(sparse, WORDS)), SPELT)
     tagger = SequenceTagger("log", C=1.0, tol=1e-2).fit(list(map(sparse, WORDS)), SPELT)
@@ -139,7 +139,7 @@ class Own:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_all_other_doors_refuse(change: str) -> None:
+def test_all_other_entry_points_reject(change: str) -> None:
     bad = broken(change)
     networks = dualgap.PolynomialNetworkClassifier(3, tol=0.1, random_state=0)
     networks.fit(*CLASSES)
@@ -179,7 +179,7 @@ def test_all_other_doors_refuse(change: str) -> None:
 
 @pytest.mark.parametrize("kind", [sp.csc_matrix, sp.csr_array, sp.csc_array])
 @pytest.mark.parametrize("change", CHANGES)
-def test_other_formats_are_refused(change: str, kind: type) -> None:
+def test_other_formats_are_rejected(change: str, kind: type) -> None:
     turned = kind(sparse(np.eye(6)))
     with pytest.raises(ValueError, match=REFUSED):
         dualgap.MulticlassSVC().fit(*CLASSES).predict(CHANGES[change](turned))
@@ -260,7 +260,7 @@ def values_in_a_list() -> Any:
         values_in_a_list,
     ],
 )
-def test_formats_that_are_not_compressed_are_refused(make: Callable[[], Any]) -> None:
+def test_formats_that_are_not_compressed_are_rejected(make: Callable[[], Any]) -> None:
     with pytest.raises(ValueError, match="the sparse matrix"):
         check_sparse(make(), "X")
 

@@ -21,4 +21,4 @@ def test_the_program_runs(part: str, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_what_a_checker_rejects_raises() -> None:
     with pytest.raises(TypeError, match="loss"):
-        runpy.run_path(str(PROGRAM))["refused"]()
+        runpy.run_path(str(PROGRAM))["rejected"]()

@@ -1,4 +1,4 @@
-"""A user's program, as mypy and pyright read it: what they know of results and what they refuse.
+"""A user's program, as mypy and pyright read it: types of results, and rejected calls.
 
 `make lint` runs both over this file, `tests/python/test_typing.py` runs the program itself.
 """
@@ -55,8 +55,8 @@ def linear() -> None:
     assert_type(consensus.n_partitions_, int)
 
 
-def refused() -> None:
-    # A name that is none, and a parameter that is not there.
+def rejected() -> None:
+    # An unknown name, and an unknown parameter.
     MulticlassSVC(solver="simplex")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     FactorizationMachineRegressor(loss="squared")  # pyright: ignore[reportCallIssue]
 

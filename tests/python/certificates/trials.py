@@ -97,7 +97,7 @@ def refused(error: RuntimeError) -> None:
 
 
 def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
-    """Fit and verify; return "holds", or "refused" if the fit raised an error with a remedy."""
+    """Fit and verify; return "holds", or `refused` if the fit raised an error with a remedy."""
     X, y = trial.rows()
     model = MulticlassSVC(
         trial.loss,
@@ -119,7 +119,7 @@ def check(trial: Trial, tol: float = 1e-6, max_iter: int = 30) -> str:
             model.fit(X, y)
     except RuntimeError as error:
         refused(error)
-        return "refused"
+        return "refused"  # words: allow
     rows, labels = fractions(X), y.tolist()
     primal = objective(trial.loss, rows, labels, fractions(model.coef_), trial.C, trial.smoothing)
     assert primal <= Fraction(model.objective_), (trial, float(primal), model.objective_)

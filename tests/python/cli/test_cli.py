@@ -152,9 +152,7 @@ def test_save_and_load(data: Path, tmp_path: Path) -> None:
     assert alone.stderr == ""
 
 
-def test_what_is_recommended_and_saved_after_an_evaluation_knows_all(
-    data: Path, tmp_path: Path
-) -> None:
+def test_recommendations_after_an_evaluation_use_all_ratings(data: Path, tmp_path: Path) -> None:
     path = tmp_path / "model"
     words = ["--data", data, "--evaluate", "--user", 3, "--top", 4, "--output", "csv"]
     result = good(*words, "--save", path)

@@ -177,7 +177,7 @@ def test_labels_with_line_ends_are_not_printed_as_lines() -> None:
     assert {line[0] for line in lines[1:]} == {"a", "b\nc", "d"}
 
 
-def test_empty_lines_of_labels_are_refused() -> None:
+def test_empty_lines_of_labels_are_rejected() -> None:
     np.save("rows.npy", X)
     Path("labels").write_text("\n".join(["a", "", *NAMES[Y[2:]]]))
     assert "labels: line 2: missing label" in bad("fit", "rows.npy", "--labels", "labels")
@@ -331,7 +331,7 @@ SPOILT = {
 
 @pytest.mark.parametrize("name", SPOILT)
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_damaged_sparse_matrices_are_refused(name: str, save: Any) -> None:
+def test_damaged_sparse_matrices_are_rejected(name: str, save: Any) -> None:
     np.savez("iris.npz", X=X, y=Y)
     good("fit", "-q", "iris.npz", "m")
     save("bad.npz", **csr(**SPOILT[name]))
@@ -374,12 +374,12 @@ def test_true_sparse_matrices_are_read(form: str) -> None:
         ("a.parquet", b"PAR1 nothing PAR1"),
     ],
 )
-def test_damaged_files_are_refused(name: str, content: bytes) -> None:
+def test_damaged_files_are_rejected(name: str, content: bytes) -> None:
     Path(name).write_bytes(content)
     assert f"{name}: not " in bad("fit", name, "m")
 
 
-def test_damaged_metadata_of_parquet_are_refused() -> None:
+def test_damaged_metadata_of_parquet_are_rejected() -> None:
     pa = pytest.importorskip("pyarrow")
     pq = pytest.importorskip("pyarrow.parquet")
     rows = pa.table({"a": [1.0, 2.0], "y": [0, 1]})
@@ -388,7 +388,7 @@ def test_damaged_metadata_of_parquet_are_refused() -> None:
     assert "a.parquet: not a readable parquet file" in bad("fit", "a.parquet", "m")
 
 
-def test_models_that_do_not_fit_together_are_refused() -> None:
+def test_inconsistent_model_files_are_rejected() -> None:
     table().assign(label=Y).to_csv("iris.csv", index=False)
     good("fit", "-q", "iris.csv", "m")
     with np.load("m") as file:
@@ -429,7 +429,7 @@ def test_models_that_do_not_fit_together_are_refused() -> None:
     assert "compression" in bad("predict", "iris.csv", "bad.npz")
 
 
-def test_predictions_without_finite_scores_are_refused() -> None:
+def test_predictions_without_finite_scores_are_rejected() -> None:
     np.savez("iris.npz", X=X, y=Y)
     good("fit", "-q", "iris.npz", "m")
     np.save("large.npy", np.full((2, 4), 1.7e308))

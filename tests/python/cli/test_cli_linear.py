@@ -203,14 +203,14 @@ def test_labels_may_come_from_arrays() -> None:
         ("a.csv", 'a,y\n1,"1\n', "not a readable csv file"),
     ],
 )
-def test_bad_data_are_refused_by_file_and_reason(name: str, text: str, message: str) -> None:
+def test_bad_data_are_rejected_by_file_and_reason(name: str, text: str, message: str) -> None:
     Path(name).write_text(text)
     error = bad("fit", "-q", name)
     assert message in error
     assert error.startswith("error: ")
 
 
-def test_bad_calls_are_refused() -> None:
+def test_bad_calls_are_rejected() -> None:
     write_libsvm()
     np.savez("keys.npz", rows=X)
     np.savez("pickle.npz", X=np.array([{}], dtype=object))

@@ -94,7 +94,7 @@ def shell(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_files_beside_and_behind_streams_are_inputs_too() -> None:
+def test_redirected_and_linked_files_count_as_inputs() -> None:
     Path("rows").write_text("1 1:1\n2 1:-1\n")
     Path("rows.model").symlink_to("rows")
     refused = CliRunner().invoke(main, ["fit", "rows"])
@@ -238,7 +238,7 @@ def test_streams_that_are_closed_or_full_give_one_line() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_model_is_written_whatever_streams_are_closed() -> None:
+def test_a_model_is_written_with_any_stream_closed() -> None:
     write_models()
     streams = [">&-", "2>&-", "<&-", ">&- 2>&- <&-"]
     commands = {

@@ -88,7 +88,7 @@ def test_expansion_beyond_the_ends() -> None:
     ]
 
 
-def test_what_is_wrong_is_named(files: Path) -> None:
+def test_errors_name_the_cause(files: Path) -> None:
     cases = [
         ("template", "X01:%x[0,0]\n", "template: line 1: 'X01"),
         ("template", "U01:%x[0]\n", "template: line 1"),

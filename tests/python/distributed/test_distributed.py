@@ -304,7 +304,7 @@ def test_resume_after_partitions_were_lost(data, plain, tmp_path):
     assert np.isfinite(model.history_["dual_objective"]).all()
 
 
-def test_another_version_is_refused(data, client):
+def test_another_version_is_rejected(data, client):
     def pretend(version):
         _worker.VERSION = version
 
@@ -342,7 +342,7 @@ def test_an_error_of_the_callback_comes_out(data, client):
             ConsensusSVC(n_partitions=2, callback=fail, **engine).fit(*data)
 
 
-def test_files_that_do_not_fit_are_refused(data, tmp_path, client):
+def test_files_that_do_not_fit_are_rejected(data, tmp_path, client):
     X, y = data
     table = pd.DataFrame(X[:60, :9], columns=[f"pixel{k}" for k in range(9)]).assign(digit=y[:60])
     good, other = str(tmp_path / "good.parquet"), str(tmp_path / "other.parquet")

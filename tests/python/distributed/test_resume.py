@@ -82,7 +82,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_other_data_are_refused_and_the_folder_stays(data, folder, other):
+def test_other_data_are_rejected_and_the_folder_stays(data, folder, other):
     X, y, weights = OTHERS[other](*data)
     before = contents(folder)
     with pytest.raises(ValueError, match="not a checkpoint of this fit"):
@@ -90,7 +90,7 @@ def test_other_data_are_refused_and_the_folder_stays(data, folder, other):
     assert contents(folder) == before
 
 
-def test_other_class_weights_are_refused(data, folder):
+def test_other_class_weights_are_rejected(data, folder):
     X, y, weights = data
     with pytest.raises(ValueError, match="not a checkpoint of this fit"):
         ConsensusSVC(resume=folder, class_weight="balanced", **SETTINGS).fit(X, y, weights)
@@ -136,7 +136,7 @@ def test_a_resumed_run_may_keep_its_rounds_elsewhere(data, folder, whole, tmp_pa
     assert (other / "consensus.npz").exists()
 
 
-def test_a_folder_of_another_fit_is_refused(data, folder):
+def test_a_folder_of_another_fit_is_rejected(data, folder):
     X, y, weights = data
     before = contents(folder)
     with pytest.raises(ValueError, match=r"checkpoint: .* has files of another fit"):
@@ -206,7 +206,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("how", REFUSED)
-def test_dual_variables_that_no_run_leaves_are_refused(data, folder, how):
+def test_invalid_dual_variables_are_rejected(data, folder, how):
     X, y, weights = data
     path = folder / "partition-0-0.npz"
     change(path, **REFUSED[how](read_npz(path)))
@@ -217,7 +217,7 @@ def test_dual_variables_that_no_run_leaves_are_refused(data, folder, how):
 
 
 @pytest.mark.parametrize("meta", [{"rho": "nan"}, {"rho": "-1"}, {"round": "3"}, {"round": "inf"}])
-def test_impossible_rounds_are_refused(data, folder, meta):
+def test_impossible_rounds_are_rejected(data, folder, meta):
     X, y, weights = data
     change(folder / "consensus.npz", meta)
     with pytest.raises(ValueError, match="not a checkpoint of this fit"):
@@ -277,7 +277,7 @@ def test_a_round_that_one_file_lacks_is_not_resumed(data, whole, tmp_path, monke
     assert np.array_equal(resumed.coef_, whole.coef_)
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_the_fit(data):
+def test_a_folder_that_cannot_be_written_is_rejected_before_the_fit(data):
     X, y, _ = data
     with pytest.raises(OSError, match="/proc"):
         ConsensusSVC(checkpoint="/proc/self", **SETTINGS).fit(X, y)

@@ -109,7 +109,7 @@ def test_a_device_is_written_to(tmp_path: Path) -> None:
     check_writable("/dev/null")
 
 
-def test_what_could_not_be_written_is_found_before(tmp_path: Path) -> None:
+def test_write_errors_are_found_before_the_fit(tmp_path: Path) -> None:
     check_writable(tmp_path / "new" / "folder" / "model")
     assert os.listdir(tmp_path / "new" / "folder") == []
     (tmp_path / "file").write_bytes(b"old")

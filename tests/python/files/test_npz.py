@@ -34,7 +34,7 @@ def descr(kind: object = "<f8", shape: object = (3,)) -> str:
     return f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape!r}}}\n"
 
 
-def test_what_was_written_is_read() -> None:
+def test_files_round_trip() -> None:
     arrays: dict[str, Any] = {
         "a": np.arange(6.0).reshape(2, 3),
         "b": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
@@ -78,7 +78,7 @@ def test_what_was_written_is_read() -> None:
         b"pickle",
     ],
 )
-def test_a_header_that_lies_is_refused(content: bytes) -> None:
+def test_a_wrong_header_is_rejected(content: bytes) -> None:
     file = archive(a=content)
     tracemalloc.start()
     with (
@@ -90,7 +90,7 @@ def test_a_header_that_lies_is_refused(content: bytes) -> None:
     tracemalloc.stop()
 
 
-def test_compressed_members_are_refused_unless_expected() -> None:
+def test_compressed_members_are_rejected_unless_expected() -> None:
     content = io.BytesIO()
     np.save(content, np.zeros(25_000_000, dtype=np.int8))
     file = archive(zipfile.ZIP_DEFLATED, a=content.getvalue())
@@ -103,7 +103,7 @@ def test_compressed_members_are_refused_unless_expected() -> None:
     assert read_npz(file, compressed=True)["a"].shape == (25_000_000,)
 
 
-def test_members_that_overlap_or_have_the_same_name_are_refused() -> None:
+def test_members_that_overlap_or_have_the_same_name_are_rejected() -> None:
     content = io.BytesIO()
     np.save(content, np.zeros(1000))
     file = archive(a=content.getvalue(), b=content.getvalue())
@@ -161,7 +161,7 @@ def test_a_true_csr_matrix_is_read() -> None:
         ({}, (-1, 3)),
     ],
 )
-def test_a_csr_matrix_that_lies_is_refused(changes: Any, shape: tuple[int, int]) -> None:
+def test_an_inconsistent_csr_matrix_is_rejected(changes: Any, shape: tuple[int, int]) -> None:
     arrays = {"data": DATA, "indices": INDICES, "indptr": INDPTR, **changes}
     with pytest.raises((TypeError, ValueError)):
         checked_csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)

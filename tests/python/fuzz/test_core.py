@@ -343,7 +343,7 @@ def call(door, seed):
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**63 - 1))
 @example(seed=0)
-def test_arguments_are_answered_or_refused(door, seed):
+def test_arguments_are_answered_or_rejected(door, seed):
     call(door, seed)
 
 
@@ -360,7 +360,7 @@ def test_long():
 # Past findings, each with the arguments that showed it.
 
 
-def test_no_outputs_no_columns_and_no_classes_are_refused():
+def test_no_outputs_no_columns_and_no_classes_are_rejected():
     nothing = {"basis": np.zeros((1, 2)), "output": np.zeros((1, 0)), "linear": None}
     with pytest.raises(ValueError, match="X: "):
         _core.predict_polynomial(
@@ -381,7 +381,7 @@ def test_examples_without_labels_have_no_loss():
 
 
 @pytest.mark.parametrize("answer", [(np.zeros(2), 0.0), (np.full(3, np.nan), 0.0), None])
-def test_an_oracle_of_another_size_is_refused(answer):
+def test_an_oracle_of_another_size_is_rejected(answer):
     class Wrong:
         def vertices(self, indices, weights):
             return [] if answer is None else [answer for _ in indices]

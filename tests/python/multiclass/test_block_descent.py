@@ -124,7 +124,7 @@ def test_the_model_does_not_depend_on_threads_or_on_being_watched(dtype: Any) ->
     assert len(seen) == two.n_iter_ > 1
 
 
-def test_zero_rows_cost_what_they_cost_the_null_model() -> None:
+def test_zero_rows_have_the_loss_of_the_null_model() -> None:
     X, y = problem()
     for form in (np.asarray, sp.csr_array):
         model = svm("weston-watkins", fit_intercept=False, tol=1e-6).fit(form(X), y)
@@ -197,7 +197,7 @@ def test_a_fit_can_be_stopped_before_its_first_certificate() -> None:
     assert 0 < model.duality_gap_ < model.null_objective_
 
 
-def test_progress_leaves_out_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_omits_unknown_quantities(capsys: pytest.CaptureFixture[str]) -> None:
     X, y = problem()
     svm(verbose=1).fit(X, y)
     # After the plan.

@@ -156,7 +156,7 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
             assert one.dual_objective_ == three.dual_objective_
 
 
-def test_costs_weights_and_losses_of_ones_own() -> None:
+def test_costs_weights_and_custom_losses() -> None:
     X, y, Z = problem()
     costs = np.abs(np.subtract.outer(np.arange(M), np.arange(M))) / 2.0
     weights = np.linspace(0.0, 2.0, N)
@@ -204,7 +204,7 @@ def test_classes_without_rows() -> None:
     assert np.mean(rivals.predict(X[known]) == names[y[known]]) > 0.9
 
 
-def test_concatenation_has_weights_of_each_class_beside_the_shared_ones() -> None:
+def test_concatenation_adds_weights_of_each_class_to_the_shared_ones() -> None:
     X, y, Z = problem()
     model = fit(Z, X, y, combine="concatenate")
     same = fit(np.hstack([np.eye(M), Z]), X, y)

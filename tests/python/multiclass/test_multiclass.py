@@ -426,13 +426,13 @@ def test_names_and_objects_are_the_cores() -> None:
         ({"loss": StructuredHinge([0.0, 1.0])}, "costs: must be two-dimensional"),
     ],
 )
-def test_bad_parameters_are_refused_by_name(parameters: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_rejected_by_name(parameters: dict[str, Any], message: str) -> None:
     X, y = problem()
     with pytest.raises(ValueError, match=f"^{message}"):
         fit(X, y, **parameters)
 
 
-def test_bad_data_are_refused() -> None:
+def test_bad_data_are_rejected() -> None:
     X, y = problem()
     for bad in (np.nan, np.inf):
         worse = X.copy()

@@ -196,7 +196,7 @@ def test_an_interrupt_ends_a_step(wide: bool) -> None:
     assert time.monotonic() - start < 4.0
 
 
-def test_parameters_that_it_does_not_use_are_refused() -> None:
+def test_unused_parameters_are_rejected() -> None:
     X, y = made(0, 0, n=50, d=3)
     with pytest.raises(ValueError, match='step: solver="newton" does not use it'):
         newton(step="pairwise").fit(X, y)

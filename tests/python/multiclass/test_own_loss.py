@@ -127,7 +127,7 @@ def test_sets_may_depend_on_the_label_and_costs_be_ones_own() -> None:
     assert descent.objective_ < fit(StructuredHinge(Ordered.costs)).objective_
 
 
-def test_what_the_loss_raises_comes_out_unchanged() -> None:
+def test_exceptions_of_the_loss_propagate() -> None:
     raised = ZeroDivisionError("no vertex today")
 
     class Failing(Projected):
@@ -210,7 +210,7 @@ def test_a_loss_that_is_found_wrong_at_the_end_has_no_certificate() -> None:
         model.undecided(problem()[0])
 
 
-def test_other_estimators_refuse_it() -> None:
+def test_other_estimators_reject_it() -> None:
     with pytest.raises(ValueError, match="loss: must be a name or an object from"):
         MulticlassSVCCV(Sets(), Cs=[0.1]).fit(*problem())
 

@@ -22,7 +22,7 @@ def iris() -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("loss", ["max-hinge", WestonWatkins(), TopK(2), Usunier(2)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_pieces_cover_the_interval_and_hold_what_they_promise(
+def test_pieces_cover_the_interval_and_keep_their_bounds(
     iris: Any, loss: Any, smoothing: float
 ) -> None:
     X, y = iris
@@ -77,7 +77,7 @@ def row_loss(model: MulticlassSVC, scores: Any, label: int) -> float:
     return float(max(p * a + q * b for p, q in vertices))
 
 
-def test_what_is_no_interval_is_refused_and_short_fits_are_warned_of(iris: Any) -> None:
+def test_invalid_intervals_are_rejected_and_short_fits_warn(iris: Any) -> None:
     X, y = iris
     with pytest.raises(ValueError, match="C_max: must not be less"):
         MulticlassSVC().path(X, y, 1.0, 0.5)

@@ -47,7 +47,7 @@ def test_rows_of_float16_stay_such_on_the_way_to_the_core(halves, monkeypatch):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_float16_that_is_not_finite_is_refused(halves, bad):
+def test_float16_that_is_not_finite_is_rejected(halves, bad):
     X, y = halves
     X[4500, 3] = bad
     with pytest.raises(ValueError, match=r"X: contains .*, at row 4500 and column 3"):
@@ -66,7 +66,7 @@ def test_float16_that_is_not_finite_is_refused(halves, bad):
         ("subgradient", 1, "subgradient: about .* MB for weights; one thread"),
     ],
 )
-def test_verbose_says_what_a_fit_is_going_to_do(halves, capfd, solver, n_jobs, words):
+def test_verbose_prints_the_plan_of_a_fit(halves, capfd, solver, n_jobs, words):
     X, y = halves
     model = MulticlassSVC(solver=solver, n_jobs=n_jobs, max_iter=2, tol=1.0)
     model.fit(X, y)
@@ -86,7 +86,7 @@ def test_verbose_says_what_a_fit_is_going_to_do(halves, capfd, solver, n_jobs, w
         ),
     ],
 )
-def test_verbose_says_what_threads_share(capfd, form, words):
+def test_verbose_prints_how_threads_share_work(capfd, form, words):
     X = np.random.default_rng(0).random((60, 4))
     model = MulticlassSVC(n_jobs=4, max_iter=2, tol=1.0, verbose=1)
     model.fit(form(X), np.arange(60) % 3)
@@ -125,7 +125,7 @@ def test_the_plan_grows_with_rows_and_classes(halves):
     assert wide[2] > plans[1][1]
 
 
-def test_what_fits_nowhere_is_refused_before_it_starts(halves):
+def test_fits_beyond_memory_are_rejected_before_they_start(halves):
     X, y = halves
     settings = {**_settings(X, y), "n_classes": 2**40}
     with pytest.raises(MemoryError, match="m = 1099511627776 classes"):

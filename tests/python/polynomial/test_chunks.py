@@ -70,7 +70,7 @@ def test_many_targets_in_chunks() -> None:
     assert np.array_equal(whole.predict(X), chunked.predict(X))
 
 
-def test_what_does_not_fit_is_named() -> None:
+def test_errors_name_the_invalid_chunk() -> None:
     X, y = data(40)
     with pytest.raises(ValueError, match="chunks: must contain at least one"):
         Chunks([])

@@ -148,7 +148,7 @@ def test_the_record_is_that_of_every_estimator(estimator: Any) -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_idle_parameters_are_refused(estimator: Any) -> None:
+def test_idle_parameters_are_rejected(estimator: Any) -> None:
     X, y = problem(estimator)
     with pytest.raises(ValueError, match=r"^alpha: linear=None does not use it, got 2\.0"):
         make(estimator, linear=None, alpha=2.0).fit(X, y)

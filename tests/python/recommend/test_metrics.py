@@ -222,7 +222,7 @@ def test_frequencies_are_calibrated_and_certainty_is_not() -> None:
     assert calibration_error(truth, certain, levels) > 0.1
 
 
-def test_calibration_refuses_what_does_not_fit() -> None:
+def test_calibration_rejects_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match=r"^probabilities must be of shape \(2, 2\)"):
         calibration_error([1.0, 2.0], np.ones((2, 3)), [1.0, 2.0])
 
@@ -244,7 +244,7 @@ def test_metrics_of_a_catalogue_by_hand() -> None:
 
 
 @pytest.mark.parametrize("metric", [recall_at_k, hit_ndcg_at_k, average_precision_at_k])
-def test_metrics_of_a_catalogue_refuse_what_does_not_fit(metric: Any) -> None:
+def test_metrics_of_a_catalogue_reject_invalid_arguments(metric: Any) -> None:
     with pytest.raises(ValueError, match="k must be an integer"):
         metric([{1}], [[1]], 0)
     with pytest.raises(ValueError, match="one row per user"):
@@ -261,7 +261,7 @@ def test_groups_of_a_list_stay_apart(users):
     assert ndcg_at_k([1, 2], [0.9, 0.1], 1, groups=users) == 1.0
 
 
-def test_a_group_that_is_nan_is_refused_whatever_its_type():
+def test_a_group_that_is_nan_is_rejected_whatever_its_type():
     for nan in (np.nan, np.float32(np.nan), np.float16(np.nan)):
         with pytest.raises(ValueError, match="groups contains NaN"):
             ndcg_at_k([1, 2], [0.9, 0.1], 1, groups=[0, nan])

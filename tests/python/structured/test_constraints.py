@@ -129,7 +129,7 @@ def test_a_warm_start_and_a_path_keep_to_the_signs():
         ({"verify": False}, "verify: a built-in model"),
     ],
 )
-def test_what_does_not_go_together_is_refused(parameters, message):
+def test_incompatible_options_are_rejected(parameters, message):
     with pytest.raises(ValueError, match=message):
         StructuredSVM(MulticlassModel(), **parameters).fit(ROWS, CLASSES)
 
@@ -143,7 +143,7 @@ class Hasty(OwnMulticlass):
 
 
 def test_an_approximate_decoder_trains_without_a_certificate():
-    with pytest.raises(ValueError, match="or the fit be told exact=False"):
+    with pytest.raises(ValueError, match="exact=False"):
         StructuredSVM(Hasty(), C=2.0, random_state=0, tol=1e-3).fit(ROWS, CLASSES)
     svm = StructuredSVM(Hasty(), exact=False, C=2.0, random_state=0, tol=1e-3, max_iter=5000)
     svm.fit(ROWS, CLASSES)
@@ -243,7 +243,7 @@ def test_links_are_a_best_set_and_keep_to_their_numbers(links):
         assert (np.lexsort(pairs.T[::-1]) == np.arange(len(pairs))).all()
 
 
-def test_more_links_fit_what_one_to_one_cannot():
+def test_more_links_fit_data_that_one_to_one_cannot():
     X, Y = linked(40)
     one, many = (
         StructuredSVM(MatchingModel(max_links=links), C=100, random_state=0, max_iter=3000)

@@ -169,7 +169,7 @@ def test_a_fit_leaves_no_attributes_of_another_model():
     assert not hasattr(svm, "classes_")
 
 
-def test_weights_that_are_all_zero_are_refused():
+def test_weights_that_are_all_zero_are_rejected():
     svm = chain()
     with pytest.raises(ValueError, match="sample_weight: all weights are zero"):
         svm.score(*chains(4), np.zeros(4))

@@ -35,7 +35,7 @@ def test_a_sound_model_is_certified():
     assert model.dual_objective_ <= model.objective_
 
 
-def test_complex_features_are_refused():
+def test_complex_features_are_rejected():
     class Complex(Plain):
         def joint_features(self, x, y):
             return super().joint_features(x, y) * 1j

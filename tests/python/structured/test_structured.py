@@ -282,7 +282,7 @@ def test_pairwise_steps_cache_and_path_work_with_a_model_in_python(own):
         ({"check": lambda self, x, y: 1 / 0}, "division by zero"),
     ],
 )
-def test_a_wrong_model_is_told_what_is_wrong(own, change, message):
+def test_a_wrong_model_raises_a_specific_error(own, change, message):
     wrong = type("Wrong", (OwnChain,), change)()
     X, Y = own
     with pytest.raises((ValueError, ZeroDivisionError), match=message):
@@ -346,7 +346,7 @@ def test_a_path_with_too_few_passes_says_so_and_ends():
     assert pieces[-1].C_max == 10.0
 
 
-def test_an_infeasible_decoding_is_refused(own):
+def test_an_infeasible_decoding_is_rejected(own):
     class Checked(OwnChain):
         def check(self, x, y):
             if 2 in y and len(x) == 3:
@@ -487,7 +487,7 @@ def test_averaging_weights_each_iterate_by_its_number():
     assert np.abs(expected - iterates[-1]).max() > 1e-3
 
 
-def test_prediction_takes_empty_and_refuses_unknown():
+def test_prediction_accepts_empty_and_rejects_unknown():
     X, Y = chains()
     X, Y = [*X, np.zeros((0, 3))], [*Y, []]
     svm = StructuredSVM(ChainModel(), random_state=0).fit(X, Y)

@@ -73,7 +73,7 @@ def test_rules_weights_and_searches_without_a_final_fit() -> None:
         ({"scoring": lambda *_: np.nan}, "scoring: "),
     ],
 )
-def test_bad_parameters_are_refused_by_name(options: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_rejected_by_name(options: dict[str, Any], message: str) -> None:
     X, y = words()
     with pytest.raises(ValueError, match=message):
         StructuredCV(estimators()[0], **{"Cs": [1.0], **options}).fit(X, y)
