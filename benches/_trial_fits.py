@@ -136,7 +136,7 @@ def structured(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
     yield "structured, written in Python", fit(own, *classes(1000, 2000, 4))
     sentences, labels = words(500, 50000, 30)
     named = [[[f"f{i}" for i in row.indices] for row in sentence] for sentence in sentences[:200]]
-    for loss in ("hamming", "log"):
+    for loss in ("hamming", "logistic"):
         yield f"tagger, {loss}, rows", fit(SequenceTagger(loss, **given), sentences, labels)
         tagger = SequenceTagger(loss, **given)
         yield f"tagger, {loss}, names", fit(tagger, named, labels[: len(named)])
@@ -148,9 +148,9 @@ def polynomial(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
     values = RANDOM.normal(size=(1000, 5))
     bases = 2 if given["max_iter"] == 2 else 300
     for refit in ("full", "output"):
-        machine = FactorizationMachineClassifier(bases, refit=refit, **given)
+        machine = FactorizationMachineClassifier(bases, reoptimize=refit, **given)
         yield f"factorization machine, rows, {refit}", fit(machine, *rows)
-        network = PolynomialNetworkRegressor(bases, refit=refit, **given)
+        network = PolynomialNetworkRegressor(bases, reoptimize=refit, **given)
         yield f"network, features, {refit}", fit(network, features, values)
     machine = FactorizationMachineRegressor(bases, **given)
     yield "factorization machine, features", fit(machine, features, values)
@@ -161,7 +161,7 @@ def polynomial(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
 def recommenders(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
     """List recommenders on ratings of many users, with and without features, and on clicks."""
     short = given["max_iter"] == 2
-    bases, method = (2, Variational(n_sweeps=2)) if short else (300, Variational(n_sweeps=10**5))
+    bases, method = (2, Variational(max_iter=2)) if short else (300, Variational(max_iter=10**5))
     own = {name: given[name] for name in ("n_jobs", "random_state")}
     users, items = RANDOM.integers(0, 20000, (2, 50000))
     _, kept = np.unique(users * 20000 + items, return_index=True)
@@ -170,7 +170,7 @@ def recommenders(given: dict[str, Any]) -> Iterator[tuple[str, Fit]]:
     yield "recommender, ids", fit(model, ratings)
     history = OrdinalRecommender(method=method, history_features=True, **own)
     yield "recommender, history", fit(history, ratings)
-    who = Interactions(n_sweeps=method.n_sweeps, tol=0.0)
+    who = Interactions(max_iter=method.max_iter, tol=0.0)
     clicks = OrdinalRecommender(reduction="interactions", interactions=who, **own)
     yield "recommender, clicks", fit(clicks, (*ratings[:2], np.ones(len(kept))))
     gradient = OrdinalRecommender(bases, method=ConditionalGradient(radius=2000.0), **own)

@@ -37,7 +37,7 @@ def load(name: str, seed: int) -> tuple[Any, Any]:
 def factors(X: Any, y: Any, seed: int) -> dict[str, list[float]]:
     """Compute nu of each method along one fit, which starts at the null model."""
     model = PolynomialNetworkClassifier(
-        1, penalty="l1/linf", radius=100.0, refit="output", linear=None, selection="exact",
+        1, penalty="l1/linf", radius=100.0, reoptimize="output", linear=None, selection="exact",
         tol=0.0, max_iter=2, warm_start=True, random_state=seed, n_jobs=1,
     )  # fmt: skip
     found: dict[str, list[float]] = {method: [] for method in METHODS}

@@ -113,7 +113,7 @@ def baselines(ratings: pd.DataFrame) -> None:
     table = Table("movielens-baselines", "penalty", "refit")
     radii = {"l1": 2000.0, "l1/l2": 2000.0, "l1/linf": 1000.0}
     for (penalty, radius), refit in itertools.product(radii.items(), ("output", "full")):
-        method = ConditionalGradient(penalty=penalty, radius=radius, refit=refit)
+        method = ConditionalGradient(penalty=penalty, radius=radius, reoptimize=refit)
         n_components = 8 if refit == "output" else 4
         results = run(ratings, 3, 2, method=method, n_components=n_components)
         record(table, *results, seeds="0-2", penalty=penalty, refit=refit)

@@ -71,7 +71,7 @@ def best(models: list[Any], held_out: tuple[Any, Any]) -> Any:
 def multi_output(name: str, split: Any, penalty: str, refit: str) -> tuple[float, int]:
     train, held_out, test = split
     models = [
-        network(n_components=BASES, penalty=penalty, refit=refit, radius=radius).fit(
+        network(n_components=BASES, penalty=penalty, reoptimize=refit, radius=radius).fit(
             *train, validation_data=held_out
         )
         for radius in radii(name)
@@ -87,8 +87,9 @@ def one_vs_rest(name: str, split: Any) -> tuple[float, int]:
     each = max(1, round(BASES / n_classes))
     fits: list[list[Any]] = []
     for radius in radii(name):
-        models = [network(n_components=each, loss="binary-logistic", radius=radius, refit="output",
-                          random_state=c) for c in range(n_classes)]  # fmt: skip
+        shared: dict[str, Any] = {"loss": "binary-logistic", "radius": radius}
+        shared |= {"n_components": each, "reoptimize": "output"}
+        models = [network(**shared, random_state=c) for c in range(n_classes)]
         fits.append([model.fit(X, y == c) for c, model in enumerate(models)])
 
     def score(models: list[Any], rows: tuple[Any, Any]) -> float:
@@ -168,7 +169,7 @@ def curve(name: str, split: Any, penalty: str) -> Any:
     for radius in radii(name):
         for rows, curves in [(held_out, validation), (test, tested)]:
             # Validation rows do not change the fit.
-            model = network(n_components=BASES, penalty=penalty, refit="output", radius=radius)
+            model = network(n_components=BASES, penalty=penalty, reoptimize="output", radius=radius)
             history = model.fit(*train, validation_data=rows).history_
             sizes = np.maximum.accumulate(history["n_components"])
             first = np.searchsorted(sizes, range(1, BASES + 1))
@@ -216,13 +217,13 @@ def seconds() -> None:
     results = Table("polynomial-seconds", "model")
     for name, make, choices in [
         (
-            "PolynomialNetworkClassifier(50, refit='output')",
-            lambda radius: network(n_components=50, radius=radius, refit="output"),
+            "PolynomialNetworkClassifier(50, reoptimize='output')",
+            lambda radius: network(n_components=50, radius=radius, reoptimize="output"),
             radii("letter"),
         ),
         (
-            "PolynomialNetworkClassifier(50, refit='full')",
-            lambda radius: network(n_components=50, radius=radius, refit="full"),
+            "PolynomialNetworkClassifier(50, reoptimize='full')",
+            lambda radius: network(n_components=50, radius=radius, reoptimize="full"),
             radii("letter"),
         ),
         ("LinearSVC on PolynomialFeatures", products, COSTS[:2]),
@@ -264,7 +265,7 @@ def refits() -> None:
         ("letter", "output", 15, 1000.0),
     ]:
         X, y = load(name, 0)[0]
-        model = network(n_components=bases, radius=radius, refit=refit, n_jobs=1)
+        model = network(n_components=bases, radius=radius, reoptimize=refit, n_jobs=1)
         start = time.perf_counter()
         model.fit(X, y)
         passed = time.perf_counter() - start
@@ -293,7 +294,7 @@ def wide() -> None:
         )
     results = Table("polynomial-wide", "bases", "refit")
     for refit in ("output", "full"):
-        model = PolynomialNetworkClassifier(3, refit=refit, random_state=0, n_jobs=2)
+        model = PolynomialNetworkClassifier(3, reoptimize=refit, random_state=0, n_jobs=2)
         start = time.perf_counter()
         model.fit(X, y)
         results.add(
@@ -347,7 +348,7 @@ def speed_models(bases: int, d: int, m: int) -> dict[str, Callable[[float], Any]
     ]:
         for refit in ("full", "output"):
             models[f"{short}, {refit} refit"] = lambda radius, kind=kind, refit=refit: kind(
-                bases, radius=radius, refit=refit, random_state=0, n_jobs=2
+                bases, radius=radius, reoptimize=refit, random_state=0, n_jobs=2
             )
     try:
         from modern_fm import FMClassifier
@@ -388,7 +389,7 @@ def memory(n: int = 2_000_000) -> None:
         done = threading.Event()
         watcher = threading.Thread(target=watch, args=[done])
         watcher.start()
-        network(n_components=5, refit="output", max_iter=6).fit(rows, y)
+        network(n_components=5, reoptimize="output", max_iter=6).fit(rows, y)
         done.set()
         watcher.join()
         size = sum(chunk.nbytes for chunk in rows.chunks)
@@ -408,7 +409,7 @@ def predict() -> None:
                 X = sp.random_array((200_000, d), density=density, random_state=0, format="csr")
             X = X.astype(dtype)
             y = np.arange(520) % 26
-            model = network(n_components=50, refit="output", max_iter=1).fit(X[:520], y)
+            model = network(n_components=50, reoptimize="output", max_iter=1).fit(X[:520], y)
             width = model.components_.shape[1]
             model.components_ = rng.normal(size=(50, width)) / width**0.5
             model.output_ = rng.normal(size=(50, 26))

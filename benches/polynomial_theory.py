@@ -38,7 +38,8 @@ def rate() -> None:
     table = Table("polynomial-rate", "penalty")
     for penalty, factor in factors.items():
         parameters: dict[str, Any] = {
-            "penalty": penalty, "linear": None, "refit": "output", "random_state": 0, "n_jobs": 2,
+            "penalty": penalty, "linear": None, "reoptimize": "output",
+            "random_state": 0, "n_jobs": 2,
         }  # fmt: skip
         best = PolynomialNetworkClassifier(80, radius=factor * radius, tol=1e-4, **parameters)
         fit = PolynomialNetworkClassifier(40, radius=radius, tol=0.0, **parameters).fit(X, y)
@@ -60,7 +61,12 @@ def refits(names: list[str]) -> None:
         for refit in ("output", "full"):
             for bases in (5, 10, 20, 40):
                 model = PolynomialNetworkClassifier(
-                    bases, radius=RADII[name], refit=refit, random_state=0, n_jobs=2, max_iter=100
+                    bases,
+                    radius=RADII[name],
+                    reoptimize=refit,
+                    random_state=0,
+                    n_jobs=2,
+                    max_iter=100,
                 ).fit(X, y)
                 table.add(
                     data=name,

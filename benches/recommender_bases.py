@@ -40,7 +40,7 @@ def recommender(train: pd.DataFrame, **settings: Any) -> Fit:
         # The variational fit has no radius by default.
         method: Any = "variational"
         if settings.get("greedy", True):
-            method = ConditionalGradient(radius=radius, refit="output")
+            method = ConditionalGradient(radius=radius, reoptimize="output")
         reduction = settings.get("reduction", "mcrank")
         model = OrdinalRecommender(
             n_bases, method=method, reduction=reduction, interactions=False, random_state=0
@@ -67,7 +67,7 @@ def network(train: pd.DataFrame) -> Fit:
 
     def fit(n_bases: int, radius: float) -> Any:
         model = PolynomialNetworkRegressor(
-            n_components=n_bases, radius=radius, refit="output", alpha=3.0, random_state=0
+            n_components=n_bases, radius=radius, reoptimize="output", alpha=3.0, random_state=0
         ).fit(X, y)
         return model, lambda rows: model.predict(one_hot(rows))
 

@@ -87,7 +87,7 @@ def official(only: str | None = None) -> None:
         model.fit(train, **tables)
         return model.predict(test["user"], test["item"], unknown="ignore")
 
-    longer = ours(history_features=True, method=Variational(n_sweeps=60, tol=0.0))
+    longer = ours(history_features=True, method=Variational(max_iter=60, tol=0.0))
     methods = {
         **OURS,
         "ours, history, 60 sweeps": longer,

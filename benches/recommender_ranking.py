@@ -249,10 +249,10 @@ def serving() -> None:
     if ratings is None:
         return
     # A short fit suffices: its scores cost as much as those of a long one.
-    short = Variational(n_sweeps=3)
+    short = Variational(max_iter=3)
     model = OrdinalRecommender(24, method=short, random_state=0, interactions=False).fit(ratings)
     likes = OrdinalRecommender(
-        reduction="interactions", interactions=Interactions(n_factors=24), random_state=0
+        reduction="interactions", interactions=Interactions(n_components=24), random_state=0
     ).fit(ratings)
     users = model.user_ids_
 

@@ -209,7 +209,7 @@ SYSTEMS: dict[str, Callable[..., dict[str, Any]]] = {
     "dualgap, hamming": dualgap("hamming"),
     "dualgap, hamming, 5 passes": dualgap("hamming", max_iter=5),
     "dualgap, hamming, from matrices": matrices("hamming"),
-    "dualgap, log, as CRFsuite": dualgap("log", C=0.5, tol=4e-5, max_iter=1000, **SAME),
+    "dualgap, log, as CRFsuite": dualgap("logistic", C=0.5, tol=4e-5, max_iter=1000, **SAME),
     "CRFsuite lbfgs": crfsuite("lbfgs", c2=1.0),
     "CRFsuite pa": crfsuite("pa"),
     "CRFsuite pa, 10 passes": crfsuite("pa", max_iterations=10),

@@ -47,11 +47,11 @@ X = [features(words) for words, _ in pairs]
 y = [labels for _, labels in pairs]
 
 # %%
-# ``loss="log"`` is the conditional random field, which knows probabilities; ``loss="hamming"``, the
-# default, is the structured hinge loss, which is quicker. Both stop at a duality gap relative to
-# the objective.
+# ``loss="logistic"`` trains a conditional random field, which gives probabilities. The default,
+# ``loss="hamming"``, is the structured hinge loss, which is quicker. Both stop at a duality gap
+# relative to the objective.
 
-crf = SequenceTagger("log", tol=1e-3, transitions="bio", random_state=0).fit(X[:200], y[:200])
+crf = SequenceTagger("logistic", tol=1e-3, transitions="bio", random_state=0).fit(X[:200], y[:200])
 svm = SequenceTagger("hamming", C=1.0, tol=0.01, transitions="bio", random_state=0)
 svm.fit(X[:200], y[:200])
 for tagger in (crf, svm):
@@ -62,7 +62,7 @@ for tagger in (crf, svm):
 # The field says how sure it is of whole sentences, and what speaks for a label.
 
 unseen = features(["Grace", "flew", "to", "New", "York"])
-for labels, log_probability in crf.predict_nbest([unseen], 3)[0]:
+for labels, log_probability in crf.predict_top_k([unseen], 3)[0]:
     print(f"{np.exp(log_probability):.3f}  {' '.join(labels)}")
 evidence = crf.explain(unseen)[3]
 print(f"Evidence for {evidence.label} at 'New':", evidence.features[:2])

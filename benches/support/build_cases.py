@@ -115,7 +115,7 @@ def factorization() -> Callable[[], Any]:
 
     X = sparse(20_000, 2000, 10)
     y = np.random.default_rng(0).normal(size=20_000)
-    model = FactorizationMachineRegressor(3, random_state=0, tol=0.0, n_jobs=2, refit="output")
+    model = FactorizationMachineRegressor(3, random_state=0, tol=0.0, n_jobs=2, reoptimize="output")
     return lambda: model.fit(X, y)
 
 
@@ -153,7 +153,7 @@ CASES: dict[str, Case] = {
     "matchings, block Frank-Wolfe": matchings,
     "prediction of chains": tagging,
     "polynomial network, full refit": network(max_iter=12),
-    "polynomial network, output refit": network(max_iter=12, refit="output"),
+    "polynomial network, output refit": network(max_iter=12, reoptimize="output"),
     "factorization machine, CSR": factorization,
     "recommender": recommender,
 }

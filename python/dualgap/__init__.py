@@ -1,5 +1,6 @@
-"""Learning with many outputs, solved to a certificate."""
+"""Fast models with many outputs that report how far from optimal they are."""
 
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,17 @@ from dualgap.polynomial import (
     PolynomialNetworkClassifierCV,
     PolynomialNetworkRegressor,
 )
-from dualgap.structured import StructuredSVM
+from dualgap.structured import StructuredCV, StructuredSVM
 
 if TYPE_CHECKING:
+    from dualgap.distributed import ConsensusSVC
     from dualgap.recommend import OrdinalRecommender
+    from dualgap.sequence import SequenceTagger
 
 __all__ = [
     "Chunks",
     "ClassFeatureSVC",
+    "ConsensusSVC",
     "FactorizationMachineClassifier",
     "FactorizationMachineRegressor",
     "MulticlassSVC",
@@ -28,22 +32,32 @@ __all__ = [
     "PolynomialNetworkClassifier",
     "PolynomialNetworkClassifierCV",
     "PolynomialNetworkRegressor",
+    "SequenceTagger",
+    "StructuredCV",
     "StructuredSVM",
     "__version__",
 ]
-# The recommender needs pandas, which the other estimators and `import *` do without.
+# The recommender needs pandas, an optional dependency.
 if find_spec("pandas") is not None:
     __all__ += ["OrdinalRecommender"]
 
+# Imported on first use: these modules, or those that they import, load slowly.
+_LAZY = {
+    "ConsensusSVC": "dualgap.distributed",
+    "OrdinalRecommender": "dualgap.recommend",
+    "SequenceTagger": "dualgap.sequence",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # Imported when it is asked for: pandas takes longer to import than everything else here.
-    if name == "OrdinalRecommender":
-        if find_spec("pandas") is None:
-            msg = "OrdinalRecommender needs pandas: pip install 'dualgap[recommend]'"
-            raise ImportError(msg, name="pandas")
-        from dualgap.recommend import OrdinalRecommender
+    if name not in _LAZY:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    if name == "OrdinalRecommender" and find_spec("pandas") is None:
+        msg = "OrdinalRecommender needs pandas: pip install 'dualgap[recommend]'"
+        raise ImportError(msg, name="pandas")
+    return getattr(import_module(_LAZY[name]), name)
 
-        return OrdinalRecommender
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -42,7 +42,7 @@ ClassifierLoss: TypeAlias = Literal[
     "logistic", "smoothed-hinge", "squared-hinge", "binary-logistic"
 ]
 Penalty: TypeAlias = Literal["l1", "l1/l2", "l1/linf"]
-Refit: TypeAlias = Literal["full", "output"]
+Reoptimize: TypeAlias = Literal["full", "output"]
 Linear: TypeAlias = Literal["explicit", "augment"]
 Selection: TypeAlias = Literal[
     "refined", "power", "initial", "random-refined", "random", "best-row", "exact"

@@ -133,7 +133,7 @@ class _PolynomialRecord(_RunRecord):
     penalty: str
     radius: float
     n_components: int
-    refit: str
+    reoptimize: str
     selection: str
     selection_tol: float
     seed: int

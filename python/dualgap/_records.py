@@ -22,7 +22,7 @@ class VariationalParameters(TypedDict):
     relaxation: float
     popularity: bool
     tol: float
-    n_sweeps: int
+    max_iter: int
 
 
 class VariationalRecord(VariationalParameters):
@@ -44,11 +44,11 @@ class InteractionParameters(TypedDict):
 
     n_users: int
     n_items: int
-    n_factors: int
+    n_components: int
     unobserved: float
     ridge: float
     tol: float
-    n_sweeps: int
+    max_iter: int
     n_threads: int
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dualgap import _core
+from dualgap._estimator.saving import storable
 from dualgap._validation import real_array
 
 __all__ = [
@@ -34,6 +35,7 @@ LOSSES = _core.LOSSES
 """Maps the name of each loss to the names of its parameters."""
 
 
+@storable
 @dataclass(frozen=True, eq=False, repr=False)
 class Loss:
     """A loss given by its name and its parameters (see `LOSSES`).

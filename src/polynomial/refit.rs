@@ -34,7 +34,7 @@ impl Refit {
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) with the known names.
     pub fn parse(name: &str) -> Result<Self> {
-        find("refit", name, Self::NAMES)
+        find("reoptimize", name, Self::NAMES)
     }
 }
 

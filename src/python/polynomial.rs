@@ -83,7 +83,7 @@ pub(super) struct PolynomialRecord<'py> {
     penalty: String,
     radius: f64,
     n_components: usize,
-    refit: String,
+    reoptimize: String,
     selection: String,
     selection_tol: f64,
     tol: f64,
@@ -100,7 +100,7 @@ impl PolynomialRecord<'_> {
     fn method(&self) -> Result<ConditionalGradientSettings> {
         Ok(ConditionalGradientSettings {
             n_components: self.n_components,
-            refit: Refit::parse(&self.refit)?,
+            refit: Refit::parse(&self.reoptimize)?,
             selection: SelectionMethod::parse(&self.selection)?,
             selection_tol: self.selection_tol,
             tol: self.tol,

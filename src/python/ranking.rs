@@ -26,12 +26,12 @@ pub(super) struct InteractionRecord<'py> {
     weights: Vector<'py, f64>,
     n_users: usize,
     n_items: usize,
-    n_factors: usize,
+    n_components: usize,
     unobserved: f64,
     ridge: f64,
     tol: f64,
     seed: u64,
-    n_sweeps: usize,
+    max_iter: usize,
     n_threads: usize,
     callback: Option<Py<PyAny>>,
 }
@@ -50,7 +50,7 @@ impl InteractionRecord<'_> {
 
     fn settings(&self) -> InteractionSettings {
         InteractionSettings {
-            n_factors: self.n_factors,
+            n_components: self.n_components,
             unobserved: self.unobserved,
             ridge: self.ridge,
             tol: self.tol,
@@ -68,7 +68,7 @@ pub(super) fn fit_interactions<'py>(
     guarded(|| {
         let (pairs, settings) = (record.pairs()?, record.settings());
         let stopping = Stopping {
-            max_epochs: record.n_sweeps,
+            max_epochs: record.max_iter,
             relative: 0.0,
             floor: 0.0,
             null_objective: None,

@@ -34,7 +34,7 @@ pub(super) struct VariationalRecord<'py> {
     relaxation: f64,
     popularity: bool,
     tol: f64,
-    n_sweeps: usize,
+    max_iter: usize,
     seed: u64,
     n_threads: usize,
     user_features: Option<Matrix<'py>>,
@@ -87,7 +87,7 @@ pub(super) fn fit_variational<'py>(
         let user_features = settings.user_features.as_ref().map(features).transpose()?;
         let item_features = settings.item_features.as_ref().map(features).transpose()?;
         let stopping = Stopping {
-            max_epochs: settings.n_sweeps,
+            max_epochs: settings.max_iter,
             relative: 0.0,
             floor: 0.0,
             null_objective: None,

@@ -73,7 +73,7 @@ struct ChainRecord<'py> {
 impl ChainRecord<'_> {
     fn chain(&self, rows: Data<'_>, offsets: &[i64], labels: &[u32]) -> Result<Chain> {
         let offsets: Vec<usize> = offsets.iter().map(|offset| *offset as usize).collect();
-        let loss = Hamming::parse(if self.loss == "log" { "hamming" } else { &self.loss })?;
+        let loss = Hamming::parse(if self.loss == "logistic" { "hamming" } else { &self.loss })?;
         let links = Links::from_codes(self.n_states, slice(&self.links)?)?;
         let chain = Chain::new(rows, &offsets, Some(labels), self.n_states, false, loss)?;
         let mut chain = chain.with_links(links)?;
@@ -114,7 +114,7 @@ impl SequenceProblem {
         guarded(|| {
             let record: ChainRecord<'_> = settings.extract()?;
             let chain = record.chain(rows.rows()?, slice(&offsets)?, slice(&labels)?)?;
-            Ok(Self { chain, log: record.loss == "log" })
+            Ok(Self { chain, log: record.loss == "logistic" })
         })
     }
 

@@ -50,7 +50,7 @@ pub struct Interactions<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct InteractionSettings {
     /// Number of factors.
-    pub n_factors: usize,
+    pub n_components: usize,
     /// Weight α of a pair that was not observed.
     pub unobserved: f64,
     /// Ridge λ.
@@ -63,8 +63,8 @@ pub struct InteractionSettings {
 
 impl InteractionSettings {
     fn check(&self) -> Result<()> {
-        if self.n_factors == 0 {
-            return Err(Error::argument("n_factors", "must be at least 1"));
+        if self.n_components == 0 {
+            return Err(Error::argument("n_components", "must be at least 1"));
         }
         for (name, value) in [("unobserved", self.unobserved), ("ridge", self.ridge)] {
             if !(value > 0.0 && value.is_finite()) {
@@ -94,17 +94,17 @@ impl InteractionFit {
     pub fn new(pairs: Interactions<'_>, settings: InteractionSettings) -> Result<Self> {
         settings.check()?;
         check(&pairs)?;
-        let d = padded(settings.n_factors);
+        let d = padded(settings.n_components);
         let bytes = 8 * d as u128 * (pairs.n_users + pairs.n_items) as u128;
         let what = || format!("the interaction factors of {d} components");
-        require(bytes, what, "lower n_factors")?;
+        require(bytes, what, "lower n_components")?;
         let mut users = Rows::new(pairs.users, pairs.items, &pairs, (pairs.n_users, d));
         let mut items = Rows::new(pairs.items, pairs.users, &pairs, (pairs.n_items, d));
         let mut rng = Pcg64Mcg::seed_from_u64(settings.seed);
-        let scale = 0.1 / (settings.n_factors as f64).sqrt();
+        let scale = 0.1 / (settings.n_components as f64).sqrt();
         for rows in [&mut users, &mut items] {
             for &row in &rows.used {
-                for value in &mut rows.factors[row as usize * d..][..settings.n_factors] {
+                for value in &mut rows.factors[row as usize * d..][..settings.n_components] {
                     *value = scale * ((0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0);
                 }
             }
@@ -116,7 +116,7 @@ impl InteractionFit {
     /// The factors of users and items, a row for each.
     pub fn factors(&self) -> (Array2<f64>, Array2<f64>) {
         let of = |rows: &Rows| {
-            Array2::from_shape_fn((rows.n(), self.settings.n_factors), |(row, r)| {
+            Array2::from_shape_fn((rows.n(), self.settings.n_components), |(row, r)| {
                 rows.factors[row * rows.d + r]
             })
         };
@@ -138,7 +138,7 @@ impl Solver for InteractionFit {
     }
 
     fn certify(&mut self, _interrupt: &Interrupt) -> Result<Certificate> {
-        Err(Error::argument("n_sweeps", "must be at least 1"))
+        Err(Error::argument("max_iter", "must be at least 1"))
     }
 }
 
@@ -156,10 +156,10 @@ pub fn fold_in_interactions(
 ) -> Result<Array2<f64>> {
     settings.check()?;
     check(&pairs)?;
-    if items.dim() != (pairs.n_items, settings.n_factors) {
+    if items.dim() != (pairs.n_items, settings.n_components) {
         return Err(Error::argument("model", "its arrays do not fit together"));
     }
-    let d = padded(settings.n_factors);
+    let d = padded(settings.n_components);
     let mut others = Rows::new(&[], &[], &pairs, (pairs.n_items, d));
     others.used = (0..pairs.n_items as u32).collect();
     for (padded, row) in others.factors.chunks_exact_mut(d).zip(items.rows()) {
@@ -168,7 +168,7 @@ pub fn fold_in_interactions(
     let mut own = Rows::new(pairs.users, pairs.items, &pairs, (pairs.n_users, d));
     update(&mut own, &others, settings, interrupt)?;
     let factors = &own.factors;
-    Ok(Array2::from_shape_fn((pairs.n_users, settings.n_factors), |(row, r)| factors[row * d + r]))
+    Ok(Array2::from_shape_fn((pairs.n_users, settings.n_components), |(row, r)| factors[row * d + r]))
 }
 
 fn check(pairs: &Interactions<'_>) -> Result<()> {
@@ -435,7 +435,7 @@ mod tests {
     fn rows_without_pairs_take_no_work() {
         let n = 100_000;
         let settings =
-            InteractionSettings { n_factors: 3, unobserved: 0.1, ridge: 0.1, tol: 0.0, seed: 1 };
+            InteractionSettings { n_components: 3, unobserved: 0.1, ridge: 0.1, tol: 0.0, seed: 1 };
         let (users, items) = (&[0, 2, 2][..], &[7, 99_999, 7][..]);
         let (targets, weights) = (&[1.0, 0.5, 1.0][..], &[1.0; 3][..]);
         let pairs = Interactions { users, items, targets, weights, n_users: 3, n_items: n };

@@ -214,7 +214,7 @@ impl Solver for VariationalRefit<'_> {
 
     fn certify(&mut self, _interrupt: &Interrupt) -> Result<Certificate> {
         // No bound on the evidence is known from the other side: only a sweep gives a value.
-        Err(Error::argument("n_sweeps", "must be at least 1"))
+        Err(Error::argument("max_iter", "must be at least 1"))
     }
 }
 

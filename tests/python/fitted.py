@@ -71,10 +71,10 @@ FITS: dict[str, tuple[Any, Any, Any]] = {
         *CLASSES,
     ),
     "matching": (dualgap.StructuredSVM(MatchingModel(), C=0.1, random_state=0), PAIRS, LINKS),
-    "tagger": (SequenceTagger("log", C=1.0, tol=1e-2, random_state=0), SENTENCES, TAGS),
+    "tagger": (SequenceTagger("logistic", C=1.0, tol=1e-2, random_state=0), SENTENCES, TAGS),
     "tagger-hinge": (SequenceTagger("hamming", random_state=0), SENTENCES, TAGS),
     "recommender": (
-        OrdinalRecommender(method=Variational(n_models=1, n_sweeps=5), random_state=0),
+        OrdinalRecommender(method=Variational(n_models=1, max_iter=5), random_state=0),
         RATINGS,
         None,
     ),

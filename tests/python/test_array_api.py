@@ -55,13 +55,13 @@ def test_strict_arrays(name: str, dispatch: bool) -> None:
 @pytest.mark.usefixtures("dispatch")
 def test_strict_sentences_and_ratings() -> None:
     words, labels = [ROWS[:3], ROWS[3:6]], [LABELS[:3], LABELS[3:6]]
-    expected = SequenceTagger("log", C=1.0).fit(words, labels)
-    found = SequenceTagger("log", C=1.0).fit(strict(words), strict(labels))
+    expected = SequenceTagger("logistic", C=1.0).fit(words, labels)
+    found = SequenceTagger("logistic", C=1.0).fit(strict(words), strict(labels))
     assert found.objective_ == expected.objective_
     assert [list(y) for y in found.predict(strict(words))] == [
         list(y) for y in expected.predict(words)
     ]
-    model = OrdinalRecommender(random_state=0, method=Variational(n_models=1, n_sweeps=2))
+    model = OrdinalRecommender(random_state=0, method=Variational(n_models=1, max_iter=2))
     table = np.array([[0, 0, 1], [0, 1, 2], [1, 0, 2], [1, 1, 1], [2, 1, 1.0]])
     plain = clone(model).fit(table).predict([0, 1, 2], [0, 0, 0])
     users = strict(np.arange(3))

@@ -97,7 +97,7 @@ def fits() -> dict[str, tuple[Any, Any, Any]]:
         model, X, Y = structured[name]
         svm = StructuredSVM(model, solver=solver, averaging=True, random_state=0)
         some[f"{name} averaged {solver}"] = (svm, X, Y)
-    for loss in ("log", "hamming"):
+    for loss in ("logistic", "hamming"):
         some[f"tagger {loss}"] = (SequenceTagger(loss, random_state=0), TOKENS, TAGS)
     some["consensus"] = (ConsensusSVC(n_partitions=2, random_state=0), ROWS, LABELS)
     for kind in ("PolynomialNetworkClassifier", "FactorizationMachineClassifier"):
@@ -192,7 +192,7 @@ NOTHING = [
     ),
     *((StructuredSVM(ChainModel(), solver=s), WORDS, [w * 0 for w in SPELT]) for s in STRUCTURED),
     (StructuredSVM(MatchingModel(0.0, 0.0)), PAIRS, LINKS),
-    (SequenceTagger("log"), TOKENS, [["a"] * len(word) for word in TAGS]),
+    (SequenceTagger("logistic"), TOKENS, [["a"] * len(word) for word in TAGS]),
     (SequenceTagger("hamming"), TOKENS, [["a"] * len(word) for word in TAGS]),
 ]
 

@@ -39,7 +39,7 @@ def test_literals_are_the_registries(literal: Any, names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("literal", "model", "data"),
     [
-        (_choices.Refit, PolynomialNetworkClassifier(refit="?"), (X, Y)),
+        (_choices.Reoptimize, PolynomialNetworkClassifier(reoptimize="?"), (X, Y)),
         (_choices.Selection, PolynomialNetworkClassifier(selection="?"), (X, Y)),
         (
             _choices.Projection,

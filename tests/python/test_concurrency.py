@@ -69,7 +69,7 @@ def test_fits_within_fits_leave_the_filters_of_warnings_alone(name: str) -> None
             [1.0], n_components=2, cv=2, scoring=score, n_jobs=2, callback=look
         ).fit(X, y)
     else:
-        method = ConditionalGradient(refit="output")
+        method = ConditionalGradient(reoptimize="output")
         recommender = OrdinalRecommender(2, method=method, random_state=0, callback=look)
         recommender.fit(synthetic_ratings(300, 30, 20))
     assert len(seen) > 1

@@ -32,14 +32,14 @@ def endless() -> dict[str, Any]:
 @pytest.mark.parametrize("make", [lambda: deep(50_000), endless])
 def test_endless_features_are_rejected(make: Any) -> None:
     words = [[{"a": 1.0}], [{"b": 1.0}]]
-    tagger = SequenceTagger("log", tol=0.1).fit(words, [["A"], ["B"]])
+    tagger = SequenceTagger("logistic", tol=0.1).fit(words, [["A"], ["B"]])
     bad = [[{"a": 1.0}], [make()]]
     calls = [
         lambda: clone(tagger).fit(bad, [["A"], ["B"]]),
         lambda: tagger.path(bad, [["A"], ["B"]], 0.1, 0.2),
         lambda: tagger.predict(bad),
         lambda: tagger.predict_marginals(bad),
-        lambda: tagger.predict_nbest(bad, 1),
+        lambda: tagger.predict_top_k(bad, 1),
         lambda: tagger.score(bad, [["A"], ["B"]]),
         lambda: tagger.explain(bad[1], ["A"]),
     ]
@@ -50,7 +50,7 @@ def test_endless_features_are_rejected(make: Any) -> None:
 
 def test_moderately_nested_features_are_read() -> None:
     words = [[deep(20)], [{"b": 1.0}]]
-    tagger = SequenceTagger("log", tol=0.1, C=10.0).fit(words, [["A"], ["B"]])
+    tagger = SequenceTagger("logistic", tol=0.1, C=10.0).fit(words, [["A"], ["B"]])
     assert tagger.predict(words) == [["A"], ["B"]]
 
 

@@ -70,7 +70,7 @@ SEARCHES: dict[str, Any] = {
         *CLASSES
     ),
     "tagger": lambda: StructuredCV(SequenceTagger(), Cs=WIDE, cv=2).fit(SENTENCES, TAGS),
-    "tagger-log": lambda: StructuredCV(SequenceTagger("log"), Cs=WIDE).fit(SENTENCES, TAGS),
+    "tagger-log": lambda: StructuredCV(SequenceTagger("logistic"), Cs=WIDE).fit(SENTENCES, TAGS),
 }
 PATHS: dict[str, Any] = {
     "svc": lambda: MulticlassSVC().path(*CLASSES, *WIDE),

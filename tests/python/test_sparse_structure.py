@@ -106,7 +106,7 @@ def test_rows_are_rejected_by_every_method(model: Any, change: str) -> None:
 def test_words_are_rejected_by_every_method(change: str) -> None:
     bad = [*map(sparse, WORDS[1:]), broken(change, WORDS[0])]
     chain = StructuredSVM(ChainModel(), C=0.1).fit(list(map(sparse, WORDS)), SPELT)
-    tagger = SequenceTagger("log", C=1.0, tol=1e-2).fit(list(map(sparse, WORDS)), SPELT)
+    tagger = SequenceTagger("logistic", C=1.0, tol=1e-2).fit(list(map(sparse, WORDS)), SPELT)
     for model in (chain, tagger):
         for call in calls(model, bad, {**REST, "y": SPELT}):
             with pytest.raises(ValueError, match=REFUSED):
@@ -149,7 +149,7 @@ def test_all_other_entry_points_reject(change: str) -> None:
     shared = dualgap.ClassFeatureSVC(classes, tol=0.01).fit(*CLASSES)
     bad_classes = broken(change, np.eye(3)[:, :2] + 1.0)
     joint = dualgap.ClassFeatureSVC(lambda X, c: broken(change, np.repeat(X, 3, axis=0)))
-    recommender = OrdinalRecommender(method=Variational(n_models=1, n_sweeps=2))
+    recommender = OrdinalRecommender(method=Variational(n_models=1, max_iter=2))
     ratings = sp.csr_matrix(
         (RATINGS["rating"].to_numpy(), (RATINGS["user"].to_numpy(), RATINGS["item"].to_numpy()))
     )
@@ -299,5 +299,5 @@ def test_room_behind_the_last_entry_is_not_read() -> None:
 
 
 def test_sentences_of_names_are_no_matrices() -> None:
-    tagger = SequenceTagger("log", C=1.0, tol=1e-2).fit(SENTENCES, TAGS)
+    tagger = SequenceTagger("logistic", C=1.0, tol=1e-2).fit(SENTENCES, TAGS)
     assert tagger.predict(SENTENCES[:1]) == [TAGS[0]]

@@ -89,11 +89,11 @@ def structured() -> None:
 
 def recommender() -> None:
     ratings = synthetic_ratings(400, 30, 20)
-    model = OrdinalRecommender(2, method=Variational(n_sweeps=3)).fit(ratings)
+    model = OrdinalRecommender(2, method=Variational(max_iter=3)).fit(ratings)
     assert_type(model.objective_, float)
     assert_type(model.duality_gap_, float | None)
     assert_type(model.history_, dict[str, NDArray[Any]])
-    greedy = OrdinalRecommender(2, method=ConditionalGradient(refit="output", radius=100.0))
+    greedy = OrdinalRecommender(2, method=ConditionalGradient(reoptimize="output", radius=100.0))
     greedy.fit(ratings)
     if greedy.duality_gap_ is not None:
         print(f"{greedy.duality_gap_:.3g}")

@@ -1,4 +1,4 @@
-"""What every estimator shares: parameters, callbacks, and what a run leaves on the estimator."""
+"""Base classes of all estimators: shared parameters, run record, model files and HTML."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from dualgap._estimator.display import relative_gap
+from dualgap._estimator.display import record_html, relative_gap
+from dualgap._estimator.saving import SavedEstimator, require, storable
 from dualgap._estimator.scales import scale_cause
 from dualgap._estimator.settings import check_numbers
+from dualgap._estimator.signature import ordered
 from dualgap._estimator.watch import (
     Callback,
     CallbackSupportMixin,
@@ -33,11 +35,16 @@ __all__ = [
     "Estimator",
     "History",
     "RandomState",
+    "SavedEstimator",
     "ScoringClassifier",
+    "best_classes",
     "depth",
+    "ordered",
     "refuse_unused",
     "relative_gap",
+    "require",
     "restores_on_error",
+    "storable",
     "warn_of_gap",
     "warn_user",
     "watch",
@@ -46,11 +53,11 @@ __all__ = [
 RandomState: TypeAlias = int | np.random.RandomState | None
 
 
-# The parameters of an estimator are the fields of a dataclass: each is named, typed and given its
-# default once, and scikit-learn reads them off the signature of the `__init__` that results.
+# The parameters of an estimator are the fields of a dataclass, so that each is named, typed and
+# given its default once. scikit-learn reads them from the signature of the generated `__init__`.
 @dataclass(kw_only=True, eq=False, repr=False)
-class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
-    """Parameters and attributes of every estimator."""
+class Estimator(SavedEstimator, CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
+    """Parameters, attributes and model files of every estimator."""
 
     random_state: RandomState = None
     n_jobs: int | None = None
@@ -65,6 +72,15 @@ class Estimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + record_html(self)
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in bundle:
+            bundle["text/html"] += record_html(self)
+        return bundle
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -81,24 +97,24 @@ class CertifiedEstimator(Estimator):
     converged_: bool = field(init=False)
     certificate_: str = field(init=False)
 
-    # What `certificate_` says.
+    # The value of `certificate_` after a fit that kept its certificate.
     _certificate: ClassVar[str] = "convex optimum"
 
-    # What to raise where the fit did not converge.
+    # Parameters that a fit which did not converge should raise.
     _remedy: ClassVar[str] = "max_iter or tol"
 
-    # True on fits within a fit, of which it is no news that they did not converge. Filters of
-    # `warnings` would be those of all threads.
+    # True on a fit inside another one, which warns for both. A filter of `warnings` would affect
+    # all threads.
     _quiet = False
 
     def _check_parameters(self) -> None:
-        """Refuse parameters that no fit can use, before it reads its data."""
+        """Raise a ValueError for a parameter that no fit can use, before data are read."""
         check_numbers(self)
 
     def _store_run(self, result: Mapping[str, Any], X: Any = None) -> None:
-        """Store what every certified run reports, and warn if it did not get to `tol`.
+        """Store the record of a certified run; warn if it did not reach `tol`.
 
-        The warning names the cause where the scales of the columns of `X` show one.
+        If the scales of the columns of `X` explain the slow convergence, the warning says so.
         """
         self.history_ = result["history"]
         self.n_iter_ = len(self.history_["epoch"])
@@ -114,7 +130,7 @@ class CertifiedEstimator(Estimator):
             warn_of_gap(self.n_iter_, gap, self.tol, self._advice(X), reason=result["outcome"])
 
     def _advice(self, X: Any) -> str:
-        """Return what to do about a fit that did not converge."""
+        """Return advice for a fit that did not converge."""
         parameters = type(self).__dataclass_fields__
         constant = getattr(self, "intercept_scaling", 1.0) if "fit_intercept" in parameters else 0.0
         cause = scale_cause(X, constant if getattr(self, "fit_intercept", False) else 0.0)
@@ -125,7 +141,7 @@ class CertifiedEstimator(Estimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[misc]
-    """A classifier whose classes have scores, the largest of which decides."""
+    """A classifier that predicts the class with the largest score."""
 
     classes_: NDArray[Any] = field(init=False)
     n_features_in_: int = field(init=False)
@@ -150,7 +166,7 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
-        """Class with the largest score (the first of equals).
+        """Class with the largest score; the first one in a tie.
 
         Parameters
         ----------
@@ -172,24 +188,24 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
         X : array-like or CSR matrix of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
-            Right classes.
+            True classes.
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row.
 
         Returns
         -------
         float
-            Share of the weight of the rows whose class is predicted.
+            Weighted share of correctly predicted rows.
 
         Raises
         ------
         ValueError
-            For labels that NumPy cannot tell apart, as in `fit`.
+            For labels that NumPy cannot compare, as in `fit`.
         """
         return float(super().score(X, check_targets(y, numeric=False), sample_weight))
 
     def predict_top_k(self, X: MatrixLike, k: int) -> NDArray[Any]:
-        """Return the `k` classes with the largest scores, best first (the first of equals).
+        """Return the `k` classes with the largest scores, best first; ties in class order.
 
         Parameters
         ----------
@@ -202,17 +218,21 @@ class ScoringClassifier(ClassifierMixin, CertifiedEstimator):  # type: ignore[mi
         -------
         ndarray of shape (n_samples, k)
         """
-        scores = self._scores(X)
-        check_positive("k", k, integer=True)
-        if k > len(self.classes_):
-            msg = f"k: {k} is more than the {len(self.classes_)} classes"
-            raise ValueError(msg)
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return np.asarray(self.classes_[best])
+        return best_classes(self._scores(X), self.classes_, k)
+
+
+def best_classes(scores: FloatArray, classes: NDArray[Any], k: int) -> NDArray[Any]:
+    """Return the `k` best classes of each row, best first; ties in the order of the classes."""
+    check_positive("k", k, integer=True)
+    if k > len(classes):
+        msg = f"k: must be at most the number of classes, {len(classes)}, got {k}"
+        raise ValueError(msg)
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.asarray(classes[best])
 
 
 def refuse_unused(estimator: Any, names: Sequence[str], choice: str) -> None:
-    """Refuse parameters that differ from their defaults although `choice` does not use them."""
+    """Raise a ValueError for a parameter that is set although `choice` does not use it."""
     for name in names:
         value = getattr(estimator, name)
         default = type(estimator).__dataclass_fields__[name].default
@@ -222,10 +242,10 @@ def refuse_unused(estimator: Any, names: Sequence[str], choice: str) -> None:
 
 
 _REASONS = {
-    "exhausted": ", where the solver finds nothing to improve in the precision of its numbers,",
-    "stalled": ", where rounds have long gained nothing,",
+    "exhausted": " (no further progress is possible in floating point)",
+    "stalled": " (the last rounds made no progress)",
 }
-"""What is said of fits that ended before their iterations were used up."""
+"""Reasons for the end of a fit before `max_iter`, by its outcome."""
 
 
 def warn_of_gap(
@@ -236,7 +256,7 @@ def warn_of_gap(
     what: str = "",
     reason: str = "",
 ) -> None:
-    """Warn, where the user called us, of a fit that did not converge."""
+    """Warn, at the line of the user's call, that a fit did not converge."""
     warn_user(
         f"{what}stopped after {n_iter} iterations{_REASONS.get(reason, '')} at a duality gap of "
         f"{gap[0]:.3g}, {gap[1]:.2g} of the objective (tol={tol:.2g}); {advice}"
@@ -244,18 +264,18 @@ def warn_of_gap(
 
 
 def warn_user(text: str) -> None:
-    """Warn, where the user called us, of a certificate that is not what was asked for."""
+    """Warn, at the line of the user's call, that a certificate falls short."""
     warnings.warn(text, ConvergenceWarning, stacklevel=depth())
 
 
-# Modules whose functions are between a user's call and a warning.
+# Prefixes of the modules between a user's call and a warning.
 _OURS = ("dualgap.", "sklearn.callback.")
 
 
 def depth() -> int:
-    """How many of our own functions are between `warnings.warn` and the user's call."""
+    """Return the number of frames between `warnings.warn` and the user's call."""
     depth, frame = 1, sys._getframe(1)
-    # Code that is executed need not have a module.
+    # Code run by `exec` may have no module name.
     while frame.f_back and str(frame.f_globals.get("__name__")).startswith(_OURS):
         depth, frame = depth + 1, frame.f_back
     return depth

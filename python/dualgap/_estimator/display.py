@@ -1,7 +1,8 @@
-"""Progress on standard error: a bar on a terminal, lines elsewhere."""
+"""Progress of a fit on standard error, and its record in a notebook."""
 
 from __future__ import annotations
 
+import html
 import multiprocessing
 import sys
 import threading
@@ -13,24 +14,24 @@ import numpy as np
 
 from dualgap._validation import check_verbose
 
-# A fit that takes longer than this shows a bar that nobody asked for.
-_PATIENCE = 2.0
+# Seconds after which a fit with verbose=None shows a bar.
+_BAR_DELAY = 2.0
 # Seconds between two lines.
-_PAUSE = 0.2
+_LINE_INTERVAL = 0.2
 
 
 class Forecast:
-    """When a fit will have ended, as its gaps and its epochs so far let expect.
+    """Estimate of the time that a fit still needs.
 
-    Gaps fall by a factor in a given time (linear convergence): the time left is what the later half
-    of the run would need to take the relative gap to `tol`. It ends with its epochs in any case.
+    Assumes linear convergence: the relative gap keeps falling at the rate of the second half of the
+    run until it reaches `tol`. The number of epochs left is a second bound; the smaller one counts.
 
     Parameters
     ----------
     n_epochs : int, optional
-        Number of epochs after which the fit ends.
+        Maximum number of epochs.
     tol : float, optional
-        Relative gap at which it ends.
+        Relative gap at which the fit ends.
     """
 
     def __init__(self, n_epochs: int | None, tol: float | None) -> None:
@@ -39,7 +40,7 @@ class Forecast:
         self._gaps: list[tuple[float, float]] = []
 
     def left(self, epoch: int, seconds: float, relative: float) -> float | None:
-        """Seconds that are left after an epoch; None where nothing is known yet."""
+        """Return the estimated seconds left after an epoch; None if there is no estimate yet."""
         found = []
         if self._n_epochs is not None:
             found.append(seconds / epoch * max(self._n_epochs - epoch, 0))
@@ -55,7 +56,7 @@ class Forecast:
 
 
 class Lines(AbstractContextManager["Lines"]):
-    """A line per epoch, at most five a second."""
+    """One line per epoch, at most five lines a second."""
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
@@ -68,7 +69,7 @@ class Lines(AbstractContextManager["Lines"]):
         self, epoch: int, seconds: float, objective: float, dual_objective: float
     ) -> object:
         """Print the epoch."""
-        if time.monotonic() - self._last > _PAUSE:
+        if time.monotonic() - self._last > _LINE_INTERVAL:
             self._last = time.monotonic()
             line = f"{self._unit} {epoch:5d}  {seconds:8.2f} s"
             if not np.isnan(objective):
@@ -81,7 +82,7 @@ class Lines(AbstractContextManager["Lines"]):
 
 
 class Bar(AbstractContextManager["Bar"]):
-    """A bar with the gap and the expected end, from `delay` seconds after the beginning."""
+    """Progress bar with the gap and the estimated end, shown after `delay` seconds."""
 
     def __init__(self, title: str, unit: str, forecast: Forecast, delay: float) -> None:
         from rich.console import Console
@@ -98,7 +99,7 @@ class Bar(AbstractContextManager["Bar"]):
             transient=True,
         )
         self._task = self._bar.add_task(title, total=None, state="", left="")
-        # Not by an epoch: the first one may take long.
+        # A timer, not an epoch, shows the bar: the first epoch may take long.
         self._timer = threading.Timer(delay, self._begin)
         self._timer.daemon = True
         self._lock, self._ended = threading.Lock(), False
@@ -121,7 +122,7 @@ class Bar(AbstractContextManager["Bar"]):
     def __call__(
         self, epoch: int, seconds: float, objective: float, dual_objective: float
     ) -> object:
-        """Move the bar."""
+        """Update the bar."""
         relative, state = np.nan, f"{self._unit} {epoch}"
         if not np.isnan(dual_objective):
             relative = relative_gap(objective - dual_objective, objective)
@@ -138,7 +139,8 @@ class Bar(AbstractContextManager["Bar"]):
 
 
 def note(text: str) -> None:
-    """Print a line on standard error, if there is one: print takes standard output otherwise."""
+    """Print a line on standard error, if the process has one."""
+    # With file=None, print would write to standard output.
     if sys.stderr is not None:
         print(text, file=sys.stderr)
 
@@ -146,7 +148,7 @@ def note(text: str) -> None:
 def display(
     verbose: int | bool | None, title: str, unit: str, forecast: Forecast
 ) -> Bar | Lines | None:
-    """What shows the progress of a fit, if anything does."""
+    """Return the progress display of a fit, or None."""
     check_verbose(verbose)
     if (verbose is not None and not verbose) or sys.stderr is None:
         return None
@@ -154,17 +156,44 @@ def display(
         return Lines(unit) if verbose else None
     if verbose:
         return Bar(title, unit, forecast, 0.0)
-    # Nobody asked: only where one fit at a time draws on the terminal.
-    alone = threading.current_thread() is threading.main_thread()
-    main = multiprocessing.current_process().name == "MainProcess"
-    return Bar(title, unit, forecast, _PATIENCE) if alone and main else None
+    # Without verbose=1, only the main thread of the main process draws: bars must not overlap.
+    main_thread = threading.current_thread() is threading.main_thread()
+    main_process = multiprocessing.current_process().name == "MainProcess"
+    return Bar(title, unit, forecast, _BAR_DELAY) if main_thread and main_process else None
 
 
 def relative_gap(gap: float, objective: float) -> float:
-    """The gap in units of the objective."""
+    """Return the gap divided by the objective."""
     if gap == 0.0:
         return 0.0
     return gap / abs(objective) if objective != 0.0 else np.inf
+
+
+def record_html(estimator: Any) -> str:
+    """Return the record of a fit as an HTML table: objective, gap and certificate.
+
+    Empty if the estimator is not fitted.
+    """
+    objective = getattr(estimator, "objective_", None)
+    if objective is None:
+        return ""
+    gap, relative = (getattr(estimator, f"{name}_gap_", None) for name in ("duality", "relative"))
+    shown = "unknown" if gap is None else f"{gap:.3g}"
+    if gap is not None and relative is not None:
+        shown += f" ({relative:.2g} of the objective"
+        tol = getattr(estimator, "tol", None)
+        shown += ")" if tol is None else f"; tol={tol:.2g})"
+    rows = {
+        "objective": f"{objective:.6g}",
+        "duality gap": shown,
+        "certificate": str(getattr(estimator, "certificate_", "none")),
+    }
+    cells = "".join(
+        f'<tr><th style="text-align:left">{name}</th>'
+        f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+        for name, text in rows.items()
+    )
+    return f'<table class="dualgap-record">{cells}</table>'
 
 
 def _duration(seconds: float) -> str:

@@ -237,7 +237,7 @@ def polynomial_settings(
         "penalty": estimator.penalty,
         "radius": float(estimator.radius),
         "n_components": int(estimator.n_components),
-        "refit": estimator.refit,
+        "reoptimize": estimator.reoptimize,
         "selection": estimator.selection,
         "selection_tol": float(estimator.selection_tol),
         "seed": resolve_seed(estimator.random_state),

@@ -1,24 +1,19 @@
-"""Model files of linear classifiers: plain arrays and JSON."""
+"""Model files of `dualgap fit`: a `MulticlassSVC`, and the format of its training rows."""
 
 from __future__ import annotations
 
+import copy
 import io
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dualgap._estimator import relative_gap
-from dualgap._npz import dump_npz, read_meta, read_npz, refused_as, write_npz
-from dualgap.losses import Loss
+from dualgap._estimator.saving import dump_model, pack, read_model
+from dualgap._npz import refused_as, write_npz
 from dualgap.multiclass import MulticlassSVC
 
-_FORMAT = 2
-_KIND = "MulticlassSVC"
-_PARAMETERS = ("C", "smoothing", "fit_intercept", "intercept_scaling", "tol")
+_WHAT = "a model file of `dualgap fit`"
 
 
 @dataclass(frozen=True)
@@ -54,30 +49,17 @@ class Training:
 
 
 def write_linear(path: Path, model: MulticlassSVC, training: Training) -> None:
-    """Write a fitted classifier to a file, or to standard output if the path is ``-``."""
-    loss = model.loss
-    assert isinstance(loss, Loss)
-    meta = {
-        "format": _FORMAT,
-        "kind": _KIND,
-        "loss": {"name": loss.name, **loss.parameters()},
-        "first_index": training.first_index,
-        "columns": training.columns,
-        "label": training.label,
-        "parameters": {name: getattr(model, name) for name in _PARAMETERS},
-    }
-    arrays = {
-        "classes": model.classes_,
-        "coef": model.coef_,
-        "intercept": model.intercept_,
-        "certificate": np.array([model.objective_, model.dual_objective_, model.null_objective_]),
-    }
+    """Write a fitted classifier; to standard output where the path is ``-``."""
+    notes = asdict(training)
+    # Without seconds the same data give the same file.
+    model = copy.copy(model)
+    del model.history_
     if str(path) != "-":
-        write_npz(path, meta, arrays)
+        write_npz(path, *pack(model, notes))
         return
-    # Writing an npz file needs a seekable file.
+    # An npz file is written to a file that can seek.
     file = io.BytesIO()
-    dump_npz(file, meta, arrays)
+    dump_model(file, model, notes)
     sys.stdout.buffer.write(file.getvalue())
     sys.stdout.buffer.flush()
 
@@ -87,42 +69,12 @@ def read_linear(path: Path) -> tuple[MulticlassSVC, Training]:
     source: Path | IO[bytes] = path
     if str(path) == "-":
         source = io.BytesIO(sys.stdin.buffer.read())
-    with refused_as(path, "a model file of `dualgap fit`"):
-        arrays = read_npz(source)
-        meta = read_meta(arrays, format=_FORMAT, kind=_KIND)
-        parameters = {name: meta["parameters"][name] for name in _PARAMETERS}
-        loss = Loss(**meta["loss"])
-        loss.parameters()
-        model = MulticlassSVC(loss, **parameters)
-        model._check_parameters()
-        _restore(model, arrays)
-        training = Training(
-            model.n_features_in_, meta["first_index"], meta["columns"], meta["label"]
-        )
+    model, notes = read_model(source, MulticlassSVC, _WHAT)
+    with refused_as(path, _WHAT):
+        # A file of `MulticlassSVC.save` has no notes.
+        training = Training(**notes) if notes is not None else Training(model.n_features_in_)
         training.check()
-        return model, training
-
-
-def _restore(model: MulticlassSVC, arrays: dict[str, NDArray[Any]]) -> None:
-    classes, coef, intercept = (arrays[name] for name in ("classes", "coef", "intercept"))
-    certificate = arrays["certificate"]
-    fits = (
-        classes.ndim == 1
-        and len(classes) >= 2
-        and intercept.shape == classes.shape
-        and coef.ndim == 2
-        and len(coef) == len(classes)
-        and certificate.shape == (3,)
-        and coef.dtype == intercept.dtype == certificate.dtype == np.float64
-        # Strictly increasing, which also rules out NaN.
-        and bool((classes[1:] > classes[:-1]).all())
-        and all(bool(np.isfinite(array).all()) for array in (coef, intercept, certificate))
-    )
-    if not fits:
-        msg = "the arrays have inconsistent shapes or types, or non-finite values"
-        raise ValueError(msg)
-    model.classes_, model.coef_, model.intercept_ = classes, coef, intercept
-    model.n_features_in_ = coef.shape[1]
-    model.objective_, model.dual_objective_, model.null_objective_ = map(float, certificate)
-    model.duality_gap_ = model.objective_ - model.dual_objective_
-    model.relative_gap_ = relative_gap(model.duality_gap_, model.objective_)
+        if training.n_features != model.n_features_in_:
+            msg = "the number of features does not fit the model"
+            raise ValueError(msg)
+    return model, training

@@ -31,7 +31,9 @@ def tag() -> None:
 @click.argument("template_file", type=IN)
 @click.argument("training_file", type=IN)
 @click.argument("model_file", type=Output(dir_okay=False, path_type=Path))
-@click.option("--loss", type=click.Choice(["hamming", "log"]), default="hamming", show_default=True)
+@click.option(
+    "--loss", type=click.Choice(["hamming", "logistic"]), default="hamming", show_default=True
+)
 @click.option("-c", "--cost", type=click.FloatRange(min=0, min_open=True), default=0.1)
 @click.option("-f", "--min-count", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
@@ -49,7 +51,7 @@ def tag() -> None:
     help="Feature-label pairs that get a weight.",
 )
 @click.option("-e", "--tolerance", type=click.FloatRange(min=0), default=0.1, show_default=True)
-@click.option("--max-iter", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option("--max-iter", type=click.IntRange(min=1), default=1000, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0, max=2**32 - 1), default=0, show_default=True)
 @click.option(
     "-p", "--n-jobs", type=click.IntRange(min=1), help="Number of threads; by default all cores."

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import SubproblemSolver, check_choice
-from dualgap._estimator import Callback, refuse_unused, restores_on_error, watch
+from dualgap._estimator import Callback, ordered, refuse_unused, restores_on_error, watch
 from dualgap._estimator.settings import margin_record
 from dualgap._validation import (
     FloatArray,
@@ -70,6 +70,7 @@ _PENALTY = 10.0
 """Initial penalty, in units of lambda."""
 
 
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusSVC(LinearClassifier):
     """`MulticlassSVC` trained on partitions, on the workers of a Dask cluster or on threads.
@@ -472,9 +473,9 @@ class ConsensusSVC(LinearClassifier):
         call = partial(_call, self._predictor(), method, arguments, nothing)
         if hasattr(X, "map_blocks") and hasattr(X, "rechunk"):
             X = X.rechunk({1: -1})
-            shape: dict[str, Any] = (
-                {"chunks": (X.chunks[0], (width,))} if width else {"drop_axis": 1}
-            )
+            shape: dict[str, Any] = {"drop_axis": 1}
+            if width:
+                shape = {"chunks": (X.chunks[0], (width,))}
             return X.map_blocks(call, dtype=dtype, meta=nothing, **shape)
         import pandas as pd
 

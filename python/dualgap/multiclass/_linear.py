@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import LossName
-from dualgap._estimator import ScoringClassifier, refuse_unused
+from dualgap._estimator import ScoringClassifier, refuse_unused, require
 from dualgap._validation import FloatArray, MatrixLike, check_rows
-from dualgap.losses import Loss, MarginLoss
+from dualgap.losses import Loss, MarginLoss, core_loss
 from dualgap.multiclass._rows import linear_scores, undecided
 
 __all__ = ["LinearClassifier"]
@@ -35,6 +35,8 @@ class LinearClassifier(ScoringClassifier):
     # Weight of the regulariser; None without a certificate.
     _lambda: float | None = field(init=False, default=None)
 
+    _saved: ClassVar[tuple[str, ...]] = ("_lambda",)
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if not self.fit_intercept:
@@ -46,6 +48,10 @@ class LinearClassifier(ScoringClassifier):
         self.intercept_ = np.zeros(len(self.classes_))
         if self.fit_intercept:
             self.intercept_ = weights[:, n_features] * float(self.intercept_scaling)
+
+    def _check_restored(self) -> None:
+        core_loss(self.loss)
+        check_linear_model(self)
 
     def _scores(self, X: Any) -> FloatArray:
         check_is_fitted(self, "coef_")
@@ -86,3 +92,28 @@ class LinearClassifier(ScoringClassifier):
         linear = (self.coef_, self.intercept_, bias)
         X = check_rows(self, X, reset=False, half=True)
         return undecided(X, linear, radius, scores.argmax(axis=1))
+
+
+def check_linear_model(model: Any) -> None:
+    """Check the attributes of a linear classifier that come from a file.
+
+    Raises
+    ------
+    ValueError
+        If the classes are not sorted and distinct, or weights do not fit them or are not finite.
+    """
+    classes = model.classes_
+    require(isinstance(classes, np.ndarray) and classes.ndim == 1 and len(classes) >= 2)
+    # NaN fails this comparison, too.
+    require(bool((classes[1:] > classes[:-1]).all()), "the classes are not sorted and distinct")
+    if not hasattr(model, "coef_"):
+        return
+    coef, intercept = model.coef_, model.intercept_
+    require(coef.dtype == intercept.dtype == np.float64)
+    require(coef.shape == (len(classes), model.n_features_in_))
+    require(intercept.shape == classes.shape)
+    require(np.isfinite(coef).all() and np.isfinite(intercept).all(), "a weight is not finite")
+    numbers = [model.objective_, model.null_objective_]
+    if model._lambda is not None:
+        numbers += [model._lambda, model.dual_objective_, model.duality_gap_]
+    require(np.isfinite(numbers).all(), "the record of the fit is not finite")

@@ -15,7 +15,7 @@ from sklearn.model_selection import check_cv
 
 from dualgap import _core
 from dualgap._choices import check_choice
-from dualgap._estimator import restores_on_error, warn_user, watch
+from dualgap._estimator import ordered, restores_on_error, warn_user, watch
 from dualgap._estimator.scales import scale_cause
 from dualgap._estimator.settings import search_settings
 from dualgap._tuning.search import ROUNDING, Rule, check_scores, choose, grid, rows_of_fold
@@ -49,6 +49,7 @@ _LEARNT = ("classes_", "n_features_in_")
 _FINAL = [f.name for f in fields(MulticlassSVC) if not f.init and f.name not in _LEARNT]
 
 
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class MulticlassSVCCV(LinearClassifier):
     """Linear multi-category SVM with cross-validated C.
@@ -84,14 +85,16 @@ class MulticlassSVCCV(LinearClassifier):
         Whether to fit a model with the chosen C on all rows, to `tol`.
     smoothing, fit_intercept, intercept_scaling, class_weight, tol, max_iter
         As in :class:`MulticlassSVC`. Balanced class weights are those of each fold's training rows.
-    verbose : int, optional
-        Progress on stderr, of the fits that have ended; see :class:`MulticlassSVC`.
-    callback : callable, optional
-        As in :class:`MulticlassSVC`, for the final fit.
+    n_jobs : int, optional
+        Number of threads; None and -1 mean all cores. The results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the order of the rows, the same for all fits.
-    n_jobs : int, optional
-        Number of threads; None and -1 mean all cores. Nothing that is found depends on it.
+    verbose : int, optional
+        Progress on stderr, counted in fits; see :class:`MulticlassSVC`.
+    callback : callable, optional
+        Called after each fit of the search as ``callback(n_fits, seconds, objective,
+        dual_objective)``, then after each iteration of the final fit as in :class:`MulticlassSVC`.
+        A true return value ends the final fit; during the search it has no effect.
 
     Attributes
     ----------
@@ -193,7 +196,7 @@ class MulticlassSVCCV(LinearClassifier):
         # Bounds may require more fits than one for each fold and C.
         stopping = (len(folds) * len(Cs) if self.bounds is None else None, None)
         data = (X, y, sample_weight)
-        with watch(self, stopping, data=data, unit="fit", notifies_user=False) as callback:
+        with watch(self, stopping, data=data, unit="fit") as callback:
             settings["callback"] = callback
             self._store_search(Cs, _core.cross_validate(core_rows(rows), classes, settings), rows)
             for name in _FINAL:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +23,10 @@ from dualgap._choices import LinearSolver, LossName, Sampling, Step, check_choic
 from dualgap._estimator import (
     EpochModels,
     ScoringClassifier,
+    best_classes,
+    ordered,
     refuse_unused,
+    require,
     restores_on_error,
     watch,
 )
@@ -43,7 +46,7 @@ from dualgap._validation import (
 )
 from dualgap._validation.copies import own_copy
 from dualgap._validation.labels import class_codes, read_labels
-from dualgap.losses import Loss, MarginLoss
+from dualgap.losses import Loss, MarginLoss, core_loss
 from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
 
 __all__ = ["ClassFeatureSVC"]
@@ -57,6 +60,7 @@ JointFeatures: TypeAlias = Callable[[Any, NDArray[Any]], MatrixLike]
 _BLOCK = 1024
 
 
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClassFeatureSVC(ScoringClassifier):
     """Multi-category SVM whose scores are made of features of the classes as well as of the rows.
@@ -91,6 +95,12 @@ class ClassFeatureSVC(ScoringClassifier):
         Weight of the losses against the regulariser.
     smoothing : float, default=0.0
         Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
+    fit_intercept : bool, default=True
+        Whether to append a constant feature to ``x``. Not with a callable.
+    intercept_scaling : float, default=1.0
+        Value of the constant feature.
+    class_weight : dict or "balanced", optional
+        Factors on the weights of the rows of each class.
     solver : {"auto", "block-descent", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient"}, default="auto"
         As in `MulticlassSVC`; "block-descent", the default, takes projected gradient steps for one
@@ -98,13 +108,7 @@ class ClassFeatureSVC(ScoringClassifier):
         orthogonal. It keeps dual variables that are not 0.
     step, sampling : str
         As in `MulticlassSVC`.
-    fit_intercept : bool, default=True
-        Whether to append a constant feature to ``x``. Not with a callable.
-    intercept_scaling : float, default=1.0
-        Value of the constant feature.
-    class_weight : dict or "balanced", optional
-        Factors on the weights of the rows of each class.
-    tol, max_iter, random_state, n_jobs, verbose, callback
+    tol, max_iter, n_jobs, random_state, verbose, callback
         As in `MulticlassSVC`.
 
     Attributes
@@ -150,6 +154,8 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
 
     # Features of the classes in training, or the callable.
     _fitted_features: Any = field(init=False)
+
+    _saved: ClassVar[tuple[str, ...]] = ("_fitted_features",)
 
     @restores_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -210,34 +216,46 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
             store(self, result)
         return self
 
-    def class_scores(
+    def decision_function(
         self,
         X: MatrixLike,
         class_features: MatrixLike | None = None,
         classes: ArrayLike | None = None,
     ) -> FloatArray:
-        """Score of each row and class, of those in training or of others.
+        """Score of each class; for two training classes, the second's minus the first's.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features)
             Rows.
         class_features : array-like or sparse matrix of shape (n_others, n_class_features), optional
-            Features of classes that need not have been in training. Weights of their own they have
-            none, so that with "concatenate" only the shared ones count.
+            Features of other classes, seen in training or not. With "concatenate" only the shared
+            weights contribute: a new class has no weights of its own.
         classes : array-like of shape (n_others,), optional
-            With a callable: what to call it with in place of `classes_`.
+            With a callable: the other classes, which it is called with in place of `classes_`.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_classes or n_others)
+        ndarray of shape (n_samples, n_classes), or (n_samples,) for two training classes, or \
+(n_samples, n_others)
 
         Raises
         ------
         ValueError
-            For class features of another number than in training, and where those in training were
-            of the other kind.
+            If the class features have another number of columns than in training, or are given to a
+            model that was trained with a callable.
         """
+        if class_features is None and classes is None:
+            return super().decision_function(X)
+        return self._class_scores(X, class_features, classes)
+
+    def _class_scores(
+        self,
+        X: MatrixLike,
+        class_features: MatrixLike | None = None,
+        classes: ArrayLike | None = None,
+    ) -> FloatArray:
+        """Score of each row and class, of shape (n_samples, n_classes or n_others)."""
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
         if callable(self._fitted_features):
@@ -265,14 +283,15 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         class_features: MatrixLike | None = None,
         classes: ArrayLike | None = None,
     ) -> NDArray[Any]:
-        """Class with the largest score (the first of equals), of those in training or of others.
+        """Class with the largest score; the first one in a tie.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features)
             Rows.
         class_features : array-like or sparse matrix of shape (n_others, n_class_features), optional
-            Features of classes that need not have been in training.
+            Features of the classes to choose from, seen in training or not; by default the training
+            classes.
         classes : array-like of shape (n_others,), optional
             Names of these classes; by default their positions.
 
@@ -283,9 +302,41 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         Raises
         ------
         ValueError
-            As for `class_scores`, and unless there is a name for each class.
+            As for `decision_function`, or if the number of names is not that of the classes.
         """
-        scores = self.class_scores(X, class_features, classes)
+        scores, names = self._named_scores(X, class_features, classes)
+        return np.asarray(names[scores.argmax(axis=1)])
+
+    def predict_top_k(
+        self,
+        X: MatrixLike,
+        k: int,
+        class_features: MatrixLike | None = None,
+        classes: ArrayLike | None = None,
+    ) -> NDArray[Any]:
+        """Return the `k` classes with the largest scores, best first; ties in class order.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+            Rows.
+        k : int
+            Number of classes, at most the number to choose from.
+        class_features, classes
+            As for `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, k)
+        """
+        scores, names = self._named_scores(X, class_features, classes)
+        return best_classes(scores, names, k)
+
+    def _named_scores(
+        self, X: MatrixLike, class_features: MatrixLike | None, classes: ArrayLike | None
+    ) -> tuple[FloatArray, NDArray[Any]]:
+        """Return the score of each row and class, and the names of the classes."""
+        scores = self._class_scores(X, class_features, classes)
         if class_features is None and classes is None:
             names = self.classes_
         else:
@@ -295,7 +346,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         if names.shape != scores.shape[1:]:
             msg = f"classes: must have shape {scores.shape[1:]}, got {names.shape}"
             raise ValueError(msg)
-        return np.asarray(names[scores.argmax(axis=1)])
+        return scores, names
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -305,8 +356,17 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         if callable(self.class_features):
             refuse_unused(self, ["combine", "intercept_scaling"], "a callable class_features")
 
+    def _check_restored(self) -> None:
+        core_loss(self.loss)
+        features = check_matrix(self._fitted_features, "class_features", dtype=np.float64)
+        require(self.classes_.shape == (features.shape[0],))
+        require(self.coef_.shape == (features.shape[1], self.n_features_in_))
+        require(self.intercept_.shape == (features.shape[1],))
+        weights = np.concatenate([self.coef_.ravel(), self.intercept_])
+        require(weights.dtype == np.float64 and np.isfinite(weights).all())
+
     def _scores(self, X: Any) -> FloatArray:
-        return self.class_scores(X)
+        return self._class_scores(X)
 
     def _encode(self, y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
         """Return the classes in the order of their features, and each label's position."""

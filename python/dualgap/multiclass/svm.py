@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from dualgap import _core
 from dualgap._choices import LinearSolver, Sampling, Step
-from dualgap._estimator import EpochModels, refuse_unused, restores_on_error, watch
+from dualgap._estimator import EpochModels, ordered, refuse_unused, restores_on_error, watch
 from dualgap._estimator.settings import (
     linear_settings,
     margin_record,
@@ -49,6 +49,7 @@ __all__ = ["MulticlassSVC"]
 _SINGLE = ("auto", "block-descent")
 
 
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class MulticlassSVC(LinearClassifier):
     """Linear classifier for multi-category losses, with a certificate of optimality.
@@ -69,6 +70,12 @@ class MulticlassSVC(LinearClassifier):
         Weight of the losses against the regulariser.
     smoothing : float, default=0.0
         Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
+    fit_intercept : bool, default=True
+        Whether to append a constant feature. Its weights are regularised like the others.
+    intercept_scaling : float, default=1.0
+        Value of the constant feature: the larger, the less its weights are regularised.
+    class_weight : dict or "balanced", optional
+        Factors on the weights of the rows of each class.
     solver : {"auto", "block-descent", "newton", "block-frank-wolfe", "frank-wolfe", \
             "away-frank-wolfe", "projected-gradient", "subgradient"}, default="auto"
         "block-descent" maximises the dual exactly over one row's variables after the other
@@ -99,12 +106,6 @@ class MulticlassSVC(LinearClassifier):
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
         Order in which "block-frank-wolfe" visits the rows; "gap" draws them in proportion to their
         last known duality gaps (Osokin et al. 2016).
-    fit_intercept : bool, default=True
-        Whether to append a constant feature. Its weights are regularised like the others.
-    intercept_scaling : float, default=1.0
-        Value of the constant feature: the larger, the less its weights are regularised.
-    class_weight : dict or "balanced", optional
-        Factors on the weights of the rows of each class.
     tol : float, default=1e-3
         Duality gap at which the fit has converged, in units of the objective: the model's is then
         at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
@@ -118,10 +119,10 @@ class MulticlassSVC(LinearClassifier):
         "block-frank-wolfe" and "frank-wolfe" can. It does so if rows, labels, weights, loss and
         solver are the same (`C`, `tol` and a positive `smoothing` may change); otherwise it starts
         afresh, since the certificate would not hold.
-    random_state : int, RandomState or None, default=None
-        Seed of the order of the rows (all solvers but "newton" and "frank-wolfe").
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the order of the rows (all solvers but "newton" and "frank-wolfe").
     verbose : int, optional
         Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
         fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a

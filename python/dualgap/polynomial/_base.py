@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
@@ -13,15 +14,17 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from dualgap import _core
-from dualgap._choices import Linear, Penalty, Refit, Selection, check_choice
+from dualgap._choices import Linear, Penalty, Reoptimize, Selection, check_choice
 from dualgap._estimator import (
     CertifiedEstimator,
     EpochModels,
     refuse_unused,
+    require,
     restores_on_error,
     watch,
 )
 from dualgap._estimator.settings import polynomial_settings
+from dualgap._estimator.signature import ORDER
 from dualgap._validation import (
     FloatArray,
     MatrixLike,
@@ -46,7 +49,7 @@ _PARAMETERS = """
     radius : float, default=100.0
         Bound tau on the norm, in units of the outputs (basis vectors have unit length). The
         objective is a sum over rows, not a mean.
-    refit : {"full", "output"}, default="full"
+    reoptimize : {"full", "output"}, default="full"
         Parameters re-optimised after each new basis vector: the basis and the output layer (not
         convex), or only the output layer (convex).
     linear : {"explicit", "augment", None}, default="explicit"
@@ -61,7 +64,7 @@ _PARAMETERS = """
         Duality gap at which the fit has converged, relative to the objective. The objective is
         then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding
         error counts as 0 for any positive `tol`.
-    max_iter : int, default=200
+    max_iter : int, default=1000
         Maximum number of iterations (each adds at most one basis vector).
     selection : {"refined", "power", "initial", "random-refined", "random", "best-row", "exact"}, \
 default="refined"
@@ -82,6 +85,8 @@ default="refined"
         Seed of the eigenvalue solver's start vectors and of the validation split.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the eigenvalue solver's start vectors and of the validation split.
     verbose : int, optional
         Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on
         a terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
@@ -136,8 +141,11 @@ def documented(own: str = "", notes: str = "") -> Callable[[_Class], _Class]:
 
     def append(cls: _Class) -> _Class:
         title = "Parameters\n----------\n"
-        shared = inspect.cleandoc(_PARAMETERS).replace(title, title + own, 1)
-        sections = [cls.__doc__ or "", shared, notes]
+        shared, attributes = inspect.cleandoc(_PARAMETERS).split("\n\n", 1)
+        entries = re.split(r"\n(?=\w)", own + shared.removeprefix(title))
+        entries.sort(key=lambda entry: ORDER.index(entry.split(" ", 1)[0]))
+        parameters = title + "\n".join(entry for entry in entries if entry)
+        sections = [cls.__doc__ or "", parameters, attributes, notes]
         cls.__doc__ = "\n\n".join(inspect.cleandoc(text) for text in sections if text) + "\n"
         return cls
 
@@ -161,10 +169,9 @@ class PolynomialModel(CertifiedEstimator):
 
     n_components: int = field(default=30, kw_only=False)
     penalty: Penalty = "l1/l2"
-    refit: Refit = "full"
+    reoptimize: Reoptimize = "full"
     linear: Linear | None = "explicit"
     alpha: float = 1.0
-    max_iter: int = 200
     selection: Selection = "refined"
     selection_tol: float = 1e-2
 
@@ -195,8 +202,20 @@ class PolynomialModel(CertifiedEstimator):
             linear = np.vstack([self.coef_.T, self.intercept_])
         return {"basis": self.components_, "output": self.output_, "linear": linear}
 
+    def _check_restored(self) -> None:
+        require(isinstance(self.n_features_in_, int) and self.n_features_in_ > 0)
+        if not hasattr(self, "components_"):
+            return
+        n_outputs = self.output_.shape[1]
+        width = self.n_features_in_ + (self.linear == "augment")
+        require(self.components_.shape == (len(self.output_), width))
+        require(self.coef_.shape == (n_outputs, self.n_features_in_))
+        require(self.intercept_.shape == (n_outputs,))
+        for array in (self.components_, self.output_, self.coef_, self.intercept_):
+            require(array.dtype == np.float64 and np.isfinite(array).all())
+
     def _outputs(self, X: Any) -> FloatArray:
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         if isinstance(X, Chunks):
             return np.concatenate([self._outputs(rows) for rows in X.chunks])
         X = check_rows(self, X, reset=False)

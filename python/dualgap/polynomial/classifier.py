@@ -11,7 +11,7 @@ from scipy.special import log_expit, log_softmax, softmax
 
 from dualgap import _core
 from dualgap._choices import ClassifierLoss
-from dualgap._estimator import ScoringClassifier
+from dualgap._estimator import ScoringClassifier, ordered, require
 from dualgap._validation import (
     ClassWeight,
     FloatArray,
@@ -62,6 +62,11 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
         if self.loss not in names:
             msg = f"loss: must be one of {', '.join(map(repr, names))}, got {self.loss!r}"
             raise ValueError(msg)
+
+    def _check_restored(self) -> None:
+        super()._check_restored()
+        if hasattr(self, "output_"):
+            require(self.classes_.shape == (self.output_.shape[1],))
 
     def _scores(self, X: Any) -> FloatArray:
         return self._outputs(X)
@@ -143,6 +148,7 @@ class PolynomialClassifier(ScoringClassifier, PolynomialModel):
 
 
 @documented(_LOSS, _NOTES)
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialNetworkClassifier(PolynomialClassifier, FittedPolynomial):
     """Polynomial network classifier: o(x)_c = sum_r u_rc (h_r . x)^2 + w_c . x + b_c.
@@ -155,6 +161,7 @@ class PolynomialNetworkClassifier(PolynomialClassifier, FittedPolynomial):
 
 
 @documented(_LOSS, _NOTES)
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class FactorizationMachineClassifier(PolynomialClassifier, FittedPolynomial):
     """Factorization machine classifier of degree 2.

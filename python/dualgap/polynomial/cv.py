@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from threading import Event
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
-from dualgap._estimator import Callback, restores_on_error, watch
+from dualgap._estimator import Callback, ordered, restores_on_error, watch
 from dualgap._tuning.search import check_scores, rows_of_fold
 from dualgap._validation import (
     FloatArray,
@@ -33,9 +33,17 @@ from dualgap.polynomial.classifier import PolynomialClassifier, PolynomialNetwor
 
 __all__ = ["PolynomialNetworkClassifierCV"]
 
-_OWN = ("radii", "cv", "scoring", "random_state", "n_jobs")
+_OWN = ("radii", "cv", "scoring", "refit", "n_jobs", "random_state")
+
+# The attributes that only the final fit sets.
+_FINAL = [
+    each.name
+    for each in fields(PolynomialNetworkClassifier)
+    if not each.init and each.name not in ("classes_", "n_features_in_")
+]
 
 
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialNetworkClassifierCV(PolynomialClassifier):
     """Polynomial network classifier with cross-validated radius and number of bases.
@@ -50,12 +58,16 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         Radii to choose from.
     n_components : int, default=30
         Maximum number of basis vectors.
+    loss : str, default="logistic"
+        As in :class:`PolynomialNetworkClassifier`.
     cv : int, splitter or iterable, optional
         As in scikit-learn; None uses five stratified folds.
     scoring : str or callable, optional
         None scores every number of bases by accuracy. A scikit-learn scorer is applied only to each
         fold's final model, so the search then chooses only the radius.
-    penalty, loss, class_weight, refit, linear, alpha, tol, max_iter, selection, selection_tol
+    refit : bool, default=True
+        Whether to fit a model with the chosen radius and number of bases on all rows.
+    penalty, alpha, linear, reoptimize, class_weight, selection, selection_tol, tol, max_iter
         As in :class:`PolynomialNetworkClassifier`.
     verbose : int, optional
         Progress on stderr, counted in finished fits; see :class:`PolynomialNetworkClassifier`.
@@ -89,6 +101,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
     n_components: int = 30
     cv: Any = None
     scoring: Any = None
+    refit: bool = True
 
     radius_: float = field(init=False)
     n_components_: int = field(init=False)
@@ -129,7 +142,7 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         """
         radii = self._check()
         rows, labels = check_rows_and_targets(self, X, y)
-        encode_classes(labels)
+        self.classes_, _ = encode_classes(labels)
         weights = check_weights(sample_weight, rows)
         splits = check_cv(self.cv, labels, classifier=True).split(rows, labels, groups)
         folds = [tuple(rows_of_fold(part, len(labels)) for part in split) for split in splits]
@@ -162,7 +175,10 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
             scores = np.full((len(tasks), len(curves[0])), np.nan)
             scores[: len(curves)] = curves
             self._choose(radii, scores.reshape(len(radii), len(folds), -1))
-            self._refit(parameters, rows, labels, weights)
+            for name in _FINAL:
+                self.__dict__.pop(name, None)
+            if self.refit:
+                self._refit(parameters, rows, labels, weights)
         return self
 
     def _choose(self, radii: FloatArray, scores: FloatArray) -> None:
@@ -182,9 +198,8 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         final = PolynomialNetworkClassifier(**{**parameters, **changed})
         final._quiet = self.n_components_ < self.n_components
         final.fit(rows, labels, weights)
-        for name, value in vars(final).items():
-            if name.endswith("_") and name not in ("n_features_in_", "feature_names_in_"):
-                setattr(self, name, value)
+        for name in _FINAL:
+            setattr(self, name, getattr(final, name))
 
     def _curve(self, model: PolynomialNetworkClassifier, training: Any, test: Any) -> FloatArray:
         """Return the scores on held-out rows: a single one, or one per number of bases."""

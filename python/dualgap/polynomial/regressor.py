@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
+from dualgap._estimator import ordered
 from dualgap._validation import FloatArray, MatrixLike, check_rows, check_weights, real_array
 from dualgap.polynomial._base import FittedPolynomial, Training, check_training, documented
 
@@ -18,6 +19,8 @@ __all__ = ["FactorizationMachineRegressor", "PolynomialNetworkRegressor"]
 @dataclass(kw_only=True, eq=False, repr=False)
 class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
     """A polynomial model with one output per target; its loss is half the squared error."""
+
+    _saved: ClassVar[tuple[str, ...]] = ("_one_output",)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -60,6 +63,7 @@ class FittedRegressor(RegressorMixin, FittedPolynomial):  # type: ignore[misc]
 
 
 @documented()
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class PolynomialNetworkRegressor(FittedRegressor):
     """Polynomial network for one or many regression targets on a shared basis.
@@ -71,6 +75,7 @@ class PolynomialNetworkRegressor(FittedRegressor):
 
 
 @documented()
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class FactorizationMachineRegressor(FittedRegressor):
     """Factorization machine of degree 2 for one or many regression targets on a shared basis.

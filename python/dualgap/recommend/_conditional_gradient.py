@@ -10,7 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dualgap._choices import Penalty, Refit
+from dualgap._choices import Penalty, Reoptimize
+from dualgap._estimator import storable
 from dualgap._validation import FloatArray, check_positive, resolve_seed
 from dualgap.polynomial import _base
 from dualgap.recommend._rating_model import Machine, Method, RatingModel
@@ -23,6 +24,7 @@ __all__ = ["ConditionalGradient"]
 _RADII = (20.0, 60.0, 200.0, 600.0, 2000.0, 6000.0, 20_000.0)
 
 
+@storable
 @dataclass(kw_only=True, repr=False)
 class ConditionalGradient(Method):
     """Grow the basis one vector at a time, with a duality gap after each.
@@ -35,7 +37,7 @@ class ConditionalGradient(Method):
         Bound on the norm of the output layer, for basis vectors of unit length (over users and
         items together). None means the best of a path of radii on the validation ratings, or,
         without any, on a fifth of the ratings, after which all of them are fitted.
-    refit : {"full", "output"}, default="full"
+    reoptimize : {"full", "output"}, default="full"
         What is re-optimised after each new basis vector: basis and output layer, or the output
         layer alone (convex).
     alpha : float, default=3.0
@@ -51,7 +53,7 @@ class ConditionalGradient(Method):
 
     penalty: Penalty = "l1/l2"
     radius: float | None = None
-    refit: Refit = "full"
+    reoptimize: Reoptimize = "full"
     alpha: float = 3.0
     tol: float = 1e-4
 
@@ -90,7 +92,7 @@ class ConditionalGradient(Method):
             max_iter=10 * n_components,
             penalty=self.penalty,
             radius=radius,
-            refit=self.refit,
+            reoptimize=self.reoptimize,
             alpha=self.alpha,
             tol=self.tol,
             random_state=options.random_state,

@@ -1,8 +1,8 @@
-"""Recommenders in files of plain arrays."""
+"""The parts of a recommender in a model file."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,6 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dualgap._npz import read_meta, read_npz, write_npz
 from dualgap._sparse import checked_csr
 from dualgap.recommend._interactions import ClickModel
 from dualgap.recommend._ranking import Model
@@ -20,7 +19,6 @@ from dualgap.recommend._rating_model import RatingModel
 from dualgap.recommend._ratings import Catalogue
 from dualgap.recommend._training import FitRecord, RatingScale
 
-_FORMAT = 4
 _RECORD = ("objective", "dual_objective", "null_objective", "converged", "certificate")
 
 
@@ -28,8 +26,6 @@ _RECORD = ("objective", "dual_objective", "null_objective", "converged", "certif
 class SavedRecommender:
     """The parts of a fitted recommender."""
 
-    # The parameters, in terms of JSON.
-    parameters: dict[str, Any]
     catalogue: Catalogue
     scale: RatingScale
     like: float
@@ -39,56 +35,39 @@ class SavedRecommender:
     click_model: ClickModel | None
     record: FitRecord
 
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a file."""
+    def state(self) -> dict[str, Any]:
+        """Return the parts as arrays, numbers and dictionaries for a model file."""
         ratings, clicks = self.rating_model, self.click_model
-        record = {name: getattr(self.record, name) for name in _RECORD}
-        meta = {
-            "format": _FORMAT,
-            "n_models": 0 if ratings is None else len(ratings.machines),
-            "parameters": self.parameters,
-            "n_components": 0 if ratings is None else ratings.n_bases,
-            "record": {**record, "like": self.like},
-        }
-        arrays = {
+        return {
             "user_ids": _plain(self.catalogue.users, "user"),
             "item_ids": _plain(self.catalogue.items, "item"),
             "levels": self.scale.levels,
+            "ordinal": self.scale.ordinal,
+            "like": self.like,
             "seen_offsets": self.seen.indptr,
             "seen_items": self.seen.indices,
+            "n_models": 0 if ratings is None else len(ratings.machines),
             **({} if ratings is None else ratings.arrays()),
             **({} if clicks is None else clicks.arrays()),
-            **{f"history.{name}": column for name, column in self.record.history.items()},
+            "record": {name: getattr(self.record, name) for name in _RECORD},
+            "history": dict(self.record.history),
         }
-        write_npz(path, meta, arrays)
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> SavedRecommender:
-        """Read a file, and refuse parts that do not fit together."""
-        arrays = read_npz(path)
-        meta = read_meta(arrays, format=_FORMAT)
-        parameters, record = meta["parameters"], meta["record"]
-        catalogue = Catalogue(pd.Index(arrays["user_ids"]), pd.Index(arrays["item_ids"]))
-        scale = RatingScale(arrays["levels"], parameters["reduction"] == "mcrank")
-        items = arrays["seen_items"]
-        history = {
-            name.removeprefix("history."): column
-            for name, column in arrays.items()
-            if name.startswith("history.")
-        }
+    def of_state(cls, state: Mapping[str, Any]) -> SavedRecommender:
+        """Return the parts from what `state` returned, checked to fit together."""
+        record, items = state["record"], state["seen_items"]
+        catalogue = Catalogue(pd.Index(state["user_ids"]), pd.Index(state["item_ids"]))
+        scale = RatingScale(state["levels"], state["ordinal"])
+        n_models = state["n_models"]
         saved = cls(
-            parameters=parameters,
             catalogue=catalogue,
             scale=scale,
-            like=record["like"],
-            seen=checked_csr(np.ones(len(items)), items, arrays["seen_offsets"], catalogue.shape),
-            rating_model=(
-                None
-                if parameters["reduction"] == "interactions"
-                else RatingModel.read(arrays, scale, meta["n_models"])
-            ),
-            click_model=ClickModel.read(arrays) if "interactions.users" in arrays else None,
-            record=FitRecord(history, **{name: record[name] for name in _RECORD}),
+            like=float(state["like"]),
+            seen=checked_csr(np.ones(len(items)), items, state["seen_offsets"], catalogue.shape),
+            rating_model=RatingModel.read(state, scale, n_models) if n_models else None,
+            click_model=ClickModel.read(state) if "interactions.users" in state else None,
+            record=FitRecord(dict(state["history"]), **{name: record[name] for name in _RECORD}),
         )
         saved._check()
         return saved

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from dualgap import _core
+from dualgap._estimator import storable
 from dualgap._records import InteractionParameters, InteractionRecord, PartRecord
 from dualgap._validation import FloatArray, check_positive, resolve_seed, resolve_threads
 from dualgap.recommend._ranking import Candidates, best_items
@@ -21,6 +22,7 @@ __all__ = ["Interactions"]
 
 
 # Not an estimator, but its parameters are to be read, set, cloned and searched like one's.
+@storable
 @dataclass(kw_only=True, repr=False)
 class Interactions(BaseEstimator):  # type: ignore[misc]
     """How `OrdinalRecommender` learns what users take up, by least squares over all pairs [1]_.
@@ -31,7 +33,7 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_factors : int, default=64
+    n_components : int, default=64
         Length of the vectors of users and items.
     like : float, optional
         Smallest rating that is a like. None means the upper quarter of the levels' range: 4 of 1
@@ -43,7 +45,7 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
         Weight of a pair that was not rated, against 1 for one that was.
     ridge : float, default=0.3
         Ridge on the vectors, in units of the root of the weights of a user's or an item's pairs.
-    n_sweeps : int, default=15
+    max_iter : int, default=15
         Largest number of sweeps over both sides.
     tol : float, default=1e-3
         Share of the objective below which a sweep's gain ends the fit.
@@ -55,17 +57,17 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
        filtering for implicit feedback datasets, ICDM 2008.
     """
 
-    n_factors: int = 64
+    n_components: int = 64
     like: float | None = None
     other: float = 0.6
     unobserved: float = 0.15
     ridge: float = 0.3
-    n_sweeps: int = 15
+    max_iter: int = 15
     tol: float = 1e-3
 
     def check(self) -> None:
         """Refuse parameters that cannot be used."""
-        for name in ("n_factors", "n_sweeps"):
+        for name in ("n_components", "max_iter"):
             check_positive(name, getattr(self, name), integer=True)
         for name in ("unobserved", "ridge"):
             check_positive(name, getattr(self, name))
@@ -80,63 +82,6 @@ class Interactions(BaseEstimator):  # type: ignore[misc]
         if self.like is not None:
             return float(self.like)
         return float(levels[0] + 0.75 * (levels[-1] - levels[0]))
-
-    def fit(
-        self, training: Training, like: float, options: RunOptions
-    ) -> tuple[ClickModel, FitRecord]:
-        """Fit the vectors of all users and items."""
-        ratings = training.ratings
-        weights = np.ones(len(ratings.values)) if ratings.weights is None else ratings.weights
-        settings = self._settings(training.shape, resolve_threads(options.n_jobs))
-        result = _core.fit_interactions(
-            {
-                **settings,
-                "users": ratings.users.astype(np.uint32),
-                "items": ratings.items.astype(np.uint32),
-                "targets": self._targets(ratings.values, like),
-                "weights": weights,
-                "seed": resolve_seed(options.random_state),
-                "callback": options.callback,
-            }
-        )
-        users, items = result["users"], result["items"]
-        # The mean user takes up popular items. Nothing is known of an unknown item.
-        users = np.vstack([users, users.mean(axis=0)])
-        items = np.vstack([items, np.zeros((1, self.n_factors))])
-        return ClickModel(users, items), FitRecord(result["history"], result["objective"])
-
-    def fold_in(
-        self, model: ClickModel, new: NewRatings, like: float, n_threads: int
-    ) -> ClickModel:
-        """Add vectors of new ids to a model."""
-        others = (model.items if new.side == "users" else model.users)[:-1]
-        record: InteractionRecord = {
-            **self._settings((len(new.ids), len(others)), n_threads),
-            "users": new.own.astype(np.uint32),
-            "items": new.other.astype(np.uint32),
-            "targets": self._targets(new.values, like),
-            "weights": np.ones(len(new.values)),
-            "seed": 0,
-            "callback": None,
-        }
-        vectors = _core.fold_in_interactions(record, np.ascontiguousarray(others))
-        changed: Any = {new.side: new.insert_rows(getattr(model, new.side), vectors)}
-        return replace(model, **changed)
-
-    def _targets(self, values: FloatArray, like: float) -> FloatArray:
-        return np.where(values >= like, 1.0, float(self.other))
-
-    def _settings(self, shape: tuple[int, int], n_threads: int) -> InteractionParameters:
-        return {
-            "n_users": shape[0],
-            "n_items": shape[1],
-            "n_factors": int(self.n_factors),
-            "unobserved": float(self.unobserved),
-            "ridge": float(self.ridge),
-            "tol": float(self.tol),
-            "n_sweeps": int(self.n_sweeps),
-            "n_threads": n_threads,
-        }
 
 
 @dataclass(frozen=True)
@@ -190,3 +135,66 @@ class ClickModel:
     def read(cls, arrays: Mapping[str, NDArray[Any]]) -> ClickModel:
         """Read `arrays`; `fits` has yet to be called."""
         return cls(arrays["interactions.users"], arrays["interactions.items"])
+
+
+def fit_clicks(
+    method: Interactions, training: Training, like: float, options: RunOptions
+) -> tuple[ClickModel, FitRecord]:
+    """Fit the vectors of all users and items."""
+    ratings = training.ratings
+    weights = np.ones(len(ratings.values)) if ratings.weights is None else ratings.weights
+    settings = _settings(method, training.shape, resolve_threads(options.n_jobs))
+    result = _core.fit_interactions(
+        {
+            **settings,
+            "users": ratings.users.astype(np.uint32),
+            "items": ratings.items.astype(np.uint32),
+            "targets": _targets(method, ratings.values, like),
+            "weights": weights,
+            "seed": resolve_seed(options.random_state),
+            "callback": options.callback,
+        }
+    )
+    users, items = result["users"], result["items"]
+    # An unknown user gets the mean vector, which ranks popular items first. An unknown item gets 0.
+    users = np.vstack([users, users.mean(axis=0)])
+    items = np.vstack([items, np.zeros((1, method.n_components))])
+    return ClickModel(users, items), FitRecord(result["history"], result["objective"])
+
+
+def fold_in_clicks(
+    method: Interactions, model: ClickModel, new: NewRatings, like: float, n_threads: int
+) -> ClickModel:
+    """Add vectors of new ids to a model."""
+    others = (model.items if new.side == "users" else model.users)[:-1]
+    record: InteractionRecord = {
+        **_settings(method, (len(new.ids), len(others)), n_threads),
+        "users": new.own.astype(np.uint32),
+        "items": new.other.astype(np.uint32),
+        "targets": _targets(method, new.values, like),
+        "weights": np.ones(len(new.values)),
+        "seed": 0,
+        "callback": None,
+    }
+    vectors = _core.fold_in_interactions(record, np.ascontiguousarray(others))
+    changed: Any = {new.side: new.insert_rows(getattr(model, new.side), vectors)}
+    return replace(model, **changed)
+
+
+def _targets(method: Interactions, values: FloatArray, like: float) -> FloatArray:
+    return np.where(values >= like, 1.0, float(method.other))
+
+
+def _settings(
+    method: Interactions, shape: tuple[int, int], n_threads: int
+) -> InteractionParameters:
+    return {
+        "n_users": shape[0],
+        "n_items": shape[1],
+        "n_components": int(method.n_components),
+        "unobserved": float(method.unobserved),
+        "ridge": float(method.ridge),
+        "tol": float(method.tol),
+        "max_iter": int(method.max_iter),
+        "n_threads": n_threads,
+    }

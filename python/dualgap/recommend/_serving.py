@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualgap._choices import Ranking, Reduction, check_choice
 from dualgap._estimator import Estimator
 from dualgap._validation import FloatArray, check_positive, resolve_threads
-from dualgap.recommend._interactions import ClickModel, Interactions
+from dualgap.recommend._interactions import ClickModel, Interactions, fold_in_clicks
 from dualgap.recommend._ranking import (
     Candidates,
     Model,
@@ -301,8 +301,9 @@ class FittedRecommender(Estimator):
         if self._rating_model is not None:
             folded._rating_model = self._rating_model.fold_in(new, n_threads)
         if self._click_model is not None:
-            settings = self._interaction_settings()
-            folded._click_model = settings.fold_in(self._click_model, new, self.like_, n_threads)
+            method = self._interaction_settings()
+            given = (self._click_model, new, self.like_, n_threads)
+            folded._click_model = fold_in_clicks(method, *given)
         catalogue = new.extend(self._catalogue)
         folded.user_ids_, folded.item_ids_ = catalogue.users, catalogue.items
         folded._seen = new.replace_histories(self._seen)

@@ -15,7 +15,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 
 from dualgap._choices import Reduction
-from dualgap._estimator import Callback, History, RandomState
+from dualgap._estimator import Callback, History, RandomState, storable
 from dualgap._sparse import check_sparse
 from dualgap._validation import FloatArray, check_positive, real_array
 from dualgap.recommend._ratings import (
@@ -150,6 +150,7 @@ def level_probabilities(outputs: FloatArray, levels: FloatArray) -> FloatArray:
 
 
 # Not an estimator, but its parameters are to be read, set, cloned and searched like one's.
+@storable
 @dataclass(kw_only=True, repr=False)
 class TimeFeatures(BaseEstimator):  # type: ignore[misc]
     """How `OrdinalRecommender` takes up the time of a rating.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._choices import Penalty
-from dualgap._estimator import Callback, History, refuse_unused
+from dualgap._estimator import Callback, History, refuse_unused, storable
 from dualgap._records import VariationalParameters, VariationalRecord
 from dualgap._validation import (
     FloatArray,
@@ -36,6 +36,7 @@ __all__ = ["Variational"]
 _SIDES = ("user", "item")
 
 
+@storable
 @dataclass(kw_only=True, repr=False)
 class Variational(Method):
     """Give each user and item a Gaussian with a learned prior, and keep the means.
@@ -46,7 +47,7 @@ class Variational(Method):
     ----------
     n_models : int, default=3
         Models from different random starts whose expected ratings are averaged.
-    n_sweeps : int, default=40
+    max_iter : int, default=40
         Largest number of sweeps over all users and items for each model.
     tol : float, optional
         Share of the objective below which a sweep's gain ends a model's fit. None means 1e-3, and
@@ -71,7 +72,7 @@ class Variational(Method):
     has_times = True
 
     n_models: int = 3
-    n_sweeps: int = 40
+    max_iter: int = 40
     tol: float | None = None
     tempering: float = 1.0
     popularity: bool = True
@@ -81,7 +82,7 @@ class Variational(Method):
 
     def check(self) -> None:
         """Refuse parameters that cannot be used."""
-        for name in ("n_models", "n_sweeps"):
+        for name in ("n_models", "max_iter"):
             check_positive(name, getattr(self, name), integer=True)
         for name in ("tempering", "feature_ridge"):
             check_positive(name, getattr(self, name))
@@ -94,7 +95,7 @@ class Variational(Method):
 
     def n_epochs(self) -> int:
         """The sweeps of all models."""
-        return int(self.n_models) * int(self.n_sweeps)
+        return int(self.n_models) * int(self.max_iter)
 
     def run(
         self, training: Training, scale: RatingScale, n_components: int, options: RunOptions
@@ -179,7 +180,7 @@ class Variational(Method):
             "relaxation": 1.5,
             "popularity": bool(self.popularity),
             "tol": (2e-3 if has_features else 1e-3) if self.tol is None else float(self.tol),
-            "n_sweeps": int(self.n_sweeps),
+            "max_iter": int(self.max_iter),
         }
 
 

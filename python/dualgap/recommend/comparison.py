@@ -18,7 +18,7 @@ from dualgap._files import replacing
 from dualgap._validation import FloatArray
 from dualgap.metrics import ndcg_at_k, rmse
 from dualgap.recommend._conditional_gradient import ConditionalGradient
-from dualgap.recommend._interactions import Interactions
+from dualgap.recommend._interactions import Interactions, fit_clicks
 from dualgap.recommend._ranking import catalogue_metrics, top_columns
 from dualgap.recommend._ratings import IndexedRatings
 from dualgap.recommend._training import RunOptions, Training
@@ -161,7 +161,7 @@ def compare(
     for penalty, radius in _RADII.items():
         model = fit(
             f"McRank FM, conditional gradient, {penalty}",
-            method=ConditionalGradient(penalty=penalty, radius=radius, refit="output"),
+            method=ConditionalGradient(penalty=penalty, radius=radius, reoptimize="output"),
             n_components=n_components,
             interactions=False,
         )
@@ -364,7 +364,7 @@ def als(likes: Likes, setting: tuple[float, float] | None = None) -> Ranked:
     def scores(setting: tuple[float, float]) -> FloatArray:
         unobserved, ridge = setting
         method = Interactions(unobserved=unobserved, ridge=ridge)
-        model, _ = method.fit(training, 1.0, RunOptions(random_state=0))
+        model, _ = fit_clicks(method, training, 1.0, RunOptions(random_state=0))
         return np.asarray(model.users[:-1] @ model.items[:-1].T)
 
     return likes.best_of(scores, _ALS if setting is None else (setting,))

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import MethodName, Reduction, check_choice
-from dualgap._estimator import relative_gap, restores_on_error, watch
-from dualgap._npz import refused_as
+from dualgap._estimator import ordered, relative_gap, require, restores_on_error, watch
 from dualgap._validation import FloatArray, check_positive
 from dualgap.recommend._conditional_gradient import ConditionalGradient
 from dualgap.recommend._file import SavedRecommender
-from dualgap.recommend._interactions import ClickModel, Interactions
+from dualgap.recommend._interactions import ClickModel, Interactions, fit_clicks
 from dualgap.recommend._rating_model import Method, RatingModel, default_n_components
 from dualgap.recommend._ratings import (
     Catalogue,
@@ -52,6 +48,7 @@ _IDS = ("user_ids_", "item_ids_")
 _METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (Variational, ConditionalGradient)}
 
 
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class OrdinalRecommender(FittedRecommender):
     """Predict ratings and recommend items with a multi-output factorization machine.
@@ -101,10 +98,10 @@ class OrdinalRecommender(FittedRecommender):
     timestamp_column : str, default="timestamp"
         Where a table has this column, it decides which of several ratings of the same user and item
         is the latest, and has the times of `time_features`.
-    random_state : int, RandomState or None, default=None
-        Seed.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed.
     verbose : int, optional
         Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
         fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
@@ -254,13 +251,13 @@ class OrdinalRecommender(FittedRecommender):
         clicks = self._interaction_settings()
         self.like_ = clicks.threshold(self.levels_)
         clicks_only = self.reduction == "interactions"
-        n_epochs = clicks.n_sweeps if clicks_only else method.n_epochs()
+        n_epochs = clicks.max_iter if clicks_only else method.n_epochs()
         # The ratings are the targets as well: `score` takes them alone.
         with watch(self, (n_epochs, None), data=(ratings, ratings, None)) as callback:
             options = RunOptions(self.random_state, self.n_jobs, callback)
             self._rating_model = self._click_model = None
             if clicks_only:
-                self._click_model, record = clicks.fit(training, self.like_, options)
+                self._click_model, record = fit_clicks(clicks, training, self.like_, options)
             else:
                 n_components = self._n_components(len(encoded.values))
                 self._rating_model, record = method.run(
@@ -268,7 +265,7 @@ class OrdinalRecommender(FittedRecommender):
                 )
                 if self.interactions is not False:
                     quietly = replace(options, callback=None)
-                    self._click_model, _ = clicks.fit(training, self.like_, quietly)
+                    self._click_model, _ = fit_clicks(clicks, training, self.like_, quietly)
             self._store(record)
         return self
 
@@ -302,28 +299,8 @@ class OrdinalRecommender(FittedRecommender):
         self.n_iter_ = len(record.history["epoch"])
         self.n_components_ = 0 if self._rating_model is None else self._rating_model.n_bases
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file of plain arrays (npz) that executes nothing when loaded.
-
-        Raises
-        ------
-        TypeError
-            If ids are neither all strings nor all numbers.
-        """
-        check_is_fitted(self)
-        parameters = self.get_params(deep=False)
-        for name in ("callback", "random_state"):
-            del parameters[name]
-        method = self._method()
-        parameters["method"] = {"name": method.name, **method.get_params()}
-        if isinstance(self.time_features, TimeFeatures):
-            parameters["time_features"] = self.time_features.get_params()
-        if isinstance(self.interactions, Interactions):
-            parameters["interactions"] = self.interactions.get_params()
-        if self.levels is not None:
-            parameters["levels"] = np.asarray(self.levels, dtype=float).tolist()
-        saved = SavedRecommender(
-            parameters=parameters,
+    def _state(self) -> dict[str, Any]:
+        return SavedRecommender(
             catalogue=self._catalogue,
             scale=self._scale(),
             like=self.like_,
@@ -333,33 +310,17 @@ class OrdinalRecommender(FittedRecommender):
             record=FitRecord(
                 **{part.name: getattr(self, f"{part.name}_") for part in fields(FitRecord)}
             ),
-        )
-        saved.write(path)
+        ).state()
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model written by `save`; its predictions are the same bit for bit.
-
-        Raises
-        ------
-        ValueError
-            If the file is not such a model.
-        """
-        with refused_as(path, "a saved OrdinalRecommender"):
-            saved = SavedRecommender.read(path)
-            method = dict(saved.parameters["method"])
-            changed: dict[str, Any] = {"method": _METHODS[method.pop("name")](**method)}
-            for name, kind in (("interactions", Interactions), ("time_features", TimeFeatures)):
-                if isinstance(saved.parameters[name], dict):
-                    changed[name] = kind(**saved.parameters[name])
-            model = cls(**{**saved.parameters, **changed})
-            model._check_parameters()
-            model.user_ids_, model.item_ids_ = saved.catalogue.users, saved.catalogue.items
-            model.levels_, model.like_ = saved.scale.levels, saved.like
-            model._seen = saved.seen
-            model._rating_model, model._click_model = saved.rating_model, saved.click_model
-            model._store(saved.record)
-        return model
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        saved = SavedRecommender.of_state(state)
+        require(saved.scale.ordinal is (self.reduction == "mcrank"))
+        require((saved.rating_model is None) is (self.reduction == "interactions"))
+        self.user_ids_, self.item_ids_ = saved.catalogue.users, saved.catalogue.items
+        self.levels_, self.like_ = saved.scale.levels, saved.like
+        self._seen = saved.seen
+        self._rating_model, self._click_model = saved.rating_model, saved.click_model
+        self._store(saved.record)
 
     def __getstate__(self) -> dict[str, Any]:
         # Ids as arrays: skops, whose files hold nothing that is executed, knows no index of pandas.

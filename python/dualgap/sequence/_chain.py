@@ -63,7 +63,7 @@ class TrainedChain(CertifiedEstimator):
             codes = weights.tagger.decode(self._input(data), resolve_threads(self.n_jobs))
         return self._labelled(codes, offsets, flat=lengths is not None)
 
-    def predict_nbest(
+    def predict_top_k(
         self, X: Sentences, k: int, *, lengths: ArrayLike | None = None
     ) -> list[list[tuple[list[Any], float]]]:
         """Return the `k` best labels of each sentence, exactly.
@@ -71,13 +71,13 @@ class TrainedChain(CertifiedEstimator):
         Returns
         -------
         list of lists of (labels, score), best first
-            Scores are logarithms of probabilities for ``loss="log"``. Sentences that have fewer
-            than `k` labels have as many as there are.
+            Scores are logarithms of probabilities for ``loss="logistic"``. A sentence with fewer
+            than `k` possible labellings gets all of them.
         """
         check_is_fitted(self)
         check_positive("k", k, integer=True)
         data = self._read(X, lengths)
-        normalised, threads = self._loss == "log", resolve_threads(self.n_jobs)
+        normalised, threads = self._loss == "logistic", resolve_threads(self.n_jobs)
         found = self._weights.tagger.decode_best(self._input(data), int(k), normalised, threads)
         classes = self.classes_.tolist()
         return [[([classes[c] for c in codes], s) for codes, s in ranked] for ranked in found]
@@ -90,13 +90,13 @@ class TrainedChain(CertifiedEstimator):
         Returns
         -------
         list of ndarray of shape (n_tokens, n_classes)
-            For ``loss="log"`` the probability of each label at each token. For "hamming"
+            For ``loss="logistic"`` the probability of each label at each token. For "hamming"
             max-marginals: the score of the best labels of the sentence with this label there, less
             that of the best ones of all; 0 for the best, and -inf for what is forbidden.
         """
         check_is_fitted(self)
         data = self._read(X, lengths)
-        maximal, threads = self._loss != "log", resolve_threads(self.n_jobs)
+        maximal, threads = self._loss != "logistic", resolve_threads(self.n_jobs)
         flat = self._weights.tagger.marginals(self._input(data), maximal, threads)
         rows = flat.reshape(-1, len(self.classes_))
         return [rows[start:end] for start, end in pairwise(data.offsets)]

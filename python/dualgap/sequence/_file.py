@@ -1,75 +1,70 @@
-"""Model files of taggers: plain arrays, without the zeros among the weights."""
+"""The weights of a tagger in a model file, without their zeros."""
 
 from __future__ import annotations
 
-import os
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap.sequence._weights import Names, Weights
 
-_FORMAT = "dualgap sequence tagger 1"
 _ARRAYS = ("links", "labels", "values", "link_weights", "edge_weights")
-# Names are text: deflate makes at most a thousandth of it.
+# Names are text, which deflate shrinks to a thousandth at best.
 _MAX_RATIO = 1032
 
 
-def write_tagger(
-    path: str | os.PathLike[str], meta: dict[str, Any], weights: Weights, classes: Any
-) -> None:
-    """Write a tagger in place of what the file held before."""
-    arrays: dict[str, NDArray[Any]] = {name: getattr(weights, name) for name in _ARRAYS}
-    arrays["counts"] = _narrow(np.diff(weights.offsets))
-    arrays["labels"] = _narrow(weights.labels)
-    arrays["classes"] = classes
-    if weights.on_transitions is not None:
-        arrays["on_transitions"] = weights.on_transitions
-    names = weights.names
+def packed_weights(weights: Weights) -> dict[str, Any]:
+    """Return weights as arrays and numbers for a model file."""
+    found: dict[str, Any] = {name: getattr(weights, name) for name in _ARRAYS}
+    found["counts"] = _narrow(np.diff(weights.offsets))
+    found["labels"] = _narrow(weights.labels)
+    found["n_states"] = weights.n_states
+    found["on_transitions"] = weights.on_transitions
+    found["names"] = None
+    if weights.names is not None:
+        text, ends = zlib.compress(weights.names.text, 6), weights.names.ends
+        found["names"] = {
+            "text": np.frombuffer(text, dtype=np.uint8),
+            "lengths": _narrow(np.diff(np.asarray(ends, dtype=np.int64), prepend=0)),
+            "bits": weights.names.bits,
+        }
+    return found
+
+
+def unpacked_weights(packed: Mapping[str, Any], classes: NDArray[Any]) -> Weights:
+    """Return the weights that `packed_weights` packed.
+
+    Raises
+    ------
+    ValueError or another of `UNREADABLE`
+        If the arrays are not those of a tagger with these classes.
+    """
+    offsets = np.concatenate([[0], np.cumsum(_counts(packed["counts"]))])
+    names, marks = packed["names"], packed["on_transitions"]
     if names is not None:
-        text = zlib.compress(names.text, 6)
-        lengths = np.diff(np.asarray(names.ends, dtype=np.int64), prepend=0)
-        arrays["names"] = np.frombuffer(text, dtype=np.uint8)
-        arrays["name_lengths"] = _narrow(lengths)
-    known = {"format": _FORMAT, "named": names is not None, "n_states": weights.n_states}
-    known["bits"] = None if names is None else names.bits
-    write_npz(path, {**known, **meta}, arrays)
-
-
-def read_tagger(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Weights, NDArray[Any]]:
-    """Read a description, weights and classes."""
-    with refused_as(path, "a model of SequenceTagger"):
-        arrays = read_npz(path)
-        meta = read_meta(arrays, format=_FORMAT)
-        counts = _counts(arrays["counts"])
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        names = None
-        if meta["named"]:
-            lengths = _counts(arrays["name_lengths"])
-            text = _inflate(arrays["names"].tobytes(), int(lengths.sum()))
-            names = Names(text, np.cumsum(lengths).tolist(), meta["bits"])
-        marks = arrays.get("on_transitions")
-        weights = Weights(
-            n_states=int(meta["n_states"]),
-            links=arrays["links"].astype(np.uint8),
-            offsets=offsets,
-            labels=arrays["labels"].astype(np.uint16),
-            values=arrays["values"].astype(np.float64),
-            link_weights=arrays["link_weights"].astype(np.float64),
-            edge_weights=arrays["edge_weights"].astype(np.float64),
-            on_transitions=None if marks is None else marks.astype(bool),
-            names=names,
-        )
-        classes = arrays["classes"]
-        _check(weights, classes)
-    return meta, weights, classes
+        lengths = _counts(names["lengths"])
+        text = _inflate(names["text"].tobytes(), int(lengths.sum()))
+        names = Names(text, np.cumsum(lengths).tolist(), names["bits"])
+    weights = Weights(
+        n_states=int(packed["n_states"]),
+        links=packed["links"].astype(np.uint8),
+        offsets=offsets,
+        labels=packed["labels"].astype(np.uint16),
+        values=packed["values"].astype(np.float64),
+        link_weights=packed["link_weights"].astype(np.float64),
+        edge_weights=packed["edge_weights"].astype(np.float64),
+        on_transitions=None if marks is None else marks.astype(bool),
+        names=names,
+    )
+    _check(weights, classes)
+    return weights
 
 
 def _check(weights: Weights, classes: NDArray[Any]) -> None:
-    """Refuse what does not fit together; the core checks the weights themselves."""
+    """Check that the parts fit together; the core checks the weights themselves."""
     _ = weights.tagger
     n_columns = len(weights.offsets) - 1
     marks = weights.on_transitions
@@ -88,7 +83,7 @@ def _check(weights: Weights, classes: NDArray[Any]) -> None:
 
 
 def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
-    """The same numbers in as few bytes as they need."""
+    """Return the numbers in the smallest unsigned type that holds them."""
     largest = int(numbers.max()) if len(numbers) else 0
     return numbers.astype(np.min_scalar_type(largest))
 
@@ -101,13 +96,13 @@ def _counts(numbers: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _inflate(packed: bytes, size: int) -> bytes:
-    """Inflate exactly so many bytes."""
+    """Inflate to exactly `size` bytes."""
     if size > _MAX_RATIO * len(packed):
-        msg = "the names are not as long as the file says"
+        msg = "the table of names is not as long as the file states"
         raise ValueError(msg)
     inflater = zlib.decompressobj()
     text = inflater.decompress(packed, size + 1)
     if len(text) != size:
-        msg = "the names are not as long as the file says"
+        msg = "the table of names is not as long as the file states"
         raise ValueError(msg)
     return text

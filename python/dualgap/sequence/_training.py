@@ -51,8 +51,8 @@ def error_costs(
     """Return what an error costs at each token, or None where all cost 1."""
     if token_weight is None and tagger.class_weight is None:
         return None
-    if tagger.loss == "log":
-        msg = 'token_weight: loss="log" does not use it'
+    if tagger.loss == "logistic":
+        msg = 'token_weight: loss="logistic" does not use it'
         raise ValueError(msg)
     costs = np.ones(len(labels))
     if tagger.class_weight is not None:

@@ -21,7 +21,7 @@ def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
     """Return where the previous fit ended, in terms of this problem; warn if it does not fit.
 
     The dual point of ``loss="hamming"`` belongs to its sentences and names of labels, the weights
-    of ``loss="log"`` to names of features and labels; names may have other positions now.
+    of ``loss="logistic"`` to names of features and labels; names may have other positions now.
     """
     point: _core.SequencePoint | None = tagger._point
     if point is None:
@@ -29,7 +29,7 @@ def starting_point(tagger: Any, problem: Problem) -> _core.SequencePoint | None:
     if tagger._loss != tagger.loss:
         _warn(f'the previous fit had loss="{tagger._loss}"')
         return None
-    if tagger.loss == "log":
+    if tagger.loss == "logistic":
         weights = _weights_by_name(tagger, problem)
         if weights is None:
             _warn("the features are not of the kind and number of the previous fit")

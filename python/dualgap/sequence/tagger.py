@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,11 +9,17 @@ from typing import Any, ClassVar, Literal, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from dualgap import _core
 from dualgap._choices import Sampling, check_choice
-from dualgap._estimator import EpochModels, refuse_unused, restores_on_error, watch
+from dualgap._estimator import (
+    EpochModels,
+    ordered,
+    refuse_unused,
+    require,
+    restores_on_error,
+    watch,
+)
 from dualgap._estimator.settings import sequence_settings, shares_record
 from dualgap._tuning.path import check_interval, warn_of_pieces
 from dualgap._validation import (
@@ -24,7 +29,7 @@ from dualgap._validation import (
     regularization_of,
 )
 from dualgap.sequence._chain import TrainedChain
-from dualgap.sequence._file import read_tagger, write_tagger
+from dualgap.sequence._file import packed_weights, unpacked_weights
 from dualgap.sequence._sentences import (
     Rowed,
     Sentences,
@@ -49,6 +54,7 @@ from dualgap.sequence.path import TaggerPiece, tagger_pieces
 __all__ = ["SequenceTagger"]
 
 
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class SequenceTagger(TrainedChain):
     """A linear chain for sentences: structured SVM or conditional random field.
@@ -60,11 +66,11 @@ class SequenceTagger(TrainedChain):
 
     Parameters
     ----------
-    loss : {"hamming", "log"}, default="hamming"
+    loss : {"hamming", "logistic"}, default="hamming"
         "hamming": the structured hinge loss of the number of wrong labels, quick and, by F1,
-        usually a little better; "log": the conditional random field, which knows probabilities.
+        usually a little better. "logistic": a conditional random field, which gives probabilities.
     C : float, default=0.1
-        Weight of the loss. CRFsuite's ``c2`` is ``1 / (2 * C)`` for ``loss="log"``.
+        Weight of the loss. CRFsuite's ``c2`` is ``1 / (2 * C)`` for ``loss="logistic"``.
     transitions : str, mask or pairs of labels, default="all"
         Which labels may follow each other. "all"; "seen": all, but only those that occur in
         training have a weight (CRFsuite's default); "bio" or "bioes": what these schemes of chunks
@@ -76,7 +82,7 @@ class SequenceTagger(TrainedChain):
     pairs : {"all", "seen"}, default="all"
         Which pairs of a feature and a label have a weight: all, or those that occur together in
         training, as in CRFsuite. "all" is a little better, "seen" makes smaller models, and with
-        ``loss="log"`` takes much less time.
+        ``loss="logistic"`` takes much less time.
     transition_features : sequence of str or of int, optional
         Features of transitions, with a weight for each pair of labels that follow each other: those
         whose names begin with one of these strings, or columns of a matrix. They have no other
@@ -88,22 +94,22 @@ class SequenceTagger(TrainedChain):
         keep no names (the hashing trick).
     class_weight : dict, optional
         What an error costs at a token of each label; 1 for labels that are not in it. Not with
-        ``loss="log"``.
+        ``loss="logistic"``.
     sampling : {"permutation", "uniform", "gap"}, default="permutation"
         Which sentences a pass visits: each once, or drawn, uniformly or in proportion to their
         duality gaps. Of "hamming" only.
     tol : float, default=0.1
         Duality gap to stop at, in units of the objective. 0.1 is where F1 on held-back sentences of
-        CoNLL-2000 stops rising with "hamming"; the gap of "log" falls fast, and 1e-3 costs little
-        more.
-    max_iter : int, default=100
+        CoNLL-2000 stops rising with "hamming"; the gap of "logistic" falls fast, and 1e-3 costs
+        little more.
+    max_iter : int, default=1000
         Maximum number of passes over the sentences.
     warm_start : bool, default=False
         Whether a fit begins where the one before ended. "hamming" needs sentences of the same
-        lengths; "log" takes over the weights of features and labels by their names. A fit that
+        lengths; "logistic" takes over the weights of features and labels by their names. A fit that
         cannot do so starts from zero, with a warning. Pickles do not hold what that needs.
-    random_state, n_jobs, verbose, callback
-        As for all estimators: the seed, threads (all cores by default), progress on stderr, and
+    n_jobs, random_state, verbose, callback
+        As in `MulticlassSVC`: threads (all cores by default), the seed, progress on stderr, and
         ``callback(epoch, seconds, objective, dual_objective)``, which may end the fit.
 
     Attributes
@@ -136,7 +142,7 @@ history_, null_objective_
     interrupt takes effect within a sentence.
 
     Memory: the sentences as numbers, twelve bytes a feature of a token; with "hamming" one vector
-    of weights and for each sentence the labels that have weight; with "log" some 15 vectors of
+    of weights and for each sentence the labels that have weight; with "logistic" some 15 vectors of
     weights, fewer if they are long.
 
     Examples
@@ -148,7 +154,7 @@ history_, null_objective_
     [['D', 'N', 'V']]
     """
 
-    loss: Literal["hamming", "log"] = field(default="hamming", kw_only=False)
+    loss: Literal["hamming", "logistic"] = field(default="hamming", kw_only=False)
     C: float = 0.1
     transitions: Any = "all"
     boundaries: bool = True
@@ -159,13 +165,14 @@ history_, null_objective_
     class_weight: Mapping[Any, float] | None = None
     sampling: Sampling = "permutation"
     tol: float = 0.1
-    max_iter: int = 100
     warm_start: bool = False
 
     notes_: dict[str, Any] = field(init=False)
 
-    # Where a fit with warm_start ended.
+    # The point at which a fit with warm_start ended.
     _point: Any = field(init=False, default=None)
+
+    _saved: ClassVar[tuple[str, ...]] = ("_loss",)
 
     _remedy: ClassVar[str] = "max_iter or tol"
 
@@ -190,7 +197,7 @@ history_, null_objective_
         sample_weight : array-like of shape (n_sentences,), optional
             Weight of each sentence's loss.
         token_weight : sequence of sequences of float, optional
-            What an error costs at each token, shaped as `y`. Not with ``loss="log"``.
+            What an error costs at each token, shaped as `y`. Not with ``loss="logistic"``.
         lengths : array-like of int, optional
             Numbers of rows of the sentences where X is one matrix.
 
@@ -284,10 +291,12 @@ history_, null_objective_
 
         Parameters
         ----------
-        X, y, sample_weight, token_weight, lengths
+        X, y
             As in `fit`.
         C_min, C_max : float
             The interval.
+        sample_weight, token_weight, lengths
+            As in `fit`.
 
         Returns
         -------
@@ -331,54 +340,28 @@ history_, null_objective_
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_point": None}
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tagger to a file: plain arrays, no pickle, no zeros among the weights.
+    def _state(self) -> dict[str, Any]:
+        return {**super()._state(), "weights": packed_weights(self._weights)}
 
-        Raises
-        ------
-        OSError
-            If the file cannot be written; what it held before is then as it was.
-        """
-        check_is_fitted(self)
-        meta = {
-            "loss": self._loss,
-            "C": float(self.C),
-            "n_features_in": int(self.n_features_in_),
-            "notes": self.notes_,
-            "record": {name: getattr(self, name) for name in _RECORD},
-        }
-        write_tagger(path, meta, self._weights, self.classes_)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a tagger that `save` wrote.
-
-        Parameters other than `loss` and `C` are the defaults.
-
-        Raises
-        ------
-        ValueError
-            If the file is not one, or damaged. Nothing in it is executed.
-        """
-        meta, weights, classes = read_tagger(path)
-        tagger = cls(meta["loss"], C=meta["C"])
-        tagger._weights, tagger._loss, tagger.classes_ = weights, meta["loss"], classes
-        tagger.n_features_in_, tagger.notes_ = meta["n_features_in"], dict(meta["notes"])
-        for name in _RECORD:
-            setattr(tagger, name, meta["record"][name])
-        return tagger
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        attributes = dict(state)
+        packed = attributes.pop("weights")
+        super()._restore(attributes)
+        check_choice("loss", self._loss, "hamming", "logistic")
+        require(isinstance(self.n_features_in_, int) and isinstance(self.notes_, dict))
+        self._weights = unpacked_weights(packed, self.classes_)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_choice("loss", self.loss, "hamming", "log")
+        check_choice("loss", self.loss, "hamming", "logistic")
         check_choice("pairs", self.pairs, "all", "seen")
         if self.hash_bits is not None:
             refuse_unused(self, ["min_count"], "hash_bits")
             if self.hash_bits > 30:
                 msg = f"hash_bits: must be at most 30, got {self.hash_bits}"
                 raise ValueError(msg)
-        if self.loss == "log":
-            refuse_unused(self, ["class_weight", "sampling"], 'loss="log"')
+        if self.loss == "logistic":
+            refuse_unused(self, ["class_weight", "sampling"], 'loss="logistic"')
 
     def _problem(self, X: Any, y: Any, token_weight: Any, lengths: Any) -> Problem:
         """Check sentences and labels and hand them to the core, which has them to itself then."""
@@ -419,15 +402,3 @@ history_, null_objective_
         count = int(self.min_count)
         data = read_named(lambda X: vocabulary.learn(X, count), X, lambda: len(vocabulary))
         return data, vocabulary
-
-
-_RECORD = (
-    "n_iter_",
-    "objective_",
-    "dual_objective_",
-    "duality_gap_",
-    "relative_gap_",
-    "null_objective_",
-    "converged_",
-    "certificate_",
-)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._choices import PartLoss
+from dualgap._estimator import storable
 from dualgap._validation import FloatArray, core_rows
 from dualgap._validation.labels import sorted_classes
 from dualgap.structured._arrays import Stacked, count_wrong, encode, flatten_labels, stack
@@ -18,6 +19,7 @@ from dualgap.structured.models import BuiltinModel, Coding
 __all__ = ["ChainModel"]
 
 
+@storable
 @dataclass(eq=False, repr=False)
 class ChainModel(BuiltinModel):
     """Sequences whose neighbouring labels interact (letters of a word, tags of a sentence).
@@ -52,6 +54,7 @@ class ChainModel(BuiltinModel):
         return ChainCoding(self, found, X.n_features)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class ChainCoding(Coding):
     """A `ChainModel` with its classes."""
@@ -59,6 +62,10 @@ class ChainCoding(Coding):
     model: ChainModel
     classes: NDArray[Any]
     n_features: int
+
+    def zeros(self) -> Any:
+        """Return one sequence of one position whose features are all 0."""
+        return [np.zeros((1, self.n_features))]
 
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
         """Hand sequences to the core."""

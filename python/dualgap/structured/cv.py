@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, get_args
 
 import numpy as np
@@ -13,10 +15,18 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from dualgap._choices import check_choice
-from dualgap._estimator.display import note
+from dualgap._estimator import Callback, RandomState, SavedEstimator, ordered, require
+from dualgap._estimator.watch import watch
 from dualgap._sparse import check_sparse
 from dualgap._tuning.search import Rule, check_scores, choose, grid, rows_of_fold
-from dualgap._validation import FloatArray, check_positive, check_verbose, real_array
+from dualgap._validation import (
+    FloatArray,
+    check_positive,
+    check_verbose,
+    real_array,
+    resolve_seed,
+    resolve_threads,
+)
 from dualgap._validation.copies import listed
 
 __all__ = ["StructuredCV"]
@@ -41,45 +51,56 @@ class Certified(Protocol):
 _COLUMNS = ("objective", "dual_objective", "relative_gap", "n_iter", "converged")
 
 
-class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+@ordered
+@dataclass(kw_only=True, eq=False, repr=False)
+class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """C of a `StructuredSVM` or a `SequenceTagger` by cross-validation.
 
-    The fits of a fold go from small C to large, each from where the one before it ended, and each
-    reports its duality gap. The bounds on scores of `MulticlassSVCCV` have no counterpart here:
-    they would need the best label that differs from the predicted one in each way it can differ.
+    In each fold C grows from fit to fit, each fit starts at the end of the previous one, and each
+    reports its duality gap. Scores have no bounds as in `MulticlassSVCCV`: these would require, for
+    each part of a label, the best label that differs there.
 
     Parameters
     ----------
     estimator : StructuredSVM or SequenceTagger
-        All parameters but C.
+        Estimator with all parameters but C.
     Cs : int or array-like of float, default=13
-        Values of C to choose from, or how many from 1e-3 to 1e3, evenly spaced on a logarithmic
-        scale.
+        Values of C to choose from, or their number: so many from 1e-3 to 1e3, evenly spaced on a
+        logarithmic scale.
     cv : int, splitter or iterable, optional
         As in scikit-learn; None means five folds.
     scoring : str or callable, optional
         A scorer of scikit-learn, called with a fitted estimator, examples and labels; None means
         the estimator's own score.
     rule : {"best", "one-standard-error"}, default="best"
-        Whether to choose the C of the best mean score (the smallest of equals), or the smallest one
-        whose mean score is within one standard error of that.
+        Whether to choose the C with the best mean score (the smallest in a tie), or the smallest C
+        whose mean score is within one standard error of the best.
     cv_tol : float, optional
         Relative duality gap at which the fits of the folds end; None means the estimator's `tol`.
     refit : bool, default=True
         Whether to fit a model with the chosen C on all examples.
-    verbose : int, default=0
-        Print a line for each fit on stderr.
+    n_jobs : int, optional
+        Number of threads of each fit; None means the estimator's own `n_jobs`.
+    random_state : int, RandomState or None, default=None
+        Seed of every fit; None means the estimator's own `random_state`.
+    verbose : int, optional
+        Progress on stderr, counted in fits; see `MulticlassSVC`.
+    callback : callable, optional
+        Called after each fit of the search as ``callback(n_fits, seconds, objective,
+        dual_objective)``, then after each iteration of the final fit, together with the estimator's
+        own callback if it has one. A true return value ends the final fit; during the search it has
+        no effect.
 
     Attributes
     ----------
     C_ : float
         The chosen value.
     Cs_ : ndarray of shape (n_Cs,)
-        All values, in rising order.
+        All values, in increasing order.
     best_score_ : float
         The mean score of `C_`.
     scores_ : ndarray of shape (n_folds, n_Cs)
-        Scores on the held-out examples, which sample weights do not count in.
+        Scores on the held-out examples. Sample weights do not affect scores.
     mean_score_, std_score_ : ndarray of shape (n_Cs,)
         Mean over the folds, and standard deviation.
     cv_results_ : dict of ndarray of shape (n_folds, n_Cs)
@@ -89,8 +110,7 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
-    >>> from dualgap.sequence import SequenceTagger
-    >>> from dualgap.structured import StructuredCV
+    >>> from dualgap import SequenceTagger, StructuredCV
     >>> X = [[["w=the"], ["w=cat"]], [["w=a"], ["w=dog"], ["w=ran"]]] * 5
     >>> y = [["D", "N"], ["D", "N", "V"]] * 5
     >>> search = StructuredCV(SequenceTagger(random_state=0), Cs=[0.01, 1.0]).fit(X, y)
@@ -98,26 +118,26 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     (0.01, [['D', 'N']])
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        Cs: int | ArrayLike = 13,
-        *,
-        cv: Any = None,
-        scoring: str | Callable[..., float] | None = None,
-        rule: Rule = "best",
-        cv_tol: float | None = None,
-        refit: bool = True,
-        verbose: int | bool = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.Cs = Cs
-        self.cv = cv
-        self.scoring = scoring
-        self.rule = rule
-        self.cv_tol = cv_tol
-        self.refit = refit
-        self.verbose = verbose
+    estimator: Any = field(kw_only=False)
+    Cs: int | ArrayLike = field(default=13, kw_only=False)
+    cv: Any = None
+    scoring: str | Callable[..., float] | None = None
+    rule: Rule = "best"
+    cv_tol: float | None = None
+    refit: bool = True
+    n_jobs: int | None = None
+    random_state: RandomState = None
+    verbose: int | bool | None = None
+    callback: Callback | None = None
+
+    C_: float = field(init=False)
+    Cs_: FloatArray = field(init=False)
+    best_score_: float = field(init=False)
+    scores_: FloatArray = field(init=False)
+    mean_score_: FloatArray = field(init=False)
+    std_score_: FloatArray = field(init=False)
+    cv_results_: dict[str, NDArray[Any]] = field(init=False)
+    best_estimator_: Any = field(init=False)
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Choose C, and fit on all examples.
@@ -138,11 +158,7 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         ValueError
             For bad data or parameters; the message names the argument.
         """
-        self._check_estimator()
-        check_choice("rule", self.rule, *get_args(Rule))
-        check_verbose(self.verbose)
-        if self.cv_tol is not None:
-            check_positive("cv_tol", self.cv_tol, zero=True)
+        self._check_parameters()
         Cs, scorer = grid(self.Cs), check_scoring(self.estimator, self.scoring)
         X, y = listed(check_sparse(X), "X"), listed(check_sparse(y, "y"), "y")
         if len(X) != len(y):
@@ -151,27 +167,72 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else real_array("sample_weight", sample_weight)
         splits = check_cv(self.cv).split(X)
         folds = [tuple(rows_of_fold(part, len(X)) for part in split) for split in splits]
+        changed = self._changed()
+        stopping = (len(folds) * len(Cs), None)
+        with watch(self, stopping, unit="fit", is_fit=False) as callback:
+            results = self._search((X, y, weights), folds, Cs, scorer, changed, callback)
+            self._store(Cs, {name: np.array(values) for name, values in results.items()})
+        self.__dict__.pop("best_estimator_", None)
+        if self.refit:
+            model = self._clone().set_params(C=self.C_, **changed)
+            own = model.callback
+            if self.callback is not None:
+                model.callback = self.callback if own is None else _both(self.callback, own)
+            self.best_estimator_ = model.fit(X, y, weights)
+            model.callback = own
+        return self
+
+    def _check_parameters(self) -> None:
+        self._check_estimator()
+        check_choice("rule", self.rule, *get_args(Rule))
+        check_verbose(self.verbose)
+        if self.cv_tol is not None:
+            check_positive("cv_tol", self.cv_tol, zero=True)
+
+    def _changed(self) -> dict[str, Any]:
+        """Return the estimator's parameters that this search sets."""
+        changed: dict[str, Any] = {}
+        if self.n_jobs is not None:
+            changed["n_jobs"] = resolve_threads(self.n_jobs)
+        if self.random_state is not None:
+            changed["random_state"] = resolve_seed(self.random_state) % 2**32
+        return changed
+
+    def _search(
+        self,
+        data: tuple[Any, Any, Any],
+        folds: list[Any],
+        Cs: FloatArray,
+        scorer: Callable[..., float],
+        changed: dict[str, Any],
+        callback: Callback | None,
+    ) -> dict[str, list[list[Any]]]:
+        """Fit and score each fold and C; return a list for each fold in each column."""
+        X, y, weights = data
         results: dict[str, list[list[Any]]] = {name: [] for name in ("score", *_COLUMNS)}
+        n_fits, start = 0, time.monotonic()
         for train, test in folds:
             row: dict[str, list[Any]] = {name: [] for name in results}
             held_out = [X[i] for i in test], [y[i] for i in test]
             own = None if weights is None else weights[train]
-            model = self._clone()
+            model = self._clone().set_params(**changed)
             if self.cv_tol is not None:
                 model.set_params(tol=self.cv_tol)
+            if model.verbose is None:
+                # The search has its own bar.
+                model.set_params(verbose=0)
             for fitted in model.fits([X[i] for i in train], [y[i] for i in train], Cs, own):
                 row["score"].append(float(scorer(fitted, *held_out)))
                 for name in _COLUMNS:
                     row[name].append(getattr(fitted, f"{name}_"))
-                self._report(len(results["score"]), fitted, row["score"][-1])
+                n_fits += 1
+                if callback is not None:
+                    dual = fitted.dual_objective_
+                    bound = np.nan if dual is None else dual
+                    callback(n_fits, time.monotonic() - start, fitted.objective_, bound)
             for name, values in row.items():
                 results[name].append(values)
-        self._store(Cs, {name: np.array(values) for name, values in results.items()})
-        self.__dict__.pop("best_estimator_", None)
-        if self.refit:
-            self.best_estimator_ = self._clone().set_params(C=self.C_)
-            self.best_estimator_.fit(X, y, weights)
-        return self
+        return results
 
     def _check_estimator(self) -> None:
         if isinstance(self.estimator, type) or not hasattr(self.estimator, "fits"):
@@ -191,11 +252,6 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             msg = f"estimator: {own} cannot be copied for each fold ({error}); give it __deepcopy__"
             raise ValueError(msg) from error
 
-    def _report(self, fold: int, fitted: Any, score: float) -> None:
-        if self.verbose:
-            gap = f"gap {fitted.relative_gap_:.2g}" if fitted.relative_gap_ is not None else ""
-            note(f"fold {fold}  C {fitted.C:.3g}  score {score:.4f}  {gap}")
-
     def _store(self, Cs: FloatArray, results: dict[str, NDArray[Any]]) -> None:
         scores = results["score"]
         check_scores(scores, self.scoring)
@@ -203,6 +259,10 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.mean_score_, self.std_score_ = scores.mean(axis=0), scores.std(axis=0)
         chosen = choose(scores, self.rule)
         self.C_, self.best_score_ = float(Cs[chosen]), float(self.mean_score_[chosen])
+
+    def _check_restored(self) -> None:
+        best = getattr(self, "best_estimator_", None)
+        require(best is None or type(best) is type(self.estimator))
 
     def predict(self, X: Any) -> Any:
         """Return the labels that the model with the chosen C predicts."""
@@ -213,3 +273,13 @@ class StructuredCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """Return the score of the model with the chosen C."""
         check_is_fitted(self, "best_estimator_")
         return float(check_scoring(self.best_estimator_, self.scoring)(self.best_estimator_, X, y))
+
+
+def _both(first: Callback, second: Callback) -> Callback:
+    """Return a callback that calls two others; a true value of either ends the fit."""
+
+    def call(epoch: int, seconds: float, objective: float, dual_objective: float) -> bool:
+        given = (epoch, seconds, objective, dual_objective)
+        return any([bool(first(*given)), bool(second(*given))])
+
+    return call

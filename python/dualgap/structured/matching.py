@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
+from dualgap._estimator import storable
 from dualgap._validation import FloatArray, check_positive, core_rows
 from dualgap.structured._arrays import Stacked, pair_features, right_pairs
 from dualgap.structured.models import BuiltinModel, Coding
@@ -16,6 +17,7 @@ from dualgap.structured.models import BuiltinModel, Coding
 __all__ = ["MatchingModel"]
 
 
+@storable
 @dataclass(eq=False, repr=False)
 class MatchingModel(BuiltinModel):
     """Matchings of rows to columns (words of a sentence to those of its translation).
@@ -59,6 +61,7 @@ class MatchingModel(BuiltinModel):
         return [int(number) for number in links]
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class MatchingCoding(Coding):
     """A `MatchingModel` with its number of features."""
@@ -66,6 +69,10 @@ class MatchingCoding(Coding):
     model: MatchingModel
     n_features: int
     max_links: list[int]
+
+    def zeros(self) -> Any:
+        """Return one pair whose features are all 0."""
+        return [np.zeros((1, 1, self.n_features))]
 
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
         """Hand the pairs' features to the core."""

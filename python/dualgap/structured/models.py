@@ -58,6 +58,10 @@ class Coding(ABC):
         """Read examples, of as many features as in training."""
         return self.model.stack(X).check_features(type(self.model).__name__, self.n_features)
 
+    def zeros(self) -> Any:
+        """Return one example whose features are all 0."""
+        return np.zeros((1, self.n_features))
+
     @abstractmethod
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
         """Hand examples to the core, with their labels unless ``y`` is None."""

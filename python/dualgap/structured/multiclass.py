@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualgap import _core
+from dualgap._estimator import storable
 from dualgap._validation import FloatArray, core_rows, real_array
 from dualgap._validation.labels import sorted_classes
 from dualgap.structured._arrays import Stacked, count_wrong, encode, matrix, one_label_each
@@ -17,6 +18,7 @@ from dualgap.structured.models import BuiltinModel, Coding
 __all__ = ["MulticlassModel"]
 
 
+@storable
 @dataclass(eq=False, repr=False)
 class MulticlassModel(BuiltinModel):
     """One of several classes for each example: the multi-class SVM as a structured one.
@@ -44,6 +46,7 @@ class MulticlassModel(BuiltinModel):
         return MulticlassCoding(model, classes, X.n_features)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class MulticlassCoding(Coding):
     """A `MulticlassModel` with its classes."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dualgap import _core
 from dualgap._choices import PartLoss
+from dualgap._estimator import storable
 from dualgap._validation import FloatArray, core_rows
 from dualgap.structured._arrays import Stacked, indicators, matrix
 from dualgap.structured.models import BuiltinModel, Coding
@@ -17,6 +18,7 @@ from dualgap.structured.models import BuiltinModel, Coding
 __all__ = ["MultilabelModel"]
 
 
+@storable
 @dataclass(eq=False, repr=False)
 class MultilabelModel(BuiltinModel):
     """Sets of labels, with a weight for each joint state of two labels that interact.
@@ -63,6 +65,7 @@ class MultilabelModel(BuiltinModel):
         return [[int(a), int(b)] for a, b in pairs]
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class MultilabelCoding(Coding):
     """A `MultilabelModel` with its edges."""

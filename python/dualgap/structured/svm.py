@@ -12,7 +12,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,9 @@ from dualgap._choices import Projection, Sampling, Step, StructuredSolver
 from dualgap._estimator import (
     CertifiedEstimator,
     EpochModels,
+    ordered,
     refuse_unused,
+    require,
     restores_on_error,
     warn_user,
     watch,
@@ -49,6 +51,7 @@ __all__ = ["StructuredSVM"]
 BLOCKWISE = ("auto", "block-frank-wolfe")
 
 
+@ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class StructuredSVM(CertifiedEstimator):
     """Max-margin training of a structured model, with a certificate of optimality.
@@ -66,6 +69,14 @@ class StructuredSVM(CertifiedEstimator):
         ``model__boundaries`` and the like.
     C : float, default=1.0
         Weight of the losses against the regulariser.
+    radius : float, optional
+        Bound on ``||w||`` for "extragradient", whose objective is the mean loss alone; by default
+        ``sqrt(P(0) / lambda)``, which the optimum of the regularised problem does not exceed.
+    signs : array-like of shape (n_weights,), optional
+        Signs that the weights must have, in the order of `coef_`: 1 for weights that must not be
+        negative, -1 for those that must not be positive, 0 for all others. The bound then is one on
+        models that keep to them. For "auto" and "block-frank-wolfe"
+        without `averaging`.
     solver : {"auto", "block-frank-wolfe", "frank-wolfe", "away-frank-wolfe", \
 "projected-gradient", "subgradient", "extragradient"}, default="auto"
         "auto" begins with "block-frank-wolfe". Where the tolerance is more than 50 passes away at
@@ -95,14 +106,6 @@ class StructuredSVM(CertifiedEstimator):
     projection : {"euclidean", "entropic"}, optional
         Distance in which "extragradient" projects: "euclidean" (their default) or "entropic" for
         `MulticlassModel` and `MatchingModel`, "entropic" for `ChainModel` and `MultilabelModel`.
-    radius : float, optional
-        Bound on ``||w||`` for "extragradient", whose objective is the mean loss alone; by default
-        ``sqrt(P(0) / lambda)``, which the optimum of the regularised problem does not exceed.
-    signs : array-like of shape (n_weights,), optional
-        Signs that the weights must have, in the order of `coef_`: 1 for weights that must not be
-        negative, -1 for those that must not be positive, 0 for all others. The bound then is one on
-        models that keep to them. For "auto" and "block-frank-wolfe"
-        without `averaging`.
     verify : bool, default=True
         Whether ``decode`` of a `Model` of your own is compared with its ``loss_augmented_decode``
         after the fit. Say False where the two do not choose among the same labels, as in ranking.
@@ -118,10 +121,10 @@ class StructuredSVM(CertifiedEstimator):
     warm_start : bool, default=False
         Whether a fit ("auto" and "block-frank-wolfe" only) continues the previous one, if examples,
         labels, weights and model are the same (`C`, `tol` and `step` may change).
-    random_state : int, RandomState or None, default=None
-        Seed of the order of the examples.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The result does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the order of the examples.
     verbose : int, optional
         Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
         fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
@@ -215,8 +218,10 @@ class StructuredSVM(CertifiedEstimator):
     n_features_in_: int = field(init=False)
     oracle_calls_: int | None = field(init=False)
 
-    # What the fits of `fits` have in common.
+    # The identity of the problem that all fits of `fits` share.
     _series: object = field(init=False, default=None)
+
+    _saved: ClassVar[tuple[str, ...]] = ("_coding",)
 
     @restores_on_error
     def fit(self, X: Examples, y: Examples, sample_weight: ArrayLike | None = None) -> Self:
@@ -321,6 +326,17 @@ class StructuredSVM(CertifiedEstimator):
     def __getstate__(self) -> Any:
         # The dual point of a warm start is many times larger than the model.
         return {**super().__getstate__(), "_end": None}
+
+    def _check_restored(self) -> None:
+        coding: Any = self._coding
+        require(isinstance(coding, Coding) and type(coding.model) is type(self.model))
+        require(type(coding.n_features) is int and coding.n_features > 0)
+        require(self.coef_.dtype == np.float64 and self.coef_.ndim == 1)
+        require(np.isfinite(self.coef_).all(), "a weight is not finite")
+        sizes = [part.size for part in coding.parameters(self.coef_).values()]
+        require(sum(sizes) == len(self.coef_))
+        # The core checks that coding and weights fit.
+        self._predictor().predict(coding.zeros(), self.coef_)
 
     def _predictor(self) -> Predictor:
         return Predictor(self.model, self._coding, self.n_jobs)

@@ -26,14 +26,14 @@ RADII = (1e-9, 1e-3, 0.3, 3.0, 100.0, 1e6, 1e12)
 PENALTIES = ("l1", "l1/l2", "l1/linf")
 FAR: dict[str, Any] = {"tol": 1e-10, "max_iter": 60, "n_components": 30}
 WAYS: tuple[dict[str, Any], ...] = (
-    {"refit": "full"},
-    {"refit": "output"},
-    {"refit": "full", "n_components": 1, "max_iter": 1},
-    {"refit": "output", "n_components": 2},
-    {"refit": "output", "selection": "random"},
-    {"refit": "full", "selection": "power"},
-    {"refit": "output", "selection": "exact"},
-    {"refit": "full", "selection": "best-row"},
+    {"reoptimize": "full"},
+    {"reoptimize": "output"},
+    {"reoptimize": "full", "n_components": 1, "max_iter": 1},
+    {"reoptimize": "output", "n_components": 2},
+    {"reoptimize": "output", "selection": "random"},
+    {"reoptimize": "full", "selection": "power"},
+    {"reoptimize": "output", "selection": "exact"},
+    {"reoptimize": "full", "selection": "best-row"},
 )
 
 

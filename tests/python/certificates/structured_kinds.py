@@ -284,7 +284,7 @@ def path(random: Random) -> Claims:
 def tagger_path(random: Random) -> Claims:
     """Pieces of a path of taggers."""
     scale, C = choice(random, SCALES), choice(random, (1e-6, 1e-3, 1.0, 1e3))
-    loss = choice(random, ("hamming", "log"))
+    loss = choice(random, ("hamming", "logistic"))
     X = [normal(random, scale, length, 2) for length in (3, 1, 2, 3)]
     Y = [np.arange(3), np.array([2]), np.array([0, 1]), np.array([1, 2, 0])]
     examples, total = chain_examples(X, Y, 3, boundaries=True), Fraction(4)
@@ -319,6 +319,6 @@ KINDS: dict[str, Callable[[Random], Claims]] = {
     "structured: extragradient": extragradient,
     "structured: path": path,
     "tagger: hamming": tagger("hamming"),
-    "tagger: log": tagger("log"),
+    "tagger: log": tagger("logistic"),
     "tagger: path": tagger_path,
 }

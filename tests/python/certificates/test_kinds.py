@@ -66,7 +66,7 @@ def test_large_rows_of_polynomial_models(scale: float, refit: Any, linear: Any) 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = FactorizationMachineRegressor(
-            6, radius=1.0, refit=refit, linear=linear, random_state=0, max_iter=20
+            6, radius=1.0, reoptimize=refit, linear=linear, random_state=0, max_iter=20
         ).fit(X * scale, y)
     objective = model.history_["objective"]
     assert (np.diff(objective) <= 1e-9 * objective[:-1]).all()

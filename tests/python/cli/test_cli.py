@@ -313,7 +313,7 @@ def test_interrupted_while_it_fits(tmp_path: Path) -> None:
     # Enough sweeps that only the signal ends the fit.
     code = (
         "import dualgap.cli.recommend as cli, dualgap.cli, functools as f; "
-        "cli.Variational = f.partial(cli.Variational, n_sweeps=100_000, tol=0.0); "
+        "cli.Variational = f.partial(cli.Variational, max_iter=100_000, tol=0.0); "
         "dualgap.cli.main()"
     )
     command = [sys.executable, "-c", code, "recommend", "--data", str(tmp_path)]

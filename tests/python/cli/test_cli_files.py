@@ -396,31 +396,37 @@ def test_inconsistent_model_files_are_rejected() -> None:
     meta = json.loads(arrays["meta"].tobytes())
 
     def described(**changes: Any) -> dict[str, Any]:
-        text = json.dumps({**meta, **changes}).encode()
+        changed = {
+            name: {**meta[name], **value} if isinstance(value, dict) else value
+            for name, value in changes.items()
+        }
+        text = json.dumps({**meta, **changed}).encode()
         return {"meta": np.frombuffer(text, dtype=np.uint8)}
 
     spoilt: list[dict[str, Any]] = [
-        {"coef": np.where(arrays["coef"] > 0, np.nan, arrays["coef"])},
-        {"intercept": np.full(3, np.inf)},
-        {"coef": arrays["coef"].astype(np.float32)},
-        {"classes": np.arange(6).reshape(3, 2)},
-        {"classes": np.array([0, 1, 1])},
-        {"classes": np.array([0.0, 1.0, np.nan])},
-        {"classes": np.array([2, 1, 0])},
-        {"certificate": np.zeros(2)},
-        {"certificate": np.full(3, np.nan)},
-        described(columns=["a", "b", "c"]),
-        described(columns=["a", "b", "c", "a"]),
-        described(columns=["a", "b", "c", 4]),
-        described(columns="abcd"),
-        described(label=3),
-        described(first_index=-(10**9)),
-        described(first_index=2**64),
-        described(parameters={**meta["parameters"], "C": -1}),
-        described(parameters={}),
-        described(loss={"name": "nothing"}),
-        described(loss=[]),
-        described(format=1),
+        {"coef_": np.where(arrays["coef_"] > 0, np.nan, arrays["coef_"])},
+        {"intercept_": np.full(3, np.inf)},
+        {"coef_": arrays["coef_"].astype(np.float32)},
+        {"classes_": np.arange(6).reshape(3, 2)},
+        {"classes_": np.array([0, 1, 1])},
+        {"classes_": np.array([0.0, 1.0, np.nan])},
+        {"classes_": np.array([2, 1, 0])},
+        described(fitted={"objective_": "x"}),
+        described(fitted={"dual_objective_": float("nan")}),
+        described(notes={"columns": ["a", "b", "c"]}),
+        described(notes={"columns": ["a", "b", "c", "a"]}),
+        described(notes={"columns": ["a", "b", "c", 4]}),
+        described(notes={"columns": "abcd"}),
+        described(notes={"label": 3}),
+        described(notes={"first_index": -(10**9)}),
+        described(notes={"first_index": 2**64}),
+        described(notes={"n_features": 3, "columns": None}),
+        described(notes=[1]),
+        described(parameters={"C": -1}),
+        described(parameters=[]),
+        described(parameters={"loss": "nothing"}),
+        described(parameters={"loss": []}),
+        described(format="dualgap model 0"),
     ]
     for changes in spoilt:
         np.savez("bad.npz", **{**arrays, **changes})

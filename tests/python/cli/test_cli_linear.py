@@ -241,6 +241,6 @@ def test_other_files_are_no_models() -> None:
     assert "not a model file" in bad("predict", "iris", "other.npz")
     with np.load("iris.model") as file:
         arrays = dict(file)
-    for name, value in (("coef", X), ("intercept", X[0]), ("meta", arrays["meta"][:-3])):
+    for name, value in (("coef_", X), ("intercept_", X[0]), ("meta", arrays["meta"][:-3])):
         np.savez("broken.npz", **{**arrays, name: value})
         assert "not a model file" in bad("predict", "iris", "broken.npz")

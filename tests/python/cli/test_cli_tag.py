@@ -45,7 +45,7 @@ def train(files: Path, *options: object) -> Result:
     return run("train", "-q", "-c", 10, *options, *paths)
 
 
-@pytest.mark.parametrize("options", [(), ("--loss", "log", "--transitions", "bio")])
+@pytest.mark.parametrize("options", [(), ("--loss", "logistic", "--transitions", "bio")])
 def test_a_trained_model_labels_a_file(files: Path, options: tuple[str, ...]) -> None:
     result = train(files, *options)
     assert result.exit_code == 0, result.output

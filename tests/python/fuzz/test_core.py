@@ -91,7 +91,9 @@ def sequence_settings(a, n, m, n_sentences):
     return {
         **a.run(),
         "n_states": a.near(m),
-        "loss": a.choice(["hamming", "log", "log", "x"] if a.rarely() else ["hamming", "log"]),
+        "loss": a.choice(
+            ["hamming", "logistic", "logistic", "x"] if a.rarely() else ["hamming", "logistic"]
+        ),
         "links": links(a, m),
         "seen_pairs": a.rarely(0.3),
         "token_weight": None if a.rarely(0.7) else a.array(a.near(n), sign=False),
@@ -188,7 +190,7 @@ def fit_polynomial(a):
         "penalty": a.choice(list(_core.PENALTIES)),
         "radius": a.positive(),
         "n_components": a.choice([0, 1, 3]),
-        "refit": a.choice(["full", "output"]),
+        "reoptimize": a.choice(["full", "output"]),
         "selection": a.choice(SELECTIONS),
         "selection_tol": a.positive(),
         "tol": a.positive(),
@@ -252,7 +254,7 @@ def fit_variational(a):
         "feature_ridge": a.positive(),
         "relaxation": a.choice([1.0, 1.5, a.number(0.3)]),
         "popularity": a.rarely(0.5),
-        "n_sweeps": a.choice([0, 1, 3]),
+        "max_iter": a.choice([0, 1, 3]),
         "tol": a.positive(),
         "seed": a.seed(),
         "n_threads": a.choice([0, 1, 2]),

@@ -73,7 +73,7 @@ def test_the_objective_is_that_of_the_weights(loss: Loss) -> None:
     X, y, Z = problem()
     model = fit(Z, X, y, loss=loss, tol=1e-3)
     scores = (X @ model.coef_.T + model.intercept_) @ Z.T
-    assert model.class_scores(X) == pytest.approx(scores)
+    assert model.decision_function(X) == pytest.approx(scores)
     v = 1.0 + scores - scores[np.arange(N), y][:, None]
     v[np.arange(N), y] = 0.0
     ordered = -np.sort(-v, axis=1)
@@ -141,7 +141,9 @@ def test_all_kinds_of_rows(dtype: Any, sparse: bool) -> None:
             assert model.dual_objective_ <= reference.objective_ * (1 + 1e-5)
             assert model.objective_ == pytest.approx(reference.objective_, rel=0.05)
             assert model.predict(given).shape == (N,)
-            assert model.class_scores(given) == pytest.approx(reference.class_scores(X), abs=0.5)
+            assert model.decision_function(given) == pytest.approx(
+                reference.decision_function(X), abs=0.5
+            )
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
@@ -212,7 +214,7 @@ def test_concatenation_adds_weights_of_each_class_to_the_shared_ones() -> None:
     assert model.objective_ < fit(Z, X, y).objective_
     assert model.objective_ < fit(np.eye(M), X, y).objective_
     shared = (X @ model.coef_[M:].T + model.intercept_[M:]) @ Z.T
-    assert model.class_scores(X, Z) == pytest.approx(shared)
+    assert model.decision_function(X, Z) == pytest.approx(shared)
 
 
 def test_rows_of_zeros_and_callbacks() -> None:

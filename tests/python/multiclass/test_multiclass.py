@@ -332,7 +332,7 @@ def test_top_k_predictions_are_ordered_by_score() -> None:
     assert (best[:, 0] == model.predict(X)).all()
     order = np.argsort(-scores, axis=1)[:, :3]
     assert (best == model.classes_[order]).all()
-    with pytest.raises(ValueError, match="k: 6 is more than the 5 classes"):
+    with pytest.raises(ValueError, match="k: must be at most the number of classes, 5, got 6"):
         model.predict_top_k(X, 6)
     with pytest.raises(ValueError, match="k: "):
         model.predict_top_k(X, 0)

@@ -44,8 +44,8 @@ def test_a_stream_of_chunks_is_the_whole(
 
     rows, labels = Chunks.from_pairs(stream(), spill=tmp_path if spill else None)
     assert rows.shape == X.shape
-    whole = model(refit=refit).fit(X, y, weights)
-    chunked = model(refit=refit).fit(rows, labels, weights)
+    whole = model(reoptimize=refit).fit(X, y, weights)
+    chunked = model(reoptimize=refit).fit(rows, labels, weights)
     assert np.array_equal(whole.components_, chunked.components_)
     assert np.array_equal(whole.decision_function(X), chunked.decision_function(X))
     assert chunked.n_features_in_ == 6

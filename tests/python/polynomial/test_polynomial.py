@@ -101,7 +101,7 @@ def test_outputs_are_the_explicit_sums(seed: int, n_outputs: int, sparse: bool) 
 @pytest.mark.parametrize("refit", ["full", "output"])
 def test_a_fit_obeys_its_constraints(estimator: Any, penalty: str, refit: str) -> None:
     X, y = problem(estimator)
-    model = make(estimator, penalty=penalty, refit=refit, radius=0.5).fit(X, y)
+    model = make(estimator, penalty=penalty, reoptimize=refit, radius=0.5).fit(X, y)
     inner = {"l1": 1, "l1/l2": 2, "l1/linf": np.inf}[penalty]
     assert np.linalg.norm(model.output_, inner, axis=1).sum() <= 0.5 * (1 + 1e-9)
     lengths = np.linalg.norm(model.components_, axis=1)
@@ -164,7 +164,7 @@ def test_every_dual_value_is_below_the_best_objective(
 ) -> None:
     X, y = problem(estimator, n=40, d=4)
     parameters = {"penalty": penalty, "linear": linear, "radius": 0.7}
-    short = make(estimator, n_components=2, refit="output", **parameters).fit(X, y)
+    short = make(estimator, n_components=2, reoptimize="output", **parameters).fit(X, y)
     # A long full fit is the best that is known within the same radius.
     long = make(estimator, n_components=40, tol=1e-6, selection_tol=1e-8, **parameters).fit(X, y)
     best = long.objective_
@@ -193,7 +193,7 @@ def test_a_fit_ends_when_nothing_more_is_gained(estimator: Any) -> None:
 @pytest.mark.parametrize("refit", ["full", "output"])
 def test_the_objective_never_rises(estimator: Any, penalty: str, refit: str) -> None:
     X, y = problem(estimator)
-    history = make(estimator, n_components=8, penalty=penalty, refit=refit).fit(X, y).history_
+    history = make(estimator, n_components=8, penalty=penalty, reoptimize=refit).fit(X, y).history_
     assert len(history["epoch"]) > 3
     assert np.all(np.diff(history["objective"]) <= 1e-9 * history["objective"][0])
     assert history["objective"][-1] < 0.9 * history["objective"][0]

@@ -93,7 +93,7 @@ def test_the_largest_eigenvalue_is_not_missed(seed, options):
         penalty="l1",
         radius=0.05,
         linear=None,
-        refit="output",
+        reoptimize="output",
         random_state=0,
         **options,
     ).fit(X, y)
@@ -124,7 +124,7 @@ def test_bounds_hold_in_rational_arithmetic(penalty, dtype, scale):
             linear=None,
             tol=10.0 ** -rng.integers(1, 10),
             max_iter=20,
-            refit="output" if trial % 2 else "full",
+            reoptimize="output" if trial % 2 else "full",
             random_state=trial,
         ).fit(X if trial < 2 else sp.csr_matrix(X), y)
         best = optimum(y, radius, scale)
@@ -149,7 +149,7 @@ def test_the_output_layer_is_in_its_ball(penalty, estimator):
             int(rng.integers(1, 8)),
             penalty=penalty,
             radius=radius,
-            refit=str(rng.choice(["full", "output"])),
+            reoptimize=str(rng.choice(["full", "output"])),
             linear=[None, "explicit", "augment"][trial % 3],
             tol=10.0 ** -rng.integers(2, 9),
             max_iter=8,

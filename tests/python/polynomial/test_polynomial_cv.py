@@ -18,7 +18,7 @@ from dualgap import PolynomialNetworkClassifier, PolynomialNetworkClassifierCV
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 RADII = [0.3, 3.0, 30.0]
-PARAMETERS: dict[str, Any] = {"n_components": 4, "refit": "output", "random_state": 0}
+PARAMETERS: dict[str, Any] = {"n_components": 4, "reoptimize": "output", "random_state": 0}
 
 
 def rows(n: int = 150) -> tuple[Any, Any]:

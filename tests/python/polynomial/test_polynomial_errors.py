@@ -120,7 +120,7 @@ def test_validation_targets_have_as_many_outputs(estimator: Any) -> None:
         ("selection_tol", 0.0),
         ("penalty", "l3"),
         ("penalty", ""),
-        ("refit", "both"),
+        ("reoptimize", "both"),
         ("linear", "ridge"),
         ("validation_fraction", 0.0),
         ("validation_fraction", 1.0),

@@ -37,7 +37,7 @@ def test_many_rows_sorted_by_class_are_fitted_in_batches(estimator: Any) -> None
     parameters = {"n_components": 4, "radius": 1e4, "random_state": 0}
     fits = [estimator(**parameters, n_jobs=n).fit(X[order], y[order]) for n in (1, 2)]
     shuffled = estimator(**parameters).fit(X, y)
-    convex = estimator(**parameters, refit="output").fit(X, y)
+    convex = estimator(**parameters, reoptimize="output").fit(X, y)
     assert np.array_equal(fits[0].components_, fits[1].components_)
     assert fits[0].score(X, y) > 0.95
     # The order of the rows is one of chance, not of classes.

@@ -24,7 +24,7 @@ def test_eigenvectors_are_a_basis_within_the_bound_of_l1() -> None:
     d, m = 4, 3
     X, Y = rows(60, d, m)
     model = PolynomialNetworkRegressor(
-        40, penalty="l1", radius=3.0, linear=None, refit="output", tol=1e-6, random_state=0
+        40, penalty="l1", radius=3.0, linear=None, reoptimize="output", tol=1e-6, random_state=0
     ).fit(X, Y)
     basis, output, total = [], [], 0.0
     for c in range(m):
@@ -44,7 +44,7 @@ def test_a_vertex_of_the_weights_has_no_more_rows_than_outputs() -> None:
     n, m = 2, 2
     X, Y = rows(n, 6, m)
     model = PolynomialNetworkRegressor(
-        30, radius=0.5, linear=None, refit="output", tol=1e-9, random_state=0
+        30, radius=0.5, linear=None, reoptimize="output", tol=1e-9, random_state=0
     ).fit(X, Y)
     norms = np.linalg.norm(model.output_, axis=1)
     kernel = (X @ model.components_.T) ** 2
@@ -66,7 +66,7 @@ def test_the_error_is_within_the_rate_of_the_theorem(penalty: Any, factor: float
     X, Y = rows(80, 5, 3)
     y = Y.argmax(axis=1)
     parameters: dict[str, Any] = {
-        "penalty": penalty, "linear": None, "refit": "output", "random_state": 0,
+        "penalty": penalty, "linear": None, "reoptimize": "output", "random_state": 0,
     }  # fmt: skip
     radius = 0.5
     # The theorem compares with the best model of the ball that is smaller by the factor.

@@ -15,12 +15,12 @@ PENALTIES = ["l1", "l1/l2", "l1/linf"]
 
 def quick(**parameters: Any) -> OrdinalRecommender:
     """A variational fit."""
-    return make(Variational(n_models=2, n_sweeps=8), parameters)
+    return make(Variational(n_models=2, max_iter=8), parameters)
 
 
 def greedy(**parameters: Any) -> OrdinalRecommender:
     """A fit by conditional gradient."""
-    return make(ConditionalGradient(refit="output", radius=100.0), parameters)
+    return make(ConditionalGradient(reoptimize="output", radius=100.0), parameters)
 
 
 def make(method: Any, parameters: dict[str, Any]) -> OrdinalRecommender:

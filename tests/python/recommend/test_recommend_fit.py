@@ -48,7 +48,7 @@ def test_a_fit_has_no_more_bases_than_its_ratings_can_tell_apart(
     monkeypatch.setattr(_core, "fit_variational", spy)
     rows = np.arange(n_ratings)
     ratings = (rows % n_users, rows // 3 if n_users == 3 else rows, 1.0 + rows % 5)
-    method = Variational(n_models=1, n_sweeps=2)
+    method = Variational(n_models=1, max_iter=2)
     OrdinalRecommender(500, method=method, interactions=False).fit(ratings)
     assert handed == [expected]
 
@@ -124,7 +124,7 @@ def test_the_path_of_radii_finds_one_that_serves(
     fits = [
         OrdinalRecommender(
             4,
-            method=ConditionalGradient(refit="output", radius=radius),
+            method=ConditionalGradient(reoptimize="output", radius=radius),
             interactions=False,
             random_state=0,
             n_jobs=1,
@@ -231,7 +231,7 @@ def test_the_objective_never_rises(
     # A third of the items have features, but no ratings.
     some = ratings[(ratings["item"] % 3 > 0) & (ratings["user"] < n_users)].iloc[:700]
     weights = np.random.default_rng(1).uniform(0.1, 3.0, len(some))
-    shared = {"reduction": reduction, "history_features": history, "n_sweeps": 12, "tol": 0.0}
+    shared = {"reduction": reduction, "history_features": history, "max_iter": 12, "tol": 0.0}
     settings = [(0.01, None), (1.0, 100.0), (1.0, None), (20.0, None)]
     for ridge, radius in settings[: trials(4)]:
         own = {"radius": radius, "feature_ridge": ridge, "n_models": 1, **shared}
@@ -323,7 +323,7 @@ from dualgap.recommend import OrdinalRecommender, Variational
 
 ratings = synthetic_ratings(300_000, 6000, 3000)
 started = lambda epoch, *_: epoch == 1 and print("started", flush=True)
-model = OrdinalRecommender(method=Variational(n_sweeps=10_000), callback=started, random_state=0)
+model = OrdinalRecommender(method=Variational(max_iter=10_000), callback=started, random_state=0)
 try:
     model.fit(ratings)
 except KeyboardInterrupt:

@@ -124,7 +124,7 @@ def test_ratings_that_cannot_be_used(
         ("n_components", 0),
         ("n_components", 2.5),
         ("n_models", True),
-        ("n_sweeps", -1),
+        ("max_iter", -1),
         ("tempering", 0.0),
         ("tempering", "high"),
         ("feature_ridge", 0),
@@ -134,7 +134,7 @@ def test_ratings_that_cannot_be_used(
         ("tol", -1e-3),
         ("method", "exact"),
         ("reduction", "ordinal"),
-        ("refit", "none"),
+        ("reoptimize", "none"),
         ("penalty", "l2"),
         ("history_features", "items"),
         ("n_jobs", 0),
@@ -340,7 +340,7 @@ def test_fitted_blocks_are_the_core_s_machine(
         return results[-1]
 
     monkeypatch.setattr(_core, "fit_polynomial", spy)
-    fitted = greedy(history_features=True, refit="full", n_components=2)
+    fitted = greedy(history_features=True, reoptimize="full", n_components=2)
     fitted.fit(small, user_features=user_table, item_features=item_table)
 
     n_users, n_items = len(user_table), item_table.shape[0]

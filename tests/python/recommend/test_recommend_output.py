@@ -72,17 +72,17 @@ def test_regression_has_no_probabilities(small: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"n_sweeps": 15},
-        {"n_sweeps": 15, "history_features": True},
-        {"n_sweeps": 15, "reduction": "regression"},
-        {"refit": "full", "n_components": 4},
+        {"max_iter": 15},
+        {"max_iter": 15, "history_features": True},
+        {"max_iter": 15, "reduction": "regression"},
+        {"reoptimize": "full", "n_components": 4},
     ],
     ids=["mcrank", "history", "regression", "conditional-gradient"],
 )
 def test_learns_what_was_planted(ratings: pd.DataFrame, parameters: dict[str, Any]) -> None:
     train, validation, test = split_ratings(ratings, 0, (0.7, 0.1))
     truth = test["rating"].to_numpy()
-    greedily = "refit" in parameters
+    greedily = "reoptimize" in parameters
     fitted = (greedy if greedily else quick)(**parameters)
     fitted.fit(train, validation=validation if greedily else None)
     predicted = fitted.predict(test["user"], test["item"])

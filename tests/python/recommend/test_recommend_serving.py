@@ -86,7 +86,7 @@ def test_the_latest_rating_of_a_pair_counts(small: pd.DataFrame) -> None:
 def test_new_users_are_nearly_those_of_a_refit(
     ratings: pd.DataFrame, history: bool, reduction: Any
 ) -> None:
-    settings = {"history_features": history, "reduction": reduction, "n_sweeps": 20}
+    settings = {"history_features": history, "reduction": reduction, "max_iter": 20}
     is_new = ratings["user"] % 20 == 3
     held = is_new & (np.arange(len(ratings)) % 3 == 0)
     before, mine, test = ratings[~is_new], ratings[is_new & ~held], ratings[held]
@@ -250,10 +250,15 @@ def test_ranking_by_likes_beside_ratings(ratings: pd.DataFrame) -> None:
     assert_same(plain, fitted)
     with pytest.raises(ValueError, match=r'^rank_by: "like" needs interactions=True'):
         plain.recommend(1, rank_by="like")
-    for bad in (Interactions(n_factors=0), Interactions(ridge=-1.0), Interactions(like=np.nan), 3):
-        with pytest.raises(ValueError, match=r"^(n_factors|ridge|like|interactions): "):
+    for bad in (
+        Interactions(n_components=0),
+        Interactions(ridge=-1.0),
+        Interactions(like=np.nan),
+        3,
+    ):
+        with pytest.raises(ValueError, match=r"^(n_components|ridge|like|interactions): "):
             quick(interactions=bad).fit(train)
-    other = quick(interactions=Interactions(like=5.0, n_factors=3)).fit(train)
+    other = quick(interactions=Interactions(like=5.0, n_components=3)).fit(train)
     assert other.like_ == 5.0
     assert other.get_params()["interactions__n_factors"] == 3
 
@@ -262,7 +267,7 @@ def test_ranking_by_likes_beside_ratings(ratings: pd.DataFrame) -> None:
 
 
 def test_searches_and_scores(ratings: pd.DataFrame) -> None:
-    model = OrdinalRecommender(2, method=Variational(n_models=1, n_sweeps=5), interactions=False)
+    model = OrdinalRecommender(2, method=Variational(n_models=1, max_iter=5), interactions=False)
     search = GridSearchCV(
         model.set_params(random_state=0, n_jobs=1), {"method__tempering": [1e-3, 1.0]}, cv=2
     )

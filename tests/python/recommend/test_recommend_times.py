@@ -39,7 +39,7 @@ def drifting() -> pd.DataFrame:
 
 def rmse_with(drifting: pd.DataFrame, **settings: Any) -> float:
     train, test = drifting.iloc[:4000], drifting.iloc[4000:]
-    model = quick(n_sweeps=20, interactions=False, **settings).fit(train)
+    model = quick(max_iter=20, interactions=False, **settings).fit(train)
     return model.evaluate(test, unknown="ignore")["rmse"]
 
 
@@ -125,7 +125,7 @@ def test_they_do_little_harm_where_there_is_none(ratings: pd.DataFrame) -> None:
 @pytest.mark.parametrize("reduction", ["mcrank", "regression"])
 def test_the_objective_never_rises_with_them(drifting: pd.DataFrame, reduction: Any) -> None:
     for extra in ({}, {"history_features": True}, {"radius": 500.0}):
-        model = quick(n_sweeps=25, tol=0.0, reduction=reduction, time_features=DAYS, **extra).fit(
+        model = quick(max_iter=25, tol=0.0, reduction=reduction, time_features=DAYS, **extra).fit(
             drifting.iloc[:1500]
         )
         objective, number = model.history_["objective"], model.history_["model"]

@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 
 from dualgap.sequence import SequenceTagger
 
-LOSSES = ["hamming", "log"]
+LOSSES = ["hamming", "logistic"]
 
 
 def tagger(loss: str = "hamming", **options: Any) -> SequenceTagger:
@@ -47,7 +47,7 @@ def test_answers_are_those_of_an_enumeration(loss: str, transitions: str) -> Non
     X, y = sentences(60)
     model = tagger(loss, transitions=transitions).fit(X, y)
     test = [x[:5] for x in sentences(20, seed=1)[0]]
-    predicted, ranked = model.predict(test), model.predict_nbest(test, 7)
+    predicted, ranked = model.predict(test), model.predict_top_k(test, 7)
     marginals = model.predict_marginals(test)
     if loss == "hamming":
         assert all((marginal.max(axis=1) == 0).all() for marginal in marginals)
@@ -55,13 +55,13 @@ def test_answers_are_those_of_an_enumeration(loss: str, transitions: str) -> Non
         every = [pair for pair in scored(model, x) if pair[0] > -np.inf]
         scores = np.array([score for score, _ in every])
         assert best[0][0] == label
-        shift = logsumexp(scores) if loss == "log" else 0.0
+        shift = logsumexp(scores) if loss == "logistic" else 0.0
         expected = scores[:7] - shift
         np.testing.assert_allclose([score for _, score in best], expected, atol=1e-9)
         assert all(dict_of(every, found) for found, _ in best)
         for t, k in np.ndindex(marginal.shape):
             own = [s for s, z in every if z[t] == model.classes_[k]]
-            if loss == "log":
+            if loss == "logistic":
                 value = np.exp(logsumexp(own) - shift) if own else 0.0
                 assert marginal[t, k] == pytest.approx(value, abs=1e-9)
             else:
@@ -78,7 +78,7 @@ def dict_of(every: list[tuple[float, list[Any]]], label: list[Any]) -> bool:
 def test_the_certificate_encloses_the_optimum(loss: str, pairs: str) -> None:
     X, y = sentences(40)
     loose = tagger(loss, pairs=pairs, tol=0.3).fit(X, y)
-    tol = {"hamming": 2e-2, "log": 1e-8}[loss]
+    tol = {"hamming": 2e-2, "logistic": 1e-8}[loss]
     tight = tagger(loss, pairs=pairs, tol=tol, max_iter=50000).fit(X, y)
     assert tight.converged_
     assert tight.relative_gap_ <= tol
@@ -111,7 +111,7 @@ def test_the_logistic_objective_is_that_of_a_plain_optimiser() -> None:
         return float(0.5 * w @ w / (2.0 * len(X)) + total / len(X))
 
     best = minimize(objective, np.zeros(len(names) * k + k * k + 2 * k), method="L-BFGS-B")
-    model = tagger("log", C=2.0, tol=1e-8, max_iter=1000).fit(X, y)
+    model = tagger("logistic", C=2.0, tol=1e-8, max_iter=1000).fit(X, y)
     assert model.dual_objective_ <= best.fun
     assert model.objective_ == pytest.approx(best.fun, rel=1e-5)
 
@@ -257,7 +257,7 @@ def test_features_of_transitions() -> None:
             sum(share for _, share in token.features) + token.transition for token in evidence
         )
         if loss == "hamming":
-            assert total == pytest.approx(model.predict_nbest(X[:1], 1)[0][0][1])
+            assert total == pytest.approx(model.predict_top_k(X[:1], 1)[0][0][1])
 
 
 def test_costs_of_labels_and_tokens() -> None:
@@ -286,7 +286,7 @@ def test_files_and_pickles_keep_the_model(
     model.save(tmp_path / "model.npz")
     for other in (SequenceTagger.load(tmp_path / "model.npz"), pickle.loads(pickle.dumps(model))):
         assert other.predict(X) == model.predict(X)
-        assert other.predict_nbest(X[:3], 3) == model.predict_nbest(X[:3], 3)
+        assert other.predict_top_k(X[:3], 3) == model.predict_top_k(X[:3], 3)
         assert (other.loss, other.duality_gap_) == (loss, model.duality_gap_)
         assert other.feature_names_ == model.feature_names_
     data = bytearray((tmp_path / "model.npz").read_bytes())
@@ -387,10 +387,10 @@ def test_bad_arguments_are_named() -> None:
     with pytest.raises(ValueError, match=r"^X: the tagger was trained on features by name"):
         model.predict([np.ones((2, 2))])
     with pytest.raises(ValueError, match=r"^k: "):
-        model.predict_nbest(X, 0)
+        model.predict_top_k(X, 0)
     for unused in ({"class_weight": {"O": 2.0}}, {"sampling": "gap"}):
         with pytest.raises(ValueError, match="does not use it"):
-            tagger("log", **unused).fit(X, y)
+            tagger("logistic", **unused).fit(X, y)
 
 
 def test_empty_sentences_and_generators() -> None:
@@ -398,7 +398,7 @@ def test_empty_sentences_and_generators() -> None:
     model = tagger().fit([*X, []], [*y, []])
     assert model.predict([[], X[0], []]) == [[], model.predict(X[:1])[0], []]
     assert model.predict([]) == []
-    assert model.predict_nbest([[]], 3) == [[([], 0.0)]]
+    assert model.predict_top_k([[]], 3) == [[([], 0.0)]]
 
 
 def test_labels_of_any_kind_and_sampling() -> None:
@@ -423,7 +423,7 @@ def test_explanations_sum_to_the_score() -> None:
     evidence = model.explain(X[0])
     assert [token.label for token in evidence] == labels
     total = sum(sum(share for _, share in token.features) + token.transition for token in evidence)
-    assert total == pytest.approx(model.predict_nbest(X[:1], 1)[0][0][1])
+    assert total == pytest.approx(model.predict_top_k(X[:1], 1)[0][0][1])
     shares = [share for _, share in evidence[0].features]
     assert shares == sorted(shares, reverse=True)
     assert [token.label for token in model.explain(X[0], ["O"] * len(X[0]))] == ["O"] * len(X[0])

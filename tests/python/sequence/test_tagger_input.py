@@ -17,7 +17,7 @@ from dualgap.sequence import SequenceTagger
 
 X = [[["w=the"], ["w=cat"]], [["w=a"], ["w=dog"], ["w=ran", "last"]]] * 5
 Y = [["D", "N"], ["D", "N", "V"]] * 5
-LOSSES = ["hamming", "log"]
+LOSSES = ["hamming", "logistic"]
 
 
 def tagger(loss: str = "hamming", **options: Any) -> SequenceTagger:
@@ -40,7 +40,7 @@ def test_iterables_that_can_be_read_again_are_read_once() -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_nothing_has_no_answers(loss: str) -> None:
     model = tagger(loss).fit(X, Y)
-    for answers in (model.predict([]), model.predict_marginals([]), model.predict_nbest([], 2)):
+    for answers in (model.predict([]), model.predict_marginals([]), model.predict_top_k([], 2)):
         assert answers == []
     assert [rows.shape for rows in model.predict_marginals([[], X[0]])] == [(0, 3), (2, 3)]
     assert model.predict([[], X[0]]) == [[], Y[0]]
@@ -163,7 +163,7 @@ def test_weights_of_the_logistic_loss_go_by_name(
     pairs: Any, features: Any, boundaries: bool
 ) -> None:
     model = tagger(
-        "log",
+        "logistic",
         C=1.0,
         tol=1e-6,
         max_iter=1000,
@@ -183,7 +183,7 @@ def test_weights_of_the_logistic_loss_go_by_name(
     assert model.n_iter_ < cold
 
 
-@pytest.mark.parametrize("loss", ["hamming", "log"])
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
 def test_a_warm_start_that_is_cold_says_so(loss: str) -> None:
     model = tagger(loss, warm_start=True).fit(X, Y)
     if loss == "hamming":
@@ -192,12 +192,12 @@ def test_a_warm_start_that_is_cold_says_so(loss: str) -> None:
     matrices = [np.eye(3)[: len(sentence)] for sentence in X]
     with pytest.warns(UserWarning, match=r"^warm_start: the fit starts from zero"):
         model.fit([np.eye(2)], [["D", "N"]])
-    other = "log" if loss == "hamming" else "hamming"
+    other = "logistic" if loss == "hamming" else "hamming"
     with pytest.warns(UserWarning, match=rf'^warm_start: .* the previous fit had loss="{loss}"'):
         model.set_params(loss=other).fit(matrices, Y)
 
 
-@pytest.mark.parametrize("loss", ["hamming", "log"])
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
 @pytest.mark.parametrize("value", [1e160, 1e200])
 def test_features_whose_squares_overflow_are_refused(loss: str, value: float) -> None:
     X, y = [[{"a": value}, {"b": 1.0}]] * 3, [["D", "N"]] * 3
@@ -206,7 +206,7 @@ def test_features_whose_squares_overflow_are_refused(loss: str, value: float) ->
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("loss", ["hamming", "log"])
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
 def test_features_whose_squares_are_finite_have_a_model(loss: str) -> None:
     X, y = [[{"a": 1e145}, {"b": 1.0}]] * 3, [["D", "N"]] * 3
     tagger = SequenceTagger(loss, max_iter=20).fit(X, y)

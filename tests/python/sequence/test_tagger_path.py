@@ -27,7 +27,7 @@ def objective(model: SequenceTagger, X: list[Any], y: list[Any]) -> float:
     for x, right in zip(X, y, strict=True):
         every = scored(model, x)
         own = next(score for score, label in every if label == right)
-        if model.loss == "log":
+        if model.loss == "logistic":
             total += float(logsumexp([score for score, _ in every]) - own) / len(X)
         else:
             wrong = [sum(a != b for a, b in zip(label, right, strict=True)) for _, label in every]
@@ -36,7 +36,7 @@ def objective(model: SequenceTagger, X: list[Any], y: list[Any]) -> float:
     return total
 
 
-@pytest.mark.parametrize("loss", ["hamming", "log"])
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
 def test_every_tagger_of_a_path_is_as_good_as_its_piece_says(loss: str) -> None:
     X, y = sentences(15)
     X, y = [x[:5] for x in X], [labels[:5] for labels in y]
@@ -61,7 +61,7 @@ def test_every_tagger_of_a_path_is_as_good_as_its_piece_says(loss: str) -> None:
         pieces[-1].tagger(20.0)
 
 
-@pytest.mark.parametrize("loss", ["hamming", "log"])
+@pytest.mark.parametrize("loss", ["hamming", "logistic"])
 def test_paths_do_not_depend_on_the_threads_and_take_other_data(loss: str) -> None:
     X, y = sentences(80)
     lengths, flat = [len(x) for x in X], list(itertools.chain(*y))
@@ -84,4 +84,4 @@ def test_a_path_that_is_not_good_enough_says_so() -> None:
         tagger("hamming", max_iter=1, tol=1e-4).path(X, y, 1.0, 1.1)
     for bounds, name in [((0.0, 1.0), "C_min"), ((2.0, 1.0), "C_max")]:
         with pytest.raises(ValueError, match=f"{name}: "):
-            tagger("log").path(X, y, *bounds)
+            tagger("logistic").path(X, y, *bounds)

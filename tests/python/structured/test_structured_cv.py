@@ -24,7 +24,7 @@ def words() -> tuple[list[Any], list[Any]]:
 def estimators() -> list[Any]:
     options: dict[str, Any] = {"tol": 1e-4, "max_iter": 2000, "random_state": 0}
     chain = StructuredSVM(ChainModel(), step="pairwise", **options)
-    return [chain, SequenceTagger("log", **options), SequenceTagger("hamming", **options)]
+    return [chain, SequenceTagger("logistic", **options), SequenceTagger("hamming", **options)]
 
 
 @pytest.mark.parametrize("at", range(3))

@@ -17,7 +17,7 @@ fn pairs() -> (Vec<u32>, Vec<u32>) {
 }
 
 fn settings() -> InteractionSettings {
-    InteractionSettings { n_factors: 5, unobserved: 0.1, ridge: 0.2, tol: 0.0, seed: 1 }
+    InteractionSettings { n_components: 5, unobserved: 0.1, ridge: 0.2, tol: 0.0, seed: 1 }
 }
 
 fn fit(n_threads: usize) -> (Vec<f64>, Array2<f64>, Array2<f64>) {
@@ -136,7 +136,7 @@ fn a_fit_ends_where_little_is_gained_and_refuses_what_it_cannot_use() {
     };
     assert_eq!(named(Interactions { n_items: 3, ..good }, settings()), "ratings");
     assert_eq!(named(Interactions { weights: &ones[1..], ..good }, settings()), "ratings");
-    assert_eq!(named(good, InteractionSettings { n_factors: 0, ..settings() }), "n_factors");
+    assert_eq!(named(good, InteractionSettings { n_components: 0, ..settings() }), "n_components");
     assert_eq!(named(good, InteractionSettings { ridge: 0.0, ..settings() }), "ridge");
     let none = InteractionSettings { unobserved: f64::NAN, ..settings() };
     assert_eq!(named(good, none), "unobserved");

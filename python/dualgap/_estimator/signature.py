@@ -1,0 +1,107 @@
+"""The order of parameters in signatures, the same for every estimator."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, TypeVar
+
+__all__ = ["ordered"]
+
+ORDER = (
+    # The model.
+    "estimator",
+    "model",
+    "class_features",
+    "combine",
+    "classes",
+    "radii",
+    "n_components",
+    "loss",
+    "C",
+    "reduction",
+    "method",
+    # The choice of a parameter by cross-validation.
+    "Cs",
+    "cv",
+    "scoring",
+    "rule",
+    "bounds",
+    "cv_tol",
+    "refit",
+    # The problem.
+    "penalty",
+    "radius",
+    "alpha",
+    "linear",
+    "reoptimize",
+    "smoothing",
+    "transitions",
+    "boundaries",
+    "pairs",
+    "transition_features",
+    "min_count",
+    "hash_bits",
+    "history_features",
+    "time_features",
+    "interactions",
+    "levels",
+    "user_column",
+    "item_column",
+    "rating_column",
+    "timestamp_column",
+    "signs",
+    "fit_intercept",
+    "intercept_scaling",
+    "class_weight",
+    # The solver.
+    "solver",
+    "step",
+    "sampling",
+    "selection",
+    "selection_tol",
+    "cache",
+    "averaging",
+    "subsample",
+    "projection",
+    "verify",
+    "exact",
+    "rho",
+    "adapt_rho",
+    "relaxation",
+    "n_partitions",
+    "client",
+    "max_passes",
+    "validation_fraction",
+    # The run.
+    "tol",
+    "max_iter",
+    "warm_start",
+    "checkpoint",
+    "checkpoint_interval",
+    "resume",
+    "n_jobs",
+    "random_state",
+    "verbose",
+    "callback",
+)
+"""Every parameter of every estimator."""
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def ordered(cls: _Class) -> _Class:
+    """Show the keyword parameters of a dataclass in the order of `ORDER`.
+
+    A dataclass lists the fields of its base classes first, so that every signature would begin
+    with the parameters that matter least. Only the signature changes, not the fields.
+    """
+    init: Any = vars(cls)["__init__"]
+    signature = inspect.signature(init)
+
+    def position(parameter: inspect.Parameter) -> tuple[bool, int]:
+        keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        return keyword, ORDER.index(parameter.name) if keyword else 0
+
+    parameters = sorted(signature.parameters.values(), key=position)
+    init.__signature__ = signature.replace(parameters=parameters)
+    return cls
