@@ -116,8 +116,9 @@ docs: $(EXTENSION) $(DEPENDENCIES) ## Build the site into target/docs (no networ
 results: $(DEPENDENCIES) ## Fill the figures of README.md and docs from benches/results
 	$(BIN)/python scripts/results.py
 
-fmt: $(EXTENSION) $(DEPENDENCIES) ## Format the Rust and Python code, and write the names of choices
+fmt: $(EXTENSION) $(DEPENDENCIES) ## Format the Rust and Python code; write the names of choices and docs/parameters.md
 	$(BIN)/python scripts/choices.py
+	$(BIN)/python scripts/parameters.py
 	cargo fmt
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -153,6 +154,7 @@ lint-python: $(EXTENSION) $(DEPENDENCIES)
 	$(BIN)/python -m mypy.stubtest dualgap._core
 	$(say) "Public names and docstrings; imports and sizes; licences; tables"
 	$(BIN)/python scripts/check_docs.py
+	$(BIN)/python scripts/parameters.py --check
 	$(BIN)/python scripts/check_structure.py
 	$(BIN)/python scripts/check_licences.py
 	$(BIN)/python scripts/check_words.py

@@ -67,7 +67,7 @@ class MulticlassSVCCV(LinearClassifier):
         scale.
     cv : int, splitter or iterable, optional
         As in scikit-learn; None means five stratified folds.
-    scoring : str, callable or None, default="accuracy"
+    scoring : str or callable, optional
         "accuracy", "balanced_accuracy", "top-K" (the share of rows whose class is among the K best,
         as "top-3") and "neg_mean_cost" (minus the mean cost of the predicted classes, for losses
         with costs) have bounds. Any other name or scorer of scikit-learn is called with a fitted
@@ -132,7 +132,7 @@ class MulticlassSVCCV(LinearClassifier):
 
     Cs: int | ArrayLike = field(default=13)
     cv: Any = None
-    scoring: str | Callable[..., float] | None = "accuracy"
+    scoring: str | Callable[..., float] | None = None
     rule: Rule = "best"
     bounds: float | None = None
     cv_tol: float = 2e-3
