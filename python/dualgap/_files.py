@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: a reader finds the old content or the new, never a part."""
+"""Atomic replacement of files: a reader finds the old content or the new, never a part."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import IO
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Find out before a long fit whether `replacing` could write here.
+    """Check before a long fit that `replacing` can write to a path.
 
-    Missing folders are made. An existing file is left as it is.
+    Creates missing folders. An existing file stays unchanged.
 
     Raises
     ------
     OSError
-        If it could not.
+        If the path is not writable.
     """
     target = _target(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "Is a directory", str(target))
     if _is_special(target):
-        # Opening a pipe would wait for its reader, and closing it would end what the reader reads.
+        # Opening a pipe would wait for its reader, and closing it would end the reader's input.
         if not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, "Permission denied", str(target))
         return
@@ -40,16 +40,16 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a draft beside `path` that takes its place when the block ends without an exception.
+    """Open a draft next to `path`; it replaces `path` if the block ends without an exception.
 
-    The draft is written to the disk (fsync) before it is renamed, and so is the folder's entry. A
-    symbolic link stays one: what it points to is replaced. The new file has the old one's
-    permissions. A pipe or a device is written directly.
+    The draft is flushed to the disk (fsync) before it is renamed, and so is the folder's entry.
+    Symbolic links are kept; their target is replaced. The new file has the permissions of the old
+    one. A pipe or a device is written directly.
 
     Raises
     ------
     OSError
-        If the file cannot be written; the old one is then as it was, and no draft is left.
+        If the file cannot be written. The old file is then unchanged, and no draft remains.
     """
     target = _target(path)
     if _is_special(target):
@@ -58,7 +58,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         return
     draft = _draft(target)
     with _errors_named(target), ExitStack() as clean_up:
-        # The last in is the first out: the draft is closed, then removed unless it was renamed.
+        # Callbacks run in reverse order: close the draft, then remove it unless it was renamed.
         clean_up.callback(_remove, draft)
         file = clean_up.enter_context(_open_draft(draft, target))
         if hasattr(os, "fchmod") and target.exists():
@@ -67,7 +67,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         file.flush()
         os.fsync(file.fileno())
         _name(file, draft)
-        # Windows renames no open file.
+        # Windows cannot rename an open file.
         file.close()
         os.replace(draft, target)
     _sync_folder(target.parent)
@@ -75,7 +75,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _errors_named(target: Path) -> Iterator[None]:
-    """Name the file in errors of writes, such as that of a full disk."""
+    """Add the name of the file to errors of writes, such as a full disk."""
     try:
         yield
     except OSError as error:
@@ -98,20 +98,20 @@ def _draft(target: Path) -> Path:
 
 
 def _open_draft(draft: Path, target: Path) -> IO[bytes]:
-    # On Linux the draft has no name until it is complete: a process that is killed leaves nothing.
+    # On Linux a draft has no name until it is complete, so a killed process leaves no file.
     if hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").exists():
-        # Some file systems have no such files.
+        # Some file systems do not support unnamed files.
         with suppress(OSError):
             return os.fdopen(os.open(draft.parent, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b")
     try:
         return open(draft, "xb")
     except OSError as error:
-        # The user knows nothing of drafts.
+        # The message names the user's file, not the draft.
         raise OSError(error.errno, error.strerror, str(target)) from None
 
 
 def _name(file: IO[bytes], draft: Path) -> None:
-    """Give a draft without a name its name."""
+    """Give an unnamed draft its name."""
     if draft.exists():
         return
     folder = os.open(draft.parent, os.O_RDONLY)
@@ -129,7 +129,7 @@ def _remove(draft: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a renaming last through a crash of the machine, where the system can (not Windows)."""
+    """Flush a renaming to the disk, if the system can (not Windows)."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -168,7 +168,9 @@ pub fn fold_in_interactions(
     let mut own = Rows::new(pairs.users, pairs.items, &pairs, (pairs.n_users, d));
     update(&mut own, &others, settings, interrupt)?;
     let factors = &own.factors;
-    Ok(Array2::from_shape_fn((pairs.n_users, settings.n_components), |(row, r)| factors[row * d + r]))
+    Ok(Array2::from_shape_fn((pairs.n_users, settings.n_components), |(row, r)| {
+        factors[row * d + r]
+    }))
 }
 
 fn check(pairs: &Interactions<'_>) -> Result<()> {

@@ -181,7 +181,9 @@ def test_a_dataframe_comes_out_of_a_pipeline() -> None:
     ids=repr,
 )
 def test_sparse_labels_and_chunks_are_answered(model: Any) -> None:
-    with pytest.raises(TypeError, match=r"[yY]: sparse labels are not read; give [yY].toarray\(\)"):
+    with pytest.raises(
+        TypeError, match=r"[yY]: sparse labels are not supported; pass [yY].toarray\(\)"
+    ):
         model.fit(ROWS, sp.csr_array(LABELS.reshape(-1, 1)))
     chunks = dualgap.Chunks([ROWS[:30], ROWS[30:]])
     if "Polynomial" in repr(model):

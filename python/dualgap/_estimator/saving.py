@@ -199,7 +199,7 @@ def _describe(estimator: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
                 raise
         else:
             arrays.update(own)
-    # An estimator within another one may have no fit of its own.
+    # An estimator that is a parameter need not be fitted.
     state = estimator._state() if _is_fitted(estimator) else {}
     fitted = {name: _encode(value, f"{prefix}{name}", arrays) for name, value in state.items()}
     return {"kind": type(estimator).__name__, "parameters": parameters, "fitted": fitted}

@@ -1,4 +1,4 @@
-"""Cause of a slow fit that can be seen in its rows: the scales of the columns."""
+"""Column scales as the cause of a slow fit."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from dualgap._validation import FloatArray
 
 __all__ = ["scale_cause"]
 
-# The factor between two columns, or a column's mean and deviation, from which on solvers slow down.
+# Ratio of the scales of two columns, or of a column's mean and deviation, that slows solvers down.
 _SPREAD = 1e3
-# Rows, or arrays of rows, that are looked at: a warning must not copy all data.
+# Maximum number of rows or arrays to inspect: a warning must not copy all data.
 _SAMPLED = 1000
 
 
 def scale_cause(X: Any, constant: float = 0.0) -> str | None:
-    """Describe what is wrong with the scales of the columns, and name the remedy.
+    """Describe a problem with the scales of the columns, and name the remedy.
 
     Parameters
     ----------
     X : object
-        Rows of a fit: an array, a sparse matrix, or a sequence of arrays with equally many columns.
-        Of anything else nothing is known.
+        Rows of a fit: an array, a sparse matrix, or a sequence of arrays with the same number of
+        columns. Anything else gives None.
     constant : float, default=0.0
-        The constant feature that the model adds to the columns; 0 is none.
+        Value of the constant feature that the model adds to the columns; 0 means no feature.
 
     Returns
     -------
     str or None
-        None if the scales are no reason for a slow fit.
+        None if the scales do not explain a slow fit.
     """
     blocks = _blocks(X)
     if not blocks:
@@ -61,7 +61,7 @@ def scale_cause(X: Any, constant: float = 0.0) -> str | None:
 
 
 def _blocks(X: Any) -> list[Any]:
-    """Return some rows as matrices; none if they are not numbers in columns."""
+    """Return a sample of the rows as matrices; an empty list if they are not numeric columns."""
     blocks = list(X[:: -(-len(X) // _SAMPLED) or 1]) if isinstance(X, (list, tuple)) else [X]
     if not all(isinstance(block, np.ndarray) or sp.issparse(block) for block in blocks):
         return []

@@ -1,8 +1,8 @@
-"""Settings of every fit: the parameters of an estimator as the core reads them.
+"""Settings of every fit: the parameters of an estimator in the form that the core reads.
 
-A function for each record of the core (`_core.pyi`), and one for the settings of each kind of fit,
-which join records. Parameters are attributes of the estimator; whatever a fit computes is an
-argument. The parameters that are numbers are checked here as well, before a fit reads its data.
+Each record of the core (`_core.pyi`) has a function here, and so have the settings of each kind of
+fit, which join records. The functions read parameters from the estimator; values that a fit
+computes are arguments. Numeric parameters are checked here as well, before a fit reads its data.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ _POSITIVE = (
 )
 _NOT_NEGATIVE = ("bounds", "checkpoint_interval", "cv_tol", "smoothing", "tol")
 _COUNTS = ("hash_bits", "max_iter", "max_passes", "min_count", "n_components", "n_partitions")
-# The largest number that the core reads, where it is not 2**63 - 1.
+# Upper limits that differ from 2**63 - 1.
 _MOST = {"min_count": 2**32 - 1}
 
 
-# Products of larger numbers with themselves overflow.
+# The square of a larger smoothing could overflow.
 _SMOOTHEST = 1e100
 
 
 def check_numbers(estimator: Any) -> None:
-    """Refuse parameters that are not numbers of their kind; None is one where it is the default."""
+    """Raise a ValueError for a parameter of the wrong kind or range; None is valid as a default."""
     parameters = type(estimator).__dataclass_fields__
     for names in (_POSITIVE, _NOT_NEGATIVE, _COUNTS):
         for name in names:
@@ -94,7 +94,7 @@ def run_record(estimator: Any) -> _core._RunRecord:
 def shares_record(
     name: str, C: float, weights: FloatArray | None, n_rows: int
 ) -> _core._SharesRecord:
-    """Return the weight of the regulariser and those of the rows; ``name`` is that of ``C``."""
+    """Return the regularisation and the row weights; ``name`` is the argument that gave ``C``."""
     regularization = regularization_of(name, C, weights, n_rows)
     return {"regularization": regularization, "sample_weight": weights}
 
@@ -109,7 +109,7 @@ def _method_record(estimator: Any) -> _core._MethodRecord:
 
 
 def margin_record(estimator: Any, loss: _core._Loss) -> _core._MarginRecord:
-    """Return a problem with a margin loss, apart from its rows."""
+    """Return the description of a problem with a margin loss, without rows."""
     scaling = float(estimator.intercept_scaling)
     return {
         **loss,
@@ -122,7 +122,7 @@ def margin_record(estimator: Any, loss: _core._Loss) -> _core._MarginRecord:
 def linear_settings(
     estimator: Any, loss: _core._Loss, shares: _core._SharesRecord
 ) -> _core._LinearSettings:
-    """Return the settings of a path, and what fits of models with a margin loss share."""
+    """Return the settings of a path, which all fits with a margin loss share."""
     return {
         **margin_record(estimator, loss),
         **shares,
@@ -134,7 +134,7 @@ def linear_settings(
 def multiclass_settings(
     estimator: Any, loss: _core._Loss, shares: _core._SharesRecord
 ) -> _core._MulticlassSettings:
-    """Return the settings of a linear model that starts at 0."""
+    """Return the settings of a linear model without a warm start."""
     settings = linear_settings(estimator, loss, shares)
     return {**settings, "keep_dual": bool(estimator.warm_start), "start": None}
 
@@ -142,14 +142,14 @@ def multiclass_settings(
 def class_feature_settings(
     estimator: Any, loss: _core._Loss, shares: _core._SharesRecord, features: Rows | None
 ) -> _core._ClassFeatureSettings:
-    """Return the settings of a model of features of rows and classes."""
+    """Return the settings of a model of row and class features."""
     return {**linear_settings(estimator, loss, shares), "class_features": features}
 
 
 def search_settings(
     estimator: Any, loss: _core._Loss, Cs: FloatArray, scoring: dict[str, Any]
 ) -> _core._SearchSettings:
-    """Return the settings of a cross-validation without its folds."""
+    """Return the settings of a cross-validation; the caller adds the folds."""
     bounds = estimator.bounds
     return {
         **margin_record(estimator, loss),
@@ -169,7 +169,7 @@ def search_settings(
 def round_settings(
     problem: _core._MarginRecord, shares: _core._SharesRecord, size: int
 ) -> _core._RoundSettings:
-    """Return the settings of a partition's part of a first round, at weights of 0."""
+    """Return the settings of a partition in the first round, with zero weights."""
     return {
         **problem,
         **shares,
@@ -192,7 +192,7 @@ def round_settings(
 def structured_settings(
     estimator: Any, shares: _core._SharesRecord, signs: NDArray[np.int8] | None
 ) -> _core._StructuredSettings:
-    """Return the settings of a structured model that starts at 0."""
+    """Return the settings of a structured model without a warm start."""
     radius = estimator.radius
     return {
         **shares,
@@ -211,7 +211,7 @@ def structured_settings(
 
 
 def sequence_settings(estimator: Any, shares: _core._SharesRecord) -> _core._SequenceSettings:
-    """Return the settings of a tagger that starts at 0."""
+    """Return the settings of a tagger without a warm start."""
     return {
         **shares,
         **run_record(estimator),
@@ -225,7 +225,7 @@ def sequence_settings(estimator: Any, shares: _core._SharesRecord) -> _core._Seq
 def polynomial_settings(
     estimator: Any, kernel: str, loss: str, n_outputs: int
 ) -> _core._PolynomialRecord:
-    """Return the settings of a polynomial model without its rows' weights and validation rows."""
+    """Return the settings of a polynomial model; the caller adds weights and validation rows."""
     explicit = estimator.linear == "explicit"
     return {
         **run_record(estimator),

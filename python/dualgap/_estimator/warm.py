@@ -1,4 +1,4 @@
-"""Identity of a problem: a warm start continues a fit of the same one."""
+"""Hash of a problem: a warm start continues a fit of the same problem only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import joblib
 
 
 def problem_hash(argument: str, own: object, *data: Any) -> str:
-    """Return a hash of a model or loss and of the data, the same for equal ones.
+    """Return a hash of a model or loss and of the data; equal problems have equal hashes.
 
     Parameters
     ----------
@@ -17,20 +17,20 @@ def problem_hash(argument: str, own: object, *data: Any) -> str:
     own : object
         A model or a loss, perhaps written by the user.
     data : objects
-        All else that describes the problem.
+        All other parts of the problem.
 
     Raises
     ------
     ValueError
-        If a part cannot be pickled, which the hash needs. The message does not print it.
+        If a part cannot be pickled, which the hash requires. The message does not print the part.
     """
     try:
         return str(joblib.hash((own, *data)))
     except Exception:
         subject = f"{argument}: {type(own).__name__} cannot" if _fails(own) else "X and y cannot"
-    # Outside of the handler: the error of joblib prints all data.
+    # Raised outside the handler, because the error of joblib prints all data.
     msg = (
-        f"{subject} be pickled, which warm_start=True needs to compare it with the one before; "
+        f"{subject} be pickled, which warm_start=True requires to recognise the problem; "
         "remove lambdas, locks and open files from it, or set warm_start=False"
     )
     raise ValueError(msg)

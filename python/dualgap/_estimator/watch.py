@@ -1,4 +1,4 @@
-"""Notification after each epoch of a fit: the user's callback, scikit-learn's, a bar or lines."""
+"""Per-epoch callbacks of a fit: the user's, those of scikit-learn, and the progress display."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ __all__ = [
 ]
 
 History: TypeAlias = dict[str, NDArray[Any]]
-"""Equally long columns, a value for each epoch."""
+"""Columns with one value per epoch."""
 
 Callback: TypeAlias = Callable[[int, float, float, float], object]
-"""Called as (epoch, seconds, objective, dual_objective); a true value stops the fit."""
+"""Called as (epoch, seconds, objective, dual_objective); a true return value stops the fit."""
 
 Stopping: TypeAlias = tuple[int | None, float | None]
-"""Maximum number of epochs, and the relative gap at which a fit ends."""
+"""Maximum number of epochs, and the relative gap at which the fit ends."""
 
 Data: TypeAlias = tuple[Any, Any, Any]
-"""X, y and the weights of the rows."""
+"""X, y and the row weights."""
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def restores_on_error(method: _Method) -> _Method:
-    """Decorate a `fit`: one that raises leaves the estimator as it was.
+    """Decorate a `fit` that leaves the estimator unchanged if it raises.
 
-    Otherwise an interrupted fit could leave the classes of new rows next to the weights of an
-    earlier fit. scikit-learn's callbacks are torn down however the fit ends.
+    Otherwise an interrupted fit could combine the classes of new rows with the weights of an
+    earlier fit. Callbacks of scikit-learn are torn down in every case.
     """
     fit = with_callbacks(method)
 
@@ -75,12 +75,12 @@ def restores_on_error(method: _Method) -> _Method:
 
 @dataclass(frozen=True)
 class EpochModels:
-    """Access to the model that a fit would leave if it ended with a given epoch.
+    """Access to the model that a fit would return if it ended with a given epoch.
 
     Parameters
     ----------
     core : callable
-        Runs the fit with the settings that it is given; returns the result.
+        Runs the fit with given settings and returns the result.
     settings : dict
         Settings of the fit, among them `tol` and `max_iter`.
     store : callable
@@ -98,7 +98,7 @@ class EpochModels:
     def attributes(self, estimator: Any, result: dict[str, Any]) -> dict[str, Any]:
         """Return the attributes of the estimator after a fit with this result."""
         fitted = copy.copy(estimator)
-        # Convergence is not expected yet: no warning.
+        # An early epoch has not converged; that is no reason for a warning.
         fitted._quiet = True
         self.store(fitted, result)
         return {name: value for name, value in vars(fitted).items() if name != "_quiet"}
@@ -106,8 +106,8 @@ class EpochModels:
     def shorter_fit(self, n_epochs: int) -> Any:
         """Return the result of a fit of at most `n_epochs` epochs.
 
-        It is the same fit, except for block descent on its way to a large C: that depends on
-        `max_iter`, at most half of which is spent on the way, and the shorter fit takes another.
+        It is the same fit, except that block descent may reach a large C over smaller ones, which
+        take at most half of `max_iter` and therefore differ.
         """
         return self.core({**self.settings, "max_iter": n_epochs, "callback": None})
 
@@ -173,26 +173,26 @@ def _all(observers: list[Callback]) -> Callback | None:
 
 
 class _Several:
-    """Observers, of whom some may want to see the model."""
+    """Several observers as one callback; some of them may read the model."""
 
     def __init__(self, observers: list[Callback]) -> None:
         self._observers = [(each, _wants_model(each)) for each in observers]
         self._wants_model = any(wants for _, wants in self._observers)
 
     def __call__(self, *epoch: Any) -> bool:
-        """Tell each, whatever the others answer."""
+        """Call every observer; return whether any of them stops the fit."""
         answers = [each(*(epoch if wants else epoch[:4])) for each, wants in self._observers]
         return any(map(bool, answers))
 
 
 def _wants_model(callback: object) -> bool:
-    """Whether a callback is to be given the arrays of each epoch's model, as the core asks it."""
+    """Whether a callback wants the arrays of each epoch's model; the core asks the same way."""
     # A mock or a proxy has every attribute, and they are true.
     return getattr(callback, "_wants_model", False) is True
 
 
 class _Tasks(AbstractContextManager["_Tasks"]):
-    """scikit-learn's callbacks: a fit is a task, and each epoch a task of it."""
+    """Callbacks of scikit-learn: a fit is a task, and each epoch is a subtask."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         dual_objective: float,
         arrays: list[FloatArray] | None = None,
     ) -> object:
-        """End the task of an epoch; a callback may ask for an end of the fit."""
+        """End the task of an epoch; return whether a callback stops the fit."""
         self._epochs.append((epoch, seconds, objective, dual_objective))
         model = None
         if arrays is not None and self._models is not None:
@@ -247,9 +247,9 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         )
 
     def _attributes(self, epoch: int, model: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the attributes of a fit that ended with this epoch, where they can be known.
+        """Return the attributes of a fit that ended with this epoch, or None.
 
-        Where the core has no model at hand, a second fit up to this epoch finds it.
+        If the core did not pass a model, a second fit up to this epoch computes it.
         """
         if self._models is None:
             return None
@@ -257,7 +257,7 @@ class _Tasks(AbstractContextManager["_Tasks"]):
         return self._models.attributes(self._estimator, found)
 
     def _record(self) -> dict[str, Any]:
-        """The epochs so far as a run of the core reports them; NaN for what was not evaluated."""
+        """The epochs so far in the form of a result; NaN for values that were not evaluated."""
         epochs, seconds, objectives, duals = np.array(self._epochs).T
         history: History = {
             "epoch": epochs.astype(np.int64),
@@ -283,6 +283,6 @@ def _callbacks(estimator: Any) -> Any:
 
 
 def _looks_at_models(callback: Any) -> bool:
-    """Whether a callback asks for the model of each task."""
+    """Whether a callback reads the model of each task."""
     hook = getattr(callback, "on_fit_task_end", None)
     return hook is not None and "fitted_estimator" in inspect.signature(hook).parameters

@@ -1,1 +1,1 @@
-"""What every choice of C shares: paths of models over it, and searches on a grid."""
+"""Paths of models over C, and searches for C on a grid."""

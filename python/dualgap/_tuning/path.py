@@ -1,4 +1,4 @@
-"""What paths over C have in common, whatever the model."""
+"""Intervals of C that a path covers, for every kind of model."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Interval:
 
 
 def scale_at(C: float, C_min: float, C_max: float) -> float:
-    """The factor on the weights of an interval's lower end that a C of the interval has."""
+    """Return the factor from the weights at the lower end of an interval to those at `C`."""
     if not C_min <= C <= C_max:
-        msg = f"C: {C} is not between {C_min} and {C_max}"
+        msg = f"C: must be between {C_min} and {C_max}, got {C}"
         raise ValueError(msg)
     return C / C_min
 
 
 def warn_of_pieces(found: Sequence[Any], tol: float, remedy: str) -> None:
-    """Warn of a path that is not as good as it was asked for."""
+    """Warn if a piece of a path did not reach `tol`."""
     worst = max(found, key=lambda piece: piece.relative_gap)
     if worst.relative_gap > tol:
         gap = (worst.duality_gap, worst.relative_gap)
@@ -46,11 +46,11 @@ def warn_of_pieces(found: Sequence[Any], tol: float, remedy: str) -> None:
 
 
 def check_interval(C_min: float, C_max: float) -> None:
-    """Refuse an interval of C that is none."""
+    """Raise a ValueError for an empty or invalid interval of C."""
     check_positive("C_min", C_min)
     check_positive("C_max", C_max)
     if C_min > C_max:
-        msg = f"C_max: must not be less than C_min={C_min}, got {C_max}"
+        msg = f"C_max: must be at least C_min={C_min}, got {C_max}"
         raise ValueError(msg)
     check_range("C_max", C_min, C_max)
 
@@ -61,7 +61,7 @@ def intervals(
     """Yield the core's pieces, given in lambda from `largest` down, with both ends in C."""
     start, last = map(float, interval)
     for _, until, weights, gap, relative, n_iter in pieces:
-        # Rounding must not leave a crack between two pieces, or at the end.
+        # Rounding must not leave a gap between two pieces, or at the end.
         end = min(last, interval[0] * largest / until)
         end = last if end > last * (1 - 1e-12) else end
         yield start, end, weights, gap, relative, n_iter

@@ -1,4 +1,4 @@
-"""What searches for C have in common, whatever the model."""
+"""Grids, folds and rules of searches for C, for every kind of model."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dualgap._validation import FloatArray, check_positive, check_range
 
 Rule: TypeAlias = Literal["best", "one-standard-error"]
 
-# Differences of mean scores that are rounding.
+# Relative differences of mean scores below this are rounding.
 ROUNDING = 1e-12
 
 
 def grid(Cs: int | ArrayLike) -> FloatArray:
-    """Return the values to choose from, in rising order: those given, or so many from 1e-3 on."""
+    """Return the values of C in increasing order: those given, or `Cs` values from 1e-3 to 1e3."""
     if isinstance(Cs, int | np.integer) and not isinstance(Cs, bool):
         check_positive("Cs", Cs, integer=True)
         return np.logspace(-3.0, 3.0, int(Cs)) if Cs > 1 else np.ones(1)
     values = np.asarray(Cs)
     if values.ndim != 1 or not len(values):
-        msg = f"Cs: must be a number of values or a list of them, got {Cs!r}"
+        msg = f"Cs: must be an integer (how many values) or a list of values, got {Cs!r}"
         raise ValueError(msg)
     for C in values.tolist():
         check_positive("Cs", C)
@@ -32,7 +32,7 @@ def grid(Cs: int | ArrayLike) -> FloatArray:
 
 
 def rows_of_fold(chosen: Any, n_rows: int) -> NDArray[np.intp]:
-    """The numbers of rows that a splitter gives as such, counted from the end, or as a mask."""
+    """Return row numbers from a splitter's numbers, which may be negative, or from its mask."""
     try:
         return np.asarray(np.arange(n_rows)[chosen])
     except IndexError as error:
@@ -41,7 +41,7 @@ def rows_of_fold(chosen: Any, n_rows: int) -> NDArray[np.intp]:
 
 
 def choose(scores: FloatArray, rule: Rule) -> int:
-    """Return the number of the chosen C, given scores of folds x Cs, the larger the better."""
+    """Return the index of the chosen C, given scores of shape (n_folds, n_Cs)."""
     mean = scores.mean(axis=0)
     best = mean.max()
     slack = ROUNDING * max(1.0, abs(best))
@@ -52,7 +52,7 @@ def choose(scores: FloatArray, rule: Rule) -> int:
 
 
 def check_scores(scores: FloatArray, scoring: Any) -> None:
-    """Refuse scores that cannot be compared."""
+    """Raise a ValueError for scores that cannot be compared."""
     if not np.isfinite(scores).all():
         msg = f"scoring: {scoring!r} gives scores that are not finite"
         raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""Arguments of all estimators: rows as the core reads them, weights, numbers, threads, seeds."""
+"""Validation of arguments: rows, weights, numbers, threads and seeds."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from dualgap._validation.magnitudes import check_magnitude
 
 FloatArray: TypeAlias = NDArray[np.float64]
 MatrixLike: TypeAlias = "ArrayLike | sp.spmatrix | sp.sparray"
-"""Rows as users give them: anything that NumPy makes an array of, or a sparse matrix."""
+"""Rows as users pass them: anything that NumPy converts to an array, or a sparse matrix."""
 ClassWeight: TypeAlias = Mapping[Any, float] | Literal["balanced"] | None
-"""A factor for each class, or factors that give all classes the same weight."""
+"""A factor for each class; "balanced" gives all classes the same total weight."""
 Rows: TypeAlias = (
     NDArray[np.float16]
     | NDArray[np.float32]
@@ -38,21 +38,20 @@ Rows: TypeAlias = (
 
 
 def core_rows(X: Any) -> Rows:
-    """Hand a validated array or CSR matrix to the core, without a copy where its layout allows.
+    """Return a validated array or CSR matrix in the form of the core, if possible without a copy.
 
-    The core wants C order, sorted and unique column indices of type int32, and offsets of type
-    int64.
+    The core requires C order; sorted, unique column indices of type int32; offsets of type int64.
     """
     if not sp.issparse(X):
         return np.ascontiguousarray(X)
     matrix: Any = X
     if matrix.shape[1] > np.iinfo(np.int32).max:
-        msg = f"X: {matrix.shape[1]} columns are more than the 2**31 - 1 that can be indexed"
+        msg = f"X: must have at most 2**31 - 1 columns, got {matrix.shape[1]}"
         raise ValueError(msg)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
-    # There may be room for more entries behind the last.
+    # The arrays may be longer than the number of entries.
     size = int(matrix.indptr[-1])
     return (
         np.ascontiguousarray(matrix.indptr, dtype=np.int64),
@@ -63,9 +62,9 @@ def core_rows(X: Any) -> Rows:
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool, half: bool = False) -> Any:
-    """Validate ``X`` alone: finite, two-dimensional, float32 or float64, dense or CSR.
+    """Validate ``X``: finite, two-dimensional, float32 or float64, dense or CSR.
 
-    With ``half``, an array of float16 stays one.
+    With ``half``, an array of float16 is not converted.
     """
     X = real_numbers("X", X)
     half = half and _is_half(X)
@@ -93,10 +92,10 @@ def check_rows_and_targets(
 
 
 def check_matrix(X: Any, name: str = "X", *, single: bool = False, **options: Any) -> Any:
-    """Validate a matrix that no estimator keeps the columns of; ``options`` are `check_array`'s.
+    """Validate a matrix without an estimator; ``options`` are those of `check_array`.
 
-    The checks of scikit-learn convert sparse matrices without a look at their indices, so all of
-    the package calls them through this module.
+    The checks of scikit-learn convert sparse matrices without a check of their indices. The package
+    therefore calls them only through this module.
     """
     given = check_sparse(real_numbers(name, X), name)
     found = check_array(given, input_name=name, **{**_ROWS, **options})
@@ -109,17 +108,17 @@ def _is_half(X: Any) -> bool:
 
 
 def _check_half(X: NDArray[np.float16]) -> None:
-    """Refuse what is not finite, by blocks: a mask of all rows would be half as large as they."""
+    """Check blocks of rows for NaN and infinity; a mask of all rows would be half as large."""
     for start in range(0, len(X), _BLOCK):
         assert_all_finite(X[start : start + _BLOCK].astype(np.float32), input_name="X")
 
 
 def check_targets(y: Any, *, numeric: bool) -> Any:
-    """Return numbers as they are, labels as `read_labels` reads them; refuse a sparse matrix."""
+    """Return numbers unchanged, or labels from `read_labels`; a sparse matrix is a TypeError."""
     if sp.issparse(y):
-        msg = "y: sparse labels are not read; give y.toarray()"
+        msg = "y: sparse labels are not supported; pass y.toarray()"
         raise TypeError(msg)
-    # scikit-learn names what it misses.
+    # For None, scikit-learn raises an error that names the missing argument.
     return real_numbers("y", y) if numeric or y is None else read_labels("y", y)
 
 
@@ -129,19 +128,19 @@ _ROWS: dict[str, Any] = {
     "order": "C",
 }
 _HALF_ROWS: dict[str, Any] = {**_ROWS, "dtype": np.float16, "ensure_all_finite": False}
-# Rows of float16 that are looked at together.
+# Number of float16 rows to check at a time.
 _BLOCK = 4096
 
 
 def encode_classes(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the sorted classes of checked labels, at least two, and each label's position."""
+    """Return the sorted classes of labels (at least two) and the class index of each label."""
     check_classification_targets(y)
     classes, codes = sorted_classes("y", y)
     return check_classes(classes), codes
 
 
 def check_classes(classes: NDArray[Any]) -> NDArray[Any]:
-    """Refuse fewer than two classes."""
+    """Raise a ValueError for fewer than two classes."""
     if len(classes) < 2:
         msg = f"y: a classifier needs at least two classes, got one class: {classes.tolist()[0]!r}"
         raise ValueError(msg)
@@ -149,19 +148,19 @@ def check_classes(classes: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_weights(sample_weight: Any, X: Any) -> FloatArray | None:
-    """Sample weights as float64, or None."""
+    """Return sample weights as float64, or None."""
     if sample_weight is None:
         return None
     is_one = isinstance(sample_weight, Real)
     weights = sample_weight if is_one else real_array("sample_weight", sample_weight)
     weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
     _check_total(weights)
-    # A copy: the core may read it in place, and the caller may write to his.
+    # A copy, because the core may read it in place while the caller writes to the original.
     return np.array(weights, order="C")
 
 
 def example_weights(sample_weight: Any, n_examples: int) -> FloatArray | None:
-    """Return the weights of examples that are not rows as float64, or None."""
+    """Return the weights of structured examples as float64, or None."""
     if sample_weight is None:
         return None
     weights = real_array("sample_weight", sample_weight)
@@ -176,7 +175,7 @@ def example_weights(sample_weight: Any, n_examples: int) -> FloatArray | None:
 
 
 def _check_total(weights: FloatArray) -> None:
-    """Refuse weights of zero alone, and weights whose sum overflows."""
+    """Raise a ValueError if all weights are zero, or if their sum overflows."""
     if not weights.any():
         msg = "sample_weight: all weights are zero; at least one weight must be positive"
         raise ValueError(msg)
@@ -193,7 +192,7 @@ def row_weights(
     codes: NDArray[np.intp],
     weights: FloatArray | None,
 ) -> FloatArray | None:
-    """Multiply the sample weights by those of the classes."""
+    """Return the sample weights times the class weights."""
     if class_weight is None:
         return weights
     if not isinstance(class_weight, str):
@@ -210,7 +209,7 @@ def row_weights(
 
 
 def check_class_weight(class_weight: Any) -> None:
-    """Refuse anything but a dictionary of numbers."""
+    """Raise a ValueError unless the class weights are a dictionary of numbers."""
     numbers = isinstance(class_weight, Mapping) and class_weight.values()
     if not numbers or not all(isinstance(weight, Real) for weight in numbers):
         msg = f"class_weight: must be a dictionary from classes to numbers, got {class_weight!r}"
@@ -229,7 +228,7 @@ def regularization_of(name: str, C: float, weights: FloatArray | None, n_rows: i
 def resolve_threads(n_jobs: int | None) -> int:
     """Return the number of threads: for None and -1, all cores this process may use.
 
-    There are at most `_core.THREADS_PER_CORE` (four) for each of these, whatever was asked for.
+    The maximum is `_core.THREADS_PER_CORE` (four) threads per core.
     """
     if n_jobs is not None and (not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
         msg = f"n_jobs: must be None or an integer other than 0, got {n_jobs!r}"
@@ -258,14 +257,14 @@ def resolve_seed(random_state: Any) -> int:
 
 
 def real_array(name: str, values: Any) -> FloatArray:
-    """Return numbers as float64 in C order; refuse complex ones, whose imaginary part would go.
+    """Return real numbers as float64 in C order.
 
     Raises
     ------
     ValueError
         For complex numbers; the message names the argument.
     TypeError or ValueError
-        For anything else that is not an array of numbers.
+        If the values are not an array of numbers.
     """
     values = real_numbers(name, values)
     try:
@@ -275,19 +274,19 @@ def real_array(name: str, values: Any) -> FloatArray:
     except (TypeError, ValueError) as error:
         msg = f"{name}: must be real numbers ({error})"
         raise type(error)(msg) from error
-    msg = f"{name}: Complex data not supported; give {name}.real"
+    msg = f"{name}: Complex data not supported; pass {name}.real"
     raise ValueError(msg)
 
 
 def check_verbose(verbose: Any) -> None:
-    """Refuse anything but None, a truth value or an integer from 0 on."""
+    """Raise a ValueError unless `verbose` is None, a bool or a non-negative integer."""
     if verbose is not None and not isinstance(verbose, bool | np.bool_):
         check_positive("verbose", verbose, integer=True, zero=True)
 
 
 def check_range(name: str, smallest: float, largest: float) -> None:
-    """Refuse values of C between which a model cannot be scaled."""
-    # Each fit starts from the one before times the ratio, whose square must be finite.
+    """Raise a ValueError for an interval of C that a model cannot be scaled over."""
+    # Each fit starts from the previous one times the ratio, whose square must be finite.
     if largest > 1e100 * smallest:
         msg = (
             f"{name}: the largest C must be at most 1e100 times the smallest, got {smallest:g} to "
@@ -299,10 +298,10 @@ def check_range(name: str, smallest: float, largest: float) -> None:
 def check_positive(
     name: str, value: Any, *, integer: bool = False, zero: bool = False, most: int = 2**63 - 1
 ) -> None:
-    """Refuse anything but a finite positive number (or zero), or an integer of at most ``most``."""
+    """Raise a ValueError unless the value is a finite positive number (or zero, with `zero`)."""
     kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    # Comparisons of integers of any size with infinity are exact.
+    # Python compares integers of any size with infinity exactly.
     if not (is_number and value < math.inf and (value > 0 or (zero and value == 0))):
         noun = "integer" if integer else "number"
         kind = "non-negative" if zero else "positive"

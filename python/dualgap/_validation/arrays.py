@@ -1,4 +1,4 @@
-"""Arrays of other libraries."""
+"""Conversion of arrays of other libraries."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 
 
 def as_numpy(name: str, values: Any) -> Any:
-    """Convert an array of another library to NumPy's; return anything else as it is.
+    """Convert an array of another library to NumPy; return anything else unchanged.
 
-    scikit-learn leaves such arrays alone while ``array_api_dispatch`` is on. The core reads NumPy's
-    arrays only, so every array argument passes this function.
+    scikit-learn does not convert such arrays while ``array_api_dispatch`` is on. The core reads
+    only NumPy arrays, so every array argument passes through this function.
 
     Raises
     ------
     TypeError
-        If the array cannot be read from here, as one on a GPU. The message names the argument.
+        If the array cannot be converted, for example from a GPU. The message names the argument.
     ValueError
-        If entries are masked: NumPy and scikit-learn would use the numbers below the mask.
+        If entries are masked: NumPy and scikit-learn would use the numbers under the mask.
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-        msg = f"{name}: has masked entries; leave their rows out, or fill them (a.filled(...))"
+        msg = f"{name}: has masked entries; leave out their rows, or fill them (a.filled(...))"
         raise ValueError(msg)
     foreign = hasattr(values, "__array_namespace__") or hasattr(values, "__dlpack__")
     if not foreign or isinstance(values, np.ndarray | np.generic):
@@ -33,29 +33,29 @@ def as_numpy(name: str, values: Any) -> Any:
     except Exception as error:
         msg = (
             f"{name}: an array of {type(values).__module__.partition('.')[0]} could not be "
-            f"converted to NumPy ({error}); convert it, on the CPU, and give the result"
+            f"converted to NumPy ({error}); convert it on the CPU and pass the result"
         )
         raise TypeError(msg) from error
     if array.dtype.kind == "O":
-        msg = f"{name}: {type(values).__name__} does not convert to an array of NumPy; convert it"
+        msg = f"{name}: {type(values).__name__} does not convert to NumPy; pass a NumPy array"
         raise TypeError(msg)
     return array
 
 
 def real_numbers(name: str, values: Any) -> Any:
-    """Return what `as_numpy` does; refuse what cannot be an array of numbers.
+    """Return the result of `as_numpy`, which must be convertible to an array of numbers.
 
     Raises
     ------
     TypeError
-        For dates, which scikit-learn counts as numbers, and for what is no array, such as a
-        dictionary or a generator. The message names the argument.
+        For dates, which scikit-learn treats as numbers, and for anything that is not an array, such
+        as a dictionary or a generator. The message names the argument.
     """
     values = as_numpy(name, values)
     kind = getattr(getattr(values, "dtype", None), "kind", None)
     is_text = isinstance(values, str | bytes)
     if kind is None and (is_text or not hasattr(values, "__array__")):
-        # What is missing has a message of its own.
+        # scikit-learn has a better message for None.
         if values is not None and (is_text or not isinstance(values, Sequence | Real)):
             msg = f"{name}: must be an array, got {type(values).__name__}"
             raise TypeError(msg)

@@ -1,4 +1,4 @@
-"""Copies of objects that a user's function or iterator may fill again for its next answer."""
+"""Copies of objects that a user's function or iterator may reuse for its next result."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import scipy.sparse as sp
 
 
 def own_copy(value: Any) -> Any:
-    """Copy an array, a sparse matrix or a container of Python, with the containers in it.
+    """Copy an array, a sparse matrix or a Python container, with nested containers.
 
-    Objects of other types are returned as they are: a model may compare its labels by identity.
+    Objects of other types are not copied, because a model may compare its labels by identity.
     """
     if isinstance(value, np.ndarray) or sp.issparse(value):
         return value.copy()
@@ -26,18 +26,18 @@ def own_copy(value: Any) -> Any:
 
 
 def listed(values: Iterable[Any], name: str) -> list[Any]:
-    """Return the elements as a list, and copies of those of an iterator; `name` is the argument."""
+    """Return the elements as a list; those of an iterator are copied. `name` is the argument."""
     return collect(values, name) if isinstance(values, Iterator) else list(values)
 
 
 def collect(values: Iterable[Any], source: str) -> list[Any]:
-    """Return copies of objects that arrive one after the other from `source`.
+    """Return copies of objects that `source` yields.
 
     Raises
     ------
     ValueError
-        If an object that `own_copy` does not copy arrives again with other contents: the earlier
-        answers have changed with it.
+        If an object that `own_copy` does not copy is yielded again with other contents, which has
+        changed the earlier results.
     """
     states: dict[int, bytes | None] = {}
     found = []
@@ -56,7 +56,7 @@ def collect(values: Iterable[Any], source: str) -> list[Any]:
 
 
 def _state(value: Any) -> bytes | None:
-    """Return the contents of an object, None for one that cannot be pickled."""
+    """Return the pickled contents of an object, or None if it cannot be pickled."""
     try:
         return pickle.dumps(value)
     except Exception:
@@ -64,10 +64,10 @@ def _state(value: Any) -> bytes | None:
 
 
 def refuse_refilled(name: str, pieces: Iterable[Any]) -> Iterator[Any]:
-    """Yield arrays and sparse matrices; refuse one in the memory of an earlier one.
+    """Yield arrays and sparse matrices; raise an error for one in the memory of an earlier one.
 
-    The caller keeps the pieces, so that the memory of each is taken. Pieces of a list are there
-    all at once and may repeat.
+    The caller must keep the pieces alive, so that no later piece can take their memory. Pieces of a
+    list exist at the same time and may repeat.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def refuse_refilled(name: str, pieces: Iterable[Any]) -> Iterator[Any]:
             if address in seen:
                 msg = (
                     f"{name}: piece {number} is in the memory of piece {seen[address]}, and may "
-                    "have overwritten it; yield an array of its own for each piece"
+                    "have overwritten it; yield a new array for each piece"
                 )
                 raise ValueError(msg)
             seen[address] = number

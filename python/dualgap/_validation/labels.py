@@ -1,4 +1,4 @@
-"""Labels: arrays in which different labels stay different, and the numbers of their classes."""
+"""Labels as arrays that keep different labels different, and their class indices."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 
 from dualgap._validation.arrays import as_numpy
 
-# Floating-point numbers skip integers from here on.
+# Largest integer up to which float64 represents all integers.
 _EXACT = 2**53
 
 
 def read_labels(name: str, labels: Any) -> NDArray[Any]:
-    """Return labels as an array that keeps each of them as it is.
+    """Return labels as an array without changing or merging any of them.
 
-    `numpy.asarray` alone merges labels: it drops NUL characters at the end of strings, makes
-    ``[1, "a"]`` strings, and makes floating-point numbers of integers that need both int64 and
-    uint64.
+    `numpy.asarray` alone merges labels: it drops NUL characters at the end of strings, converts
+    ``[1, "a"]`` to strings, and converts integers that need both int64 and uint64 to float64.
 
     Parameters
     ----------
@@ -36,7 +35,7 @@ def read_labels(name: str, labels: Any) -> NDArray[Any]:
     Raises
     ------
     ValueError
-        If a label is missing or infinite, or if NumPy cannot tell two labels apart.
+        If a label is missing or infinite, or if NumPy would merge two labels.
     """
     labels = as_numpy(name, labels)
     is_array = hasattr(labels, "__array__")
@@ -44,7 +43,7 @@ def read_labels(name: str, labels: Any) -> NDArray[Any]:
     if array.dtype.kind in "OT":
         return _read_objects(name, array, keep=is_array)
     if array.dtype.kind == "c":
-        msg = f"{name}: Complex data not supported; give {name}.real"
+        msg = f"{name}: Complex data not supported; pass {name}.real"
         raise ValueError(msg)
     if array.dtype.kind == "S":
         _refuse_bytes(name)
@@ -68,19 +67,19 @@ def read_sequences(name: str, sequences: list[Any]) -> NDArray[Any]:
 
 
 def sorted_classes(name: str, labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the sorted classes of labels from `read_labels`, and the number of each label's."""
+    """Return the sorted classes of labels from `read_labels`, and the class index of each label."""
     try:
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError as error:
-        msg = f"{name}: the labels must have an order ({error})"
+        msg = f"{name}: labels must be comparable with each other ({error})"
         raise ValueError(msg) from error
     return classes, codes.reshape(labels.shape)
 
 
 def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the position of each label among classes in any order, -1 for those not there.
+    """Return the index of each label among classes in any order; -1 for unknown labels.
 
-    Labels and classes may differ in their types, which NumPy would convert to compare them.
+    Labels and classes may have different types, which NumPy would convert before a comparison.
     """
     place = {label: at for at, label in enumerate(classes.tolist())}
     found, codes = sorted_classes("y", labels)
@@ -89,14 +88,14 @@ def class_codes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]
 
 
 def _read_objects(name: str, array: NDArray[Any], *, keep: bool) -> NDArray[Any]:
-    """Return labels that are Python objects; strings in an array stay objects if `keep`."""
+    """Return labels from an array of Python objects; with `keep`, strings stay objects."""
     values = array.ravel().tolist()
     kinds = {_kind(kind): kind for kind in dict.fromkeys(map(type, values))}
     numbers = kinds.keys() <= {"integer", "real"}
     if "missing" in kinds:
         _refuse_missing(name, next(v for v in values if type(v) is kinds["missing"]))
     if "real" in kinds:
-        # pandas marks a missing string so.
+        # pandas uses NaN for a missing string.
         missing = [v for v in values if isinstance(v, float | np.floating) and not np.isfinite(v)]
         if missing:
             _refuse_missing(name, missing[0])
@@ -123,7 +122,7 @@ def _read_objects(name: str, array: NDArray[Any], *, keep: bool) -> NDArray[Any]
 
 
 def _kind(kind: type) -> str:
-    """Return the name under which labels of a type compare with each other."""
+    """Return the name of the kind of labels that a type belongs to."""
     if kind.__name__ in ("NoneType", "NAType", "NaTType"):
         return "missing"
     for name, types in _KINDS.items():
@@ -143,7 +142,7 @@ _KINDS: dict[str, Any] = {
 
 
 def _read_numbers(name: str, values: list[Any], *, whole: bool) -> NDArray[Any]:
-    """Return numbers as integers, or as floating-point numbers if these hold them exactly."""
+    """Return numbers as integers, or as float64 if that represents them exactly."""
     integers = [int(value) for value in values if not isinstance(value, float | np.floating)]
     low, high = min(integers, default=0), max(integers, default=0)
     if whole and low >= -(2**63) and high < 2**63:
@@ -161,7 +160,7 @@ def _read_numbers(name: str, values: list[Any], *, whole: bool) -> NDArray[Any]:
 
 
 def _refuse_nul(name: str, values: set[Any]) -> None:
-    """Refuse strings that NumPy's arrays of strings would cut."""
+    """Raise a ValueError for strings that NumPy's string arrays would truncate."""
     for value in values:
         if value.endswith("\0"):
             msg = (

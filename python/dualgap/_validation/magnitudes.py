@@ -1,4 +1,4 @@
-"""Sizes of numbers that fits can compute with."""
+"""Magnitudes of values that fits can compute with."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import scipy.sparse as sp
 
 
 def check_magnitude(name: str, X: Any, *, single: bool = False) -> None:
-    """Refuse values whose squares add up to more than their precision can hold.
+    """Raise a ValueError if the sum of the squares of the values overflows.
 
     Fits compute ``||x||^2`` of rows, and sums over rows of products with the weights: block descent
-    in the precision of the rows, all other methods in float64. By the inequality of Cauchy and
-    Schwarz, each sum of products ``x_i b_i`` with ``|b_i| <= 1`` has a square of at most n times
-    ``sum_i ||x_i||^2``, so that the sum of all squares decides: about 1e19 is the largest norm of a
-    matrix of float32, 1e154 that of one of float64. Squares of float16 cannot overflow in float32.
+    in the precision of the rows, all other methods in float64. By the Cauchy-Schwarz inequality,
+    the square of a sum of products ``x_i b_i`` with ``|b_i| <= 1`` is at most n times
+    ``sum_i ||x_i||^2``, so a bound on the sum of all squares suffices. The largest norm of a matrix
+    is about 1e19 in float32 and 1e154 in float64. Squares of float16 cannot overflow in float32.
 
     Parameters
     ----------
     name : str
-        Argument that the message names.
+        Name of the argument, for the error message.
     X : ndarray or sparse matrix
-        Values in C order. NaN and infinity are left to the check for them.
+        Values in C order. NaN and infinity are the subject of another check.
     single : bool, default=False
-        Whether float32 is computed with in float32.
+        Whether fits compute with float32 rows in float32.
 
     Raises
     ------

@@ -2,8 +2,7 @@
 
 `ConsensusSVC` uses the alternating direction method of multipliers (Boyd et al. 2011, section 7.1).
 Each partition solves a sub-problem with block descent, warm-started from the previous round, and
-has a multiplier that drives its weights towards the consensus. Dask and files require the extra
-``distributed``; arrays in memory without a client do not.
+has a multiplier that drives its weights to the consensus. Dask needs the extra ``distributed``.
 """
 
 from __future__ import annotations
@@ -88,6 +87,8 @@ class ConsensusSVC(LinearClassifier):
     loss, C, smoothing, fit_intercept, intercept_scaling, class_weight
         As in `MulticlassSVC`. A `StructuredHinge` must have costs per label, not per row.
         ``class_weight="balanced"`` counts the labels of all partitions.
+    solver : {"block-descent", "sequential-dual"}, default="block-descent"
+        Solver of the sub-problems; "sequential-dual" is the method of Keerthi et al. (2008).
     rho : float, optional
         Initial penalty; by default ``10 lambda``. Not used with a single partition.
     adapt_rho : bool, default=True
@@ -102,6 +103,8 @@ class ConsensusSVC(LinearClassifier):
     client : distributed.Client or str, optional
         Client of a cluster, or the address of its scheduler. None uses the current client for Dask
         collections, and threads of this process for other data.
+    max_passes : int, default=20
+        Maximum number of epochs of the solver per round (of passes, for "sequential-dual").
     tol : float, default=1e-3
         Duality gap of the whole problem at which the fit has converged, relative to the objective.
         The objective is then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger
@@ -109,10 +112,6 @@ class ConsensusSVC(LinearClassifier):
     max_iter : int, default=1000
         Maximum number of rounds. A resumed fit that has reached it still runs one round, because
         its certificate is computed, never read from a file.
-    max_passes : int, default=20
-        Maximum number of epochs of the solver per round (of passes, for "sequential-dual").
-    solver : {"block-descent", "sequential-dual"}, default="block-descent"
-        Solver of the sub-problems; "sequential-dual" is the method of Keerthi et al. (2008).
     checkpoint : path, optional
         Folder for checkpoints, shared by all workers. It must not contain the checkpoint of another
         fit. If a round cannot be written, a RuntimeWarning is issued and the fit continues.
@@ -120,11 +119,11 @@ class ConsensusSVC(LinearClassifier):
         Minimum number of seconds between two checkpoints.
     resume : path, optional
         Folder with the checkpoint of an earlier fit of the same data and parameters, to continue.
-    random_state : int, RandomState or None, default=None
-        Seed for the order of the rows.
     n_jobs : int, optional
         Number of threads if there is no client; None and -1 mean all cores. The model depends on
         the number of partitions, but not on the number of threads.
+    random_state : int, RandomState or None, default=None
+        Seed for the order of the rows.
     verbose : int, optional
         Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
         terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per

@@ -49,23 +49,17 @@ _PARAMETERS = """
     radius : float, default=100.0
         Bound tau on the norm, in units of the outputs (basis vectors have unit length). The
         objective is a sum over rows, not a mean.
-    reoptimize : {"full", "output"}, default="full"
-        Parameters re-optimised after each new basis vector: the basis and the output layer (not
-        convex), or only the output layer (convex).
+    alpha : float, default=1.0
+        Ridge penalty on the explicit linear weights and intercepts: the objective includes
+        alpha/2 times their squared norm.
     linear : {"explicit", "augment", None}, default="explicit"
         Linear terms. "explicit": weights and intercepts with a ridge penalty, not bounded by
         `radius`. "augment": a constant feature 1 appended to the basis vectors (no intercept in a
         factorization machine, because the square of that feature drops out). None: no linear
         terms.
-    alpha : float, default=1.0
-        Ridge penalty on the explicit linear weights and intercepts: the objective includes
-        alpha/2 times their squared norm.
-    tol : float, default=1e-3
-        Duality gap at which the fit has converged, relative to the objective. The objective is
-        then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding
-        error counts as 0 for any positive `tol`.
-    max_iter : int, default=1000
-        Maximum number of iterations (each adds at most one basis vector).
+    reoptimize : {"full", "output"}, default="full"
+        Parameters re-optimised after each new basis vector: the basis and the output layer (not
+        convex), or only the output layer (convex).
     selection : {"refined", "power", "initial", "random-refined", "random", "best-row", "exact"}, \
 default="refined"
         How basis vectors are selected. "refined" takes the eigenvector with the largest absolute
@@ -79,12 +73,18 @@ default="refined"
     validation_fraction : float, optional
         Fraction of the rows held out (stratified by class). The fit keeps the number of basis
         vectors that scores best on them; ``history_`` has the scores of all.
+    tol : float, default=1e-3
+        Duality gap at which the fit has converged, relative to the objective. The objective is
+        then at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding
+        error counts as 0 for any positive `tol`.
+    max_iter : int, default=1000
+        Maximum number of iterations (each adds at most one basis vector).
     warm_start : bool, default=False
         Start from the basis of the previous fit, for example to continue an interrupted fit.
-    random_state : int, RandomState or None, default=None
-        Seed of the eigenvalue solver's start vectors and of the validation split.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the eigenvalue solver's start vectors and of the validation split.
     random_state : int, RandomState or None, default=None
         Seed of the eigenvalue solver's start vectors and of the validation split.
     verbose : int, optional

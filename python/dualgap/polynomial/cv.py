@@ -69,17 +69,17 @@ class PolynomialNetworkClassifierCV(PolynomialClassifier):
         Whether to fit a model with the chosen radius and number of bases on all rows.
     penalty, alpha, linear, reoptimize, class_weight, selection, selection_tol, tol, max_iter
         As in :class:`PolynomialNetworkClassifier`.
+    n_jobs : int, optional
+        Number of search fits that run in parallel, and number of threads of the final fit; None and
+        -1 mean all cores. The model does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed; all fits use the same one.
     verbose : int, optional
         Progress on stderr, counted in finished fits; see :class:`PolynomialNetworkClassifier`.
     callback : callable, optional
         Called after each fit of the search with the number of finished fits and NaN for both
         objectives. A true return value ends the search as soon as all folds of one radius have
         scores. During the final fit it is called as in :class:`PolynomialNetworkClassifier`.
-    random_state : int, RandomState or None, default=None
-        Seed; all fits use the same one.
-    n_jobs : int, optional
-        Number of search fits that run in parallel, and number of threads of the final fit; None and
-        -1 mean all cores. The model does not depend on it.
 
     Attributes
     ----------

@@ -157,7 +157,7 @@ def count_wrong(
 def one_label_each(y: Any, n_examples: int) -> NDArray[Any]:
     """Return the labels of examples that have one each."""
     if sp.issparse(y):
-        msg = "y: sparse labels are not read; give y.toarray()"
+        msg = "y: sparse labels are not supported; pass y.toarray()"
         raise TypeError(msg)
     labels = read_labels("y", y)
     if labels.shape != (n_examples,):

@@ -137,7 +137,7 @@ def test_progress_is_reported(digits: Any, capsys: Any) -> None:
     ("parameters", "message"),
     [
         ({"Cs": 0}, "Cs: must be a positive"),
-        ({"Cs": []}, "Cs: must be a number of values or a list"),
+        ({"Cs": []}, r"Cs: must be an integer \(how many values\) or a list"),
         ({"Cs": [1.0, -1.0]}, "Cs: must be a positive"),
         ({"rule": "worst"}, "rule: must be one of"),
         ({"bounds": -1.0}, "bounds: must be"),

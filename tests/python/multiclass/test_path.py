@@ -79,7 +79,7 @@ def row_loss(model: MulticlassSVC, scores: Any, label: int) -> float:
 
 def test_invalid_intervals_are_rejected_and_short_fits_warn(iris: Any) -> None:
     X, y = iris
-    with pytest.raises(ValueError, match="C_max: must not be less"):
+    with pytest.raises(ValueError, match="C_max: must be at least"):
         MulticlassSVC().path(X, y, 1.0, 0.5)
     with pytest.raises(ValueError, match="C_min: must be a positive"):
         MulticlassSVC().path(X, y, 0.0, 0.5)
@@ -89,5 +89,5 @@ def test_invalid_intervals_are_rejected_and_short_fits_warn(iris: Any) -> None:
         pieces = MulticlassSVC(tol=1e-6, max_iter=2).path(X, y, 0.1, 0.11)
     assert pieces[-1].C_max == 0.11
     piece = pieces[0]
-    with pytest.raises(ValueError, match="is not between"):
+    with pytest.raises(ValueError, match="C: must be between"):
         piece.coef_at(2 * piece.C_max)

@@ -260,7 +260,7 @@ def test_ranking_by_likes_beside_ratings(ratings: pd.DataFrame) -> None:
             quick(interactions=bad).fit(train)
     other = quick(interactions=Interactions(like=5.0, n_components=3)).fit(train)
     assert other.like_ == 5.0
-    assert other.get_params()["interactions__n_factors"] == 3
+    assert other.get_params()["interactions__n_components"] == 3
 
 
 # --- Scikit-learn, weights, forms of input ---
