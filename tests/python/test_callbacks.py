@@ -170,7 +170,7 @@ def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(name: str, calls: list[A
         shorter = clone(estimator).set_params(max_iter=epoch).fit(X, y)
         assert attributes(model) == attributes(shorter)
         assert getattr(model, "oracle_calls_", None) is None
-        # NaN is for what the fit itself did not evaluate.
+        # NaN marks values that the fit did not evaluate.
         for value in ("objective", "dual_objective"):
             certified = np.isfinite(fitted.history_[value][epoch - 1])
             expected = getattr(shorter, f"{value}_") if certified else np.nan
@@ -180,7 +180,7 @@ def test_the_model_of_an_epoch_is_that_of_a_shorter_fit(name: str, calls: list[A
             np.testing.assert_array_equal(model.history_[column], fitted.history_[column][:epoch])
         assert model.n_iter_ == shorter.n_iter_
         assert model.certificate_ == shorter.certificate_
-        # A fit that ends at an epoch without a certificate evaluates it, and may return another.
+        # A fit that ends without a certificate evaluates its last epoch, and may return another.
         if certified:
             assert_same_model(model, shorter)
             np.testing.assert_equal(model.predict(X), shorter.predict(X))
@@ -237,7 +237,7 @@ def test_a_model_that_is_not_at_hand_is_found_by_a_second_fit(name: str) -> None
     models = Models()
     fitted = clone(estimator).set_callbacks(models).fit(X, y)
     for epoch, model in enumerate(models.models, 1):
-        # The last one is that of the fit.
+        # The last model is that of the fit.
         shorter = clone(estimator).set_params(max_iter=min(epoch, fitted.n_iter_)).fit(X, y)
         np.testing.assert_array_equal(model.coef_, shorter.coef_)
         np.testing.assert_array_equal(getattr(model, "output_", 0), getattr(shorter, "output_", 0))

@@ -62,7 +62,7 @@ def test_a_long_fit_shows_a_bar_and_a_short_one_none() -> None:
 
 
 def test_a_bar_before_the_first_epoch_has_ended() -> None:
-    # The timer, not an epoch, begins it; here an epoch never ends before the bar is there.
+    # The timer starts the bar; in this test no epoch ends before the bar is shown.
     program = """
 from dualgap._estimator.display import Bar, Forecast
 with Bar("title", "epoch", Forecast(None, None), 0.1):
@@ -101,5 +101,5 @@ def test_epochs_end_a_fit_whatever_its_gap() -> None:
     assert Forecast(10, None).left(4, 2.0, np.nan) == pytest.approx(3.0)
     forecast = Forecast(10, 1e-3)
     assert forecast.left(4, 2.0, 0.5) == pytest.approx(3.0)
-    # A gap that hardly falls leaves the epochs.
+    # If the gap hardly falls, the estimate is based on epochs.
     assert forecast.left(5, 2.5, 0.4999) == pytest.approx(2.5)

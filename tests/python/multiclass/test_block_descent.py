@@ -208,7 +208,7 @@ def test_progress_omits_unknown_quantities(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("seed", range(4))
 def test_few_weights_and_a_large_c_have_no_long_tail(seed: int) -> None:
-    # Passes alone take up to thousands of epochs here, depending on the order of the rows.
+    # Passes without another method take up to thousands of epochs, depending on the row order.
     X, y = load_iris(return_X_y=True)
     model = svm(C=10.0, tol=1e-3, random_state=seed).fit(X[y > 0], y[y > 0])
     assert model.converged_

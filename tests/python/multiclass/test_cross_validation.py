@@ -193,7 +193,7 @@ def test_scorers_see_the_value_that_they_score(digits: Any) -> None:
 
 @pytest.mark.parametrize("k", [3, 5])
 def test_starts_at_the_next_c_are_in_the_set_of_the_top_k_hinge(k: int) -> None:
-    # A point of it need not stay one where some of its entries shrink.
+    # Shrinking some coordinates of a feasible point may make it infeasible.
     rng = np.random.default_rng(0)
     y = rng.integers(40, size=600)
     X = rng.normal(size=(40, 8))[y] + 0.6 * rng.normal(size=(600, 8))

@@ -74,7 +74,7 @@ def test_scales_of_columns_do_not_matter(low: float, high: float) -> None:
     model = newton(tol=1e-4).fit(X, y)
     assert model.converged_
     assert model.n_iter_ <= 60
-    # The same problem by other numbers: powers of two are exact.
+    # The same problem, rescaled exactly by powers of two.
     options: dict[str, Any] = {"tol": 1e-4, "fit_intercept": False}
     model, larger = newton(**options).fit(X, y), newton(**options, C=2.0**-20).fit(X * 2.0**10, y)
     assert larger.objective_ == pytest.approx(model.objective_, rel=1e-9)
@@ -107,7 +107,7 @@ def test_the_optimum_is_that_of_block_descent(loss: Any, smoothing: float) -> No
 
 
 def test_curvatures_make_steps_few(loss: Any) -> None:
-    # With the largest face in place of a loss's own, some of these take hundreds of steps.
+    # If every loss used the largest face, some of these fits would take hundreds of steps.
     X, y = made(-2, 2, n=300, d=8)
     if isinstance(loss, str) or hasattr(loss, "name"):
         assert newton(loss, tol=1e-6).fit(X, y).n_iter_ <= 80
@@ -131,7 +131,7 @@ def test_layout_and_precision_of_the_rows(form: Any, dtype: Any) -> None:
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("n_features", [20, 700])
 def test_the_model_does_not_depend_on_threads(form: Any, n_features: int) -> None:
-    # With 700 features there are more unknowns than a factorisation is made for.
+    # With 700 features there are too many unknowns for a factorisation.
     X, y = made(-1, 1, n=500, d=n_features, m=4)
     X = form(X.astype(np.float32))
     models = [newton(n_jobs=n_jobs, max_iter=6, tol=0).fit(X, y) for n_jobs in (1, 2, 3)]
@@ -227,11 +227,11 @@ def test_newton_takes_over_where_block_descent_stalls(dtype: Any) -> None:
     alone = MulticlassSVC(tol=1e-6, solver="block-descent", random_state=0, max_iter=15)
     with pytest.warns(ConvergenceWarning):
         alone.fit(X, y)
-    # One record of both, whose best model and best bound the change keeps.
+    # The history covers both methods, and the switch keeps the best model and bound.
     assert [objective for objective, _ in seen] == model.history_["objective"].tolist()
     known = np.isfinite(model.history_["gap"])
     assert (np.diff(model.history_["gap"][known]) <= 0.0).all()
-    # Its end is a start for either.
+    # Its result is a valid warm start for both methods.
     again = model.fit(X, y)
     assert again.n_iter_ < len(solvers)
     assert again.converged_

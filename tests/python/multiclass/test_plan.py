@@ -104,7 +104,7 @@ def test_verbose_prints_how_threads_share_work(capfd, form, words):
 def test_verbose_says_that_memory_chose_the_solver(
     halves, capfd, monkeypatch, warm_start, solver, said
 ):
-    # As where block descent does not fit.
+    # The same as when block descent does not fit in memory.
     plan = ("block-frank-wolfe", 1_000_000, 1_000_000)
     monkeypatch.setattr(_core, "plan_multiclass", lambda *_: plan)
     X, y = halves

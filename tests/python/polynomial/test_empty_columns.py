@@ -78,7 +78,7 @@ def test_a_warm_start_and_validation_rows_may_have_other_columns(widths: list[in
     )
     model.fit(wide(NARROW), LABELS)
     before = model.objective_
-    # The weights of the first two columns are still there, and their penalties count.
+    # The weights of the first two columns are kept, and their penalties count.
     fewer = NARROW * [0.0, 0.0, 1.0, 1.0, 1.0]
     model.fit(wide(fewer), LABELS)
     assert widths == [5, 5]

@@ -474,7 +474,7 @@ def test_classes_unseen_in_training_are_wrong_predictions():
 def test_averaging_weights_each_iterate_by_its_number():
     X, Y = chains(1)
 
-    # Each iterate is better than those before: it is the one that a fit returns.
+    # Each iterate is better than those before, so the fit returns the last one.
     def coef(t, averaging):
         options = {"averaging": averaging, "tol": 0.0, "callback": lambda epoch, *_: epoch == t}
         svm = StructuredSVM(ChainModel(), C=0.3, solver="subgradient", **options).fit(X, Y)
