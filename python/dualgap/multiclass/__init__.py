@@ -1,4 +1,4 @@
-"""Linear multi-category SVMs, with features of classes as well, and the choice of their C."""
+"""Linear multi-category SVMs, SVMs on class features, and cross-validation of C."""
 
 from dualgap.multiclass.cv import MulticlassSVCCV
 from dualgap.multiclass.features import ClassFeatureSVC

@@ -59,12 +59,12 @@ class LinearClassifier(ScoringClassifier):
         return linear_scores(X, self.coef_, self.intercept_)
 
     def undecided(self, X: MatrixLike) -> NDArray[np.bool_]:
-        """Tell which predictions more training might change.
+        """Return a mask of the predictions that further training might change.
 
-        The exact optimum is no farther from the model than its duality gap says. Where the best
-        score is ahead of the others by more than that can move it, the optimum predicts the same
-        class; rounding is taken into account. The smaller the gap, the fewer rows are left
-        undecided (see `tol`); rows between two classes stay so for long.
+        The duality gap bounds the distance of the model from the exact optimum, and so the change
+        of each score. A row is decided if its best score leads by more than this change: the
+        optimum then predicts the same class. Rounding is included. A smaller gap (see `tol`) leaves
+        fewer rows undecided; rows close to the boundary of two classes need a very small gap.
 
         Parameters
         ----------
@@ -74,19 +74,18 @@ class LinearClassifier(ScoringClassifier):
         Returns
         -------
         ndarray of bool of shape (n_samples,)
-            True where the optimum may predict another class than `predict` does, and where scores
-            are too large to be computed.
+            True for rows whose class may differ at the optimum, and for rows whose scores overflow.
 
         Raises
         ------
         ValueError
-            If the model has no certificate, as one read from a file.
+            If the model has no certificate.
         """
         scores = self._scores(X)
         if self._lambda is None or not np.isfinite(self.dual_objective_):
-            msg = "undecided: the model has no certificate; fit it here"
+            msg = "undecided: the model has no certificate; fit it with a built-in loss"
             raise ValueError(msg)
-        # Rounded up where it underflows.
+        # The added number rounds up a result that underflows.
         radius = float(np.sqrt(2.0 * self.duality_gap_ / self._lambda + 5e-324))
         bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
         linear = (self.coef_, self.intercept_, bias)

@@ -1,4 +1,4 @@
-"""A loss written in Python, as the core sees it."""
+"""Custom losses written in Python, in the form of the core."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from dualgap._estimator import warn_user
 from dualgap._validation import FloatArray, real_array
 from dualgap.losses import Loss, MarginLoss, core_costs, core_loss
 
-# Labels and margins at which the methods are compared before a fit, and rows after it.
+# Numbers of labels and margins that compare the methods before a fit, and of rows after it.
 _LABELS = 4
 _SAMPLES = 12
 _ROWS = 100
 
-# What answers may lack, relative to the size of the numbers that they are made of.
+# Tolerances for results, relative to the size of their terms.
 _ROUNDING = 1e-9
 _PROJECTION = 1e-7
 
 
 class CheckedLoss:
-    """What the core sees of a `MarginLoss`; checks all that the loss returns.
+    """A `MarginLoss` for the core; checks every result.
 
     Attributes
     ----------
     projects : bool
         Whether the loss has a projection.
     radius : float
-        The largest sum of the coordinates of a point: the loss where all margins are 1.
+        The largest sum of the coordinates of a point, equal to the loss at margins of 1.
     """
 
     def __init__(self, loss: MarginLoss, n_classes: int) -> None:
@@ -48,11 +48,11 @@ class CheckedLoss:
         ones = 1.0 - np.eye(n_classes)
         self.radius = max(self.support(ones[label], label) for label in range(n_classes))
         if not self.radius > 0.0:
-            msg = "loss: support must be positive where all margins are 1, for some label"
+            msg = "loss: support must be positive at margins of 1 for some label, got 0 for all"
             raise ValueError(msg)
 
     def support(self, margins: FloatArray, label: int) -> float:
-        """Return the loss itself."""
+        """Return the loss."""
         margins.setflags(write=False)
         returned = self.loss.support(margins, label)
         try:
@@ -60,32 +60,32 @@ class CheckedLoss:
         except (TypeError, ValueError):
             value = np.nan
         if not (np.isfinite(value) and value >= 0.0):
-            msg = f"loss: support must return a finite number, 0 or more, and returned {returned!r}"
+            msg = f"loss: support must return a finite number of at least 0, got {returned!r}"
             raise ValueError(msg)
         return value
 
     def vertex(self, margins: FloatArray, label: int) -> FloatArray:
-        """Return a point of the set that attains the loss."""
+        """Return the point of the set that attains the loss."""
         margins.setflags(write=False)
         return self._point("vertex", self.loss.vertex(margins, label), label)
 
     def project(self, point: FloatArray, label: int) -> FloatArray:
-        """Return the point of the set that is closest to another."""
+        """Return the point of the set closest to the given point."""
         point.setflags(write=False)
         project: Any = self.loss.project  # type: ignore[attr-defined]
         return self._point("project", project(point, label), label)
 
     def check(self) -> None:
-        """Compare the methods with each other where margins are random.
+        """Compare the methods with each other at random margins.
 
         Raises
         ------
         ValueError
-            Naming the method whose answer cannot be right.
+            If two results contradict each other; the message names the method.
         """
         rng = np.random.default_rng(0)
         for label in range(min(self.n_classes, _LABELS)):
-            # Margins of all signs and sizes, ties and zeros among them.
+            # Margins of both signs and many sizes, with ties and zeros.
             shape = (_SAMPLES, self.n_classes)
             margins = rng.normal(size=shape) * 10.0 ** rng.integers(-2, 3, size=(_SAMPLES, 1))
             margins[::4] = np.round(margins[::4])
@@ -99,9 +99,9 @@ class CheckedLoss:
     def doubt(
         self, scores: FloatArray, codes: NDArray[Any], costs: FloatArray | None
     ) -> str | None:
-        """Return why the certificate is not to be believed, if there is a reason.
+        """Return a reason why the certificate may be wrong, or None.
 
-        On the first rows, the loss at the margins of the fitted model is compared with the vertex.
+        Compares the loss with its vertices at the margins of the first rows.
         """
         try:
             for score, label in zip(scores[:_ROWS], codes[:_ROWS], strict=True):
@@ -111,11 +111,11 @@ class CheckedLoss:
                 if (missed := self._missed(margins[None], int(label))) is not None:
                     return missed
         except Exception as error:
-            return f"the loss failed when its answers were compared ({error!r})"
+            return f"the loss raised an error when its results were compared ({error!r})"
         return None
 
     def _missed(self, margins: FloatArray, label: int) -> str | None:
-        """Say where a vertex does not attain the support value, or another one does better."""
+        """Describe a vertex that does not attain the support value, or is better; else None."""
         values = [self.support(v, label) for v in margins.copy()]
         vertices = np.array([self.vertex(v, label) for v in margins.copy()])
         attained = margins @ vertices.T  # At the row's margins, with the column's vertex.
@@ -123,16 +123,16 @@ class CheckedLoss:
         for at, value in enumerate(values):
             own, best = attained[at, at], max(attained[at].max(), 0.0)
             if abs(own - value) > rounding[at]:
-                return f"vertex attains {own:.6g} where support returns {value:.6g}"
+                return f"vertex attains {own:.6g}, but support returns {value:.6g}"
             if best > value + rounding[at]:
                 return (
-                    f"support returns {value:.6g} where a point that vertex has returned, or 0, "
+                    f"support returns {value:.6g}, but a point that vertex has returned, or 0, "
                     f"attains {best:.6g}"
                 )
         return None
 
     def _misplaced(self, margins: FloatArray, label: int) -> str | None:
-        """Say where a projection is outside of the set, or not the closest point."""
+        """Describe a projection outside the set, or not the closest point; else None."""
         if not self.projects:
             return None
         for at, v in enumerate(margins):
@@ -141,8 +141,8 @@ class CheckedLoss:
             for other in margins:
                 outside = other @ near - self.support(other.copy(), label)
                 if outside > _PROJECTION * size * (1.0 + np.abs(other).max()):
-                    return f"project returns a point that is outside of the set by {outside:.3g}"
-            # The projection p of v is where v - p is normal to the set (Kolmogorov's criterion).
+                    return f"project returns a point that is outside the set by {outside:.3g}"
+            # At the projection p of v, v - p is normal to the set (Kolmogorov's criterion).
             slope = v - near
             slope[label] = 0.0
             farther = slope @ self.vertex(slope.copy(), label) - slope @ near
@@ -157,17 +157,17 @@ class CheckedLoss:
             point = np.zeros((0, 0))
         if point.shape != (self.n_classes,) or returned is None:
             msg = (
-                f"loss: {method} must return an array of shape ({self.n_classes},), and returned "
-                f"{type(returned).__name__} {np.shape(returned)}"
+                f"loss: {method} must return an array of shape ({self.n_classes},), got "
+                f"{type(returned).__name__} of shape {np.shape(returned)}"
             )
             raise ValueError(msg)
-        # Not a comparison that NaN would pass.
+        # NaN fails this comparison.
         if not (point >= -_ROUNDING * self._size()).all() or not np.isfinite(point).all():
-            msg = f"loss: {method} must return finite numbers, 0 or more, and returned {returned!r}"
+            msg = f"loss: {method} must return finite numbers of at least 0, got {returned!r}"
             raise ValueError(msg)
         np.maximum(point, 0.0, out=point)
         if point[label] != 0.0:
-            msg = f"loss: {method} must return 0 at the label, and returned {point[label]:.3g}"
+            msg = f"loss: {method} must return 0 at the label, got {point[label]:.3g}"
             raise ValueError(msg)
         return point
 
@@ -176,7 +176,7 @@ class CheckedLoss:
 
 
 def own_loss(loss: Any, n_classes: int) -> _core._Loss:
-    """Return the core's arguments for a loss written in Python, checked on samples."""
+    """Return a loss written in Python in the form of the core, after checks on samples."""
     checked = CheckedLoss(loss, n_classes)
     checked.check()
     return {
@@ -189,23 +189,23 @@ def own_loss(loss: Any, n_classes: int) -> _core._Loss:
 
 
 def check_solver(loss: Any, solver: LinearSolver, smoothing: float) -> LinearSolver:
-    """Return the solver for a loss as the core takes it; refuse one that needs a projection."""
+    """Return the solver for a loss; raise a ValueError if it requires a missing projection."""
     if isinstance(loss, str) or loss.projects:
         return solver
     if smoothing > 0.0 or solver in ("block-descent", "newton"):
         what = "smoothing" if smoothing > 0.0 else f'solver: "{solver}"'
-        msg = f"{what} needs a loss with a method project, and {type(loss.loss).__name__} has none"
+        msg = f"{what} requires a method project, which {type(loss.loss).__name__} does not have"
         raise ValueError(msg)
     return "block-frank-wolfe" if solver == "auto" else solver
 
 
 def core_loss_of(loss: Any, n_classes: int) -> _core._Loss:
-    """Return the core's arguments for any loss."""
+    """Return any loss in the form of the core."""
     return core_loss(loss) if isinstance(loss, str | Loss) else own_loss(loss, n_classes)
 
 
-def refuse_certificate(model: Any, problem: _core._Loss, X: Any, codes: NDArray[Any]) -> None:
-    """Say what the certificate of a fit with a loss of one's own rests on, or that it has none."""
+def qualify_certificate(model: Any, problem: _core._Loss, X: Any, codes: NDArray[Any]) -> None:
+    """State the condition of the certificate of a custom loss, or remove the certificate."""
     if isinstance(problem["loss"], str):
         return
     scores = model._scores(X[:_ROWS])

@@ -1,4 +1,4 @@
-"""What a fit is going to do: its solver, its memory, its threads."""
+"""The plan of a fit: solver, memory, threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _USUAL = {
     "auto": "block-descent, then newton if its iterations stall",
     "block-descent": "block-descent",
 }
-"""What "auto" is where neither memory nor scales speak for another solver."""
+"""Descriptions of the usual solvers; "auto" is one unless memory or scales require another."""
 
 
 def print_plan(rows: Rows, settings: _core._MulticlassSettings, *, auto: bool) -> None:
@@ -25,15 +25,14 @@ def print_plan(rows: Rows, settings: _core._MulticlassSettings, *, auto: bool) -
     Parameters
     ----------
     rows : array or tuple
-        The rows as the core takes them.
+        The rows in the form of the core.
     settings : dict
-        What the core is told of the fit.
+        The settings of the fit.
     auto : bool
-        Whether the solver was left to the rows and the memory that there is; in `settings` that of
-        a warm start is settled by now.
+        Whether the solver was "auto". For a warm start, `settings` already has the chosen solver.
     """
     solver, weights, duals = _core.plan_multiclass(rows, settings)
-    reason = "scales of the columns" if solver == "newton" else "memory that there is"
+    reason = "scales of the columns" if solver == "newton" else "available memory"
     chosen = f" (chosen for the {reason})" if auto and solver not in _USUAL else ""
     memory = f"{_size(weights)} for weights"
     if duals:
@@ -50,7 +49,7 @@ def solvers_of_epochs(solver: str, n_first: int, n_epochs: int) -> NDArray[np.st
 
 
 def _threads(solver: str, n_threads: int, *, sparse: bool) -> str:
-    """Describe the work that threads share, and why they do not share the rest."""
+    """Describe the work that threads share, and the work that runs on one thread."""
     if n_threads == 1:
         return "one thread"
     if solver == "newton":

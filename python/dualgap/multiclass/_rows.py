@@ -1,4 +1,4 @@
-"""Which rows a linear classifier has decided."""
+"""Scores of a linear classifier, and the rows that its certificate decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from dualgap._validation import FloatArray
 
-# Rows whose scores are computed together.
+# Number of rows to score at a time.
 _BLOCK = 4096
 _SMALLEST = float(np.nextafter(0.0, 1.0))
 
@@ -33,14 +33,14 @@ def linear_scores(X: Any, coef: FloatArray, intercept: FloatArray) -> FloatArray
     ndarray of shape (n_samples, n_classes)
     """
     if X.dtype == np.float16:
-        # Block by block: a copy of all rows would be twice as large as they.
+        # By blocks, because a float32 copy of all rows would take twice their memory.
         weights = coef.T.astype(np.float32)
         scores = np.empty((X.shape[0], len(coef)))
         for start in range(0, X.shape[0], _BLOCK):
             block = slice(start, start + _BLOCK)
             scores[block] = X[block].astype(np.float32) @ weights
         return scores + intercept
-    # The rows are the large operand: the weights take their precision.
+    # The weights take the precision of the rows, which are the larger operand.
     scores = safe_sparse_dot(X, coef.T.astype(X.dtype, copy=False), dense_output=True)
     return np.asarray(scores + intercept, dtype=np.float64)
 
@@ -51,7 +51,7 @@ def undecided(
     radius: float,
     predicted: NDArray[np.intp],
 ) -> NDArray[np.bool_]:
-    """Tell where a model within `radius` of this one may predict another class.
+    """Return a mask of the rows whose class may differ in a model within `radius` of this one.
 
     The difference of two scores changes by at most ``sqrt(2) * norm(x) * radius``
     (docs/mathematics/cross-validation.md).
@@ -63,9 +63,9 @@ def undecided(
     model : tuple
         Weights of shape (n_classes, n_features), intercepts, and the constant feature.
     radius : float
-        Largest distance, in the Frobenius norm, the constant feature's weights among them.
+        Largest distance in the Frobenius norm, including the weights of the constant feature.
     predicted : ndarray of shape (n_samples,)
-        The number of the class that is predicted for each row, however that was rounded.
+        Index of the predicted class of each row, with any rounding.
 
     Returns
     -------
@@ -75,13 +75,13 @@ def undecided(
     coef, intercept, bias = model
     epsilon, n_terms = float(np.finfo(np.float64).eps), coef.shape[1] + 8
     found = np.empty(len(predicted), dtype=bool)
-    # Sums that overflow are infinite or NaN, and then nothing is decided.
+    # A sum that overflows is infinite or NaN, which decides nothing.
     with np.errstate(over="ignore", invalid="ignore"):
         own = intercept / bias if bias else intercept
-        # Each product that underflows loses less than the smallest number.
+        # A product that underflows loses less than the smallest number.
         square = (coef**2).sum() + (own**2).sum() + (coef.size + len(own)) * _SMALLEST
         norm = np.sqrt(square) * (1.0 + coef.size * epsilon)
-        # A score is a sum of as many products as there are features; twice what it can lose.
+        # A score is a sum of one product per feature. The bound is twice its largest error.
         change = radius * (1.0 + 16 * epsilon) + 2.0 * n_terms * epsilon * norm
         for start in range(0, len(predicted), _BLOCK):
             block = slice(start, start + _BLOCK)

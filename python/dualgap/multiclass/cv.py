@@ -1,4 +1,4 @@
-"""The choice of C by cross-validation, with bounds on the scores of the exact optima."""
+"""Cross-validation of C, with bounds on the scores of the exact optima."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dualgap.multiclass.svm import MulticlassSVC
 
 __all__ = ["MulticlassSVCCV"]
 
-# What the core scores by itself, with bounds.
+# Scores that the core computes, with bounds.
 _MEASURES = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced_accuracy",
@@ -44,7 +44,7 @@ _MEASURES = {
 
 _OWN = ("Cs", "cv", "scoring", "rule", "bounds", "cv_tol", "refit")
 
-# What the final fit leaves, if there is one.
+# Attributes that only the final fit sets.
 _LEARNT = ("classes_", "n_features_in_")
 _FINAL = [f.name for f in fields(MulticlassSVC) if not f.init and f.name not in _LEARNT]
 
@@ -54,33 +54,32 @@ _FINAL = [f.name for f in fields(MulticlassSVC) if not f.init and f.name not in 
 class MulticlassSVCCV(LinearClassifier):
     """Linear multi-category SVM with cross-validated C.
 
-    Fits all folds side by side, each from small C to large, every fit starting where the one before
-    it ended. Each fit has a certificate, which bounds how far it is from the optimum, and thereby
-    between what the score of the exact optimum of that fold and C lies.
+    Fits all folds in parallel, each from small to large C; every fit starts from the previous one.
+    The certificate of a fit bounds its distance from the optimum, and therefore gives an interval
+    for the score of the exact optimum at that fold and C.
 
     Parameters
     ----------
     loss : str or Loss, default="max-hinge"
         As in :class:`MulticlassSVC`.
     Cs : int or array-like of float, default=13
-        Values of C to choose from, or how many from 1e-3 to 1e3, evenly spaced on a logarithmic
-        scale.
+        Values of C, or the number of values from 1e-3 to 1e3, evenly spaced on a logarithmic scale.
     cv : int, splitter or iterable, optional
         As in scikit-learn; None means five stratified folds.
     scoring : str or callable, optional
         "accuracy", "balanced_accuracy", "top-K" (the share of rows whose class is among the K best,
-        as "top-3") and "neg_mean_cost" (minus the mean cost of the predicted classes, for losses
-        with costs) have bounds. Any other name or scorer of scikit-learn is called with a fitted
-        model and the held-out rows, and has none. None means accuracy.
+        such as "top-3") and "neg_mean_cost" (minus the mean cost of the predicted classes, for
+        losses with costs) have bounds. Any other name or scorer of scikit-learn is called with a
+        fitted model and the held-out rows, and has no bounds. None means accuracy.
     rule : {"best", "one-standard-error"}, default="best"
-        Whether to choose the C of the best mean score (the smallest of equals), or the smallest one
-        whose mean score is within one standard error of that.
+        Whether to choose the C with the best mean score (the smallest in a tie), or the smallest C
+        whose mean score is within one standard error of the best.
     bounds : float, optional
-        How far the bounds of a score may be apart. Fits whose bounds are wider go on, up to
-        `max_iter`, unless their C is known to be beaten. None takes the bounds as they come.
+        Maximum width of the bounds of a mean score. A fit with wider bounds continues, up to
+        `max_iter`, unless the bounds show that another C is better. None means no maximum.
     cv_tol : float, default=2e-3
         Relative duality gap at which the fits of the folds end; see `tol` in
-        :class:`MulticlassSVC`. Scores need less than the final model.
+        :class:`MulticlassSVC`. Scores require less precision than the final model.
     refit : bool, default=True
         Whether to fit a model with the chosen C on all rows, to `tol`.
     smoothing, fit_intercept, intercept_scaling, class_weight, tol, max_iter
@@ -101,20 +100,20 @@ class MulticlassSVCCV(LinearClassifier):
     C_ : float
         The chosen value.
     Cs_ : ndarray of shape (n_Cs,)
-        All values, in rising order.
+        All values, in increasing order.
     best_score_ : float
         The mean score of `C_`.
     scores_ : ndarray of shape (n_folds, n_Cs)
-        Scores on the held-out rows, which sample weights do not count in.
+        Scores on the held-out rows. Sample weights do not affect scores.
     score_bounds_ : ndarray of shape (n_folds, n_Cs, 2)
-        The score of the exact optimum is not below the first nor above the second.
+        Lower and upper bound on the score of the exact optimum.
     mean_score_, std_score_ : ndarray of shape (n_Cs,)
         Mean over the folds, and standard deviation.
     mean_score_bounds_ : ndarray of shape (n_Cs, 2)
         Bounds on the mean score of the exact optima.
     cv_results_ : dict of ndarray of shape (n_folds, n_Cs)
-        "score", "lower", "upper", "n_undecided" (held-out rows that the optimum may classify
-        otherwise), "objective", "dual_objective", "n_iter", "seconds" and "converged".
+        "score", "lower", "upper", "n_undecided" (held-out rows whose class may differ at the
+        optimum), "objective", "dual_objective", "n_iter", "seconds" and "converged".
     coef_, intercept_, classes_, n_iter_, objective_, dual_objective_, duality_gap_, \
             relative_gap_, null_objective_, converged_, certificate_, history_, n_features_in_, \
             feature_names_in_
@@ -213,7 +212,7 @@ class MulticlassSVCCV(LinearClassifier):
     def _fold_weights(
         self, folds: list[Any], codes: NDArray[np.intp], weights: FloatArray | None
     ) -> FloatArray:
-        """Weight of each row in each fold's training; a row that is drawn twice counts twice."""
+        """Return the weight of each row in each training fold; repeated rows count repeatedly."""
         found = np.empty((len(folds), len(codes)))
         for number, (own, (train, _)) in enumerate(zip(found, folds, strict=True)):
             own[:] = np.bincount(train, minlength=len(codes))
@@ -232,7 +231,7 @@ class MulticlassSVCCV(LinearClassifier):
         return found
 
     def _scoring(self, rows: Any, labels: Any, folds: list[Any], Cs: FloatArray) -> dict[str, Any]:
-        """How the core is to score."""
+        """Return the scoring in the form of the core."""
         found: dict[str, Any] = {"measure": None, "top_k": 1, "score": None}
         scoring = "accuracy" if self.scoring is None else self.scoring
         if isinstance(scoring, str) and scoring in _MEASURES:
@@ -245,7 +244,7 @@ class MulticlassSVCCV(LinearClassifier):
                 raise ValueError(msg)
             return {**found, "measure": "top_k", "top_k": k}
         if self.bounds is not None:
-            msg = f"bounds: there are none for scoring={scoring!r}"
+            msg = f"bounds: scoring={scoring!r} has no bounds; set bounds=None"
             raise ValueError(msg)
         scorer = check_scoring(MulticlassSVC(), scoring)
 
@@ -257,7 +256,7 @@ class MulticlassSVCCV(LinearClassifier):
         return {**found, "score": score}
 
     def _model(self, C: float, weights: FloatArray) -> MulticlassSVC:
-        """A fold's model as scorers see it."""
+        """Return the model of a fold for a scorer."""
         model = MulticlassSVC(C=C, **self._parameters())
         model.classes_, model.n_features_in_ = self.classes_, self.n_features_in_
         model._store_weights(weights)
@@ -282,7 +281,7 @@ class MulticlassSVCCV(LinearClassifier):
         self._warn(X)
 
     def _warn(self, X: Any) -> None:
-        """Say what has not become as good as it was asked for."""
+        """Warn if a gap did not reach `cv_tol`, or bounds are wider than `bounds`."""
         cause = scale_cause(X, self.intercept_scaling if self.fit_intercept else 0.0)
         advice = f"or {cause}" if cause else "or lower Cs"
         if self.bounds is None:

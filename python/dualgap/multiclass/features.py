@@ -1,4 +1,4 @@
-"""Linear multi-category SVMs on features of rows and classes together.
+"""Linear multi-category SVMs on joint features of rows and classes.
 
 Tajima, Hirohashi, Zara, Kato: Frank-Wolfe algorithm for learning SVM-type multi-category
 classifiers, arXiv:2008.08894 (the feature extractor of section 2.1).
@@ -47,28 +47,28 @@ from dualgap._validation import (
 from dualgap._validation.copies import own_copy
 from dualgap._validation.labels import class_codes, read_labels
 from dualgap.losses import Loss, MarginLoss, core_loss
-from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
+from dualgap.multiclass._own_loss import check_solver, core_loss_of, qualify_certificate
 
 __all__ = ["ClassFeatureSVC"]
 
 Combine: TypeAlias = Literal["kronecker", "concatenate"]
 
 JointFeatures: TypeAlias = Callable[[Any, NDArray[Any]], MatrixLike]
-"""Called with rows and classes; returns a row for each of these in turn."""
+"""Called with rows and classes; returns one row per row and class, classes varying fastest."""
 
-# Rows for which joint features are asked for together.
+# Number of rows per call of a feature extractor.
 _BLOCK = 1024
 
 
 @ordered
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClassFeatureSVC(ScoringClassifier):
-    """Multi-category SVM whose scores are made of features of the classes as well as of the rows.
+    """Multi-category SVM with features of the classes as well as of the rows.
 
     The score of class j for a row x is ``w @ psi(x, j)``. With features ``z_j`` of the classes
     (attributes, embeddings of their names, places in a hierarchy), ``psi(x, j)`` is the Kronecker
-    product ``kron(z_j, x)``, so that the score is ``z_j @ V @ x``, bilinear in both. What is learnt
-    is shared between classes, and predicts classes that no training row has (`predict`).
+    product ``kron(z_j, x)``, so the score ``z_j @ V @ x`` is bilinear. Classes share the weights V,
+    which also predict classes without training rows (`predict`).
 
     Minimises ``1/2 ||w||^2 + C sum_i weight_i loss_i(w)``, reported as in `MulticlassSVC`, with all
     of its losses and its certificate: the optimum is the best of all ``w``.
@@ -82,19 +82,19 @@ class ClassFeatureSVC(ScoringClassifier):
         (a matrix with ``len(X) * len(classes)`` rows, dense or sparse). It is called once for all
         rows before the fit, which keeps the result.
     combine : {"kronecker", "concatenate"}, default="kronecker"
-        What is made of the class features: "kronecker", ``kron(z_j, x)``; "concatenate",
-        ``kron([e_j, z_j], x)``, the indicator of the class concatenated with its features, which
-        gives each class weights of its own beside the shared ones. (Features ``[x, z_j]`` would not
-        do: a linear model then scores the classes alike for all rows.)
+        Joint features of a row and a class. "kronecker": ``kron(z_j, x)``. "concatenate":
+        ``kron([e_j, z_j], x)``, the indicator of the class concatenated with its features, so that
+        each class also has separate weights. (With features ``[x, z_j]``, the ranking of the
+        classes would be the same for all rows.)
     classes : array-like of shape (n_classes,), optional
-        The classes that the rows of `class_features` belong to. Those without training rows compete
-        with the others nevertheless, and may be predicted.
+        Classes of the rows of `class_features`. Classes without training rows take part in training
+        and may be predicted.
     loss : str, Loss or MarginLoss, default="max-hinge"
         As in `MulticlassSVC`.
     C : float, default=1.0
         Weight of the losses against the regulariser.
     smoothing : float, default=0.0
-        Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
+        Parameter gamma of the Moreau envelope of the loss; 0 means the loss itself.
     fit_intercept : bool, default=True
         Whether to append a constant feature to ``x``. Not with a callable.
     intercept_scaling : float, default=1.0
@@ -152,7 +152,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
     coef_: FloatArray = field(init=False)
     intercept_: FloatArray = field(init=False)
 
-    # Features of the classes in training, or the callable.
+    # Features of the training classes, or the callable.
     _fitted_features: Any = field(init=False)
 
     _saved: ClassVar[tuple[str, ...]] = ("_fitted_features",)
@@ -186,7 +186,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         weights = check_weights(sample_weight, X)
         weights = row_weights(self.class_weight, self.classes_, codes, weights)
         joint = callable(self.class_features)
-        # The caller may change the features after the fit.
+        # A copy, because the caller may change the features after the fit.
         features = None if joint else own_copy(self._class_features(self.class_features, own=True))
         self._fitted_features = self.class_features if joint else features
         rows = self._joint_features(X, self.classes_) if joint else X
@@ -200,14 +200,14 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         def store(model: Self, result: Any) -> None:
             model._store_weights(result["weights"], joint)
             model._store_run(result, X)
-            refuse_certificate(model, settings, X, codes)
+            qualify_certificate(model, settings, X, codes)
 
         def model_of_epoch(arrays: Any) -> dict[str, Any]:
             width = arrays[0].size if joint else self.n_features_in_ + int(self.fit_intercept)
             return {"weights": arrays[0].reshape(-1, width)}
 
         core = partial(_core.fit_class_features, core_rows(rows), labels)
-        # A user's own loss need not answer twice in the same way.
+        # A custom loss may not be deterministic.
         builtin = isinstance(settings["loss"], str)
         models = EpochModels(core, settings, store, model_of_epoch) if builtin else None
         stopping = (settings["max_iter"], settings["tol"])
@@ -369,12 +369,12 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         return self._class_scores(X)
 
     def _encode(self, y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
-        """Return the classes in the order of their features, and each label's position."""
+        """Return the classes in the order of their features, and the class index of each label."""
         if self.classes is None:
             return encode_classes(y)
         classes = read_labels("classes", self.classes)
         if classes.ndim != 1 or len(set(classes.tolist())) != len(classes):
-            msg = "classes: must be one-dimensional, with no class twice"
+            msg = "classes: must be one-dimensional, without duplicates"
             raise ValueError(msg)
         codes = class_codes(classes, y)
         if (codes < 0).any():
@@ -384,7 +384,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
         return check_classes(classes), codes
 
     def _class_features(self, given: Any, *, own: bool) -> Any:
-        """Return checked class features, those of the classes in training or of others."""
+        """Return checked features, of the training classes (`own`) or of others."""
         features = check_matrix(given, "class_features", dtype=np.float64)
         n_classes = len(self.classes_)
         if own and features.shape[0] != n_classes:
@@ -418,7 +418,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
                     f"{len(classes)} classes"
                 )
                 raise ValueError(msg)
-            # The callable may fill the same matrix again for the next block.
+            # A copy, because the callable may reuse the matrix for the next block.
             found.append(own_copy(returned))
         return sp.vstack(found, format="csr") if sp.issparse(found[0]) else np.vstack(found)
 

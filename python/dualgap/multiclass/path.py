@@ -1,4 +1,4 @@
-"""Paths of linear classifiers over C: intervals that one dual point certifies."""
+"""Paths of linear classifiers over C: intervals that a single dual point certifies."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class LinearPiece(Interval):
     intercept : ndarray of shape (n_classes,)
         Intercepts at `C_min`.
     duality_gap : float
-        No model of the interval is farther from its optimum, in units of `MulticlassSVC`'s
-        objective.
+        Largest distance from the optimum in the interval, in units of the objective of
+        `MulticlassSVC`.
     relative_gap : float
-        The same in units of the model's own objective.
+        The same relative to the objective of the model.
     n_iter : int
-        Passes that it took.
+        Number of passes.
     """
 
     C_min: float
@@ -46,7 +46,7 @@ class LinearPiece(Interval):
     _model: ScoringClassifier = field(repr=False)
 
     def predict(self, X: MatrixLike) -> NDArray[Any]:
-        """Class with the largest score, the same for each C of the interval.
+        """Class with the largest score; it is the same for each C of the interval.
 
         Parameters
         ----------
@@ -60,7 +60,7 @@ class LinearPiece(Interval):
         return self._model.predict(X)
 
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy, the same for each C of the interval."""
+        """Accuracy; it is the same for each C of the interval."""
         return float(self._model.score(X, y, sample_weight))
 
 
@@ -70,7 +70,7 @@ def linear_pieces(
     largest: float,
     fitted: Callable[[FloatArray], Any],
 ) -> list[LinearPiece]:
-    """Return the core's pieces, given in lambda from `largest` down, as intervals of C."""
+    """Return the pieces of the core, in lambda from `largest` down, as intervals of C."""
     found = []
     for start, end, weights, gap, relative, n_iter in intervals(pieces, interval, largest):
         model = fitted(weights)

@@ -1,4 +1,4 @@
-"""Linear multi-category SVMs, trained to a duality gap of your choice.
+"""Linear multi-category SVMs, trained to a given duality gap.
 
 Tajima, Hirohashi, Zara, Kato: Frank-Wolfe algorithm for learning SVM-type multi-category
 classifiers, arXiv:2008.08894.
@@ -38,14 +38,14 @@ from dualgap._validation import (
     row_weights,
 )
 from dualgap.multiclass._linear import LinearClassifier
-from dualgap.multiclass._own_loss import check_solver, core_loss_of, refuse_certificate
+from dualgap.multiclass._own_loss import check_solver, core_loss_of, qualify_certificate
 from dualgap.multiclass._plan import print_plan, solvers_of_epochs
 from dualgap.multiclass.path import LinearPiece, linear_pieces
 
 __all__ = ["MulticlassSVC"]
 
 
-# Solvers that compute in the precision of the rows.
+# Solvers that compute in the precision of the rows; the others use float64.
 _SINGLE = ("auto", "block-descent")
 
 
@@ -69,13 +69,13 @@ class MulticlassSVC(LinearClassifier):
     C : float, default=1.0
         Weight of the losses against the regulariser.
     smoothing : float, default=0.0
-        Parameter gamma of the loss's Moreau envelope; 0 leaves the loss as it is.
+        Parameter gamma of the Moreau envelope of the loss; 0 means the loss itself.
     fit_intercept : bool, default=True
         Whether to append a constant feature. Its weights are regularised like the others.
     intercept_scaling : float, default=1.0
         Value of the constant feature: the larger, the less its weights are regularised.
     class_weight : dict or "balanced", optional
-        Factors on the weights of the rows of each class.
+        Factors on the row weights of each class.
     solver : {"auto", "block-descent", "newton", "block-frank-wolfe", "frank-wolfe", \
             "away-frank-wolfe", "projected-gradient", "subgradient"}, default="auto"
         "block-descent" maximises the dual exactly over one row's variables after the other
@@ -107,9 +107,9 @@ class MulticlassSVC(LinearClassifier):
         Order in which "block-frank-wolfe" visits the rows; "gap" draws them in proportion to their
         last known duality gaps (Osokin et al. 2016).
     tol : float, default=1e-3
-        Duality gap at which the fit has converged, in units of the objective: the model's is then
-        at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
-        rounding are 0 to any positive `tol`.
+        Duality gap at which the fit has converged, relative to the objective. The objective is then
+        at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding error
+        counts as 0 for any positive `tol`.
     max_iter : int, default=1000
         Maximum number of iterations: passes over the rows with a certificate; of "block-descent"
         epochs, which make as many passes over the rows that are not optimal yet, and their
@@ -118,16 +118,16 @@ class MulticlassSVC(LinearClassifier):
         Whether a fit continues the previous one, which "block-descent", "newton",
         "block-frank-wolfe" and "frank-wolfe" can. It does so if rows, labels, weights, loss and
         solver are the same (`C`, `tol` and a positive `smoothing` may change); otherwise it starts
-        afresh, since the certificate would not hold.
+        from zero, because the certificate would not hold.
     n_jobs : int, optional
         Number of threads; None and -1 mean all cores. The model does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the order of the rows (all solvers but "newton" and "frank-wolfe").
     verbose : int, optional
-        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
-        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
-        line per iteration, at most five a second. 1 also says, before the fit, which solver was
-        chosen, how much memory it needs beside the rows, and what the threads do.
+        Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
+        terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per
+        iteration, at most five per second. 1 also reports the chosen solver, its memory in addition
+        to the rows, and the work of the threads before the fit.
     callback : callable, optional
         Called after each iteration as ``callback(epoch, seconds, objective, dual_objective)``, with
         NaN for what was not evaluated (see `history_`), as in the first iterations of
@@ -209,7 +209,7 @@ class MulticlassSVC(LinearClassifier):
             For bad data or parameters; the message names the argument.
         """
         self._check_parameters()
-        # The core refuses what is not finite, in the one look that it takes at all rows.
+        # The core checks that values are finite, in its single pass over the rows before a fit.
         single = self.solver in _SINGLE
         X, y = check_rows_and_targets(self, X, y, half=True, single=single, ensure_all_finite=False)
         self.classes_, codes = encode_classes(y)
@@ -224,7 +224,7 @@ class MulticlassSVC(LinearClassifier):
 
         def store(model: Self, result: Any) -> None:
             model._store(result, settings["regularization"], identity, X)
-            refuse_certificate(model, settings, X, codes)
+            qualify_certificate(model, settings, X, codes)
 
         def model_of_epoch(arrays: Any) -> dict[str, Any]:
             solver = _core.plan_multiclass(core_rows(X), settings)[0]
@@ -233,7 +233,7 @@ class MulticlassSVC(LinearClassifier):
             return {"weights": weights, "solver": (solver, n_first)}
 
         core = partial(_core.fit_multiclass, core_rows(X), labels)
-        # A user's own loss need not answer twice in the same way.
+        # A custom loss may not be deterministic.
         models = EpochModels(core, settings, store, model_of_epoch) if builtin else None
         stopping = (settings["max_iter"], settings["tol"])
         with watch(self, stopping, data=(X, y, sample_weight), models=models) as callback:
@@ -256,11 +256,11 @@ class MulticlassSVC(LinearClassifier):
         settings["solver"] = check_solver(settings["loss"], self.solver, self.smoothing)
         if not self.warm_start:
             return settings, ""
-        # "auto" depends on the memory at hand: in the next fit it may be another solver.
+        # "auto" depends on the available memory, so the next fit may choose another solver.
         settings["solver"] = _core.plan_multiclass(core_rows(X), settings)[0]
         same = {
             **margin_record(self, loss),
-            # The end of the previous fit serves any positive smoothing.
+            # A fit may start from one with another positive smoothing.
             "smoothing": self.smoothing > 0,
             "sample_weight": weights,
             "solver": settings["solver"],
@@ -275,7 +275,7 @@ class MulticlassSVC(LinearClassifier):
         history["solver"] = solvers_of_epochs(solver, n_first, len(history["epoch"]))
         self._store_run(result, X)
         self._lambda = regularization
-        # The model of an epoch comes without.
+        # The model of an epoch has no dual point.
         if self.warm_start and "beta" in result:
             kept = {name: result[name] for name in ("linear", "square", "drift", "beta")}
             kept["weights"] = result["last_weights"]
@@ -291,10 +291,10 @@ class MulticlassSVC(LinearClassifier):
     ) -> list[LinearPiece]:
         """Cover an interval of C with models whose gap is at most `tol` everywhere on it.
 
-        Solves at the small end to half of `tol`, finds how far the solution, scaled with C, stays
-        within `tol` (its gap is convex in C), and goes on from there, with block Frank-Wolfe and
-        pairwise steps. Nothing is stored on the estimator; `C`, `solver`, `step` and `warm_start`
-        are not used.
+        Solves at the lower end to half of `tol`, finds the largest C up to which the solution,
+        scaled with C, stays within `tol` (its gap is convex in C), and continues from there, with
+        block Frank-Wolfe and pairwise steps. The estimator does not change; `C`, `solver`, `step`
+        and `warm_start` are not used.
 
         Parameters
         ----------
@@ -310,9 +310,9 @@ class MulticlassSVC(LinearClassifier):
         Returns
         -------
         list of LinearPiece
-            By increasing C; each begins where the one before it ends, and predicts. A piece that
-            did not get to `tol` within `max_iter` passes says so in its ``relative_gap``, and there
-            is a warning. A path that the callback stops ends early.
+            Pieces in increasing order of C, without gaps between them; each of them predicts. If a
+            piece does not reach `tol` within `max_iter` passes, its ``relative_gap`` shows it, and
+            there is a warning. A path that the callback stops ends early.
 
         Raises
         ------
@@ -322,7 +322,7 @@ class MulticlassSVC(LinearClassifier):
         self._check_parameters()
         check_positive("tol", self.tol)
         check_interval(C_min, C_max)
-        # What is learnt of the rows is kept on the pieces, not here.
+        # A clone, so that the path does not change this estimator.
         model = clone(self).set_params(random_state=self.random_state)
         X, y = check_rows_and_targets(model, X, y, single=self.solver in _SINGLE)
         model.classes_, codes = encode_classes(y)
@@ -347,7 +347,7 @@ class MulticlassSVC(LinearClassifier):
         return found
 
     def _previous(self, identity: str, regularization: float) -> Any:
-        """Where the previous fit of the same problem ended, at the new lambda."""
+        """Return the end of the previous fit of the same problem, at the new lambda."""
         if not (self.warm_start and hasattr(self, "_end")):
             return None
         known, before, kept = self._end

@@ -1,4 +1,4 @@
-"""Examples and labels of structured models, checked and put into the arrays that the core reads."""
+"""Examples and labels of structured models, checked and converted to arrays for the core."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dualgap._validation.labels import class_codes, read_labels, read_sequences
 from dualgap._validation.magnitudes import check_magnitude
 
 Examples: TypeAlias = "Sequence[Any] | NDArray[Any] | sp.spmatrix | sp.sparray"
-"""Examples, or labels, as users give them: one after the other, or as the rows of a matrix."""
+"""Examples or labels as users pass them: a sequence, or the rows of a matrix."""
 
 
 def numpy_examples(name: str, values: Any) -> Any:
-    """Convert arrays of other libraries to NumPy's, one for all examples or a list of them."""
+    """Convert an array of another library, or a list of such arrays, to NumPy."""
     if isinstance(values, list | tuple):
         return [as_numpy(name, value) for value in values]
     values = as_numpy(name, values)
@@ -30,7 +30,7 @@ def numpy_examples(name: str, values: Any) -> Any:
 
 
 def _sequence(name: str, values: Any) -> Any:
-    """Refuse what has no length."""
+    """Check that the values have a length."""
     if not (sp.issparse(values) or hasattr(values, "__len__")):
         msg = f"{name}: must be a sequence (a list, an array), got {type(values).__name__}"
         raise ValueError(msg)
@@ -38,7 +38,7 @@ def _sequence(name: str, values: Any) -> Any:
 
 
 def count_examples(X: Any, y: Any) -> int:
-    """Return the number of examples, and refuse it if there are not as many labels."""
+    """Return the number of examples, after a check that the number of labels is the same."""
     for name, values in (("X", X), ("y", y)):
         check_sparse(_sequence(name, values), name)
     n_examples = X.shape[0] if sp.issparse(X) else len(X)
@@ -54,7 +54,7 @@ def count_examples(X: Any, y: Any) -> int:
 
 @dataclass(frozen=True)
 class Stacked:
-    """The rows of all examples after one another, and where each example's begin and end.
+    """The concatenated rows of all examples, and the offset of each example.
 
     Made once for each call; nothing behind it checks or copies the rows again before the core does.
     """
@@ -72,7 +72,7 @@ class Stacked:
         return int(self.rows.shape[1])
 
     def check_features(self, model: str, n_features: int) -> Stacked:
-        """Refuse examples whose number of features is not that of the training data."""
+        """Check that the examples have the number of features of the training data."""
         if self.n_features != n_features:
             msg = (
                 f"X has {self.n_features} features, but {model} is expecting {n_features} features "
@@ -83,14 +83,14 @@ class Stacked:
 
 
 def stack(X: Any) -> Stacked:
-    """Stack examples that have a row for each of their positions."""
+    """Stack examples with one row per position."""
     blocks = [_block(x, index) for index, x in enumerate(X)]
     widths = sorted({block.shape[1] for block in blocks})
     if len(widths) != 1:
         msg = f"X: all examples must have the same number of features, got {widths}"
         raise ValueError(msg)
     offsets = np.cumsum([0, *(block.shape[0] for block in blocks)], dtype=np.int64)
-    # One check of all entries is much faster than one for each of thousands of short examples.
+    # A single check of all entries is much faster than thousands of checks of short examples.
     if any(sp.issparse(block) for block in blocks):
         rows: Any = _stack_sparse(blocks, offsets[-1], widths[0])
         bad = np.flatnonzero(~np.isfinite(rows.data))
@@ -107,7 +107,7 @@ def stack(X: Any) -> Stacked:
 
 
 def _stack_sparse(blocks: list[Any], n_rows: int, n_features: int) -> Any:
-    """Put matrices below one another; `scipy.sparse.vstack` looks at each far longer."""
+    """Stack matrices vertically, faster than `scipy.sparse.vstack` for many small ones."""
     blocks = [block if sp.issparse(block) else sp.csr_array(block) for block in blocks]
     sizes = [int(block.indptr[-1]) for block in blocks]
     data = np.concatenate([b.data[:size] for b, size in zip(blocks, sizes, strict=True)])
@@ -119,7 +119,7 @@ def _stack_sparse(blocks: list[Any], n_rows: int, n_features: int) -> Any:
 
 
 def _block(x: Any, index: int) -> Any:
-    """Return one example's rows, two-dimensional and of floating point numbers."""
+    """Return the rows of one example as a two-dimensional floating-point array."""
     x = check_sparse(x, f"X: example {index}")
     plain = isinstance(x, np.ndarray) or (sp.issparse(x) and x.format == "csr")
     if plain and x.dtype in _FLOATS and x.ndim == 2 and x.shape[1] > 0:
@@ -135,7 +135,7 @@ _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 def encode(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the number of each label's class."""
+    """Return the class index of each label."""
     codes = class_codes(classes, labels)
     if (codes < 0).any():
         msg = f"y: the class {labels[codes < 0].tolist()[0]!r} did not occur in training"
@@ -149,13 +149,13 @@ def count_wrong(
     classes: NDArray[Any],
     found: NDArray[np.uint32],
 ) -> FloatArray:
-    """Return for each example how many of its labels differ from the classes found."""
+    """Return the number of labels of each example that differ from the predicted classes."""
     sums = np.cumsum(np.concatenate([[0.0], class_codes(classes, labels) != found]))
     return np.diff(sums[offsets])
 
 
 def one_label_each(y: Any, n_examples: int) -> NDArray[Any]:
-    """Return the labels of examples that have one each."""
+    """Return the labels of examples with one label each."""
     if sp.issparse(y):
         msg = "y: sparse labels are not supported; pass y.toarray()"
         raise TypeError(msg)
@@ -169,13 +169,13 @@ def one_label_each(y: Any, n_examples: int) -> NDArray[Any]:
 
 
 def flatten_labels(y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the labels of all sequences, one sequence after the other."""
+    """Return the concatenated labels of all sequences."""
     check_lengths("y", y, offsets)
     return read_sequences("y", list(y))
 
 
 def flatten(name: str, y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the numbers of all sequences, one sequence after the other."""
+    """Return the concatenated numbers of all sequences."""
     check_lengths(name, y, offsets)
     if offsets[-1] == 0:
         return np.zeros(0)
@@ -183,7 +183,7 @@ def flatten(name: str, y: Any, offsets: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def check_lengths(name: str, y: Any, offsets: NDArray[np.int64]) -> None:
-    """Refuse a sequence that does not have an entry for each row of its example."""
+    """Check that each sequence has one entry per row of its example."""
     lengths = np.array([len(label) for label in y], dtype=np.int64)
     wrong = np.flatnonzero(lengths != np.diff(offsets))
     if len(wrong):
@@ -196,7 +196,7 @@ def check_lengths(name: str, y: Any, offsets: NDArray[np.int64]) -> None:
 
 
 def matrix(X: Any) -> Stacked:
-    """Check examples of a row each."""
+    """Check examples with one row each."""
     try:
         rows = check_matrix(X)
     except ValueError as error:
@@ -216,13 +216,13 @@ def indicators(y: Any, n_labels: int | None = None) -> NDArray[np.uint8]:
         msg = f"y: must have shape (n_examples, {n_labels or 'n_labels'}), got {labels.shape}"
         raise ValueError(msg)
     if not np.isin(labels, (0, 1)).all():
-        msg = "y: must be made of zeros and ones"
+        msg = "y: must contain only zeros and ones"
         raise ValueError(msg)
     return np.ascontiguousarray(labels, dtype=np.uint8)
 
 
 def pair_features(X: Any) -> Stacked:
-    """Stack the features of all examples' pairs."""
+    """Stack the features of the pairs of all examples."""
     blocks, sizes = [], []
     for index, x in enumerate(X):
         block = np.asarray(x)
@@ -239,13 +239,13 @@ def pair_features(X: Any) -> Stacked:
 
 
 def right_pairs(label: Any, index: int) -> NDArray[np.uint32]:
-    """Return a label's (row, column) pairs."""
+    """Return the (row, column) pairs of a label."""
     pairs = np.asarray(label)
     if pairs.size == 0:
         return np.zeros((0, 2), dtype=np.uint32)
     whole = np.issubdtype(pairs.dtype, np.integer)
     fits = whole and pairs.min() >= 0 and pairs.max() < 2**32
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not fits:
-        msg = f"y: label {index} must be an array of (row, column) pairs of integers, from 0 on"
+        msg = f"y: label {index} must be an array of (row, column) pairs of integers >= 0"
         raise ValueError(msg)
     return pairs.astype(np.uint32)

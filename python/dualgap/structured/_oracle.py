@@ -1,4 +1,4 @@
-"""A structured model written in Python, as the core sees it."""
+"""Structured models written in Python, in the form of the core."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dualgap._validation.copies import collect
 from dualgap.structured._arrays import Examples
 
 VERIFIED = 100
-"""Examples on which the oracle is compared with plain decoding after a fit."""
+"""Number of examples that compare the oracle with plain decoding after a fit."""
 
 
 class PythonOracle:
-    """What the core sees of a `Model` written in Python; checks all that the model returns."""
+    """A `Model` written in Python for the core; checks every result."""
 
     def __init__(self, model: Any, X: Examples, y: Examples, *, verify: bool, exact: bool) -> None:
         names = ["joint_features", "loss", "loss_augmented_decode", *["decode"] * verify]
@@ -29,7 +29,7 @@ class PythonOracle:
                 msg += "; verify=False trains without, and cannot predict"
             raise ValueError(msg)
         if any(hasattr(values, "columns") or isinstance(values, dict) for values in (X, y)):
-            msg = "X: a model of your own takes sequences of examples and labels, not tables"
+            msg = "X: a custom model takes sequences of examples and labels, got a table"
             raise ValueError(msg)
         self.model, self.X, self.y = model, list(X), list(y)
         self.exact = exact
@@ -40,12 +40,12 @@ class PythonOracle:
             self.right.append(self._features(index, label))
             self.n_weights = len(self.right[0])
             if self._loss(index, label) != 0.0:
-                msg = f"model: loss(y, y) must be 0, and is not for the label of example {index}"
+                msg = f"model: loss(y, y) must be 0 for the label of example {index}"
                 raise ValueError(msg)
 
     @property
     def norm(self) -> float:
-        """The largest norm of the features of a right label."""
+        """The largest norm of the features of a true label."""
         return float(max(np.linalg.norm(features) for features in self.right))
 
     def vertices(self, indices: list[int], weights: FloatArray) -> list[tuple[FloatArray, float]]:
@@ -54,7 +54,7 @@ class PythonOracle:
         return [self._vertex(index, weights) for index in indices]
 
     def doubt(self, weights: FloatArray) -> str | None:
-        """Return why the oracle's certificate is not to be believed, if there is a reason.
+        """Return a reason why the certificate may be wrong, or None.
 
         On the first examples, loss-augmented decoding is compared with plain decoding, and whatever
         either raises is such a reason: the fit is done, and not lost with it.
@@ -65,7 +65,7 @@ class PythonOracle:
             return f"the model failed when its decodings were compared ({error!r})"
 
     def _missed(self, weights: FloatArray) -> str | None:
-        """Describe a label that plain decoding finds and loss-augmented decoding missed."""
+        """Describe a label from plain decoding that loss-augmented decoding missed; else None."""
         frozen = weights.copy()
         frozen.setflags(write=False)
         for index in range(min(len(self.X), VERIFIED)):
@@ -83,7 +83,7 @@ class PythonOracle:
         return None
 
     def _check_decoded(self, name: str, index: int, y: Any) -> None:
-        """Refuse None, unless it is a label: a method without a return statement gives it."""
+        """Raise a ValueError for None, the result of a missing return, unless None is a label."""
         if y is None and not any(label is None for label in self.y):
             msg = f"model: {name} returned None for example {index}; it must return a label"
             raise ValueError(msg)
@@ -98,13 +98,13 @@ class PythonOracle:
         margin = loss + float(features @ weights)
         scale = 1.0 + loss + float(np.abs(features) @ np.abs(weights))
         if margin < 0.0 and not self.exact:
-            # The right label is known, and better.
+            # The true label is known, and scores higher.
             return np.zeros_like(features), 0.0
         if margin < -1e-9 * scale:
             msg = (
                 f"model: loss_augmented_decode returned a label for example {index} that scores "
-                f"{-margin:.3g} less than the right one; it must return a maximiser, or the fit be "
-                "told exact=False"
+                f"{-margin:.3g} less than the true one; it must return a maximiser, or set "
+                "exact=False"
             )
             raise ValueError(msg)
         return features, loss
@@ -115,7 +115,7 @@ class PythonOracle:
             msg = f"model: joint_features returned complex numbers for example {index}"
             raise ValueError(msg)
         try:
-            # A copy: the model may fill the same array again for another label.
+            # A copy, because the model may reuse the array for another label.
             features = np.array(returned, dtype=np.float64, order="C")
         except (TypeError, ValueError):
             features = np.zeros((0, 0))
@@ -143,7 +143,7 @@ class PythonOracle:
 
 
 def check_label(model: Any, x: Any, y: Any) -> None:
-    """Let the model refuse a label, if it wants to."""
+    """Call the optional method `check` of the model for a label."""
     if hasattr(model, "check"):
         model.check(x, y)
 
@@ -151,7 +151,7 @@ def check_label(model: Any, x: Any, y: Any) -> None:
 def predict_with(model: Any, X: Examples, weights: FloatArray) -> list[Any]:
     """Decode every example."""
     if not hasattr(model, "decode"):
-        msg = "model: has no method decode, which predictions need"
+        msg = "model: has no method decode, which predictions require"
         raise ValueError(msg)
     frozen = weights.copy()
     frozen.setflags(write=False)

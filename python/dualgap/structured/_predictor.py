@@ -1,4 +1,4 @@
-"""Predictions and scores with weights that are given: what a fit and the pieces of a path share."""
+"""Predictions and scores with given weights, for fitted estimators and pieces of a path."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Predictor"]
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A model as it was trained: a built-in one's coding, or else the model itself."""
+    """A trained model: the coding of a built-in model, or a custom model."""
 
     model: Any
     coding: Coding | None
     n_jobs: int | None
 
     def predict(self, X: Examples, coef: FloatArray) -> Any:
-        """Label of the largest score for each example."""
+        """The highest-scoring label of each example."""
         if self.coding is None:
             return predict_with(self.model, X, coef)
         X = numpy_examples("X", X)

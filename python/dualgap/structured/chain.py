@@ -42,7 +42,7 @@ class ChainModel(BuiltinModel):
     loss: PartLoss = "hamming"
 
     def stack(self, X: Any) -> Stacked:
-        """Check examples and put their rows after one another."""
+        """Check examples and concatenate their rows."""
         return stack(X)
 
     def learn(self, X: Stacked, y: Any) -> Coding:

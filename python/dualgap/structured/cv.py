@@ -65,8 +65,7 @@ class StructuredCV(SavedEstimator, MetaEstimatorMixin, BaseEstimator):  # type: 
     estimator : StructuredSVM or SequenceTagger
         Estimator with all parameters but C.
     Cs : int or array-like of float, default=13
-        Values of C to choose from, or their number: so many from 1e-3 to 1e3, evenly spaced on a
-        logarithmic scale.
+        Values of C, or the number of values from 1e-3 to 1e3, evenly spaced on a logarithmic scale.
     cv : int, splitter or iterable, optional
         As in scikit-learn; None means five folds.
     scoring : str or callable, optional

@@ -43,7 +43,7 @@ class MatchingModel(BuiltinModel):
     max_links: int | tuple[int, int] = 1
 
     def stack(self, X: Any) -> Stacked:
-        """Check examples and put their rows after one another."""
+        """Check examples and concatenate their rows."""
         return pair_features(X)
 
     def learn(self, X: Stacked, y: Any) -> Coding:

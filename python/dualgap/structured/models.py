@@ -1,4 +1,4 @@
-"""What a structured model is: the protocol of a user's own, and the base of those built in."""
+"""Structured models: the protocol of custom models, and the base of built-in ones."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ __all__ = ["BuiltinModel", "Coding", "Model"]
 
 @runtime_checkable
 class Model(Protocol):
-    """A structured model of your own: any object with these methods.
+    """A custom structured model: any object with these methods.
 
-    Examples ``x`` and labels ``y`` may be anything. All methods must be deterministic. They are
-    called with Python's global lock held; built-in models decode in parallel instead. Decodings
-    must be exact, since what is not the maximum makes the certificate untrue, unless the fit is
-    told otherwise (``StructuredSVM(exact=False)``).
+    Examples ``x`` and labels ``y`` may be any objects. All methods must be deterministic. Calls
+    hold Python's global lock; built-in models decode in parallel instead. Decoding must be exact,
+    because a label that is not a maximiser makes the certificate wrong. For approximate decoding,
+    set ``StructuredSVM(exact=False)``.
 
-    A method ``decode(x, w)``, which returns a ``y`` that maximises ``w @ joint_features(x, y)``,
-    is what `StructuredSVM.predict` calls and what ``verify`` compares the fit with. Only a model
-    that is trained with ``verify=False`` can do without.
+    `StructuredSVM.predict` and ``verify`` call a further method, ``decode(x, w)``, which returns a
+    ``y`` that maximises ``w @ joint_features(x, y)``. Training with ``verify=False`` does not
+    require it.
 
-    Weights ``w`` are read-only. An optional method ``max_loss(y)`` gives the largest loss for a
-    right label ``y`` (default 1), which `StructuredSVM.score` divides by. An optional method
-    ``check(x, y)`` is called with every label, right or decoded, and raises an exception if the
-    label is not a feasible one for ``x``.
+    Weights ``w`` are read-only. The optional method ``max_loss(y)`` returns the largest loss for a
+    true label ``y`` (default 1), by which `StructuredSVM.score` divides. The optional method
+    ``check(x, y)`` is called with every true or decoded label, and raises an exception for a label
+    that is not feasible for ``x``.
     """
 
     def joint_features(self, x: Any, y: Any) -> ArrayLike:
-        """Return phi(x, y), of shape (n_weights,), always of the same length and finite."""
+        """Return phi(x, y), finite and of shape (n_weights,) for all x and y."""
         ...
 
     def loss(self, y_true: Any, y: Any) -> float:
-        """Return the loss of ``y`` where ``y_true`` is right: not negative, and 0 for itself."""
+        """Return the loss of ``y`` if ``y_true`` is true: at least 0, and 0 for ``y_true``."""
         ...
 
     def loss_augmented_decode(self, x: Any, y_true: Any, w: FloatArray) -> Any:
@@ -49,13 +49,13 @@ class Model(Protocol):
 
 
 class Coding(ABC):
-    """A built-in model that has seen training data: shapes and classes are known."""
+    """A built-in model with the shapes and classes of its training data."""
 
     model: BuiltinModel
     n_features: int
 
     def stack(self, X: Any) -> Stacked:
-        """Read examples, of as many features as in training."""
+        """Read examples with the number of features in training."""
         return self.model.stack(X).check_features(type(self.model).__name__, self.n_features)
 
     def zeros(self) -> Any:
@@ -64,7 +64,7 @@ class Coding(ABC):
 
     @abstractmethod
     def core(self, X: Stacked, y: Any) -> _core.StructuredModel:
-        """Hand examples to the core, with their labels unless ``y`` is None."""
+        """Pass examples to the core, with their labels unless ``y`` is None."""
 
     def decode(self, X: Stacked, coef: FloatArray, n_threads: int) -> Any:
         """Return the best label of each example."""
@@ -72,7 +72,7 @@ class Coding(ABC):
 
     @abstractmethod
     def labels(self, offsets: NDArray[np.int64], flat: NDArray[np.uint32]) -> Any:
-        """Return decoded labels as the user writes them."""
+        """Return decoded labels in the form of the training labels."""
 
     @abstractmethod
     def parameters(self, coef: FloatArray) -> dict[str, FloatArray]:
@@ -88,12 +88,12 @@ class Coding(ABC):
 
 
 class BuiltinModel(BaseEstimator, ABC):  # type: ignore[misc]
-    """A model that the core decodes; its parameters are scikit-learn's."""
+    """A model that the core decodes, with parameters as in scikit-learn."""
 
     @abstractmethod
     def stack(self, X: Any) -> Stacked:
-        """Check examples and put their rows after one another."""
+        """Check examples and concatenate their rows."""
 
     @abstractmethod
     def learn(self, X: Stacked, y: Any) -> Coding:
-        """Read shapes and classes off the training data."""
+        """Return the model with the shapes and classes of training data."""

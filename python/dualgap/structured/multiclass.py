@@ -36,7 +36,7 @@ class MulticlassModel(BuiltinModel):
     costs: Any = None
 
     def stack(self, X: Any) -> Stacked:
-        """Check examples and put their rows after one another."""
+        """Check examples and concatenate their rows."""
         return matrix(X)
 
     def learn(self, X: Stacked, y: Any) -> Coding:

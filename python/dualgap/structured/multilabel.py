@@ -42,7 +42,7 @@ class MultilabelModel(BuiltinModel):
     loss: PartLoss = "mean-hamming"
 
     def stack(self, X: Any) -> Stacked:
-        """Check examples and put their rows after one another."""
+        """Check examples and concatenate their rows."""
         return matrix(X)
 
     def learn(self, X: Stacked, y: Any) -> Coding:

@@ -1,4 +1,4 @@
-"""Paths over C: intervals that one dual point certifies."""
+"""Paths over C: intervals that a single dual point certifies."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class PathPiece(Interval):
     coef : ndarray of shape (n_weights,)
         Weights at `C_min`; at another C of the interval they are ``coef * C / C_min``.
     duality_gap : float
-        No model of the interval is farther from its optimum, in units of `StructuredSVM`'s
-        objective.
+        Largest distance from the optimum in the interval, in units of the objective of
+        `StructuredSVM`.
     relative_gap : float
-        The same in units of the model's own objective.
+        The same relative to the objective of the model.
     n_iter : int
-        Passes that it took.
+        Number of passes.
     """
 
     C_min: float
@@ -44,7 +44,7 @@ class PathPiece(Interval):
     _predictor: Predictor = field(repr=False)
 
     def predict(self, X: Examples) -> Any:
-        """Label of the largest score for each example, the same for each C of the interval.
+        """The highest-scoring label of each example; it is the same for each C of the interval.
 
         Returns
         -------
@@ -61,5 +61,5 @@ class PathPiece(Interval):
 def path_pieces(
     pieces: Iterable[Any], interval: tuple[float, float], largest: float, predictor: Predictor
 ) -> list[PathPiece]:
-    """Return the core's pieces, given in lambda from `largest` down, as intervals of C."""
+    """Return the pieces of the core, in lambda from `largest` down, as intervals of C."""
     return [PathPiece(*piece, predictor) for piece in intervals(pieces, interval, largest)]

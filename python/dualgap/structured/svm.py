@@ -1,4 +1,4 @@
-"""Structured support vector machines, trained to a duality gap of your choice.
+"""Structured support vector machines, trained to a given duality gap.
 
 Lacoste-Julien, Jaggi, Schmidt, Pletscher: Block-coordinate Frank-Wolfe optimization for structural
 SVMs (ICML 2013); Osokin et al.: Minding the gaps for block Frank-Wolfe optimization of structured
@@ -47,7 +47,7 @@ from dualgap.structured.path import PathPiece, path_pieces
 
 __all__ = ["StructuredSVM"]
 
-# The solvers that keep a point for each example: warm starts and paths need one.
+# Solvers that keep a dual point for each example, which warm starts and paths require.
 BLOCKWISE = ("auto", "block-frank-wolfe")
 
 
@@ -113,9 +113,9 @@ class StructuredSVM(CertifiedEstimator):
         Whether ``loss_augmented_decode`` of a `Model` of your own returns maximisers. If not (local
         search, graph cuts), there is no certificate; for "auto" and "block-frank-wolfe".
     tol : float, default=1e-2
-        Duality gap at which the fit has converged, in units of the objective: the model's is then
-        at most ``1 + tol / (1 - tol)`` times the smallest possible one. Gaps of the size of
-        rounding are 0 to any positive `tol`.
+        Duality gap at which the fit has converged, relative to the objective. The objective is then
+        at most ``1 + tol / (1 - tol)`` times its minimum. A gap no larger than rounding error
+        counts as 0 for any positive `tol`.
     max_iter : int, default=1000
         Maximum number of passes over the examples.
     warm_start : bool, default=False
@@ -126,9 +126,9 @@ class StructuredSVM(CertifiedEstimator):
     random_state : int, RandomState or None, default=None
         Seed of the order of the examples.
     verbose : int, optional
-        Progress on stderr. None shows a bar with the gap and the expected end on a terminal once a
-        fit takes two seconds, 0 nothing, 1 the bar from the start or, where there is no terminal, a
-        line per pass, at most five a second.
+        Progress on stderr. None: after two seconds, a bar with the gap and the remaining time, on a
+        terminal only. 0: nothing. 1: the bar from the start; without a terminal, one line per pass,
+        at most five per second.
     callback : callable, optional
         Called after each pass as ``callback(epoch, seconds, objective, dual_objective)``, with NaN
         where these were not evaluated; a true return value stops the fit.
@@ -264,7 +264,7 @@ class StructuredSVM(CertifiedEstimator):
             return {"weights": arrays[0], "oracle_calls": None}
 
         core = partial(_core.fit_structured, source)
-        # A user's own model need not answer twice in the same way.
+        # A custom model may not be deterministic.
         builtin = coding is not None
         models = EpochModels(core, settings, store, model_of_epoch) if builtin else None
         stopping = (settings["max_iter"], settings["tol"])
@@ -298,9 +298,9 @@ class StructuredSVM(CertifiedEstimator):
     def fits(
         self, X: Examples, y: Examples, Cs: FloatArray, sample_weight: ArrayLike | None = None
     ) -> Iterator[Self]:
-        """Fit one C after the other, each from where the one before ended, and yield each fit.
+        """Fit each C in turn, starting from the previous fit, and yield each fit.
 
-        Sets `C`, and `warm_start` for as long as this lasts.
+        Sets `C`, and `warm_start` until the iteration ends.
 
         Yields
         ------
@@ -308,7 +308,7 @@ class StructuredSVM(CertifiedEstimator):
             Fitted with each C in turn.
         """
         kept, self.warm_start = self.warm_start, self.solver in BLOCKWISE and self.exact
-        # All fits are of the same problem: there is nothing to compare.
+        # All fits have the same problem, which therefore needs no hash.
         self._series = object()
         try:
             for C in Cs:
@@ -342,7 +342,7 @@ class StructuredSVM(CertifiedEstimator):
         return Predictor(self.model, self._coding, self.n_jobs)
 
     def _store_uncertified(self, result: Any, doubt: str) -> None:
-        """Keep a fit whose oracle was found wrong, without what it certifies."""
+        """Store a fit whose oracle is wrong, without a certificate."""
         self._store_run({**result, "outcome": "stopped"})
         self.dual_objective_ = self.duality_gap_ = None  # type: ignore[assignment]
         self.relative_gap_ = None  # type: ignore[assignment]
@@ -362,9 +362,9 @@ class StructuredSVM(CertifiedEstimator):
     ) -> list[PathPiece]:
         """Cover an interval of C with models whose gap is at most `tol` everywhere on it.
 
-        Solves at the small end to half of `tol`, finds how far the solution, scaled with C, stays
-        within `tol` (its gap is convex in C), and goes on from there. Nothing is stored on the
-        estimator; `C` and `warm_start` are not used.
+        Solves at the lower end to half of `tol`, finds the largest C up to which the solution,
+        scaled with C, stays within `tol` (its gap is convex in C), and continues from there. The
+        estimator does not change; `C` and `warm_start` are not used.
 
         Parameters
         ----------
@@ -378,18 +378,18 @@ class StructuredSVM(CertifiedEstimator):
         Returns
         -------
         list of PathPiece
-            By increasing C; each begins where the one before it ends. A piece that did not get
-            to `tol` within `max_iter` passes says so in its ``duality_gap``, and there is a
-            warning. A path that the callback stops ends early.
+            Pieces in increasing order of C, without gaps between them. If a piece does not reach
+            `tol` within `max_iter` passes, its ``duality_gap`` shows it, and there is a warning. A
+            path that the callback stops ends early.
         """
         self._check_parameters()
         check_positive("tol", self.tol)
         if self.solver not in BLOCKWISE or self.averaging:
-            msg = 'solver: a path needs "auto" or "block-frank-wolfe" without averaging'
+            msg = 'solver: a path requires "auto" or "block-frank-wolfe" without averaging'
             raise ValueError(msg)
         check_interval(C_min, C_max)
         if not self.exact:
-            msg = "exact: a path is made of certificates, and an approximate decoder has none"
+            msg = "exact: a path requires an exact decoder, got exact=False"
             raise ValueError(msg)
         source, n_examples, coding = self._source(X, y)
         weights = example_weights(sample_weight, n_examples)
@@ -406,7 +406,7 @@ class StructuredSVM(CertifiedEstimator):
         return found
 
     def predict(self, X: Examples) -> Any:
-        """Label of the largest score for each example.
+        """The highest-scoring label of each example.
 
         Returns
         -------
@@ -435,14 +435,14 @@ class StructuredSVM(CertifiedEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        # The core refuses what else the solver does not use.
+        # The core checks the other parameters that a solver does not use.
         if self.solver not in BLOCKWISE:
             refuse_unused(self, ["warm_start", "exact"], f'solver="{self.solver}"')
         if isinstance(self.model, BuiltinModel):
             refuse_unused(self, ["verify", "exact"], "a built-in model, whose decoder is exact,")
 
     def _source(self, X: Examples, y: Examples) -> tuple[Any, int, Coding | None]:
-        """Return what the core trains on, the number of examples, and a built-in model's coding."""
+        """Return the training data of the core, the number of examples, and the coding if any."""
         if isinstance(self.model, type):
             name = self.model.__name__
             msg = f"model: must be an object, got the class {name}; write {name}(...)"
@@ -451,7 +451,7 @@ class StructuredSVM(CertifiedEstimator):
             X, y = numpy_examples("X", X), numpy_examples("y", y)
         n_examples = count_examples(X, y)
         if isinstance(self.model, BuiltinModel):
-            # What is fitted keeps its parameters when those of the estimator change.
+            # A copy, because the parameters of the estimator may change after the fit.
             model = copy.copy(self.model)
             examples = model.stack(X)
             coding = model.learn(examples, y)
@@ -460,7 +460,7 @@ class StructuredSVM(CertifiedEstimator):
         return (oracle, n_examples, oracle.n_weights, oracle.norm), n_examples, None
 
     def _previous(self, identity: object, regularization: float) -> Any:
-        """Where the previous fit of the same problem ended, at the new lambda."""
+        """Return the end of the previous fit of the same problem, at the new lambda."""
         end = getattr(self, "_end", None)
         if identity is None or end is None:
             return None
@@ -475,6 +475,6 @@ def _signs(signs: ArrayLike | None) -> NDArray[np.int8] | None:
         return None
     found = np.asarray(signs)
     if found.ndim != 1 or not np.isin(found, (-1, 0, 1)).all():
-        msg = "signs: must be one number for each weight, -1, 0 or 1"
+        msg = "signs: must be one of -1, 0 and 1 for each weight"
         raise ValueError(msg)
     return np.ascontiguousarray(found, dtype=np.int8)

@@ -235,7 +235,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"class_features": np.ones((M - 1, P))}, "class_features: must have a row for each of the 5"),
     ({"class_features": np.full((M, P), np.nan)}, "class_features contains NaN"),
     ({"classes": [0, 1, 2]}, "y: the label 3 is not among the 3 classes"),
-    ({"classes": [0, 1, 2, 3, 3]}, "classes: must be one-dimensional, with no class twice"),
+    ({"classes": [0, 1, 2, 3, 3]}, "classes: must be one-dimensional, without duplicates"),
     ({"combine": "sum"}, "combine: must be one of 'kronecker', 'concatenate'"),
     ({"C": -1.0}, "C: must be a positive"),
     ({"solver": "simplex"}, "solver: unknown name"),

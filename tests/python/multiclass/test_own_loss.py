@@ -85,7 +85,7 @@ def test_the_solver_is_one_that_the_loss_has_the_methods_for() -> None:
     descent = fit(Projected(), solver="block-descent")
     assert (fit(Projected()).coef_ == descent.coef_).all()
     for parameters in ({"solver": "block-descent"}, {"smoothing": 0.1}):
-        with pytest.raises(ValueError, match="needs a loss with a method project, and Sets has no"):
+        with pytest.raises(ValueError, match="requires a method project, which Sets does not have"):
             fit(Sets(), **parameters)
 
 
@@ -171,7 +171,7 @@ WRONG = [
     (wrong(vertex=lambda self, v, y: v[:2]), r"vertex must return an array of shape \(5,\)"),
     (wrong(vertex=lambda self, v, y: None), "vertex must return an array"),
     (wrong(vertex=lambda self, v, y: v * np.nan), "vertex must return finite numbers"),
-    (wrong(vertex=lambda self, v, y: v - 1e3), "vertex must return finite numbers, 0 or more"),
+    (wrong(vertex=lambda self, v, y: v - 1e3), "vertex must return finite numbers of at least 0"),
     (wrong(vertex=lambda self, v, y: np.ones(5)), "vertex must return 0 at the label"),
     (wrong(vertex=lambda self, v, y: np.eye(5)[(y + 1) % 5] / K), "vertex attains"),
     (wrong(support=lambda self, v, y: -1.0), "support must return a finite number"),

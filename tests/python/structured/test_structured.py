@@ -196,7 +196,7 @@ def test_a_path_covers_its_interval():
         allowed = sum(np.sqrt(2 * gap * C * len(X)) for gap in (margin, fit.duality_gap_))
         assert distance <= allowed
         assert piece.duality_gap <= 0.02 * fit.null_objective_ + 1e-12
-    with pytest.raises(ValueError, match="C: 7"):
+    with pytest.raises(ValueError, match=r"C: must be between .* got 7"):
         pieces[0].coef_at(7)
 
 
@@ -277,7 +277,7 @@ def test_pairwise_steps_cache_and_path_work_with_a_model_in_python(own):
         ),
         (
             {"loss_augmented_decode": lambda self, x, y, w: self.decode(x, -w)},
-            "less than the right one",
+            "less than the true one",
         ),
         ({"check": lambda self, x, y: 1 / 0}, "division by zero"),
     ],
@@ -425,7 +425,7 @@ CHAIN = chains(4)
             {"solver": "extragradient", "projection": "euclidean"},
             "projection: .*Euclidean",
         ),
-        (MultilabelModel(), np.eye(3), [[0, 2, 1]] * 3, {}, "y: must be made of zeros and ones"),
+        (MultilabelModel(), np.eye(3), [[0, 2, 1]] * 3, {}, "y: must contain only zeros and ones"),
         (MultilabelModel(), np.eye(20), np.eye(20), {}, "edges: .*at most 16 labels"),
         (MultilabelModel(edges=[(0, 9)]), np.eye(3), np.eye(3), {}, "edges: "),
         (MultilabelModel(edges="star"), np.eye(3), np.eye(3), {}, "edges: unknown name"),
