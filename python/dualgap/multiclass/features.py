@@ -230,7 +230,7 @@ certificate_, n_iter_, history_, n_features_in_, feature_names_in_
             Rows.
         class_features : array-like or sparse matrix of shape (n_others, n_class_features), optional
             Features of other classes, seen in training or not. With "concatenate" only the shared
-            weights contribute: a new class has no weights of its own.
+            weights contribute, because a new class has no others.
         classes : array-like of shape (n_others,), optional
             With a callable: the other classes, which it is called with in place of `classes_`.
 

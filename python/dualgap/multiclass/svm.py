@@ -93,10 +93,10 @@ class MulticlassSVC(LinearClassifier):
         included, differ by more than a factor of 1000 and there are at most 2000 weights: there
         "block-descent" stalls. Otherwise it is "block-descent", and up to 5000 weights "newton"
         takes over from its dual point once its iterations gain little. For losses of your own it is
-        "block-descent" alone, or "block-frank-wolfe" without ``project``. Where there is no memory
-        for "block-descent" by the estimate that `verbose` prints, "auto" is "block-frank-wolfe",
-        and "frank-wolfe" where there is none for that either; a fit whose estimate fits nowhere is
-        refused before it starts.
+        "block-descent" alone, or "block-frank-wolfe" without ``project``. If memory is too small
+        for "block-descent" by the estimate that `verbose` prints, "auto" is "block-frank-wolfe", or
+        else "frank-wolfe". If memory is too small for any of them, the fit raises a MemoryError
+        before it starts.
     step : {"frank-wolfe", "scheduled", "away", "pairwise"}, optional
         For "frank-wolfe" one of "frank-wolfe" (default), the best step in closed form, and
         "scheduled", ``2 / (t + 2)``; for "block-frank-wolfe" one of "frank-wolfe" (default), "away"

@@ -158,31 +158,30 @@ class StructuredSVM(CertifiedEstimator):
     converged_ : bool
         Whether the gap reached `tol`.
     certificate_ : str
-        What the bound is worth: "convex optimum", that it holds for every model; for a `Model` of
-        your own "exact if the decoder is" (with ", unverified" if it was not compared with
-        ``decode``); or "none: " and why.
+        Scope of the bound. "convex optimum": it holds for every model. For a custom `Model`, "exact
+        if the decoder is" (with ", unverified" if it was not compared with ``decode``). Otherwise
+        "none: " and the reason.
     history_ : dict of ndarray
-        Per pass: epoch, seconds, objective, dual_objective, gap; NaN where not evaluated, since
-        that costs a pass of its own. Each row belongs to the model that a fit returns if it ends
-        there: the best one so far.
+        Per pass: epoch, seconds, objective, dual_objective, gap; NaN if not evaluated, because an
+        evaluation costs another pass. Each row describes the best model so far.
 
     Notes
     -----
-    Memory: a fit has its own copy of the examples, without zeros if most values are 0. Beside it
-    "block-frank-wolfe" keeps for each example a sparse vector over its parts (for a chain at most
-    the letters and transitions of the labellings that have weight), and the labellings themselves
-    with `cache` or away and pairwise steps, besides three weight vectors (five with `averaging`);
-    "subgradient" keeps two weight vectors (three with `averaging`), "frank-wolfe" 18,
-    "extragradient" 20, and "away-frank-wolfe" one and all examples' labellings for each active
-    vertex. For a `Model` of your own parts are weights: a feature vector for each example, sparse
-    if most of its values are 0.
+    Memory: a fit copies the examples, without zeros if most values are 0. In addition,
+    "block-frank-wolfe" keeps three weight vectors (five with `averaging`) and a sparse vector over
+    the parts of each example (for a chain, at most the labels and transitions of labellings with
+    weight); with `cache` or away and pairwise steps it also keeps these labellings. "subgradient"
+    keeps two weight vectors (three with `averaging`), "frank-wolfe" 18, "extragradient" 20, and
+    "away-frank-wolfe" one vector plus the labellings of all examples for each active vertex. The
+    parts of a custom `Model` are its weights: one feature vector per example, sparse if most of its
+    values are 0.
 
-    The certificate of a `Model` of your own is as exact as its ``loss_augmented_decode``. Answers
-    that are worse than earlier ones are refused. Where ``decode`` finds a better one at the end,
-    or fails, the fit is kept, with a warning and without a certificate. With ``exact=False``
-    `objective_` is what the decoder knows of the objective, and may be too small;
-    `dual_objective_` is still a lower bound, `duality_gap_` and `relative_gap_` are None, and the
-    fit ends (`converged_`) when the gap appears to be small.
+    The certificate of a custom `Model` is as exact as its ``loss_augmented_decode``. A label that
+    scores less than an earlier one raises an error. If ``decode`` finds a better label after the
+    fit, or fails, the fit is kept without a certificate, and there is a warning. With
+    ``exact=False``, `objective_` depends on the decoder and may be too small, `dual_objective_` is
+    still a lower bound, `duality_gap_` and `relative_gap_` are None, and the fit ends
+    (`converged_`) when the gap appears to be small.
 
     Pickles hold the weights once, and nothing that ``warm_start`` would need.
 

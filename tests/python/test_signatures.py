@@ -1,0 +1,76 @@
+"""One way to call all estimators: signatures, searches, and what a notebook shows."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+from fitted import CLASSES, FITS, SENTENCES, TAGS
+from sklearn.base import clone
+
+import dualgap
+from dualgap import MulticlassSVCCV, PolynomialNetworkClassifierCV, SequenceTagger, StructuredCV
+from dualgap._estimator.signature import ORDER
+from dualgap.recommend import Interactions
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+PUBLIC = [getattr(dualgap, name) for name in dualgap.__all__]
+ESTIMATORS = [each for each in PUBLIC if inspect.isclass(each) and hasattr(each, "fit")]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: each.__name__)
+def test_signatures_list_parameters_in_one_order(estimator: Any) -> None:
+    parameters = inspect.signature(estimator).parameters.values()
+    keywords = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    assert keywords == sorted(keywords, key=ORDER.index)
+    assert keywords[-4:] == ["n_jobs", "random_state", "verbose", "callback"]
+    assert {p.name for p in parameters} == set(estimator._get_param_names())
+
+
+@pytest.mark.parametrize("search", [MulticlassSVCCV, PolynomialNetworkClassifierCV, StructuredCV])
+def test_searches_share_their_parameters(search: Any) -> None:
+    parameters = inspect.signature(search).parameters
+    expected: dict[str, Any] = {"cv": None, "scoring": None, "refit": True, "n_jobs": None}
+    expected |= {"random_state": None, "verbose": None, "callback": None}
+    assert {name: parameters[name].default for name in expected} == expected
+
+
+def test_a_search_calls_back_for_each_fit() -> None:
+    calls: list[int] = []
+    search = StructuredCV(SequenceTagger(), [0.1, 1.0], cv=2, random_state=0, n_jobs=1)
+    search.set_params(callback=lambda epoch, *_: calls.append(epoch)).fit(SENTENCES, TAGS)
+    assert calls[:5] == [1, 2, 3, 4, 1]
+    assert search.best_estimator_.callback is None
+    linear: list[int] = []
+    own = MulticlassSVCCV(Cs=2, cv=2, random_state=0, n_jobs=1)
+    own.set_params(callback=lambda epoch, *_: linear.append(epoch)).fit(*CLASSES)
+    assert linear[:5] == [1, 2, 3, 4, 1]
+
+
+def test_a_search_without_a_final_fit_cannot_predict() -> None:
+    search = PolynomialNetworkClassifierCV(
+        [1.0], n_components=2, cv=2, max_iter=3, random_state=0, refit=False
+    ).fit(*CLASSES)
+    assert search.radius_ == 1.0
+    assert not hasattr(search, "components_")
+    with pytest.raises(ValueError, match="not fitted"):
+        search.predict(CLASSES[0])
+
+
+@pytest.mark.parametrize("name", ["svc", "pn", "chain", "tagger", "recommender"])
+def test_a_notebook_shows_the_certificate(name: str) -> None:
+    estimator, X, y = FITS[name]
+    model = clone(estimator)
+    assert "dualgap-record" not in model._repr_html_()
+    model.fit(X, y)
+    for shown in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
+        record = shown[shown.index("dualgap-record") :]
+        assert f"{model.objective_:.6g}" in record
+        assert model.certificate_ in record
+        assert ("unknown" in record) == (model.duality_gap_ is None)
+
+
+def test_parameters_of_a_method_are_not_an_estimator() -> None:
+    assert not hasattr(Interactions(), "fit")
