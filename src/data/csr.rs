@@ -60,6 +60,21 @@ impl<'a, T: Real> Csr<'a, T> {
         (&self.columns[range.clone()], &self.values[range])
     }
 
+    /// The stored values, row after row.
+    pub(crate) fn values(&self) -> &'a [T] {
+        self.values
+    }
+
+    /// The same rows with other values, given in the same order.
+    pub(crate) fn with_values<'b, U>(&self, values: &'b [U]) -> Csr<'b, U>
+    where
+        'a: 'b,
+    {
+        let Self { offsets, columns, n_cols, .. } = *self;
+        assert_eq!(values.len(), columns.len());
+        Csr { offsets, columns, values, n_cols }
+    }
+
     /// Bounds of at most `n_stretches` stretches of columns, each with about the same number of entries, from 0 to the
     /// number of columns. A sample of the rows decides.
     pub(crate) fn balanced_cuts(&self, n_stretches: usize) -> Vec<usize> {

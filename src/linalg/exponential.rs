@@ -84,6 +84,7 @@ pub(crate) fn softmax(values: &mut [f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linalg::{Aligned, Element, Kernel, Lane};
 
     #[test]
     fn exp_minus_is_exp() {
@@ -119,5 +120,42 @@ mod tests {
                 assert!(values.iter().all(|value| value.is_nan()), "{at} {bad} {n}");
             }
         }
+    }
+
+    struct Exponentials<'a, T>(&'a mut [T]);
+
+    impl<T: Element> Kernel<T> for Exponentials<'_, T> {
+        type Output = ();
+        #[inline(always)]
+        fn compute<S: Simd>(self, simd: S)
+        where
+            T: Lane<S>,
+        {
+            for values in T::vectors_mut(self.0).0 {
+                *values = T::exponential(simd, *values);
+            }
+        }
+    }
+
+    fn check_vectors<T: Element>(lowest: f64, precision: f64) {
+        let mut values = Aligned::<T>::zeros(4096);
+        for (place, value) in values.iter_mut().enumerate() {
+            *value = T::narrow(lowest * place as f64 / 4096.0);
+        }
+        let given = values.to_vec();
+        T::dispatch(Exponentials(&mut values));
+        for (value, x) in values.iter().zip(&given) {
+            let expected = x.widen().exp();
+            assert!((value.widen() - expected).abs() <= precision * expected, "{x:?} {value:?}");
+        }
+        values.fill(T::narrow(-1e30));
+        T::dispatch(Exponentials(&mut values));
+        assert!(values.iter().all(|value| *value > T::zero() && value.widen() < 1e-25));
+    }
+
+    #[test]
+    fn exponentials_of_vectors_are_exp() {
+        check_vectors::<f32>(-59.9, 3e-7);
+        check_vectors::<f64>(-499.0, 1e-15);
     }
 }

@@ -8,6 +8,7 @@
 
 pub(crate) mod cholesky;
 mod exponential;
+mod exponential_series;
 pub(crate) mod fold;
 pub(crate) mod label_weights;
 mod layout;
@@ -25,7 +26,7 @@ pub(crate) use exponential::{exp_minus, softmax};
 pub(crate) use layout::{Aligned, transpose};
 pub(crate) use panel_weights::{PanelWeights, Update};
 pub use panels::Panels;
-pub(crate) use scatter::{TILE, Widened, scatter};
+pub(crate) use scatter::{TILE, Widened, prefetch, scatter};
 pub(crate) use simd::arch;
 pub use simd::{Element, Kernel, Lane, instruction_set};
 pub use sparse::{Sparse, SparseRows};

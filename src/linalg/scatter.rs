@@ -64,7 +64,7 @@ impl Kernel<f64> for Scatter<'_> {
             return;
         }
         for (index, (row, dual)) in rows.chunks_exact(n_cols).zip(duals.rows()).enumerate() {
-            prefetch(rows, (index + AHEAD) * n_cols + first_col);
+            prefetch_tile(rows, (index + AHEAD) * n_cols + first_col);
             let row = &row[first_col..first_col + width];
             if width == TILE {
                 match S::F64_LANES * size_of::<f64>() {
@@ -85,17 +85,23 @@ const AHEAD: usize = 8;
 /// Asks for a tile of values from `start` on: rows lie too far apart for the processor to foresee them
 /// (measured: a tenth of an iteration on two threads, whose caches each hold half of the rows).
 #[inline(always)]
-fn prefetch(rows: &[f64], start: usize) {
-    #[cfg(target_arch = "x86_64")]
+fn prefetch_tile(rows: &[f64], start: usize) {
     for line in 0..=TILE_BYTES / 64 {
+        prefetch(rows, start + line * 64 / size_of::<f64>());
+    }
+}
+
+/// Asks for the cache line of a value, if there is one at this place.
+#[inline(always)]
+pub(crate) fn prefetch<T>(values: &[T], place: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(value) = values.get(place) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        if let Some(value) = rows.get(start + line * 64 / size_of::<f64>()) {
-            // SAFETY: a prefetch reads nothing, and the address is that of a value.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
-        }
+        // SAFETY: a prefetch reads nothing, and the address is that of a value.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (rows, start);
+    let _ = (values, place);
 }
 
 /// A tile of V vectors, which stay in registers for all classes.

@@ -2,8 +2,10 @@
 
 use std::sync::OnceLock;
 
+use pulp::bytemuck::cast_slice_mut;
 use pulp::{Arch, Simd, WithSimd};
 
+use super::exponential_series::Exponential;
 use crate::data::Real;
 use crate::error::{Error, Result};
 
@@ -94,8 +96,22 @@ pub trait Lane<S: Simd>: Real {
     fn total(simd: S, vector: Self::Vector) -> Self;
     /// a + b.
     fn plus(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// a·b.
+    fn times(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// a/b.
+    fn over(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// The larger of each pair of values.
+    fn larger(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// The smaller of each pair of values.
+    fn smaller(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// The largest value.
+    fn largest(simd: S, vector: Self::Vector) -> Self;
+    /// exp(x) for x ≤ 0, to about the precision of the values; for x so small that it underflows, a tiny number.
+    fn exponential(simd: S, x: Self::Vector) -> Self::Vector;
     /// a·b + c.
     fn fused(simd: S, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+    /// The values of vectors.
+    fn values_mut(vectors: &mut [Self::Vector]) -> &mut [Self];
     /// Fewer values than fill a vector, followed by zeros.
     fn partial(simd: S, values: &[Self]) -> Self::Vector;
     /// Whole vectors, and the values left over.
@@ -106,8 +122,9 @@ pub trait Lane<S: Simd>: Real {
 
 macro_rules! element {
     (
-        $real:ty, $vector:ident, $lanes:ident, $splat:ident, $total:ident, $add:ident, $fused:ident,
-        $partial:ident, $view:ident, $view_mut:ident
+        $real:ident, $vector:ident, $lanes:ident, $splat:ident, $total:ident, $add:ident, $mul:ident,
+        $div:ident, $max:ident, $min:ident, $largest:ident, $fused:ident, $partial:ident, $view:ident,
+        $view_mut:ident
     ) => {
         impl<S: Simd> Lane<S> for $real {
             type Vector = S::$vector;
@@ -125,8 +142,53 @@ macro_rules! element {
                 simd.$add(a, b)
             }
             #[inline(always)]
+            fn times(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$mul(a, b)
+            }
+            #[inline(always)]
+            fn over(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$div(a, b)
+            }
+            #[inline(always)]
+            fn larger(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$max(a, b)
+            }
+            #[inline(always)]
+            fn smaller(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$min(a, b)
+            }
+            #[inline(always)]
+            fn largest(simd: S, vector: S::$vector) -> Self {
+                simd.$largest(vector)
+            }
+            #[inline(always)]
+            fn exponential(simd: S, x: S::$vector) -> S::$vector {
+                let splat = |value| simd.$splat(value);
+                // Adding and subtracting `round` leaves the nearest integer; its low bits hold the biased exponent.
+                let round = <$real as Exponential>::ROUND;
+                let x = simd.$max(x, splat(<$real as Exponential>::LEAST));
+                let shifted = simd.$fused(x, splat(std::$real::consts::LOG2_E), splat(round));
+                let n = simd.$add(shifted, splat(-round));
+                let high = splat(-<$real as Exponential>::LN2_HIGH);
+                let low = splat(-<$real as Exponential>::LN2_LOW);
+                let r = simd.$fused(n, low, simd.$fused(n, high, x));
+                let mut p = splat(<$real as Exponential>::TAYLOR[0]);
+                for factor in &<$real as Exponential>::TAYLOR[1..] {
+                    p = simd.$fused(p, r, splat(*factor));
+                }
+                let mut power = [shifted];
+                for value in cast_slice_mut::<_, $real>(&mut power) {
+                    *value = <$real as Exponential>::power(*value);
+                }
+                simd.$mul(p, power[0])
+            }
+            #[inline(always)]
             fn fused(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
                 simd.$fused(a, b, c)
+            }
+            #[inline(always)]
+            fn values_mut(vectors: &mut [S::$vector]) -> &mut [Self] {
+                cast_slice_mut(vectors)
             }
             #[inline(always)]
             fn partial(simd: S, values: &[Self]) -> S::$vector {
@@ -174,6 +236,11 @@ element!(
     splat_f32s,
     reduce_sum_f32s,
     add_f32s,
+    mul_f32s,
+    div_f32s,
+    max_f32s,
+    min_f32s,
+    reduce_max_f32s,
     mul_add_f32s,
     partial_load_f32s,
     as_simd_f32s,
@@ -186,6 +253,11 @@ element!(
     splat_f64s,
     reduce_sum_f64s,
     add_f64s,
+    mul_f64s,
+    div_f64s,
+    max_f64s,
+    min_f64s,
+    reduce_max_f64s,
     mul_add_f64s,
     partial_load_f64s,
     as_simd_f64s,

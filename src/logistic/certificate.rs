@@ -24,10 +24,12 @@ const VIOLATED: f64 = 1e-12;
 /// The interrupt is looked at after this many rows.
 const PIECE: usize = 256;
 
+/// Appends the distribution of an example to an empty vector, up to a factor: a share of each class.
+pub type Given<'g> = dyn Fn(usize, &mut Vec<f64>) + Sync + 'g;
+
 /// The objective of a model, rounded up, and the dual value of distributions, rounded down, both divided by Σ c_i.
 ///
-/// The distributions are the softmax of the model's scores, or in proportion to those given (examples × outputs; of two
-/// classes the share of the second). With an intercept they are first tilted to α_k (1 + δ_k − ⟨α, δ⟩), which meets the
+/// The distributions are the softmax of the model's scores, or in proportion to those given. With an intercept they are first tilted to α_k (1 + δ_k − ⟨α, δ⟩), which meets the
 /// constraint Σ c_i (e_y − α_i) = 0 up to the violation's square, and then mixed with one distribution for all examples,
 /// which meets it exactly.
 ///
@@ -36,7 +38,7 @@ const PIECE: usize = 256;
 pub fn certificate(
     problem: &LogisticProblem<'_>,
     model: &LogisticModel,
-    given: Option<&[f32]>,
+    given: Option<&Given<'_>>,
     interrupt: &Interrupt,
 ) -> Result<Certificate> {
     let pass = Pass::new(problem, model, given);
@@ -76,7 +78,7 @@ fn tilt(
 /// A pass over all rows at a model.
 struct Pass<'p, 'a> {
     problem: &'p LogisticProblem<'a>,
-    given: Option<&'p [f32]>,
+    given: Option<&'p Given<'p>>,
     /// The weights, feature after feature.
     weights: Vec<f64>,
     intercepts: &'p [f64],
@@ -90,7 +92,7 @@ impl<'p, 'a> Pass<'p, 'a> {
     fn new(
         problem: &'p LogisticProblem<'a>,
         model: &'p LogisticModel,
-        given: Option<&'p [f32]>,
+        given: Option<&'p Given<'p>>,
     ) -> Self {
         let (d, n_outputs) = (problem.n_features(), problem.n_outputs());
         let mut weights = vec![0.0; d * n_outputs];
@@ -162,7 +164,7 @@ impl<'p, 'a> Pass<'p, 'a> {
         let loss = own.softmax(scores, label, error);
         terms.loss.add(Bounded::exact(weight) * loss);
         if let Some(given) = self.given {
-            own.given(&given[row * n_outputs..][..n_outputs]);
+            own.given(|shares| given(row, shares));
         }
         let entropy = match tilt {
             Some(tilt) => own.tilt(tilt),
@@ -316,7 +318,7 @@ mod tests {
         for (n_classes, intercept) in [(2, false), (2, true), (4, false), (4, true)] {
             with(rows.view(), n_classes, intercept, |problem| {
                 let model = descend(problem, 40_000);
-                let (n_outputs, mut given) = (problem.n_outputs(), Vec::new());
+                let mut given = Vec::new();
                 for row in rows.rows() {
                     let scores = model
                         .weights
@@ -325,10 +327,10 @@ mod tests {
                         .map(|(w, b)| w[0] * row[0] + w[1] * row[1] + b);
                     let mut own = Distribution::default();
                     own.softmax(&scores.collect::<Vec<_>>(), 0, 0.0);
-                    let shares = &own.shares[own.shares.len() - n_outputs..];
-                    given.extend(shares.iter().map(|share| *share as f32));
+                    given.push(own.shares.iter().map(|share| 3.0 * share).collect::<Vec<_>>());
                 }
-                let found = certificate(problem, &model, Some(&given), &Interrupt::default());
+                let append = |row: usize, to: &mut Vec<f64>| to.extend(&given[row]);
+                let found = certificate(problem, &model, Some(&append), &Interrupt::default());
                 let found = found.unwrap();
                 assert!(found.relative_gap() < 1e-6, "{found:?}");
             });

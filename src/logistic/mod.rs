@@ -5,8 +5,10 @@
 //! being the entropy; an intercept adds the constraint Σ_i c_i (e_y − α_i) = 0.
 
 mod certificate;
+mod dual_descent;
 mod problem;
 mod terms;
 
-pub use certificate::certificate;
+pub use certificate::{Given, certificate};
+pub use dual_descent::{DualDescent, DualDescentOptions, suits_dual_descent};
 pub use problem::{LogisticModel, LogisticProblem};

@@ -59,12 +59,9 @@ impl Distribution {
     }
 
     /// α in proportion to numbers that are not negative, one of which is positive.
-    pub fn given(&mut self, shares: &[f32]) {
+    pub fn given(&mut self, append: impl FnOnce(&mut Vec<f64>)) {
         self.shares.clear();
-        if let [second] = shares {
-            self.shares.push(1.0 - f64::from(*second));
-        }
-        self.shares.extend(shares.iter().map(|share| f64::from(*share).max(0.0)));
+        append(&mut self.shares);
         let (mut top, mut highest) = (0, 0.0);
         for (class, share) in self.shares.iter().enumerate() {
             if *share > highest {

@@ -1,0 +1,314 @@
+//! DualState over the blocks of many classes.
+
+use pulp::Simd;
+
+use super::block_step::{Buffers, step, visit};
+use crate::data::{Csr, Real};
+use crate::linalg::{Element, Kernel, Lane, prefetch};
+
+/// Features between the one at work and the one whose weights are being fetched.
+const AHEAD: usize = 24;
+/// Features of the next row whose weights are fetched before its visit.
+const FIRST: usize = 32;
+/// Vectors of classes that stay in registers.
+const VECTORS: usize = 4;
+
+/// A block's constants and the entropy of its α.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DualExample<T> {
+    /// c.
+    pub cost: T,
+    /// ‖x‖².
+    pub square: T,
+    /// H(α).
+    pub entropy: T,
+    pub label: u32,
+}
+
+/// What a pass found at its visits.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Found {
+    /// Σ c KL(α ‖ softmax(s)).
+    pub gap: f64,
+    /// Σ c × loss.
+    pub loss: f64,
+}
+
+impl<T: Real> DualExample<T> {
+    /// c (‖x‖² + the square of a constant feature).
+    #[inline(always)]
+    pub fn curvature(&self, constant: T) -> T {
+        self.cost * (self.square + constant)
+    }
+
+    /// Adds c (e_y − α) to the outputs; a single share is that of the class that is not the label.
+    #[inline(always)]
+    pub fn subtract(&self, shares: &[T], outputs: &mut [f64]) {
+        let (cost, label) = (self.cost.widen(), self.label as usize);
+        if let ([share], [output]) = (shares, &mut *outputs) {
+            *output += if label == 1 { cost } else { -cost } * share.widen();
+            return;
+        }
+        let mut others = 0.0;
+        for (class, (output, share)) in outputs.iter_mut().zip(shares).enumerate() {
+            let share = if class == label { 0.0 } else { share.widen() };
+            *output -= cost * share;
+            others += share;
+        }
+        outputs[label] += cost * others;
+    }
+}
+
+/// The blocks of a pass and the state that it changes.
+pub(super) struct DualParts<'a, T> {
+    pub rows: Csr<'a, T>,
+    pub blocks: &'a mut [DualExample<T>],
+    /// Features × padded outputs.
+    pub weights: &'a mut [T],
+    /// Examples × padded outputs.
+    pub shares: &'a mut [T],
+    /// The weights of the constant feature over its value.
+    pub intercepts: &'a mut [T],
+    /// The square of the constant feature.
+    pub constant: T,
+    /// DualParts with a smaller gap are left as they are.
+    pub ignored: f64,
+}
+
+/// Visits to the blocks of an order.
+pub(super) struct ClassPass<'a, T> {
+    pub blocks: DualParts<'a, T>,
+    pub order: &'a [u32],
+    /// DualParts that Newton's method has left.
+    pub left: &'a mut Vec<u32>,
+    pub buffer: &'a mut [T],
+}
+
+impl<T: Element> Kernel<T> for ClassPass<'_, T> {
+    type Output = Found;
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S) -> Found
+    where
+        T: Lane<S>,
+    {
+        match self.blocks.intercepts.len() / <T as Lane<S>>::LANES {
+            1 => self.narrow::<S, 1>(simd),
+            2 => self.narrow::<S, 2>(simd),
+            3 => self.narrow::<S, 3>(simd),
+            4 => self.narrow::<S, 4>(simd),
+            _ => self.wide(simd),
+        }
+    }
+}
+
+impl<T: Element> ClassPass<'_, T> {
+    #[inline(always)]
+    fn narrow<S: Simd, const V: usize>(mut self, simd: S) -> Found
+    where
+        T: Lane<S>,
+    {
+        let zero = T::splat(simd, T::zero());
+        let (mut a, mut b, mut c, mut d) = ([zero; V], [zero; V], [zero; V], [zero; V]);
+        let mut buffers = Buffers { scores: &mut a, logs: &mut b, shares: &mut c, targets: &mut d };
+        let mut found = Found::default();
+        for at in 0..self.order.len() {
+            self.visit(simd, at, V, &mut buffers, &mut found);
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn wide<S: Simd>(mut self, simd: S) -> Found
+    where
+        T: Lane<S>,
+    {
+        let stride = self.blocks.intercepts.len() / <T as Lane<S>>::LANES;
+        let buffer = std::mem::take(&mut self.buffer);
+        let (a, rest) = T::vectors_mut(buffer).0.split_at_mut(stride);
+        let (b, rest) = rest.split_at_mut(stride);
+        let (c, d) = rest.split_at_mut(stride);
+        let mut buffers = Buffers { scores: a, logs: b, shares: c, targets: &mut d[..stride] };
+        let mut found = Found::default();
+        for at in 0..self.order.len() {
+            self.visit(simd, at, stride, &mut buffers, &mut found);
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn visit<S: Simd>(
+        &mut self,
+        simd: S,
+        at: usize,
+        stride: usize,
+        buffers: &mut Buffers<'_, T::Vector>,
+        found: &mut Found,
+    ) where
+        T: Lane<S>,
+    {
+        let lanes = <T as Lane<S>>::LANES;
+        let example = self.order[at] as usize;
+        self.fetch(at + 1, stride * lanes);
+        let DualParts { rows, blocks, weights, shares, intercepts, constant, ignored } =
+            &mut self.blocks;
+        let (row, weights) = (rows.row(example), T::vectors_mut(weights).0);
+        let intercepts = T::vectors_mut(intercepts).0;
+        score(simd, weights, stride, row, intercepts, buffers.scores);
+        let block = &mut blocks[example];
+        let own = T::values_mut(buffers.scores)[block.label as usize];
+        let present = &mut T::vectors_mut(shares).0[example * stride..][..stride];
+        let visited = visit(simd, buffers, present, block.entropy);
+        let cost = block.cost.widen();
+        let gap = cost * visited.divergence.widen();
+        found.gap += gap;
+        found.loss += cost * (visited.log_sum - own).widen();
+        if gap <= *ignored {
+            return;
+        }
+        match step(simd, buffers, present, block.curvature(*constant)) {
+            Some(entropy) => block.entropy = entropy,
+            None => return self.left.push(example as u32),
+        }
+        // Next to 1 a share has few digits for its distance from 1, which weights of any size multiply.
+        let zero = T::splat(simd, T::zero());
+        let sum = buffers.scores.iter().fold(zero, |sum, change| T::plus(simd, sum, *change));
+        let own = &mut T::values_mut(buffers.scores)[block.label as usize];
+        *own = *own - T::total(simd, sum);
+        let (cost, constant) = (T::splat(simd, block.cost), T::splat(simd, *constant));
+        buffers.scores.iter_mut().for_each(|change| *change = T::times(simd, *change, cost));
+        add(simd, weights, stride, row, buffers.scores);
+        for (intercept, change) in intercepts.iter_mut().zip(buffers.scores.iter()) {
+            *intercept = T::fused(simd, constant, *change, *intercept);
+        }
+    }
+
+    /// Fetches the row, the shares and the first weights of a visit.
+    #[inline(always)]
+    fn fetch(&self, at: usize, padded: usize) {
+        let Some(&example) = self.order.get(at) else { return };
+        let DualParts { rows, blocks, weights, shares, .. } = &self.blocks;
+        let (columns, values) = rows.row(example as usize);
+        for line in (0..padded).step_by(64 / size_of::<T>()) {
+            prefetch(shares, example as usize * padded + line);
+        }
+        prefetch(blocks, example as usize);
+        for at in (0..32).step_by(16) {
+            prefetch(columns, at);
+            prefetch(values, at);
+        }
+        for column in columns.iter().take(FIRST) {
+            for line in (0..padded).step_by(64 / size_of::<T>()) {
+                prefetch(weights, *column as usize * padded + line);
+            }
+        }
+    }
+}
+
+/// s = W x + b.
+#[inline(always)]
+fn score<S: Simd, T: Lane<S>>(
+    simd: S,
+    weights: &[T::Vector],
+    stride: usize,
+    row: (&[i32], &[T]),
+    intercepts: &[T::Vector],
+    scores: &mut [T::Vector],
+) {
+    let mut first = 0;
+    while first < stride {
+        match stride - first {
+            1 => stretch::<S, T, 1>(simd, (weights, stride, first), row, intercepts, scores),
+            2 => stretch::<S, T, 2>(simd, (weights, stride, first), row, intercepts, scores),
+            3 => stretch::<S, T, 3>(simd, (weights, stride, first), row, intercepts, scores),
+            _ => stretch::<S, T, VECTORS>(simd, (weights, stride, first), row, intercepts, scores),
+        }
+        first += VECTORS;
+    }
+}
+
+#[inline(always)]
+fn stretch<S: Simd, T: Lane<S>, const V: usize>(
+    simd: S,
+    (weights, stride, first): (&[T::Vector], usize, usize),
+    (columns, values): (&[i32], &[T]),
+    intercepts: &[T::Vector],
+    scores: &mut [T::Vector],
+) {
+    assert!(first + V <= stride);
+    let mut sums = [T::splat(simd, T::zero()); V];
+    sums.copy_from_slice(&intercepts[first..][..V]);
+    let mut others = [T::splat(simd, T::zero()); V];
+    let lanes = <T as Lane<S>>::LANES;
+    let line = (64 / (size_of::<T>() * lanes)).max(1);
+    let add = |sums: &mut [T::Vector; V], column: i32, value: T| {
+        let x = T::splat(simd, value);
+        let weights = &weights[column as usize * stride..][..stride];
+        for v in 0..V {
+            sums[v] = T::fused(simd, x, weights[first + v], sums[v]);
+        }
+    };
+    let (pairs, rest) = columns.as_chunks::<2>();
+    let (value_pairs, last) = values.as_chunks::<2>();
+    for (at, (columns2, values2)) in pairs.iter().zip(value_pairs).enumerate() {
+        for ahead in 0..2 {
+            if let Some(column) = columns.get(2 * at + AHEAD + ahead) {
+                for v in (0..V).step_by(line) {
+                    prefetch(weights, *column as usize * stride + first + v);
+                }
+            }
+        }
+        add(&mut sums, columns2[0], values2[0]);
+        add(&mut others, columns2[1], values2[1]);
+    }
+    if let ([column], [value]) = (rest, last) {
+        add(&mut sums, *column, *value);
+    }
+    for v in 0..V {
+        scores[first + v] = T::plus(simd, sums[v], others[v]);
+    }
+}
+
+/// W += change xᵀ.
+#[inline(always)]
+fn add<S: Simd, T: Lane<S>>(
+    simd: S,
+    weights: &mut [T::Vector],
+    stride: usize,
+    (columns, values): (&[i32], &[T]),
+    change: &[T::Vector],
+) {
+    for (column, value) in columns.iter().zip(values) {
+        let x = T::splat(simd, *value);
+        let weights = &mut weights[*column as usize * stride..][..stride];
+        for (weight, change) in weights.iter_mut().zip(change) {
+            *weight = T::fused(simd, x, *change, *weight);
+        }
+    }
+}
+
+/// Adds the changes of rows to the weights: one value of each class for each row.
+pub(super) struct AddRows<'a, T> {
+    pub rows: Csr<'a, T>,
+    pub first: usize,
+    pub weights: &'a mut [T],
+    pub changes: &'a [T],
+    pub padded: usize,
+}
+
+impl<T: Element> Kernel<T> for AddRows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn compute<S: Simd>(self, simd: S)
+    where
+        T: Lane<S>,
+    {
+        let Self { rows, first, weights, changes, padded } = self;
+        let stride = padded / <T as Lane<S>>::LANES;
+        let weights = T::vectors_mut(weights).0;
+        for (row, change) in (first..).zip(T::vectors(changes).0.chunks_exact(stride)) {
+            add(simd, weights, stride, rows.row(row), change);
+        }
+    }
+}
