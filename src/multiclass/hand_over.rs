@@ -1,6 +1,6 @@
-//! Block descent that hands over to Newton's method when its epochs stall.
+//! Block descent that hands over to Newton's method when its epochs stall, or either of them alone.
 
-use super::continuation::Continuation;
+use super::lambda_path::LambdaPath;
 use super::newton::{MarginBlocks, betas_of, points_of};
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
@@ -12,8 +12,8 @@ const WINDOW: usize = 5;
 /// Newton's method takes over when block descent needs more epochs than this at its pace. From a dual point near the
 /// optimum Newton's method takes 5 to 15 steps, each several times as long as an epoch.
 const AHEAD: f64 = 25.0;
-/// Block descent that has spent this number of epochs on larger λ without a certificate is stalling, too.
-const ON_THE_WAY: usize = 50;
+/// Block descent that spends more epochs than this on larger λ, which have no certificates, is stalling, too.
+const MAX_UNCERTIFIED: usize = 50;
 
 /// Relative gaps below this are not worth another solver.
 const FINEST: f64 = 1e-10;
@@ -31,7 +31,7 @@ impl Pace {
     fn is_stalling(&mut self, gap: Option<f64>, allowed: f64) -> bool {
         let Some(gap) = gap else {
             self.n_uncertified += 1;
-            return self.n_uncertified > ON_THE_WAY;
+            return self.n_uncertified > MAX_UNCERTIFIED;
         };
         self.gaps.push(gap);
         let [.., before, _, _, _, _, now] = self.gaps[..] else { return false };
@@ -39,7 +39,7 @@ impl Pace {
     }
 }
 
-/// Block descent, then Newton's method from its dual point.
+/// Block descent, then Newton's method from its dual point; or Newton's method alone.
 pub(super) struct HandOver<'p> {
     blocks: &'p MarginBlocks<'p>,
     stopping: Stopping,
@@ -54,7 +54,7 @@ pub(super) struct HandOver<'p> {
 
 enum Stage<'p> {
     /// Block descent, and its last certificate at the problem's λ.
-    Descent(Box<Continuation<'p>>, Option<Certificate>),
+    Descent(Box<LambdaPath<'p>>, Option<Certificate>),
     Newton(Box<Newton<'p, MarginBlocks<'p>>>),
 }
 
@@ -62,7 +62,7 @@ enum Stage<'p> {
 pub(super) struct End {
     /// The weights, class after class.
     pub weights: Vec<f64>,
-    /// β of the examples, where asked for.
+    /// β of the examples if the caller wants them.
     pub betas: Vec<f64>,
     /// Number of epochs of block descent.
     pub n_descent: usize,
@@ -72,12 +72,23 @@ impl<'p> HandOver<'p> {
     /// Begins with block descent.
     pub fn new(
         blocks: &'p MarginBlocks<'p>,
-        descent: Continuation<'p>,
+        descent: LambdaPath<'p>,
         stopping: Stopping,
         hands_over: bool,
     ) -> Self {
         let stage = Stage::Descent(Box::new(descent), None);
         let (pace, is_due) = (Pace::default(), false);
+        Self { blocks, stopping, hands_over, pace, is_due, n_epochs: 0, stage }
+    }
+
+    /// Newton's method alone.
+    pub fn begin_with_newton(
+        blocks: &'p MarginBlocks<'p>,
+        newton: Newton<'p, MarginBlocks<'p>>,
+        stopping: Stopping,
+    ) -> Self {
+        let (pace, is_due, hands_over) = (Pace::default(), false, false);
+        let stage = Stage::Newton(Box::new(newton));
         Self { blocks, stopping, hands_over, pace, is_due, n_epochs: 0, stage }
     }
 
@@ -155,13 +166,15 @@ impl Solver for HandOver<'_> {
         }
     }
 
-    /// The weights, and in Newton's method an array as long as block descent had epochs.
+    /// The weights, and in Newton's method after block descent an array with an element for each epoch of that.
     fn model_arrays(&self) -> Option<ModelArrays> {
         match &self.stage {
             Stage::Descent(descent, _) => descent.model_arrays(),
             Stage::Newton(newton) => {
                 let mut arrays = newton.model_arrays()?;
-                arrays.push(vec![0.0; self.n_epochs]);
+                if self.n_epochs > 0 {
+                    arrays.push(vec![0.0; self.n_epochs]);
+                }
                 Some(arrays)
             }
         }
@@ -199,6 +212,6 @@ mod tests {
 
     #[test]
     fn epochs_without_a_certificate_are_counted() {
-        assert_eq!(first_stall(|_| None, 0.0), Some(ON_THE_WAY + 1));
+        assert_eq!(first_stall(|_| None, 0.0), Some(MAX_UNCERTIFIED + 1));
     }
 }

@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 
 use super::block_descent::{BlockDescent, Options};
-use super::continuation::Continuation;
 use super::hand_over::{End, HandOver};
-use super::newton::{MarginBlocks, betas_of, points_of};
+use super::lambda_path::LambdaPath;
+use super::newton::{MarginBlocks, points_of};
 use super::{Layout, MarginDual, MarginProblem, Order};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::names::{check, names};
-use crate::run::{Epoch, Trace, run};
+use crate::run::{Epoch, Stopping, Trace, run};
 use crate::solver::{
     Block, BlockOptions, Choices, Drift, DualPoint, Method, Newton, Start, Target, minimize,
 };
@@ -29,7 +29,7 @@ pub enum MulticlassMethod {
 }
 
 impl MulticlassMethod {
-    /// Names of block descent; "auto" is the solver to use when nothing speaks for another.
+    /// Names of block descent; "auto" is the default solver.
     const BLOCK_DESCENT: [&str; 2] = ["auto", "block-descent"];
     const NEWTON: &str = "newton";
 
@@ -65,7 +65,7 @@ impl MulticlassMethod {
         }
     }
 
-    /// The options of a path, which only block Frank-Wolfe follows.
+    /// The options of a path over C, which needs block Frank-Wolfe.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for the other solvers.
@@ -76,7 +76,7 @@ impl MulticlassMethod {
         }
     }
 
-    /// How the weights ought to be ordered for this solver.
+    /// The order of the weights that this solver needs.
     pub fn order(self) -> Order {
         match self {
             Self::Vertices(Method::FrankWolfe(_) | Method::ProjectedGradient) => Order::Batches,
@@ -113,7 +113,7 @@ pub struct MulticlassFit {
     pub end: MarginPoint,
     /// The weights of the returned model, in the order of those of `end`, if they are others.
     pub weights: Option<Vec<f64>>,
-    /// Number of epochs before [`Newton`] took over from [`BlockDescent`], else of all.
+    /// Number of epochs before [`Newton`] took over from [`BlockDescent`]; of all if it did not.
     pub n_first: usize,
 }
 
@@ -137,32 +137,40 @@ pub fn fit(
     if let Some(start) = &start {
         check_start(problem, method, start)?;
     }
-    match method {
-        MulticlassMethod::BlockDescent(seed) => {
-            descend(problem, (seed, false), target, keep_dual, start, interrupt, observe)
-        }
-        MulticlassMethod::HandOver(seed) => {
-            descend(problem, (seed, true), target, keep_dual, start, interrupt, observe)
-        }
-        MulticlassMethod::Newton => {
-            end_by_newton(problem, target, keep_dual, start, interrupt, observe)
-        }
+    let stages = match method {
+        MulticlassMethod::BlockDescent(seed) => Stages { descent: Some(seed), newton: false },
+        MulticlassMethod::HandOver(seed) => Stages { descent: Some(seed), newton: true },
+        MulticlassMethod::Newton => Stages { descent: None, newton: true },
         MulticlassMethod::Vertices(method) => {
-            let layout = problem.map().layout();
-            let mut dual = MarginDual::new(problem);
-            let start = start.map(|mut start| {
-                start.at.weights = layout.arrange(&start.at.weights);
-                dual.read(start, method)
-            });
-            let fit = minimize(&mut dual, method, target, start, interrupt, observe)?;
-            let mut end = dual.write(fit.point, keep_dual);
-            end.at.weights = layout.by_class(&end.at.weights);
-            let weights = fit.model.map(|weights| layout.by_class(&weights));
-            let (trace, null_objective) = (fit.trace, fit.null_objective);
-            let n_first = trace.epochs.len();
-            Ok(MulticlassFit { trace, null_objective, end, weights, n_first })
+            return fit_by_vertices(problem, method, target, keep_dual, start, interrupt, observe);
         }
-    }
+    };
+    fit_in_stages(problem, stages, target, keep_dual, start, interrupt, observe)
+}
+
+/// A solver that works for every dual.
+fn fit_by_vertices(
+    problem: &mut MarginProblem<'_>,
+    method: Method,
+    target: Target,
+    keep_dual: bool,
+    start: Option<MarginPoint>,
+    interrupt: &Interrupt,
+    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
+) -> Result<MulticlassFit> {
+    let layout = problem.map().layout();
+    let mut dual = MarginDual::new(problem);
+    let start = start.map(|mut start| {
+        start.at.weights = layout.arrange(&start.at.weights);
+        dual.read(start, method)
+    });
+    let fit = minimize(&mut dual, method, target, start, interrupt, observe)?;
+    let mut end = dual.write(fit.point, keep_dual);
+    end.at.weights = layout.by_class(&end.at.weights);
+    let weights = fit.model.map(|weights| layout.by_class(&weights));
+    let (trace, null_objective) = (fit.trace, fit.null_objective);
+    let n_first = trace.epochs.len();
+    Ok(MulticlassFit { trace, null_objective, end, weights, n_first })
 }
 
 /// Whether a start has the numbers that the method needs.
@@ -181,10 +189,18 @@ fn check_start(
     Err(Error::argument("warm_start", "the start is of another problem or solver"))
 }
 
-/// Block coordinate descent, which may hand over to Newton's method.
-fn descend(
+/// The stages of a fit that projects onto the polytope.
+struct Stages {
+    /// The seed of block descent, which begins; none if Newton's method does.
+    descent: Option<u64>,
+    /// Whether Newton's method may end the fit.
+    newton: bool,
+}
+
+/// Block coordinate descent, Newton's method, or one after the other.
+fn fit_in_stages(
     problem: &MarginProblem<'_>,
-    (seed, hands_over): (u64, bool),
+    Stages { descent, newton }: Stages,
     target: Target,
     keep_dual: bool,
     start: Option<MarginPoint>,
@@ -194,18 +210,21 @@ fn descend(
     let null_objective = problem.null_objective();
     let stopping = target.stopping(null_objective);
     let null_objective = null_objective.upper();
-    let (shrink, tolerance) = (problem.polytope().is_symmetric(), stopping.relative);
-    let options = Options { seed, shrink, tolerance, ..Options::default() };
-    let mut solver = BlockDescent::new(problem, options);
-    let solver = match start {
-        Some(start) => {
-            solver.start_at(&start.beta, interrupt)?;
-            Continuation::direct(solver)
-        }
-        None => Continuation::new(solver, problem, stopping)?,
-    };
     let blocks = MarginBlocks::new(problem);
-    let mut solver = HandOver::new(&blocks, solver, stopping, hands_over);
+    let betas = start.map(|start| start.beta);
+    let mut solver = match descent {
+        Some(seed) => {
+            let path = descent_path(problem, seed, stopping, betas, interrupt)?;
+            HandOver::new(&blocks, path, stopping, newton)
+        }
+        None => {
+            let mut newton = Newton::new(&blocks, stopping, null_objective);
+            if let Some(betas) = betas {
+                newton.start_at(points_of(problem, betas), interrupt)?;
+            }
+            HandOver::begin_with_newton(&blocks, newton, stopping)
+        }
+    };
     let mut trace = run(&mut solver, stopping, interrupt, observe)?;
     let End { weights, betas: beta, n_descent: n_first } = solver.into_end(keep_dual);
     let at = Start { weights, ..Start::default() };
@@ -213,30 +232,24 @@ fn descend(
     Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights, n_first })
 }
 
-/// Newton's method.
-fn end_by_newton(
-    problem: &MarginProblem<'_>,
-    target: Target,
-    keep_dual: bool,
-    start: Option<MarginPoint>,
+/// Block descent from a dual point, or from 0 along a path of λ.
+fn descent_path<'p>(
+    problem: &'p MarginProblem<'p>,
+    seed: u64,
+    stopping: Stopping,
+    betas: Option<Vec<f64>>,
     interrupt: &Interrupt,
-    observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
-) -> Result<MulticlassFit> {
-    let null_objective = problem.null_objective();
-    let stopping = target.stopping(null_objective);
-    let null_objective = null_objective.upper();
-    let blocks = MarginBlocks::new(problem);
-    let mut solver = Newton::new(&blocks, stopping, null_objective);
-    if let Some(start) = start {
-        solver.start_at(points_of(problem, start.beta), interrupt)?;
+) -> Result<LambdaPath<'p>> {
+    let (shrink, tolerance) = (problem.polytope().is_symmetric(), stopping.relative);
+    let options = Options { seed, shrink, tolerance, ..Options::default() };
+    let mut solver = BlockDescent::new(problem, options);
+    match betas {
+        Some(betas) => {
+            solver.start_at(&betas, interrupt)?;
+            Ok(LambdaPath::direct(solver))
+        }
+        None => LambdaPath::new(solver, problem, stopping),
     }
-    let mut trace = run(&mut solver, stopping, interrupt, observe)?;
-    let best = solver.into_best();
-    let beta = if keep_dual { betas_of(problem, best.points) } else { Vec::new() };
-    let at = Start { weights: best.weights, ..Start::default() };
-    let weights = trace.take_other(at.weights.len());
-    let n_first = trace.epochs.len();
-    Ok(MulticlassFit { trace, null_objective, end: MarginPoint { at, beta }, weights, n_first })
 }
 
 impl MarginDual<'_, '_> {

@@ -20,6 +20,11 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Element, Kernel, Lane};
 
+/// Candidates that a full epoch adds to an example at most, with more than 16 times as many classes. At W = 0 all
+/// margins are equal, and without a limit nearly all pairs would become candidates: 10,000 classes of one row each
+/// take half the time and a tenth of the memory with it, a thousand classes more epochs.
+const MAX_NEW: usize = 64;
+
 /// Vectors of scores corrected in registers at a time.
 const VECTORS: usize = 8;
 
@@ -92,7 +97,7 @@ impl<M: WeightStore> State<'_, M> {
         self.dual.betas.scatter(at, &mut full.beta);
         lower(slopes, &full.beta, set.smoothing(), block.sum, label);
         pass.rounding += set.rounding(block, scores[0], scores[label]);
-        let (n, threshold) = full.choose(simd, &set, block, step, (classes, betas));
+        let (n, threshold) = full.choose(simd, &set, block, (&mut *step, label), (classes, betas));
         let own = if set.is_box() { n } else { label };
         step.classes[own] = label as u32;
         let gain = step.solve(problem, &set, block, own, &mut full.values[..n]);
@@ -167,7 +172,7 @@ impl<T: Element> FullBuffers<T> {
         simd: S,
         set: &BlockSet,
         block: &DualBlock,
-        step: &mut BlockStep<T>,
+        (step, label): (&mut BlockStep<T>, usize),
         (classes, betas): (&[u32], &[T]),
     ) -> (usize, f64)
     where
@@ -185,7 +190,10 @@ impl<T: Element> FullBuffers<T> {
         let positive = classes.iter().zip(betas).filter(|(_, beta)| **beta > T::zero());
         let positive = positive.map(|(class, _)| slopes[*class as usize]);
         let threshold = set.threshold(block.sum, positive).max(0.0);
-        let n = Select { values: beta, targets: slopes, threshold, found }.compute(simd);
+        let mut n = Select { values: beta, targets: slopes, threshold, found }.compute(simd);
+        if slopes.len() > 16 * MAX_NEW {
+            n = limit_new(slopes, beta, label, &mut found[..n]);
+        }
         for (place, class) in found[..n].iter().enumerate() {
             step.classes[place] = *class;
             step.slopes[place] = slopes[*class as usize];
@@ -224,6 +232,32 @@ impl<T: Element> FullBuffers<T> {
         }
         .compute(simd);
     }
+}
+
+/// Keeps, of the classes in `found`, those with β > 0 and the [`MAX_NEW`] others with the largest slopes, in
+/// ascending order; returns their number. At W = 0 all slopes are equal: ties go to the classes that follow the label,
+/// so that the examples spread over all classes.
+fn limit_new<T: Element>(slopes: &[f64], beta: &[T], label: usize, found: &mut [u32]) -> usize {
+    let mut n_old = 0;
+    for place in 0..found.len() {
+        if beta[found[place] as usize] != T::zero() {
+            found.swap(n_old, place);
+            n_old += 1;
+        }
+    }
+    let n = n_old + MAX_NEW;
+    if n >= found.len() {
+        found.sort_unstable();
+        return found.len();
+    }
+    let m = slopes.len();
+    let key = |class: u32| (slopes[class as usize], (class as usize + m - label) % m);
+    found[n_old..].select_nth_unstable_by(MAX_NEW, |one, other| {
+        let ((slope, place), (other_slope, other_place)) = (key(*one), key(*other));
+        other_slope.total_cmp(&slope).then(place.cmp(&other_place))
+    });
+    found[..n].sort_unstable();
+    n
 }
 
 /// Scores of some rows of a block before the first of them: those from before the block, from panels
@@ -384,4 +418,50 @@ fn correct<S: Simd, T: Lane<S>, const V: usize>(
         }
     }
     *out = sums;
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+    use crate::data::{Data, Dense};
+    use crate::dual::Shares;
+    use crate::multiclass::block_descent::Options;
+    use crate::multiclass::block_descent::rows::DenseStore;
+    use crate::multiclass::{Linear, MarginProblem, Order};
+    use crate::polytope::MaxHinge;
+
+    #[test]
+    fn the_classes_with_the_largest_slopes_are_kept_and_ties_follow_the_label() {
+        let m = 3 * MAX_NEW;
+        let (mut slopes, mut beta) = (vec![1.0; m], vec![0.0; m]);
+        (beta[0], slopes[0], slopes[5]) = (0.5, 0.1, 2.0);
+        let label = m - 3;
+        let mut found: Vec<u32> = (0..m as u32).filter(|class| *class as usize != label).collect();
+        let n = limit_new(&slopes, &beta, label, &mut found);
+        let last = MAX_NEW as u32 - 2;
+        let expected: Vec<u32> = (0..=last).chain([m as u32 - 2, m as u32 - 1]).collect();
+        assert_eq!(found[..n], expected);
+        let mut few = [7, 3, 0];
+        assert_eq!(limit_new(&slopes, &beta, label, &mut few), 3);
+        assert_eq!(few, [0, 3, 7]);
+    }
+
+    #[test]
+    fn a_class_for_each_row_does_not_make_all_pairs_candidates() {
+        let n = 16 * MAX_NEW + 76;
+        let value = |(row, column): (usize, usize)| ((row * 7919 + column * 104_729) as f64).sin();
+        let x = Array2::from_shape_fn((n, 5), value);
+        let labels: Vec<u32> = (0..n as u32).collect();
+        let rows = Dense::new(x.view()).unwrap();
+        let map = Linear::new(Data::Dense64(rows), n, 0.0, Order::Examples);
+        let shares = Shares::new(n, 1.0 / n as f64).unwrap();
+        let problem = MarginProblem::new(map, &labels, Box::new(MaxHinge), shares).unwrap();
+        let store = DenseStore::<_, f64>::new(rows, 0.0, n);
+        let mut state = State::new(&problem, store, Options::default());
+        state.begin(&Interrupt::default()).unwrap();
+        let n_kept: usize = (0..n).map(|at| state.dual.betas.row(at).0.len()).sum();
+        assert!(0 < n_kept && n_kept <= 4 * MAX_NEW * n, "{n_kept}");
+    }
 }

@@ -1,4 +1,4 @@
-//! A small λ by way of larger ones: from the optimum at one it is not far to that at the next
+//! Block descent along a path of decreasing λ: the optimum at one λ is a good start for the next
 //! (`docs/mathematics/block-descent.md`).
 
 use super::block_descent::BlockDescent;
@@ -8,38 +8,38 @@ use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// Curvature of all examples for each weight that is no reason for another λ before.
+/// Curvature of all examples per weight above which the path has a larger λ before this one.
 const CURVED: f64 = 125.0;
 
-/// From one λ to the next: two of them are a power of ten.
+/// Ratio of one λ to the next: √10.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 
-/// The maximum number of them.
+/// The maximum number of λ before the problem's.
 const LONGEST: usize = 12;
 
-/// Relative gap at which the next λ is taken, unless the tolerance is larger.
+/// Relative gap at which the path goes on to the next λ, unless the tolerance is larger.
 const NEAR: f64 = 0.003;
 
-/// Tolerance from which on a fit is as quick without.
+/// Tolerance from which on a fit takes as long without a path.
 const LOOSE: f64 = 0.03;
 
-/// Examples for each weight of a class from which on the way pays: fewer can mostly be told apart, and then
-/// the dual points of different λ have little in common.
+/// Examples per feature from which on a path pays. Fewer examples are mostly separable, and then the optima at two λ
+/// have little in common.
 const EXAMPLES: usize = 32;
 
-/// Block descent that comes to the problem's λ over larger ones. Epochs on the way are uncertified: their
+/// Block descent along a path of decreasing λ that ends at the problem's. Epochs at larger λ are uncertified: their
 /// certificates are those of other problems.
-pub(super) struct Continuation<'p> {
+pub(super) struct LambdaPath<'p> {
     solver: BlockDescent<'p>,
-    /// Each λ still to come, the problem's first.
+    /// The λ still to come, the problem's first.
     ahead: Vec<f64>,
-    /// Relative gap at which the next one is taken.
+    /// Relative gap at which the next one begins.
     near: f64,
-    /// Epochs that may still be spent on the way: half of all, and one or more for each λ, or there is no way.
+    /// Epochs left for larger λ: at first half of all. A path needs at least one for each λ.
     left: usize,
 }
 
-impl<'p> Continuation<'p> {
+impl<'p> LambdaPath<'p> {
     /// A solver at any dual point, which stays at the problem's λ.
     pub fn direct(solver: BlockDescent<'p>) -> Self {
         Self { solver, ahead: Vec::new(), near: 0.0, left: 0 }
@@ -74,13 +74,13 @@ impl<'p> Continuation<'p> {
         &self.solver
     }
 
-    /// The solver where it stands: at the problem's λ after a certificate.
+    /// The solver, likewise.
     pub fn into_solver(self) -> BlockDescent<'p> {
         self.solver
     }
 }
 
-/// Whether smaller C help: for sets with parts that may stay as they are, boxes cut by a bound on the sum.
+/// Whether a path pays: for boxes cut by a bound on the sum, whose β stay at their bounds from one λ to the next.
 fn pays(problem: &MarginProblem<'_>) -> bool {
     let (data, features) = (problem.map().data(), problem.map().layout().n_features);
     let is_dense = !matches!(data, Data::Csr32(_) | Data::Csr64(_));
@@ -88,7 +88,7 @@ fn pays(problem: &MarginProblem<'_>) -> bool {
     is_dense && is_box && problem.n_examples() / EXAMPLES >= features
 }
 
-/// Σ_i p_i ‖x_i‖²/λ for each weight: how much the examples have to say against the regulariser.
+/// Σ_i p_i ‖x_i‖²/λ per weight: the curvature of the examples relative to that of the regulariser.
 fn curvature(problem: &MarginProblem<'_>) -> f64 {
     let size = |example: usize| {
         let norm = problem.map().row_size(example).norm;
@@ -98,7 +98,7 @@ fn curvature(problem: &MarginProblem<'_>) -> f64 {
     sum / problem.shares().lambda() / problem.map().n_weights() as f64
 }
 
-impl Solver for Continuation<'_> {
+impl Solver for LambdaPath<'_> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         let progress = self.solver.advance(interrupt)?;
         if self.ahead.is_empty() {
@@ -127,7 +127,7 @@ impl Solver for Continuation<'_> {
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {
-        // On the way the weights are those of another λ.
+        // Before the end of the path the weights are those of another λ.
         if self.ahead.is_empty() { self.solver.model_arrays() } else { None }
     }
 
@@ -147,8 +147,8 @@ mod tests {
     use crate::multiclass::{Linear, Order};
     use crate::polytope::MaxHinge;
 
-    /// How many λ come before the problem's for 400 rows of norm 1 and 5 features.
-    fn length_of_the_way(m: usize, curvature_for_each_weight: f64) -> usize {
+    /// The number of λ before the problem's for 400 rows of norm 1 and 5 features.
+    fn length_of_the_path(m: usize, curvature_for_each_weight: f64) -> usize {
         let (n, d) = (400, 5);
         let x =
             Array2::from_shape_fn((n, d), |(row, column)| f64::from(u8::from(row % d == column)));
@@ -161,14 +161,14 @@ mod tests {
         let solver = BlockDescent::new(&problem, Options::default());
         let stopping =
             Stopping { max_epochs: 100, relative: 1e-4, floor: 0.0, null_objective: None };
-        Continuation::new(solver, &problem, stopping).unwrap().ahead.len()
+        LambdaPath::new(solver, &problem, stopping).unwrap().ahead.len()
     }
 
     #[test]
-    fn the_way_is_as_long_as_examples_outweigh_the_regulariser() {
+    fn the_path_lengthens_with_the_curvature() {
         for n_classes in [4, 40] {
-            let lengths =
-                [120.0, 130.0, 390.0, 400.0, 1240.0].map(|each| length_of_the_way(n_classes, each));
+            let lengths = [120.0, 130.0, 390.0, 400.0, 1240.0]
+                .map(|each| length_of_the_path(n_classes, each));
             assert_eq!(lengths, [0, 1, 1, 2, 2]);
         }
     }
