@@ -11,7 +11,7 @@
 //! w₀ = (ρ w̄ − a)/(λ+ρ) = −C t, C = 1/(λ+ρ), t = a − ρ w̄: block descent started from shifted weights.
 //!
 //! The partitions' β together are a feasible dual point of the whole problem: λ w(β) = Σ_k S_k u_k with the
-//! partitions' [images](Answer::image) u_k, and with the scalars [`Answer::dual_term`] the dual is
+//! partitions' [images](Solution::image) u_k, and with the scalars [`Solution::dual_term`] the dual is
 //! D(β) = Σ_k S_k dual_term_k − λ/2 ‖w(β)‖². As u_k = (λ+ρ) w_k − ρ w̄ + a_k and Σ_k S_k a_k = 0, the sum of
 //! the w_k would give w(β), too, but a large ρ takes its digits: the images are summed up anew from β.
 
@@ -64,7 +64,7 @@ impl SubproblemSolver {
 
 /// What a partition is told in a round; vectors are class after class, the constant feature last.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct Subproblem<'a> {
     /// w̄.
     pub consensus: &'a [f64],
     /// a, the partition's multiplier divided by its share.
@@ -86,9 +86,9 @@ pub struct Question<'a> {
     pub relative_gap: f64,
 }
 
-/// What a partition answers.
+/// Solution of a partition's sub-problem.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct Solution {
     /// Σ_i (p_i/S) Φ_i(w̄), the loss at the consensus, rounded up.
     pub loss: f64,
     /// Σ_i (p_i/S) (⟨Δ_i, β_i⟩ − γ/2 (‖β_i‖² + (1ᵀβ_i)²)), rounded down.
@@ -112,14 +112,14 @@ pub struct Answer {
 /// # Errors
 /// [`Error::InvalidArgument`] for vectors of the wrong size, β that could not be of the loss, and a ρ
 /// that is not finite or negative; what [`run`] returns.
-pub fn answer(
+pub fn solve(
     mut problem: MarginProblem<'_>,
-    question: &Question<'_>,
+    subproblem: &Subproblem<'_>,
     interrupt: &Interrupt,
     observe: &mut dyn FnMut(&Epoch) -> ControlFlow<()>,
-) -> Result<Answer> {
-    let Question { consensus, multiplier, rho, mut stopping, relative_gap, .. } = *question;
-    check(&problem, question)?;
+) -> Result<Solution> {
+    let Subproblem { consensus, multiplier, rho, mut stopping, relative_gap, .. } = *subproblem;
+    check(&problem, subproblem)?;
     let weights = problem.map().layout().arrange(consensus);
     let loss = problem.mean_loss(&weights, interrupt)?;
     stopping.floor += relative_gap * loss.value();
@@ -127,18 +127,18 @@ pub fn answer(
     problem.shares_mut().set_lambda(lambda)?;
     let centre = |(consensus, multiplier): (&f64, &f64)| rho * consensus - multiplier;
     let origin = consensus.iter().zip(multiplier).map(centre).map(|w| w / lambda);
-    let mut solver = BlockDescent::new(&problem, question.solver.options(question.seed));
-    let start = match question.betas {
+    let mut solver = BlockDescent::new(&problem, subproblem.solver.options(subproblem.seed));
+    let start = match subproblem.betas {
         [] => Cow::Owned(vec![0.0; problem.n_examples() * problem.n_classes()]),
-        betas if question.check_betas => Cow::Owned(feasible(&problem, betas)?),
+        betas if subproblem.check_betas => Cow::Owned(feasible(&problem, betas)?),
         betas => Cow::Borrowed(betas),
     };
     solver.start_around(origin.collect(), &start, interrupt)?;
     let trace = run(&mut solver, stopping, interrupt, observe)?;
     let (betas, weights) = (solver.betas(), solver.coefficients());
     drop(solver);
-    let Image { image, image_error, dual_term } = image(&mut problem, &betas, interrupt)?;
-    Ok(Answer {
+    let PartialImage { image, image_error, dual_term } = image(&mut problem, &betas, interrupt)?;
+    Ok(Solution {
         loss: loss.upper(),
         dual_term,
         image,
@@ -150,18 +150,20 @@ pub fn answer(
     })
 }
 
-fn check(problem: &MarginProblem<'_>, question: &Question<'_>) -> Result<()> {
+fn check(problem: &MarginProblem<'_>, subproblem: &Subproblem<'_>) -> Result<()> {
     let n_weights = problem.n_classes() * problem.map().layout().n_features;
     let n_betas = problem.n_examples() * problem.n_classes();
-    if !(question.rho >= 0.0 && question.rho.is_finite()) {
+    if !(subproblem.rho >= 0.0 && subproblem.rho.is_finite()) {
         return Err(Error::argument("rho", "must be finite and not negative"));
     }
-    for (name, vector) in [("consensus", question.consensus), ("multiplier", question.multiplier)] {
+    for (name, vector) in
+        [("consensus", subproblem.consensus), ("multiplier", subproblem.multiplier)]
+    {
         if vector.len() != n_weights || !vector.iter().all(|value| value.is_finite()) {
             return Err(Error::argument(name, format!("must be {n_weights} finite numbers")));
         }
     }
-    let betas = question.betas;
+    let betas = subproblem.betas;
     if !(betas.is_empty() || betas.len() == n_betas) || !betas.iter().all(|beta| *beta >= 0.0) {
         return Err(Error::argument("betas", format!("must be {n_betas} numbers, none negative")));
     }
@@ -198,14 +200,18 @@ fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
 }
 
 /// What a partition's β add to the dual.
-struct Image {
+struct PartialImage {
     image: Vec<f64>,
     image_error: f64,
     dual_term: f64,
 }
 
 /// Sums up the images of the examples' β, and what these add to the dual beside the regulariser.
-fn image(problem: &mut MarginProblem<'_>, betas: &[f64], interrupt: &Interrupt) -> Result<Image> {
+fn image(
+    problem: &mut MarginProblem<'_>,
+    betas: &[f64],
+    interrupt: &Interrupt,
+) -> Result<PartialImage> {
     // λ w(β) is w(β) at λ = 1.
     problem.shares_mut().set_lambda(1.0)?;
     let layout = problem.map().layout();
@@ -222,5 +228,5 @@ fn image(problem: &mut MarginProblem<'_>, betas: &[f64], interrupt: &Interrupt) 
         problem.map().add_image(example, &alpha, &mut weights);
     }
     let image = layout.by_class(&weights);
-    Ok(Image { image, image_error: bounds.distance(), dual_term: bounds.dual_terms() })
+    Ok(PartialImage { image, image_error: bounds.distance(), dual_term: bounds.dual_terms() })
 }

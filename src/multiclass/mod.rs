@@ -5,7 +5,7 @@ mod batch;
 mod block_descent;
 mod bounds;
 mod column_scales;
-mod consensus;
+pub mod consensus;
 mod costs;
 mod cross_validation;
 mod dual;
@@ -22,7 +22,6 @@ mod problem;
 mod row_stats;
 
 pub use block_descent::{BlockDescent, Options as BlockDescentOptions};
-pub use consensus::{Answer, Question, SubproblemSolver, answer};
 pub use costs::Costs;
 pub use cross_validation::{Bracket, Candidate, Fold, Measure, OwnScore, Scoring, Search};
 pub use dual::MarginDual;

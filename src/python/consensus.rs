@@ -10,13 +10,14 @@ use super::arrays::{Matrix, Vector, slice};
 use super::records::{MarginRecord, SharesRecord};
 use super::session::{guarded, run_session, unchanged_since};
 use crate::error::Result;
-use crate::multiclass::{MulticlassMethod, Order, Question, SubproblemSolver, answer};
+use crate::multiclass::consensus::{Subproblem, SubproblemSolver, solve};
+use crate::multiclass::{MulticlassMethod, Order};
 use crate::run::Stopping;
 
-/// A round's question.
+/// A round's subproblem.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Round<'py> {
+struct RoundRecord<'py> {
     consensus: Vector<'py, f64>,
     multiplier: Vector<'py, f64>,
     rho: f64,
@@ -32,9 +33,9 @@ struct Round<'py> {
     callback: Option<Py<PyAny>>,
 }
 
-impl Round<'_> {
-    fn question(&self) -> Result<Question<'_>> {
-        Ok(Question {
+impl RoundRecord<'_> {
+    fn subproblem(&self) -> Result<Subproblem<'_>> {
+        Ok(Subproblem {
             consensus: slice(&self.consensus)?,
             multiplier: slice(&self.multiplier)?,
             rho: self.rho,
@@ -53,8 +54,8 @@ impl Round<'_> {
     }
 }
 
-/// Answers a round's question on one partition; see `dualgap.distributed`. `settings` has the items of the
-/// problem's records and of the question.
+/// Answers a round's subproblem on one partition; see `dualgap.distributed`. `settings` has the items of the
+/// problem's records and of the subproblem.
 ///
 /// Nothing is kept between calls: β (None is 0) goes in and comes out, so that the caller may move or
 /// save it. `callback` as in the other fits; a true value ends the sub-problem early.
@@ -68,18 +69,18 @@ pub(super) fn consensus_round<'py>(
     guarded(|| {
         let record: MarginRecord<'py> = settings.extract()?;
         let shares: SharesRecord<'py> = settings.extract()?;
-        let round: Round<'py> = settings.extract()?;
+        let round: RoundRecord<'py> = settings.extract()?;
         let data = rows.rows()?;
         // A round is one of block descent, whose dual point comes out.
         record.size(data, true).require(MulticlassMethod::BlockDescent(round.seed), 1)?;
         let rows = (data, slice(&labels)?);
-        let question = round.question()?;
+        let subproblem = round.subproblem()?;
         let made = record.problem(py, rows, &shares, Order::Batches, round.n_threads)?;
         let (problem, before) = made;
         let ended = unchanged_since(py, (&[data], &before), || {
             run_session(py, round.n_threads, round.callback.as_ref(), |session| {
                 let observe = &mut |epoch: &_| -> ControlFlow<()> { session.observe(epoch) };
-                answer(problem, &question, session.interrupt, observe)
+                solve(problem, &subproblem, session.interrupt, observe)
             })
         })?;
         let result = PyDict::new(py);

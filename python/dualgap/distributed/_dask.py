@@ -11,12 +11,12 @@ from dualgap.distributed._engine import tree
 from dualgap.distributed._partition import Summary, summarize
 from dualgap.distributed._worker import (
     VERSION,
-    Answer,
     Order,
     Plan,
+    Solution,
     add,
-    answer,
     forget,
+    solve,
     worker_version,
 )
 
@@ -85,7 +85,9 @@ class Cluster:
                 return result
         raise RuntimeError(_TOO_OFTEN.format(self._ATTEMPTS)) from last
 
-    def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
+    def solve(
+        self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
+    ) -> Solution:
         """Run one round; repeat it if workers are lost meanwhile."""
         lost = _lost()
         last: BaseException | None = None
@@ -111,7 +113,7 @@ class Cluster:
 
     def _try(
         self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
-    ) -> Answer | None:
+    ) -> Solution | None:
         """Return the sum, or None if a worker was lost."""
         submit = self._client.submit
         parts = [self._parts[number] for number in numbers]
@@ -128,10 +130,10 @@ class Cluster:
         self._open.append(shared)
         tasks = []
         for number, part in zip(numbers, parts, strict=True):
-            key = f"dualgap-answer-{plan.run}-{order.round}-{number}-{self._attempt}"
+            key = f"dualgap-solution-{plan.run}-{order.round}-{number}-{self._attempt}"
             where = {"workers": [homes[number]], "allow_other_workers": False}
-            question = (part, number, plan, order, self._attempt, shared)
-            tasks.append(submit(answer, *question, key=key, **where))
+            subproblem = (part, number, plan, order, self._attempt, shared)
+            tasks.append(submit(solve, *subproblem, key=key, **where))
         self._open += tasks
 
         def combine(group: list[Any]) -> Any:
@@ -146,7 +148,7 @@ class Cluster:
             there = addresses <= set(self._client.nthreads())
             if _gone([*parts, *self._open]) or not there:
                 return None
-        result: Answer = total.result()
+        result: Solution = total.result()
         return result
 
     def _homes(self, numbers: list[int], parts: list[Any]) -> dict[int, str] | None:

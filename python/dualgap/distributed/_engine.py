@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from dualgap._validation import FloatArray
 from dualgap.distributed._partition import Part, Summary
-from dualgap.distributed._worker import Answer, Order, Plan
+from dualgap.distributed._worker import Order, Plan, Solution
 
 FAN_IN = 4
 """Number of partial results added at a time by the tree reduction."""
@@ -22,7 +22,9 @@ class Engine(Protocol):
     def describe(self, fingerprints: bool) -> list[Summary]:
         """Read and summarise all partitions; fingerprints cost a pass over the rows."""
 
-    def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
+    def solve(
+        self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
+    ) -> Solution:
         """Run one round; return the sum over these partitions, added up in a fixed order."""
 
     def close(self, run: str, *, cancel: bool) -> None:

@@ -22,7 +22,7 @@ from dualgap._files import check_writable
 from dualgap._npz import read_meta, read_npz, refused_as, write_npz
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Engine
-from dualgap.distributed._worker import Answer, Order, Plan, inner
+from dualgap.distributed._worker import Order, Plan, Solution, inner
 
 COLUMNS = (
     "epoch",
@@ -163,13 +163,13 @@ def train(engine: Engine, numbers: list[int], plan: Plan, settings: Settings, ru
         accuracy = _inner_gap(run, settings.tol, len(numbers))
         copy = 1 - run.copy if save else None
         order = Order(run.round, run.rho, *accuracy, copy)
-        answer = engine.ask(numbers, plan, order, run.consensus)
-        _digest(run, answer, plan, settings)
+        solution = engine.solve(numbers, plan, order, run.consensus)
+        _digest(run, solution, plan, settings)
         run.resumed = False
         run.seconds = time.monotonic() - started
         run.rows[-1][1] = run.seconds
         if copy is not None:
-            _keep(run, plan, settings, copy, answer.unkept)
+            _keep(run, plan, settings, copy, solution.unkept)
             saved = now
         row = run.rows[-1]
         stop = False
@@ -220,16 +220,16 @@ def _inner_gap(run: Run, tol: float, n_partitions: int) -> tuple[float, float, f
     return _INNER * max(known, min(allowed, run.null_objective)), 0.0, 0.0
 
 
-def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
+def _digest(run: Run, solution: Solution, plan: Plan, settings: Settings) -> None:
     """Compute the next consensus and the certificate from the sum over partitions."""
     lam, rho, relaxation = plan.regularization, run.rho, plan.relaxation if run.rho > 0 else 1.0
     old = run.consensus
-    vector = answer.vector.ravel()
-    square, multiplier_square = answer.square, answer.multiplier_square
+    vector = solution.vector.ravel()
+    square, multiplier_square = solution.square, solution.multiplier_square
     if run.absent is not None:
         terms = run.absent.add(vector, old, lam, rho, relaxation)
         square, multiplier_square = square + terms[0], multiplier_square + terms[1]
-    primal = 0.5 * lam * inner(old, old) + answer.loss
+    primal = 0.5 * lam * inner(old, old) + solution.loss
     # Rounded up: the error bound of sums of non-negative numbers.
     primal *= 1.0 + _EPSILON * (len(old) + settings.n_partitions + 16)
     if not np.isfinite(primal):
@@ -241,12 +241,12 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
     if primal < run.primal:
         run.primal, run.best = primal, old
     new = vector + (1.0 - relaxation) * old
-    dual = _dual_value(answer, lam, settings.n_partitions)
+    dual = _dual_value(solution, lam, settings.n_partitions)
     run.dual, run.expected[1] = max(run.dual, dual), max(run.expected[1], dual)
     primal_residual = np.nan
     # If a partition restarted, the multipliers do not add up to 0 until the next round. The same
     # holds for multipliers from a file, until this round's consensus updates them.
-    if not answer.restarted:
+    if not solution.restarted:
         mean = vector / relaxation
         spread = square - 2.0 * inner(new, mean) + inner(new, new)
         primal_residual = np.sqrt(max(0.0, spread))
@@ -257,8 +257,8 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
         run.absent.update(old, new, lam, rho, relaxation)
     gap = run.gap if np.isfinite(run.gap) else np.nan
     row = [run.round, 0.0, primal, dual, gap, primal_residual, dual_residual, rho]
-    run.rows.append([*row, answer.passes, answer.seconds])
-    if settings.adapt and run.round <= _BALANCE_ROUNDS and rho > 0 and not answer.restarted:
+    run.rows.append([*row, solution.passes, solution.seconds])
+    if settings.adapt and run.round <= _BALANCE_ROUNDS and rho > 0 and not solution.restarted:
         # Relative residuals (scaled as in 3.3.1), balanced as in 3.4.1.
         size = np.sqrt(max(square, inner(new, new)))
         force = np.sqrt(multiplier_square)
@@ -268,14 +268,14 @@ def _digest(run: Run, answer: Answer, plan: Plan, settings: Settings) -> None:
             run.rho = min(max(wanted, run.first_rho / _SPAN), run.first_rho * _SPAN)
 
 
-def _dual_value(answer: Answer, lam: float, n_partitions: int) -> float:
+def _dual_value(solution: Solution, lam: float, n_partitions: int) -> float:
     """Return the dual value of all partitions' points together, rounded down."""
-    image = answer.image.ravel()
+    image = solution.image.ravel()
     rounding = _EPSILON * (n_partitions + 16)
     norm = np.sqrt(inner(image, image)) * (1.0 + _EPSILON * (len(image) + 16))
-    norm += answer.image_error + rounding * answer.image_norm + np.sqrt(5e-324)
+    norm += solution.image_error + rounding * solution.image_norm + np.sqrt(5e-324)
     force = 0.5 * norm * norm / lam
-    dual = answer.dual_term - force - rounding * (abs(answer.dual_term) + force)
+    dual = solution.dual_term - force - rounding * (abs(solution.dual_term) + force)
     return float(np.nextafter(dual, -np.inf))
 
 
@@ -389,5 +389,5 @@ def null_objective(problem: _core._MarginRecord, class_weights: FloatArray) -> f
     n_classes = len(class_weights)
     settings = round_settings({**problem, "bias": 0.0}, shares, n_classes)
     labels = np.arange(n_classes, dtype=np.uint32)
-    answer = _core.consensus_round(np.zeros((n_classes, 1)), labels, settings)
-    return float(answer["loss"])
+    solution = _core.consensus_round(np.zeros((n_classes, 1)), labels, settings)
+    return float(solution["loss"])

@@ -9,7 +9,7 @@ from itertools import repeat
 from dualgap._validation import FloatArray
 from dualgap.distributed._engine import Source, tree
 from dualgap.distributed._partition import Part, Summary, summarize
-from dualgap.distributed._worker import Answer, Order, Plan, add, answer, forget
+from dualgap.distributed._worker import Order, Plan, Solution, add, forget, solve
 
 
 class Threads:
@@ -25,10 +25,12 @@ class Threads:
         self._parts = list(self._pool.map(lambda source: source(), self._sources))
         return list(self._pool.map(summarize, self._parts, repeat(fingerprints)))
 
-    def ask(self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray) -> Answer:
+    def solve(
+        self, numbers: list[int], plan: Plan, order: Order, consensus: FloatArray
+    ) -> Solution:
         """Run one round on the threads."""
         tasks = [
-            self._pool.submit(answer, self._parts[number], number, plan, order, 0, consensus)
+            self._pool.submit(solve, self._parts[number], number, plan, order, 0, consensus)
             for number in numbers
         ]
         while wait(tasks, timeout=0.2, return_when=FIRST_EXCEPTION).not_done:
@@ -39,7 +41,7 @@ class Threads:
                 wait([task for task in tasks if not task.cancel()])
                 failed[0].result()
         width = plan.n_columns
-        total: Answer = tree([task.result() for task in tasks], lambda group: add(width, *group))
+        total: Solution = tree([task.result() for task in tasks], lambda group: add(width, *group))
         return total
 
     def close(self, run: str, *, cancel: bool) -> None:

@@ -75,7 +75,7 @@ class Order:
 
 
 @dataclass
-class Answer:
+class Solution:
     """Result of a round for one partition or a sum of several, weighted by their shares.
 
     The vector and the image (lambda times the weights of the dual point) have shape classes x
@@ -154,9 +154,9 @@ def inner(a: FloatArray, b: FloatArray) -> float:
     return float(np.einsum("i,i->", a, b))
 
 
-def answer(
+def solve(
     part: Part, number: int, plan: Plan, order: Order, attempt: int, consensus: FloatArray
-) -> Answer:
+) -> Solution:
     """Update the multiplier, solve the sub-problem, and return the partition's contribution.
 
     With the partition's share S, solution w, relaxation r and multiplier a, the vector is
@@ -203,7 +203,7 @@ def answer(
     if order.rho > 0:
         vector += multiplier / order.rho
     vector *= share
-    return Answer(
+    return Solution(
         vector=vector.reshape(len(plan.classes), -1),
         image=(share * result["image"]).reshape(len(plan.classes), -1),
         columns=state.columns,
@@ -313,15 +313,15 @@ _ADDED = (
 """Numeric fields that `add` sums."""
 
 
-def add(n_columns: int, *answers: Answer) -> Answer:
+def add(n_columns: int, *solutions: Solution) -> Solution:
     """Add up results in the given order."""
-    first, *rest = answers
+    first, *rest = solutions
     sums = {name: np.zeros((len(first.vector), n_columns)) for name in ("vector", "image")}
-    total = Answer(**{**vars(first), **sums, "columns": None})
-    for answer in answers:
-        columns = slice(None) if answer.columns is None else answer.columns
+    total = Solution(**{**vars(first), **sums, "columns": None})
+    for solution in solutions:
+        columns = slice(None) if solution.columns is None else solution.columns
         for name, values in sums.items():
-            values[:, columns] += getattr(answer, name)
+            values[:, columns] += getattr(solution, name)
     for other in rest:
         for name in _ADDED:
             setattr(total, name, getattr(total, name) + getattr(other, name))

@@ -5,10 +5,8 @@ use dualgap::Error;
 use dualgap::data::{Data, Dense};
 use dualgap::dual::Shares;
 use dualgap::interrupt::Interrupt;
-use dualgap::multiclass::{
-    Answer, BlockDescent, BlockDescentOptions, Costs, Linear, MarginProblem, Order, Question,
-    SubproblemSolver, answer,
-};
+use dualgap::multiclass::consensus::{Solution, Subproblem, SubproblemSolver, solve};
+use dualgap::multiclass::{BlockDescent, BlockDescentOptions, Costs, Linear, MarginProblem, Order};
 use dualgap::run::{Stopping, run};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -69,10 +67,10 @@ impl Part {
         problem.with_costs(shared.costs.clone()).unwrap()
     }
 
-    fn answer(&self, shared: &Shared, question: &Question<'_>) -> Result<Answer, Error> {
+    fn solve(&self, shared: &Shared, subproblem: &Subproblem<'_>) -> Result<Solution, Error> {
         let problem = self.problem(shared);
         let go_on = &mut |_: &_| ControlFlow::Continue(());
-        answer(problem, question, &Interrupt::default(), go_on)
+        solve(problem, subproblem, &Interrupt::default(), go_on)
     }
 }
 
@@ -106,7 +104,7 @@ fn the_sub_problem_has_the_reference_solution() {
     let multiplier: Vec<f64> = matrix(&record["alpha"]).iter().map(|a| a / n).collect();
     let consensus = matrix(&record["wbar"]);
     let (rho, seed) = (number("rho"), 1);
-    let question = Question {
+    let subproblem = Subproblem {
         consensus: &consensus,
         multiplier: &multiplier,
         rho,
@@ -118,7 +116,7 @@ fn the_sub_problem_has_the_reference_solution() {
         relative_gap: 0.0,
     };
     for (_, solver) in SubproblemSolver::NAMES {
-        let found = part.answer(&shared, &Question { solver: *solver, ..question }).unwrap();
+        let found = part.solve(&shared, &Subproblem { solver: *solver, ..subproblem }).unwrap();
         assert!(distance(&found.weights, &matrix(&record["W"])) < 1e-8, "{solver:?}");
         assert!(found.gap < 1e-10 && found.gap > -1e-12, "{solver:?}: {}", found.gap);
     }
@@ -137,7 +135,7 @@ fn without_penalty_a_partition_is_the_plain_problem() {
             let zeros = vec![0.0; 5 * 7];
             let stopping =
                 Stopping { max_epochs: 30, relative: 0.0, floor: 1e-9, null_objective: None };
-            let question = Question {
+            let subproblem = Subproblem {
                 consensus: &zeros,
                 multiplier: &zeros,
                 rho: 0.0,
@@ -148,7 +146,7 @@ fn without_penalty_a_partition_is_the_plain_problem() {
                 stopping,
                 relative_gap: 0.0,
             };
-            let found = part.answer(&shared, &question).unwrap();
+            let found = part.solve(&shared, &subproblem).unwrap();
             let problem = part.problem(&shared);
             let options = BlockDescentOptions { seed: 7, ..BlockDescentOptions::default() };
             let mut plain = BlockDescent::new(&problem, options);
@@ -177,12 +175,12 @@ fn train(
     let mut betas = vec![Vec::new(); parts.len()];
     let mut values = Vec::new();
     for _ in 0..n_rounds {
-        let answers: Vec<Answer> = parts
+        let solutions: Vec<Solution> = parts
             .iter()
             .zip(multipliers.iter().zip(&betas))
             .map(|(part, (multiplier, betas))| {
                 let consensus = &consensus;
-                let question = Question {
+                let subproblem = Subproblem {
                     consensus,
                     multiplier,
                     rho,
@@ -193,25 +191,26 @@ fn train(
                     stopping,
                     relative_gap: 0.0,
                 };
-                part.answer(shared, &question).unwrap()
+                part.solve(shared, &subproblem).unwrap()
             })
             .collect();
-        let sum = |value: &dyn Fn(&Answer) -> f64| -> f64 {
-            parts.iter().zip(&answers).map(|(part, answer)| share(part) * value(answer)).sum()
+        let sum = |value: &dyn Fn(&Solution) -> f64| -> f64 {
+            parts.iter().zip(&solutions).map(|(part, solution)| share(part) * value(solution)).sum()
         };
-        let mean: Vec<f64> = (0..n_weights).map(|at| sum(&|answer| answer.weights[at])).collect();
+        let mean: Vec<f64> =
+            (0..n_weights).map(|at| sum(&|solution| solution.weights[at])).collect();
         let image =
             mean.iter().zip(&consensus).map(|(m, w)| ((lambda + rho) * m - rho * w) / lambda);
         let image: Vec<f64> = image.collect();
-        let primal = 0.5 * lambda * norm(&consensus) + sum(&|answer| answer.loss);
-        let dual = sum(&|answer| answer.dual_term) - 0.5 * lambda * norm(&image);
+        let primal = 0.5 * lambda * norm(&consensus) + sum(&|solution| solution.loss);
+        let dual = sum(&|solution| solution.dual_term) - 0.5 * lambda * norm(&image);
         values.push((primal, dual));
-        for (multiplier, answer) in multipliers.iter_mut().zip(&answers) {
-            for ((a, w), mean) in multiplier.iter_mut().zip(&answer.weights).zip(&mean) {
+        for (multiplier, solution) in multipliers.iter_mut().zip(&solutions) {
+            for ((a, w), mean) in multiplier.iter_mut().zip(&solution.weights).zip(&mean) {
                 *a += rho * (w - mean);
             }
         }
-        betas = answers.into_iter().map(|answer| answer.betas).collect();
+        betas = solutions.into_iter().map(|solution| solution.betas).collect();
         consensus = mean;
     }
     (consensus, values)
@@ -265,7 +264,7 @@ fn a_question_that_does_not_fit_is_refused() {
     let shared = shared("max-hinge", 3, 0.1);
     let (good, short, bad) = (vec![0.0; 12], vec![0.0; 11], vec![f64::NAN; 12]);
     let negative = vec![-1.0; 30];
-    let question = Question {
+    let subproblem = Subproblem {
         consensus: &good,
         multiplier: &good,
         rho: 1.0,
@@ -277,13 +276,13 @@ fn a_question_that_does_not_fit_is_refused() {
         relative_gap: 0.0,
     };
     for (wrong, name) in [
-        (Question { consensus: &short, ..question }, "consensus"),
-        (Question { multiplier: &bad, ..question }, "multiplier"),
-        (Question { rho: -1.0, ..question }, "rho"),
-        (Question { betas: &negative, ..question }, "betas"),
-        (Question { betas: &good, ..question }, "betas"),
+        (Subproblem { consensus: &short, ..subproblem }, "consensus"),
+        (Subproblem { multiplier: &bad, ..subproblem }, "multiplier"),
+        (Subproblem { rho: -1.0, ..subproblem }, "rho"),
+        (Subproblem { betas: &negative, ..subproblem }, "betas"),
+        (Subproblem { betas: &good, ..subproblem }, "betas"),
     ] {
-        let error = part.answer(&shared, &wrong).unwrap_err();
+        let error = part.solve(&shared, &wrong).unwrap_err();
         assert!(error.to_string().starts_with(name), "{error}");
     }
 }
