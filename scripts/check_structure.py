@@ -32,7 +32,7 @@ import rust_imports
 RUST_LAYERS = [
     {"error", "interrupt", "memory", "names"},
     {"run", "parallel", "data", "linalg"},
-    {"dual", "polytope"},
+    {"dual", "penalty", "polytope"},
     {"solver"},
     {"logistic", "multiclass", "structured", "polynomial", "recommend", "sequence"},
     {"python"},

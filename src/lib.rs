@@ -6,6 +6,7 @@
 //! | [`dual`] | the dual over a product of polytopes, as solvers see it |
 //! | [`linalg`] | kernels on dense and sparse vectors and matrices: products, sums, norms, factorisations |
 //! | [`parallel`] | row loops whose results do not depend on the number of threads |
+//! | [`penalty`] | norms of the output layer of polynomial networks, with their projections |
 //! | [`polynomial`] | multi-output polynomial networks and factorization machines |
 //! | [`polytope`] | the sets whose support function is a loss |
 //! | [`logistic`] | multinomial logistic regression: problem, certificate, solvers |
@@ -31,6 +32,7 @@ pub mod memory;
 pub mod multiclass;
 mod names;
 pub mod parallel;
+pub mod penalty;
 pub mod polynomial;
 pub mod polytope;
 pub mod recommend;

@@ -7,10 +7,10 @@ use super::{Real, Rows};
 use crate::error::{Error, Result};
 
 /// Values of a piece of a digest.
-const PIECE: usize = 1 << 14;
+const DIGEST_VALUES: usize = 1 << 14;
 
 /// Pieces between two looks whether to go on: about a millisecond.
-const PATIENCE: usize = 64;
+const PIECES_PER_CHECK: usize = 64;
 
 /// A dense row-major matrix borrowed from the caller.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ impl<'a, T: Real> Dense<'a, T> {
 
     /// Rows that a digest takes together, so many that they stay in the second-level cache.
     pub(crate) fn piece(&self) -> usize {
-        (PIECE / self.n_cols.max(1)).max(1)
+        (DIGEST_VALUES / self.n_cols.max(1)).max(1)
     }
 
     /// The digest of rows `start..end`.
@@ -60,7 +60,7 @@ impl<'a, T: Real> Dense<'a, T> {
     ) -> std::result::Result<u64, E> {
         let mut digests = Vec::new();
         for (index, start) in (0..self.n_rows).step_by(self.piece()).enumerate() {
-            if index.is_multiple_of(PATIENCE) {
+            if index.is_multiple_of(PIECES_PER_CHECK) {
                 go_on()?;
             }
             digests.push(self.digest_of(start, self.n_rows.min(start + self.piece())));

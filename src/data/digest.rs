@@ -7,7 +7,7 @@ const LANES: usize = 8;
 const MIX: u64 = 0x9E37_79B1_85EB_CA87;
 
 /// Values between two looks whether to go on: about a millisecond.
-const PIECE: usize = 1 << 20;
+const VALUES_PER_CHECK: usize = 1 << 20;
 
 /// A number that depends on all values and their order. Arrays that differ in one value have different ones, any
 /// others that were not made to have the same one with a probability of about 1 − 2⁻⁶⁴ (rounds in the manner of
@@ -31,7 +31,7 @@ pub(super) fn digest_in_pieces<T: Copy, E>(
     go_on: &mut impl FnMut() -> Result<(), E>,
 ) -> Result<u64, E> {
     let mut digests = Vec::new();
-    for piece in values.chunks(PIECE) {
+    for piece in values.chunks(VALUES_PER_CHECK) {
         go_on()?;
         digests.push(digest(piece, &bits));
     }

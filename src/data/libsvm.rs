@@ -7,7 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::memory::{make_room, refused};
 
 /// Bytes of text that a thread parses at a time.
-const PIECE: usize = 1 << 18;
+const PIECE_BYTES: usize = 1 << 18;
 
 /// Rows read so far: labels, and the entries of a CSR matrix. Indices are as in the file.
 ///
@@ -115,9 +115,9 @@ impl LibsvmRows {
 /// Cuts text after line breaks.
 fn pieces(mut text: &[u8]) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
-    while text.len() > PIECE {
-        let Some(end) = text[PIECE..].iter().position(|byte| *byte == b'\n') else { break };
-        let (piece, rest) = text.split_at(PIECE + end + 1);
+    while text.len() > PIECE_BYTES {
+        let Some(end) = text[PIECE_BYTES..].iter().position(|byte| *byte == b'\n') else { break };
+        let (piece, rest) = text.split_at(PIECE_BYTES + end + 1);
         pieces.push(piece);
         text = rest;
     }
@@ -215,8 +215,8 @@ mod tests {
     fn many_pieces_are_one_file() {
         let line = |row: usize| format!("{} {}:{}.25 70:1\n", row % 7, row % 50, row);
         let text: String = (0..60_000).map(line).collect();
-        assert!(text.len() > 4 * PIECE);
-        let rows = read(&text, 3 * PIECE + 17).unwrap();
+        assert!(text.len() > 4 * PIECE_BYTES);
+        let rows = read(&text, 3 * PIECE_BYTES + 17).unwrap();
         assert_eq!((rows.labels.len(), rows.values.len()), (60_000, 120_000));
         for row in [0, 1, 12_345, 59_999] {
             assert_eq!(rows.labels[row], (row % 7) as f64);

@@ -7,7 +7,7 @@
 use std::ops::{Add, Mul, Sub};
 
 use crate::data::Real;
-use crate::linalg::vectors::{PIECE, squared_norm};
+use crate::linalg::vectors::{PIECE_VALUES, squared_norm};
 
 /// The smallest positive number: twice what underflow takes from a product.
 pub const TINY: f64 = f64::from_bits(1);
@@ -151,7 +151,7 @@ impl FromIterator<Bounded> for Sum {
 /// ‖w‖².
 pub fn bounded_squared_norm<T: Real>(weights: &[T]) -> Bounded {
     let value = squared_norm(weights);
-    let depth = weights.len().min(PIECE) + weights.len() / PIECE + 2;
+    let depth = weights.len().min(PIECE_VALUES) + weights.len() / PIECE_VALUES + 2;
     Bounded::new(value, gamma(depth) * value + weights.len() as f64 * TINY)
 }
 

@@ -131,7 +131,7 @@ mod tests {
     fn the_lower_triangle_of_any_size_is_summed() {
         for n in [1_usize, 3, 4, 7, 8, 23, 24, 33, 61] {
             let (n_rows, stride) = (5, n.next_multiple_of(PADDING));
-            let value = |k: usize, at: usize| ((k * 31 + at * 7) % 13) as f64 - 6.0;
+            let value = |row: usize, column: usize| ((row * 31 + column * 7) % 13) as f64 - 6.0;
             let mut a = vec![0.0; n_rows * stride];
             let mut b = a.clone();
             for k in 0..n_rows {

@@ -9,8 +9,8 @@
 //! | [`padded_dot`] | eight sums side by side, added up in pairs; no remainder |
 //! | [`dot_in_order`], [`squared_norm_in_order`] | one sum, term by term |
 //! | [`fused_dot`], [`fused_dot_in_two`] | vectors of this machine's width, fused multiply-adds |
-//! | [`long_dot`] | [`dot`] of each piece of [`PIECE`] values, pieces in parallel |
-//! | [`squared_norm`], [`along_difference`] | one sum for each piece of [`PIECE`] values, pieces in parallel |
+//! | [`long_dot`] | [`dot`] of each piece of [`PIECE_VALUES`] values, pieces in parallel |
+//! | [`squared_norm`], [`along_difference`] | one sum for each piece of [`PIECE_VALUES`] values, pieces in parallel |
 //!
 //! [`axpy`], [`long_axpy`] and [`blend`] add nothing up: `axpy` may replace any loop `y[i] += a * x[i]` without changing a bit.
 
@@ -24,7 +24,13 @@ use crate::data::Real;
 use crate::parallel::min_len;
 
 /// Values of one piece of a reduction over weights.
-pub(crate) const PIECE: usize = 1 << 14;
+pub(crate) const PIECE_VALUES: usize = 1 << 14;
+
+/// γ_n = n u / (1 − n u), which bounds the relative error of n roundings (Higham 2002, Lemma 3.1).
+pub(crate) fn higham_gamma(n: usize) -> f64 {
+    let error = n as f64 * (0.5 * f64::EPSILON);
+    error / (1.0 - error)
+}
 
 /// Doubles handled together: one AVX-512 register, two of AVX2.
 const LANES: usize = 8;
@@ -96,8 +102,8 @@ pub(crate) fn squared_norm_in_order(v: &[f64]) -> f64 {
 /// and the pieces do not depend on how many there are.
 pub(crate) fn squared_norm<T: Real>(weights: &[T]) -> f64 {
     let pieces: Vec<f64> = weights
-        .par_chunks(PIECE)
-        .with_min_len(min_len(PIECE))
+        .par_chunks(PIECE_VALUES)
+        .with_min_len(min_len(PIECE_VALUES))
         .map(|piece| piece.iter().map(|weight| weight.widen().powi(2)).sum())
         .collect();
     pieces.iter().sum()
@@ -106,9 +112,9 @@ pub(crate) fn squared_norm<T: Real>(weights: &[T]) -> f64 {
 /// ⟨a, a − b⟩ and ‖a − b‖², summed in the same pieces.
 pub(crate) fn along_difference(a: &[f64], b: &[f64]) -> (f64, f64) {
     let pieces: Vec<(f64, f64)> = a
-        .par_chunks(PIECE)
-        .zip(b.par_chunks(PIECE))
-        .with_min_len(min_len(PIECE))
+        .par_chunks(PIECE_VALUES)
+        .zip(b.par_chunks(PIECE_VALUES))
+        .with_min_len(min_len(PIECE_VALUES))
         .map(|(a, b)| {
             a.iter().zip(b).fold((0.0, 0.0), |(along, squared), (a, b)| {
                 let difference = a - b;
@@ -119,24 +125,33 @@ pub(crate) fn along_difference(a: &[f64], b: &[f64]) -> (f64, f64) {
     pieces.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1))
 }
 
-/// ⟨a, b⟩ on all threads; that of [`dot`] for at most [`PIECE`] values.
+/// ⟨a, b⟩ on all threads; that of [`dot`] for at most [`PIECE_VALUES`] values.
 pub(crate) fn long_dot(a: &[f64], b: &[f64]) -> f64 {
-    if a.len() <= PIECE {
+    if a.len() <= PIECE_VALUES {
         return dot(a, b);
     }
-    let pieces = a.par_chunks(PIECE).zip(b.par_chunks(PIECE)).with_min_len(min_len(PIECE));
+    let pieces = a
+        .par_chunks(PIECE_VALUES)
+        .zip(b.par_chunks(PIECE_VALUES))
+        .with_min_len(min_len(PIECE_VALUES));
     pieces.map(|(a, b)| dot(a, b)).collect::<Vec<f64>>().iter().sum()
 }
 
 /// y += scale x on all threads.
 pub(crate) fn long_axpy(y: &mut [f64], scale: f64, x: &[f64]) {
-    let pieces = y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE)).with_min_len(min_len(PIECE));
+    let pieces = y
+        .par_chunks_mut(PIECE_VALUES)
+        .zip(x.par_chunks(PIECE_VALUES))
+        .with_min_len(min_len(PIECE_VALUES));
     pieces.for_each(|(y, x)| axpy(y, scale, x));
 }
 
 /// y = a y + b x on all threads.
 pub(crate) fn blend(y: &mut [f64], (a, b): (f64, f64), x: &[f64]) {
-    let pieces = y.par_chunks_mut(PIECE).zip(x.par_chunks(PIECE)).with_min_len(min_len(PIECE));
+    let pieces = y
+        .par_chunks_mut(PIECE_VALUES)
+        .zip(x.par_chunks(PIECE_VALUES))
+        .with_min_len(min_len(PIECE_VALUES));
     pieces.for_each(|(y, x)| {
         for (y, x) in y.iter_mut().zip(x) {
             *y = a * *y + b * x;

@@ -40,7 +40,7 @@ enum Kind<'a> {
 struct Map<R, T> {
     rows: R,
     panels: Panels<T>,
-    scratch: Scratch,
+    scratch: ImageBuffers,
 }
 
 /// Evaluates `$body` with `$map` bound to the [`Map`] inside a [`Kind`].
@@ -63,14 +63,14 @@ trait Kernels<T>: Rows + Send {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut Scratch,
+        scratch: &mut ImageBuffers,
         image: &mut [f64],
     );
 }
 
 /// What sums of images need.
 #[derive(Default)]
-struct Scratch {
+struct ImageBuffers {
     /// Bounds of the stretches of features that threads add to on their own (sparse rows).
     cuts: Vec<usize>,
     /// Rows in double precision (dense rows in single precision).
@@ -80,7 +80,7 @@ struct Scratch {
 impl<R: Rows, T: Element> Map<R, T> {
     fn new(rows: R, n_classes: usize) -> Self {
         let panels = Panels::new(rows.n_cols(), n_classes);
-        Self { rows, panels, scratch: Scratch::default() }
+        Self { rows, panels, scratch: ImageBuffers::default() }
     }
 }
 
@@ -340,7 +340,7 @@ impl<T: Widened> Kernels<T> for Dense<'_, T> {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut Scratch,
+        scratch: &mut ImageBuffers,
         image: &mut [f64],
     ) {
         // A bound on what single precision loses here would be too large to certify much.
@@ -383,7 +383,7 @@ impl Kernels<f32> for Dense<'_, f16> {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut Scratch,
+        scratch: &mut ImageBuffers,
         image: &mut [f64],
     ) {
         copy_in(self.block(duals.first, duals.first + duals.len()), &mut scratch.rows);
@@ -404,7 +404,7 @@ impl<T: Element> Kernels<T> for Csr<'_, T> {
         &self,
         duals: &SparseRows,
         layout: Layout,
-        scratch: &mut Scratch,
+        scratch: &mut ImageBuffers,
         image: &mut [f64],
     ) {
         let cuts = &mut scratch.cuts;

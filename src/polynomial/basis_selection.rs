@@ -4,16 +4,16 @@
 use rayon::prelude::*;
 
 use super::gradient_matrices::GradientMatrices;
-use super::penalty::{Penalty, Refinement};
 use crate::data::Rows;
 use crate::error::{Error, Result};
 use crate::linalg::products::matrix_vector;
-use crate::linalg::vectors::{axpy, dot, larger_or_nan, normalise, random_unit};
+use crate::linalg::vectors::{axpy, dot, higham_gamma, larger_or_nan, normalise, random_unit};
 use crate::names::find;
+use crate::penalty::{Penalty, Refinement};
 use crate::polynomial::spectral::lanczos::{Extreme, extreme_eigenpair};
 use crate::polynomial::spectral::power::power_eigenpair;
 use crate::polynomial::spectral::side_by_side::TOGETHER;
-use crate::polynomial::spectral::spectrum::{Chance, gamma as roundings, norm_bound};
+use crate::polynomial::spectral::spectrum::{Chance, norm_bound};
 use crate::polynomial::spectral::values::extreme_values;
 
 /// A selected basis vector, with the bound that makes the duality gap a certificate.
@@ -198,7 +198,7 @@ fn power_method(size: usize, tol: f64, seed: u64, product: &mut Product<'_>) -> 
 
 /// More than a norm of `n` values may have lost in rounding; NaN stays.
 fn rounded_up(norm: f64, n: usize) -> f64 {
-    norm * (1.0 + 2.0 * roundings(n + 8))
+    norm * (1.0 + 2.0 * higham_gamma(n + 8))
 }
 
 /// max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c), whose maximum lies at a vertex u

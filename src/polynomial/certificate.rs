@@ -8,9 +8,8 @@ use super::problem::PolynomialProblem;
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
-use crate::linalg::vectors::{norm, squared_norm_in_order};
+use crate::linalg::vectors::{higham_gamma, norm, squared_norm_in_order};
 use crate::parallel::sum_rows;
-use crate::polynomial::spectral::spectrum::gamma;
 
 /// Bounds on the rounding errors of an objective and of its gradient.
 #[derive(Debug)]
@@ -60,8 +59,8 @@ impl Rounding {
                 sums[3 * m + 1] += times(own, in_basis);
             }
         })?;
-        let of_outputs = gamma(2 * (2 * model.basis_length() + model.n_bases + m + 32));
-        let of_sums = gamma(2 * (n + 64)) + of_outputs;
+        let of_outputs = higham_gamma(2 * (2 * model.basis_length() + model.n_bases + m + 32));
+        let of_sums = higham_gamma(2 * (n + 64)) + of_outputs;
         let ridge = problem.objective.ridge.unwrap_or(0.0);
         let product = |sizes: &[f64], sums: &[f64]| -> f64 {
             sizes.iter().zip(sums).map(|(size, sum)| times(*size, *sum)).sum()
@@ -72,9 +71,9 @@ impl Rounding {
         let weights = squared_norm_in_order(&linear) + squared_norm_in_order(&intercepts);
         let gradient = norm(&sums[m..2 * m]) + norm(&sums[2 * m..3 * m]) + ridge * weights.sqrt();
         Ok(Self {
-            objective: gamma(2 * (n + 64)) * objective
+            objective: higham_gamma(2 * (n + 64)) * objective
                 + of_outputs * (sums[3 * m] + inner)
-                + gamma(model.basis_length() * m + 64) * ridge * weights
+                + higham_gamma(model.basis_length() * m + 64) * ridge * weights
                 + underflow(problem),
             inner: of_sums * inner,
             linear: of_sums * gradient,

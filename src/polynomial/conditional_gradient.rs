@@ -73,7 +73,7 @@ fn n_deciding(refit: Refit) -> usize {
 }
 
 /// Epochs without a gain after which nothing more is expected: each has tried another start vector.
-const PATIENCE: usize = 5;
+const MAX_IDLE_EPOCHS: usize = 5;
 
 /// Probability with which any lower bound of a fit with more features than
 /// [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) may be too large.
@@ -322,7 +322,7 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
         self.idle = if gain <= negligible { self.idle + 1 } else { 0 };
         let certificate = self.look_ahead(interrupt)?;
         let full = self.model.n_bases >= self.settings.n_components;
-        Ok(if full || self.idle >= PATIENCE {
+        Ok(if full || self.idle >= MAX_IDLE_EPOCHS {
             Progress::Exhausted(certificate)
         } else {
             Progress::Epoch(certificate)

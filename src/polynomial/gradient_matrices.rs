@@ -280,7 +280,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         let (m, width) = (self.n_outputs, owners.len());
         let mut scores = vec![0.0; self.n_rows() * width];
         fill_blocks(&mut scores, width, self.interrupt, |range, scores| {
-            arch().dispatch(Scores { matrices: self, range, owners, v, scores });
+            arch().dispatch(ScaledProducts { matrices: self, range, owners, v, scores });
         })?;
         let mut product = match self.columns {
             Some(columns) => {
@@ -329,7 +329,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
 
 /// D_c X v of some rows for several vectors: a type of its own, since only what is inlined into its body is
 /// compiled for the processor at hand.
-struct Scores<'a, 'r, R> {
+struct ScaledProducts<'a, 'r, R> {
     matrices: &'a GradientMatrices<'r, R>,
     range: Range<usize>,
     owners: &'a [usize],
@@ -337,7 +337,7 @@ struct Scores<'a, 'r, R> {
     scores: &'a mut [f64],
 }
 
-impl<R: Rows> WithSimd for Scores<'_, '_, R> {
+impl<R: Rows> WithSimd for ScaledProducts<'_, '_, R> {
     type Output = ();
 
     #[inline(always)]

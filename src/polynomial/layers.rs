@@ -8,13 +8,13 @@ use super::curvature::Constrained;
 use super::evaluation::{Evaluation, evaluate};
 use super::metric::{Metric, fits_metric};
 use super::model::PolynomialModel;
-use super::penalty::pull_inside;
 use super::problem::{Objective, PolynomialProblem};
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::axpy;
 use crate::parallel::sum_rows;
+use crate::penalty::pull_inside;
 
 /// Brings U back into its ball if it is outside by more than `tolerance`.
 pub(super) fn pull_in<R: Rows + Copy>(

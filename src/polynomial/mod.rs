@@ -12,7 +12,6 @@ mod layers;
 pub mod loss;
 mod metric;
 pub mod model;
-pub mod penalty;
 pub mod problem;
 mod quasi_newton;
 pub mod refit;

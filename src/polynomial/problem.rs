@@ -6,12 +6,12 @@
 use super::kernel::PolynomialKernel;
 use super::loss::{LossTarget, OutputLoss};
 use super::model::PolynomialModel;
-use super::penalty::Penalty;
 use super::sparse_columns::{SparseColumns, is_wide};
 use crate::data::{Augmented, Rows};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::squared_norm_in_order;
+use crate::penalty::Penalty;
 #[cfg(feature = "python")]
 use crate::polynomial::spectral::side_by_side::TOGETHER;
 

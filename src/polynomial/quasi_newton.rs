@@ -8,7 +8,7 @@ use crate::solver::shorter_step;
 
 /// Small gains in a row after which nothing more is expected: the first steps of a model without memory
 /// are often small.
-const PATIENCE: usize = 10;
+const MAX_SMALL_GAINS: usize = 10;
 
 /// When steps end.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ pub struct Limits {
 }
 
 /// Steps in a row with a small share of the whole gain after which a rough minimum is reached.
-const SHARE_PATIENCE: usize = 3;
+const MAX_SMALL_SHARES: usize = 3;
 
 /// The curvature where nothing is known yet, in the units of the metric.
 pub(super) const FIRST_CURVATURE: f64 = 1.0;
@@ -65,7 +65,7 @@ pub fn minimise(
         value = next;
         small_gains = if gain <= tol { small_gains + 1 } else { 0 };
         small_shares = if gain <= share * (before - value) { small_shares + 1 } else { 0 };
-        if small_gains == PATIENCE || small_shares == SHARE_PATIENCE {
+        if small_gains == MAX_SMALL_GAINS || small_shares == MAX_SMALL_SHARES {
             break;
         }
     }

@@ -9,11 +9,12 @@ use super::gradient_matrices::GradientMatrices;
 use super::kernel::PolynomialKernel;
 use crate::data::Rows;
 use crate::error::Result;
+use crate::linalg::vectors::higham_gamma;
 use crate::parallel::run_tasks;
 use crate::polynomial::spectral::chebyshev::{NormEstimate, STARTS, probable_norm_bounds};
 use crate::polynomial::spectral::side_by_side::TOGETHER;
 use crate::polynomial::spectral::spectrum::{
-    Chance, bounds_at_a_time, gamma, norm_bound, probable_norm_bound,
+    Chance, bounds_at_a_time, norm_bound, probable_norm_bound,
 };
 
 /// Maximum number of features for which the bound is certain: a factorisation of each matrix. It holds
@@ -21,7 +22,7 @@ use crate::polynomial::spectral::spectrum::{
 pub const MAX_FACTORISED: usize = 1024;
 
 /// Rows that are multiplied at a time, and rows of a matrix that are formed together.
-const PIECE: usize = 128;
+const PANEL_ROWS: usize = 128;
 
 /// Share of non-zero values from which rows are multiplied as dense ones.
 const DENSE: usize = 10;
@@ -91,7 +92,7 @@ impl<R: Rows> GradientMatrices<'_, R> {
         let roundings = self.n_rows() + 2 * longest_row + 64;
         // What underflows is smaller than the smallest normal number each time.
         let lost = f64::MIN_POSITIVE * (self.n_rows() as f64 + 1.0) * self.size() as f64;
-        Ok(sums.into_iter().map(|sum| 2.0 * gamma(roundings) * sum + lost).collect())
+        Ok(sums.into_iter().map(|sum| 2.0 * higham_gamma(roundings) * sum + lost).collect())
     }
 
     /// Γ_c, row after row; rounding may make the two triangles differ.
@@ -101,10 +102,10 @@ impl<R: Rows> GradientMatrices<'_, R> {
             return Ok(formed.to_vec());
         }
         let mut matrix = vec![0.0; d * d];
-        let pieces = matrix.par_chunks_mut(PIECE * d).enumerate();
+        let pieces = matrix.par_chunks_mut(PANEL_ROWS * d).enumerate();
         let dense = self.n_stored() * DENSE >= self.n_rows() * d;
         pieces.for_each(|(piece, out)| {
-            let first = piece * PIECE;
+            let first = piece * PANEL_ROWS;
             if dense {
                 self.form_dense(c, first, out);
             } else {
@@ -126,11 +127,11 @@ impl<R: Rows> GradientMatrices<'_, R> {
         let d = self.size();
         let width = out.len() / d;
         let mut sum = Array2::zeros((width, d));
-        for start in (0..self.n_rows()).step_by(PIECE) {
+        for start in (0..self.n_rows()).step_by(PANEL_ROWS) {
             if self.interrupt().is_raised() {
                 return;
             }
-            let n = PIECE.min(self.n_rows() - start);
+            let n = PANEL_ROWS.min(self.n_rows() - start);
             let mut x = Array2::zeros((n, d));
             for (row, mut x) in x.rows_mut().into_iter().enumerate() {
                 self.visit_row(start + row, |column, value| x[column] = value);
@@ -150,7 +151,7 @@ impl<R: Rows> GradientMatrices<'_, R> {
         let last = first + out.len() / d;
         let mut entries = Vec::new();
         for row in 0..self.n_rows() {
-            if row.is_multiple_of(PIECE) && self.interrupt().is_raised() {
+            if row.is_multiple_of(PANEL_ROWS) && self.interrupt().is_raised() {
                 return;
             }
             entries.clear();

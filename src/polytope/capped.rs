@@ -36,7 +36,7 @@ impl Capped {
             return self.multiplier_of_few(v, guess);
         }
         // One dispatch for the whole search: every pass over v is inlined below it.
-        arch().dispatch(Search { set: self, v, guess })
+        arch().dispatch(MultiplierSearch { set: self, v, guess })
     }
 
     /// The projection onto a simplex with a bias of 1, inlined where one of few margins follows the other; returns
@@ -180,13 +180,13 @@ fn simplex_multiplier(v: &[f64], cap: f64, guess: f64) -> f64 {
 }
 
 // Dispatched work is a struct, since a closure's body would not be inlined into the dispatch.
-struct Search<'a> {
+struct MultiplierSearch<'a> {
     set: &'a Capped,
     v: &'a [f64],
     guess: f64,
 }
 
-impl WithSimd for Search<'_> {
+impl WithSimd for MultiplierSearch<'_> {
     type Output = f64;
 
     #[inline(always)]

@@ -100,7 +100,7 @@ pub(super) fn face_between(
     partial_sums(rho, bounds);
     let sums = Sums { order, beta, bounds };
     let (groups, middle, size) = sums.stretches();
-    let part = |at: usize| sums.order[at] as u32;
+    let part = |rank: usize| sums.order[rank] as u32;
     for &(start, end, _) in &groups {
         curvatures.add_group((start..end).map(part));
     }
@@ -111,7 +111,7 @@ pub(super) fn face_between(
     }
     let (mut rates, mut total) = (Vec::new(), 0.0);
     for &(start, end, rate) in &groups {
-        rates.extend((start..end).map(|at| (part(at), rate / (end - start) as f64)));
+        rates.extend((start..end).map(|rank| (part(rank), rate / (end - start) as f64)));
         total += rate;
     }
     let share = total / (middle.1 - middle.0 + 1) as f64;
@@ -141,8 +141,8 @@ impl Sums<'_> {
             }
         }
         // With the label's coordinate among the j + 1 largest, the others have what these cannot hold.
-        let is_met = |at: usize| sums[n] - sums[at] <= size * (all - bounds[at + 1]) + near;
-        let met: Vec<usize> = (start..=n).filter(|at| is_met(*at)).collect();
+        let is_met = |rank: usize| sums[n] - sums[rank] <= size * (all - bounds[rank + 1]) + near;
+        let met: Vec<usize> = (start..=n).filter(|rank| is_met(*rank)).collect();
         let middle = (start, met.first().copied().unwrap_or(n));
         for pair in met.windows(2) {
             groups.push((pair[0], pair[1], bounds[pair[1] + 1] - bounds[pair[0] + 1]));

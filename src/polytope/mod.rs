@@ -188,7 +188,7 @@ type Boxed = Box<dyn Polytope>;
 
 /// How a loss is built, which declares its parameters.
 #[derive(Debug, Clone, Copy)]
-pub enum Build {
+pub enum LossConstructor {
     /// From nothing.
     Plain(fn() -> Boxed),
     /// From `k`.
@@ -198,14 +198,17 @@ pub enum Build {
 }
 
 /// Every loss by its name.
-pub const REGISTRY: &[(&str, Build)] = &[
-    ("max-hinge", Build::Plain(|| Box::new(MaxHinge))),
-    ("crammer-singer", Build::Plain(|| Box::new(MaxHinge))),
-    ("weston-watkins", Build::Plain(|| Box::new(Cube))),
-    ("top-k", Build::Counted(|k| Ok(Box::new(TopK::new(k)?)))),
-    ("usunier", Build::Counted(|k| Ok(Box::new(Usunier::new(k)?)))),
-    ("weighted-top-k", Build::Weighted(|weights| Box::new(WeightedTopK::new(weights)))),
-    ("weighted-usunier", Build::Weighted(|weights| Box::new(WeightedUsunier::new(weights)))),
+pub const REGISTRY: &[(&str, LossConstructor)] = &[
+    ("max-hinge", LossConstructor::Plain(|| Box::new(MaxHinge))),
+    ("crammer-singer", LossConstructor::Plain(|| Box::new(MaxHinge))),
+    ("weston-watkins", LossConstructor::Plain(|| Box::new(Cube))),
+    ("top-k", LossConstructor::Counted(|k| Ok(Box::new(TopK::new(k)?)))),
+    ("usunier", LossConstructor::Counted(|k| Ok(Box::new(Usunier::new(k)?)))),
+    ("weighted-top-k", LossConstructor::Weighted(|weights| Box::new(WeightedTopK::new(weights)))),
+    (
+        "weighted-usunier",
+        LossConstructor::Weighted(|weights| Box::new(WeightedUsunier::new(weights))),
+    ),
 ];
 
 /// The polytope of the loss called `name`.
@@ -217,7 +220,7 @@ pub fn parse(name: &str, parameters: Parameters) -> Result<Box<dyn Polytope>> {
     find("loss", name, REGISTRY)?.polytope(name, parameters)
 }
 
-impl Build {
+impl LossConstructor {
     /// Names of the loss's parameters.
     pub fn parameters(self) -> &'static [&'static str] {
         match self {

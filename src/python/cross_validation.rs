@@ -76,16 +76,16 @@ struct Scorer {
 }
 
 impl Scorer {
-    fn score(&self, fold: usize, at: usize, weights: Vec<f64>) -> Result<f64> {
+    fn score(&self, fold: usize, c_index: usize, weights: Vec<f64>) -> Result<f64> {
         let shape = [self.n_classes, weights.len() / self.n_classes];
-        let answer = Python::attach(|py| match &self.function {
+        let score = Python::attach(|py| match &self.function {
             Some(function) => {
                 let weights = PyArray1::from_vec(py, weights).reshape(shape)?;
-                function.call1(py, (fold, at, weights))?.extract(py)
+                function.call1(py, (fold, c_index, weights))?.extract(py)
             }
             None => Ok(f64::NAN),
         });
-        answer.map_err(|error: PyErr| {
+        score.map_err(|error: PyErr| {
             *self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
             Error::Interrupted
         })
@@ -125,7 +125,8 @@ pub(super) fn cross_validate<'py>(
         };
         let function = search.score.as_ref().map(|function| function.clone_ref(py));
         let scorer = Scorer { function, n_classes: parts.n_classes, failure: Mutex::new(None) };
-        let own = |fold: usize, at: usize, weights: Vec<f64>| scorer.score(fold, at, weights);
+        let own =
+            |fold: usize, c_index: usize, weights: Vec<f64>| scorer.score(fold, c_index, weights);
         let scoring = match search.measure()? {
             Some(measure) => Scoring::Bounded(measure),
             None => Scoring::Own(&own),

@@ -35,7 +35,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("SIMD", crate::linalg::instruction_set()?)?;
     module.add("OUTPUT_LOSSES", losses::output_losses(module.py())?)?;
-    module.add("PENALTIES", names(crate::polynomial::penalty::REGISTRY))?;
+    module.add("PENALTIES", names(crate::penalty::REGISTRY))?;
     module.add("LOSSES", losses::margin_losses(module.py())?)?;
     module.add("SOLVERS", crate::multiclass::MulticlassMethod::names())?;
     module.add("STEPS", crate::solver::STEPS)?;

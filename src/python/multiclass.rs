@@ -18,7 +18,7 @@ use crate::solver::{BlockPath, Drift, PathSettings, Piece, Start, path};
 /// A fit's end as a later fit starts from it; weights in classes × features (the constant one last).
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct State<'py> {
+struct StartRecord<'py> {
     weights: Table<'py, f64>,
     linear: f64,
     square: f64,
@@ -31,7 +31,7 @@ struct State<'py> {
 #[pyo3(from_item_all)]
 struct WarmStart<'py> {
     keep_dual: bool,
-    start: Option<State<'py>>,
+    start: Option<StartRecord<'py>>,
 }
 
 /// Fits a linear model; `settings` has the items of the records above and of `records`.
@@ -95,7 +95,7 @@ pub(super) fn plan_multiclass(
     })
 }
 
-impl State<'_> {
+impl StartRecord<'_> {
     fn read(self, layout: Layout) -> Result<MarginPoint> {
         let given = self.weights.as_array();
         if given.dim() != (layout.n_classes, layout.n_features) {

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::for_data;
 use crate::interrupt::Interrupt;
 use crate::memory::require;
+use crate::penalty;
 use crate::polynomial::basis_selection::{Bounding, SelectionMethod, select};
 use crate::polynomial::conditional_gradient::{
     ConditionalGradient, ConditionalGradientSettings, FAILURE, PathPoint,
@@ -20,13 +21,13 @@ use crate::polynomial::curvature::n_remembered;
 use crate::polynomial::evaluation::predict;
 use crate::polynomial::gradient_matrices::GradientMatrices;
 use crate::polynomial::kernel::PolynomialKernel;
+use crate::polynomial::loss;
 use crate::polynomial::model::PolynomialModel;
 use crate::polynomial::problem::{Objective, PolynomialProblem, Targets, column_memory};
 use crate::polynomial::refit::Refit;
 use crate::polynomial::spectral::spectrum::bound_memory;
 use crate::polynomial::spectral_bounds::MAX_FACTORISED;
 use crate::polynomial::validation::Validation;
-use crate::polynomial::{loss, penalty};
 use crate::run::{Returned, Trace, run};
 use crate::solver::Target;
 

@@ -10,7 +10,7 @@ use super::session::{Session, guarded, run_session};
 use super::trace::trace_dict;
 use crate::data::{Csr, Data};
 use crate::error::{Error, Result};
-use crate::polynomial::penalty;
+use crate::penalty;
 use crate::recommend::{
     Factors, Groups, LearnedPrior, Likelihood, Ratings, Spread, VariationalRefit,
     VariationalSettings,

@@ -4,7 +4,7 @@ use ndarray::Array2;
 
 use super::effects::Groups;
 use crate::error::{Error, Result};
-use crate::polynomial::penalty::Penalty;
+use crate::penalty::Penalty;
 
 /// Observed ratings.
 #[derive(Debug, Clone, Copy)]

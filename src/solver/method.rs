@@ -111,11 +111,11 @@ impl<'a> Choices<'a> {
     }
 }
 
-type Build = fn(&Choices<'_>) -> Result<Method>;
+type MethodConstructor = fn(&Choices<'_>) -> Result<Method>;
 
 impl Method {
     /// Every method by its name.
-    pub const REGISTRY: &[(&str, Build)] = &[
+    pub const REGISTRY: &[(&str, MethodConstructor)] = &[
         ("block-frank-wolfe", Self::block_frank_wolfe),
         ("frank-wolfe", Self::frank_wolfe),
         ("away-frank-wolfe", Self::away_frank_wolfe),

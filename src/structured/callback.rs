@@ -12,8 +12,8 @@ use crate::linalg::{Sparse, sparse};
 
 /// Maximum number of examples per call of the oracle, and how long such a call may take before it gets
 /// fewer: interrupts are looked for in between.
-const BATCH: usize = 64;
-const PATIENCE: Duration = Duration::from_millis(50);
+const MAX_BATCH: usize = 64;
+const MAX_CALL_TIME: Duration = Duration::from_millis(50);
 /// A margin may be this much below one known before, relative to the size of its terms.
 const ROUNDING: f64 = 1e-9;
 
@@ -90,8 +90,11 @@ impl<'o> CallbackDual<'o> {
             let (batch, others) = rest.split_at(size.min(rest.len()));
             let start = Instant::now();
             self.ask(batch, weights, &mut found)?;
-            size =
-                if start.elapsed() < PATIENCE { (2 * size).min(BATCH) } else { size.div_ceil(2) };
+            size = if start.elapsed() < MAX_CALL_TIME {
+                (2 * size).min(MAX_BATCH)
+            } else {
+                size.div_ceil(2)
+            };
             rest = others;
         }
         Ok(found)

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use super::free::{FreeDuals, Known};
-use super::measure::{Ball, Bracket, Measure, gap_above, radius, radius_of_any};
+use super::directional_bounds::{CertifiedDistances, DirectionalBounds};
+use super::scoring::{Ball, Bracket, Measure, gap_above, radius, radius_of_any};
 use super::search::{Candidate, Entry, Scoring, Search};
 use crate::dual::Bounded;
 use crate::error::Result;
@@ -24,7 +24,7 @@ pub(super) struct FoldPath<'c, 'a> {
     solver: BlockDescent<'c>,
     fold: usize,
     /// The number of its C.
-    at: usize,
+    c_index: usize,
     null_objective: Bounded,
 }
 
@@ -35,17 +35,17 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         let options = Options { seed: search.seed, ..Options::default() };
         let solver = BlockDescent::new(problem, options);
         let null_objective = problem.null_objective();
-        Self { search, problem, solver, fold, at: 0, null_objective }
+        Self { search, problem, solver, fold, c_index: 0, null_objective }
     }
 
     /// Moves to where an earlier fit for the problem's C ended.
-    pub fn resume(&mut self, at: usize, point: &[Entry], interrupt: &Interrupt) -> Result<()> {
+    pub fn resume(&mut self, c_index: usize, point: &[Entry], interrupt: &Interrupt) -> Result<()> {
         let m = self.problem.n_classes();
         let mut betas = vec![0.0; self.problem.n_examples() * m];
         for &(example, class, value) in point {
             betas[example as usize * m + class as usize] = value;
         }
-        self.at = at;
+        self.c_index = c_index;
         self.solver.start_at(&betas, interrupt)?;
         // It names the examples that are not optimal.
         self.solver.certify(interrupt)?;
@@ -53,10 +53,15 @@ impl<'c, 'a> FoldPath<'c, 'a> {
     }
 
     /// Fits the model of a C, the present or another one.
-    pub fn fit(&mut self, at: usize, target: Target, interrupt: &Interrupt) -> Result<Candidate> {
+    pub fn fit(
+        &mut self,
+        c_index: usize,
+        target: Target,
+        interrupt: &Interrupt,
+    ) -> Result<Candidate> {
         let start = Instant::now();
         let stopping = target.stopping(self.null_objective);
-        let (certificate, outcome, n_epochs) = match self.move_to(at, interrupt)? {
+        let (certificate, outcome, n_epochs) = match self.move_to(c_index, interrupt)? {
             Some(certificate) if stopping.is_met(&certificate) => {
                 (certificate, Outcome::Converged, 0)
             }
@@ -80,12 +85,12 @@ impl<'c, 'a> FoldPath<'c, 'a> {
     }
 
     /// Goes on with another C, if it is another one; returns the certificate to start from.
-    fn move_to(&mut self, at: usize, interrupt: &Interrupt) -> Result<Option<Certificate>> {
-        if at == self.at {
+    fn move_to(&mut self, c_index: usize, interrupt: &Interrupt) -> Result<Option<Certificate>> {
+        if c_index == self.c_index {
             return Ok(None);
         }
-        self.at = at;
-        self.solver.move_to(self.search.lambda(self.fold, at), interrupt).map(Some)
+        self.c_index = c_index;
+        self.solver.move_to(self.search.lambda(self.fold, c_index), interrupt).map(Some)
     }
 
     /// The score of the model; W = 0 is the model where the weights of the solver are worse.
@@ -105,7 +110,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
                 self.bracket(*measure, certificate, (&weights, is_zero), interrupt)
             }
             Scoring::Own(score) => {
-                let score = score(self.fold, self.at, weights)?;
+                let score = score(self.fold, self.c_index, weights)?;
                 let (lower, upper) = (f64::NEG_INFINITY, f64::INFINITY);
                 let n_undecided = self.search.folds[self.fold].held_out.len();
                 Ok(Bracket { score, lower, upper, n_undecided })
@@ -120,7 +125,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         (weights, is_zero): (&[f64], bool),
         interrupt: &Interrupt,
     ) -> Result<Bracket> {
-        let lambda = self.search.lambda(self.fold, self.at);
+        let lambda = self.search.lambda(self.fold, self.c_index);
         let distance = self.solver.distance();
         let radius = if is_zero {
             radius_of_any(certificate, lambda)
@@ -134,11 +139,11 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         if !wanted || is_zero || certificate.relative_gap() > NEAR {
             return Ok(bracket);
         }
-        let known = Known { lambda, gap: gap_above(certificate), radius, distance };
+        let known = CertifiedDistances { lambda, gap: gap_above(certificate), radius, distance };
         let betas = self.solver.betas();
-        match FreeDuals::new(self.problem, &betas, weights, known, interrupt)? {
-            Some(free) => {
-                measure.bracket(self.problem, &ball.with_free(&free), held_out, interrupt)
+        match DirectionalBounds::new(self.problem, &betas, weights, known, interrupt)? {
+            Some(bounds) => {
+                measure.bracket(self.problem, &ball.with_bounds(&bounds), held_out, interrupt)
             }
             None => Ok(bracket),
         }

@@ -2,12 +2,12 @@
 //! the scores of the optimal models (`docs/mathematics/cross-validation.md`).
 
 mod chain;
-mod free;
-mod measure;
-mod narrow;
+mod directional_bounds;
+mod refine;
+mod scoring;
 mod search;
 
-pub use measure::{Bracket, Measure};
+pub use scoring::{Bracket, Measure};
 pub use search::{Candidate, Fold, OwnScore, Scoring, Search};
 
 use self::chain::FoldPath;
@@ -37,7 +37,7 @@ impl Search<'_> {
         }
         let mut found = run_tasks(self.folds.len(), |fold| self.chain(fold, interrupt, observe))?;
         if let (Some(width), Scoring::Bounded(_)) = (self.width, &self.scoring) {
-            self.narrow(&mut found, width, interrupt, observe)?;
+            self.refine(&mut found, width, interrupt, observe)?;
         }
         Ok(found)
     }
@@ -53,8 +53,8 @@ impl Search<'_> {
         problem.shares().check_range(self.lambda(fold, self.grid.len() - 1))?;
         let mut chain = FoldPath::new(self, &problem, fold);
         let mut found = Vec::with_capacity(self.grid.len());
-        for at in 0..self.grid.len() {
-            let candidate = chain.fit(at, self.target, interrupt)?;
+        for c_index in 0..self.grid.len() {
+            let candidate = chain.fit(c_index, self.target, interrupt)?;
             observe(&candidate);
             found.push(candidate);
         }

@@ -1,6 +1,6 @@
 //! What is searched for and what is found.
 
-use super::measure::{Bracket, Measure};
+use super::scoring::{Bracket, Measure};
 use crate::error::Result;
 use crate::multiclass::MarginProblem;
 use crate::run::{Certificate, Outcome};
@@ -70,8 +70,8 @@ pub(super) type Entry = (u32, u32, f64);
 
 impl Search<'_> {
     /// λ of a fold and a C.
-    pub(super) fn lambda(&self, fold: usize, at: usize) -> f64 {
+    pub(super) fn lambda(&self, fold: usize, c_index: usize) -> f64 {
         let total: f64 = self.folds[fold].weights.iter().sum();
-        1.0 / (self.grid[at] * total)
+        1.0 / (self.grid[c_index] * total)
     }
 }

@@ -19,18 +19,18 @@ impl Combined {
             let mut sum = vec![0.0; rows.n_cols()];
             for &(row, scale) in delta {
                 let row = first + row as usize;
-                for_data!(rows, rows => rows.visit_row(row, |at, value| sum[at] += scale * value));
+                for_data!(rows, rows => rows.visit_row(row, |column, value| sum[column] += scale * value));
             }
             return Self::Dense(sum);
         }
         let mut entries = Sparse::new();
         for &(row, scale) in delta {
             let row = first + row as usize;
-            let mut push = |at: usize, value: f64| entries.push((at as u32, scale * value));
+            let mut push = |column: usize, value: f64| entries.push((column as u32, scale * value));
             for_data!(rows, rows => rows.visit_row(row, &mut push));
         }
         // A stable sort: equal indices are summed in the order of the rows.
-        entries.sort_by_key(|(at, _)| *at);
+        entries.sort_by_key(|(column, _)| *column);
         entries.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             kept.1 += if same { next.1 } else { 0.0 };
@@ -52,13 +52,13 @@ impl Combined {
         let mut sum = 0.0;
         match self {
             Self::Dense(values) => {
-                for_data!(rows, rows => rows.visit_row(row, |at, value| sum += value * values[at]));
+                for_data!(rows, rows => rows.visit_row(row, |column, value| sum += value * values[column]));
             }
             Self::Sparse(entries) => {
-                let mut rest = entries.iter().peekable();
-                for_data!(rows, rows => rows.visit_row(row, |at, value| {
-                    while rest.next_if(|(index, _)| (*index as usize) < at).is_some() {}
-                    if let Some((_, entry)) = rest.next_if(|(index, _)| *index as usize == at) {
+                let mut remaining = entries.iter().peekable();
+                for_data!(rows, rows => rows.visit_row(row, |column, value| {
+                    while remaining.next_if(|(index, _)| (*index as usize) < column).is_some() {}
+                    if let Some((_, entry)) = remaining.next_if(|(index, _)| *index as usize == column) {
                         sum += value * entry;
                     }
                 }));

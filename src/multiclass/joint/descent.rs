@@ -42,11 +42,11 @@ pub struct JointDescent<'d, 'p, 'a, M> {
     weights: Vec<f64>,
     /// The examples that are visited until the next certificate.
     due: Vec<u32>,
-    work: Work,
+    work: VisitBuffers,
 }
 
 /// Numbers for each class, in a visit.
-struct Work {
+struct VisitBuffers {
     scores: Vec<f64>,
     slopes: Vec<f64>,
     beta: Vec<f64>,
@@ -58,7 +58,7 @@ struct Work {
     scratch: Scratch,
 }
 
-impl Work {
+impl VisitBuffers {
     fn new(n_classes: usize) -> Self {
         let zeros = || vec![0.0; n_classes];
         let (scores, slopes, beta, target) = (zeros(), zeros(), zeros(), zeros());
@@ -79,7 +79,7 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
             steepness: vec![0.0; n],
             weights: vec![0.0; dual.n_weights()],
             due: (0..n as u32).filter(has_share).collect(),
-            work: Work::new(m),
+            work: VisitBuffers::new(m),
             dual,
         }
     }
@@ -133,7 +133,7 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
 fn step<M: ScoreMap>(
     dual: &MarginDual<'_, '_, M>,
     example: usize,
-    work: &mut Work,
+    work: &mut VisitBuffers,
     steepness: &mut f64,
 ) -> Option<f64> {
     let problem = &*dual.problem;

@@ -74,10 +74,10 @@ pub trait OutputLoss: Send + Sync + fmt::Debug {
     }
 }
 
-type Build = fn() -> Box<dyn OutputLoss>;
+type OutputLossConstructor = fn() -> Box<dyn OutputLoss>;
 
 /// Every loss by its name, in the order in which they are documented.
-pub const REGISTRY: &[(&str, Build)] = &[
+pub const REGISTRY: &[(&str, OutputLossConstructor)] = &[
     ("logistic", || Box::new(Logistic)),
     ("smoothed-hinge", || Box::new(SmoothedHinge)),
     ("squared-hinge", || Box::new(SquaredHinge)),

@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::linalg::vectors::{PIECE, random_unit};
+use crate::linalg::vectors::{PIECE_VALUES, random_unit};
 use crate::parallel::min_len;
 
 /// How many vectors are multiplied together: the entries of each row are then read once for all of them, and a few
@@ -72,7 +72,7 @@ pub(super) fn kept(vectors: &[f64], keep: &[bool]) -> Vec<f64> {
     rows.flat_map(|row| row.iter().zip(keep).filter(|(_, keep)| **keep).map(|(v, _)| *v)).collect()
 }
 
-/// Whole entries of all vectors, about [`PIECE`] values.
+/// Whole entries of all vectors, about [`PIECE_VALUES`] values.
 fn piece(width: usize) -> usize {
-    (PIECE / width).max(1) * width
+    (PIECE_VALUES / width).max(1) * width
 }

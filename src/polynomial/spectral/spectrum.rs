@@ -10,13 +10,7 @@ use super::lanczos::orthogonalise;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::arch;
-use crate::linalg::vectors::{dot, fused_dot, normalise};
-
-/// γ_n = n u / (1 − n u), which bounds the relative error of n roundings (Higham 2002, Lemma 3.1).
-pub(crate) fn gamma(n: usize) -> f64 {
-    let error = n as f64 * (0.5 * f64::EPSILON);
-    error / (1.0 - error)
-}
+use crate::linalg::vectors::{dot, fused_dot, higham_gamma, normalise};
 
 /// An upper bound on ‖G‖₂ that is never too small, for the symmetric G whose lower triangle `matrix` has.
 ///
@@ -42,7 +36,7 @@ pub(crate) fn norm_bound(
         let scaled = g * unit;
         if i == j { scaled * scaled } else { 2.0 * (scaled * scaled) }
     });
-    let frobenius = squares.sum::<f64>().sqrt() * (1.0 + gamma(size * size + 8));
+    let frobenius = squares.sum::<f64>().sqrt() * (1.0 + higham_gamma(size * size + 8));
     // The largest entry is a lower bound.
     let start = (guess * unit).max(1.0);
     for slack in [1e-10, 1e-7, 1e-4, 1e-3, 1e-2, 0.05, 0.2, 0.5, 1.0, 3.0, 9.0] {
@@ -85,8 +79,8 @@ fn shifted_is_definite(
         return None;
     }
     // Rump's bound on the backward error, twice, and the rounding of the diagonal and its sum.
-    let error = gamma(size + 1) / (1.0 - gamma(size + 1));
-    Some(theta + 2.0 * error * trace * (1.0 + gamma(size + 1)) + 8.0 * f64::EPSILON * theta)
+    let error = higham_gamma(size + 1) / (1.0 - higham_gamma(size + 1));
+    Some(theta + 2.0 * error * trace * (1.0 + higham_gamma(size + 1)) + 8.0 * f64::EPSILON * theta)
 }
 
 /// L of A = L Lᵀ over the lower triangle of A; false where a pivot is not positive.
@@ -196,7 +190,7 @@ pub(crate) fn probable_norm_bound(
             let largest = high.max(-low);
             if missed < 0.4 {
                 let slack = missed / (1.0 - 2.0 * missed) * (high - low);
-                let rounding = 16.0 * gamma(size + steps) * largest;
+                let rounding = 16.0 * higham_gamma(size + steps) * largest;
                 if steps == limit || slack <= chance.accuracy * largest {
                     return Ok(largest + slack + rounding);
                 }

@@ -28,7 +28,7 @@ pub(crate) fn extreme_values(
         let diagonal = dots(&next, &now, active.len());
         let taken: Vec<[f64; 1]> = diagonal.iter().map(|a| [*a]).collect();
         change(&mut next, &now, &taken, |now, next, [a]| next - a * now);
-        let coupled = |at: usize| entries[at].1.last().copied().unwrap_or(0.0);
+        let coupled = |seed: usize| entries[seed].1.last().copied().unwrap_or(0.0);
         let taken: Vec<[f64; 1]> = active.iter().map(|at| [coupled(*at)]).collect();
         change(&mut next, &before, &taken, |before, next, [b]| next - b * before);
         let squares = dots(&next, &next, active.len());

@@ -41,7 +41,7 @@ pub(in crate::solver) const SOLVED: f64 = 0.05;
 /// Slopes of this share of P(0) are rounding.
 const ROUNDING: f64 = 1e-15;
 /// The run ends after this number of steps in which the gap has not fallen by a tenth.
-const PATIENCE: usize = 40;
+const MAX_STALLED_STEPS: usize = 40;
 
 /// The best points of a run: the weights with the smallest objective and the dual point with the largest value.
 #[derive(Debug, Clone)]
@@ -221,7 +221,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         if gap < 0.9 * self.progress.0 {
             self.progress = (gap, 0);
         }
-        self.progress.1 >= PATIENCE || self.exhausted && self.width == 0.0
+        self.progress.1 >= MAX_STALLED_STEPS || self.exhausted && self.width == 0.0
     }
 }
 

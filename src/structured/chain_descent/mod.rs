@@ -114,7 +114,7 @@ pub fn fit_chain(
 
 /// Buffers for one sequence at a time.
 #[derive(Default)]
-struct Scratch {
+struct SequenceBuffers {
     /// θ + c.
     margins: Vec<f64>,
     costs: Vec<f64>,
@@ -127,7 +127,7 @@ struct Scratch {
     gatherer: Gatherer,
 }
 
-impl Scratch {
+impl SequenceBuffers {
     fn load_costs(&mut self, chain: &Chain, example: usize) {
         self.costs.clear();
         self.costs.resize(chain.n_parts(example), 0.0);
@@ -244,11 +244,11 @@ impl<'a> ChainDescent<'a> {
     fn look<R: Send>(
         &self,
         examples: &[u32],
-        look: impl Fn(&Self, usize, &mut Scratch) -> R + Sync,
+        look: impl Fn(&Self, usize, &mut SequenceBuffers) -> R + Sync,
     ) -> Vec<R> {
         let new = || {
             let work = Work::of(&self.interrupt);
-            let mut scratch = Scratch { work, ..Scratch::default() };
+            let mut scratch = SequenceBuffers { work, ..SequenceBuffers::default() };
             scratch.gatherer.prepare(self.chain);
             scratch
         };
@@ -256,7 +256,7 @@ impl<'a> ChainDescent<'a> {
         examples.map_init(new, |scratch, example| look(self, *example as usize, scratch)).collect()
     }
 
-    fn propose(&self, example: usize, scratch: &mut Scratch) -> Proposal {
+    fn propose(&self, example: usize, scratch: &mut SequenceBuffers) -> Proposal {
         let (chain, share) = (self.chain, self.shares.of(example));
         let loss = share * scratch.find(chain, example, Some(&self.weights));
         let (block, margins) =
@@ -300,7 +300,7 @@ impl<'a> ChainDescent<'a> {
     }
 
     /// Φ_i, rounded outwards, at the weights, which have at most this norm.
-    fn loss(&self, example: usize, norm: f64, scratch: &mut Scratch) -> Bounded {
+    fn loss(&self, example: usize, norm: f64, scratch: &mut SequenceBuffers) -> Bounded {
         let weights = (norm > 0.0).then_some(&self.weights[..]);
         let loss = scratch.find(self.chain, example, weights);
         let cost = scratch.largest_cost();
@@ -308,7 +308,7 @@ impl<'a> ChainDescent<'a> {
     }
 
     /// What the block adds to the dual value: its terms, and the image of its point less the truth.
-    fn terms(&self, example: usize, scratch: &mut Scratch) -> (BlockTerms, ChainImage) {
+    fn terms(&self, example: usize, scratch: &mut SequenceBuffers) -> (BlockTerms, ChainImage) {
         let chain = self.chain;
         let outside = self.blocks[example].point(chain, example, &mut scratch.buffers);
         let point = &scratch.buffers.point;

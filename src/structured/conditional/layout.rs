@@ -92,7 +92,7 @@ impl<'a> WeightLayout<'a> {
 
     /// Writes the scores of an example's rows.
     pub fn scores(&self, example: usize, laid: &[f64], scores: &mut [f64]) {
-        arch().dispatch(Scores { layout: self, example, laid, scores });
+        arch().dispatch(LayoutScores { layout: self, example, laid, scores });
     }
 
     /// target += scale Σ_t x_t δ_tᵀ for a dense δ, a row of it for each row of an example; with the squares of
@@ -107,14 +107,14 @@ impl<'a> WeightLayout<'a> {
     }
 }
 
-struct Scores<'a> {
+struct LayoutScores<'a> {
     layout: &'a WeightLayout<'a>,
     example: usize,
     laid: &'a [f64],
     scores: &'a mut [f64],
 }
 
-impl WithSimd for Scores<'_> {
+impl WithSimd for LayoutScores<'_> {
     type Output = ();
 
     #[inline(always)]

@@ -69,7 +69,7 @@ struct Group {
     /// Σ p_i Aᵀ(μ_i − μ(y_i)).
     pull: Vec<f64>,
     diagonal: Vec<f64>,
-    scratch: Scratch,
+    scratch: FieldBuffers,
 }
 
 /// The groups that are summed up at a time, one for each thread.
@@ -77,7 +77,7 @@ type Groups = Vec<Group>;
 
 /// Buffers for one sequence at a time.
 #[derive(Default)]
-struct Scratch {
+struct FieldBuffers {
     scores: Vec<f64>,
     marginals: Vec<f64>,
     variances: Vec<f64>,
@@ -105,7 +105,7 @@ impl<'a> Field<'a> {
 
     /// P(0).
     fn null_objective(&self, interrupt: &Interrupt) -> Result<Bounded> {
-        let mut scratch = Scratch { work: Work::of(interrupt), ..Scratch::default() };
+        let mut scratch = FieldBuffers { work: Work::of(interrupt), ..FieldBuffers::default() };
         let mut sum = Sum::default();
         for example in 0..self.shares.n_blocks() {
             interrupt.check()?;
@@ -265,7 +265,7 @@ struct Point<'a> {
     norm: f64,
 }
 
-impl Scratch {
+impl FieldBuffers {
     /// Φ_i at the scores, rounded outwards, for weights of at most this norm, and the size of its numbers; its
     /// marginals are kept.
     fn look(&mut self, chain: &Chain, example: usize, norm: f64) -> (Bounded, Reach) {

@@ -52,7 +52,7 @@ pub(in crate::structured) fn solve(
     let (owners, lists) = lists.split_at_mut(n_columns);
     let (before, lists) = lists.split_at_mut(n_columns);
     let (open, closed) = lists.split_at_mut(n_columns);
-    let mut search = Search {
+    let mut search = AssignmentSearch {
         weights,
         n_columns,
         row_prices,
@@ -74,7 +74,7 @@ pub(in crate::structured) fn solve(
 
 /// The pair (a, b) has the reduced cost price_a + price_b − weight >= 0, which is 0 for matched ones;
 /// all prices are at least 0, and 0 for what is alone.
-struct Search<'a> {
+struct AssignmentSearch<'a> {
     weights: &'a [f64],
     n_columns: usize,
     row_prices: &'a mut [f64],
@@ -91,7 +91,7 @@ struct Search<'a> {
     closed: &'a mut [u32],
 }
 
-impl Search<'_> {
+impl AssignmentSearch<'_> {
     /// Lets a row in, with the price at which all its reduced costs are at least 0.
     fn enter(&mut self, first: usize) {
         let n_columns = self.n_columns;

@@ -26,11 +26,11 @@ pub(in crate::structured) struct Link {
     pub first: bool,
 }
 
-type Build = fn(labels: &[u8], n_labels: usize) -> Graph;
+type GraphConstructor = fn(labels: &[u8], n_labels: usize) -> Graph;
 
 impl Graph {
     /// The graphs that have names, built from the rows' labels and their number.
-    pub const REGISTRY: &[(&str, Build)] =
+    pub const REGISTRY: &[(&str, GraphConstructor)] =
         &[("full", |_, n| Self::full(n)), ("tree", Self::chow_liu)];
 
     /// The graph of the given pairs of `n_labels` labels.

@@ -28,7 +28,7 @@ pub(super) fn link(
     let (counts, rest) = work.indices.split_at_mut(n_rows + n_columns);
     let (before, rest) = rest.split_at_mut(n_rows + n_columns);
     let (open, linked) = rest.split_at_mut(n_rows + n_columns);
-    let mut search = Search {
+    let mut search = LinkSearch {
         weights,
         n_rows,
         n_columns,
@@ -59,7 +59,7 @@ pub(super) fn link(
 /// Nodes are the rows, then the columns. The prices are at least 0, and 0 for a node that may have more
 /// links; price_a + price_b is at least the weight of a pair without a link, and at most that of one with.
 /// That proves the links best among those of the rows that have entered.
-struct Search<'a> {
+struct LinkSearch<'a> {
     weights: &'a [f64],
     n_rows: usize,
     n_columns: usize,
@@ -77,7 +77,7 @@ struct Search<'a> {
     linked: &'a mut [u32],
 }
 
-impl Search<'_> {
+impl LinkSearch<'_> {
     /// Lets a row in, and gives it links while they pay.
     fn enter(&mut self, row: usize) {
         let weights = &self.weights[row * self.n_columns..][..self.n_columns];

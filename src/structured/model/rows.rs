@@ -123,7 +123,7 @@ impl CompactRows {
         scores: &mut [f64],
     ) {
         if n_classes > 0 {
-            arch().dispatch(Scores { rows: self, range: rows, n_classes, weights, scores });
+            arch().dispatch(RowScores { rows: self, range: rows, n_classes, weights, scores });
         }
     }
 
@@ -191,7 +191,7 @@ impl CompactRows {
     }
 }
 
-struct Scores<'a> {
+struct RowScores<'a> {
     rows: &'a CompactRows,
     range: Range<usize>,
     n_classes: usize,
@@ -199,7 +199,7 @@ struct Scores<'a> {
     scores: &'a mut [f64],
 }
 
-impl WithSimd for Scores<'_> {
+impl WithSimd for RowScores<'_> {
     type Output = ();
 
     #[inline(always)]

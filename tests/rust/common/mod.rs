@@ -3,14 +3,14 @@
 pub mod margin;
 pub mod structured;
 
-use dualgap::polytope::{Build, Parameters, Polytope, REGISTRY, Scratch};
+use dualgap::polytope::{LossConstructor, Parameters, Polytope, REGISTRY, Scratch};
 use serde_json::Value;
 
 use super::contributing;
 
 /// Every loss by its name: those of the registry, and the one that CONTRIBUTING adds to it. Of two
 /// names of one set only the first counts.
-pub fn losses() -> Vec<(&'static str, Build)> {
+pub fn losses() -> Vec<(&'static str, LossConstructor)> {
     let (mut found, mut sets) = (Vec::new(), Vec::new());
     for &(name, build) in REGISTRY.iter().chain(contributing::REGISTRY) {
         let set = format!("{:?}", polytope(name, build, 1, &[1.0, 0.0]));
@@ -33,7 +33,7 @@ pub fn build(kind: &str, k: usize, weights: &[f64]) -> Box<dyn Polytope> {
     polytope(kind, found.unwrap_or_else(|| panic!("no loss {kind}")).1, k, weights)
 }
 
-fn polytope(name: &str, build: Build, k: usize, weights: &[f64]) -> Box<dyn Polytope> {
+fn polytope(name: &str, build: LossConstructor, k: usize, weights: &[f64]) -> Box<dyn Polytope> {
     let takes = |parameter| build.parameters().contains(&parameter);
     let parameters = Parameters {
         k: takes("k").then_some(k),

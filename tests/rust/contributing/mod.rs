@@ -1,14 +1,15 @@
 //! The loss that CONTRIBUTING.md adds as an example: one file and one line of the registry. Every test of
 //! the registry's losses runs on it too.
 
-use dualgap::polytope::{Build, Polytope, Scratch};
+use dualgap::polytope::{LossConstructor, Polytope, Scratch};
 
 mod mean_hinge;
 
 use mean_hinge::MeanHinge;
 
 /// The example's line.
-pub const REGISTRY: &[(&str, Build)] = &[("mean-hinge", Build::Plain(|| Box::new(MeanHinge)))];
+pub const REGISTRY: &[(&str, LossConstructor)] =
+    &[("mean-hinge", LossConstructor::Plain(|| Box::new(MeanHinge)))];
 
 #[test]
 fn contributing_shows_the_code_that_is_tested() {

@@ -202,7 +202,8 @@ fn every_loss_converges_with_and_without_smoothing_costs_weights_and_intercept()
             case.smoothing = if variant % 2 == 1 { 0.1 } else { 0.0 };
             case.bias = if variant >= 2 { 0.7 } else { 0.0 };
             if variant >= 1 {
-                let cost = |at: usize| if at / 6 == at % 6 { 0.0 } else { 0.5 + (at % 5) as f64 };
+                let cost =
+                    |pair: usize| if pair / 6 == pair % 6 { 0.0 } else { 0.5 + (pair % 5) as f64 };
                 case.costs = Costs::PerLabel((0..36).map(cost).collect());
                 case.weights = Some((0..40).map(|i| (i % 4) as f64).collect());
             }

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use dualgap::data::{Dense, Rows};
 use dualgap::interrupt::Interrupt;
+use dualgap::penalty;
 use dualgap::polynomial::basis_selection::{Bounding, SelectionMethod, select};
 use dualgap::polynomial::conditional_gradient::{ConditionalGradient, ConditionalGradientSettings};
 use dualgap::polynomial::evaluation::outputs;
@@ -11,7 +12,6 @@ use dualgap::polynomial::gradient_matrices::GradientMatrices;
 use dualgap::polynomial::kernel::PolynomialKernel;
 use dualgap::polynomial::loss::{self, OutputLoss};
 use dualgap::polynomial::model::PolynomialModel;
-use dualgap::polynomial::penalty;
 use dualgap::polynomial::problem::{Objective, PolynomialProblem, Targets};
 use dualgap::polynomial::refit::Refit;
 use dualgap::run::{Stopping, Trace, run};

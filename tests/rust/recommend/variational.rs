@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use dualgap::Error;
 use dualgap::data::Csr;
 use dualgap::interrupt::Interrupt;
-use dualgap::polynomial::penalty;
+use dualgap::penalty;
 use dualgap::recommend::{
     Factors, FittedOutput, FittedSide, Groups, Likelihood, NewPrior, Ratings, VariationalRefit,
     VariationalSettings as Settings, fold_in,

@@ -3,7 +3,7 @@
 use crate::run::{Certificate, Stopping, epochs_left};
 
 /// Passes that the tolerance may be away at the present pace.
-const PATIENCE: f64 = 50.0;
+const MAX_EPOCHS_LEFT: f64 = 50.0;
 /// Passes before the pace is known.
 const FIRST_PASSES: usize = 4;
 
@@ -34,7 +34,7 @@ impl Pace {
             return false;
         }
         let allowed = self.stopping.allowed(certificate.primal);
-        epochs_left((gap_before, gap), pass - before, allowed) > PATIENCE
+        epochs_left((gap_before, gap), pass - before, allowed) > MAX_EPOCHS_LEFT
     }
 }
 

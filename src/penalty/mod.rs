@@ -17,8 +17,8 @@ use std::fmt;
 use ndarray::{ArrayView2, ArrayViewMut2};
 
 use crate::error::Result;
+use crate::linalg::vectors::higham_gamma;
 use crate::names::find;
-use crate::polynomial::spectral::spectrum::gamma;
 
 /// A row-separable norm Ω(U) = Σ_r ω(u_r).
 pub trait Penalty: Send + Sync + fmt::Debug {
@@ -64,10 +64,10 @@ pub enum Refinement {
     },
 }
 
-type Build = fn() -> Box<dyn Penalty>;
+type PenaltyConstructor = fn() -> Box<dyn Penalty>;
 
 /// Every penalty by its name.
-pub const REGISTRY: &[(&str, Build)] =
+pub const REGISTRY: &[(&str, PenaltyConstructor)] =
     &[("l1", || Box::new(L1)), ("l1/l2", || Box::new(L1L2)), ("l1/linf", || Box::new(L1LInf))];
 
 /// The penalty called `name`.
@@ -87,7 +87,7 @@ pub(super) fn pull_inside(
     radius: f64,
     (n_roundings, tolerance): (usize, f64),
 ) {
-    let lost = 1.0 + 2.0 * gamma(output.len() + n_roundings + 8);
+    let lost = 1.0 + 2.0 * higham_gamma(output.len() + n_roundings + 8);
     for _ in 0..4 {
         let value = penalty.value(output.view()) * lost;
         if value <= radius * (1.0 + tolerance) || value.is_nan() {

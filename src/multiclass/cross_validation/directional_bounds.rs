@@ -17,9 +17,9 @@ const MAX_VALUES: usize = 1 << 22;
 const DAMPING: f64 = 0.05;
 
 /// A dual point near the optimum, and how its coordinates may be moved.
-pub(super) struct FreeDuals {
-    known: Known,
-    members: Vec<Member>,
+pub(super) struct DirectionalBounds {
+    known: CertifiedDistances,
+    members: Vec<MoveGroup>,
     moves: Vec<Move>,
     /// The members' rows, one after the other.
     rows: Vec<f64>,
@@ -31,7 +31,7 @@ pub(super) struct FreeDuals {
 
 /// What the certificate says.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct CertifiedDistances {
     pub lambda: f64,
     /// P(w) − D(β), rounded up.
     pub gap: f64,
@@ -42,7 +42,7 @@ pub(super) struct Known {
 }
 
 /// An example with moves: weight goes from one class, or what the label leaves of the sum, to others.
-struct Member {
+struct MoveGroup {
     /// p_i.
     share: f64,
     norm: f64,
@@ -73,14 +73,14 @@ struct Room {
 }
 
 /// A row whose scores are asked about.
-pub(super) struct Asked {
+pub(super) struct RowProducts {
     row: Vec<f64>,
     norm: f64,
     /// Its products with the members' rows.
     products: Vec<f64>,
 }
 
-impl FreeDuals {
+impl DirectionalBounds {
     /// The moves at a dual point (examples × classes) and its weights, in the order of the map's layout;
     /// nothing where there are none or too many.
     ///
@@ -90,7 +90,7 @@ impl FreeDuals {
         problem: &MarginProblem<'_>,
         betas: &[f64],
         weights: &[f64],
-        known: Known,
+        known: CertifiedDistances,
         interrupt: &Interrupt,
     ) -> Result<Option<Self>> {
         let Some(set) = problem.polytope().whole_box() else { return Ok(None) };
@@ -101,7 +101,7 @@ impl FreeDuals {
         }
         let (n_features, n_classes) = (layout.n_features, layout.n_classes);
         let (members, moves, rows, inverse) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut free = Self { known, members, moves, rows, n_features, n_classes, inverse };
+        let mut bounds = Self { known, members, moves, rows, n_features, n_classes, inverse };
         let (norm, mut scores) = (norm_above(weights), vec![0.0; n_classes]);
         for (example, beta) in betas.chunks_exact(n_classes).enumerate() {
             interrupt.check()?;
@@ -111,12 +111,12 @@ impl FreeDuals {
             }
             problem.map().example_scores(example, weights, &mut scores);
             problem.margins(example, &mut scores);
-            free.add(problem, example, beta, &scores, set, norm);
-            if free.moves.len() > MAX_MOVES || free.rows.len() > MAX_VALUES {
+            bounds.add(problem, example, beta, &scores, set, norm);
+            if bounds.moves.len() > MAX_MOVES || bounds.rows.len() > MAX_VALUES {
                 return Ok(None);
             }
         }
-        Ok(free.invert(interrupt)?.then_some(free))
+        Ok(bounds.invert(interrupt)?.then_some(bounds))
     }
 
     /// Adds the moves of an example, given its β and margins, and at least the norm of the weights.
@@ -153,7 +153,7 @@ impl FreeDuals {
         let tiny = 4.0 * (size.n_products + 2) as f64 * TINY * (1.0 + scales.feature);
         let error = (rounded + tiny) * (1.0 + gamma(4));
         let (from, room) = (from as u32, rooms[from]);
-        self.members.push(Member { share, norm: size.norm, error, first, end, from, room });
+        self.members.push(MoveGroup { share, norm: size.norm, error, first, end, from, room });
         problem.map().append_row(example, &mut self.rows);
     }
 
@@ -191,11 +191,11 @@ impl FreeDuals {
     }
 
     /// Prepares questions about an example.
-    pub fn ask(&self, problem: &MarginProblem<'_>, example: usize) -> Asked {
+    pub fn row_products(&self, problem: &MarginProblem<'_>, example: usize) -> RowProducts {
         let mut row = Vec::with_capacity(self.n_features);
         problem.map().append_row(example, &mut row);
         let products = (0..self.members.len()).map(|member| dot(&row, self.row(member))).collect();
-        Asked { norm: problem.map().row_size(example).norm, row, products }
+        RowProducts { norm: problem.map().row_size(example).norm, row, products }
     }
 
     /// A bound on how much the score of class `to` may rise against that of class `from` on the way to the
@@ -203,19 +203,19 @@ impl FreeDuals {
     ///
     /// With q = (e_to − e_from) x̃ᵀ and any ζ for which β + ζ is feasible, ϱ = −q − λ w(ζ) gives
     /// ⟨q, w* − w⟩ ≤ g/t − ⟨ζ, slopes⟩ + t ‖ϱ‖²/4λ where β + tζ is feasible, too.
-    pub fn rise(&self, asked: &Asked, from: u32, to: u32) -> f64 {
-        let steps = self.steps(asked, from, to);
-        let Known { lambda, gap, radius, distance } = self.known;
-        let rest = self.rest(asked, (from, to), &steps);
+    pub fn rise(&self, query: &RowProducts, from: u32, to: u32) -> f64 {
+        let steps = self.steps(query, from, to);
+        let CertifiedDistances { lambda, gap, radius, distance } = self.known;
+        let residual = self.residual_norm(query, (from, to), &steps);
         let (slope, error) = self.slope(&steps);
-        let bend = (rest * rest + TINY) / (4.0 * lambda) * (1.0 + gamma(8)) + TINY;
+        let bend = (residual * residual + TINY) / (4.0 * lambda) * (1.0 + gamma(8)) + TINY;
         let longest = self.longest(&steps);
         let length = longest.min((gap / bend).sqrt());
         if !(length > 0.0 && length.is_finite()) {
             return f64::INFINITY;
         }
-        let quadratic = gap / length + length * bend + 0.5 * rest * distance;
-        let linear = gap / length + rest * radius;
+        let quadratic = gap / length + length * bend + 0.5 * residual * distance;
+        let linear = gap / length + residual * radius;
         let bound = (quadratic.min(linear) + error) * (1.0 + gamma(16)) - slope;
         let bound = bound + gamma(4) * bound.abs() + 8.0 * TINY;
         // Steps that overflow say nothing.
@@ -223,10 +223,10 @@ impl FreeDuals {
     }
 
     /// The steps ζ that meet a question best, but for damping.
-    fn steps(&self, asked: &Asked, from: u32, to: u32) -> Vec<f64> {
+    fn steps(&self, query: &RowProducts, from: u32, to: u32) -> Vec<f64> {
         let n = self.moves.len();
         let mut right = vec![0.0; n];
-        for (member, product) in self.members.iter().zip(&asked.products) {
+        for (member, product) in self.members.iter().zip(&query.products) {
             let own = same(member.from, to) - same(member.from, from);
             let places = member.first..member.end;
             for (right, step) in right[places.clone()].iter_mut().zip(&self.moves[places]) {
@@ -239,32 +239,32 @@ impl FreeDuals {
     }
 
     /// A bound on ‖ϱ‖ = ‖q + λ w(ζ)‖.
-    fn rest(&self, asked: &Asked, (from, to): (u32, u32), steps: &[f64]) -> f64 {
+    fn residual_norm(&self, query: &RowProducts, (from, to): (u32, u32), steps: &[f64]) -> f64 {
         let d = self.n_features;
-        let mut rest = vec![0.0; d * self.n_classes];
-        let add = |rest: &mut [f64], class: u32, scale: f64, row: &[f64]| {
-            axpy(&mut rest[class as usize * d..][..d], scale, row);
+        let mut residual = vec![0.0; d * self.n_classes];
+        let add = |residual: &mut [f64], class: u32, scale: f64, row: &[f64]| {
+            axpy(&mut residual[class as usize * d..][..d], scale, row);
         };
-        add(&mut rest, to, 1.0, &asked.row);
-        add(&mut rest, from, -1.0, &asked.row);
-        let (mut size, mut largest) = (asked.norm, 1.0_f64);
+        add(&mut residual, to, 1.0, &query.row);
+        add(&mut residual, from, -1.0, &query.row);
+        let (mut size, mut largest) = (query.norm, 1.0_f64);
         for (at, member) in self.members.iter().enumerate() {
             let row = self.row(at);
             let (mut total, mut length) = (0.0, 0.0);
             let own = member.first..member.end;
             for (step, change) in self.moves[own.clone()].iter().zip(&steps[own]) {
-                add(&mut rest, step.to, -member.share * change, row);
+                add(&mut residual, step.to, -member.share * change, row);
                 total += change;
                 length += change.abs();
             }
-            add(&mut rest, member.from, member.share * total, row);
+            add(&mut residual, member.from, member.share * total, row);
             size += member.share * length * member.norm;
             largest = largest.max(member.norm);
         }
         let n_terms = steps.len() + 2;
         let lost = gamma(n_terms + 8) * std::f64::consts::SQRT_2 * size * (1.0 + gamma(n_terms));
-        let tiny = 4.0 * (n_terms * rest.len()) as f64 * TINY * largest;
-        (norm_above(&rest) + lost + tiny) * (1.0 + gamma(4))
+        let tiny = 4.0 * (n_terms * residual.len()) as f64 * TINY * largest;
+        (norm_above(&residual) + lost + tiny) * (1.0 + gamma(4))
     }
 
     /// ⟨ζ, slopes⟩ and a bound on its error.
@@ -338,7 +338,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64Mcg;
 
-    use super::super::measure::{gap_above, radius};
+    use super::super::scoring::{gap_above, radius};
     use super::*;
     use crate::data::{Csr, Data, Dense};
     use crate::dual::Shares;
@@ -401,7 +401,7 @@ mod tests {
     }
 
     /// Weights, in the order of the layout, β, and what is known of them.
-    fn fit(problem: &MarginProblem<'_>, tol: f64) -> (Vec<f64>, Vec<f64>, Known) {
+    fn fit(problem: &MarginProblem<'_>, tol: f64) -> (Vec<f64>, Vec<f64>, CertifiedDistances) {
         let mut solver = BlockDescent::new(problem, BlockDescentOptions::default());
         let stopping =
             Stopping { max_epochs: 3000, relative: tol, floor: 0.0, null_objective: None };
@@ -410,7 +410,7 @@ mod tests {
         let certificate: Certificate = solver.certify(&Interrupt::default()).unwrap();
         let (lambda, distance) = (problem.shares().lambda(), solver.distance());
         let radius = radius(&certificate, lambda, distance);
-        let known = Known { lambda, gap: gap_above(&certificate), radius, distance };
+        let known = CertifiedDistances { lambda, gap: gap_above(&certificate), radius, distance };
         (problem.map().layout().arrange(&solver.coefficients()), solver.betas(), known)
     }
 
@@ -428,18 +428,24 @@ mod tests {
             let (optimum, _, exact) = fit(&problem, 1e-13);
             for tol in [1e-1, 1e-3, 1e-5, 1e-7] {
                 let (weights, betas, known) = fit(&problem, tol);
-                let free = FreeDuals::new(&problem, &betas, &weights, known, &Interrupt::default());
-                let Some(free) = free.unwrap() else { continue };
+                let bounds = DirectionalBounds::new(
+                    &problem,
+                    &betas,
+                    &weights,
+                    known,
+                    &Interrupt::default(),
+                );
+                let Some(bounds) = bounds.unwrap() else { continue };
                 let m = problem.n_classes();
                 let (mut before, mut after) = (vec![0.0; m], vec![0.0; m]);
                 for example in 0..problem.n_examples() {
-                    let asked = free.ask(&problem, example);
+                    let query = bounds.row_products(&problem, example);
                     problem.map().example_scores(example, &weights, &mut before);
                     problem.map().example_scores(example, &optimum, &mut after);
-                    let wide = std::f64::consts::SQRT_2 * asked.norm;
+                    let wide = std::f64::consts::SQRT_2 * query.norm;
                     for (from, to) in (0..m * m).map(|at| (at / m, at % m)).filter(|(a, b)| a != b)
                     {
-                        let rise = free.rise(&asked, from as u32, to as u32);
+                        let rise = bounds.rise(&query, from as u32, to as u32);
                         let seen = (after[to] - after[from]) - (before[to] - before[from]);
                         assert!(
                             seen <= rise + wide * exact.radius + 1e-12,

@@ -3,7 +3,7 @@
 
 use std::cell::OnceCell;
 
-use super::free::{Asked, FreeDuals};
+use super::directional_bounds::{DirectionalBounds, RowProducts};
 use crate::dual::rounding::{TINY, gamma, norm_above, root_above};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -67,18 +67,18 @@ pub struct Ball<'w> {
     /// At least the norm of the centre.
     norm: f64,
     radius: f64,
-    free: Option<&'w FreeDuals>,
+    bounds: Option<&'w DirectionalBounds>,
 }
 
 impl<'w> Ball<'w> {
     /// The ball around weights in the order of the map's layout.
     pub fn new(weights: &'w [f64], radius: f64) -> Self {
-        Self { weights, norm: norm_above(weights), radius, free: None }
+        Self { weights, norm: norm_above(weights), radius, bounds: None }
     }
 
     /// The same, and what the free coordinates of a dual point say.
-    pub(super) fn with_free(self, free: &'w FreeDuals) -> Self {
-        Self { free: Some(free), ..self }
+    pub(super) fn with_bounds(self, bounds: &'w DirectionalBounds) -> Self {
+        Self { bounds: Some(bounds), ..self }
     }
 
     /// What may become of the scores of an example.
@@ -93,9 +93,10 @@ impl<'w> Ball<'w> {
         let tiny = 4.0 * (size.n_values + 2) as f64 * TINY;
         let rounding = wide * gamma(size.n_values + 4) * self.norm + tiny;
         let reach = (wide * self.radius + rounding) * (1.0 + gamma(2));
-        let asked = OnceCell::new();
-        let free = self.free.map(|free| Question { free, problem, example, asked, interrupt });
-        Doubt { reach, rounding, free }
+        let query = OnceCell::new();
+        let bounds =
+            self.bounds.map(|bounds| RowQuery { bounds, problem, example, query, interrupt });
+        Doubt { reach, rounding, bounds }
     }
 }
 
@@ -105,27 +106,27 @@ struct Doubt<'w> {
     reach: f64,
     /// Those errors.
     rounding: f64,
-    free: Option<Question<'w>>,
+    bounds: Option<RowQuery<'w>>,
 }
 
 /// What free coordinates can be asked about an example.
-struct Question<'w> {
-    free: &'w FreeDuals,
+struct RowQuery<'w> {
+    bounds: &'w DirectionalBounds,
     problem: &'w MarginProblem<'w>,
     example: usize,
     /// Prepared where the ball leaves a class open.
-    asked: OnceCell<Asked>,
+    query: OnceCell<RowProducts>,
     interrupt: &'w Interrupt,
 }
 
-impl Question<'_> {
+impl RowQuery<'_> {
     /// A bound on how much the score of a class may rise against another one's; none after an interrupt.
     fn rise(&self, from: usize, to: usize) -> f64 {
         if self.interrupt.is_raised() {
             return f64::INFINITY;
         }
-        let asked = self.asked.get_or_init(|| self.free.ask(self.problem, self.example));
-        self.free.rise(asked, from as u32, to as u32)
+        let query = self.query.get_or_init(|| self.bounds.row_products(self.problem, self.example));
+        self.bounds.rise(query, from as u32, to as u32)
     }
 }
 
@@ -133,8 +134,9 @@ impl Doubt<'_> {
     /// Whether the score of the second class may come up to that of the first one, which leads.
     fn may_pass(&self, scores: &[f64], from: usize, to: usize) -> bool {
         let lead = scores[from] - scores[to];
-        let rise = |free: &Question<'_>| (free.rise(from, to) + self.rounding) * (1.0 + gamma(2));
-        lead <= self.reach && self.free.as_ref().is_none_or(|free| lead <= rise(free))
+        let rise =
+            |bounds: &RowQuery<'_>| (bounds.rise(from, to) + self.rounding) * (1.0 + gamma(2));
+        lead <= self.reach && self.bounds.as_ref().is_none_or(|bounds| lead <= rise(bounds))
     }
 }
 
@@ -246,10 +248,10 @@ impl Sums {
     }
 
     fn add(&mut self, label: usize, gain: Gain) {
-        let at = if self.per_label { label } else { 0 };
-        self.counts[at] += 1;
+        let slot = if self.per_label { label } else { 0 };
+        self.counts[slot] += 1;
         let values = [gain.own, gain.lower, gain.upper];
-        self.sums[at].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        self.sums[slot].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
     }
 
     fn means(&self) -> [f64; 3] {

@@ -17,7 +17,7 @@ impl Search<'_> {
     ///
     /// A round ends for all models before the next begins: which of them are beaten must not depend on which
     /// was faster.
-    pub(super) fn narrow(
+    pub(super) fn refine(
         &self,
         found: &mut [Vec<Candidate>],
         width: f64,
@@ -30,13 +30,13 @@ impl Search<'_> {
                 return Ok(());
             }
             let renewed = run_tasks(pending.len(), |task| {
-                let (fold, at) = pending[task];
-                let candidate = self.refine(&found[fold][at], (fold, at), interrupt)?;
+                let (fold, c_index) = pending[task];
+                let candidate = self.fit_on(&found[fold][c_index], (fold, c_index), interrupt)?;
                 observe(&candidate);
                 Ok(candidate)
             })?;
-            for ((fold, at), candidate) in pending.into_iter().zip(renewed) {
-                found[fold][at] = candidate;
+            for ((fold, c_index), candidate) in pending.into_iter().zip(renewed) {
+                found[fold][c_index] = candidate;
             }
         }
     }
@@ -46,42 +46,44 @@ impl Search<'_> {
     /// The C of the best score comes first: it is what the bounds are asked for, and the narrower its own
     /// are, the sooner others are beaten.
     fn pending(&self, found: &[Vec<Candidate>], width: f64) -> Vec<(usize, usize)> {
-        let mean = |at: usize, value: &dyn Fn(&Candidate) -> f64| {
-            found.iter().map(|row| value(&row[at])).sum::<f64>() / found.len() as f64
+        let mean = |c_index: usize, value: &dyn Fn(&Candidate) -> f64| {
+            found.iter().map(|row| value(&row[c_index])).sum::<f64>() / found.len() as f64
         };
-        let lower = (0..self.grid.len()).map(|at| mean(at, &|candidate| candidate.bracket.lower));
+        let lower =
+            (0..self.grid.len()).map(|c_index| mean(c_index, &|candidate| candidate.bracket.lower));
         let best = lower.fold(f64::NEG_INFINITY, f64::max);
-        let open = |at: &usize| mean(*at, &|candidate| candidate.bracket.upper) >= best;
+        let open = |c_index: &usize| mean(*c_index, &|candidate| candidate.bracket.upper) >= best;
         let open: Vec<usize> = (0..self.grid.len()).filter(open).collect();
-        let score = |at: usize| mean(at, &|candidate| candidate.bracket.score);
-        let better = |best: usize, at: usize| if score(at) > score(best) { at } else { best };
+        let score = |c_index: usize| mean(c_index, &|candidate| candidate.bracket.score);
+        let better =
+            |best: usize, c_index: usize| if score(c_index) > score(best) { c_index } else { best };
         let leader = open.iter().copied().reduce(better);
         let unfinished = |candidate: &Candidate| {
             candidate.bracket.width() > width
                 && candidate.outcome != Outcome::Exhausted
                 && candidate.n_epochs < self.target.max_epochs
         };
-        let of = |at: usize| {
-            let folds = (0..found.len()).map(move |fold| (fold, at));
-            folds.filter(|(fold, at)| unfinished(&found[*fold][*at]))
+        let of = |c_index: usize| {
+            let folds = (0..found.len()).map(move |fold| (fold, c_index));
+            folds.filter(|(fold, c_index)| unfinished(&found[*fold][*c_index]))
         };
         let first: Vec<_> = leader.into_iter().flat_map(of).collect();
         if first.is_empty() { open.into_iter().flat_map(of).collect() } else { first }
     }
 
     /// Fits on to a smaller gap.
-    fn refine(
+    fn fit_on(
         &self,
         known: &Candidate,
-        (fold, at): (usize, usize),
+        (fold, c_index): (usize, usize),
         interrupt: &Interrupt,
     ) -> Result<Candidate> {
-        let problem = (self.problems)(&self.folds[fold], self.lambda(fold, at))?;
+        let problem = (self.problems)(&self.folds[fold], self.lambda(fold, c_index))?;
         let mut chain = FoldPath::new(self, &problem, fold);
-        chain.resume(at, &known.point, interrupt)?;
+        chain.resume(c_index, &known.point, interrupt)?;
         let tol = STEP * known.certificate.relative_gap();
         let target = Target { tol, max_epochs: self.target.max_epochs - known.n_epochs };
-        let mut candidate = chain.fit(at, target, interrupt)?;
+        let mut candidate = chain.fit(c_index, target, interrupt)?;
         candidate.n_epochs += known.n_epochs;
         candidate.seconds += known.seconds;
         Ok(candidate)
