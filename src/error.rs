@@ -1,22 +1,22 @@
-//! The one error type of the crate.
+//! The error type of the crate.
 
 use thiserror::Error as ThisError;
 
-/// What can go wrong in a fit or a prediction.
+/// Reason why a fit or a prediction failed.
 #[derive(Debug, Clone, PartialEq, ThisError)]
 pub enum Error {
-    /// An argument that cannot be used; the message names it and says what to do.
+    /// An argument is invalid; the message names it and says what to do.
     #[error("{argument}: {message}")]
     InvalidArgument {
         /// Name of the argument, as the user wrote it.
         argument: &'static str,
-        /// What is wrong and what would be right.
+        /// The problem and its remedy.
         message: String,
     },
-    /// The large buffers of a fit do not fit into memory; the message says which, and what to do.
+    /// The large buffers of a fit do not fit into memory; the message names them and the remedy.
     #[error("{0}")]
     Memory(String),
-    /// Memory ran out during the run, for something other than its large buffers.
+    /// Memory ran out during the run, outside its large buffers.
     #[error("memory ran out")]
     MemoryRanOut,
     /// The run was interrupted from outside (a signal, or an error in a callback).

@@ -1,4 +1,4 @@
-//! How one thread asks the solver on another to stop, or to show its model.
+//! A flag by which one thread stops a solver on another, or reads its current model.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,19 +6,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::{Error, Result};
 use crate::memory::reserve::shortages;
 
-/// The arrays of a model: the weights of a linear one.
+/// The arrays of a model; for a linear model, its weights.
 pub type ModelArrays = Vec<Vec<f64>>;
 
-/// A flag by which one thread asks the solver on another to stop.
+/// A flag by which one thread stops a solver on another.
 ///
-/// Solvers check it between bounded pieces of work, so that it takes effect well within a second. A clone is
-/// the same flag. It is raised, too, from the moment when an allocation has been helped out of the reserve of memory.
+/// Solvers check it between bounded pieces of work, so that it takes effect well within a second.
+/// Clones share the flag. The flag also counts as raised once an allocation has used the memory
+/// reserve.
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     raised: Arc<AtomicBool>,
-    /// The shortages before the run.
+    /// The number of memory shortages before the run.
     shortages: usize,
-    /// The model after the last epoch, where it is wanted.
+    /// The model after the last epoch, if an observer wants it.
     shown: Option<Arc<Mutex<Option<ModelArrays>>>>,
 }
 
@@ -29,34 +30,34 @@ impl Default for Interrupt {
 }
 
 impl Interrupt {
-    /// One whose run shows its model after each epoch.
+    /// Returns a flag whose run keeps its model after each epoch.
     pub fn showing() -> Self {
         Self { shown: Some(Arc::default()), ..Self::default() }
     }
 
-    /// Whether the run is to show its models.
+    /// Whether the run keeps its model after each epoch.
     pub fn shows(&self) -> bool {
         self.shown.is_some()
     }
 
-    /// Keeps the model of an epoch, where it is wanted, for the observer who is told next.
+    /// Keeps the model of an epoch, if wanted, for the observer that is called next.
     pub(crate) fn show(&self, model: impl FnOnce() -> Option<ModelArrays>) {
         if let Some(shown) = &self.shown {
             *shown.lock().unwrap_or_else(PoisonError::into_inner) = model();
         }
     }
 
-    /// The model of the epoch that the observer is told of, where it is wanted and the solver has it at hand.
+    /// The model of the observed epoch, if it was kept.
     pub fn take_model(&self) -> Option<ModelArrays> {
         self.shown.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Asks the run to stop.
+    /// Stops the run.
     pub fn raise(&self) {
         self.raised.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run was asked to stop.
+    /// Whether the run was stopped.
     pub fn is_raised(&self) -> bool {
         self.raised.load(Ordering::Relaxed) || self.ran_out()
     }
@@ -66,7 +67,7 @@ impl Interrupt {
         shortages() != self.shortages
     }
 
-    /// [`Error::Interrupted`] once the run was asked to stop, [`Error::MemoryRanOut`] where memory did.
+    /// [`Error::Interrupted`] if the run was stopped, [`Error::MemoryRanOut`] if memory ran out.
     pub fn check(&self) -> Result<()> {
         if self.ran_out() {
             Err(Error::MemoryRanOut)

@@ -1,9 +1,10 @@
-//! Learning with many outputs, solved to a certificate.
+//! Fast multi-class, structured and recommender models whose fits report how close to optimal they
+//! are.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`data`] | rows as solvers read them: dense, CSR or in chunks, borrowed |
-//! | [`dual`] | the dual over a product of polytopes, as solvers see it |
+//! | [`dual`] | the dual over a product of polytopes, the interface of every solver |
 //! | [`linalg`] | kernels on dense and sparse vectors and matrices: products, sums, norms, factorisations |
 //! | [`parallel`] | row loops whose results do not depend on the number of threads |
 //! | [`penalty`] | norms of the output layer of polynomial networks, with their projections |
@@ -12,13 +13,14 @@
 //! | [`logistic`] | multinomial logistic regression: problem, certificate, solvers |
 //! | [`multiclass`] | linear models with a margin loss: problem, dual, block descent, consensus |
 //! | [`recommend`] | the variational refit of a factorization machine on ratings; it has no certificate |
-//! | [`run`] | the one loop: epochs, stopping rule, certificate, trace, interruption |
-//! | [`solver`] | Frank-Wolfe (batch, block, away), subgradient, path: verbs over blocks |
-//! | [`interrupt`] | how one thread asks the solver on another to stop |
+//! | [`run`] | the loop of every solver: epochs, stopping rule, certificate, trace, interruption |
+//! | [`solver`] | Frank-Wolfe (batch, block, away), subgradient, path, Newton: algorithms over
+//! blocks |
+//! | [`interrupt`] | a flag by which one thread stops a solver on another |
 //! | [`sequence`] | tagging: names of features, labels of sequences under a trained chain |
 //! | [`structured`] | models whose labels are made of parts: chains, matchings, label sets |
-//! | [`memory`] | what a fit needs, compared with what there is |
-//! | [`error`] | the one error type |
+//! | [`memory`] | memory that a fit needs, compared with the memory available |
+//! | [`error`] | the error type |
 //!
 //! The Python module (`python`, an optional feature) only converts arrays and errors.
 

@@ -1,8 +1,8 @@
-//! The look-up by name that every registry shares.
+//! Lookup by name, shared by all registries.
 
 use crate::error::{Error, Result};
 
-/// The value called `name` in a table of all values that `argument` may take.
+/// Looks up `name` in the table of all values of `argument`.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] with the known names, in the order of the table.
@@ -18,7 +18,7 @@ pub(crate) fn find<T: Copy>(
     }
 }
 
-/// Refuses a name that is none of those known, where a value takes more than its name to build.
+/// Checks that a name is known, for values that need more than their name to be built.
 ///
 /// # Errors
 /// As [`find`].

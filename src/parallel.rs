@@ -1,6 +1,6 @@
 //! Row loops split so that no result depends on the number of threads.
 //!
-//! The bounds of the pieces depend on the data alone, and partial results are combined in order.
+//! The split into pieces depends only on the data, and partial results are combined in order.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -11,31 +11,31 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
-/// Rows of one piece of a loop without reduction: small enough for the interrupt to be seen soon.
+/// Rows in one piece of a loop without reduction: few enough to react to an interrupt soon.
 const BLOCK: usize = 1024;
 
-/// Pieces of a reduction whose partial results are large: enough for 16 threads, and few enough that
+/// Maximum number of partial results of a reduction: enough for 16 threads, and few enough that
 /// adding them up stays cheap.
 const MAX_PARTS: usize = 16;
 
-/// Fewest rows worth a partial result of their own, but for rounding up their number.
+/// Minimum number of rows per partial result, before their number is rounded up.
 const MIN_PART: usize = 2048;
 
-/// Numbers that one thread reads in some 30 μs. Waking a thread that sleeps takes up to 40, so that loops over fewer
-/// numbers stay on their caller's thread.
+/// Numbers that one thread reads in about 30 μs. Waking a sleeping thread takes up to 40 μs, so
+/// loops over fewer numbers stay on the caller's thread.
 const MIN_SHARED: usize = 1 << 17;
 
-/// The least number of items that a thread takes from a loop whose items read this many numbers each.
+/// The minimum number of items per thread in a loop whose items read `n_numbers` numbers each.
 pub(crate) fn min_len(n_numbers: usize) -> usize {
     MIN_SHARED.div_ceil(2 * n_numbers.max(1))
 }
 
-/// Whether work that reads this many numbers is worth a second thread, and there is one.
+/// Whether there is a second thread, and reading this many numbers is worth waking it.
 pub(crate) fn is_worth_sharing(n_numbers: usize) -> bool {
     n_numbers >= MIN_SHARED && rayon::current_num_threads() > 1
 }
 
-/// Fills the rows of `out` (`width` values each), `fill(row, values)` being called once per row.
+/// Fills the rows of `out` (`width` values each); calls `fill(row, values)` once per row.
 pub fn fill_rows<F>(out: &mut [f64], width: usize, interrupt: &Interrupt, fill: F) -> Result<()>
 where
     F: Fn(usize, &mut [f64]) + Sync,
@@ -63,8 +63,8 @@ where
     interrupt.check()
 }
 
-/// Adds up per-part results of `size` values: `add(rows, partial)` is called on a zeroed partial
-/// result for each part, and the partial results are added in the order of the rows.
+/// Adds up `size` values over all rows: calls `add(rows, partial)` on a zeroed partial result for
+/// each part, and adds the partial results in the order of the rows.
 pub fn sum_rows<F>(n_rows: usize, size: usize, interrupt: &Interrupt, add: F) -> Result<Vec<f64>>
 where
     F: Fn(Range<usize>, &mut [f64]) + Sync,
@@ -72,7 +72,8 @@ where
     fill_and_sum(&mut [], (n_rows, 0), size, interrupt, |rows, _, partial| add(rows, partial))
 }
 
-/// [`sum_rows`] that fills `out` as well, `width` values for each of `n_rows` rows: `add(rows, values, partial)`.
+/// Does [`sum_rows`] and also fills `out`, `width` values for each of `n_rows` rows: `add(rows,
+/// values, partial)`.
 pub fn fill_and_sum<F>(
     out: &mut [f64],
     (n_rows, width): (usize, usize),
@@ -122,12 +123,12 @@ where
     Ok(total)
 }
 
-/// The results of tasks that differ in length, in their order. As many run at a time as there are threads, the
-/// next one when one ends, so that no more of their memory is taken; what a task itself splits up goes to
-/// threads that have none.
+/// Runs tasks of different lengths and returns their results in order. One task runs per thread;
+/// the next starts when one ends, which bounds the memory of the tasks. Idle threads help with
+/// loops inside the running tasks.
 ///
 /// # Errors
-/// That of the first task that has one, the rest being left out.
+/// The error of the first task that fails; later tasks may not have run.
 pub fn run_tasks<T: Send + Sync>(
     n_tasks: usize,
     work: impl Fn(usize) -> Result<T> + Sync,
@@ -140,7 +141,7 @@ pub fn run_tasks<T: Send + Sync>(
             let Some(slot) = results.get(task) else { return };
             let result = work(task);
             failed.fetch_or(result.is_err(), Ordering::Relaxed);
-            // Nobody else has this task.
+            // Each slot is written once, so this cannot fail.
             let _ = slot.set(result);
         }
     };
@@ -149,11 +150,12 @@ pub fn run_tasks<T: Send + Sync>(
             scope.spawn(|_| lane());
         }
     });
-    // Tasks are begun in order, so that those left out come after the one that failed.
+    // Tasks start in order, so tasks without a result come after the one that failed.
     results.into_iter().map_while(OnceLock::into_inner).collect()
 }
 
-/// How many partial results [`sum_rows`] has at a time: a power of two, which two or four threads share evenly.
+/// The number of partial results of [`sum_rows`]: a power of two, which two or four threads share
+/// evenly.
 pub(crate) fn n_parts(n_rows: usize) -> usize {
     (n_rows / MIN_PART).min(MAX_PARTS).next_power_of_two()
 }

@@ -2,13 +2,13 @@
 
 use super::Rows;
 
-/// Rows with a last column that is always 1, or without: the constant feature of an intercept
+/// Rows with an optional last column of ones: the constant feature of an intercept
 /// (docs/mathematics/polynomial-networks.md#linear-terms).
 #[derive(Debug, Clone, Copy)]
 pub struct Augmented<R> {
     /// The rows as given.
     pub rows: R,
-    /// Whether the column of ones is there.
+    /// Whether the column of ones exists.
     pub ones: bool,
 }
 

@@ -35,7 +35,7 @@ impl Rows for Chunked<'_> {
 
     #[inline(always)]
     fn visit_row(&self, mut row: usize, mut visit: impl FnMut(usize, f64)) {
-        // Chunks are few: stepping through them costs less than a table of all rows would.
+        // There are few chunks: stepping through them costs less than a table of all rows.
         for chunk in self.chunks {
             if row < chunk.n_rows() {
                 return for_data!(chunk, rows => rows.visit_row(row, &mut visit));

@@ -4,7 +4,7 @@ use super::digest::{digest_in_pieces, in_order};
 use super::{Real, Rows};
 use crate::error::{Error, Result};
 
-/// Rows that show where the columns with most entries are.
+/// Number of rows sampled to find the columns with most entries.
 const SAMPLED_ROWS: usize = 256;
 
 /// A compressed sparse row matrix borrowed from the caller, its columns sorted and unique in each row.
@@ -40,7 +40,7 @@ impl<'a, T: Real> Csr<'a, T> {
         let csr = Self { offsets, columns, values, n_cols };
         for row in 0..csr.n_rows() {
             let columns = csr.row(row).0;
-            // As they rise, the first and the last one tell whether all are inside.
+            // The columns rise, so the first and the last one show whether all are inside.
             let pairs = columns.iter().zip(columns.iter().skip(1));
             if pairs.fold(false, |falls, (column, next)| falls | (column >= next)) {
                 return fail("indices of a CSR matrix must be sorted and unique in each row");
@@ -75,8 +75,8 @@ impl<'a, T: Real> Csr<'a, T> {
         Csr { offsets, columns, values, n_cols }
     }
 
-    /// Bounds of at most `n_stretches` stretches of columns, each with about the same number of entries, from 0 to the
-    /// number of columns. A sample of the rows decides.
+    /// Bounds that cut the columns into at most `n_stretches` stretches with about equal numbers of
+    /// entries, from 0 to the number of columns. Estimated from a sample of the rows.
     pub(crate) fn balanced_cuts(&self, n_stretches: usize) -> Vec<usize> {
         let sampled = (0..self.n_rows()).step_by(self.n_rows().div_ceil(SAMPLED_ROWS).max(1));
         let mut columns: Vec<i32> = sampled.flat_map(|row| self.row(row).0).copied().collect();

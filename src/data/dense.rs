@@ -6,10 +6,10 @@ use super::digest::{digest, in_order};
 use super::{Real, Rows};
 use crate::error::{Error, Result};
 
-/// Values of a piece of a digest.
+/// Values per piece of a digest.
 const DIGEST_VALUES: usize = 1 << 14;
 
-/// Pieces between two looks whether to go on: about a millisecond.
+/// Pieces between two interrupt checks: about a millisecond.
 const PIECES_PER_CHECK: usize = 64;
 
 /// A dense row-major matrix borrowed from the caller.
@@ -43,7 +43,7 @@ impl<'a, T: Real> Dense<'a, T> {
         &self.values[start * self.n_cols..end * self.n_cols]
     }
 
-    /// Rows that a digest takes together, so many that they stay in the second-level cache.
+    /// Rows per piece of a digest: few enough to stay in the second-level cache.
     pub(crate) fn piece(&self) -> usize {
         (DIGEST_VALUES / self.n_cols.max(1)).max(1)
     }
@@ -53,7 +53,7 @@ impl<'a, T: Real> Dense<'a, T> {
         digest(self.block(start, end), T::bits)
     }
 
-    /// A number that depends on all values and their order, joined from those of the pieces.
+    /// A number that depends on all values and their order, computed from the digests of pieces.
     pub(super) fn digest<E>(
         &self,
         go_on: &mut impl FnMut() -> std::result::Result<(), E>,

@@ -1,17 +1,18 @@
-//! A digest of rows, to see whether others have written to what a fit has borrowed.
+//! A digest of rows, which detects changes to borrowed data during a fit.
 
-/// Independent chains: a step of each waits for its own last one only.
+/// Number of independent chains, so that each step waits only for the previous step of its chain.
 const LANES: usize = 8;
 
 /// An odd constant of xxHash64's rounds.
 const MIX: u64 = 0x9E37_79B1_85EB_CA87;
 
-/// Values between two looks whether to go on: about a millisecond.
+/// Values between two interrupt checks: about a millisecond.
 const VALUES_PER_CHECK: usize = 1 << 20;
 
-/// A number that depends on all values and their order. Arrays that differ in one value have different ones, any
-/// others that were not made to have the same one with a probability of about 1 − 2⁻⁶⁴ (rounds in the manner of
-/// xxHash64, with one product instead of two, so that memory is what they wait for).
+/// A number that depends on all values and their order. Arrays that differ in one value have
+/// different digests; other arrays, unless made to collide, with a probability of about 1 − 2⁻⁶⁴.
+/// The rounds are like xxHash64's, with one product instead of two, so that memory is the
+/// bottleneck.
 pub(super) fn digest<T: Copy>(values: &[T], bits: impl Fn(T) -> u64) -> u64 {
     let mut lanes = [0, 1, 2, 3, 4, 5, 6, 7].map(|lane: u64| MIX.wrapping_mul(lane + 1));
     let (whole, rest) = values.as_chunks::<LANES>();
@@ -24,7 +25,7 @@ pub(super) fn digest<T: Copy>(values: &[T], bits: impl Fn(T) -> u64) -> u64 {
     in_order(lanes.into_iter().chain(rest).chain([values.len() as u64]))
 }
 
-/// The digests of pieces of an array, joined.
+/// Joins the digests of pieces of an array.
 pub(super) fn digest_in_pieces<T: Copy, E>(
     values: &[T],
     bits: impl Fn(T) -> u64,
@@ -43,7 +44,7 @@ pub(crate) fn in_order(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0, round)
 }
 
-/// A bijection of either argument for the other held.
+/// A bijection in each argument while the other is fixed.
 fn round(lane: u64, word: u64) -> u64 {
     (lane.wrapping_add(word)).wrapping_mul(MIX).rotate_left(31)
 }

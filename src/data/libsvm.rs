@@ -1,4 +1,4 @@
-//! Rows in LIBSVM format, `label index:value ...`, parsed by all threads a block of text at a time.
+//! Rows in LIBSVM format, `label index:value ...`, parsed in parallel, one block of text at a time.
 
 use rayon::prelude::*;
 
@@ -11,17 +11,17 @@ const PIECE_BYTES: usize = 1 << 18;
 
 /// Rows read so far: labels, and the entries of a CSR matrix. Indices are as in the file.
 ///
-/// Text comes in blocks of any length, of which no copy is kept but of a last line that is not yet whole:
-/// little more memory is needed than for the rows.
+/// Text comes in blocks of any length. Only an incomplete last line is copied, so little more
+/// memory is needed than for the rows.
 #[derive(Debug)]
 pub struct LibsvmRows {
-    /// One for each row.
+    /// The label of each row.
     pub labels: Vec<f64>,
-    /// Where rows begin among the entries, and where the last ends.
+    /// The first entry of each row, and the end of the last.
     pub offsets: Vec<i64>,
-    /// Of the entries' features, rising within a row.
+    /// The feature indices of the entries, increasing within a row.
     pub indices: Vec<i32>,
-    /// Of the entries.
+    /// The values of the entries.
     pub values: Vec<f64>,
     n_lines: usize,
     unfinished: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct LibsvmRows {
 #[derive(Default)]
 struct Piece {
     labels: Vec<f64>,
-    /// Where rows end among the piece's entries.
+    /// The end of each row among the piece's entries.
     ends: Vec<usize>,
     indices: Vec<i32>,
     values: Vec<f64>,
@@ -52,11 +52,11 @@ impl Default for LibsvmRows {
 }
 
 impl LibsvmRows {
-    /// Reads on.
+    /// Parses the next block.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming the line that is not in the format, [`Error::Memory`] where the rows
-    /// do not fit, and [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] naming a line that is not in the format, [`Error::Memory`] if the
+    /// rows do not fit, and [`Error::Interrupted`].
     pub fn read(&mut self, block: &[u8], interrupt: &Interrupt) -> Result<()> {
         let Some(last) = block.iter().rposition(|byte| *byte == b'\n') else {
             self.unfinished.extend_from_slice(block);
@@ -79,7 +79,7 @@ impl LibsvmRows {
         pieces.into_iter().try_for_each(|piece| self.append(piece))
     }
 
-    /// Reads a last line that no line break ends.
+    /// Parses a last line without a line break.
     ///
     /// # Errors
     /// Those of [`LibsvmRows::read`].
@@ -126,7 +126,7 @@ fn pieces(mut text: &[u8]) -> Vec<&[u8]> {
 }
 
 impl Piece {
-    /// The rows of some lines, or the first line, counted from 1, that is none, and why.
+    /// The rows of some lines, or the number (from 1) of the first invalid line and the reason.
     fn parse(text: &[u8]) -> std::result::Result<Self, (usize, String)> {
         let mut piece = Self::default();
         for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -166,7 +166,7 @@ impl Piece {
     }
 }
 
-/// A feature's number, which is not negative.
+/// A non-negative feature index.
 fn index(word: &[u8]) -> Option<i32> {
     let digits = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
     let largest = i64::from(i32::MAX) - 1;
@@ -181,7 +181,7 @@ fn number(word: &[u8]) -> Option<f64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// A word as messages show it.
+/// A word as shown in messages.
 fn text(word: &[u8]) -> String {
     String::from_utf8_lossy(word).chars().take(40).collect()
 }

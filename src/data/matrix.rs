@@ -1,8 +1,8 @@
-//! The closed set of matrices that kernels can be given.
+//! The matrix types that kernels accept.
 
 use super::{Csr, Dense, Rows};
 
-/// Rows of any of the five kinds.
+/// Rows of any of the five types.
 #[derive(Debug, Clone, Copy)]
 pub enum Data<'a> {
     /// Dense, half precision.
@@ -42,11 +42,11 @@ impl Data<'_> {
         for_data!(self, rows => rows.n_cols())
     }
 
-    /// A number that depends on all stored entries: rows that somebody has written to have another one, but for a
-    /// probability of about 2⁻⁶⁴. `go_on` is asked every millisecond or so.
+    /// A number that depends on all stored entries: modified rows have a different one, except with
+    /// a probability of about 2⁻⁶⁴. `go_on` is called about every millisecond.
     ///
     /// # Errors
-    /// That of `go_on`, which ends it.
+    /// The error of `go_on`, which ends the computation.
     pub fn digest<E>(&self, go_on: &mut impl FnMut() -> Result<(), E>) -> Result<u64, E> {
         for_data!(self, rows => rows.digest(go_on))
     }

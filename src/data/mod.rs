@@ -1,9 +1,9 @@
 //! Rows as solvers read them: dense or CSR, half, single or double precision, borrowed from the caller.
 //!
-//! Kernels are generic over [`Rows`], which hides whether entries are stored or implied; [`Data`] is the
-//! closed set of what they can be given, and [`for_data!`](crate::for_data) picks the right one once per
-//! pass. A kernel whose products of dense and sparse rows differ in kind asks [`Rows::n_stored`] or
-//! matches on [`Data`] itself.
+//! Kernels are generic over [`Rows`], which hides whether entries are stored or implied. [`Data`]
+//! lists the types that they accept, and [`for_data!`](crate::for_data) picks the right one once
+//! per pass. A kernel with different algorithms for dense and sparse rows checks [`Rows::n_stored`]
+//! or matches on [`Data`].
 
 mod augmented;
 mod chunked;

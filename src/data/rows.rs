@@ -1,4 +1,4 @@
-//! What kernels read: stored values of any precision, matrices row by row.
+//! The data that kernels read: stored values of any precision, matrices row by row.
 
 use half::slice::HalfFloatSliceExt;
 
@@ -10,7 +10,7 @@ pub trait Real:
     fn widen(self) -> f64;
     /// The nearest stored value.
     fn narrow(value: f64) -> Self;
-    /// The values as they are, where this is the precision in which they are stored.
+    /// The values from the slice of this precision.
     fn stored<'a>(singles: Option<&'a [f32]>, doubles: Option<&'a [f64]>) -> Option<&'a [Self]>;
     /// The values, if they are in single precision.
     fn singles(values: &[Self]) -> Option<&[f32]>;
@@ -18,14 +18,14 @@ pub trait Real:
     fn doubles(values: &[Self]) -> Option<&[f64]>;
     /// The bits of a value.
     fn bits(self) -> u64;
-    /// Appends the values to others, in their precision.
+    /// Appends the values to others, converted to their precision.
     #[inline(always)]
     fn append_to<T: Real>(values: &[Self], others: &mut Vec<T>) {
         others.extend(values.iter().map(|value| T::narrow(value.widen())));
     }
 }
 
-/// Values in another precision, or nothing where that is not the one in which they are stored.
+/// The values, if they are stored in precision `T`.
 pub(crate) fn in_precision<R: Real, T: Real>(values: &[R]) -> Option<&[T]> {
     T::stored(R::singles(values), R::doubles(values))
 }
@@ -72,7 +72,7 @@ impl Real for f64 {
     }
 }
 
-/// Stored only: kernels read such rows block by block, in single precision.
+/// Storage only: kernels read such rows block by block, in single precision.
 impl Real for half::f16 {
     fn widen(self) -> f64 {
         f64::from(self)
@@ -93,7 +93,7 @@ impl Real for half::f16 {
         None
     }
     fn append_to<T: Real>(values: &[Self], others: &mut Vec<T>) {
-        // Whole vectors at a time, where the processor can.
+        // Whole vectors at a time, if the processor supports it.
         let mut singles = [0.0; 256];
         for values in values.chunks(singles.len()) {
             let singles = &mut singles[..values.len()];
@@ -111,7 +111,7 @@ pub trait Rows: Sync {
     /// Number of columns.
     fn n_cols(&self) -> usize;
 
-    /// Calls `visit(column, value)` for each stored entry of `row`, by increasing column.
+    /// Calls `visit(column, value)` for each stored entry of `row`, sorted by column.
     fn visit_row(&self, row: usize, visit: impl FnMut(usize, f64));
 
     /// Number of stored entries.

@@ -4,15 +4,15 @@ use super::{BlockDual, Bounded, Scales};
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 
-/// What batch Frank-Wolfe asks of a dual beside its blocks: the vertex of the whole domain to which the
-/// gradient points, as its image only.
+/// A dual that batch Frank-Wolfe can maximise: finds the vertex of the whole domain in the
+/// direction of the gradient, as its image only.
 ///
-/// Only a smoothed dual needs to know where the point itself is; it keeps it, and is told how far the
-/// solver went towards the last vertex.
+/// Only a smoothed dual needs the dual point itself. It keeps that point, and receives each step
+/// that the solver took towards the last vertex.
 pub trait BatchDual: BlockDual {
-    /// Moves the dual point `step` of the way to the vertex found last (0 at first), then finds the vertex
-    /// U of the domain that maximises the slope at the point whose weights these are, and writes w(U) to
-    /// `image`. The loss may be left out unless it is wanted.
+    /// Moves the dual point by `step` towards the last vertex (0 in the first call). Then finds the
+    /// vertex U of the domain that maximises the slope at the point with these weights, and writes
+    /// w(U) to `image`. The loss may be omitted unless `want_loss` is set.
     ///
     /// # Errors
     /// As for [`BlockDual::block_gaps`].
@@ -25,9 +25,9 @@ pub trait BatchDual: BlockDual {
         interrupt: &Interrupt,
     ) -> Result<Sums>;
 
-    /// The point U at which the losses, smoothed where they are, are attained: u_i = −∇Φ_i(A_i w), or a
-    /// subgradient; writes w(U) to `image`, and always evaluates the loss. Without smoothing it is the vertex
-    /// of [`BatchDual::batch_vertex`].
+    /// Computes the point U at which the (smoothed) losses are attained: u_i = −∇Φ_i(A_i w), or a
+    /// subgradient. Writes w(U) to `image`, and always evaluates the loss. Without smoothing, U is
+    /// the vertex of [`BatchDual::batch_vertex`].
     ///
     /// # Errors
     /// As for [`BlockDual::block_gaps`].
@@ -41,10 +41,11 @@ pub trait BatchDual: BlockDual {
     }
 }
 
-/// Sums over the blocks that one pass gives beside w(U), with what bounds their rounding errors.
+/// Sums over blocks from the pass that computes w(U), and the sizes that bound their rounding
+/// errors.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sums {
-    /// Σ p_i Φ_i(w): the loss, smoothed where the problem is.
+    /// Σ p_i Φ_i(w): the loss, smoothed if the problem is.
     pub loss: Option<Bounded>,
     /// Σ p_i l_i at the vertex.
     pub linear: f64,
@@ -52,13 +53,14 @@ pub struct Sums {
     pub cross: f64,
     /// Σ p_i ‖u_i‖² (smoothing only).
     pub square: f64,
-    /// Σ p_i ‖A_iᵀ‖ d_i and Σ p_i cost_i d_i, where the u_i are no vertices but d_i from their sets, in ‖·‖₁.
+    /// Σ p_i ‖A_iᵀ‖ d_i and Σ p_i cost_i d_i, if the u_i are not vertices but d_i away from their
+    /// sets, in ‖·‖₁.
     pub outside: [f64; 2],
-    /// The sizes that the sums' rounding errors are relative to.
+    /// The sizes to which the sums' rounding errors are relative.
     pub sizes: Sizes,
 }
 
-/// What bounds the size of a vertex of the whole domain, and so the rounding of its sums.
+/// Bounds on the size of a vertex of the whole domain, and so on the rounding of its sums.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sizes {
     /// Σ p_i cost_i ‖u_i‖₁: at least |linear|.

@@ -30,7 +30,7 @@ impl SignCone {
         self.constrained.is_empty()
     }
 
-    /// Refuses signs for another number of weights.
+    /// Checks that there is a sign for each weight.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`].
@@ -49,8 +49,8 @@ impl SignCone {
         }
     }
 
-    /// Replaces w by Π_K(w + slack) and `slack`, one number for each constrained weight, by what that takes
-    /// away; it may be empty at first.
+    /// Replaces w by Π_K(w + slack), and `slack` by the difference that the projection removes, one
+    /// number for each constrained weight; `slack` may start empty.
     pub fn split(&self, weights: &mut [f64], slack: &mut Vec<f64>) {
         slack.resize(self.constrained.len(), 0.0);
         for (&(index, negative), slack) in self.constrained.iter().zip(slack) {

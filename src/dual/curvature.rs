@@ -13,10 +13,10 @@ enum Kind {
     Minus,
 }
 
-/// A symmetric positive semi-definite matrix over the parts of each of a run of blocks, as the sum of a diagonal
-/// and signed squares: diag(a) + Σ ± q qᵀ. The entropy on the simplex has diag(p) − p pᵀ, a projection onto a
-/// polytope the projection onto the directions of the face that holds its result
-/// (`docs/mathematics/newton.md#curvature`).
+/// A symmetric positive semi-definite matrix over the parts of each block in a run of blocks,
+/// stored as a diagonal plus signed squares: diag(a) + Σ ± q qᵀ. The entropy on the simplex has
+/// diag(p) − p pᵀ. A projection onto a polytope has the projection onto the directions of the face
+/// of its result (`docs/mathematics/newton.md#curvature`).
 #[derive(Debug, Clone, Default)]
 pub struct Curvatures {
     entries: Sparse,
@@ -27,7 +27,7 @@ pub struct Curvatures {
 }
 
 impl Curvatures {
-    /// Forgets all blocks.
+    /// Removes all blocks.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.terms.clear();
@@ -54,7 +54,7 @@ impl Curvatures {
         self.add(Kind::Plus, entries);
     }
 
-    /// Takes q qᵀ away from the open block.
+    /// Subtracts q qᵀ from the open block.
     pub fn subtract_square(&mut self, entries: impl IntoIterator<Item = (u32, f64)>) {
         self.add(Kind::Minus, entries);
     }
@@ -112,8 +112,8 @@ impl Curvatures {
         vector.copy_from_slice(product);
     }
 
-    /// Writes the block's matrix over the parts that it has entries for, row by row; `place` has room for each
-    /// part and is work space.
+    /// Writes the block's matrix over the parts that have entries, row by row; `place` is work
+    /// space with room for each part.
     pub fn dense(
         &self,
         block: usize,
@@ -158,7 +158,7 @@ impl Curvatures {
         }
     }
 
-    /// At least the number of pairs of parts that the blocks have entries for.
+    /// An upper bound on the number of pairs of parts that have entries.
     pub fn n_pairs(&self) -> usize {
         let largest =
             |block| self.block(block).map(|(_, entries)| entries.len()).max().unwrap_or(0);

@@ -1,9 +1,9 @@
-//! The one idea: a dual over a product of polytopes, as every solver sees it.
+//! A dual over a product of polytopes, the interface that every solver works on.
 //!
-//! A margin loss is the support function of a polytope, so that the dual of a training problem lives on a
-//! product of polytopes, one for each example (`docs/mathematics/duality.md`). A solver asks a
-//! [`BlockDual`] for a block's [`Gradient`] and for the [`Image`] of a direction in weight space; what these
-//! are made of, labels, costs and rows, is the dual's own affair.
+//! A margin loss is the support function of a polytope, so the dual of a training problem lives on
+//! a product of polytopes, one for each example (`docs/mathematics/duality.md`). A solver takes a
+//! block's [`Gradient`], and the [`Image`] of a direction in weight space, from a [`BlockDual`].
+//! Labels, costs and rows are internal to the dual.
 
 mod batch;
 mod cone;
@@ -25,10 +25,11 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
 
-/// The dual max D(μ) = Σ_i p_i l_i(μ_i) − λ/2 ‖w(μ)‖², where each block's μ_i is in a polytope of its own
-/// and w(μ) is affine (`docs/mathematics/duality.md`). Points and directions of a block are sparse vectors
-/// over its *parts*: classes, or the parts of a structured label.
+/// The dual max D(μ) = Σ_i p_i l_i(μ_i) − λ/2 ‖w(μ)‖², where block i's μ_i is in its polytope and
+/// w(μ) is affine (`docs/mathematics/duality.md`). Points and directions of a block are sparse
+/// vectors over its *parts*: classes, or the parts of a structured label.
 ///
+/// The dual allocates its scratch memory once; gradients and images borrow it.
 /// Scratch memory is the dual's own, allocated once; gradients and images borrow it.
 pub trait BlockDual {
     /// The gradient at a point of a block.
@@ -47,18 +48,18 @@ pub trait BlockDual {
     /// λ, γ and the p_i.
     fn shares(&self) -> &Shares;
 
-    /// The same, to change λ.
+    /// λ, γ and the p_i, mutable to change λ.
     fn shares_mut(&mut self) -> &mut Shares;
 
-    /// The vertex that every block starts at, where w = 0 and l_i = 0.
+    /// The vertex where every block starts: there w = 0 and l_i = 0.
     fn start(&self, block: usize) -> Sparse;
 
-    /// Entries of a point at most this large are nothing but rounding.
+    /// Entries of a point up to this size are rounding error.
     fn rounding(&self) -> f64 {
         1e-15
     }
 
-    /// The gradient (1/p_i) ∂D/∂μ_i at a point of a block and the w of all points.
+    /// The gradient (1/p_i) ∂D/∂μ_i at a point of a block, given the w of all points.
     fn gradient<'s>(
         &'s mut self,
         block: usize,
@@ -66,7 +67,8 @@ pub trait BlockDual {
         point: &[(u32, f64)],
     ) -> Self::Gradient<'s>;
 
-    /// The gradient's slopes along directions of a few parts; its vertex has no meaning.
+    /// The gradient restricted to a few parts. It gives slopes along directions of these parts; its
+    /// vertex is meaningless.
     fn slopes_at<'s>(
         &'s mut self,
         block: usize,
@@ -75,11 +77,11 @@ pub trait BlockDual {
         point: &[(u32, f64)],
     ) -> Self::Gradient<'s>;
 
-    /// What moving a block along a direction does.
+    /// The image of a step of a block along a direction.
     fn image<'s>(&'s mut self, block: usize, direction: &'s [(u32, f64)]) -> Self::Image<'s>;
 
-    /// Writes the direction from a block's start to a point at which its loss Φ_i, smoothed where the dual
-    /// is, is attained at the weights `scale` · `weights`; returns the slope at the start along it.
+    /// Writes the direction from a block's start to the point that attains its loss Φ_i (smoothed
+    /// if the dual is) at the weights `scale` · `weights`; returns the slope at the start along it.
     ///
     /// # Errors
     /// As for [`Gradient::vertex`].
@@ -91,8 +93,8 @@ pub trait BlockDual {
         direction: &mut Sparse,
     ) -> Result<f64>;
 
-    /// The vertices to which the gradient at `weights` points, for some blocks, in parallel where that can
-    /// be. Without smoothing only.
+    /// The vertices to which the gradient at `weights` points, for some blocks, in parallel if
+    /// possible. Only without smoothing.
     ///
     /// # Errors
     /// As for [`BlockDual::block_gaps`].
@@ -103,10 +105,10 @@ pub trait BlockDual {
         interrupt: &Interrupt,
     ) -> Result<Vec<Sparse>>;
 
-    /// Passes over all blocks at fixed weights, in parallel where that can be.
+    /// Evaluates all blocks at fixed weights, in parallel if possible.
     ///
     /// # Errors
-    /// [`crate::Error::Interrupted`], and what the user's own oracle raises.
+    /// [`crate::Error::Interrupted`], and errors of the user's oracle.
     fn block_gaps(
         &mut self,
         weights: &[f64],
@@ -117,14 +119,14 @@ pub trait BlockDual {
     /// The size of a block's functions, for bounds on their rounding errors.
     fn scales(&self, block: usize) -> Scales;
 
-    /// A bound on how far, in ‖·‖₁, a stored point is from its block's polytope, where `drift` bounds how far
-    /// it is from the convex combination of vertices that it stands for: itself, unless the polytope says
-    /// better.
+    /// A bound, in ‖·‖₁, on the distance of a stored point from its block's polytope. `drift`
+    /// bounds the point's distance from the convex combination of vertices that it represents, and
+    /// is the default bound.
     fn defect(&self, _block: usize, _point: &[(u32, f64)], drift: &dyn Fn() -> f64) -> f64 {
         drift()
     }
 
-    /// P(0), the objective of the model of w = 0.
+    /// P(0), the objective at w = 0.
     ///
     /// # Errors
     /// As for [`BlockDual::block_gaps`].
@@ -142,28 +144,29 @@ pub trait Gradient {
     /// Writes the vertex of the polytope with the largest slope.
     ///
     /// # Errors
-    /// What the user's own oracle raises.
+    /// Errors of the user's oracle.
     fn vertex(&mut self, vertex: &mut Sparse) -> Result<()>;
 }
 
-/// What moving a block by a unit step along a direction does to D and to w.
+/// The effect of a unit step of a block along a direction on D and on w.
 pub trait Image {
     /// −(1/p_i) d²D/dt² for a step t along the direction.
     fn curvature(&self) -> f64;
 
-    /// The part of the curvature that smoothing adds, γ ‖direction‖²; the rest is λ/p_i ‖w(direction)‖².
+    /// The contribution of smoothing to the curvature, γ ‖direction‖²; the rest is λ/p_i
+    /// ‖w(direction)‖².
     fn bend(&self) -> f64 {
         0.0
     }
 
-    /// Adds what a step does to w.
+    /// Adds the effect of a step to w.
     fn add_to(&mut self, step: f64, weights: &mut [f64]);
 
     /// l_i along the direction.
     fn linear(&mut self) -> f64;
 }
 
-/// The dual point as a pass over the blocks reads it: block by block.
+/// The dual point, read block by block.
 pub type Points<'a> = dyn Fn(usize) -> &'a [(u32, f64)] + Sync + 'a;
 
 /// The loss and the duality gap of each block, computed in one pass.
@@ -176,7 +179,7 @@ pub struct BlockGaps {
 }
 
 impl BlockGaps {
-    /// Sums up what each block found: (p_i Φ_i, p_i gap_i) in the order of the blocks.
+    /// Sums up the terms of all blocks: (p_i Φ_i, p_i gap_i) in the order of the blocks.
     pub fn of(terms: Vec<(Bounded, f64)>) -> Self {
         let loss = terms.iter().map(|(loss, _)| *loss).collect::<rounding::Sum>().total();
         Self { loss, gaps: terms.into_iter().map(|(_, gap)| gap).collect() }

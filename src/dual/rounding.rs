@@ -1,7 +1,7 @@
-//! Numbers with bounds on their rounding errors: what makes a certificate hold in exact arithmetic.
+//! Numbers with bounds on their rounding errors, so that certificates hold in exact arithmetic.
 //!
-//! A certificate is computed in double precision, so each of its sums comes with a bound on how far the
-//! exact sum may be, and is reported rounded against us: the objective up, the lower bound down
+//! A certificate is computed in double precision. Each of its sums has a bound on its distance from
+//! the exact sum, and the certificate is rounded against us: the objective up, the lower bound down
 //! (`docs/mathematics/duality.md#rounding`; Higham 2002, sections 3.1 and 4.3).
 
 use std::ops::{Add, Mul, Sub};
@@ -9,17 +9,17 @@ use std::ops::{Add, Mul, Sub};
 use crate::data::Real;
 use crate::linalg::vectors::{PIECE_VALUES, squared_norm};
 
-/// The smallest positive number: twice what underflow takes from a product.
+/// The smallest positive number: twice the largest error of a product that underflows.
 pub const TINY: f64 = f64::from_bits(1);
 
-/// A bound on the relative error of n operations in a row, twice what Higham's γ_n needs: bounds are
+/// A bound on the relative error of n operations in a row, twice Higham's γ_n, because bounds are
 /// themselves computed with rounding.
 #[inline]
 pub fn gamma(n: usize) -> f64 {
     n as f64 * f64::EPSILON
 }
 
-/// A number known up to an error: the exact value is within `error` of `value`.
+/// A number with an error bound: the exact value is within `error` of `value`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Bounded {
     value: f64,
@@ -32,31 +32,31 @@ impl Bounded {
         Self { value, error: up(error) }
     }
 
-    /// A number that is exact.
+    /// An exact number.
     pub fn exact(value: f64) -> Self {
         Self { value, error: 0.0 }
     }
 
-    /// The number as computed.
+    /// The computed value.
     pub fn value(self) -> f64 {
         self.value
     }
 
-    /// Nothing below this is possible.
+    /// A lower bound on the exact value.
     pub fn lower(self) -> f64 {
         if self.error == 0.0 { self.value } else { (self.value - self.error).next_down() }
     }
 
-    /// Nothing above this is possible.
+    /// An upper bound on the exact value.
     pub fn upper(self) -> f64 {
         if self.error == 0.0 { self.value } else { (self.value + self.error).next_up() }
     }
 }
 
-/// A bound that may itself have been rounded down by a few operations.
+/// A bound, raised by the rounding error of a few operations.
 #[inline]
 fn up(bound: f64) -> f64 {
-    // TINY makes up for what underflow takes from the product; above that γ_8 has room for its rounding.
+    // TINY covers underflow of the product; γ_8 covers its rounding otherwise.
     if bound > 0.0 { bound * (1.0 + gamma(8)) + TINY } else { bound }
 }
 
@@ -88,8 +88,8 @@ impl Mul for Bounded {
     }
 }
 
-/// A sum of bounded numbers, compensated (Neumaier 1974), so that its own error is that of a few
-/// operations whatever the number of terms.
+/// A compensated sum of bounded numbers (Neumaier 1974): its own error is that of a few operations,
+/// for any number of terms.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
     sum: f64,
@@ -116,7 +116,7 @@ impl Sum {
         self.n_terms += 1;
     }
 
-    /// Adds to the error alone.
+    /// Increases only the error.
     pub fn widen(&mut self, error: f64) {
         self.error += error;
     }
@@ -134,7 +134,7 @@ impl Sum {
     /// The sum.
     pub fn total(&self) -> Bounded {
         let (value, grown) = (self.sum + self.compensation, gamma(self.n_terms + 2));
-        // Sums of numbers that are not negative, computed one after the other, are known to γ_n.
+        // Sequential sums of non-negative numbers have a relative error of at most γ_n.
         let (size, error) = (self.size * (1.0 + grown), self.error * (1.0 + grown));
         Bounded::new(value, gamma(2) * value.abs() + grown * grown * size + error)
     }
@@ -155,7 +155,7 @@ pub fn bounded_squared_norm<T: Real>(weights: &[T]) -> Bounded {
     Bounded::new(value, gamma(depth) * value + weights.len() as f64 * TINY)
 }
 
-/// 2^512: a root of numbers whose squares overflow.
+/// 2^512, by which numbers with overflowing squares are divided.
 const OVERFLOWN: f64 = f64::from_bits((1023 + 512) << 52);
 
 /// A bound on ‖w‖.
@@ -164,13 +164,13 @@ pub fn norm_above<T: Real>(weights: &[T]) -> f64 {
     if square < f64::INFINITY {
         return root_above(square);
     }
-    // The squares overflow. Powers of two change no digit of the large weights, and what the small ones lose is
-    // far less than a rounding of the root.
+    // The squares overflow. Scaling by a power of two is exact for large weights, and the loss in
+    // small ones is far less than a rounding of the root.
     let scaled: Vec<f64> = weights.iter().map(|weight| weight.widen() / OVERFLOWN).collect();
     root_above(bounded_squared_norm(&scaled).upper()) * OVERFLOWN
 }
 
-/// A bound on the root of a number that is not negative.
+/// An upper bound on the root of a non-negative number.
 pub fn root_above(square: f64) -> f64 {
     up(square.sqrt())
 }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn bounds_enclose_the_exact_results() {
         let (third, tenth) = (Bounded::exact(1.0 / 3.0), Bounded::exact(0.1));
-        // 1/3 · 1/10 of the numbers as stored, exactly, is within one unit in the last place.
+        // The exact product of the stored 1/3 and 1/10 is within one unit in the last place.
         let product = third * tenth;
         assert!(product.lower() < product.value() && product.value() < product.upper());
         assert!(product.upper() - product.lower() < 1e-16);

@@ -1,14 +1,14 @@
-//! λ, γ, the weights p_i of the examples and the signs of the weights: what every dual has beside its
-//! polytopes.
+//! λ, γ, the weights p_i of the examples and the signs of the weights: the numbers of a dual
+//! besides its polytopes.
 
 use super::SignCone;
 use crate::error::{Error, Result};
 
-/// Largest product of 1/λ and the squared norm of an example's features. λ‖w‖² of a step may be as large, and
-/// sums over the examples must not overflow.
+/// Maximum product of 1/λ and the squared norm of an example's features. λ‖w‖² of a step may reach
+/// this size, and sums over the examples must not overflow.
 const LARGEST: f64 = 1e280;
-/// A product with the norm itself that is allowed whatever the squares: it bounds the weights. Certificates hold for rows
-/// of 1e150 with C = 1e12.
+/// A product with the norm itself up to this size is always allowed, because it bounds the weights.
+/// Certificates hold for rows of 1e150 with C = 1e12.
 const LARGEST_WEIGHT: f64 = 1e170;
 
 /// The regularisation λ, the smoothing γ and each block's share p_i of the loss, Σ p_i = 1: the numbers of
@@ -18,10 +18,10 @@ pub struct Shares {
     lambda: f64,
     smoothing: f64,
     n_blocks: usize,
-    /// None where all are equal.
+    /// None if all are equal.
     weights: Option<Vec<f64>>,
     cone: SignCone,
-    /// Largest norm of an example's features, 0 while these are not known.
+    /// Largest norm of an example's features; 0 while unknown.
     feature: f64,
 }
 
@@ -60,7 +60,7 @@ impl Shares {
         Ok(self)
     }
 
-    /// Replaces each loss by its Moreau envelope with parameter γ; 0 leaves it as it is.
+    /// Replaces each loss by its Moreau envelope with parameter γ; 0 leaves it unchanged.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless γ is finite and not negative.
@@ -72,20 +72,20 @@ impl Shares {
         Ok(self)
     }
 
-    /// Takes the norms of the examples' features; NaN does not count.
+    /// Takes the norms of the examples' features; ignores NaN.
     ///
     /// # Errors
-    /// As for [`Shares::check_range`] at the present λ.
+    /// As for [`Shares::check_range`] at the current λ.
     pub fn with_features(mut self, norms: impl Iterator<Item = f64>) -> Result<Self> {
         self.feature = norms.fold(0.0, f64::max);
         self.check_range(self.lambda)?;
         Ok(self)
     }
 
-    /// Refuses a λ so small, given the features, that numbers of a fit may overflow.
+    /// Checks that λ is not so small, given the features, that numbers of a fit may overflow.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`], which names C: callers give λ as 1 / (C × the total weight).
+    /// [`Error::InvalidArgument`], naming C: callers give λ as 1 / (C × the total weight).
     pub fn check_range(&self, lambda: f64) -> Result<()> {
         let square = self.feature * self.feature;
         if square / lambda <= LARGEST || self.feature / lambda <= LARGEST_WEIGHT {
@@ -125,7 +125,7 @@ impl Shares {
         self.smoothing
     }
 
-    /// The w that there may be.
+    /// The cone that w is restricted to.
     pub fn cone(&self) -> &SignCone {
         &self.cone
     }

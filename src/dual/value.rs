@@ -1,4 +1,4 @@
-//! The dual value at a point, as a bound that holds in exact arithmetic.
+//! The dual value at a point, as a lower bound that holds in exact arithmetic.
 
 use super::rounding::{Bounded, Sum, TINY, bounded_squared_norm, gamma, norm_above, root_above};
 use super::{BlockDual, Image, Points, Scales, Shares};
@@ -7,21 +7,21 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, sparse};
 
-/// What the dual value at a point is made of, each part with its rounding taken against us. The point is
-/// feasible in exact arithmetic: where the stored one is not, one as near to it as its defects say.
+/// The terms of the dual value at a point, each rounded against us. The bound is for a point that
+/// is feasible in exact arithmetic: the stored one or, if it is infeasible, one within its defects.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DualValue {
     lambda: f64,
     /// Σ p_i l_i(μ_i).
     linear: Bounded,
-    /// At least ‖w(μ)‖.
+    /// An upper bound on ‖w(μ)‖.
     norm: f64,
-    /// At least γ Σ p_i ‖μ_i‖².
+    /// An upper bound on γ Σ p_i ‖μ_i‖².
     bend: f64,
 }
 
 impl DualValue {
-    /// The value at sums that come with bounds on their errors.
+    /// The value for sums that have error bounds.
     pub fn of(lambda: f64, linear: Bounded, norm: f64, bend: f64) -> Self {
         Self { lambda, linear, norm, bend }
     }
@@ -31,7 +31,8 @@ impl DualValue {
         self.bound_at(1.0)
     }
 
-    /// D(tμ), rounded down, and the t in [0, 1] that maximises it. The polytopes must contain 0, where l_i is 0.
+    /// D(tμ), rounded down, and the t in [0, 1] that maximises it. The polytopes must contain 0,
+    /// with l_i(0) = 0.
     pub fn bound_along(&self) -> (f64, f64) {
         let curvature = self.lambda * self.norm * self.norm + self.bend;
         let best = self.linear.value() / curvature;
@@ -42,7 +43,7 @@ impl DualValue {
         ((exact(scale) * self.linear - regularizer - bend).lower(), scale)
     }
 
-    /// The same for λ divided by `factor`, where w(μ) is as much longer.
+    /// The bound for λ divided by `factor`, which multiplies w(μ) by `factor`.
     pub fn bound_at(&self, factor: f64) -> f64 {
         let norm = Bounded::exact(self.norm);
         let regularizer = Bounded::exact(0.5 * self.lambda) * norm * norm * Bounded::exact(factor);
@@ -55,7 +56,7 @@ pub fn objective<T: Real>(lambda: f64, weights: &[T], loss: Bounded) -> f64 {
     (Bounded::exact(0.5 * lambda) * bounded_squared_norm(weights) + loss).upper()
 }
 
-/// What a block adds to the dual beside its image.
+/// Terms that a block adds to the dual, apart from its image.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockTerms {
     /// l_i along the direction from the block's start.
@@ -66,20 +67,21 @@ pub struct BlockTerms {
     pub length: f64,
     /// Number of entries of the direction.
     pub n_entries: usize,
-    /// How far, in ‖·‖₁, the point is from its polytope.
+    /// Distance of the point from its polytope in ‖·‖₁.
     pub defect: f64,
     /// The size of the block's functions.
     pub scales: Scales,
 }
 
-/// What the blocks seen so far add to a [`DualValue`].
+/// Sums over the blocks so far, for a [`DualValue`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Totals {
     linear: Sum,
     bend: f64,
-    /// Σ p_i/λ ‖A_iᵀ‖ ‖δ_i‖₁, the sum of all terms' sizes.
+    /// Σ p_i/λ ‖A_iᵀ‖ ‖δ_i‖₁, the sum of the absolute values of all terms.
     reach: f64,
-    /// What the repair of points that are outside of their sets may add to ‖w‖, and underflow.
+    /// A bound on the increase of ‖w‖ from moving infeasible points into their sets, and from
+    /// underflow.
     repair: f64,
     n_blocks: usize,
     n_entries: usize,
@@ -111,13 +113,13 @@ impl Totals {
         self.n_entries = self.n_entries.max(n_entries);
     }
 
-    /// Adds a block at its start, which is in its polytope and adds nothing.
+    /// Adds a block at its start, which is feasible and contributes 0.
     #[inline]
     pub fn add_start(&mut self) {
         self.n_blocks += 1;
     }
 
-    /// Adds what other blocks add.
+    /// Adds the sums over other blocks.
     pub fn join(&mut self, other: &Self) {
         self.linear.join(&other.linear);
         self.bend += other.bend;
@@ -132,19 +134,19 @@ impl Totals {
         self.n_blocks + self.n_entries + 8
     }
 
-    /// A bound on what separates w(μ) from its image as summed up in any order.
+    /// A bound on the distance of w(μ) from its image, summed in any order.
     pub fn distance(&self) -> f64 {
         self.distance_within(self.n_blocks)
     }
 
-    /// The same where each entry of the image is the sum of at most `n_sums` sums in a row: fewer than there are
-    /// blocks where the sums of pieces are added up.
+    /// [`distance`](Self::distance) if each entry of the image is a chain of at most `n_sums` sums:
+    /// fewer than there are blocks if pieces are summed first.
     pub fn distance_within(&self, n_sums: usize) -> f64 {
         let depth = n_sums + self.n_entries + 8;
         (gamma(depth) * self.reach + self.repair) * (1.0 + gamma(self.n_blocks + 8))
     }
 
-    /// The value, for a bound on ‖w(μ)‖.
+    /// The value, given a bound on ‖w(μ)‖.
     pub fn value(&self, lambda: f64, norm: f64) -> DualValue {
         let bend = self.bend * (1.0 + gamma(self.n_blocks + 8));
         DualValue::of(lambda, self.linear.total(), norm * (1.0 + gamma(4)), bend)
@@ -156,9 +158,9 @@ impl Totals {
     }
 }
 
-/// The dual value at a point, with w(μ) summed anew in one pass: rounding that the weights of a run have
-/// gathered does not count. `drift(i)` bounds ‖·‖₁ of what separates a block's point from the convex
-/// combination of vertices that it stands for.
+/// The dual value at a point, with w(μ) recomputed in one pass, so that rounding errors accumulated
+/// in the weights of a run do not count. `drift(i)` bounds, in ‖·‖₁, the distance of a block's
+/// point from the convex combination of vertices that it represents.
 ///
 /// # Errors
 /// [`crate::Error::Interrupted`].
@@ -187,7 +189,7 @@ pub fn dual_value<D: BlockDual>(
         let terms = BlockTerms { linear, bend, length, n_entries, defect, scales };
         totals.add(dual.shares(), block, &terms);
     }
-    // Projections move two points no farther apart.
+    // Projections do not increase the distance between two points.
     dual.shares().cone().project(&mut weights);
     Ok(totals.value(dual.shares().lambda(), norm_above(&weights) + totals.distance()))
 }

@@ -26,12 +26,15 @@ pub(crate) fn invert(a: &Array2<f64>) -> Option<Inverse> {
     Some(Inverse { matrix, log_det })
 }
 
-/// Replaces A, n × n by rows, by its inverse and returns log det A; None if A is not positive definite.
+/// Replaces A, n × n by rows, by its inverse and returns log det A; None if A is not positive
+/// definite.
 ///
-/// Pivots in their order on the diagonal are those of A = L Lᵀ, squared: a definite matrix needs no search.
+/// The pivots on the diagonal, in order, are the squares of those of A = L Lᵀ, so a definite matrix
+/// needs no pivot search.
 pub(crate) fn invert_in_place(a: &mut [f64], n: usize) -> Option<f64> {
     let log_det = arch().dispatch(Inversion { a, n })?;
-    // Both halves are the inverse up to rounding; users of either see the same.
+    // Both halves are the inverse up to rounding; they are made equal so that the choice does not
+    // matter.
     for i in 0..n {
         for j in 0..i {
             a[j * n + i] = a[i * n + j];
@@ -40,8 +43,8 @@ pub(crate) fn invert_in_place(a: &mut [f64], n: usize) -> Option<f64> {
     Some(log_det)
 }
 
-/// Gauss-Jordan elimination: a type of its own, since only what is inlined into its body is compiled for the
-/// processor at hand.
+/// Gauss-Jordan elimination. It is a type because only code inlined into its body is compiled for
+/// this processor's vectors.
 struct Inversion<'a> {
     a: &'a mut [f64],
     n: usize,
@@ -75,8 +78,8 @@ impl WithSimd for Inversion<'_> {
     }
 }
 
-/// Solves a system with a matrix that is positive semi-definite to rounding, both overwritten; what the
-/// matrix leaves open is 0 in the solution.
+/// Solves a system with a matrix that is positive semi-definite up to rounding; overwrites both.
+/// Undetermined entries of the solution are 0.
 ///
 /// Inlined, so that it is compiled for the vectors of the kernel that calls it.
 #[inline(always)]
@@ -93,8 +96,8 @@ pub(crate) fn solve_semidefinite(matrix: &mut [f64], right: &mut [f64]) {
                 .zip(&before[column..])
                 .for_each(|(entry, b)| *entry -= factor * b);
         }
-        // Rows of the upper factor; a pivot lost in rounding leaves its variable at 0. The inverse of
-        // each pivot's root stands on the diagonal: the way back multiplies by it.
+        // Rows of the upper factor. A pivot lost in rounding sets its variable to 0. The diagonal
+        // holds the inverse roots of the pivots, by which back substitution multiplies.
         let pivot = row[column];
         let inverse = if pivot > 1e-14 * scale { 1.0 / pivot.sqrt() } else { 0.0 };
         row[column..].iter_mut().for_each(|entry| *entry *= inverse);
@@ -110,10 +113,10 @@ pub(crate) fn solve_semidefinite(matrix: &mut [f64], right: &mut [f64]) {
     }
 }
 
-/// Columns that are factorised together; their rows stay in the first-level cache.
+/// Columns that are factorised together: their rows stay in the first-level cache.
 const PANEL: usize = 64;
 
-/// The smallest pivot of a matrix with a unit diagonal; what is smaller is rounding.
+/// The smallest pivot of a matrix with a unit diagonal; smaller ones are rounding error.
 const SMALLEST_PIVOT: f64 = 1e-14;
 
 /// The factor L of a matrix L Lᵀ whose diagonal is scaled to 1, and the scales.
@@ -131,11 +134,13 @@ impl Factor {
         n.next_multiple_of(PADDING)
     }
 
-    /// The factor of a positive definite n × n matrix by its lower triangle, rows [`Factor::stride`] apart, in blocks of
-    /// columns and in parallel over rows; no result depends on the number of threads.
+    /// The factor of a positive definite n × n matrix, given by its lower triangle with rows
+    /// [`Factor::stride`] apart. Works in blocks of columns and in parallel over rows; no result
+    /// depends on the number of threads.
     ///
-    /// The diagonal is scaled to 1 first, which makes the rounding errors independent of the scales of rows and
-    /// columns (van der Sluis 1969). Pivots that rounding has taken are raised to [`SMALLEST_PIVOT`].
+    /// The diagonal is scaled to 1 first, so that the rounding errors do not depend on the scales
+    /// of rows and columns (van der Sluis 1969). Pivots lost in rounding are raised to
+    /// [`SMALLEST_PIVOT`].
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -194,7 +199,7 @@ fn factorise_block(block: &mut [f64], stride: usize, columns: std::ops::Range<us
     }
 }
 
-/// Takes the products of the columns just factorised away from the rows below them.
+/// Subtracts the products of the columns just factorised from the rows below them.
 fn update(rest: &mut [f64], panel: &mut Vec<f64>, stride: usize, columns: std::ops::Range<usize>) {
     let n_rows = rest.len() / stride;
     if n_rows == 0 {
@@ -211,7 +216,8 @@ fn update(rest: &mut [f64], panel: &mut Vec<f64>, stride: usize, columns: std::o
         }
     }
     let [a, b] = [&*negative, &*plain].map(|values| Strided { values, stride: width });
-    // The columns that are left begin at the end of the panel, wherever vectors begin.
+    // The remaining columns begin at the end of the panel, which need not be a multiple of a
+    // vector.
     rest.par_chunks_mut(PANEL * stride).enumerate().for_each(|(block, rows)| {
         let n_rows = rows.len() / stride;
         add_lower_products(&mut rows[columns.end..], stride, (n_rows, block * PANEL), a, b);
@@ -253,7 +259,7 @@ mod tests {
             let (mut matrix, mut x) = (a.clone().into_raw_vec_and_offset().0, right.to_vec());
             solve_semidefinite(&mut matrix, &mut x);
             let error = a.dot(&ndarray::aview1(&x)) - right;
-            // Of a matrix of rank 2, rounding leaves pivots that may pass for more.
+            // Rounding turns zero pivots of a matrix of rank 2 into small positive ones.
             prop_assert!(x.iter().all(|x| x.is_finite()));
             prop_assume!(a.diag().iter().take(2).all(|pivot| *pivot > 1e-2));
             prop_assert!(error.iter().all(|error| error.abs() < 1e-3), "{error}");

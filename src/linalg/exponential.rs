@@ -1,11 +1,11 @@
-//! The exponential function in a form that loops vectorise.
+//! The exponential function, written so that loops over it vectorise.
 
 use pulp::{Simd, WithSimd};
 
 use super::simd::arch;
 
-/// exp(−x) for x ≥ 0, branch-free so that loops over it vectorise; relative error below 1e-14.
-/// NaN stays NaN.
+/// exp(−x) for x ≥ 0, branch-free so that loops over it vectorise; relative error below 1e-14. NaN
+/// stays NaN.
 #[inline(always)]
 pub(crate) fn exp_minus(x: f64) -> f64 {
     const LOG2_E: f64 = std::f64::consts::LOG2_E;
@@ -18,7 +18,7 @@ pub(crate) fn exp_minus(x: f64) -> f64 {
     let shifted = y * LOG2_E + ROUND;
     let n = shifted - ROUND;
     let r = (y - n * LN2_HIGH) - n * LN2_LOW;
-    // Taylor's polynomial; |r| ≤ ln 2 / 2 leaves less than 1e-15 after degree 12.
+    // Taylor polynomial: for |r| ≤ ln 2 / 2 the remainder after degree 12 is below 1e-15.
     let mut p = 1.0 / 479_001_600.0;
     for factor in [
         39_916_800.0,
@@ -36,12 +36,12 @@ pub(crate) fn exp_minus(x: f64) -> f64 {
     ] {
         p = p * r + 1.0 / factor;
     }
-    // 2ⁿ by its exponent bits; n ≥ −1010 keeps it normal.
+    // 2ⁿ from its exponent bits; n ≥ −1010 keeps it normal.
     let exponent = (shifted.to_bits() as i64) << 52;
     f64::from_bits((exponent + (1023i64 << 52)) as u64) * p
 }
 
-/// As many as the widest vectors have places, whatever this machine has.
+/// Lanes of the widest vectors, on every machine.
 const LANES: usize = 8;
 
 /// Replaces a by softmax(a) and returns log Σ_c exp(a_c).
@@ -60,7 +60,7 @@ pub(crate) fn softmax(values: &mut [f64]) -> f64 {
                     *largest = if *value > *largest { *value } else { *largest };
                 }
             }
-            // A NaN need not be the largest: it is that of the sum, and so of all results.
+            // A NaN need not be the largest value, but it makes the sum NaN, and so all results.
             let shift = largest.into_iter().fold(f64::NEG_INFINITY, f64::max);
             let mut sums = [0.0; LANES];
             for values in whole.iter_mut() {
@@ -110,7 +110,7 @@ mod tests {
                 assert!((value - given.exp() / sum).abs() <= 2e-14 * value);
             }
         }
-        // In a whole vector, or behind those.
+        // In a whole vector, and in the remainder.
         for (at, bad) in [0, 1, 8].into_iter().flat_map(|at| [(at, f64::NAN), (at, f64::INFINITY)])
         {
             for n in [2, 9].into_iter().filter(|n| *n > at) {

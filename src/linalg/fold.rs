@@ -4,10 +4,10 @@ use std::array::from_fn;
 
 use pulp::Simd;
 
-/// Vectors that are folded in registers at a time: enough that the steps do not wait for each other.
+/// Vectors folded in registers at a time: enough that no step waits for another.
 const VECTORS: usize = 4;
 
-/// What is done with each row: `sum`\[j\] = op(`sum`\[j\], x, `row`\[j\]).
+/// The operation for each row: `sum`\[j\] = op(`sum`\[j\], x, `row`\[j\]).
 pub(crate) trait Reduction {
     /// The fold of no rows.
     const EMPTY: f64;
@@ -37,7 +37,7 @@ impl Reduction for Max {
     }
 }
 
-/// Folds (x, row) pairs into `sums`. A row may go on after its columns; what follows is not used.
+/// Folds (x, row) pairs into `sums`. A row may be longer than `sums`; its other values are ignored.
 #[inline(always)]
 pub(crate) fn fold<'a, F: Reduction, S: Simd>(
     simd: S,
@@ -58,8 +58,8 @@ pub(crate) fn fold<'a, F: Reduction, S: Simd>(
     }
 }
 
-/// Folds N vectors of columns; the very last overlaps the one before so that it is whole: the columns in
-/// both are folded twice, to the same result, which costs less than a loop over single columns.
+/// Folds N vectors of columns. The last vector overlaps the one before so that it is whole: columns
+/// in both are folded twice, with the same result, which is faster than a loop over single columns.
 #[inline(always)]
 fn stretch<'a, F: Reduction, S: Simd, const N: usize>(
     simd: S,
@@ -81,7 +81,7 @@ fn stretch<'a, F: Reduction, S: Simd, const N: usize>(
     }
 }
 
-/// Folds fewer columns than a vector has.
+/// Folds fewer columns than fill a vector.
 #[inline(always)]
 fn short<'a, F: Reduction, S: Simd>(
     simd: S,

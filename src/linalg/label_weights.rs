@@ -1,14 +1,15 @@
-//! Places of the weights of features and labels, feature after feature.
+//! Positions of the weights of features and labels, feature after feature.
 
-/// Features that have weights for at least this share of the labels get a row of all labels: adding vectors is quicker
-/// than adding single weights.
+/// Features with weights for at least a quarter of the labels get a row of all labels, because
+/// adding vectors is faster than adding single weights.
 const DENSE_SHARE: usize = 4;
 
-/// Place of the weights of a feature: the first of them, and their number, [`ROW`] for a row of all labels.
+/// Position of the weights of a feature: the first index and the number of weights, or [`ROW`] for
+/// a row of all labels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place(u64);
 
-/// The number of weights that marks a row.
+/// The number of weights that stands for a row.
 const ROW: u64 = u16::MAX as u64;
 
 impl Place {

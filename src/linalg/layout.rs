@@ -1,13 +1,13 @@
-//! Memory layout: buffers that start at a cache line, and transposed copies of matrices.
+//! Memory layout: buffers aligned to cache lines, and transposed copies of matrices.
 
 use std::ops::{Deref, DerefMut};
 
 use crate::data::Real;
 
-/// Bytes of a cache line: the widest vectors are as wide, and cross lines unless aligned to it.
+/// Bytes of a cache line. The widest vectors are as wide, and cross lines unless aligned.
 const LINE: usize = 64;
 
-/// A buffer that starts at a cache line.
+/// A buffer aligned to a cache line.
 #[derive(Debug)]
 pub(crate) struct Aligned<T> {
     values: Vec<T>,
@@ -38,12 +38,12 @@ impl<T> DerefMut for Aligned<T> {
     }
 }
 
-/// Rows that are copied together: as many values of a row of the result are written at once, a few cache lines, and the
-/// lines that they come from stay in the first-level cache for the next rows.
+/// Rows that are copied together: their values fill a few cache lines of a row of the result, and
+/// the lines that they come from stay in the first-level cache for the next rows.
 const TOGETHER: usize = 32;
 
-/// Writes to row j of `to` what is at place j of each row of `from`; rows begin `from_stride` and `to_stride` values
-/// apart. There are as many columns as `to` has rows, and the rest of those is left as it is.
+/// Writes column j of `from` to row j of `to`; rows begin `from_stride` and `to_stride` values
+/// apart. `from` has as many columns as `to` has rows; the rest of each row of `to` is unchanged.
 pub(crate) fn transpose<A: Real, B: Real>(
     from: &[A],
     from_stride: usize,
@@ -75,7 +75,7 @@ mod tests {
                 assert_eq!(*value, expected, "{n_rows} x {n_cols}, {column}, {at}");
             }
         }
-        // A part of the columns, from one of them on.
+        // A subset of the columns, from `half` on.
         let half = n_cols / 2;
         let mut some = vec![0.0; n_rows * (n_cols - half)];
         transpose(&from[half..], from_stride, &mut some, n_rows);

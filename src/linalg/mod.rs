@@ -1,10 +1,10 @@
-//! The kernels of the crate on vectors and matrices, dense and sparse: products of rows with packed weights,
+//! Kernels on vectors and matrices, dense and sparse: products of rows with packed weights,
 //! weighted sums of rows, norms, factorisations.
 //!
-//! Register tiles for products and sums are written once over `pulp`'s vectors and dispatched at run time to
-//! what the processor has (AVX-512, AVX2, NEON). Each score is the sum over the inputs in their order; a constant
-//! one comes last, or first where it is not stored with the others. Which of the two it is, and where rows are cut, the
-//! rows alone decide: results do not depend on threads.
+//! Register tiles for products and sums are written once over `pulp`'s vectors and dispatched at
+//! run time to the processor's instructions (AVX-512, AVX2, NEON). Each score is the sum over the
+//! inputs in order. A constant input comes last, or first if it is not stored with the others. This
+//! order, and the split of the rows, depend only on the rows, so results do not depend on threads.
 
 pub(crate) mod cholesky;
 mod exponential;

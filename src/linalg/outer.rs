@@ -5,27 +5,29 @@ use rayon::prelude::*;
 
 use super::{Kernel, Lane};
 
-/// Values that rows of all three matrices are padded to: the widest vector of any processor.
+/// Rows of all three matrices are padded to a multiple of this many values: the widest vector of
+/// any processor.
 pub(crate) const PADDING: usize = 8;
-/// Vectors side by side in a tile.
+/// Vectors in one row of a tile.
 const VECTORS: usize = 3;
 /// Rows of a tile.
 const ROWS: usize = 4;
 /// Rows of a matrix that one task adds to.
 const BAND: usize = 64;
 
-/// A matrix row by row, each row starting `stride` values after the one before; the stride is a multiple of
-/// [`PADDING`].
+/// A matrix by rows, each row starting `stride` values after the previous one; the stride is a
+/// multiple of [`PADDING`].
 #[derive(Clone, Copy)]
 pub(crate) struct Strided<'a> {
     /// The values.
     pub values: &'a [f64],
-    /// From one row to the next.
+    /// Distance between the starts of two rows.
     pub stride: usize,
 }
 
-/// Adds Σ_k a_k b_kᵀ to a stretch of the lower triangle of C: to its rows from `first` on, each up to the diagonal and
-/// at most a tile beyond. `c` is the stretch alone, `n_rows` rows of `stride` values.
+/// Adds Σ_k a_k b_kᵀ to some rows of the lower triangle of C, from row `first` on: each row up to
+/// the diagonal and at most a tile beyond. `c` holds only these rows, `n_rows` rows of `stride`
+/// values.
 pub(crate) fn add_lower_products(
     c: &mut [f64],
     stride: usize,
@@ -92,7 +94,7 @@ impl Kernel<f64> for Products<'_> {
     }
 }
 
-/// One tile of R rows and V vectors of columns.
+/// Adds to one tile of R rows and V vectors of columns.
 #[inline(always)]
 fn tile<S: Simd, const R: usize, const V: usize>(
     simd: S,

@@ -1,4 +1,4 @@
-//! Weights in panels that change between products, for dense rows.
+//! Packed weights that change between products, for dense rows.
 
 use std::array::from_fn;
 
@@ -7,16 +7,16 @@ use rayon::prelude::*;
 
 use super::{Aligned, Element, Kernel, Lane, transpose};
 
-/// Vectors side by side in one register tile, as in [`Panels`](super::Panels).
+/// Vectors in one row of a register tile, as in [`Panels`](super::Panels).
 const VECTORS: usize = 3;
-/// Multiplications worth handing to another thread: waking one costs some microseconds.
+/// Minimum number of multiplications for a second thread: waking one costs some microseconds.
 const WORTHWHILE: usize = 1 << 19;
 
-/// Weights (features × classes) that change between products: panels of a register tile's width, each
-/// contiguous, padded with zeros to whole vectors.
+/// Weights (features × classes) that change between products: contiguous panels as wide as a
+/// register tile, padded with zeros to whole vectors.
 ///
-/// A panel is updated and then read for the next scores while it is in the cache. Threads take whole
-/// panels, so results do not depend on them.
+/// A panel is updated and then read for the next scores while it is in the cache. Threads take
+/// whole panels, so results do not depend on their number.
 #[derive(Debug)]
 pub(crate) struct PanelWeights<T> {
     values: Aligned<T>,
@@ -37,7 +37,7 @@ pub(crate) struct Update<'a, T> {
 }
 
 impl<T: Element> PanelWeights<T> {
-    /// Zeros.
+    /// Creates zero weights.
     pub fn new(n_features: usize, n_classes: usize) -> Self {
         let padded = n_classes.next_multiple_of(T::lanes());
         let width = (VECTORS * T::lanes()).min(padded);
@@ -82,7 +82,7 @@ impl<T: Element> PanelWeights<T> {
         }
     }
 
-    /// Sets the weights to others of as many features and classes.
+    /// Sets the weights to rounded copies of others of the same shape.
     pub fn narrow(&mut self, exact: &PanelWeights<f64>) {
         self.load(&exact.by_class(self.padded.min(exact.padded)));
     }
@@ -106,7 +106,7 @@ impl<T: Element> PanelWeights<T> {
         }
     }
 
-    /// Where a class's first weight is, and how far apart its weights are.
+    /// The position of a class's first weight, and the distance between its weights.
     fn place(&self, class: usize) -> (usize, usize) {
         let first = class / self.width * self.width;
         (self.n_features * first + class - first, self.width.min(self.padded - first))
@@ -127,12 +127,12 @@ impl<T: Element> PanelWeights<T> {
         self.padded
     }
 
-    /// Classes of a panel, the last one's may be fewer.
+    /// Number of classes per panel; the last panel may have fewer.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Adds the update.
+    /// Adds the update to the weights.
     pub fn update(&mut self, update: &Update<'_, T>) {
         let Self { n_features, padded, width, .. } = *self;
         let work = update.changed.len() * self.values.len();
@@ -142,8 +142,8 @@ impl<T: Element> PanelWeights<T> {
         });
     }
 
-    /// Writes the scores of `rows` (`n_features` each): for each panel of classes, row by row. Where there is a
-    /// constant, it is the last feature of all rows, and they are stored without.
+    /// Writes the scores of `rows` (`n_features` each): for each panel of classes, row by row.
+    /// `constant`, if any, is the value of the last feature of all rows, which is then not stored.
     pub fn score(&self, rows: &[T], constant: Option<T>, scores: &mut [T]) {
         let (n_features, width) = (self.n_features, self.width);
         let n_rows = scores.len() / self.padded;
@@ -169,7 +169,7 @@ impl<T: Element> PanelWeights<T> {
     }
 }
 
-/// Calls `work` on each item, in parallel if there is enough to multiply.
+/// Calls `work` on each item, in parallel if there are enough multiplications.
 fn for_each<I: Send>(
     items: impl Iterator<Item = I>,
     multiplications: usize,
@@ -218,7 +218,7 @@ impl<T: Element> AddUpdate<'_, T> {
             let mut n_terms = 0;
             for &row in rows {
                 let change = &update.changes[row * padded + first..][..V * T::LANES];
-                // Losses that count few classes leave most panels of most rows alone.
+                // Losses that count few classes leave most panels of most rows unchanged.
                 if change.iter().fold(false, |some, x| some | (*x != T::zero())) {
                     terms[n_terms] = (row * n_features, row * padded + first);
                     n_terms += 1;
@@ -229,7 +229,7 @@ impl<T: Element> AddUpdate<'_, T> {
     }
 }
 
-/// Rows that a tile goes through at a time: their places are kept on the stack.
+/// Rows that a tile processes at a time: their indices are kept on the stack.
 const LARGEST_BATCH: usize = 64;
 
 /// Adds the outer products whose rows and changes start at `terms`.
@@ -242,7 +242,8 @@ fn add_all<S: Simd, T: Lane<S> + Element, const V: usize>(
     n_features: usize,
 ) {
     let weights = T::vectors_mut(weights).0.as_chunks_mut::<V>().0;
-    // A tile of weights stays in registers while all rows are added to it: it is read and written once.
+    // A tile of weights stays in registers while all rows are added to it, so it is read and
+    // written once.
     let mut feature = 0;
     while S::REGISTER_COUNT >= 32 && feature + 8 <= n_features {
         add_outer::<S, T, V, 8>(simd, weights, update, terms, feature);
@@ -285,7 +286,7 @@ fn add_outer<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
 struct Score<'a, T> {
     weights: &'a [T],
     rows: &'a [T],
-    /// The last feature of all rows, where they are stored without it.
+    /// The value of the last feature of all rows, if it is not stored.
     constant: Option<T>,
     scores: &'a mut [T],
     n_features: usize,
@@ -352,7 +353,7 @@ fn inner<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
     start: [T::Vector; V],
     scores: &mut [[T::Vector; V]],
 ) {
-    // Equal lengths spare the inner loop its bounds checks.
+    // Equal lengths remove the bounds checks from the inner loop.
     let rows = rows.map(|row| &row[..weights.len()]);
     let mut sums = [start; R];
     for (feature, weights) in weights.iter().enumerate() {
@@ -382,7 +383,7 @@ mod tests {
         let rows: Vec<T> = (0..n_rows * n_features).map(|i| T::narrow(number(i))).collect();
         let is_changed =
             |row: usize, class: usize| row % 3 != 1 && (!sparse || class % 5 == row % 5);
-        // Room for more rows than there are.
+        // One more row than is used, twice over.
         let mut changes = vec![T::zero(); (n_rows + 2) * padded];
         let mut expected = vec![0.0; n_features * n_classes];
         for class in 0..n_classes {
@@ -433,7 +434,7 @@ mod tests {
         }
     }
 
-    /// A last feature that is the same for all rows need not be stored.
+    /// A last feature that is constant need not be stored.
     fn check_constant<T: Element>(weights: &PanelWeights<T>, rows: &[T]) {
         let n_features = weights.n_features();
         let constant = T::narrow(1.5);

@@ -7,18 +7,18 @@ use rayon::prelude::*;
 
 use super::{Aligned, Element, Kernel, Lane};
 
-/// Vectors side by side in one register tile: with 8 rows they are 24 sums of the 32 registers of AVX-512,
-/// with 4 rows 12 of the 16 of AVX2, which leaves room for the weights and a broadcast value.
+/// Vectors in one row of a register tile: with 8 rows the tile has 24 sums, of the 32 registers of
+/// AVX-512; with 4 rows 12, of the 16 of AVX2. The rest holds the weights and a broadcast value.
 const VECTORS: usize = 3;
-/// Inputs of one pass of the tile: what it reads of the weights stays in the second-level cache.
+/// Inputs per pass of the tile: the weights that it reads stay in the second-level cache.
 const DEPTH: usize = 1024;
 /// Inputs that a thread packs at a time: few enough to share the work, enough to be worth a task.
 const PACKED: usize = 128;
 /// Widest panel in values: [`VECTORS`] of 16 single-precision lanes.
 const WIDEST: usize = VECTORS * 16;
 
-/// Weights (inputs × outputs) packed for products with rows: panels of a register tile's width, each
-/// contiguous, so that the inner loop over outputs is the same for dense and sparse rows.
+/// Weights (inputs × outputs) packed for products with rows: contiguous panels as wide as a
+/// register tile, so that dense and sparse rows share the inner loop over outputs.
 #[derive(Debug)]
 pub struct Panels<T> {
     values: Aligned<T>,
@@ -27,7 +27,7 @@ pub struct Panels<T> {
 }
 
 impl<T: Element> Panels<T> {
-    /// Panels of zeros.
+    /// Creates panels of zeros.
     pub fn new(n_inputs: usize, n_outputs: usize) -> Self {
         let padded = n_outputs.next_multiple_of(T::lanes());
         Self { values: Aligned::zeros(n_inputs * padded), n_inputs, n_outputs }
@@ -38,7 +38,7 @@ impl<T: Element> Panels<T> {
         self.values.is_empty()
     }
 
-    /// Copies the weights in, in parallel: those of an input are `stride` apart from `start(input)` on.
+    /// Copies the weights in, in parallel: those of an input begin at `start(input)`, `stride` apart.
     pub fn pack(&mut self, weights: &[f64], start: impl Fn(usize) -> usize + Sync, stride: usize) {
         let (n_inputs, n_outputs) = (self.n_inputs, self.n_outputs);
         let (lanes, mut rest) = (T::lanes(), &mut self.values[..]);
@@ -69,7 +69,7 @@ impl<T: Element> Panels<T> {
         T::dispatch(SparseProduct { weights: self, columns, values, scores });
     }
 
-    /// Panels with the first output of each, `lanes` wide vectors.
+    /// Panels of `lanes`-wide vectors, each with its first output.
     fn panels(&self, lanes: usize) -> impl Iterator<Item = (usize, &[T])> {
         let (n_inputs, n_outputs) = (self.n_inputs, self.n_outputs);
         (0..n_outputs).step_by(VECTORS * lanes).map(move |first| {
@@ -106,7 +106,7 @@ impl<T: Element> Kernel<T> for Product<'_, T> {
     }
 }
 
-/// Where the scores of a panel go.
+/// The scores that a panel writes to.
 struct Out<'a> {
     scores: &'a mut [f64],
     first: usize,
@@ -134,7 +134,7 @@ impl Out<'_> {
     }
 }
 
-/// All rows against one panel, in tiles of as many rows as the registers hold.
+/// Multiplies all rows by one panel, in tiles of as many rows as the registers hold.
 #[inline(always)]
 fn tall<S: Simd, T: Lane<S> + Element, const V: usize>(
     simd: S,
@@ -148,8 +148,9 @@ fn tall<S: Simd, T: Lane<S> + Element, const V: usize>(
         let end = (start + DEPTH).min(n_inputs);
         let weights = &panel[start * V..end * V];
         let part = |row: usize| &rows[row * n_inputs + start..row * n_inputs + end];
-        // Each weight that is read serves a whole tile of rows. Rows left over go one by one: a score is
-        // the same sum in the same order whatever the tile, so results do not depend on the split.
+        // Each weight that is read serves a whole tile of rows. The remaining rows go one by one: a
+        // score is the same sum in the same order for any tile, so results do not depend on the
+        // split.
         let mut row = 0;
         while S::REGISTER_COUNT >= 32 && row + 8 <= n_rows {
             tile::<S, T, V, 8>(simd, from_fn(|i| part(row + i)), weights, row, &mut out);
@@ -176,7 +177,7 @@ fn tile<S: Simd, T: Lane<S> + Element, const V: usize, const R: usize>(
 ) {
     let mut sums = [[T::splat(simd, T::zero()); V]; R];
     let weights = weights.as_chunks::<V>().0;
-    // Equal lengths spare the inner loop its bounds checks.
+    // Equal lengths remove the bounds checks from the inner loop.
     let rows = rows.map(|row| &row[..weights.len()]);
     for (input, weights) in weights.iter().enumerate() {
         for (sums, row) in sums.iter_mut().zip(&rows) {

@@ -1,5 +1,5 @@
-//! Products of rows with dense matrices, in which every stored entry is visited once and nothing is
-//! densified.
+//! Products of sparse or dense rows with dense matrices. Every stored entry is visited once, and no
+//! row is converted to a dense one.
 //!
 //! Matrices are slices, row by row: the rows of B belong to the columns of X.
 
@@ -73,7 +73,7 @@ pub fn gram_product(
     multiply(rows, &transposed, width, interrupt)
 }
 
-/// M v for a dense M with rows as long as v.
+/// M v for a dense M whose rows are as long as v.
 pub(crate) fn matrix_vector(matrix: &[f64], v: &[f64]) -> Vec<f64> {
     matrix.chunks_exact(v.len()).map(|row| dot(row, v)).collect()
 }

@@ -13,7 +13,7 @@ pub(crate) const TILE: usize = TILE_BYTES / size_of::<f64>();
 
 /// Values of dense rows as they are multiplied in double precision.
 pub(crate) trait Widened: Element {
-    /// The values in double precision, which is where `buffer` comes in unless they are.
+    /// The values in double precision; `buffer` holds them if they have to be converted.
     fn in_double<'a>(values: &'a [Self], buffer: &'a mut Vec<f64>) -> &'a [f64];
 }
 
@@ -31,8 +31,8 @@ impl Widened for f64 {
     }
 }
 
-/// image\[class\]\[column\] += Σ_i δ_i\[class\] · rows\[i\]\[first_col + column\] for a tile of columns, row
-/// by row, `image` holding `stride` columns of each class.
+/// image\[class\]\[column\] += Σ_i δ_i\[class\] · rows\[i\]\[first_col + column\] for a tile of
+/// columns, row by row; `image` has `stride` columns for each class.
 pub(crate) fn scatter(
     rows: &[f64],
     n_cols: usize,
@@ -79,11 +79,12 @@ impl Kernel<f64> for Scatter<'_> {
     }
 }
 
-/// Rows between the one at work and the one being fetched.
+/// Number of rows by which the prefetch runs ahead.
 const AHEAD: usize = 8;
 
-/// Asks for a tile of values from `start` on: rows lie too far apart for the processor to foresee them
-/// (measured: a tenth of an iteration on two threads, whose caches each hold half of the rows).
+/// Prefetches a tile of values from `start` on: rows lie too far apart for the processor to predict
+/// them (measured: saves a tenth of an iteration on two threads, whose caches each hold half of the
+/// rows).
 #[inline(always)]
 fn prefetch_tile(rows: &[f64], start: usize) {
     for line in 0..=TILE_BYTES / 64 {
@@ -104,7 +105,7 @@ pub(crate) fn prefetch<T>(values: &[T], place: usize) {
     let _ = (values, place);
 }
 
-/// A tile of V vectors, which stay in registers for all classes.
+/// Processes a tile of V vectors, which stay in registers for all classes.
 #[inline(always)]
 fn add_tile<S: Simd, const V: usize>(simd: S, row: &[f64], dual: &[(u32, f64)], image: &mut [f64]) {
     let Some(values) = S::as_simd_f64s(row).0.first_chunk::<V>() else { return };
@@ -118,7 +119,7 @@ fn add_tile<S: Simd, const V: usize>(simd: S, row: &[f64], dual: &[(u32, f64)], 
     }
 }
 
-/// The last tile, and the only one of rows that are shorter than a tile.
+/// Processes the last tile, which is the only one for rows shorter than a tile.
 #[inline(always)]
 fn add_narrow(row: &[f64], dual: &[(u32, f64)], image: &mut [f64], stride: usize) {
     for &(class, coefficient) in dual {

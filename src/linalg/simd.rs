@@ -1,4 +1,4 @@
-//! The vectors that kernels are written over, and the choice of their width at run time.
+//! SIMD vectors for kernels, and the choice of the instruction set at run time.
 
 use std::sync::OnceLock;
 
@@ -9,24 +9,25 @@ use super::exponential_series::Exponential;
 use crate::data::Real;
 use crate::error::{Error, Result};
 
-/// The environment variable that names the instructions of all kernels.
+/// The environment variable that chooses the instruction set of all kernels.
 const VARIABLE: &str = "DUALGAP_SIMD";
 
-/// What it may be; the first is the default.
+/// Its values; the first is the default.
 const NAMES: [&str; 4] = ["auto", "avx512", "avx2", "scalar"];
 
-/// The instructions that every kernel of this process is dispatched to: those that `DUALGAP_SIMD` names,
-/// and otherwise the widest of this machine.
+/// The instruction set of all kernels of this process: the one that `DUALGAP_SIMD` names, or else
+/// the widest of this machine.
 ///
-/// Sums are added up in vectors, so that models differ in their last digits between instructions. The
-/// choice is made once, and here alone: one fit cannot mix two.
+/// Kernels sum in vectors, so models from different instruction sets differ in their last digits.
+/// The choice is made once per process, so one fit cannot mix two sets.
 pub(crate) fn arch() -> Arch {
     static CHOSEN: OnceLock<Arch> = OnceLock::new();
-    // Whoever starts the process asks `instruction_set` whether the name is known.
+    // `instruction_set` has reported unknown names when the process started.
     *CHOSEN.get_or_init(|| chosen().unwrap_or_else(|_| Arch::new()))
 }
 
-/// The name of the instructions that the kernels of this process use: `avx512`, `avx2`, `neon`, `scalar`.
+/// The name of the instruction set that the kernels of this process use: `avx512`, `avx2`, `neon`,
+/// `scalar`.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming `DUALGAP_SIMD` if it is none of `auto`, `avx512`, `avx2` and
@@ -66,33 +67,33 @@ fn parse(name: &str) -> Result<Arch> {
     })
 }
 
-/// A stored value that the kernels know vectors of.
+/// A stored value that kernels can process in vectors.
 pub trait Element: Real {
     /// Runs the kernel with the widest vectors of this machine.
     fn dispatch<K: Kernel<Self>>(kernel: K) -> K::Output;
-    /// Number of values in such a vector.
+    /// Number of values in a vector of that width.
     fn lanes() -> usize;
 }
 
-/// Work on vectors, written once for all instruction sets.
+/// A computation on vectors, written once for all instruction sets.
 pub trait Kernel<T> {
-    /// What it returns.
+    /// The result type.
     type Output;
-    /// Does the work; all that it calls must be inlined.
+    /// Runs the computation. All functions that it calls must be inlined.
     fn compute<S: Simd>(self, simd: S) -> Self::Output
     where
         T: Lane<S>;
 }
 
-/// Vectors of an element under one instruction set.
+/// Vectors of an element type under one instruction set.
 pub trait Lane<S: Simd>: Real {
     /// A vector.
     type Vector: Copy;
     /// Values in a vector.
     const LANES: usize;
-    /// The same value in all places.
+    /// A vector with the same value in all lanes.
     fn splat(simd: S, value: Self) -> Self::Vector;
-    /// The sum of its values.
+    /// The sum of the values of a vector.
     fn total(simd: S, vector: Self::Vector) -> Self;
     /// a + b.
     fn plus(simd: S, a: Self::Vector, b: Self::Vector) -> Self::Vector;
@@ -112,11 +113,11 @@ pub trait Lane<S: Simd>: Real {
     fn fused(simd: S, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// The values of vectors.
     fn values_mut(vectors: &mut [Self::Vector]) -> &mut [Self];
-    /// Fewer values than fill a vector, followed by zeros.
+    /// A vector from fewer values than it holds, padded with zeros.
     fn partial(simd: S, values: &[Self]) -> Self::Vector;
-    /// Whole vectors, and the values left over.
+    /// Whole vectors, and the remaining values.
     fn vectors(values: &[Self]) -> (&[Self::Vector], &[Self]);
-    /// Whole vectors, and the values left over.
+    /// Whole vectors, and the remaining values.
     fn vectors_mut(values: &mut [Self]) -> (&mut [Self::Vector], &mut [Self]);
 }
 

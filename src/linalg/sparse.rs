@@ -1,26 +1,26 @@
-//! Sparse vectors as (index, value) pairs, and runs of them.
+//! Sparse vectors as (index, value) pairs, and sequences of them.
 
-/// A sparse vector: (index, value) pairs without zeros. Sums and differences are by increasing index; a
+/// A sparse vector: (index, value) pairs without zeros. Sums and differences are sorted by index; a
 /// vertex of a polytope or the image of a row may come in any order.
 pub type Sparse = Vec<(u32, f64)>;
 
-/// ⟨dense, sparse⟩ with one sum, in the order of the sparse vector.
+/// ⟨dense, sparse⟩ in a single sum, in the order of the sparse vector.
 pub fn dot(dense: &[f64], sparse: &[(u32, f64)]) -> f64 {
     sparse.iter().map(|(index, value)| value * dense[*index as usize]).sum()
 }
 
-/// ‖sparse‖² with one sum, in its order.
+/// ‖sparse‖² in a single sum, in order.
 pub fn squared_norm(sparse: &[(u32, f64)]) -> f64 {
     sparse.iter().map(|(_, value)| value * value).sum()
 }
 
-/// target = a − b, all by increasing index.
+/// target = a − b, all sorted by index.
 pub fn subtract(a: &[(u32, f64)], b: &[(u32, f64)], target: &mut Sparse) {
     target.clear();
     merge(a, b, -1.0, 0.0, target);
 }
 
-/// target += scale · other, both by increasing index; what is left within `dust` of 0 goes.
+/// target += scale · other, both sorted by index; drops values within `dust` of 0.
 pub fn add(target: &mut Sparse, scale: f64, other: &[(u32, f64)], dust: f64, spare: &mut Sparse) {
     spare.clear();
     merge(target, other, scale, dust, spare);
@@ -49,7 +49,7 @@ fn merge(a: &[(u32, f64)], b: &[(u32, f64)], scale: f64, dust: f64, target: &mut
     }
 }
 
-/// Writes the union of two sets of indices, both increasing, to the first.
+/// Writes the union of two sorted sets of indices to the first.
 pub fn unite(indices: &mut Vec<u32>, sparse: &[(u32, f64)]) {
     let old = indices.len();
     for (index, _) in sparse {
@@ -62,7 +62,7 @@ pub fn unite(indices: &mut Vec<u32>, sparse: &[(u32, f64)]) {
     }
 }
 
-/// Sparse vectors, one for each of a run of examples.
+/// Sparse vectors of consecutive examples.
 #[derive(Debug, Clone, Default)]
 pub struct SparseRows {
     /// The first example.
@@ -72,7 +72,7 @@ pub struct SparseRows {
 }
 
 impl SparseRows {
-    /// Forgets everything; the next row belongs to example `first`.
+    /// Removes all rows; the next row belongs to example `first`.
     pub fn restart(&mut self, first: usize) {
         self.first = first;
         self.ends.clear();
@@ -85,7 +85,7 @@ impl SparseRows {
         self.ends.push(self.entries.len());
     }
 
-    /// Appends the vectors of `other`, which continue where these end.
+    /// Appends the vectors of `other`, which continue after these.
     pub fn append(&mut self, other: &Self) {
         let offset = self.entries.len();
         self.entries.extend_from_slice(&other.entries);

@@ -6,12 +6,12 @@ use pulp::{Simd, WithSimd};
 
 use super::simd::arch;
 
-/// Weights that are cleared and read together: a mark for each then takes little memory, and a piece is
-/// some whole vectors.
+/// Weights that are cleared and read together: one mark per chunk takes little memory, and a chunk
+/// is a few whole vectors.
 const CHUNK: usize = 32;
 
-/// A vector in weight space that remembers which pieces of it were written, so that its norm, its sum
-/// with the weights and its clearing cost as much as the writing did.
+/// A vector in weight space that remembers which chunks were written, so that its norm, its sum
+/// with the weights and its clearing cost no more than the writes did.
 #[derive(Debug, Clone, Default)]
 pub struct TouchedVector {
     values: Vec<f64>,
@@ -36,7 +36,7 @@ impl TouchedVector {
         }
     }
 
-    /// The values from `start` on, to be written.
+    /// The values from `start` on, marked as written.
     #[inline]
     pub fn piece(&mut self, start: usize, len: usize) -> &mut [f64] {
         for chunk in start / CHUNK..(start + len).div_ceil(CHUNK) {
@@ -68,7 +68,7 @@ impl TouchedVector {
         arch().dispatch(AddTo { image: self, scale, target });
     }
 
-    /// The bounds of the pieces that were written.
+    /// The bounds of the chunks that were written.
     fn chunks(&self) -> impl Iterator<Item = Range<usize>> {
         self.touched.iter().map(|chunk| {
             let start = *chunk as usize * CHUNK;

@@ -1,18 +1,20 @@
-//! Products and norms of dense vectors: their one home.
+//! Products and norms of dense vectors, in one place.
 //!
-//! A floating-point sum depends on the order of its terms, and every model on these sums, so each
-//! function fixes one order and names it:
+//! A floating-point sum depends on the order of its terms, and every model depends on these sums,
+//! so each function fixes one order and names it:
 //!
 //! | function | order |
 //! |---|---|
-//! | [`dot`], [`norm`], [`normalise`] | eight sums side by side, added up in turn, then the remainder |
-//! | [`padded_dot`] | eight sums side by side, added up in pairs; no remainder |
+//! | [`dot`], [`norm`], [`normalise`] | eight parallel sums, added up in order, then the remainder
+//! |
+//! | [`padded_dot`] | eight parallel sums, added up in pairs; no remainder |
 //! | [`dot_in_order`], [`squared_norm_in_order`] | one sum, term by term |
 //! | [`fused_dot`], [`fused_dot_in_two`] | vectors of this machine's width, fused multiply-adds |
 //! | [`long_dot`] | [`dot`] of each piece of [`PIECE_VALUES`] values, pieces in parallel |
 //! | [`squared_norm`], [`along_difference`] | one sum for each piece of [`PIECE_VALUES`] values, pieces in parallel |
 //!
-//! [`axpy`], [`long_axpy`] and [`blend`] add nothing up: `axpy` may replace any loop `y[i] += a * x[i]` without changing a bit.
+//! [`axpy`], [`long_axpy`] and [`blend`] do not sum: `axpy` may replace any loop `y[i] += a * x[i]`
+//! without changing a bit.
 
 use pulp::Simd;
 use rand::{RngExt, SeedableRng};
@@ -23,7 +25,7 @@ use super::Lane;
 use crate::data::Real;
 use crate::parallel::min_len;
 
-/// Values of one piece of a reduction over weights.
+/// Values per piece of a reduction over weights.
 pub(crate) const PIECE_VALUES: usize = 1 << 14;
 
 /// γ_n = n u / (1 − n u), which bounds the relative error of n roundings (Higham 2002, Lemma 3.1).
@@ -32,7 +34,7 @@ pub(crate) fn higham_gamma(n: usize) -> f64 {
     error / (1.0 - error)
 }
 
-/// Doubles handled together: one AVX-512 register, two of AVX2.
+/// Doubles processed together: one AVX-512 register, two of AVX2.
 const LANES: usize = 8;
 
 /// ⟨a, b⟩, in [`LANES`] sums that the compiler can keep in vectors.
@@ -54,7 +56,7 @@ pub(crate) fn norm(v: &[f64]) -> f64 {
     dot(v, v).sqrt()
 }
 
-/// Scales to unit length and returns the length it had; leaves zero alone.
+/// Scales to unit length and returns the former length; leaves the zero vector unchanged.
 pub(crate) fn normalise(v: &mut [f64]) -> f64 {
     let length = norm(v);
     if length > 0.0 {
@@ -63,7 +65,7 @@ pub(crate) fn normalise(v: &mut [f64]) -> f64 {
     length
 }
 
-/// A random vector of unit length; `seed` fixes it.
+/// A random unit vector, determined by `seed`.
 pub(crate) fn random_unit(size: usize, seed: u64) -> Vec<f64> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut vector: Vec<f64> = (0..size).map(|_| rng.random::<f64>() - 0.5).collect();
@@ -81,25 +83,25 @@ pub(crate) fn axpy(y: &mut [f64], scale: f64, x: &[f64]) {
     }
 }
 
-/// The larger of two numbers; NaN if one of them is.
+/// The larger of two numbers; NaN if either is NaN.
 pub(crate) fn larger_or_nan(a: f64, b: f64) -> f64 {
     if a.is_nan() || a > b { a } else { b }
 }
 
-/// ⟨a, b⟩ with one sum, term by term: the order of vectors so short that lanes gain nothing.
+/// ⟨a, b⟩ in a single sum, term by term, for vectors too short to gain from lanes.
 #[inline(always)]
 pub(crate) fn dot_in_order(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// ‖v‖² with one sum, term by term.
+/// ‖v‖² in a single sum, term by term.
 #[inline(always)]
 pub(crate) fn squared_norm_in_order(v: &[f64]) -> f64 {
     dot_in_order(v, v)
 }
 
-/// ‖w‖², summed in fixed pieces in double precision: weights are long enough to be worth all threads,
-/// and the pieces do not depend on how many there are.
+/// ‖w‖², summed in double precision over fixed pieces on all threads. The pieces do not depend on
+/// the number of threads.
 pub(crate) fn squared_norm<T: Real>(weights: &[T]) -> f64 {
     let pieces: Vec<f64> = weights
         .par_chunks(PIECE_VALUES)
@@ -125,7 +127,7 @@ pub(crate) fn along_difference(a: &[f64], b: &[f64]) -> (f64, f64) {
     pieces.iter().fold((0.0, 0.0), |sum, piece| (sum.0 + piece.0, sum.1 + piece.1))
 }
 
-/// ⟨a, b⟩ on all threads; that of [`dot`] for at most [`PIECE_VALUES`] values.
+/// ⟨a, b⟩ on all threads; equal to [`dot`] for at most [`PIECE_VALUES`] values.
 pub(crate) fn long_dot(a: &[f64], b: &[f64]) -> f64 {
     if a.len() <= PIECE_VALUES {
         return dot(a, b);
@@ -159,12 +161,12 @@ pub(crate) fn blend(y: &mut [f64], (a, b): (f64, f64), x: &[f64]) {
     });
 }
 
-/// ⟨a, b⟩ in four vectors of sums, for a kernel that is already compiled for this machine.
+/// ⟨a, b⟩ in four vectors of sums, for a kernel already compiled for this machine.
 #[inline(always)]
 pub(crate) fn fused_dot<S: Simd, T: Lane<S>>(simd: S, a: &[T], b: &[T]) -> T {
     const PARTS: usize = 4;
     let ((a, a_left), (b, b_left)) = (T::vectors(a), T::vectors(b));
-    // One sum would wait for the multiply-add before it: four hide its latency.
+    // Each multiply-add of a single sum would wait for the one before; four sums hide that latency.
     let mut sums = [T::splat(simd, T::zero()); PARTS];
     let ((a, a_last), (b, b_last)) = (a.as_chunks::<PARTS>(), b.as_chunks::<PARTS>());
     for (a, b) in a.iter().zip(b) {
@@ -180,8 +182,8 @@ pub(crate) fn fused_dot<S: Simd, T: Lane<S>>(simd: S, a: &[T], b: &[T]) -> T {
     a_left.iter().zip(b_left).fold(head, |sum, (a, b)| a.mul_add(*b, sum))
 }
 
-/// ⟨a, the first of b⟩ in two vectors of sums: rows of a few dozen features, for which four would mostly
-/// be added up empty.
+/// ⟨a, the first values of b⟩ in two vectors of sums: for rows of a few dozen features, four
+/// vectors would mostly be empty.
 #[inline(always)]
 pub(crate) fn fused_dot_in_two<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
     let (a, a_rest) = S::as_simd_f64s(a);
@@ -198,8 +200,8 @@ pub(crate) const fn padded(length: usize) -> usize {
     length.div_ceil(LANES) * LANES
 }
 
-/// ⟨a, b⟩ of slices whose length is a multiple of [`LANES`]: the loop has no remainder, and what pads
-/// them is 0.
+/// ⟨a, b⟩ of slices padded with zeros to a multiple of [`LANES`], so that the loop has no
+/// remainder.
 #[inline(always)]
 pub(crate) fn padded_dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
@@ -215,7 +217,7 @@ pub(crate) fn padded_dot(a: &[f64], b: &[f64]) -> f64 {
 #[inline(always)]
 pub(crate) fn padded_axpy(y: &mut [f64], scale: f64, x: &[f64]) {
     for (y, x) in y.as_chunks_mut::<LANES>().0.iter_mut().zip(lanes(x)) {
-        // Through a copy: the compiler cannot know that x and y do not overlap.
+        // A copy tells the compiler that x and y do not overlap.
         let mut sum = *y;
         for lane in 0..LANES {
             sum[lane] += scale * x[lane];
@@ -229,7 +231,7 @@ fn lanes(values: &[f64]) -> &[[f64; LANES]] {
     values.as_chunks().0
 }
 
-/// The order in which vector instructions add up a register: halves, then halves of these.
+/// Sums a register in the order that vector instructions use: halves, then halves of these.
 #[inline(always)]
 fn in_pairs([a, b, c, d, e, f, g, h]: [f64; LANES]) -> f64 {
     ((a + e) + (c + g)) + ((b + f) + (d + h))

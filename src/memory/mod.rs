@@ -1,8 +1,8 @@
-//! Memory: what a fit needs is compared with what there is before the fit, not found missing in it.
+//! Memory: the needs of a fit are compared with the available memory before it starts.
 //!
-//! An allocation that fails ends the process, and on systems that promise more than they have (Linux by
-//! default) it does not even fail: the process is killed once it writes to the memory. For what grows as a run
-//! goes on there is a [`reserve`].
+//! An allocation that fails ends the process. On systems that overcommit memory (Linux by default)
+//! it does not even fail: the process is killed once it writes to the memory. [`reserve`] covers
+//! memory that grows during a run.
 
 use std::cell::RefCell;
 
@@ -10,40 +10,42 @@ use crate::error::{Error, Result};
 
 pub mod reserve;
 
-/// Bytes that every fit may take beside its large buffers: scratch memory of the threads, and small vectors.
+/// Bytes that every fit may use besides its large buffers: scratch memory of the threads, and small
+/// vectors.
 const SLACK: u128 = 32 << 20;
 
-/// Addresses that it may take, used or not: the stacks of threads, and arenas of 64 MB that an allocator gives
-/// to threads. A limit on addresses (`ulimit -v`) counts them.
+/// Address space that it may use: the stacks of threads, and the arenas of 64 MB that an allocator
+/// gives to threads. A limit on addresses (`ulimit -v`) counts both.
 const ADDRESSES: u128 = 64 << 20;
 
 thread_local! {
-    /// What the large buffers of this thread's run are for, and what can be done; empty before they are known.
+    /// The purpose of the large buffers of this thread's run, and the remedy; empty until known.
     static NEEDED: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// What this thread's last [`require`] was for, to be handed on to the thread that the run goes on on.
+/// The purpose given to this thread's last [`require`], to be passed on to the thread that
+/// continues the run.
 pub fn needed() -> String {
     NEEDED.with_borrow(String::clone)
 }
 
-/// Takes over what another thread [`needed`].
+/// Sets the purpose that another thread [`needed`].
 pub fn set_needed(needed: String) {
     NEEDED.set(needed);
 }
 
-/// What is said where memory ran out in the course of a run of this thread.
+/// The error for memory that ran out during a run of this thread.
 pub fn ran_out() -> Error {
     let needed = needed();
     let beside = if needed.is_empty() { String::new() } else { format!(" beside {needed}") };
     Error::Memory(format!("memory ran out, for what a run needs{beside}"))
 }
 
-/// Refuses a call that needs `bytes` of memory for its large buffers unless there are as many.
+/// Returns an error unless `bytes` of memory are available for the large buffers of a call.
 ///
-/// They, and some slack, are compared with [`available`], and then reserved for a moment: a limit on the process
-/// (`ulimit -v`) shows only there. `what` says what they are for, with the numbers n, m and d, and
-/// `remedy` what the user can do.
+/// They, and some slack, are compared with [`available`], and then allocated for a moment, because
+/// only that reveals a limit on the process (`ulimit -v`). `what` says what they are for, with the
+/// numbers n, m and d, and `remedy` what the user can do.
 ///
 /// # Errors
 /// [`Error::Memory`].
@@ -64,7 +66,7 @@ pub fn require(bytes: u128, what: impl FnOnce() -> String, remedy: &str) -> Resu
     Err(Error::Memory(format!("{} need {needed} of memory, and {there}; {remedy}", what())))
 }
 
-/// Whether [`require`] would grant so much.
+/// Whether [`require`] would succeed.
 pub fn fits(bytes: u128) -> bool {
     let bytes = bytes.saturating_add(SLACK);
     available().is_none_or(|limit| bytes <= u128::from(limit))
@@ -75,12 +77,12 @@ fn can_reserve(bytes: u128) -> bool {
     usize::try_from(bytes).is_ok_and(reserve::grants)
 }
 
-/// Makes room for more values where the length is only known as a run goes on, and says whether there is any.
+/// Makes room for more values of unknown final number; returns whether that succeeded.
 pub fn make_room<T>(values: &mut Vec<T>, more: usize) -> bool {
     values.capacity() - values.len() >= more || values.try_reserve(more).is_ok()
 }
 
-/// Refuses to go on where buffers of `bytes`, which grow as a run goes on, could not be allocated.
+/// Returns an error if buffers of `bytes`, which grow during a run, could not be allocated.
 ///
 /// # Errors
 /// [`Error::Memory`].
@@ -89,15 +91,15 @@ pub fn check_growth(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -
     if granted { Ok(()) } else { Err(refused(bytes, what, remedy)) }
 }
 
-/// What is said of an allocation that has failed.
+/// The error for an allocation that failed.
 pub fn refused(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -> Error {
     let (what, needed) = (what(), bytes as f64 / 1e9);
     let message = format!("{what} need {needed:.1} GB of memory, and the system refuses them; ");
     Error::Memory(message + remedy)
 }
 
-/// The memory that may still be used, in bytes: free, held by caches, and swap; none where the system does
-/// not say so in `/proc/meminfo` (any but Linux).
+/// Memory that can still be used, in bytes: free memory, caches and swap. None if the system has no
+/// `/proc/meminfo` (any but Linux).
 pub fn available() -> Option<u64> {
     let machine = in_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     Some(machine.min(in_container().unwrap_or(u64::MAX)))
@@ -111,13 +113,13 @@ fn in_meminfo(text: &str) -> Option<u64> {
     Some((kilobytes("MemAvailable:")? + kilobytes("SwapFree:").unwrap_or(0)).saturating_mul(1024))
 }
 
-/// What a container (cgroup, version 2) leaves.
+/// Memory that a container (cgroup version 2) has left.
 fn in_container() -> Option<u64> {
     let number = |name: &str| {
         let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?;
         text.trim().parse::<u64>().ok()
     };
-    // Files that were read count as used, and are given up when memory is short.
+    // Cached files count as used, but are dropped when memory is short.
     let used = number("memory.current")?;
     let stat = std::fs::read_to_string("/sys/fs/cgroup/memory.stat").ok()?;
     let cached = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));

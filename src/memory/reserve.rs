@@ -1,36 +1,38 @@
-//! Memory set aside, so that a run that needs more than there is ends with an error and not with the process.
+//! Reserved memory, so that a run that runs out of memory ends with an error instead of ending the
+//! process.
 //!
-//! Large buffers are compared with the memory there is before a run ([`super::require`]). What is left are
-//! thousands of small vectors, in this crate and in those that it uses, whose allocation ends the process
-//! where it fails. [`Allocator`] gives up a block of the reserve then and tries again, and
-//! [`shortages`] tells every run, which ends at its next look at its `Interrupt`.
+//! Large buffers are compared with the available memory before a run ([`super::require`]). The rest
+//! are thousands of small vectors, in this crate and its dependencies, whose failed allocation
+//! would end the process. [`Allocator`] then releases a block of the reserve and tries again.
+//! [`shortages`] reports this to every run, which ends at its next check of its `Interrupt`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The bytes of a block: more than the 32 MB up to which glibc may keep what is freed for itself.
+/// The bytes of a block: more than the 32 MB of freed memory that glibc may keep.
 const BLOCK: usize = 33 << 20;
 const N_BLOCKS: usize = 4;
 
-/// The bytes that are set aside; addresses alone, until they are needed.
+/// The bytes that are reserved; only address space until they are used.
 pub const RESERVE: usize = BLOCK * N_BLOCKS;
 
 /// The reserve of the process.
 static OWN: Reserve = Reserve::new();
 
-/// How often an allocation has failed and was helped out of the reserve, in the life of the process.
+/// The number of allocations, in the life of the process, that failed and then succeeded thanks to
+/// the reserve.
 pub fn shortages() -> usize {
     OWN.shortages.load(Ordering::Relaxed)
 }
 
-/// Fills the reserve, if it is not full, and says whether it is. It stays full from then on.
+/// Fills the reserve if necessary, and returns whether it is full. It is kept full from then on.
 pub fn fill() -> bool {
     OWN.fill()
 }
 
-/// Blocks of memory that nobody uses.
+/// Unused blocks of memory.
 struct Reserve {
     blocks: [AtomicPtr<u8>; N_BLOCKS],
     shortages: AtomicUsize,
@@ -72,7 +74,7 @@ impl Reserve {
         full
     }
 
-    /// Gives a block back to the system, if there is one.
+    /// Returns a block to the system, if there is one.
     fn release(&self) -> bool {
         let mut held = self.blocks.iter().map(|slot| slot.swap(null_mut(), Ordering::Relaxed));
         let Some(held) = held.find(|held| !held.is_null()) else { return false };
@@ -81,8 +83,8 @@ impl Reserve {
         true
     }
 
-    /// Tries an allocation again with less and less in reserve. What is larger than the reserve is not helped:
-    /// such buffers are compared with what there is before a run.
+    /// Tries an allocation again, releasing more and more of the reserve. Requests larger than the
+    /// reserve fail: such buffers are compared with the available memory before a run.
     #[cold]
     fn help(&self, size: usize, attempt: impl Fn() -> *mut u8) -> *mut u8 {
         if size > RESERVE {
@@ -90,7 +92,7 @@ impl Reserve {
         }
         let _turn = self.take_turns();
         loop {
-            // Another thread may have made room while this one waited.
+            // Another thread may have released memory while this one waited.
             let found = attempt();
             if !found.is_null() || !self.release() {
                 return found;
@@ -100,10 +102,12 @@ impl Reserve {
     }
 }
 
-/// Whether the system grants so much at this moment, the reserve left alone.
+/// Whether the system can allocate `bytes` now, without the reserve.
 pub fn grants(bytes: usize) -> bool {
     let Ok(layout) = Layout::array::<u8>(bytes.max(1)) else { return false };
-    // An allocation that nobody looks at would be optimised away, as if it had been granted.
+    // Without `black_box`, the optimiser would remove an unused allocation and treat it as
+    // successful.
+    //
     // SAFETY: the size is not 0.
     let found = std::hint::black_box(unsafe { System.alloc(layout) });
     if !found.is_null() {
@@ -113,15 +117,15 @@ pub fn grants(bytes: usize) -> bool {
     !found.is_null()
 }
 
-/// The system's allocator, with the reserve behind it where one is filled.
+/// The system's allocator, backed by the reserve once it is filled.
 ///
-/// The Python module declares it as `#[global_allocator]`; a program in Rust that wants it does so, too, and calls
-/// [`fill`] before its runs.
+/// The Python module declares it as `#[global_allocator]`. A Rust program that wants it declares it
+/// too, and calls [`fill`] before its runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allocator;
 
-// SAFETY: every method is that of the system's allocator, called again where it returned null, which leaves
-// nothing changed; nothing here allocates or panics.
+// SAFETY: every method calls that of the system's allocator, and calls it again if it returned
+// null, which changed nothing; nothing here allocates or panics.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract is that of `System`.

@@ -27,9 +27,10 @@ impl Penalty for L1LInf {
         }
     }
 
-    /// Every row is capped at its own μ_r, where the amount cut off is the same θ for all rows that
-    /// keep anything and Σ μ_r = radius (docs/mathematics/polynomial-networks.md#projections-onto-the-balls).
-    /// Σ μ_r(θ) is piecewise linear and decreasing: bisect on its breakpoints, then interpolate.
+    /// Caps row r at μ_r such that the amount cut off is the same θ for all rows that keep
+    /// anything, and Σ μ_r = radius
+    /// (docs/mathematics/polynomial-networks.md#projections-onto-the-balls). Σ μ_r(θ) is piecewise
+    /// linear and decreasing: bisect on its breakpoints, then interpolate.
     fn project(&self, mut output: ArrayViewMut2<'_, f64>, radius: f64) {
         if self.value(output.view()) <= radius {
             return;

@@ -1,8 +1,8 @@
 //! Penalties Ω on the output layer: one row per basis (Blondel et al. 2017, Table 1;
 //! docs/mathematics/polynomial-networks.md#penalties).
 //!
-//! Each knows its value, its dual norm on a row, the row of its conditional-gradient atom, and the
-//! projection onto its ball. One file per penalty; [`REGISTRY`] has their names.
+//! A penalty has a value, a dual norm of a row, the row of its conditional-gradient atom, and the
+//! projection onto its ball. One file per penalty; [`REGISTRY`] lists their names.
 
 mod l1;
 mod l1_l2;
@@ -31,19 +31,19 @@ pub trait Penalty: Send + Sync + fmt::Debug {
     /// The row u with ω(u) = 1 and ⟨u, g⟩ = ω*(g) (Blondel et al. 2017, Table 1).
     fn atom_row(&self, gradient: &[f64], atom: &mut [f64]);
 
-    /// Projects `output` onto {Ω ≤ radius}; leaves it alone when it is inside.
+    /// Projects `output` onto {Ω ≤ radius}; leaves it unchanged if it is inside.
     fn project(&self, output: ArrayViewMut2<'_, f64>, radius: f64);
 
-    /// Whether the start vector of basis selection, which maximises max_c |g_c|, is to be refined.
+    /// The refinement that the start vector of basis selection needs, which maximises max_c |g_c|.
     fn refinement(&self, start_gradient: &[f64]) -> Refinement;
 
     /// A smooth version of ω*(g), exact outside |g_c| ≤ smoothing, with its gradient in `weights`.
     fn smoothed_dual(&self, gradient: &[f64], smoothing: f64, weights: &mut [f64]) -> f64;
 
-    /// The vertices of {ω ≤ 1}, one of each pair ±u: where exact basis selection looks.
+    /// The vertices of {ω ≤ 1}, one of each pair ±u: the candidates of exact basis selection.
     ///
     /// # Errors
-    /// [`InvalidArgument`](crate::Error::InvalidArgument) where they are infinite in number, or too many.
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) if there are infinitely or too many.
     fn half_of_vertices(&self, n_outputs: usize) -> Result<Vec<Vec<f64>>>;
 
     /// Ω(U).
@@ -52,10 +52,10 @@ pub trait Penalty: Send + Sync + fmt::Debug {
     }
 }
 
-/// How a penalty wants its basis vectors refined (docs/mathematics/polynomial-networks.md#refinement).
+/// Refinement of a basis vector (docs/mathematics/polynomial-networks.md#refinement).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Refinement {
-    /// The start vector is optimal already.
+    /// The start vector is already optimal.
     None,
     /// Conditional gradient ascent on the dual norm.
     Ascent {
@@ -78,9 +78,9 @@ pub fn parse(name: &str) -> Result<Box<dyn Penalty>> {
     Ok(find("penalty", name, REGISTRY)?())
 }
 
-/// Scales U by as little as it takes for Ω(U) ≤ radius to hold in exact arithmetic, after
-/// `n_roundings` of its own or of what multiplies it; `tolerance` is how far outside, relative to the
-/// radius, U may be left alone.
+/// Scales U by the smallest amount that makes Ω(U) ≤ radius hold in exact arithmetic, after
+/// `n_roundings` of its computation or of factors that multiply it. U is left unchanged if it is
+/// outside by at most `tolerance`, relative to the radius.
 pub(super) fn pull_inside(
     penalty: &dyn Penalty,
     mut output: ArrayViewMut2<'_, f64>,
@@ -93,7 +93,7 @@ pub(super) fn pull_inside(
         if value <= radius * (1.0 + tolerance) || value.is_nan() {
             return;
         }
-        // Where the norm has overflowed, a smaller one comes first.
+        // If the norm has overflowed, first scale by a small factor.
         let scale = if value.is_finite() {
             radius / value * (1.0 - 4.0 * f64::EPSILON)
         } else {
@@ -108,7 +108,7 @@ pub(super) fn pull_inside(
 /// Expected linear time: partitions around a pivot and keeps the side that holds the level.
 fn soft_threshold_level(a: &mut [f64], radius: f64) -> f64 {
     let (mut start, mut end) = (0, a.len());
-    // Number and sum of the entries known to lie above the level.
+    // Number and sum of the entries known to be above the level.
     let (mut count, mut sum) = (0usize, 0.0);
     while start < end {
         let middle = start + (end - start) / 2;
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     fn matrix() -> impl Strategy<Value = Array2<f64>> {
-        // Halves make ties likely.
+        // Multiples of 1/2 make ties likely.
         prop::collection::vec((-8i32..=8).prop_map(|v| f64::from(v) / 2.0), 12)
             .prop_map(|values| Array2::from_shape_vec((4, 3), values).unwrap())
     }
@@ -195,7 +195,7 @@ mod tests {
             }
         }
 
-        /// However far outside, and however little the projection's digits are worth.
+        /// For points far outside, and projections with few correct digits.
         #[test]
         fn what_is_pulled_inside_is_inside(v in matrix(), radius in 0.1..12.0f64, exponent in 0..20) {
             for (name, build) in REGISTRY {

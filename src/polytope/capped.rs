@@ -1,4 +1,4 @@
-//! Projection onto a box cut by bounds on the sum: the common form of the unweighted sets.
+//! Projection onto a box with a bounded sum: the common form of the unweighted sets.
 
 use pulp::{Simd, WithSimd};
 
@@ -6,7 +6,7 @@ use super::STEEP;
 use super::root::{LinearPiece, root};
 use crate::linalg::arch;
 
-/// Margins up to which plain loops are faster than vectors.
+/// Number of margins up to which plain loops are faster than vectors.
 const FEW: usize = 10;
 
 /// The set {0 <= b_j <= upper, floor <= 1ᵀb <= cap} and the rank-one bias of the quadratic form.
@@ -30,7 +30,7 @@ pub(super) fn positive_sum(v: &[f64]) -> f64 {
 impl Capped {
     /// The multiplier τ for margins v, in expected O(m) time from any guess.
     ///
-    /// Margins of −∞ stand for coordinates that the set does not have.
+    /// Margins of −∞ mark coordinates outside the set.
     pub fn multiplier(&self, v: &[f64], guess: f64) -> f64 {
         if v.len() <= FEW {
             return self.multiplier_of_few(v, guess);
@@ -39,8 +39,8 @@ impl Capped {
         arch().dispatch(MultiplierSearch { set: self, v, guess })
     }
 
-    /// The projection onto a simplex with a bias of 1, inlined where one of few margins follows the other; returns
-    /// the multiplier.
+    /// The projection onto a simplex with a bias of 1, inlined for long sequences of short margins;
+    /// returns the multiplier.
     #[inline(always)]
     pub fn project_few(&self, v: &[f64], guess: f64, b: &mut [f64]) -> f64 {
         debug_assert!(self.floor == 0.0 && self.cap <= self.upper && self.bias == 1.0);
@@ -52,7 +52,7 @@ impl Capped {
         tau
     }
 
-    /// The same for a handful of margins, for which filling vectors costs more than it saves.
+    /// The multiplier of a handful of margins, for which filling vectors costs more than it saves.
     fn multiplier_of_few(&self, v: &[f64], guess: f64) -> f64 {
         let finite = v.iter().filter(|v| **v > f64::NEG_INFINITY);
         let largest = v.iter().fold(0.0, |best: f64, v| best.max(*v));
@@ -69,7 +69,7 @@ impl Capped {
         })
     }
 
-    /// Where the multiplier is, for margins between `smallest` and `largest`.
+    /// The interval of the multiplier, for margins between `smallest` and `largest`.
     #[inline(always)]
     fn bracket(
         &self,
@@ -92,12 +92,13 @@ impl Capped {
         (low, largest)
     }
 
-    /// What 1ᵀb at τ, and how many coordinates are strictly between 0 and `upper`, say about the root.
+    /// The linear piece at τ, from 1ᵀb and the number of coordinates strictly between 0 and
+    /// `upper`.
     #[inline(always)]
     fn piece(&self, sum: f64, n_between: f64, tau: f64) -> LinearPiece {
         let sum_reaches = |bound: f64| {
             let excess = sum - bound;
-            // On a flat piece the sum is the bound to rounding, or not at all.
+            // On a flat piece the sum either equals the bound up to rounding or never does.
             let met = n_between == 0.0 && excess.abs() <= 64.0 * f64::EPSILON * bound;
             if met { tau } else { tau + excess / n_between }
         };
@@ -117,7 +118,8 @@ impl Capped {
         arch().dispatch(Sum { v, tau, upper: self.upper })
     }
 
-    /// Σ_j max(0, v_j − τ − upper) and the number of its positive terms: the pull on the upper bounds.
+    /// Σ_j max(0, v_j − τ − upper) and the number of its positive terms: the force on the upper
+    /// bounds.
     pub fn overshoot(&self, v: &[f64], tau: f64) -> (f64, f64) {
         Self { upper: f64::INFINITY, ..*self }.sum(v, tau + self.upper)
     }
@@ -135,15 +137,15 @@ impl Capped {
         }
     }
 
-    /// Brings the sum back to its cap where v − τ has lost it: at margins of 1e12 their difference is known to
-    /// 1e-4 only.
+    /// Restores the sum to its cap if v − τ has lost digits: at margins of 1e12 their difference is
+    /// accurate to only 1e-4.
     fn settle(&self, v: &[f64], tau: f64, b: &mut [f64]) {
         let sum: f64 = b.iter().sum();
         let missing = self.cap - sum;
         if missing < -1e-10 * self.cap {
             b.iter_mut().for_each(|b| *b *= self.cap / sum);
         } else if missing > 1e-10 * self.cap {
-            // What is missing belongs to the coordinates that cannot be told from τ.
+            // The missing amount belongs to the coordinates that are equal to τ up to rounding.
             let near = tau * (1.0 - 8.0 * f64::EPSILON);
             let open = |b: f64, v: f64| v >= near && b < self.upper;
             let count = b.iter().zip(v).filter(|(b, v)| open(**b, **v)).count();
@@ -154,9 +156,10 @@ impl Capped {
     }
 }
 
-/// The multiplier of {b >= 0, 1ᵀb <= cap} with a bias of 1, by Newton's method without a bracket: both functions
-/// that it is the larger root of, Σ_j max(0, v_j − τ) less τ and less the cap, are convex and fall, so that from
-/// the first step on the steps come from the left, each leaving out some v_j until the root's own are left.
+/// The multiplier of {b >= 0, 1ᵀb <= cap} with a bias of 1, by Newton's method without a bracket.
+/// It is the larger root of two convex decreasing functions, Σ_j max(0, v_j − τ) less τ and less
+/// the cap. So from the first step on the iterates approach the root from the left, and each step
+/// drops some v_j until only those of the root's piece are left.
 #[inline(always)]
 fn simplex_multiplier(v: &[f64], cap: f64, guess: f64) -> f64 {
     let (mut tau, mut n_before) = (guess.max(0.0), -1.0);
@@ -179,7 +182,7 @@ fn simplex_multiplier(v: &[f64], cap: f64, guess: f64) -> f64 {
     tau
 }
 
-// Dispatched work is a struct, since a closure's body would not be inlined into the dispatch.
+// A struct, because a closure's body would not be inlined into the dispatch.
 struct MultiplierSearch<'a> {
     set: &'a Capped,
     v: &'a [f64],
@@ -242,17 +245,17 @@ impl WithSimd for Sum<'_> {
     }
 }
 
-/// Vectors of a chunk, each summed on its own: as many sums as keep the processor busy.
+/// Vectors per chunk, each with its own sum: as many sums as keep the processor busy.
 const DEPTH: usize = 4;
 
-/// Margins in whole chunks, the last of them filled up with −∞, which no sum sees.
+/// Margins in whole chunks; the last is padded with −∞, which does not change any sum.
 struct Margins<'a, S: Simd> {
     chunks: &'a [[S::f64s; DEPTH]],
     last: [S::f64s; DEPTH],
 }
 
-// Written out in vectors: it is where projections spend their time, and the compiler leaves plain
-// loops scalar.
+// Written in explicit vectors because projections spend most of their time here and the compiler
+// does not vectorise plain loops.
 impl<'a, S: Simd> Margins<'a, S> {
     #[inline(always)]
     fn new(simd: S, v: &'a [f64]) -> Self {
@@ -314,7 +317,7 @@ fn total<S: Simd>(simd: S, [a, b, c, d]: [S::f64s; DEPTH]) -> f64 {
     simd.reduce_sum_f64s(simd.add_f64s(simd.add_f64s(a, b), simd.add_f64s(c, d)))
 }
 
-/// The sums over one vector's lanes.
+/// The sums of one vector's lanes.
 #[derive(Clone, Copy)]
 struct Clipped<S: Simd> {
     tau: S::f64s,
@@ -342,7 +345,7 @@ impl<S: Simd> Clipped<S> {
     }
 }
 
-/// clip(b, 0, upper), by comparisons that become single instructions.
+/// clip(b, 0, upper), by comparisons that compile to single instructions.
 #[inline(always)]
 fn clip(b: f64, upper: f64) -> f64 {
     let b = if b > 0.0 { b } else { 0.0 };

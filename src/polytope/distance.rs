@@ -1,8 +1,9 @@
-//! How far rounding has taken a point out of its set, in ‖·‖₁.
+//! The distance, in ‖·‖₁, by which rounding has taken a point out of its set.
 //!
-//! All the sets are intersections of bounds on the sums of the j largest coordinates, so the distance is the
-//! largest excess over such a bound, and for sets with bounds from below that plus the largest shortfall
-//! (Frank and Tardos 1988, on generalised polymatroids; docs/mathematics/polytopes.md#distance).
+//! All the sets are intersections of bounds on the sums of the j largest coordinates, so the
+//! distance is the largest excess over such a bound. For sets with lower bounds, the largest
+//! shortfall is added (Frank and Tardos 1988, on generalised polymatroids;
+//! docs/mathematics/polytopes.md#distance).
 
 use crate::dual::rounding::{Bounded, Sum, gamma};
 
@@ -25,7 +26,7 @@ pub(super) fn overshoot(beta: &[(u32, f64)], upper: f64) -> f64 {
     over * (1.0 + gamma(beta.len() + 2))
 }
 
-/// How far the sum of the positive coordinates is above a bound.
+/// The amount by which the sum of the positive coordinates exceeds a bound.
 pub(super) fn excess(sum: Bounded, bound: f64) -> f64 {
     if sum.value() <= bound && sum.value() == sum.upper() {
         return 0.0;
@@ -60,13 +61,13 @@ pub(super) fn below(beta: &[(u32, f64)], rho: &[f64]) -> f64 {
         worst = worst.max(sum - bound);
         size = sum + bound;
     }
-    // Points that are well inside of every bound need no allowance for rounding.
+    // Points well inside every bound need no allowance for rounding.
     let negative = parts(beta).1;
     worst + gamma(2 * n + 4) * size + negative
 }
 
-/// The distance from the coordinates off the label of conv({0} ∪ permutations of ρ): for the ζ of the smallest
-/// multiple of the set that holds the sums from above, what they miss from below.
+/// The distance from the coordinates off the label of conv({0} ∪ permutations of ρ): the shortfall
+/// from below, for the smallest multiple ζ of the set that satisfies the bounds from above.
 pub(super) fn between(beta: &[(u32, f64)], rho: &[f64]) -> f64 {
     let n_weights = rho.iter().take_while(|rho| **rho > 0.0).count();
     let n = beta.len().max(n_weights);
@@ -74,7 +75,8 @@ pub(super) fn between(beta: &[(u32, f64)], rho: &[f64]) -> f64 {
     let Some(&(total, all)) = sums.last() else { return 0.0 };
     let size = sums.iter().map(|(sum, bound)| sum / bound).fold(0.0, f64::max).min(1.0);
     let above = sums.iter().map(|(sum, bound)| sum - size * bound).fold(0.0, f64::max);
-    // The m − 1 − j smallest coordinates, where with the label's the j + 1 largest are as large as they can be.
+    // The m − 1 − j smallest coordinates, if the label's is as large as possible among the j + 1
+    // largest.
     let before = std::iter::once(&(0.0, 0.0)).chain(&sums);
     let shortfall =
         before.zip(&sums).map(|((sum, _), (_, bound))| size * (all - bound) - (total - sum));

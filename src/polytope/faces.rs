@@ -1,18 +1,20 @@
 //! The curvature of projections: the directions of the face that holds a point
 //! (docs/mathematics/newton.md#curvature).
 //!
-//! A projection onto a polytope is piecewise linear. Near an argument its derivative is the orthogonal projection
-//! onto the directions of the face that holds the result. In the coordinates u = −α of the lifted point (β off the
-//! label, −1ᵀβ at the label) these are the vectors whose sums over some groups of classes are 0, and for the top-k
-//! sets the direction in which the size of the point changes.
+//! A projection onto a polytope is piecewise linear. Near an argument its derivative is the
+//! orthogonal projection onto the directions of the face that holds the result. In the coordinates
+//! u = −α of the lifted point (β off the label, −1ᵀβ at the label) these are the vectors whose sums
+//! over certain groups of classes are 0. For the top-k sets, the direction in which the size of the
+//! point changes is added.
 
 use crate::dual::Curvatures;
 
-/// Shares of the largest sum that a bound may be missed by and still count as met: what rounding leaves of it.
+/// Distance to a bound, relative to the largest sum, below which the bound counts as active.
+/// Rounding leaves up to this much.
 const MET: f64 = 1e-9;
 
-/// The classes whose β is neither 0 nor one of the bounds, in one group, and the label with them where the sum is
-/// not at its bound: the face of a box cut by a bound on the sum.
+/// One group of the classes whose β is neither 0 nor at its bound, together with the label if the
+/// sum is not at its bound: the face of a box with a bounded sum.
 pub(super) fn box_face(
     beta: &[f64],
     label: usize,
@@ -27,26 +29,26 @@ pub(super) fn box_face(
     curvatures.add_group(free.map(|(class, _)| class));
 }
 
-/// The classes with β > 0 and the label in one group: all directions that any set of points without negative
-/// coordinates can have, and so at least the curvature of each.
+/// One group of the label and the classes with β > 0: all directions possible in any set of
+/// non-negative points, so at least the curvature of each.
 pub(super) fn largest_face(beta: &[f64], label: usize, curvatures: &mut Curvatures) {
     box_face(beta, label, (f64::INFINITY, f64::INFINITY), curvatures);
 }
 
-/// The sums of the sorted coordinates next to the sums of the weights.
+/// The sums of the sorted coordinates and the sums of the weights.
 struct Sums<'a> {
-    /// The classes with β > 0, the largest first.
+    /// The classes with β > 0, largest first.
     order: &'a [usize],
     beta: &'a [f64],
     /// R_0 = 0, R_1, .., R_m.
     bounds: &'a [f64],
 }
 
-/// A group of neighbours in the order, by the ends of its stretch, and the rate at which its sum grows with the size
-/// of the point.
+/// A group of consecutive ranks: its start, its end, and the rate at which its sum grows with the
+/// size of the point.
 type Stretch = (usize, usize, f64);
 
-/// Sorts the classes with β > 0 by falling β.
+/// Sorts the classes with β > 0 by decreasing β.
 fn sort_positive(beta: &[f64], label: usize, order: &mut Vec<usize>) {
     order.clear();
     order.extend((0..beta.len()).filter(|class| *class != label && beta[*class] > 0.0));
@@ -63,8 +65,8 @@ fn partial_sums(rho: impl Iterator<Item = f64>, bounds: &mut Vec<f64>) {
     }));
 }
 
-/// The face of {β ≥ 0: the j largest sum to at most R_j}: a group between each bound that is met and the next, and
-/// after the last one the label's.
+/// The face of {β ≥ 0: the j largest sum to at most R_j}: a group between each active bound and the
+/// next, and the label's group after the last one.
 pub(super) fn face_below(
     beta: &[f64],
     label: usize,
@@ -86,9 +88,9 @@ pub(super) fn face_below(
     curvatures.add_group(rest.map(|class| *class as u32));
 }
 
-/// The face of conv({0} ∪ permutations of ρ) without the label's coordinate: groups between the bounds that are met
-/// from above, the label's, those between the bounds that are met from below, and unless the point is as large as
-/// any the direction in which all of it grows.
+/// The face of conv({0} ∪ permutations of ρ) without the label's coordinate: groups between the
+/// active upper bounds, the label's group, groups between the active lower bounds, and, unless the
+/// point has the maximum size, the direction in which it grows as a whole.
 pub(super) fn face_between(
     beta: &[f64],
     label: usize,
@@ -123,7 +125,8 @@ pub(super) fn face_between(
 }
 
 impl Sums<'_> {
-    /// The groups of the face but for the label's, that one's stretch, and the size of the point.
+    /// The groups of the face except the label's, the ranks of the label's group, and the size of
+    /// the point.
     fn stretches(&self) -> (Vec<Stretch>, (usize, usize), f64) {
         let Self { order, beta, bounds } = self;
         let (n, all) = (order.len(), bounds[bounds.len() - 1]);
@@ -140,7 +143,8 @@ impl Sums<'_> {
                 start = end;
             }
         }
-        // With the label's coordinate among the j + 1 largest, the others have what these cannot hold.
+        // If the label's coordinate is among the j + 1 largest, the others hold the rest of the
+        // sum.
         let is_met = |rank: usize| sums[n] - sums[rank] <= size * (all - bounds[rank + 1]) + near;
         let met: Vec<usize> = (start..=n).filter(|rank| is_met(*rank)).collect();
         let middle = (start, met.first().copied().unwrap_or(n));

@@ -1,5 +1,6 @@
-//! The dual variable α of an example with all of its coordinates: −β off the label and 1ᵀβ at the label
-//! (`docs/mathematics/duality.md`). Its last coordinate is what makes a projection rank-one biased.
+//! The dual variable α of an example with all of its coordinates: −β off the label and 1ᵀβ at the
+//! label (`docs/mathematics/duality.md`). The coordinate at the label makes projections rank-one
+//! biased.
 
 use crate::linalg::Sparse;
 
@@ -17,7 +18,7 @@ pub(crate) fn squared_norm_of(beta: &[(u32, f64)]) -> f64 {
     squared_norm(square, sum)
 }
 
-/// ⟨α, u⟩ and ‖u‖² for β with the given sum and the u of a sparse vertex.
+/// ⟨α, u⟩ and ‖u‖², where β has the given sum and u belongs to a sparse vertex.
 pub(crate) fn products(beta: &[f64], sum: f64, vertex: &[(u32, f64)]) -> (f64, f64) {
     let (mut cross, mut square, mut total) = (0.0, 0.0, 0.0);
     for &(class, weight) in vertex {

@@ -1,9 +1,9 @@
 //! The sets B whose support function at the margins is a multi-category loss.
 //!
-//! For an example with label y and scores s let v_j = Δ_j + s_j − s_y (so v_y = 0), Δ the cost vector
-//! (1 off the label for the plain losses). The loss is Φ(s; y) = max over β in B of ⟨β, v⟩
-//! (docs/mathematics/polytopes.md), and B answers three questions: its support value, a vertex that
-//! attains it, and its projection with a rank-one bias term.
+//! For an example with label y and scores s let v_j = Δ_j + s_j − s_y (so v_y = 0), where Δ is the
+//! cost vector (1 off the label for the plain losses). The loss is Φ(s; y) = max over β in B of ⟨β,
+//! v⟩ (docs/mathematics/polytopes.md). B computes its support value, a vertex that attains it, and
+//! its projection with a rank-one bias term.
 //!
 //! A new loss is one file with a [`Polytope`] and one line in [`REGISTRY`].
 
@@ -52,32 +52,32 @@ pub struct Scratch {
     pub work: Vec<f64>,
     /// Margins being scaled.
     pub margins: Vec<f64>,
-    /// Where the next projection starts to look for its multiplier. A good guess, such as the last
-    /// multiplier of the same example, saves time and changes the result at most by rounding.
+    /// Starting point of the next projection's search for its multiplier. A good guess, such as the
+    /// last multiplier of the same example, saves time and changes the result by at most rounding.
     pub guess: Option<f64>,
     /// The multiplier of the last projection.
     pub multiplier: f64,
 }
 
 impl Scratch {
-    /// The guess, used once: a projection never depends on those before it.
+    /// The guess, used once, so that a projection never depends on earlier ones.
     fn take_guess(&mut self) -> f64 {
         self.guess.take().unwrap_or(0.0)
     }
 }
 
-/// The set {0 <= β_j <= upper, 1ᵀβ <= cap}, or what of it has sums of at least `floor`.
+/// The set {0 <= β_j <= upper, 1ᵀβ <= cap}, or its points whose sum is at least `floor`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CappedBox {
     /// Largest β_j.
     pub upper: f64,
-    /// Largest sum; infinite where the box alone bounds it.
+    /// Largest sum; infinite if only the box bounds it.
     pub cap: f64,
-    /// The smallest sum from which on a polytope is this set; 0 where all of it is.
+    /// The smallest sum above which a polytope equals this set; 0 if it does everywhere.
     pub floor: f64,
 }
 
-/// A polytope B in R^m, one coordinate per class; the label's own coordinate never counts, since
+/// A polytope B in R^m, one coordinate per class; the label's coordinate never counts, because
 /// v\[label\] = 0.
 pub trait Polytope: Send + Sync + fmt::Debug {
     /// Whether the set exists for `n_classes` classes (k and the weights must fit;
@@ -102,17 +102,18 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// bias = 0 is the plain projection of v, bias = 1 the block step of dual descent and the Moreau
     /// envelope (docs/mathematics/polytopes.md#projection-with-a-rank-one-term).
     ///
-    /// Where the set is [symmetric](Polytope::is_symmetric), block descent also calls it with some of the
-    /// classes alone, the β_j of the others being 0. Among them are always the label and the classes of some
-    /// vertex, or of some other point of B that is not 0.
+    /// If the set is [symmetric](Polytope::is_symmetric), block descent also calls it with a subset
+    /// of the classes, with β_j = 0 for the others. The subset always contains the label and the
+    /// classes of a vertex, or of some other point of B that is not 0.
     fn project(&self, v: &[f64], label: usize, bias: f64, scratch: &mut Scratch, beta: &mut [f64]);
 
-    /// Adds to the open block of `curvatures` the derivative of the projection with bias 1 where its result is `beta`,
-    /// in the coordinates of u = −α: β off the label and −1ᵀβ at the label. It is the orthogonal projection onto the
-    /// directions of the face that holds `beta`, or any matrix that is at least as large
-    /// (docs/mathematics/newton.md#curvature).
+    /// Adds the derivative of the projection with bias 1, where its result is `beta`, to the open
+    /// block of `curvatures`, in the coordinates of u = −α: β off the label and −1ᵀβ at the label.
+    /// It is the orthogonal projection onto the directions of the face that holds `beta`, or any
+    /// larger matrix (docs/mathematics/newton.md#curvature).
     ///
-    /// The default, all directions that keep classes with β = 0 there, holds for every set.
+    /// The default, valid for every set, is all directions that keep β = 0 for the classes with β =
+    /// 0.
     fn curvature(
         &self,
         beta: &[f64],
@@ -123,25 +124,25 @@ pub trait Polytope: Send + Sync + fmt::Debug {
         faces::largest_face(beta, label, curvatures);
     }
 
-    /// A bound on the distance ‖·‖₁ of a point from B, its own rounding included: 0 or near it for what
-    /// [`Polytope::vertex`] and [`Polytope::project`] return. The point is (class, value) pairs without the
-    /// label's, for `n_classes` classes. A certificate counts with it (docs/mathematics/duality.md#rounding).
-    /// Infinite where the set cannot tell; only solvers that know their points to be combinations of vertices
-    /// can then be used.
+    /// An upper bound on the distance ‖·‖₁ of a point from B, including the rounding of the bound:
+    /// 0 or nearly so for results of [`Polytope::vertex`] and [`Polytope::project`]. The point is
+    /// (class, value) pairs without the label's, for `n_classes` classes. Certificates account for
+    /// it (docs/mathematics/duality.md#rounding). Infinite if the set has no such bound; then only
+    /// solvers whose points are known combinations of vertices can be used.
     fn distance(&self, beta: &[(u32, f64)], label: usize, n_classes: usize) -> f64;
 
-    /// Whether the set treats all classes off the label alike, so that which of them a β is made of does not
-    /// matter.
+    /// Whether the set is symmetric in the classes off the label.
     fn is_symmetric(&self) -> bool {
         true
     }
 
-    /// The set as a box cut by a bound on the sum, where it has that form, at least for large sums.
+    /// The set as a box with a bounded sum, if it has that form, at least for large sums.
     fn capped_box(&self) -> Option<CappedBox> {
         None
     }
 
-    /// The same where all of the set has that form: then some entries of a point may shrink alone.
+    /// [`capped_box`](Self::capped_box) if the whole set has that form: then single entries of a
+    /// point may shrink.
     fn whole_box(&self) -> Option<CappedBox> {
         self.capped_box().filter(|set| set.floor == 0.0)
     }
@@ -150,13 +151,13 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     fn radius(&self, n_classes: usize) -> f64;
 }
 
-/// Margins this much larger than what bounds the sum of a point leave too few digits for it.
+/// Ratio of margins to the bound on a point's sum above which too few digits are left for the sum.
 const STEEP: f64 = 1e6;
 
-/// Margins so large that a vertex is as good as the projection.
+/// Ratio of margins to that bound above which a vertex is as good as the projection.
 const VERTICAL: f64 = 1e9;
 
-/// Replaces a point that is noticeably outside of the set by the vertex of the largest margins.
+/// Replaces a point that is noticeably outside the set by the vertex of the largest margins.
 fn settle_on_vertex(
     set: &dyn Polytope,
     v: &[f64],
@@ -175,7 +176,7 @@ fn settle_on_vertex(
     }
 }
 
-/// What a loss may be built from; each takes the ones it declares and refuses the others.
+/// Parameters of losses. Each loss takes the ones that it declares and rejects the others.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parameters {
     /// How many classes the loss counts.
@@ -186,10 +187,10 @@ pub struct Parameters {
 
 type Boxed = Box<dyn Polytope>;
 
-/// How a loss is built, which declares its parameters.
+/// The constructor of a loss, which declares its parameters.
 #[derive(Debug, Clone, Copy)]
 pub enum LossConstructor {
-    /// From nothing.
+    /// Without parameters.
     Plain(fn() -> Boxed),
     /// From `k`.
     Counted(fn(usize) -> Result<Boxed>),
@@ -215,7 +216,7 @@ pub const REGISTRY: &[(&str, LossConstructor)] = &[
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for an unknown name and for parameters that are missing, unusable or
-/// not the loss's own.
+/// rejected by the loss.
 pub fn parse(name: &str, parameters: Parameters) -> Result<Box<dyn Polytope>> {
     find("loss", name, REGISTRY)?.polytope(name, parameters)
 }
@@ -230,10 +231,11 @@ impl LossConstructor {
         }
     }
 
-    /// The polytope of the loss, which errors call `name`.
+    /// The polytope of the loss, which error messages call `name`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for parameters that are missing, unusable or not the loss's own.
+    /// [`Error::InvalidArgument`] for parameters that are missing, unusable or rejected by the
+    /// loss.
     pub fn polytope(self, name: &str, given: Parameters) -> Result<Box<dyn Polytope>> {
         match (self, given) {
             (Self::Plain(build), Parameters { k: None, weights: None }) => Ok(build()),
@@ -245,7 +247,7 @@ impl LossConstructor {
         }
     }
 
-    /// What is wrong with parameters that are not the loss's own.
+    /// The error for parameters that the loss does not take.
     fn misfit(self, name: &str, given: &Parameters) -> Error {
         let takes = |parameter| self.parameters().contains(&parameter);
         let argument = if given.k.is_some() == takes("k") { "weights" } else { "k" };

@@ -1,4 +1,4 @@
-//! The Moreau envelope of a loss, exactly.
+//! The exact Moreau envelope of a loss.
 
 use super::{Polytope, Scratch, lifted};
 
@@ -6,8 +6,7 @@ use super::{Polytope, Scratch, lifted};
 /// by γ > 0 (docs/mathematics/duality.md#smoothing). The maximiser goes to `beta`; it is −∇Φ_m off the
 /// label.
 ///
-/// The square of the sum is the label's own coordinate of the dual variable; without it the value is
-/// wrong.
+/// The squared sum comes from the label's coordinate of the dual variable.
 pub fn envelope(
     set: &dyn Polytope,
     v: &[f64],
@@ -20,8 +19,8 @@ pub fn envelope(
     scaled.clear();
     scaled.extend(v.iter().map(|v| v / gamma));
     set.project(&scaled, label, 1.0, scratch, beta);
-    // By concavity, Φ_m(s) ≤ Φ(v − γ(b + 1ᵀb)) + γ/2 (‖b‖² + (1ᵀb)²) for every b, with equality at the
-    // maximiser: an error in b, which is large where γ is tiny, can only raise the value.
+    // By concavity, Φ_m(s) ≤ Φ(v − γ(b + 1ᵀb)) + γ/2 (‖b‖² + (1ᵀb)²) for every b, with equality at
+    // the maximiser. An error in b, which is large for tiny γ, can only raise the value.
     scaled.copy_from_slice(v);
     let sum = lifted::shift(&mut scaled, beta, label, gamma);
     let squares: f64 = beta.iter().map(|b| b * b).sum();

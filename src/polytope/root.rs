@@ -1,18 +1,19 @@
 //! Roots of monotone piecewise linear functions of one variable: Newton's method inside a bracket.
 
-/// What a falling piecewise linear function says about its root, seen from one point.
+/// A decreasing piecewise linear function near one point: the root of its linear piece there.
 pub(super) struct LinearPiece {
-    /// Root of the linear piece at the point; infinite, with the right sign, where the piece is flat.
+    /// Root of the linear piece at the point; infinite, with the right sign, if the piece is flat.
     pub root: f64,
-    /// Size of the numbers it was computed from: it is known to rounding in these.
+    /// Size of the numbers from which it was computed; the root is exact up to rounding in these.
     pub scale: f64,
 }
 
 impl LinearPiece {
-    /// The piece with this value and slope at `point`; the value is known to rounding in `noise`.
+    /// The piece with this value and slope at `point`; `noise` is the size to which the value is
+    /// rounded.
     #[inline(always)]
     pub fn linear(point: f64, value: f64, slope: f64, noise: f64) -> Self {
-        // A slope of 0 leaves the sign of the value to say where to look.
+        // If the slope is 0, the sign of the value says on which side the root is.
         let met = value.abs() <= 4.0 * f64::EPSILON * noise;
         Self { root: if met { point } else { point + value / slope.abs() }, scale: point.abs() }
     }
@@ -20,8 +21,9 @@ impl LinearPiece {
 
 /// The root in \[`low`, `high`\], starting from `start`, of the function that `piece` describes.
 ///
-/// Newton's method ends after a few steps, on the root's own piece, where it is exact to rounding. The
-/// bracket of the points seen takes over where it would leave it or only creep, so that it cannot fail.
+/// Newton's method ends after a few steps on the root's own piece, where it is exact up to
+/// rounding. If a step would leave the bracket of the points seen, or stalls, bisection replaces
+/// it, so the search cannot fail.
 #[inline(always)]
 pub(super) fn root(
     low: f64,
@@ -33,7 +35,7 @@ pub(super) fn root(
     let mut point = start.max(low).min(high);
     for step in 1..200 {
         let LinearPiece { root, scale } = piece(point);
-        // The end points themselves can be the root.
+        // The root can be an end point.
         let root = root.max(low).min(high);
         if (root - point).abs() <= 4.0 * f64::EPSILON * scale {
             return root;

@@ -5,13 +5,13 @@ use pulp::Simd;
 use super::Scratch;
 use crate::linalg::{Element, Kernel};
 
-/// Up to this many entries insertion into a short sorted list beats selection over a copy.
+/// Up to this many entries, insertion into a sorted list is faster than selection over a copy.
 const SHORT: usize = 24;
-/// Entries looked at together.
+/// Entries compared at a time.
 const LANES: usize = 16;
 
-/// Writes the indices of the `count` largest entries of `v` to `scratch.order`; ties go to the smaller
-/// index, and with `sorted` the order is by falling value, then by index.
+/// Writes the indices of the `count` largest entries of `v` to `scratch.order`. Ties go to the
+/// smaller index; with `sorted`, the order is by decreasing value, then by index.
 pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scratch) {
     let count = count.min(v.len());
     scratch.order.clear();
@@ -25,10 +25,10 @@ pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scrat
     }
 }
 
-/// The largest entry (−∞ of none), several at a time.
+/// The largest entry (−∞ if there is none), several at a time.
 pub(super) fn maximum(v: &[f64]) -> f64 {
     let mut largest = lane_maxima(v);
-    // Lane by lane and then in halves, so that comparisons do not wait for each other.
+    // Lane by lane and then in halves, so that no comparison waits for another.
     for (largest, &value) in largest.iter_mut().zip(v.as_chunks::<LANES>().1) {
         *largest = if value > *largest { value } else { *largest };
     }
@@ -55,7 +55,7 @@ fn lane_maxima(v: &[f64]) -> [f64; LANES] {
     largest
 }
 
-/// The place of each value in falling order, ties in their own order; without branches.
+/// The rank of each value in decreasing order, ties in their order; without branches.
 #[inline(always)]
 fn places(values: &[f64; LANES]) -> [i64; LANES] {
     let mut places = [0; LANES];
@@ -67,8 +67,8 @@ fn places(values: &[f64; LANES]) -> [i64; LANES] {
     places
 }
 
-/// The `count` largest of `v` in falling order: the entries that reach a floor, which at least `count`
-/// do, sorted.
+/// The `count` largest entries of `v` in decreasing order. Sorts all entries that reach a floor,
+/// which at least `count` entries do.
 struct Leaders<'a> {
     v: &'a [f64],
     count: usize,
@@ -106,8 +106,8 @@ impl Kernel<f64> for Leaders<'_> {
     }
 }
 
-/// Writes where `v` reaches the floor to the front of `order`, without branches; two halves at a time,
-/// since each write waits for the comparison before it.
+/// Writes the indices at which `v` reaches the floor to the front of `order`, without branches; two
+/// halves at a time, because each write waits for the comparison before it.
 #[inline(always)]
 fn reaching(v: &[f64], floor: f64, order: &mut Vec<usize>) -> usize {
     let half = v.len().div_ceil(2);

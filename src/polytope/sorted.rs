@@ -3,10 +3,10 @@
 
 use super::root::{LinearPiece, root};
 
-/// The sorted margins off the label, z_1 >= .. >= z_{m−1}, and the two fits between which the
-/// multiplier is clipped: b_j = z_j − clip(τ, lo_j, hi_j) with τ = bias·1ᵀb.
+/// The sorted margins off the label, z_1 >= .. >= z_{m−1}, and the two fits that bound the clipped
+/// multiplier: b_j = z_j − clip(τ, lo_j, hi_j) with τ = bias·1ᵀb.
 ///
-/// Both fits are those of a set scaled by ζ, and come with their derivatives in ζ.
+/// Both fits are for a set scaled by ζ, and include their derivatives in ζ.
 pub(super) struct Sorted<'a> {
     pub margins: &'a mut [f64],
     low: Fit<'a>,
@@ -21,7 +21,7 @@ struct Fit<'a> {
 }
 
 impl<'a> Sorted<'a> {
-    /// Sorts the margins off the label; `order` gets their classes.
+    /// Sorts the margins off the label; `order` receives their classes.
     pub fn new(v: &[f64], label: usize, order: &mut Vec<usize>, work: &'a mut Vec<f64>) -> Self {
         let n = v.len() - 1;
         order.clear();
@@ -75,8 +75,8 @@ impl<'a> Sorted<'a> {
     /// The derivative φ(ζ) = Σ_j ρ_j w_(j), w = (z − τ − b, 0) sorted, of the maximum over a set scaled
     /// by ζ, as a piece of a function of ζ.
     ///
-    /// w_j = clip(τ, lo_j, hi_j) − τ falls with j and changes sign where τ passes from lo to hi, which
-    /// is where the label's 0 stands in the sorted list.
+    /// w_j = clip(τ, lo_j, hi_j) − τ decreases in j and changes sign where τ passes from lo to hi,
+    /// which is the position of the label's 0 in the sorted list.
     pub fn pull(&self, rho: &[f64], size: f64, bias: f64, tau: f64) -> LinearPiece {
         let n = self.margins.len();
         let n_low = self.low.values.partition_point(|low| *low > tau);
@@ -113,7 +113,7 @@ impl<'a> Sorted<'a> {
 }
 
 impl Fit<'_> {
-    /// The least squares fit of z − ζρ that does not increase, by pooling adjacent violators.
+    /// The non-increasing least squares fit of z − ζρ, by pooling adjacent violators.
     fn isotonic(&mut self, z: &[f64], rho: &[f64], size: f64, blocks: &mut [&mut [f64]; 3]) {
         let [sums, weights, counts] = blocks;
         let mut n_blocks = 0;

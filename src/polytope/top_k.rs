@@ -29,9 +29,9 @@ impl TopK {
     }
 }
 
-/// The projection: for a given size ζ = 1ᵀβ the coordinates off the label are at most ζ/k, and their
-/// sum is ζ less the label's share of 0 to ζ/k. The derivative of the minimum in ζ is monotone and
-/// piecewise linear, so that ζ is found by a root search, too.
+/// The projection: for a given size ζ = 1ᵀβ the coordinates off the label are at most ζ/k, and
+/// their sum is ζ less the label's share, between 0 and ζ/k. The derivative of the minimum in ζ is
+/// monotone and piecewise linear, so a second root search finds ζ.
 impl TopK {
     /// The coordinates off the label for a given ζ.
     fn scaled(&self, size: f64, bias: f64) -> Capped {
@@ -40,8 +40,8 @@ impl TopK {
         Capped { upper, floor, cap: size, bias }
     }
 
-    /// Puts a point that rounding has taken out of the set on the vertex of the largest margins: where these
-    /// are so large, the projection is as good as there.
+    /// Moves a point that rounding has taken out of the set to the vertex of the largest margins:
+    /// for margins this large, the vertex is as good as the projection.
     fn settle(&self, v: &[f64], label: usize, tau: f64, scratch: &mut Scratch, beta: &mut [f64]) {
         if tau.abs() > VERTICAL {
             settle_on_vertex(self, v, label, scratch, beta);
@@ -51,7 +51,7 @@ impl TopK {
     /// −d/dζ of the minimum over the coordinates off the label, as a piece of a function of ζ.
     ///
     /// With μ = τ − bias·1ᵀb it is κ = μ + (Σ_j max(0, v_j − τ − ζ/k) + max(0, −μ)) / k: raising ζ
-    /// moves the bounds ζ/k of all coordinates and, where it binds (μ ≠ 0), the one on their sum.
+    /// moves the bounds ζ/k of all coordinates and, if active (μ ≠ 0), the bound on their sum.
     fn pull(&self, size: f64, bias: f64, v: &[f64], tau: f64) -> LinearPiece {
         let set = self.scaled(size, bias);
         let k = self.k as f64;
@@ -80,7 +80,7 @@ impl TopK {
     }
 }
 
-/// That k leaves a last weight of 0 (docs/mathematics/polytopes.md#the-sets).
+/// Checks that k leaves a last weight of 0 (docs/mathematics/polytopes.md#the-sets).
 pub(super) fn check_k(k: usize, n_classes: usize) -> Result<()> {
     if k < n_classes {
         return Ok(());
@@ -155,13 +155,13 @@ impl Polytope for TopK {
         let rounding = gamma(8) * size;
         let above = overshoot(beta, size / k) + rounding * beta.len() as f64;
         let missing = (size * (1.0 - 1.0 / k) - sum.lower()).max(0.0) + rounding;
-        // What is cut from above may be missing then.
+        // The amount cut from above may then be missing from below.
         2.0 * above + excess(sum, size) + missing + negative
     }
 
     fn capped_box(&self) -> Option<CappedBox> {
-        // β_j <= 1ᵀβ/k leaves room for the label's share: with 1ᵀβ <= 1 that is β_j <= 1ᵀβ/(k − 1), which
-        // says nothing new from 1 − 1/k on.
+        // β_j <= 1ᵀβ/k leaves room for the label's share: with 1ᵀβ <= 1 that is β_j <= 1ᵀβ/(k − 1),
+        // which is implied from 1 − 1/k on.
         let upper = 1.0 / self.k as f64;
         Some(CappedBox { upper, cap: 1.0, floor: if self.k == 1 { 0.0 } else { 1.0 - upper } })
     }

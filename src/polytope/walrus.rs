@@ -1,12 +1,12 @@
 //! The Weston-Watkins block step: argmin over 0 <= b <= C of ½ bᵀ(I + 11ᵀ)b − vᵀb
 //! (Wang and Scott 2021, (4)), with bias·11ᵀ in place of 11ᵀ for other uses.
 //!
-//! The minimiser is clip(v − γ, 0, C) with γ = bias·1ᵀb. Two ways to γ: the search that projections
-//! use, and their Algorithm 2, which sorts.
+//! The minimiser is clip(v − γ, 0, C) with γ = bias·1ᵀb. There are two ways to find γ: the search
+//! of the projections, and Wang and Scott's Algorithm 2, which sorts.
 
 use super::capped::Capped;
 
-/// Up to this many coordinates sorting is faster than searching.
+/// Number of coordinates up to which sorting is faster than searching.
 const FEW: usize = 12;
 
 /// The multiplier γ in expected O(k) time: Newton's method on the monotone equation
@@ -34,26 +34,26 @@ pub fn multiplier_by_sorting(v: &[f64], c: f64, bias: f64, sorted: &mut Vec<f64>
     sweep(sorted, c, bias)
 }
 
-/// Algorithm 2 on the positive v_j in falling order, the index of Subroutine 4 corrected
+/// Algorithm 2 on the positive v_j in decreasing order, with the index of Subroutine 4 corrected
 /// (docs/mathematics/errata.md#index-in-the-sweep-of-walrus).
 ///
-/// The sweep lowers γ past the values v_j, where j enters the middle set, and v_j − C, where it
-/// leaves it for the upper one. Both lists fall in the same order, so one sort serves them. The test
-/// of Subroutine 5 is that γ̂ lies between two neighbouring values; as the sweep comes from above, it
-/// is enough that γ̂ is not below the next one, which unlike equality holds at some step in any
-/// rounding.
+/// The sweep lowers γ past the values v_j, at which j enters the middle set, and v_j − C, at which
+/// it moves to the upper set. Both lists decrease in the same order, so one sort serves both.
+/// Subroutine 5 tests whether γ̂ lies between two neighbouring values. The sweep comes from above,
+/// so it is enough to test that γ̂ is not below the next value. Unlike equality, that holds at some
+/// step for any rounding.
 fn sweep(sorted: &[f64], c: f64, bias: f64) -> f64 {
     let (mut n_upper, mut n_middle, mut sum_middle) = (0, 0, 0.0);
     let gamma = |n_upper: usize, n_middle: usize, sum_middle: f64| {
         bias * (c * n_upper as f64 + sum_middle) / (1.0 + bias * n_middle as f64)
     };
-    // Each step takes a value in or lets one go. More than that there are only where a number is none, as in
-    // rows that are overwritten while they are fitted, and no test holds.
+    // Each step moves one value into or out of the middle set. The loop runs longer only if a value
+    // is NaN, as in rows that are overwritten during a fit, for which no test holds.
     for _ in 0..2 * sorted.len() + 1 {
         let up = if n_middle > 0 { sorted[n_upper] - c } else { f64::NEG_INFINITY };
         let down = sorted.get(n_upper + n_middle).copied().unwrap_or(f64::NEG_INFINITY);
         if gamma(n_upper, n_middle, sum_middle) >= up.max(down) {
-            // The running sum has lost what large values left behind.
+            // Subtracting large values has left rounding errors in the running sum.
             let sum = sorted[n_upper..n_upper + n_middle].iter().sum();
             return gamma(n_upper, n_middle, sum);
         }

@@ -18,13 +18,13 @@ pub struct WeightedTopK {
 }
 
 impl WeightedTopK {
-    /// The set of the weights ρ.
+    /// The set for the weights ρ.
     pub fn new(weights: Weights) -> Self {
         Self { weights }
     }
 
-    /// Puts a point that rounding has taken out of the set on the vertex of the largest margins: where these
-    /// are so large, the projection is as good as there.
+    /// Moves a point that rounding has taken out of the set to the vertex of the largest margins:
+    /// for margins this large, the vertex is as good as the projection.
     fn settle(
         &self,
         v: &[f64],

@@ -18,7 +18,7 @@ pub struct WeightedUsunier {
 }
 
 impl WeightedUsunier {
-    /// The set of the weights ρ.
+    /// The set for the weights ρ.
     pub fn new(weights: Weights) -> Self {
         Self { weights }
     }
@@ -33,7 +33,7 @@ impl WeightedUsunier {
         }
     }
 
-    /// (class, weight) of the positive margins in falling order.
+    /// (class, weight) of the positive margins in decreasing order.
     fn counted<'a>(
         &'a self,
         v: &'a [f64],

@@ -11,7 +11,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Checks the weights; their number is compared with the number of classes later.
+    /// Checks the weights; their number is checked later, against the number of classes.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] unless they are finite, non-negative and non-increasing, the first
@@ -50,7 +50,7 @@ impl Weights {
         self.values.iter().sum()
     }
 
-    /// That there is one weight for each class.
+    /// Checks that there is one weight for each class.
     pub(super) fn check(&self, n_classes: usize) -> Result<()> {
         if self.values.len() == n_classes {
             return Ok(());

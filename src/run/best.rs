@@ -1,4 +1,4 @@
-//! The best of the models that a run comes by.
+//! The best model of a run.
 
 use super::certificate::Certificate;
 use crate::interrupt::ModelArrays;
@@ -6,15 +6,15 @@ use crate::interrupt::ModelArrays;
 /// The model that a run returns.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Returned {
-    /// The solver's after the last epoch.
+    /// The solver's model after the last epoch.
     Last,
     /// W = 0.
     Zero,
-    /// These weights, those after an earlier epoch.
+    /// Weights after an earlier epoch.
     Earlier(Vec<f64>),
 }
 
-/// The best certificate of a run so far, and which model it belongs to.
+/// The best certificate of a run so far, and its model.
 pub struct Best {
     null_objective: Option<f64>,
     certificate: Option<Certificate>,
@@ -25,7 +25,7 @@ pub struct Best {
 /// The model of the best certificate.
 #[derive(Clone, Copy, PartialEq)]
 enum Model {
-    /// The solver's present one.
+    /// The solver's current one.
     Present,
     /// W = 0.
     Zero,
@@ -34,18 +34,19 @@ enum Model {
 }
 
 impl Best {
-    /// No certificate yet; `null_objective` is that of W = 0, see [`Stopping`](super::Stopping).
+    /// Starts without a certificate; `null_objective` is that of W = 0, see
+    /// [`Stopping`](super::Stopping).
     pub fn new(null_objective: Option<f64>) -> Self {
         Self { null_objective, certificate: None, model: Model::Present, weights: Vec::new() }
     }
 
-    /// Takes the certificate of the present model into account; returns the best one. The certificate is that of
+    /// Takes the certificate of the current model into account; returns the best one. It belongs to
     /// a pair: the model of the lowest objective and the highest bound.
     pub fn update(&mut self, present: Certificate) -> Certificate {
         let Some(null_objective) = self.null_objective else { return present };
         let zero = Certificate { primal: null_objective, dual: 0.0 };
         let (known, other) = match self.certificate {
-            // The weights before this epoch are gone, unless they were copied.
+            // The weights before this epoch are lost, unless they were copied.
             Some(known) if self.model == Model::Copied => (known, Model::Copied),
             Some(known) => (Certificate { dual: known.dual, ..zero }, Model::Zero),
             None => (zero, Model::Zero),
@@ -54,14 +55,15 @@ impl Best {
         let (primal, model) =
             if is_better { (present.primal, Model::Present) } else { (known.primal, other) };
         let pair = Certificate { primal, dual: known.dual.max(present.dual) };
-        // Only a decoder that misses the best label reports an objective below the bound of another epoch.
+        // Only a decoder that misses the best label reports an objective below another epoch's
+        // bound.
         let (best, model) =
             if pair.gap() < 0.0 { (present, Model::Present) } else { (pair, model) };
         self.model = model;
         *self.certificate.insert(best)
     }
 
-    /// Copies the present model with `copy` if it is the best one, before the solver changes it.
+    /// Copies the current model with `copy` if it is the best one, before the solver changes it.
     pub fn keep(&mut self, copy: impl FnOnce(&mut Vec<f64>) -> bool) {
         let is_present = self.certificate.is_some() && self.model == Model::Present;
         if is_present && copy(&mut self.weights) {
@@ -69,7 +71,7 @@ impl Best {
         }
     }
 
-    /// The best model, given the present one.
+    /// The best model, given the current one.
     pub fn arrays(&self, present: impl FnOnce() -> Option<ModelArrays>) -> Option<ModelArrays> {
         match self.model {
             Model::Present => present(),
@@ -100,7 +102,7 @@ mod tests {
         Certificate { primal, dual }
     }
 
-    /// Updates with the certificate of a model of one weight, and copies the model before it changes.
+    /// Updates with the certificate of a one-weight model, and copies the model before it changes.
     fn go(best: &mut Best, weight: f64, primal: f64, dual: f64) -> Certificate {
         let found = best.update(certificate(primal, dual));
         best.keep(|weights| {

@@ -12,18 +12,18 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// The duality gap: how far from the optimum the current model can be.
+    /// The duality gap: an upper bound on the current model's distance from the optimum.
     pub fn gap(&self) -> f64 {
         self.primal - self.dual
     }
 
-    /// The gap in units of the objective: the model is at most this share above the best possible one.
+    /// The gap relative to the objective: the model is at most this share above the optimum.
     pub fn relative_gap(&self) -> f64 {
         if self.gap() == 0.0 { 0.0 } else { self.gap() / self.primal.abs() }
     }
 
-    /// Refuses values that are no numbers, and a dual value above the primal one, which only lost digits can
-    /// bring about.
+    /// Checks that the values are numbers, and that the dual value is not above the primal one,
+    /// which only lost digits can cause.
     ///
     /// # Errors
     /// [`Error::Numerical`].

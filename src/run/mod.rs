@@ -1,6 +1,6 @@
-//! The one loop that every solver runs in: epochs, stopping rule, certificate, trace, interruption.
+//! The loop of every solver: epochs, stopping rule, certificate, trace, interruption.
 //!
-//! A [`Solver`] only advances. [`run`] decides when it has advanced enough and keeps the [`Trace`].
+//! A [`Solver`] only advances. [`run`] decides when to stop, and keeps the [`Trace`].
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -21,15 +21,15 @@ use crate::interrupt::{Interrupt, ModelArrays};
 /// Result of one call of [`Solver::advance`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Progress {
-    /// One epoch; the certificate belongs to the model as it now stands.
+    /// One epoch, with the certificate of the current model.
     Epoch(Certificate),
-    /// One epoch whose gap was not evaluated (it would have cost another pass).
+    /// One epoch whose gap was not evaluated, because that would cost another pass.
     Uncertified,
-    /// One epoch of a problem for which no bound is known: the objective of the model as it now stands.
+    /// One epoch of a problem without a known bound, with the objective of the current model.
     Objective(f64),
-    /// The same, after an epoch that hardly lowered it: the run ends.
+    /// As `Objective`, after an epoch that hardly lowered it: the run ends.
     Settled(f64),
-    /// Nothing is left to do: the certificate is the best this solver can reach.
+    /// No further progress is possible: the certificate is the best that this solver can reach.
     Exhausted(Certificate),
 }
 
@@ -48,8 +48,9 @@ impl Progress {
         }
     }
 
-    /// Refuses an objective or a gap that is no longer a number, since a NaN gap would compare false with
-    /// every tolerance and run on, and a bound above the objective, which would look like convergence.
+    /// Checks that the objective and the gap are numbers, because a NaN gap would compare false
+    /// with every tolerance and run on, and that the bound is not above the objective, which would
+    /// look like convergence.
     fn check(self) -> Result<()> {
         if !self.objective().is_none_or(f64::is_finite) {
             return Err(no_longer_finite());
@@ -61,23 +62,23 @@ impl Progress {
     }
 }
 
-/// An iterative method that the run loop drives.
+/// An iterative method, driven by [`run`].
 pub trait Solver {
     /// Does one epoch, checking `interrupt` at least every 100 ms or so of work.
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress>;
 
     /// Evaluates the certificate of the current model (called when a run ends on an uncertified epoch).
     ///
-    /// A solver that reports [`Progress::Objective`] has none to evaluate and returns an error: it must
-    /// be run for at least one epoch.
+    /// A solver that reports [`Progress::Objective`] has no certificate and returns an error: it
+    /// must run for at least one epoch.
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate>;
 
-    /// Current model, if it is available without another pass.
+    /// The current model, if it is available without another pass.
     fn model_arrays(&self) -> Option<ModelArrays> {
         None
     }
 
-    /// Copies the weights that the last certificate belongs to, and returns whether it did. A solver whose
+    /// Copies the weights of the last certificate, and returns whether it did. A solver whose
     /// objective never increases needs no copy.
     fn copy_weights(&self, _weights: &mut Vec<f64>) -> bool {
         false
@@ -89,13 +90,13 @@ pub trait Solver {
 pub struct Stopping {
     /// Largest number of epochs.
     pub max_epochs: usize,
-    /// Duality gap at which the run has converged, in units of the objective (the primal value).
+    /// Duality gap at which the run has converged, relative to the objective (the primal value).
     pub relative: f64,
-    /// Duality gap at which it has converged whatever the objective: rounding.
+    /// Duality gap at which the run has converged for any objective: rounding error.
     pub floor: f64,
-    /// Objective of W = 0, whose dual point has the value 0. With it the run returns the best model and the best
-    /// bound that it finds, these two included. Without it the run returns the last model, which a caller needs
-    /// who goes on from the matching dual point.
+    /// Objective of W = 0, whose dual point has the value 0. If given, the run returns the best
+    /// model and the best bound that it finds, including these two. Otherwise it returns the last
+    /// model, for callers that continue from the matching dual point.
     pub null_objective: Option<f64>,
 }
 
@@ -105,22 +106,24 @@ impl Stopping {
         (self.relative * primal.abs()).max(self.floor)
     }
 
-    /// Whether a certificate says that the run has converged.
+    /// Whether the run has converged, by this certificate.
     pub fn is_met(&self, certificate: &Certificate) -> bool {
         certificate.gap() <= self.allowed(certificate.primal)
     }
 }
 
-/// One epoch as the trace keeps it.
+/// An epoch in the trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Epoch {
     /// Number of epochs done, from 1.
     pub epoch: usize,
     /// Seconds since the run started.
     pub seconds: f64,
-    /// Objective after this epoch, where it was evaluated: the primal value of the certificate, if there is one.
+    /// Objective after this epoch, if evaluated: the primal value of the certificate, if there is
+    /// one.
     pub objective: Option<f64>,
-    /// Certificate of the model that the run returns if it ends here, where it was evaluated and a bound is known.
+    /// Certificate of the model that the run returns if it ends here, if evaluated and a bound is
+    /// known.
     pub certificate: Option<Certificate>,
 }
 
@@ -129,7 +132,7 @@ pub struct Epoch {
 pub enum Outcome {
     /// The duality gap reached the tolerance.
     Converged,
-    /// The solver had nothing left to do above the tolerance.
+    /// No further progress was possible above the tolerance.
     Exhausted,
     /// The epochs were used up.
     EpochLimit,
@@ -146,19 +149,19 @@ pub struct Trace {
     pub outcome: Outcome,
     /// Objective of the final model.
     pub objective: f64,
-    /// Certificate of the final model, where a bound is known.
+    /// Certificate of the final model, if a bound is known.
     pub certificate: Option<Certificate>,
     /// The final model.
     pub returned: Returned,
 }
 
 impl Trace {
-    /// How far from the optimum the final model can be, where a bound is known.
+    /// An upper bound on the final model's distance from the optimum, if known.
     pub fn gap(&self) -> Option<f64> {
         self.certificate.map(|certificate| certificate.gap())
     }
 
-    /// The weights of the final model, `n_weights` of them, unless they are those after the last epoch.
+    /// The `n_weights` weights of the final model, unless they are those after the last epoch.
     pub fn take_other(&mut self, n_weights: usize) -> Option<Vec<f64>> {
         match std::mem::replace(&mut self.returned, Returned::Last) {
             Returned::Last => None,
@@ -168,10 +171,11 @@ impl Trace {
     }
 }
 
-/// Runs `solver` until the gap is small enough, its epochs are used up, or `observe` says so.
+/// Runs `solver` until the gap is small enough, its epochs are used up, or `observe` stops it.
 ///
-/// The run returns the best model that it finds and the highest bound (see [`Stopping::null_objective`]), and each
-/// epoch of the trace has their certificate so far.
+/// The run returns the best model that it finds and the highest bound (see
+/// [`Stopping::null_objective`]). Each epoch of the trace has the certificate of the best pair so
+/// far.
 ///
 /// # Errors
 /// Errors of the solver, such as [`Interrupted`](crate::error::Error::Interrupted), and
