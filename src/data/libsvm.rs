@@ -154,7 +154,7 @@ impl Piece {
                 return Err(format!("{:?} is not index:value", text(word)));
             };
             if index <= last {
-                return Err(format!("index {index} stands behind {last}: indices must rise"));
+                return Err(format!("index {index} follows {last}: indices must increase"));
             }
             last = index;
             self.indices.push(index);
@@ -234,7 +234,7 @@ mod tests {
         for (text, what) in [
             ("1 1:1\ncat 1:2\n", "rows: line 2: the label \"cat\""),
             ("1,2 1:2\n", "\"1,2\""),
-            ("1 2:1 2:3\n", "index 2 stands behind 2"),
+            ("1 2:1 2:3\n", "index 2 follows 2"),
             ("1 3:1 2:3\n", "must rise"),
             ("1 -1:1\n", "is not index:value"),
             ("1 1:\n", "is not index:value"),

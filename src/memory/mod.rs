@@ -37,8 +37,8 @@ pub fn set_needed(needed: String) {
 /// The error for memory that ran out during a run of this thread.
 pub fn ran_out() -> Error {
     let needed = needed();
-    let beside = if needed.is_empty() { String::new() } else { format!(" beside {needed}") };
-    Error::Memory(format!("memory ran out, for what a run needs{beside}"))
+    let besides = if needed.is_empty() { String::new() } else { format!(", besides {needed}") };
+    Error::Memory(format!("memory ran out for the small buffers of a run{besides}"))
 }
 
 /// Returns an error unless `bytes` of memory are available for the large buffers of a call.
@@ -60,7 +60,7 @@ pub fn require(bytes: u128, what: impl FnOnce() -> String, remedy: &str) -> Resu
     }
     let there = match limit {
         Some(limit) if !fits => format!("{} are available", gigabytes(limit.into())),
-        _ => "the system refuses them".to_owned(),
+        _ => "the system does not provide them".to_owned(),
     };
     let needed = gigabytes(bytes);
     Err(Error::Memory(format!("{} need {needed} of memory, and {there}; {remedy}", what())))
@@ -94,7 +94,8 @@ pub fn check_growth(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -
 /// The error for an allocation that failed.
 pub fn refused(bytes: usize, what: impl FnOnce() -> String, remedy: &str) -> Error {
     let (what, needed) = (what(), bytes as f64 / 1e9);
-    let message = format!("{what} need {needed:.1} GB of memory, and the system refuses them; ");
+    let message =
+        format!("{what} need {needed:.1} GB of memory, and the system does not provide them; ");
     Error::Memory(message + remedy)
 }
 

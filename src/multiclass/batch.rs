@@ -14,13 +14,13 @@ use crate::linalg::SparseRows;
 use crate::parallel::min_len;
 use crate::polytope::lifted;
 
-/// Values of the rows that a thread takes at a time: they ought to stay in its second-level cache
+/// Values of the rows that a thread processes at a time: they should stay in its second-level cache
 /// between the scores and the images.
 const CHUNK_VALUES: usize = 1 << 17;
-/// Maximum number of blocks of such rows.
+/// Maximum number of such blocks of rows.
 const MAX_BLOCKS: usize = 64;
 
-/// What a pass is to find for every example.
+/// The result that a pass computes for every example.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wanted {
     /// [`BatchDual::batch_vertex`](crate::dual::BatchDual::batch_vertex).
@@ -29,7 +29,7 @@ pub(super) enum Wanted {
     Subgradient,
 }
 
-/// What passes over the whole domain need and keep.
+/// State of passes over the whole domain.
 pub(super) struct Batch {
     chunk: Vec<RowBlock>,
     /// The dual point and the last vertex, block by block (empty without smoothing).
@@ -53,8 +53,8 @@ struct DualBlock {
 }
 
 impl Batch {
-    /// At the dual point `beta` (examples × classes), or at 0 if that is empty; only a smoothed problem
-    /// keeps it.
+    /// Starts at the dual point `beta` (examples × classes), or at 0 if that is empty. Only a
+    /// smoothed problem keeps the point.
     pub fn new<M: ScoreMap>(problem: &MarginProblem<'_, M>, beta: &[f64]) -> Self {
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let width = problem.map().cost() / (n * m).max(1) + 1;
@@ -78,15 +78,15 @@ impl Batch {
         }
     }
 
-    /// The dual point (examples × classes) where it is kept, else nothing.
+    /// The dual point (examples × classes) if it is kept, else an empty vector.
     pub fn into_point(self) -> Vec<f64> {
         self.duals.into_iter().flat_map(|block| block.beta).collect()
     }
 
-    /// [`BatchDual::batch_vertex`](crate::dual::BatchDual::batch_vertex) in one pass over the rows, a chunk
-    /// at a time; in each chunk first scores and vertices, parallel over blocks of rows, then the sparse
-    /// sum of the vertices' images, parallel over the weights. Each number is thus summed in the order of
-    /// the rows, for any number of threads.
+    /// Computes [`BatchDual::batch_vertex`](crate::dual::BatchDual::batch_vertex) in one pass over
+    /// the rows, a chunk at a time. In each chunk, first scores and vertices, parallel over blocks
+    /// of rows, then the sparse sum of the vertices' images, parallel over the weights. So each
+    /// number is summed in the order of the rows, for any number of threads.
     pub fn vertex<M: ScoreMap>(
         &mut self,
         problem: &mut MarginProblem<'_, M>,
@@ -98,7 +98,7 @@ impl Batch {
         let Self { chunk, duals, images } = self;
         problem.map_mut().load(weights);
         image.fill(0.0);
-        // Without smoothing the loss is the vertex's own value.
+        // Without smoothing the vertex attains the loss.
         let (with_loss, step) = match wanted {
             Wanted::Vertex { step, loss } => (loss || problem.shares().smoothing() == 0.0, step),
             Wanted::Subgradient => (true, 0.0),
@@ -196,7 +196,7 @@ impl RowBlock {
 }
 
 impl Sums {
-    /// Adds what a point that is no vertex has beside a vertex's sums.
+    /// Adds the terms of a point that is not a vertex, besides those of a vertex.
     fn add_point<M: ScoreMap>(
         &mut self,
         problem: &MarginProblem<'_, M>,

@@ -1,4 +1,4 @@
-//! What examples add to a certificate, with bounds on the rounding errors.
+//! The contributions of examples to a certificate, with bounds on the rounding errors.
 
 use super::column_scales::ColumnScales;
 use super::problem::LossSizes;
@@ -18,8 +18,8 @@ pub struct Bounds {
     dual: Totals,
 }
 
-/// Σ p_i Φ_i of losses as computed, and what bounds its error. That is counted once for all of them: example by
-/// example it takes as long as the losses.
+/// Σ p_i Φ_i of computed losses, and the sizes that bound its error. The error is computed once for
+/// the sum: example by example it would take as long as the losses.
 #[derive(Debug, Clone, Copy, Default)]
 struct Losses {
     sum: Sum,
@@ -36,13 +36,13 @@ impl Bounds {
         self.dual.join(&other.dual);
     }
 
-    /// Adds the loss of an example as computed in double precision, at margins of exact scores.
+    /// Adds the loss of an example, computed in double precision at margins of exact scores.
     #[inline]
     pub fn add_loss(&mut self, problem: &MarginProblem<'_>, example: usize, loss: f64) {
         self.add_loss_of(problem, (example, problem.map().row_size(example)), loss);
     }
 
-    /// The same for an example whose features are of this size.
+    /// Adds the loss of an example with features of this size.
     #[inline]
     pub fn add_loss_of(
         &mut self,
@@ -70,7 +70,7 @@ impl Bounds {
         self.dual.add_start();
     }
 
-    /// Adds an example's dual point, for shares that may have another λ than the problem's.
+    /// Adds an example's dual point, for shares whose λ may differ from the problem's.
     #[inline]
     pub fn add_dual(
         &mut self,
@@ -83,7 +83,7 @@ impl Bounds {
         self.add_dual_of(problem, shares, (example, size), beta);
     }
 
-    /// The same for an example whose features are of this size.
+    /// Adds the dual point of an example with features of this size.
     #[inline]
     pub fn add_dual_of(
         &mut self,
@@ -107,8 +107,8 @@ impl Bounds {
         self.dual.add(shares, example, &terms);
     }
 
-    /// The certificate at w = w(β) as summed up, whose scores the losses are of: λ/2 ‖w‖² + the loss, rounded up,
-    /// and D(β), rounded down.
+    /// The certificate at w = w(β) as computed, where the losses are evaluated: λ/2 ‖w‖² + the
+    /// loss, rounded up, and D(β), rounded down.
     pub fn certificate<T: Real>(
         &self,
         problem: &MarginProblem<'_>,
@@ -121,12 +121,13 @@ impl Bounds {
         Certificate { primal: objective(lambda, weights, loss), dual }
     }
 
-    /// The same at any w, whose scores the losses are of, and a point β with ±w(β) = `image`, each entry of which was
-    /// summed up in at most `n_sums` steps, of examples with sizes in units of the columns. The dual value is that of tβ;
-    /// returns the t in [0, 1] that maximises it, too.
+    /// The certificate at any w, where the losses are evaluated, and a point β with ±w(β) =
+    /// `image`. Each entry of the image is a chain of at most `n_sums` sums, and the sizes of the
+    /// examples are in units of the columns. The dual value is that of tβ, with the t in [0, 1]
+    /// that maximises it, which is also returned.
     ///
-    /// If e is the error of the image in these units and S their diagonal matrix, ‖w(β)‖² = ‖w + Se‖² is at most
-    /// ‖w‖² + 2 ‖Sw‖ ‖e‖ + (max S)² ‖e‖².
+    /// If e is the error of the image in these units and S their diagonal matrix, ‖w(β)‖² = ‖w +
+    /// Se‖² is at most ‖w‖² + 2 ‖Sw‖ ‖e‖ + (max S)² ‖e‖².
     pub fn certificate_apart(
         &self,
         problem: &MarginProblem<'_>,
@@ -151,8 +152,8 @@ impl Bounds {
         (Certificate { primal: objective(lambda, weights, loss), dual }, scale)
     }
 
-    /// The same at w = w₀ + w(β), both class after class: λ/2 ‖v‖² + the loss of w₀ + v, and D(β) −
-    /// λ ⟨w₀, v⟩, with v = w(β).
+    /// The certificate at w = w₀ + w(β), both class after class: λ/2 ‖v‖² + the loss of w₀ + v, and
+    /// D(β) − λ ⟨w₀, v⟩, with v = w(β).
     pub fn certificate_around(
         &self,
         problem: &MarginProblem<'_>,
@@ -163,7 +164,7 @@ impl Bounds {
         let loss = self.losses.total(problem, norm_above(weights));
         let image: Vec<f64> = weights.iter().zip(origin).map(|(w, origin)| w - origin).collect();
         let (around, depth) = (norm_above(origin), gamma(self.dual.depth()));
-        // The sum began at w₀, in whose size it was rounded.
+        // The sum started at w₀, so its rounding errors are relative to the size of w₀, too.
         let lost = depth * (around + norm_above(weights));
         let norm = norm_above(&image) + lost;
         let primal = Bounded::exact(0.5 * lambda) * Bounded::exact(norm) * Bounded::exact(norm);
@@ -176,12 +177,12 @@ impl Bounds {
         Certificate { primal, dual: (Bounded::exact(dual) - inner).lower() }
     }
 
-    /// A bound on what separates w(β) from its image as summed up.
+    /// A bound on the distance of w(β) from its computed image.
     pub fn distance(&self) -> f64 {
         self.dual.distance()
     }
 
-    /// What the dual points add to the dual beside the regulariser, rounded down.
+    /// The contribution of the dual points to the dual, without the regulariser, rounded down.
     pub fn dual_terms(&self) -> f64 {
         self.dual.linear()
     }
@@ -200,9 +201,10 @@ impl Losses {
         sizes.n_products = sizes.n_products.max(more.n_products);
     }
 
-    /// The sum, of scores of weights of norm at most `norm`.
+    /// The sum of the losses, at scores of weights of norm at most `norm`.
     fn total(&self, problem: &MarginProblem<'_>, norm: f64) -> Bounded {
-        // Sums of products that are not negative: each rounded, or underflown, and so the sums.
+        // For sums of non-negative products: the products are rounded or underflow, and the sums
+        // are rounded.
         let (grown, underflown) = (1.0 + gamma(self.n_losses + 8), self.n_losses as f64 * TINY);
         let above = |sum: f64| (sum + underflown) * grown;
         let sizes = LossSizes {

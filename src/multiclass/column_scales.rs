@@ -1,4 +1,5 @@
-//! Rows in units of their columns: bounds on rounding errors that do not depend on the columns' scales.
+//! Rows in units of their columns, for bounds on rounding errors that do not depend on the columns'
+//! scales.
 
 use super::map::RowSize;
 use super::{MarginProblem, ScoreMap};
@@ -6,13 +7,15 @@ use crate::data::{Data, Rows};
 use crate::dual::rounding::{TINY, norm_above};
 use crate::for_data;
 
-/// Beyond these powers of two the columns stay as they are: quotients might overflow.
+/// Scales stay within these powers of two, because quotients might overflow.
 const RANGE: i32 = 300;
 
-/// A power of two for each feature, at least as large as its values, and the sizes of the rows divided by them.
+/// A power of two for each feature, at least as large as its values, and the sizes of the rows
+/// divided by them.
 ///
-/// Products of x_ij/s_j and s_j w_j are rounded exactly like those of x_ij and w_j, so that bounds on rounding errors
-/// hold in these units, too. There the norms of rows are about √d, whatever the scales of the columns.
+/// Products of x_ij/s_j and s_j w_j are rounded exactly like those of x_ij and w_j, so bounds on
+/// rounding errors also hold in these units. There the norms of rows are about √d, for any scales
+/// of the columns.
 pub(super) struct ColumnScales {
     columns: Vec<f64>,
     largest: f64,
@@ -20,7 +23,7 @@ pub(super) struct ColumnScales {
 }
 
 impl ColumnScales {
-    /// Those of a problem's rows, with the constant feature last unless that is 0.
+    /// The scales of a problem's rows; the constant feature, unless it is 0, comes last.
     pub fn of(problem: &MarginProblem<'_>) -> Self {
         let (data, bias) = (problem.map().data(), problem.map().bias());
         let mut columns = largest(data, 1);
@@ -54,7 +57,7 @@ impl ColumnScales {
         self.sizes[row]
     }
 
-    /// A bound on the norm of weights, class after class, times their columns' scales.
+    /// An upper bound on the norm of weights, class after class, times their columns' scales.
     pub fn norm_above(&self, weights: &[f64]) -> f64 {
         let scaled = weights.chunks_exact(self.columns.len().max(1)).flat_map(|weights| {
             weights.iter().zip(&self.columns).map(|(weight, scale)| weight * scale)
@@ -67,7 +70,7 @@ impl ColumnScales {
         self.largest
     }
 
-    /// The largest loss by underflow in an entry of a sum of images, for a bound on their norm.
+    /// The largest error from underflow in an entry of a sum of images, for a bound on their norm.
     pub fn underflown(&self) -> f64 {
         (self.sizes.len() * self.columns.len()) as f64 * 8.0 * TINY
     }
@@ -84,10 +87,10 @@ pub(super) fn largest(data: Data<'_>, step: usize) -> Vec<f64> {
     largest
 }
 
-/// The smallest power of two above a number that is not negative, at least 2^−[`RANGE`].
+/// The smallest power of two above a non-negative number, at least 2^−[`RANGE`].
 fn power_above(value: f64) -> f64 {
     let least = 2.0_f64.powi(-RANGE);
-    // The next power of two has the exponent of the number plus one, and no further bits.
+    // The next power of two has the number's exponent plus one, and a zero mantissa.
     let power = f64::from_bits(value.max(least).to_bits() & !((1 << 52) - 1));
     2.0 * power
 }

@@ -1,19 +1,21 @@
 //! Consensus training: one partition's part of a round of the alternating direction method.
 //!
-//! The problem P(w) = λ/2 ‖w‖² + Σ_i p_i Φ_i(w) is split into partitions k with shares S_k = Σ_{i in k} p_i,
-//! Σ_k S_k = 1. Each has weights w_k of its own, all of which are to equal w̄ (Boyd et al. 2011, 7.1). With
-//! the regulariser and the penalty ρ divided by the same shares, λ_k = S_k λ and ρ_k = S_k ρ, and with the
-//! multiplier S_k a_k, a partition's sub-problem, divided by S_k, is (`docs/mathematics/consensus.md`)
+//! The problem P(w) = λ/2 ‖w‖² + Σ_i p_i Φ_i(w) is split into partitions k with shares S_k = Σ_{i
+//! in k} p_i, Σ_k S_k = 1. Partition k has weights w_k, which are constrained to equal w̄ (Boyd et
+//! al. 2011, 7.1). With the regulariser and the penalty ρ divided by the same shares, λ_k = S_k λ
+//! and ρ_k = S_k ρ, and with the multiplier S_k a_k, a partition's sub-problem, divided by S_k, is
+//! (`docs/mathematics/consensus.md`)
 //!
 //! > minimise λ/2 ‖w‖² + ⟨a, w − w̄⟩ + ρ/2 ‖w − w̄‖² + Σ_{i in k} (p_i/S_k) Φ_i(w),
 //!
 //! which up to a constant is the plain problem with the regulariser (λ+ρ)/2 ‖w − w₀‖² around
 //! w₀ = (ρ w̄ − a)/(λ+ρ) = −C t, C = 1/(λ+ρ), t = a − ρ w̄: block descent started from shifted weights.
 //!
-//! The partitions' β together are a feasible dual point of the whole problem: λ w(β) = Σ_k S_k u_k with the
-//! partitions' [images](Solution::image) u_k, and with the scalars [`Solution::dual_term`] the dual is
-//! D(β) = Σ_k S_k dual_term_k − λ/2 ‖w(β)‖². As u_k = (λ+ρ) w_k − ρ w̄ + a_k and Σ_k S_k a_k = 0, the sum of
-//! the w_k would give w(β), too, but a large ρ takes its digits: the images are summed up anew from β.
+//! The partitions' β together are a feasible dual point of the whole problem: λ w(β) = Σ_k S_k u_k
+//! with the partitions' [images](Solution::image) u_k, and with the scalars [`Solution::dual_term`]
+//! the dual is D(β) = Σ_k S_k dual_term_k − λ/2 ‖w(β)‖². As u_k = (λ+ρ) w_k − ρ w̄ + a_k and Σ_k
+//! S_k a_k = 0, the sum of the w_k would also give w(β), but with fewer digits for large ρ, so the
+//! images are computed from β.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -28,14 +30,15 @@ use crate::names::find;
 use crate::polytope::{Scratch, lifted};
 use crate::run::{Epoch, Stopping, run};
 
-/// What solves a partition's sub-problem.
+/// The solver of a partition's sub-problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubproblemSolver {
-    /// [Block descent](BlockDescent): visits to the candidate classes of the rows that are not optimal, and
-    /// conjugate gradients.
+    /// [Block descent](BlockDescent): visits the candidate classes of the rows that are not
+    /// optimal.
     BlockDescent,
-    /// The sequential dual method (Keerthi et al. 2008, Algorithm 2.1; Han and Berg 2012, section 2): the block
-    /// of one row after the other is solved exactly, all classes of all rows in each pass.
+    /// The sequential dual method (Keerthi et al. 2008, Algorithm 2.1; Han and Berg 2012, section
+    /// 2): solves the block of one row after another exactly, with all classes of all rows in each
+    /// pass.
     SequentialDual,
 }
 
@@ -62,7 +65,8 @@ impl SubproblemSolver {
     }
 }
 
-/// What a partition is told in a round; vectors are class after class, the constant feature last.
+/// A partition's sub-problem in one round. Vectors are class after class, the constant feature
+/// last.
 #[derive(Debug, Clone, Copy)]
 pub struct Subproblem<'a> {
     /// w̄.
@@ -73,16 +77,17 @@ pub struct Subproblem<'a> {
     pub rho: f64,
     /// β of the last round (examples × classes), each in the loss's set; empty for 0.
     pub betas: &'a [f64],
-    /// Whether β may be anything: each is then compared with its projection onto the loss's set.
+    /// Whether to compare each β with its projection onto the loss's set, for β from untrusted
+    /// sources.
     pub check_betas: bool,
-    /// What solves the sub-problem.
+    /// The solver of the sub-problem.
     pub solver: SubproblemSolver,
     /// Seed of the order of the examples.
     pub seed: u64,
-    /// When the sub-problem is solved well enough.
+    /// The accuracy to which the sub-problem is solved.
     pub stopping: Stopping,
-    /// What is added to that gap, as a share of the loss at the consensus: for the first round, when
-    /// the size of the losses is not known.
+    /// Additional tolerated gap, as a share of the loss at the consensus: for the first round, in
+    /// which the size of the losses is not known.
     pub relative_gap: f64,
 }
 
@@ -95,7 +100,7 @@ pub struct Solution {
     pub dual_term: f64,
     /// u = Σ_i (p_i/S) A_iᵀ α_i, λ times this partition's part of w(β).
     pub image: Vec<f64>,
-    /// How far rounding may have taken u, in ‖·‖.
+    /// A bound on the rounding error of u, in ‖·‖.
     pub image_error: f64,
     /// The duality gap of the sub-problem.
     pub gap: f64,
@@ -107,11 +112,12 @@ pub struct Solution {
     pub betas: Vec<f64>,
 }
 
-/// Solves a partition's sub-problem, `problem` being the partition alone with λ of the whole problem.
+/// Solves a partition's sub-problem. `problem` is the partition alone, with the λ of the whole
+/// problem.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for vectors of the wrong size, β that could not be of the loss, and a ρ
-/// that is not finite or negative; what [`run`] returns.
+/// [`Error::InvalidArgument`] for vectors of the wrong size, β outside the loss's set, and a ρ that
+/// is not finite or negative; errors of [`run`].
 pub fn solve(
     mut problem: MarginProblem<'_>,
     subproblem: &Subproblem<'_>,
@@ -170,13 +176,14 @@ fn check(problem: &MarginProblem<'_>, subproblem: &Subproblem<'_>) -> Result<()>
     Ok(())
 }
 
-/// How far β may be from its set: what it lost where it was kept in single precision.
+/// Largest distance of β from its set: the error of values stored in single precision.
 const KEPT: f64 = 1e-6;
 
 /// The projections of all β onto the loss's set.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming `betas` if one of them is no such point.
+/// [`Error::InvalidArgument`] naming `betas` if one of them is farther from the set than rounding
+/// explains.
 fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
     let (mut found, mut scratch) = (vec![0.0; betas.len()], Scratch::default());
     let n_classes = problem.n_classes();
@@ -191,7 +198,7 @@ fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
             let message = format!("those of example {example} are not of this loss");
             return Err(Error::argument("betas", message));
         }
-        // What this loss's own descent left is continued bit for bit.
+        // β that this loss's descent produced continues bit for bit.
         if !moved {
             found.copy_from_slice(beta);
         }
@@ -199,14 +206,15 @@ fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
     Ok(found)
 }
 
-/// What a partition's β add to the dual.
+/// The contribution of a partition's β to the dual.
 struct PartialImage {
     image: Vec<f64>,
     image_error: f64,
     dual_term: f64,
 }
 
-/// Sums up the images of the examples' β, and what these add to the dual beside the regulariser.
+/// Computes the images of the examples' β, and their contribution to the dual without the
+/// regulariser.
 fn image(
     problem: &mut MarginProblem<'_>,
     betas: &[f64],

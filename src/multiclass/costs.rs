@@ -1,8 +1,8 @@
-//! What predicting a class costs.
+//! The costs of predicted classes.
 
 use crate::error::{Error, Result};
 
-/// Δ_ij, what predicting class j costs for example i; 0 at the label.
+/// Δ_ij, the cost of predicting class j for example i; 0 at the label.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Costs {
     /// 1 off the label.
@@ -14,7 +14,7 @@ pub enum Costs {
 }
 
 impl Costs {
-    /// Whether there is a finite non-negative cost for each row and class, with 0 at the label.
+    /// Checks that each row and class has a finite non-negative cost, which is 0 at the label.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `costs`.
@@ -40,7 +40,7 @@ impl Costs {
         Ok(())
     }
 
-    /// Δ_i, or none for 1 off the label.
+    /// Δ_i; None for 1 off the label.
     #[inline]
     pub(super) fn row(&self, example: usize, label: usize, n_classes: usize) -> Option<&[f64]> {
         let (costs, row) = match self {

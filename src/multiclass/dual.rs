@@ -16,7 +16,7 @@ use crate::polytope::lifted;
 /// (`docs/mathematics/duality.md`).
 pub struct MarginDual<'p, 'a, M = Linear<'a>> {
     pub(super) problem: &'p mut MarginProblem<'a, M>,
-    /// What passes over the whole domain keep, once there was one.
+    /// State of passes over the whole domain, after the first one.
     batch: Option<Batch>,
     margins: Vec<f64>,
     work: Workspace,
@@ -46,7 +46,7 @@ impl<'p, 'a, M: ScoreMap> MarginDual<'p, 'a, M> {
         self.batch = Some(Batch::new(self.problem, beta));
     }
 
-    /// The point of the whole domain (examples × classes) where it is kept, else nothing.
+    /// The point of the whole domain (examples × classes) if it is kept, else an empty vector.
     pub fn into_point(self) -> Vec<f64> {
         self.batch.map_or(Vec::new(), Batch::into_point)
     }
@@ -87,7 +87,7 @@ pub struct MarginImage<'s, M> {
     problem: &'s MarginProblem<'s, M>,
     example: usize,
     direction: &'s [(u32, f64)],
-    /// The same with its label's coordinate.
+    /// The direction, including the label's coordinate.
     alpha: &'s [(u32, f64)],
     step: &'s mut Sparse,
 }
@@ -161,7 +161,8 @@ impl<M: ScoreMap> BlockDual for MarginDual<'_, '_, M> {
         weights: &'s [f64],
         point: &[(u32, f64)],
     ) -> MarginGradient<'s, M> {
-        // The classes of a feature are neighbours: a few cost as much as all.
+        // The weights of a feature for all classes are contiguous: computing a few costs as much as
+        // all.
         self.gradient(block, weights, point)
     }
 
@@ -219,7 +220,7 @@ impl<M: ScoreMap> BlockDual for MarginDual<'_, '_, M> {
                     problem: &MarginProblem<'_, M>| {
             let (share, beta) = (problem.shares().of(example), points(example));
             let loss = problem.bounded_loss(example, margins, norm, work);
-            // Fenchel and Young: the two terms of the gap that the smoothed loss and its conjugate make.
+            // Fenchel-Young: the part of the gap from the smoothed loss and its conjugate.
             let bend = 0.5 * problem.shares().smoothing() * lifted::squared_norm_of(beta);
             let gap = loss.value() - dot(margins, beta) + bend;
             (loss * Bounded::exact(share), share * gap)
@@ -268,7 +269,7 @@ impl<M: ScoreMap> BatchDual for MarginDual<'_, '_, M> {
     }
 }
 
-/// Brings a vertex into the order of the classes.
+/// Sorts a vertex by class.
 fn sort(vertex: &mut Sparse) {
     vertex.sort_unstable_by_key(|(class, _)| *class);
 }

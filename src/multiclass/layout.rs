@@ -2,7 +2,7 @@
 
 use crate::linalg::transpose;
 
-/// Which solvers the weights are ordered for.
+/// The kind of solver that the weights are ordered for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Solvers that read all examples and then change all weights.
@@ -11,10 +11,10 @@ pub enum Order {
     Examples,
 }
 
-/// Order of the weights: tiles of features, inside a tile class by class.
+/// Order of the weights: tiles of features, and class by class inside each tile.
 ///
-/// A tile of one feature is feature-major order, in which the classes of a feature are contiguous; wide
-/// tiles let a sum of dense rows stay in registers.
+/// Tiles of one feature give feature-major order, in which the classes of a feature are contiguous.
+/// Wide tiles let sums of dense rows stay in registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Number of classes.
@@ -25,7 +25,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Length of a weight vector, padding included (always zero).
+    /// Length of a weight vector, including padding, which is always zero.
     pub fn len(&self) -> usize {
         self.n_features.next_multiple_of(self.tile) * self.n_classes
     }
@@ -35,12 +35,12 @@ impl Layout {
         self.len() == 0
     }
 
-    /// Where the weight of a feature for a class is.
+    /// Index of the weight of a feature for a class.
     pub fn index(&self, feature: usize, class: usize) -> usize {
         feature / self.tile * self.tile * self.n_classes + class * self.tile + feature % self.tile
     }
 
-    /// Weights in this order from weights class after class.
+    /// Converts weights class after class into this order.
     pub fn arrange(&self, by_class: &[f64]) -> Vec<f64> {
         let mut weights = vec![0.0; self.len()];
         if self.tile == 1 {
@@ -58,7 +58,7 @@ impl Layout {
         weights
     }
 
-    /// Weights class after class from weights in this order.
+    /// Converts weights in this order into weights class after class.
     pub fn by_class(&self, weights: &[f64]) -> Vec<f64> {
         let mut by_class = vec![0.0; self.n_classes * self.n_features];
         if self.tile == 1 {

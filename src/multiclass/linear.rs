@@ -14,8 +14,9 @@ use crate::for_data;
 use crate::linalg::{Element, Panels, SparseRows, TILE, Widened, scatter, sparse};
 use crate::parallel::min_len;
 
-/// The map A_i w = (⟨w_j, x̃_i⟩)_j over the classes, x̃ being x with the constant feature `bias` appended
-/// unless that is 0, and its adjoint. Weights are a flat vector in the order of [`Linear::layout`].
+/// The map A_i w = (⟨w_j, x̃_i⟩)_j over the classes, and its adjoint. x̃ is x with the constant
+/// feature `bias` appended unless that is 0. Weights are a flat vector in the order of
+/// [`Linear::layout`].
 pub struct Linear<'a> {
     data: Data<'a>,
     bias: f64,
@@ -28,7 +29,7 @@ pub struct Linear<'a> {
     stats: RowStats,
 }
 
-/// The rows as their kernels take them, with the scratch memory of those.
+/// The rows in the form that their kernels read, with their buffers.
 enum Kind<'a> {
     Dense16(Map<Dense<'a, f16>, f32>),
     Dense32(Map<Dense<'a, f32>, f32>),
@@ -56,7 +57,7 @@ macro_rules! for_kind {
     };
 }
 
-/// What [`Linear`] needs of rows beyond [`Rows`].
+/// Kernels of [`Linear`] for each type of rows.
 trait Kernels<T>: Rows + Send {
     fn add_scores(&self, weights: &Panels<T>, rows: Range<usize>, scores: &mut [f64]);
     fn add_images(
@@ -68,10 +69,10 @@ trait Kernels<T>: Rows + Send {
     );
 }
 
-/// What sums of images need.
+/// Buffers for sums of images.
 #[derive(Default)]
 struct ImageBuffers {
-    /// Bounds of the stretches of features that threads add to on their own (sparse rows).
+    /// Bounds of the ranges of features that one thread each adds to (sparse rows).
     cuts: Vec<usize>,
     /// Rows in double precision (dense rows in single precision).
     rows: Vec<f64>,
@@ -85,12 +86,13 @@ impl<R: Rows, T: Element> Map<R, T> {
 }
 
 impl<'a> Linear<'a> {
-    /// The map of the given rows, its weights ordered for a kind of solvers.
+    /// The map of the given rows, its weights ordered for a kind of solver.
     pub fn new(data: Data<'a>, n_classes: usize, bias: f64, order: Order) -> Self {
         Self::with_stats(data, n_classes, order, bias, RowStats::of(&data, bias, false))
     }
 
-    /// The same with [`Linear::digest`]: it takes less beside what the map asks of all rows than on its own.
+    /// Creates the map with [`Linear::digest`]: computed in the same pass as the row statistics, it
+    /// takes less time than alone.
     pub fn digested(data: Data<'a>, n_classes: usize, bias: f64, order: Order) -> Self {
         Self::with_stats(data, n_classes, order, bias, RowStats::of(&data, bias, true))
     }
@@ -121,10 +123,10 @@ impl<'a> Linear<'a> {
         Self { data, bias, layout, offsets, kind, exact, stats }
     }
 
-    /// Refuses rows with a number that is not finite.
+    /// Returns an error if the rows contain a number that is not finite.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming the first of them.
+    /// [`Error::InvalidArgument`] naming the first such number.
     pub fn require_finite(&self) -> Result<()> {
         let Some(row) = self.stats.broken else { return Ok(()) };
         let mut place = (0, 0.0);
@@ -136,7 +138,8 @@ impl<'a> Linear<'a> {
         Err(Error::argument("X", format!("contains {what}, at row {row} and column {column}")))
     }
 
-    /// [`Data::digest`] of dense rows as they were before the map looked at them, if it is [`Linear::digested`].
+    /// [`Data::digest`] of dense rows, from just before the map read them, if it is
+    /// [`Linear::digested`].
     pub fn digest(&self) -> Option<u64> {
         self.stats.digest
     }
@@ -146,12 +149,12 @@ impl<'a> Linear<'a> {
         self.data
     }
 
-    /// The constant feature; 0 is none.
+    /// The constant feature; 0 for none.
     pub fn bias(&self) -> f64 {
         self.bias
     }
 
-    /// How weights are ordered.
+    /// The order of the weights.
     pub fn layout(&self) -> Layout {
         self.layout
     }
@@ -166,7 +169,7 @@ impl<'a> Linear<'a> {
         }
     }
 
-    /// Appends x̃_i to `rows`, zeros and the constant feature included.
+    /// Appends x̃_i to `rows`, including zeros and the constant feature.
     pub fn append_row(&self, example: usize, rows: &mut Vec<f64>) {
         let start = rows.len();
         rows.resize(start + self.layout.n_features, 0.0);
@@ -289,7 +292,7 @@ impl ScoreMap for Linear<'_> {
         let Layout { n_classes, tile, .. } = self.layout;
         scores.fill(0.0);
         if tile == 1 {
-            // The inner loop of block solvers: neither a division by the tile nor a check per class.
+            // The inner loop of block solvers: it must not divide by the tile or check each class.
             self.visit(example, |feature, value| {
                 let weights = &weights[feature * n_classes..][..n_classes];
                 scores.iter_mut().zip(weights).for_each(|(score, w)| *score += value * w);
@@ -343,14 +346,14 @@ impl<T: Widened> Kernels<T> for Dense<'_, T> {
         scratch: &mut ImageBuffers,
         image: &mut [f64],
     ) {
-        // A bound on what single precision loses here would be too large to certify much.
+        // In single precision the error bound would be too large for a useful certificate.
         let rows = self.block(duals.first, duals.first + duals.len());
         let rows = T::in_double(rows, &mut scratch.rows);
         scatter_tiles(rows, self.n_cols(), duals, layout, image);
     }
 }
 
-/// A block of dense rows, tile by tile of the image.
+/// Scatters a block of dense rows, tile by tile of the image.
 fn scatter_tiles(
     rows: &[f64],
     n_cols: usize,
@@ -366,7 +369,7 @@ fn scatter_tiles(
     });
 }
 
-/// Rows in half precision, as kernels read them in another.
+/// Converts rows in half precision to the precision of the kernels.
 fn copy_in<T: Real>(values: &[f16], copied: &mut Vec<T>) {
     copied.clear();
     f16::append_to(values, copied);
@@ -409,7 +412,7 @@ impl<T: Element> Kernels<T> for Csr<'_, T> {
     ) {
         let cuts = &mut scratch.cuts;
         if cuts.is_empty() {
-            // With two for each thread, a thread that is done early takes over another one.
+            // Two tasks for each thread, so that a thread that finishes early takes another one.
             let n_threads = rayon::current_num_threads();
             *cuts = self.balanced_cuts(if n_threads > 1 { 2 * n_threads } else { 1 });
         }
@@ -421,7 +424,7 @@ impl<T: Element> Kernels<T> for Csr<'_, T> {
             stretches.push((cut[0] as i32..cut[1] as i32, stretch));
             rest = others;
         }
-        // Numbers that a stretch changes, on average.
+        // Average number of values that a range changes.
         let per_entry = self.n_stored() / self.n_rows().max(1);
         let n_numbers = duals.entries().len() * per_entry / stretches.len().max(1);
         let stretches = stretches.into_par_iter().with_min_len(min_len(n_numbers));

@@ -1,4 +1,5 @@
-//! From weights to the scores of an example's classes: what a multi-category problem asks of its features.
+//! The map from weights to the scores of an example's classes, the interface of a multi-category
+//! problem to its features.
 
 use std::ops::Range;
 
@@ -17,20 +18,20 @@ pub trait ScoreMap: Send + Sync {
     /// Length of a weight vector.
     fn n_weights(&self) -> usize;
 
-    /// Multiplications of one pass of scores.
+    /// Number of multiplications in one pass of scores.
     fn cost(&self) -> usize;
 
-    /// Takes a copy of the weights in the form that [`ScoreMap::scores`] reads.
+    /// Copies the weights into the form that [`ScoreMap::scores`] reads.
     fn load(&mut self, weights: &[f64]);
 
-    /// The same for [`ScoreMap::exact_scores`].
+    /// Copies the weights into the form that [`ScoreMap::exact_scores`] reads.
     fn load_exact(&mut self, weights: &[f64]);
 
-    /// A_i w of the loaded weights for each of the examples, one row each.
+    /// A_i w of the loaded weights, one row for each example.
     fn scores(&self, examples: Range<usize>, scores: &mut [f64]);
 
-    /// The same in double precision whatever that of the rows, of weights loaded for this; `buffer` is work
-    /// space.
+    /// A_i w in double precision, for rows of any precision, at weights loaded by
+    /// [`ScoreMap::load_exact`]; `buffer` is work space.
     fn exact_scores(&self, examples: Range<usize>, buffer: &mut Vec<f64>, scores: &mut [f64]);
 
     /// Twice the rounding unit of [`ScoreMap::scores`].
@@ -39,7 +40,7 @@ pub trait ScoreMap: Send + Sync {
     /// The size of an example's features.
     fn row_size(&self, example: usize) -> RowSize;
 
-    /// image += Σ_i A_iᵀ δ_i over a run of examples, in parallel over the weights.
+    /// image += Σ_i A_iᵀ δ_i over consecutive examples, in parallel over the weights.
     fn add_images(&mut self, duals: &SparseRows, image: &mut [f64]);
 
     /// A_i w of one example for the given weights.
@@ -51,24 +52,25 @@ pub trait ScoreMap: Send + Sync {
     /// ‖A_iᵀ δ‖².
     fn image_norm(&self, example: usize, dual: &[(u32, f64)]) -> f64;
 
-    /// scores += A_i A_iᵀ δ: what adding A_iᵀ δ to the weights does to the example's own scores.
+    /// scores += A_i A_iᵀ δ: the change of the example's scores when A_iᵀ δ is added to the
+    /// weights.
     fn add_spread(&self, example: usize, dual: &[(u32, f64)], scores: &mut [f64]);
 }
 
 /// The size of an example's features.
 #[derive(Debug, Clone, Copy)]
 pub struct RowSize {
-    /// At least ‖ψ(x, j)‖ for classes with weights of their own, and √2 times that where features of
-    /// different classes need not be orthogonal: √2 of this bounds ‖ψ(x, j) − ψ(x, l)‖.
+    /// An upper bound on ‖ψ(x, j)‖ if classes have separate weights, and √2 times that if features of
+    /// different classes may not be orthogonal: √2 of this bounds ‖ψ(x, j) − ψ(x, l)‖.
     pub norm: f64,
     /// The maximum number of roundings of a score's terms: the number of a row's values.
     pub n_values: usize,
-    /// Number of products that a score is made of.
+    /// Number of products in a score.
     pub n_products: usize,
 }
 
 impl RowSize {
-    /// Sums of squares up to this may have lost some of small values to underflow.
+    /// Sums of squares up to this may have lost small terms to underflow.
     pub(super) const UNDERFLOWN: f64 = 1e-280;
 
     /// The size of a row, given its sum of squares, its largest absolute value and the number of its values.

@@ -7,19 +7,22 @@ use crate::error::Result;
 use crate::memory::{fits, require};
 use crate::solver::{Choices, FACTORISED, Method, PRECONDITIONED};
 
-/// The most classes that an example is taken to have candidates in, as a share of all and at least so many.
+/// Number of classes for which an example is assumed to have candidates: a share (one in this many)
+/// of all, and a minimum.
 const CANDIDATES: (usize, usize) = (5, 16);
-/// The most classes in which Frank-Wolfe steps leave an example's dual variables other than 0: one a pass.
+/// Maximum number of nonzero dual variables of an example after Frank-Wolfe steps: each pass adds
+/// one.
 const STEPS: usize = 64;
-/// The largest values of two columns may differ by this factor before block descent stalls and "auto" is Newton's
-/// method: raw tables of scikit-learn differ by 2e3 and more.
+/// Ratio of the largest values of two columns above which block descent stalls, so that "auto" uses
+/// Newton's method: raw tables of scikit-learn have ratios of 2e3 and more.
 const SPREAD: f64 = 1e3;
-/// Rows that are looked at for it.
+/// Number of rows sampled for this ratio.
 const SAMPLED: usize = 1000;
-/// Bytes for an example's place in the order, its sums, where its dual variables stand, and its norms.
+/// Bytes per example for its place in the order, its sums, the position of its dual variables, and
+/// its norms.
 const PER_EXAMPLE: usize = 128;
 
-/// What a linear fit is about, as far as its memory goes.
+/// The sizes that determine the memory of a linear fit.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     /// n.
@@ -28,19 +31,20 @@ pub struct Size {
     pub n_classes: usize,
     /// d, without the constant feature.
     pub n_features: usize,
-    /// Bytes of a number in the precision that the fit computes in.
+    /// Bytes per number in the precision of the fit.
     pub value: usize,
-    /// Whether there is smoothing.
+    /// Whether the problem is smoothed.
     pub smooth: bool,
-    /// Whether the caller wants the dual variables back.
+    /// Whether the caller requests the dual variables.
     pub keep_dual: bool,
-    /// Ratio of the largest absolute values of two columns, the constant feature included; 1 if it is not known.
+    /// Ratio of the largest absolute values of two columns, including the constant feature; 1 if
+    /// unknown.
     pub spread: f64,
     /// Whether "auto" may use Newton's method.
     pub newton: bool,
 }
 
-/// The bytes that a fit takes beside the rows.
+/// The bytes that a fit uses besides the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
     /// For the weights.
@@ -50,7 +54,7 @@ pub struct Estimate {
 }
 
 impl Size {
-    /// That of rows and classes.
+    /// The sizes of a fit on these rows and classes.
     pub fn of(data: Data<'_>, n_classes: usize, smooth: bool, keep_dual: bool) -> Self {
         let value = match data {
             Data::Dense16(_) | Data::Dense32(_) | Data::Csr32(_) => 4,
@@ -69,8 +73,8 @@ impl Size {
         }
     }
 
-    /// The same where "auto" may use Newton's method: with the spread of the columns, if there are few enough weights for
-    /// it to matter.
+    /// The sizes if "auto" may use Newton's method: with the spread of the columns, if there are
+    /// few enough weights for Newton's method.
     pub fn with_newton(mut self, data: Data<'_>, bias: f64) -> Self {
         self.newton = self.n_weights() <= PRECONDITIONED;
         if self.n_weights() <= FACTORISED {
@@ -84,18 +88,20 @@ impl Size {
         (self.n_features + 1).saturating_mul(self.n_classes)
     }
 
-    /// What a fit takes for its large buffers.
+    /// Memory of the large buffers of a fit.
     ///
-    /// The weights: (d + 1) m numbers of 8 bytes with the classes rounded up to whole vectors of 64 bytes, in
-    /// block descent twice (once more for rows below double precision, whose certificate needs exact ones) and
-    /// three times elsewhere; the best weights so far and the result.
+    /// The weights: (d + 1) m numbers of 8 bytes, with the classes rounded up to whole vectors of
+    /// 64 bytes; two copies in block descent (a third for rows below double precision, whose
+    /// certificate needs exact weights) and three elsewhere; then the best weights so far and the
+    /// result.
     ///
-    /// The dual variables. Block descent keeps an example's candidate classes: a fifth of all where they can
-    /// be told apart (up to all where they cannot), but where there are few, 16. Each is a class (4 bytes) and a
-    /// value, three times, as new ones are written next to the old ones to storage that grows by doubling.
-    /// Block Frank-Wolfe adds at most one a pass, 64 at 16 bytes; Frank-Wolfe keeps n m numbers with smoothing
-    /// and none without. And 16 n m bytes where the caller wants them back.
-    /// Active sets of vertices grow with the run and are not in it.
+    /// The dual variables: block descent keeps an example's candidate classes, at a fifth of all
+    /// classes (up to all if they cannot be told apart), but at least 16. Each is a class (4 bytes)
+    /// and a value, three times, because new candidates are written next to the old ones into
+    /// storage that grows by doubling. Block Frank-Wolfe adds
+    /// at most one per pass, 64 at 16 bytes. Frank-Wolfe keeps n m numbers with smoothing and none
+    /// without. If the caller requests the dual variables, they take 16 n m bytes. Active sets of
+    /// vertices grow during the run and are not included.
     pub fn estimate(&self, method: MulticlassMethod) -> Estimate {
         let wide = |number: usize| number as u128;
         let Self { n_examples, n_classes, value, .. } = *self;
@@ -128,7 +134,7 @@ impl Size {
         };
         let n_weights = wide(self.n_weights());
         let system = match method {
-            // The matrix of a linear system and the sums that it is made of, and the sums of a pass.
+            // The matrix of a linear system, the sums that it consists of, and the sums of a pass.
             MulticlassMethod::Newton => {
                 let matrix = if n_weights <= wide(PRECONDITIONED) { 12 * n_weights } else { 0 };
                 n_weights * (matrix + 8 * wide(n_examples.isqrt()))
@@ -142,10 +148,11 @@ impl Size {
         }
     }
 
-    /// Refuses so many fits side by side where their weights and dual variables do not fit into memory.
+    /// Returns an error unless the weights and dual variables of `n_fits` simultaneous fits fit
+    /// into memory.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::error::Error::Memory) if there is not as much.
+    /// [`Error::Memory`](crate::error::Error::Memory) if memory is insufficient.
     pub fn require(&self, method: MulticlassMethod, n_fits: usize) -> Result<()> {
         let Estimate { weights, duals } = self.estimate(method);
         let (n, m, d) = (self.n_examples, self.n_classes, self.n_features + 1);
@@ -162,9 +169,10 @@ impl Size {
         require(n_fits as u128 * (weights + duals), what, remedy)
     }
 
-    /// The solver that the choices name. If they leave it open, it is Newton's method where the columns differ so much
-    /// that block descent stalls, and else the first that fits into memory of block descent with a hand-over to Newton's
-    /// method, block descent, block Frank-Wolfe and Frank-Wolfe, which keep fewer and fewer dual variables.
+    /// The solver that the choices name. For "auto" it is Newton's method if the columns differ so
+    /// much that block descent stalls. Otherwise it is the first that fits into memory of block
+    /// descent with a hand-over to Newton's method, block descent, block Frank-Wolfe and
+    /// Frank-Wolfe, which keep fewer and fewer dual variables.
     ///
     /// # Errors
     /// As for [`MulticlassMethod::parse`].
@@ -207,7 +215,8 @@ impl Size {
     }
 }
 
-/// The ratio of the largest absolute values of two columns in some of the rows; columns of zeros do not count.
+/// The ratio of the largest absolute values of two columns in a sample of the rows; ignores columns
+/// of zeros.
 fn spread(data: Data<'_>, bias: f64) -> f64 {
     let mut largest = largest(data, data.n_rows().div_ceil(SAMPLED).max(1));
     largest.push(bias.abs());
@@ -216,12 +225,13 @@ fn spread(data: Data<'_>, bias: f64) -> f64 {
     if ratio.is_finite() { ratio } else { 1.0 }
 }
 
-/// Refuses a fit on joint features that does not fit into memory: the weights five times, as a solver, its
-/// kernels, its certificate, the best model so far and the caller have them, and dual variables for n rows and m classes in smoothed
-/// Frank-Wolfe; those of block descent are few and grow with the run.
+/// Returns an error if a fit on joint features does not fit into memory: five copies of the weights
+/// (solver, kernels, certificate, best model and caller) and, in smoothed Frank-Wolfe, dual
+/// variables for n rows and m classes. The dual variables of block descent are few and grow during
+/// the run.
 ///
 /// # Errors
-/// [`Error::Memory`](crate::error::Error::Memory) if there is not as much.
+/// [`Error::Memory`](crate::error::Error::Memory) if memory is insufficient.
 pub fn require_joint_memory(
     map: &JointMap<'_>,
     method: MulticlassMethod,
@@ -267,7 +277,7 @@ mod tests {
         assert_eq!(chosen("auto", 8), "block-descent");
         assert_eq!(chosen("auto", 2), "block-frank-wolfe");
         assert_eq!(chosen("auto", 1), "frank-wolfe");
-        // Nothing fits, and what is refused is what would have been taken.
+        // Nothing fits; the first choice is returned, and its memory check fails later.
         assert_eq!(chosen("auto", 0), "block-descent");
         assert_eq!(chosen("block-descent", 1), "block-descent");
     }

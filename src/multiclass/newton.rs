@@ -1,4 +1,5 @@
-//! Multi-category problems as Newton's method sees them: u = −α, that is β off the label and −1ᵀβ at the label.
+//! Multi-category problems, as Newton's method sees them: u = −α, that is β off the label and −1ᵀβ
+//! at the label.
 
 use std::sync::OnceLock;
 
@@ -11,7 +12,7 @@ use crate::polytope::lifted;
 use crate::run::Certificate;
 use crate::solver::{Blocks, Design, Proximal, Summed};
 
-/// A multi-category problem as Newton's method sees it.
+/// A multi-category problem, as Newton's method sees it.
 pub(super) struct MarginBlocks<'p> {
     /// The problem.
     pub problem: &'p MarginProblem<'p>,
@@ -19,12 +20,12 @@ pub(super) struct MarginBlocks<'p> {
 }
 
 impl<'p> MarginBlocks<'p> {
-    /// Those of a problem.
+    /// Wraps a problem.
     pub fn new(problem: &'p MarginProblem<'p>) -> Self {
         Self { problem, columns: OnceLock::new() }
     }
 
-    /// The units of certificates, which take two passes over the rows.
+    /// The units of certificates, computed on first use in two passes over the rows.
     fn columns(&self) -> &ColumnScales {
         self.columns.get_or_init(|| ColumnScales::of(self.problem))
     }
@@ -46,7 +47,8 @@ impl Blocks for MarginBlocks<'_> {
         self.problem.shares()
     }
 
-    /// The linear terms of the vertices that attain the losses at w = 0, over their squared norms.
+    /// The linear terms of the vertices that attain the losses at w = 0, divided by their squared
+    /// norms.
     fn unit_width(&self) -> f64 {
         let (mut margins, mut work) = (vec![0.0; self.problem.n_classes()], Workspace::default());
         let (mut linear, mut square) = (0.0, 0.0);
@@ -57,7 +59,7 @@ impl Blocks for MarginBlocks<'_> {
                 * self.problem.vertex(example, &margins, &mut work);
             square += self.problem.shares().of(example) * lifted::squared_norm_of(&work.vertex);
         }
-        // Without costs w = 0 is optimal, and any width will do.
+        // Without costs w = 0 is optimal, and any width works.
         if linear > 0.0 && square > 0.0 { linear / square } else { 1.0 }
     }
 
@@ -69,8 +71,8 @@ impl Blocks for MarginBlocks<'_> {
         point: &mut [f64],
         work: &mut BlockWork,
     ) {
-        // ⟨β, v⟩ − width/2 ‖α − centre‖² − γ/2 ‖α‖² has its maximum at the projection of (v + width (β + 1ᵀβ of the
-        // centre)) / (width + γ).
+        // The maximum of ⟨β, v⟩ − width/2 ‖α − centre‖² − γ/2 ‖α‖² is the projection of (v + width
+        // (β + 1ᵀβ of the centre)) / (width + γ).
         let (label, Proximal { centre, width }) = (self.problem.label(block), proximal);
         let BlockWork { margins, work, .. } = work;
         margins.clear();
@@ -148,7 +150,7 @@ pub struct BlockWork {
     work: Workspace,
 }
 
-/// u of β (examples × classes), 0 at their labels.
+/// Converts β (examples × classes), 0 at their labels, to u.
 pub(super) fn points_of(problem: &MarginProblem<'_>, mut betas: Vec<f64>) -> Vec<f64> {
     for (example, beta) in betas.chunks_exact_mut(problem.n_classes()).enumerate() {
         beta[problem.label(example)] = -beta.iter().sum::<f64>();
@@ -156,7 +158,7 @@ pub(super) fn points_of(problem: &MarginProblem<'_>, mut betas: Vec<f64>) -> Vec
     betas
 }
 
-/// β of u.
+/// Converts u to β.
 pub(super) fn betas_of(problem: &MarginProblem<'_>, mut points: Vec<f64>) -> Vec<f64> {
     for (example, point) in points.chunks_exact_mut(problem.n_classes()).enumerate() {
         point[problem.label(example)] = 0.0;

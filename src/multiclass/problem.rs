@@ -17,10 +17,10 @@ use crate::parallel::min_len;
 use crate::polytope::moreau::envelope;
 use crate::polytope::{Polytope, Scratch};
 
-/// Examples whose scores are computed together.
+/// Number of examples whose scores are computed together.
 pub(super) const BLOCK: usize = 64;
 
-/// A training problem: what is to be minimised, not how. The features are those of a [`ScoreMap`].
+/// A training problem, independent of the solver. The features are those of a [`ScoreMap`].
 pub struct MarginProblem<'a, M = Linear<'a>> {
     map: M,
     shares: Shares,
@@ -29,7 +29,8 @@ pub struct MarginProblem<'a, M = Linear<'a>> {
     costs: Costs,
 }
 
-/// The sizes of some examples' functions, each times the example's share p_i: what bounds the error of their losses.
+/// The sizes of some examples' functions, each times the example's share p_i, which bound the error
+/// of their losses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossSizes {
     /// Σ p_i.
@@ -38,7 +39,7 @@ pub(super) struct LossSizes {
     pub cost: f64,
     /// Σ p_i feature_i.
     pub feature: f64,
-    /// Σ p_i feature_i n_i with the numbers of roundings of a score's terms, n_i.
+    /// Σ p_i feature_i n_i, where n_i is the number of roundings of a score's terms.
     pub rounded: f64,
     /// The largest number of products of a score.
     pub n_products: usize,
@@ -47,7 +48,7 @@ pub(super) struct LossSizes {
 /// Buffers for one example at a time.
 #[derive(Debug, Default)]
 pub struct Workspace {
-    /// The polytope's own.
+    /// The polytope's buffers.
     pub scratch: Scratch,
     /// A vertex β as (class, weight) pairs.
     pub vertex: Sparse,
@@ -58,8 +59,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
     /// A problem with unit costs.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for labels that do not fit the rows or the classes, a polytope that does
-    /// not exist for so many classes, and shares of another number of examples; as for [`Shares::check_range`].
+    /// [`Error::InvalidArgument`] for labels that do not match the rows or the classes, a polytope
+    /// that does not exist for this number of classes, and shares of another number of examples; as
+    /// for [`Shares::check_range`].
     pub fn new(
         map: M,
         labels: &'a [u32],
@@ -79,7 +81,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
             return Err(Error::argument("y", "a label is not below the number of classes"));
         }
         polytope.check(map.n_classes())?;
-        // Rows that are not finite are refused by name elsewhere.
+        // Rows that are not finite are reported elsewhere, by name.
         let norms = (0..labels.len()).map(|example| map.row_size(example).norm);
         let norms = norms.filter(|norm| norm.is_finite());
         let shares = shares.with_features(norms)?;
@@ -97,7 +99,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         Ok(self)
     }
 
-    /// From weights to scores.
+    /// The map from weights to scores.
     pub fn map(&self) -> &M {
         &self.map
     }
@@ -111,7 +113,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         &self.shares
     }
 
-    /// The same, to change λ.
+    /// λ, γ and the p_i, mutable to change λ.
     pub fn shares_mut(&mut self) -> &mut Shares {
         &mut self.shares
     }
@@ -132,7 +134,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         self.labels[example] as usize
     }
 
-    /// Δ_i, or none for 1 off the label.
+    /// Δ_i; None for 1 off the label.
     #[inline]
     pub fn cost_row(&self, example: usize) -> Option<&[f64]> {
         self.costs.row(example, self.label(example), self.n_classes())
@@ -143,7 +145,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         &*self.polytope
     }
 
-    /// The sum of a β whose values have that precision from which it cannot rise further.
+    /// The largest possible sum of a β whose values have precision `epsilon`.
     pub(crate) fn tight_sum(&self, epsilon: f64) -> f64 {
         self.polytope.radius(self.n_classes()) * (1.0 - 64.0 * epsilon)
     }
@@ -161,21 +163,22 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         scores[label] = 0.0;
     }
 
-    /// A vertex of B that attains the support value at the margins; it is left in the workspace.
+    /// Computes a vertex of B that attains the support value at the margins, and leaves it in the
+    /// workspace.
     pub fn vertex(&self, example: usize, margins: &[f64], work: &mut Workspace) -> f64 {
         work.vertex.clear();
         let (label, vertex) = (self.label(example), &mut work.vertex);
         self.polytope.vertex(margins, label, &mut work.scratch, vertex)
     }
 
-    /// Φ at the margins, or with smoothing its Moreau envelope.
+    /// Φ at the margins; with smoothing its Moreau envelope.
     #[inline]
     pub fn loss(&self, example: usize, margins: &[f64], work: &mut Workspace) -> f64 {
         let label = self.label(example);
         if self.shares.smoothing() == 0.0 {
             return self.polytope.support(margins, label, &mut work.scratch);
         }
-        // Every set holds 0 and is non-negative, so 0 is best where no margin is positive.
+        // Every set contains 0 and is non-negative, so 0 is optimal if no margin is positive.
         if margins.iter().all(|margin| *margin <= 0.0) {
             work.beta.clear();
             work.beta.resize(margins.len(), 0.0);
@@ -186,8 +189,8 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         envelope(&*self.polytope, margins, label, self.shares.smoothing(), scratch, beta)
     }
 
-    /// The β of a subgradient of the (smoothed) loss at the margins; it is left in the workspace's vertex.
-    /// Returns the loss.
+    /// Computes the β of a subgradient of the (smoothed) loss at the margins and leaves it in the
+    /// workspace's vertex. Returns the loss.
     pub fn subgradient(&self, example: usize, margins: &[f64], work: &mut Workspace) -> f64 {
         if self.shares.smoothing() == 0.0 {
             return self.vertex(example, margins, work);
@@ -199,7 +202,8 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         loss
     }
 
-    /// The size of an example's functions, given that of its row: A_iᵀ β has the entries of β and their sum.
+    /// The size of an example's functions, given the size of its row: A_iᵀ β has the entries of β
+    /// and their sum.
     pub(super) fn scales(&self, example: usize, size: RowSize) -> Scales {
         let feature = std::f64::consts::SQRT_2 * size.norm * (1.0 + gamma(2));
         Scales { cost: self.largest_cost(example), feature, n_features: size.n_products }
@@ -211,9 +215,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         costs.map_or(1.0, |row| row.iter().copied().fold(0.0, f64::max))
     }
 
-    /// A bound on the rounding error of [`MarginProblem::loss`] at scores of weights of norm at most `norm`,
-    /// computed with the rounding unit `epsilon`/2: Φ changes by at most 1ᵀβ times the largest change of a
-    /// margin.
+    /// A bound on the rounding error of [`MarginProblem::loss`] at scores of weights of norm at
+    /// most `norm`, computed with the rounding unit `epsilon`/2: Φ changes by at most 1ᵀβ times the
+    /// largest change of a margin.
     #[inline]
     pub(super) fn loss_error(&self, example: usize, size: RowSize, norm: f64, epsilon: f64) -> f64 {
         let Scales { cost, feature, n_features: n_products } = self.scales(example, size);
@@ -222,7 +226,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         self.losses_error(&sizes, norm, epsilon)
     }
 
-    /// The same for Σ_i p_i Φ_i over some examples: it is linear in their sizes.
+    /// A bound on the error of Σ_i p_i Φ_i over some examples, which is linear in their sizes.
     pub(super) fn losses_error(&self, sizes: &LossSizes, norm: f64, epsilon: f64) -> f64 {
         let LossSizes { share, cost, feature, rounded, n_products } = *sizes;
         let (radius, m) = (self.polytope.radius(self.n_classes()), self.n_classes());
@@ -233,7 +237,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
             * (1.0 + gamma(16))
     }
 
-    /// ⟨Δ_i, β⟩, what a dual point adds to the dual objective's linear term.
+    /// ⟨Δ_i, β⟩, the contribution of a dual point to the linear term of the dual objective.
     #[inline]
     pub fn linear_term(&self, example: usize, beta: &[(u32, f64)]) -> f64 {
         let (row, label) = (self.cost_row(example), self.labels[example]);
@@ -269,8 +273,9 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         Bounded::new(self.loss(example, margins, work), error)
     }
 
-    /// What `look` makes of the margins of each example that has a share, in double precision whatever that
-    /// of the rows; in parallel, the scores of a block of examples at a time. The others get the default.
+    /// Applies `look` to the margins of each example with a positive share, in double precision for
+    /// rows of any precision; in parallel, with the scores of a block of examples at a time. Other
+    /// examples get the default.
     ///
     /// # Errors
     /// [`crate::Error::Interrupted`].
@@ -308,7 +313,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         Ok(results)
     }
 
-    /// P(0), the objective of w = 0: the unit of relative tolerances.
+    /// P(0), the objective at w = 0, to which tolerances are relative.
     pub fn null_objective(&self) -> Bounded {
         let mut work = Workspace::default();
         let mut scores = vec![0.0; self.n_classes()];

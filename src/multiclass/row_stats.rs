@@ -6,21 +6,21 @@ use super::map::RowSize;
 use crate::data::{Csr, Data, Dense, Real, Rows, join_digests};
 use crate::parallel::min_len;
 
-/// Sums side by side: a single one would wait for each addition.
+/// Number of parallel sums: in a single sum, each addition would wait for the one before.
 const LANES: usize = 8;
 
 /// Row norms, finiteness and digest, computed in one pass.
 pub(super) struct RowStats {
-    /// Of each row.
+    /// The size of each row.
     pub sizes: Vec<RowSize>,
     /// The first row with a number that is not finite.
     pub broken: Option<usize>,
-    /// [`Data::digest`] of dense rows as of this look, where it was asked for.
+    /// [`Data::digest`] of dense rows before this pass, if requested.
     pub digest: Option<u64>,
 }
 
 impl RowStats {
-    /// Looks at the rows, to which a constant feature is added unless it is 0.
+    /// Computes the statistics of rows, with a constant feature added unless it is 0.
     pub fn of(data: &Data<'_>, bias: f64, digested: bool) -> Self {
         let mut sizes = vec![(RowSize::of(0.0, 0.0, 0), true); data.n_rows()];
         let digest = match data {
@@ -35,7 +35,8 @@ impl RowStats {
     }
 }
 
-/// Looks at dense rows. A piece's digest comes first, so that a change after it is found, and brings it to the cache.
+/// Reads dense rows. The digest of a piece comes first, so that later changes are detected and the
+/// piece is then in the cache.
 fn look_at<R: Real>(
     rows: &Dense<'_, R>,
     bias: f64,

@@ -1,23 +1,23 @@
 //! Steps that move weight between the vertices of a convex combination (Lacoste-Julien and Jaggi 2015).
 
-/// A vertex of larger weight is not moved away from: the step would be long, and its direction a
+/// No step moves away from a vertex of larger weight: the step would be long, and its direction a
 /// difference of nearly equal points.
 const MAX_WEIGHT: f64 = 1.0 - 1e-6;
 
-/// What a step does to the weights.
+/// The effect of a step on the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Towards a vertex.
     Towards(usize),
     /// Away from a vertex.
     Away(usize),
-    /// Weight goes from the second vertex to the first.
+    /// Moves weight from the second vertex to the first.
     Pairwise(usize, usize),
 }
 
 impl Kind {
-    /// Away from the vertex `from` of the given weight if that promises more than towards `to`. Where
-    /// (nearly) all weight is on one vertex there is nothing to move away from but rounding.
+    /// A step away from the vertex `from` if that has a larger slope than a step towards `to`. If
+    /// (nearly) all weight is on `from`, a step away from it would follow rounding errors.
     pub fn better(to: usize, towards: f64, from: usize, away: f64, weight: f64) -> Self {
         if towards >= away || weight > MAX_WEIGHT { Self::Towards(to) } else { Self::Away(from) }
     }
@@ -31,8 +31,8 @@ impl Kind {
         }
     }
 
-    /// The weight of a vertex after a step; `full` says that the step is the longest, which leaves
-    /// exactly nothing of what it drops.
+    /// The weight of a vertex after a step. `full` marks the longest step, which leaves exactly 0
+    /// of the weight that it removes.
     pub fn weight(self, index: usize, weight: f64, step: f64, full: bool) -> f64 {
         match self {
             Self::Towards(to) if full => f64::from(index == to),
@@ -46,7 +46,7 @@ impl Kind {
     }
 }
 
-/// The index with the largest value, the first of equals.
+/// The index of the largest value, the first of equals.
 pub fn largest(values: impl Iterator<Item = (usize, f64)>) -> Option<usize> {
     values.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(index, _)| index)
 }

@@ -29,11 +29,10 @@ struct Atom {
 }
 
 /// Frank-Wolfe with an explicit active set of vertices of the whole domain, all blocks at once.
-///
-/// With `subsample` below 1 each step asks the oracles of a random share of the blocks only; the new
-/// vertex is as the best active one elsewhere. That is a maximisation over the active set and a random
-/// subset of the vertices, as the randomized method has it. Memory is one weight vector for each active
-/// vertex. Not for smoothed problems.
+/// With `subsample` below 1 each step calls the oracles of only a random share of the blocks; in
+/// the other blocks the new vertex equals the best active one. This maximises over the active set
+/// and a random subset of the vertices, like the randomized method. Memory is one weight vector for
+/// each active vertex. Not for smoothed problems.
 pub struct AwayFrankWolfe<'d, D> {
     dual: &'d mut D,
     step: Step,
@@ -45,12 +44,12 @@ pub struct AwayFrankWolfe<'d, D> {
     epochs: usize,
 }
 
-/// Steps between certificates, each of which asks the oracles of all blocks once more.
+/// Steps between certificates, each of which calls the oracles of all blocks once more.
 const CERTIFIED_EVERY: usize = 10;
 
 impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
-    /// Starts at the start vertex of every block. `subsample` is the share of the blocks that a step
-    /// asks, more than 0 and at most 1.
+    /// Starts at the start vertex of every block. `subsample` is the share of the blocks whose
+    /// oracles a step calls, more than 0 and at most 1.
     pub fn new(dual: &'d mut D, step: Step, subsample: f64, seed: u64) -> Self {
         let n = dual.shares().n_blocks();
         let vertices = (0..n).map(|block| Rc::new(dual.start(block))).collect();
@@ -72,7 +71,7 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         &self.weights
     }
 
-    /// Gives back w.
+    /// Returns w.
     pub fn into_weights(self) -> Vec<f64> {
         self.weights
     }
@@ -87,12 +86,13 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         atom.linear - self.dual.shares().lambda() * dot_in_order(&self.weights, &atom.image)
     }
 
-    /// The atom that the oracles of the blocks make of an active one.
+    /// The atom with the vertices found for `blocks`, and those of the active atom `from`
+    /// elsewhere.
     fn build(&mut self, blocks: &[u32], from: usize, found: Vec<Sparse>) -> Atom {
         let base = &self.atoms[from];
         let (mut vertices, mut image) = (base.vertices.clone(), base.image.clone());
         let (mut linear, mut direction) = (base.linear, Sparse::new());
-        // The sizes of all that is added up, and the number of terms.
+        // The sizes of all terms, and their number.
         let mut sizes = [norm_above(&image), linear.abs()];
         let (mut drift, mut n_terms) = (base.drift, 8);
         for (block, vertex) in blocks.iter().zip(found) {
@@ -149,7 +149,7 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         self.settle();
     }
 
-    /// Drops what has no weight and forms w anew, so that rounding does not accumulate.
+    /// Drops atoms without weight and recomputes w, so that rounding errors do not accumulate.
     fn settle(&mut self) {
         self.atoms.retain(|atom| atom.weight > 0.0);
         let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();
@@ -175,7 +175,7 @@ impl<D: BlockDual> Solver for AwayFrankWolfe<'_, D> {
         let found = self.dual.vertices(&blocks, &self.weights, interrupt)?;
         let best = largest(self.atoms.iter().map(|atom| self.slope(atom)).enumerate());
         let atom = self.build(&blocks, best.unwrap_or(0), found);
-        // An active vertex found again is the same vertex.
+        // An active vertex found again is not added twice.
         let known = self.atoms.iter().position(|other| other.vertices == atom.vertices);
         let to = known.unwrap_or_else(|| {
             self.atoms.push(atom);
@@ -193,7 +193,8 @@ impl<D: BlockDual> Solver for AwayFrankWolfe<'_, D> {
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let lambda = self.dual.shares().lambda();
         let loss = self.dual.block_gaps(&self.weights, &|_| &[], interrupt)?.loss;
-        // The point is the combination of the atoms by their weights over the sum of these.
+        // The point is the combination of the atoms, with their weights divided by the sum of the
+        // weights.
         let depth = gamma(4 * self.atoms.len() + 16);
         let (mut norm, mut linear) = (norm_above(&self.weights) + TINY.sqrt(), 0.0);
         for Atom { image, linear: value, weight, drift, .. } in &self.atoms {

@@ -8,22 +8,22 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::vectors::{along_difference, blend};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// How far batch Frank-Wolfe goes to the vertex.
+/// The length of a step of batch Frank-Wolfe towards the vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepRule {
     /// To the maximum of the dual on the segment, in closed form.
     FrankWolfe,
-    /// 2/(t + 2) of the way in step t from 0.
+    /// 2/(t + 2) of the way in step t, from t = 0 on.
     Scheduled,
 }
 
 impl StepRule {
-    /// Names by which callers choose a rule, the default first.
+    /// Names of the rules, the default first.
     pub const NAMES: &[(&str, Self)] =
         &[("frank-wolfe", Self::FrankWolfe), ("scheduled", Self::Scheduled)];
 }
 
-/// The dual point that a run starts from, as far as Frank-Wolfe keeps it.
+/// The dual point that a run starts from, in the form that Frank-Wolfe keeps.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Start {
     /// w(α).
@@ -32,12 +32,12 @@ pub struct Start {
     pub linear: f64,
     /// Σ p_i ‖α_i‖² (0 without smoothing).
     pub square: f64,
-    /// How far rounding may have taken these.
+    /// Bounds on the rounding errors of these.
     pub drift: Drift,
 }
 
-/// Bounds on what separates the numbers of a [`Start`] from those of the dual point that they stand for: the
-/// combination of vertices whose weights the steps make, in exact arithmetic.
+/// Bounds on the difference between the numbers of a [`Start`] and those of the dual point that
+/// they represent: the combination of vertices with the weights of the steps, in exact arithmetic.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Drift {
     /// λ times the distance of w.
@@ -46,7 +46,7 @@ pub struct Drift {
     pub linear: f64,
     /// The error of Σ p_i ‖α_i‖².
     pub square: f64,
-    /// At least λ ‖w‖, |Σ p_i l_i| and Σ p_i ‖α_i‖².
+    /// Upper bounds on λ ‖w‖, |Σ p_i l_i| and Σ p_i ‖α_i‖².
     pub sizes: [f64; 3],
     /// Steps so far.
     pub n_steps: usize,
@@ -65,7 +65,7 @@ impl Start {
 }
 
 impl Drift {
-    /// Follows a step towards a vertex of the whole domain.
+    /// Adds the errors of a step towards a vertex of the whole domain.
     pub(super) fn step(&mut self, step: f64, vertex: &Sums) {
         let stay = 1.0 - step;
         let sizes = [vertex.sizes.feature, vertex.sizes.cost, vertex.sizes.square];
@@ -73,41 +73,41 @@ impl Drift {
             *size = (stay * *size + step * new) * (1.0 + gamma(8));
         }
         self.n_steps += 1;
-        // A vertex's sums are rounded, and so is what its steps make of them.
+        // The sums of a vertex are rounded, and so are their products with the steps.
         let depth = gamma(vertex.sizes.n_terms + 16);
         let [force, linear, square] = self.sizes;
         self.force = stay * self.force + step * depth * sizes[0] + gamma(8) * force;
         self.linear = stay * self.linear + step * depth * sizes[1] + gamma(8) * linear;
-        // The cross term is that of a point that has drifted in all steps before.
+        // The cross term belongs to a point that has drifted in all earlier steps.
         let followed = gamma(8 * self.n_steps + vertex.sizes.n_terms + 16);
         let crossed = step * followed * (sizes[2] + square);
         self.square = stay * self.square + crossed + gamma(8) * square;
     }
 }
 
-/// The exact loss of a smoothed problem, which costs a projection per example, is evaluated in the first
-/// steps and then every so many.
+/// Steps between evaluations of the exact loss of a smoothed problem, which costs a projection per
+/// example. It is also evaluated in the first steps.
 const OFTEN: usize = 8;
 
 /// Frank-Wolfe on the dual, all blocks at once.
 ///
-/// Without smoothing the dual point is never stored: w(α), the scalar Σ p_i l_i and the image of the
-/// vertex suffice, and the gap comes out of the pass that finds the vertex.
+/// Without smoothing the dual point is never stored: w(α), the scalar Σ p_i l_i and the image of
+/// the vertex suffice, and the pass that finds the vertex also gives the gap.
 pub struct FrankWolfe<'d, D> {
     dual: &'d mut D,
     rule: StepRule,
     steps: usize,
     at: Start,
-    /// w of the vertex found last, and its sums until a step was made towards it.
+    /// w of the last vertex, and its sums until a step is made towards it.
     image: Vec<f64>,
     vertex: Option<Sums>,
-    /// The step that the dual has not yet been told of.
+    /// The step that the dual has not yet received.
     pending: f64,
     stopping: Stopping,
 }
 
 impl<'d, D: BatchDual> FrankWolfe<'d, D> {
-    /// Starts at the start vertices unless told otherwise.
+    /// Starts at `start`, or else at the start vertices.
     pub fn new(dual: &'d mut D, rule: StepRule, start: Option<Start>) -> Self {
         let n_weights = dual.n_weights();
         let zero = || Start { weights: vec![0.0; n_weights], ..Start::default() };
@@ -117,23 +117,23 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         Self { dual, rule, steps: 0, at, image, vertex, pending, stopping }
     }
 
-    /// Says when the run is to end: a loss in single precision that could be small enough for that is
-    /// evaluated in double precision.
+    /// Sets the stopping rule: a loss in single precision that could meet it is recomputed in
+    /// double precision.
     pub fn stopping_at(self, stopping: Stopping) -> Self {
         Self { stopping, ..self }
     }
 
-    /// Where the run stands.
+    /// The current dual point.
     pub fn current(&self) -> &Start {
         &self.at
     }
 
-    /// Gives back where the run stands.
+    /// Returns the current dual point.
     pub fn into_current(self) -> Start {
         self.at
     }
 
-    /// Passes over the data: the sums of the next vertex, whose w goes to `image`.
+    /// Passes over the data: returns the sums of the next vertex and writes its w to `image`.
     fn look(&mut self, want_loss: bool, interrupt: &Interrupt) -> Result<Sums> {
         let step = std::mem::take(&mut self.pending);
         let (weights, image) = (&self.at.weights, &mut self.image);
@@ -142,7 +142,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         Ok(vertex)
     }
 
-    /// The certificate at the point whose next vertex is known, if its loss is.
+    /// The certificate at the point whose next vertex is known, if the loss is known.
     fn certificate(&mut self, vertex: &Sums, interrupt: &Interrupt) -> Result<Option<Certificate>> {
         let Some(loss) = vertex.loss else { return Ok(None) };
         let dual = self.at.bound(self.dual.shares());
@@ -157,7 +157,7 @@ impl<'d, D: BatchDual> FrankWolfe<'d, D> {
         Ok(Some(Certificate { primal: objective(lambda, &self.at.weights, loss), dual }))
     }
 
-    /// argmax over the segment of D: slope / curvature, clipped.
+    /// argmax over the segment of D: slope / curvature, clipped to it.
     fn line_search(&self, vertex: &Sums) -> f64 {
         let (lambda, smoothing) = (self.dual.shares().lambda(), self.dual.shares().smoothing());
         let (along, squared) = along_difference(&self.at.weights, &self.image);

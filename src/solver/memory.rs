@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use crate::linalg::vectors::{long_axpy, long_dot};
 
-/// Smallest cosine of the angle between a step and the change of the gradient for a function to count as convex there.
+/// Smallest cosine of the angle between a step and the change of the gradient for which the
+/// function counts as convex there.
 const MIN_COSINE: f64 = 1e-10;
 
 /// A step s and the change y of the gradient along it.
@@ -24,8 +25,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Adds a pair, unless the function is not convex there, and forgets the oldest of more than `capacity` pairs.
-    /// Returns whether the pair was added.
+    /// Adds a pair if the function is convex there, and drops the oldest of more than `capacity`
+    /// pairs. Returns whether the pair was added.
     pub fn push(&mut self, step: Vec<f64>, change: Vec<f64>, capacity: usize) -> bool {
         let curvature = long_dot(&step, &change);
         let squares = long_dot(&step, &step) * long_dot(&change, &change);
@@ -49,12 +50,13 @@ impl Memory {
         self.pairs
     }
 
-    /// Forgets all pairs.
+    /// Removes all pairs.
     pub fn clear(&mut self) {
         self.pairs.clear();
     }
 
-    /// Adds `curvature`/2 ‖·‖² to the function, and forgets the pairs along which the sum is not convex.
+    /// Adds `curvature`/2 ‖·‖² to the function, and removes the pairs along which the sum is not
+    /// convex.
     pub fn add_square(&mut self, curvature: f64) {
         for pair in &mut self.pairs {
             long_axpy(&mut pair.change, curvature, &pair.step);
@@ -64,8 +66,9 @@ impl Memory {
         self.pairs.retain(|pair| is_usable(1.0 / pair.curvature));
     }
 
-    /// H v by the two-loop recursion for the inverse H of the remembered Hessian; `first` multiplies by the inverse of
-    /// its first approximation. `divide` is the quotient of its arguments, rounded in the way that the caller prefers.
+    /// H v by the two-loop recursion, for the inverse H of the remembered Hessian. `first`
+    /// multiplies by the inverse of its initial approximation. `divide` divides its arguments with
+    /// the caller's rounding.
     pub fn multiply_inverse(
         &self,
         mut v: Vec<f64>,

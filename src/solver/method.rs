@@ -1,4 +1,4 @@
-//! One call for every dual: a method by name, its run, and where it ended.
+//! Solves any dual: a method by name, its run, and the point where it ended.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ use crate::memory::require;
 use crate::names::{check, find};
 use crate::run::{Epoch, Stopping, Trace, run};
 
-/// The solvers that need no more of a dual than vertices.
+/// The solvers that only need vertices from a dual.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Method {
     /// [`FrankWolfe`].
@@ -24,9 +24,9 @@ pub enum Method {
     AwayFrankWolfe {
         /// The steps.
         step: Step,
-        /// The share of the blocks that a step asks, in (0, 1].
+        /// The share of the blocks whose oracles a step calls, in (0, 1].
         subsample: f64,
-        /// Of the blocks that are asked.
+        /// Seed for the choice of the blocks.
         seed: u64,
     },
     /// [`ProjectedGradient`].
@@ -35,21 +35,21 @@ pub enum Method {
     Subgradient {
         /// Whether the model is the average of the iterates.
         averaging: bool,
-        /// Of the order of the blocks.
+        /// Seed for the order of the blocks.
         seed: u64,
     },
 }
 
-/// Every name of a step: the exact step towards the best vertex, the scheduled one, and those that also
-/// take weight off the worst active vertex.
+/// Names of all steps: the exact and the scheduled step towards the best vertex, and the steps that
+/// also take weight from the worst active vertex.
 pub const STEPS: &[&str] = &["frank-wolfe", "scheduled", "away", "pairwise"];
 
-/// A solver by name, with what else a caller may choose; the defaults are those of [`Choices::of`].
+/// A solver by name, with the caller's other choices; the defaults are those of [`Choices::of`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choices<'a> {
     /// Name of the method.
     pub solver: &'a str,
-    /// Name of the step, or none for the method's own.
+    /// Name of the step; None for the method's default.
     pub step: Option<&'a str>,
     /// Name of the order of the blocks.
     pub sampling: &'a str,
@@ -57,22 +57,22 @@ pub struct Choices<'a> {
     pub cache: bool,
     /// See [`BlockOptions::averaging`] and [`Subgradient`].
     pub averaging: bool,
-    /// Share of the blocks that a step of [`AwayFrankWolfe`] asks.
+    /// Share of the blocks whose oracles a step of [`AwayFrankWolfe`] calls.
     pub subsample: f64,
-    /// Of all that is random.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl<'a> Choices<'a> {
-    /// A solver with the default of everything else.
+    /// A solver with default choices.
     pub fn of(solver: &'a str) -> Self {
         let sampling = Sampling::NAMES[0].0;
         let (cache, averaging, subsample, seed) = (false, false, 1.0, 0);
         Self { solver, step: None, sampling, cache, averaging, subsample, seed }
     }
 
-    /// Refuses unknown steps and samplings, and each parameter that differs from its default although it
-    /// is not among those that the solver uses.
+    /// Checks that the names of steps and samplings are known, and that each parameter has its
+    /// default unless the solver uses it.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the parameter.
@@ -95,12 +95,12 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// What is said of a parameter that the solver does not use.
+    /// The error for a parameter that the solver does not use.
     pub fn unused(&self, parameter: &'static str) -> Error {
         Error::argument(parameter, format!("solver={:?} does not use it", self.solver))
     }
 
-    /// The step of the chosen name among those that the solver has, the first being its default.
+    /// The step of the chosen name among the solver's steps, of which the first is the default.
     fn find_step<T: Copy>(&self, known: &[(&'static str, T)]) -> Result<T> {
         let Some(name) = self.step else { return Ok(known[0].1) };
         find("step", name, known).map_err(|_| {
@@ -144,7 +144,7 @@ impl Method {
         Self::REGISTRY[place].0
     }
 
-    /// Block Frank-Wolfe, by whatever name the choices have it.
+    /// Block Frank-Wolfe, under any name in the choices.
     pub(crate) fn block_frank_wolfe(choices: &Choices<'_>) -> Result<Self> {
         choices.refuse_all_but(&["step", "sampling", "cache", "averaging"])?;
         let Choices { cache, averaging, seed, .. } = *choices;
@@ -178,7 +178,7 @@ impl Method {
         Ok(Self::Subgradient { averaging: choices.averaging, seed: choices.seed })
     }
 
-    /// Refuses a smoothed dual where the method needs vertices to be subgradients.
+    /// Returns an error for a smoothed dual if the method needs vertices to be subgradients.
     fn check_smoothing(self, smoothing: f64) -> Result<()> {
         let solver = match self {
             Self::AwayFrankWolfe { .. } => "away-frank-wolfe",
@@ -192,7 +192,8 @@ impl Method {
     }
 }
 
-/// Refuses sign constraints where the method has none, and those for other weights.
+/// Returns an error for sign constraints if the method has none, or if their number differs from
+/// `n_weights`.
 fn check_cone(method: Method, cone: &SignCone, n_weights: usize) -> Result<()> {
     cone.check(n_weights)?;
     match method {
@@ -205,10 +206,10 @@ fn check_cone(method: Method, cone: &SignCone, n_weights: usize) -> Result<()> {
     }
 }
 
-/// A gap of this share of P(0) is rounding, whatever the objective.
+/// A gap below this share of P(0) is rounding error, for any objective.
 const ROUNDING: f64 = 1e-15;
 
-/// When a fit is done.
+/// The tolerance and the maximum number of epochs of a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
     /// Duality gap at which it has converged, relative to the objective.
@@ -218,9 +219,9 @@ pub struct Target {
 }
 
 impl Target {
-    /// The same for a problem whose P(0) is known. A gap that is rounding compared with P(0) counts as 0, and so
-    /// does any gap as small as the rounding error of a P(0) that cannot be told from 0. Without a tolerance no gap
-    /// but 0 is small enough.
+    /// The stopping rule of a problem whose P(0) is known. A gap that is rounding error compared
+    /// with P(0) counts as 0. So does any gap up to the rounding error of a P(0) that is 0 within
+    /// this error. Without a tolerance, only a gap of 0 is small enough.
     pub fn stopping(self, null_objective: Bounded) -> Stopping {
         let (lower, upper) = (null_objective.lower(), null_objective.upper());
         let error = if lower <= 0.0 { upper - lower } else { 0.0 };
@@ -235,14 +236,14 @@ impl Target {
     }
 }
 
-/// A dual point as far as a method keeps it, with the w that belongs to it.
+/// A dual point in the form that a method keeps, with its w.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DualPoint {
-    /// Only w: nothing that a later run could start from.
+    /// Only w: a later run cannot start from it.
     Weights(Vec<f64>),
-    /// What [`FrankWolfe`] keeps.
+    /// The dual point of [`FrankWolfe`].
     Sums(Start),
-    /// What [`BlockFrankWolfe`] keeps.
+    /// The dual point of [`BlockFrankWolfe`].
     Blocks {
         /// w.
         weights: Vec<f64>,
@@ -279,7 +280,7 @@ fn other_method() -> Error {
     Error::argument("warm_start", "the dual point is not one of this solver")
 }
 
-/// Refuses a start for methods that keep no dual point.
+/// Returns an error for a start if the method keeps no dual point.
 fn refuse_start(start: Option<DualPoint>) -> Result<()> {
     match start {
         Some(_) => Err(Error::argument("warm_start", "this solver has none")),
@@ -287,7 +288,7 @@ fn refuse_start(start: Option<DualPoint>) -> Result<()> {
     }
 }
 
-/// Where a fit ended.
+/// The result of a fit.
 #[derive(Debug, Clone)]
 pub struct Fit {
     /// The record of the run.
@@ -296,9 +297,10 @@ pub struct Fit {
     pub null_objective: f64,
     /// The dual point.
     pub point: DualPoint,
-    /// The model where it is not the w of the dual point: the average of the iterates, an earlier iterate, or 0.
+    /// The model if it is not the w of the dual point: the average of the iterates, an earlier
+    /// iterate, or 0.
     pub model: Option<Vec<f64>>,
-    /// Calls of the oracle, where they are counted.
+    /// Number of oracle calls, if counted.
     pub oracle_calls: Option<usize>,
 }
 
@@ -309,19 +311,21 @@ impl Fit {
     }
 }
 
-/// Refuses a model whose weights do not fit into memory: w, its image, a direction, the best w so far and the
-/// result, in double precision. Active sets grow with the run and are not in the estimate.
+/// Returns an error if the weights of a model do not fit into memory: w, its image, a direction,
+/// the best w so far and the result, in double precision. Active sets grow during the run and are
+/// not in the estimate.
 fn require_weights(n_weights: usize) -> Result<()> {
     let what = || format!("d = {n_weights} weights");
     require(40 * n_weights as u128, what, "use a joint feature vector with fewer entries")
 }
 
-/// Minimises the problem of a dual. `start` is the dual point that an earlier run of the same method on the
-/// same blocks ended at, with w scaled by the ratio of the old λ to the new; the certificate rests on it.
+/// Minimises the problem of a dual. `start` is the final dual point of an earlier run of the same
+/// method on the same blocks, with w scaled by the ratio of the old λ to the new; the certificate
+/// depends on it.
 ///
 /// # Errors
-/// What [`run`] returns; [`Error::InvalidArgument`] for a start, for smoothing and for sign
-/// constraints where the method has none.
+/// Errors of [`run`]; [`Error::InvalidArgument`] if the method does not support a start, smoothing
+/// or sign constraints.
 pub fn minimize<D: BatchDual>(
     dual: &mut D,
     method: Method,

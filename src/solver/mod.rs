@@ -1,5 +1,5 @@
-//! Solvers: verbs over the blocks of a [dual](crate::dual), driven by [`crate::run`]. What a block is made
-//! of is not known here.
+//! Solvers: algorithms over the blocks of a [dual](crate::dual), driven by [`crate::run`]. They do
+//! not know what a block represents.
 
 mod active_set;
 mod away;

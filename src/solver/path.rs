@@ -1,5 +1,5 @@
-//! A certified regularisation path: for each interval of λ one dual point that is good on all of it
-//! (in the spirit of Osokin et al. 2016, section 5).
+//! A certified regularisation path: one dual point for each interval of λ, accurate on all of it
+//! (after Osokin et al. 2016, section 5).
 
 use std::ops::ControlFlow;
 
@@ -10,10 +10,10 @@ use crate::interrupt::Interrupt;
 use crate::memory::check_growth;
 use crate::run::{Certificate, Epoch, Stopping, run};
 
-/// A dual point and the interval of λ that it serves: at λ' the model is (λ/λ') w.
+/// A dual point and the interval of λ that it covers: at λ' the model is (λ/λ') w.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Piece {
-    /// The largest λ, for which `weights` are meant.
+    /// The largest λ, to which `weights` belong.
     pub lambda: f64,
     /// The smallest λ.
     pub until: f64,
@@ -21,39 +21,40 @@ pub struct Piece {
     pub weights: Vec<f64>,
     /// The certificates at both ends.
     pub ends: [Certificate; 2],
-    /// Epochs that it took.
+    /// Number of epochs to compute it.
     pub epochs: usize,
 }
 
 impl Piece {
-    /// No model of the interval is farther from its optimum.
+    /// An upper bound on the gap of every model of the interval.
     pub fn gap(&self) -> f64 {
         self.ends[0].gap().max(self.ends[1].gap())
     }
 
-    /// The same in units of the model's own objective.
+    /// An upper bound on the gap relative to each model's objective.
     pub fn relative_gap(&self) -> f64 {
         self.ends[0].relative_gap().max(self.ends[1].relative_gap())
     }
 }
 
-/// What a path is to cover, and how well.
+/// The interval and the accuracy of a path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PathSettings {
     /// The largest λ.
     pub from: f64,
     /// The smallest λ.
     pub until: f64,
-    /// The duality gap that holds everywhere, and the maximum number of epochs for each piece.
+    /// The duality gap required everywhere, and the maximum number of epochs for each piece.
     pub stopping: Stopping,
 }
 
-/// A solver whose dual point, once found, is certified for other λ as well.
+/// A solver whose dual point can be certified for other λ.
 pub trait PathSolver {
-    /// Solves for a λ, from where the last call ended; returns the certificate and the number of epochs.
+    /// Solves for a λ, starting from the last solution; returns the certificate and the number of
+    /// epochs.
     ///
     /// # Errors
-    /// What [`run`] returns.
+    /// Errors of [`run`].
     fn solve(
         &mut self,
         lambda: f64,
@@ -65,34 +66,34 @@ pub trait PathSolver {
     /// The certificate of `factor` w at λ/`factor`, with the same dual point.
     ///
     /// # Errors
-    /// [`Error::Interrupted`], and what evaluations return.
+    /// [`Error::Interrupted`], and errors of evaluations.
     fn certificate_at(&mut self, factor: f64, interrupt: &Interrupt) -> Result<Certificate>;
 
     /// λ and the weights of the examples.
     fn shares(&self) -> &Shares;
 
-    /// w at the λ of the last call.
+    /// w at the λ of the last solution.
     fn weights(&self) -> &[f64];
 }
 
-/// Each piece is solved to this share of the gap; the rest is used up by moving λ.
+/// Each piece is solved to this share of the gap; moving λ uses the rest.
 const SOLVED: f64 = 0.5;
-/// Longest interval: a factor of λ.
+/// Longest interval, as a factor of λ.
 const LONGEST: f64 = 16.0;
-/// Factor within which the end of an interval is close enough.
+/// Factor within which the end of an interval is accurate enough.
 const CLOSE: f64 = 1.05;
-/// Shortest interval that is looked for.
+/// Shortest interval of the search.
 const SHORTEST: f64 = 1.0001;
 
 /// Covers an interval of λ, from its large end to its small one.
 ///
-/// At a fixed dual point μ the model at λ/t is t w, and its gap, Σ p_i Φ_i(t w) + t λ/2 ‖w‖² − D_{λ/t}(μ), less
-/// a share of at most 1 of its objective, is convex in t: D_{λ/t}(μ) is linear. What holds at both ends of an
-/// interval thus holds on it, as it does where W = 0 takes the place of a w whose objective is higher. Where the epochs do not suffice for a piece, its own gap is larger than the one
-/// asked for. A path whose observer stops it ends early.
+/// At a fixed dual point μ the model at λ/t is t w. Its gap, Σ p_i Φ_i(t w) + t λ/2 ‖w‖² −
+/// D_{λ/t}(μ), less a share of at most 1 of its objective, is convex in t, because D_{λ/t}(μ) is
+/// linear. So a bound at both ends of an interval holds on all of it, also if W = 0 replaces a w
+/// with a higher objective. If the epochs do not suffice for a piece, its gap is larger than
+/// requested. If the observer stops the path, it ends early.
 ///
 /// # Errors
-/// What [`run`] returns; [`Error::InvalidArgument`] for an interval that is empty or not positive.
 pub fn path(
     solver: &mut dyn PathSolver,
     settings: PathSettings,
@@ -111,7 +112,7 @@ pub fn path(
     let target = Stopping {
         relative: SOLVED * stopping.relative,
         floor: SOLVED * stopping.floor,
-        // The certificates of other λ need the last model: that of the dual point.
+        // The certificates of other λ need the last model: the dual point belongs to it.
         null_objective: None,
         ..stopping
     };
@@ -142,8 +143,8 @@ pub fn path(
     }
 }
 
-/// The certificate of W = 0, whose objective is the same for all λ, given that of other weights; without an
-/// objective of W = 0, the certificate of these.
+/// The certificate of W = 0, whose objective is the same for all λ, given that of other weights.
+/// Without an objective of W = 0, returns the latter.
 fn at_zero(certificate: Certificate, objective: Option<f64>) -> Certificate {
     match objective {
         Some(primal) => Certificate { primal, dual: certificate.dual.max(0.0) },
@@ -151,8 +152,8 @@ fn at_zero(certificate: Certificate, objective: Option<f64>) -> Certificate {
     }
 }
 
-/// The largest factor up to `longest` at which the gap is known to be small enough, and the certificate there. With
-/// an objective of W = 0 the certificates are those of W = 0.
+/// The largest factor up to `longest` at which the gap is known to be small enough, and the
+/// certificate there. If an objective of W = 0 is given, the certificates are those of W = 0.
 fn stretch(
     solver: &mut dyn PathSolver,
     (known, zero): (Certificate, Option<f64>),
@@ -162,7 +163,7 @@ fn stretch(
 ) -> Result<(f64, Certificate)> {
     let (mut low, mut at_low, mut high) = (1.0, known, longest);
     let mut factor = longest;
-    // A little way is always good where the gap is below what is allowed.
+    // If the gap is below the tolerance, a short interval is always possible.
     let possible = stopping.is_met(&known);
     while possible && (high > CLOSE * low || low == 1.0 && high > SHORTEST) {
         let certificate = at_zero(solver.certificate_at(factor, interrupt)?, zero);
@@ -174,18 +175,18 @@ fn stretch(
         if low == longest {
             break;
         }
-        // In between on a logarithmic scale, nearer to where the gap is still small.
+        // Between both on a logarithmic scale, closer to the end with a small gap.
         factor = low * (high / low).powf(0.4);
     }
     if low > 1.0 {
         return Ok((low, at_low));
     }
-    // Not even a small step is known to be good: make one, and say how good it is.
+    // No interval is known to be accurate enough: take a short one, and report its gap.
     let factor = CLOSE.min(longest);
     Ok((factor, at_zero(solver.certificate_at(factor, interrupt)?, zero)))
 }
 
-/// P at λ/`factor`, rounded up, as the quotient is.
+/// P at λ/`factor`, rounded up.
 pub fn objective_at(factor: f64, lambda: f64, weights: &[f64], loss: Bounded) -> f64 {
     objective(lambda / factor, weights, loss) * (1.0 + 4.0 * f64::EPSILON)
 }
@@ -194,14 +195,14 @@ pub fn objective_at(factor: f64, lambda: f64, weights: &[f64], loss: Bounded) ->
 pub struct BlockPath<'d, D> {
     dual: &'d mut D,
     options: BlockOptions,
-    /// Where the last call ended.
+    /// The weights and blocks of the last solution.
     weights: Vec<f64>,
     blocks: Vec<Block>,
     value: Option<DualValue>,
 }
 
 impl<'d, D: BlockDual> BlockPath<'d, D> {
-    /// A path with these options, which average nothing.
+    /// A path with these options, except averaging.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for signs of another number of weights.

@@ -1,5 +1,5 @@
-//! The projected (sub)gradient method over all examples at once, the baseline PG of Tajima et al. (2020, section
-//! 3): the batch form of Pegasos (Shalev-Shwartz et al. 2011).
+//! The projected (sub)gradient method on all examples at once, the baseline PG of Tajima et al.
+//! (2020, section 3): the batch form of Pegasos (Shalev-Shwartz et al. 2011).
 
 use super::Start;
 use crate::dual::rounding::gamma;
@@ -10,11 +10,13 @@ use crate::linalg::squared_norm;
 use crate::linalg::vectors::blend;
 use crate::run::{Certificate, Progress, Solver};
 
-/// w ← (1 − 1/t) w + (1/t) w(U), u_i a (sub)gradient of the loss of example i at w, then the projection on the
-/// ball ‖w‖² ≤ P(0)/λ that holds the optimum: gradient steps of length 1/(λt).
+/// w ← (1 − 1/t) w + (1/t) w(U), where u_i is a (sub)gradient of the loss of example i at w, then
+/// the projection on the ball ‖w‖² ≤ P(0)/λ that contains the optimum: gradient steps of length
+/// 1/(λt).
 ///
-/// As the points U average to a dual point, shrunk towards the start vertices by the projections, w = w(μ) for a
-/// feasible μ, and the dual objective costs nothing extra (`docs/mathematics/frank-wolfe.md`).
+/// The points U average to a dual point, which the projections shrink towards the start vertices.
+/// So w = w(μ) for a feasible μ, and the dual objective costs nothing extra
+/// (`docs/mathematics/frank-wolfe.md`).
 pub struct ProjectedGradient<'d, D> {
     dual: &'d mut D,
     at: Start,
@@ -34,12 +36,12 @@ impl<'d, D: BatchDual> ProjectedGradient<'d, D> {
         Self { dual, at, image: zero, ahead: None, largest_squared_norm, best_dual: 0.0 }
     }
 
-    /// Gives back the model.
+    /// Returns the model.
     pub fn into_weights(self) -> Vec<f64> {
         self.at.weights
     }
 
-    /// U at the current weights.
+    /// Computes U at the current weights.
     fn look(&mut self, interrupt: &Interrupt) -> Result<Sums> {
         if let Some(sums) = self.ahead {
             return Ok(sums);
@@ -49,13 +51,13 @@ impl<'d, D: BatchDual> ProjectedGradient<'d, D> {
         Ok(sums)
     }
 
-    /// The step to U, and the projection.
+    /// Steps to U, and projects.
     fn walk(&mut self, sums: &Sums) {
         let rate = 1.0 / (self.at.drift.n_steps as f64 + 1.0);
         let stay = 1.0 - rate;
         blend(&mut self.at.weights, (stay, rate), &self.image);
         self.at.linear = stay * self.at.linear + rate * sums.linear;
-        // An upper bound (Jensen), since μ is not kept.
+        // An upper bound (Jensen), because μ is not kept.
         self.at.square = stay * self.at.square + rate * sums.square;
         self.at.drift.step(rate, sums);
         self.at.drift.force += rate * sums.outside[0] * (1.0 + gamma(8));
@@ -79,7 +81,7 @@ impl<D: BatchDual> Solver for ProjectedGradient<'_, D> {
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        // The pass that the next step needs evaluates the loss.
+        // The pass for the next step evaluates the loss.
         let loss = self.look(interrupt)?.loss;
         let loss = loss.ok_or_else(|| Error::Numerical("the dual gave no loss".into()))?;
         let shares = self.dual.shares();

@@ -11,13 +11,14 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
 
-/// w ← (1 − 1/t) w + (1/t) w(u) over randomly permuted blocks, u a subgradient of the block's loss, then
-/// the projection on the ball ‖w‖² ≤ P(0)/λ that holds the optimum.
+/// w ← (1 − 1/t) w + (1/t) w(u) over randomly permuted blocks, where u is a subgradient of the
+/// block's loss, then the projection on the ball ‖w‖² ≤ P(0)/λ that contains the optimum.
 ///
-/// With the step 1/(λt) every subgradient seen has the same weight, and the ball only shrinks them towards
-/// the start vertices, where w = 0; so after whole epochs w = w(μ) for a feasible μ, and the dual objective
-/// costs nothing extra. With averaging the model is the average of the iterates, the t-th weighted by t
-/// (Lacoste-Julien, Schmidt and Bach 2012); the dual remains that of w.
+/// With the step 1/(λt) all subgradients so far have equal weights, and the projections only shrink
+/// them towards the start vertices, where w = 0. So after whole epochs w = w(μ) for a feasible μ,
+/// and the dual objective costs nothing extra. With averaging the model is the average of the
+/// iterates, the t-th weighted by t (Lacoste-Julien, Schmidt and Bach 2012); the dual value is
+/// still that of w.
 pub struct Subgradient<'d, D> {
     dual: &'d mut D,
     random: Pcg64Mcg,
@@ -28,9 +29,9 @@ pub struct Subgradient<'d, D> {
     steps: f64,
     /// Σ p_i l_i of the dual point.
     linear: f64,
-    /// An upper bound on γ Σ p_i ‖μ_i‖² (Jensen), since μ is not kept.
+    /// An upper bound on γ Σ p_i ‖μ_i‖² (Jensen), because μ is not kept.
     bend: f64,
-    /// Bounds on the rounding errors of w and of the linear term, and on the sizes of these.
+    /// Bounds on the rounding errors of w and of the linear term, and on their sizes.
     drift: [f64; 2],
     sizes: [f64; 2],
     best_dual: f64,
@@ -55,13 +56,13 @@ impl Scaled {
     fn shrink(&mut self, factor: f64) {
         self.scale *= factor;
         self.squared_norm *= factor * factor;
-        // The weights must not overflow while the scale goes to 0.
+        // Flattening keeps the weights from overflowing while the scale goes to 0.
         if self.scale < MIN_SCALE {
             self.flatten();
         }
     }
 
-    /// Multiplies the scale into the weights.
+    /// Multiplies the weights by the scale, which becomes 1.
     fn flatten(&mut self) {
         let scale = std::mem::replace(&mut self.scale, 1.0);
         self.weights.iter_mut().for_each(|weight| *weight *= scale);
@@ -94,7 +95,7 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
         self.average.as_ref().unwrap_or(&self.model.weights)
     }
 
-    /// Gives back the model.
+    /// Returns the model.
     pub fn into_weights(self) -> Vec<f64> {
         self.average.unwrap_or(self.model.weights)
     }
@@ -142,13 +143,13 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
 }
 
 impl<D: BlockDual> Subgradient<'_, D> {
-    /// Follows what rounding may do to w and the linear term in a step towards the subgradient just found, of
+    /// Adds the rounding errors of w and the linear term in a step towards the last subgradient, of
     /// which a share of `pushed` enters the sums.
     fn follow(&mut self, block: usize, rate: f64, pushed: f64) {
         let direction = &self.direction;
         let (scales, lambda) = (self.dual.scales(block), self.dual.shares().lambda());
         let length: f64 = direction.iter().map(|(_, value)| value.abs()).sum();
-        // What is not quite inside the block's set counts as rounding.
+        // The distance from the block's set counts as rounding.
         let outside = self.dual.defect(block, direction, &|| gamma(4) * 2.0 * length);
         let depth = gamma(direction.len() + 16);
         let units = [pushed / lambda * scales.feature, pushed * scales.cost];
@@ -161,7 +162,7 @@ impl<D: BlockDual> Subgradient<'_, D> {
 
 impl<D: BlockDual> Solver for Subgradient<'_, D> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
-        // A permutation of the blocks themselves, not of the last epoch's order.
+        // Permutes the blocks themselves, independently of the last epoch's order.
         self.order.iter_mut().zip(0..).for_each(|(slot, block)| *slot = block);
         self.order.shuffle(&mut self.random);
         for visit in 0..self.order.len() {
@@ -192,7 +193,7 @@ impl<D: BlockDual> Solver for Subgradient<'_, D> {
     }
 
     fn copy_weights(&self, weights: &mut Vec<f64>) -> bool {
-        // A certificate has multiplied the scale into the weights.
+        // A certificate has flattened the weights.
         weights.clear();
         weights.extend_from_slice(self.weights());
         true

@@ -1,4 +1,4 @@
-//! The models of one fold, one after the other.
+//! Fits the models of one fold, one after another.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -14,31 +14,31 @@ use crate::multiclass::block_descent::{BlockDescent, Options};
 use crate::run::{Certificate, Outcome, Solver, run};
 use crate::solver::Target;
 
-/// Free coordinates are asked only below this relative gap.
+/// Relative gap below which directional bounds are computed: above it they are hardly tighter.
 const NEAR: f64 = 1e-5;
 
-/// A fold's solver, and where it stands.
+/// A fold's solver and its current position on the path.
 pub(super) struct FoldPath<'c, 'a> {
     search: &'c Search<'a>,
     problem: &'c MarginProblem<'c>,
     solver: BlockDescent<'c>,
     fold: usize,
-    /// The number of its C.
+    /// The index of the current C.
     c_index: usize,
     null_objective: Bounded,
 }
 
 impl<'c, 'a> FoldPath<'c, 'a> {
-    /// Starts at the dual point 0 and the C that the problem has, the first one.
+    /// Starts at the dual point 0, with the C of the problem, which is the first one.
     pub fn new(search: &'c Search<'a>, problem: &'c MarginProblem<'c>, fold: usize) -> Self {
-        // Epochs end without an estimate of the gap: `tolerance` is 0.
+        // `tolerance` is 0, so epochs end without an estimate of the gap.
         let options = Options { seed: search.seed, ..Options::default() };
         let solver = BlockDescent::new(problem, options);
         let null_objective = problem.null_objective();
         Self { search, problem, solver, fold, c_index: 0, null_objective }
     }
 
-    /// Moves to where an earlier fit for the problem's C ended.
+    /// Moves to the final point of an earlier fit for the problem's C.
     pub fn resume(&mut self, c_index: usize, point: &[Entry], interrupt: &Interrupt) -> Result<()> {
         let m = self.problem.n_classes();
         let mut betas = vec![0.0; self.problem.n_examples() * m];
@@ -47,12 +47,12 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         }
         self.c_index = c_index;
         self.solver.start_at(&betas, interrupt)?;
-        // It names the examples that are not optimal.
+        // The certificate finds the examples that are not optimal.
         self.solver.certify(interrupt)?;
         Ok(())
     }
 
-    /// Fits the model of a C, the present or another one.
+    /// Fits the model of the current or another C.
     pub fn fit(
         &mut self,
         c_index: usize,
@@ -84,7 +84,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         Ok(Candidate { bracket, certificate, outcome, n_epochs, seconds, point })
     }
 
-    /// Goes on with another C, if it is another one; returns the certificate to start from.
+    /// Moves to another C, if it differs; returns the certificate to start from.
     fn move_to(&mut self, c_index: usize, interrupt: &Interrupt) -> Result<Option<Certificate>> {
         if c_index == self.c_index {
             return Ok(None);
@@ -93,7 +93,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         self.solver.move_to(self.search.lambda(self.fold, c_index), interrupt).map(Some)
     }
 
-    /// The score of the model; W = 0 is the model where the weights of the solver are worse.
+    /// The score of the model, which is W = 0 if the weights of the solver are worse.
     fn score(
         &self,
         certificate: &Certificate,

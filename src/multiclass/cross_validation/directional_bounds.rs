@@ -1,5 +1,5 @@
-//! Bounds on differences of scores at the optimum by dual points of their own: where β is free it may be moved
-//! to meet the question (`docs/mathematics/cross-validation.md`).
+//! Bounds on differences of scores at the optimum, each with a dual point chosen for it by moving
+//! the free coordinates of β (`docs/mathematics/cross-validation.md`).
 
 use crate::dual::rounding::{TINY, gamma, norm_above};
 use crate::error::Result;
@@ -9,70 +9,70 @@ use crate::linalg::vectors::{axpy, dot};
 use crate::multiclass::{MarginProblem, ScoreMap};
 use crate::polytope::CappedBox;
 
-/// The maximum number of moves: their matrix is inverted, without a look at the interrupt.
+/// The maximum number of moves: their matrix is inverted without a check of the interrupt.
 const MAX_MOVES: usize = 512;
-/// The maximum number of values of the rows that have moves, zeros counted, and of weights.
+/// The maximum number of values of the rows with moves, including zeros, and of weights.
 const MAX_VALUES: usize = 1 << 22;
 /// μ²/(4λg): the weight of ‖z‖² in the choice of the steps.
 const DAMPING: f64 = 0.05;
 
-/// A dual point near the optimum, and how its coordinates may be moved.
+/// A dual point near the optimum, and the possible moves of its coordinates.
 pub(super) struct DirectionalBounds {
     known: CertifiedDistances,
     members: Vec<MoveGroup>,
     moves: Vec<Move>,
-    /// The members' rows, one after the other.
+    /// The members' rows, concatenated.
     rows: Vec<f64>,
     n_features: usize,
     n_classes: usize,
-    /// Of the moves' images, in units of their rooms, with damping.
+    /// Inverse of the damped Gram matrix of the moves' images, in units of the moves' sizes.
     inverse: Vec<f64>,
 }
 
-/// What the certificate says.
+/// Distances that a certificate bounds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CertifiedDistances {
     pub lambda: f64,
     /// P(w) − D(β), rounded up.
     pub gap: f64,
-    /// ‖w − w*‖ is not larger.
+    /// An upper bound on ‖w − w*‖.
     pub radius: f64,
-    /// Nor ‖w − w(β)‖ than this.
+    /// An upper bound on ‖w − w(β)‖.
     pub distance: f64,
 }
 
-/// An example with moves: weight goes from one class, or what the label leaves of the sum, to others.
+/// An example with moves: weight goes from one class (or the label) to others.
 struct MoveGroup {
     /// p_i.
     share: f64,
     norm: f64,
-    /// A bound on the error of a margin.
+    /// An upper bound on the error of a margin.
     error: f64,
-    /// Its moves.
+    /// The range of its moves.
     first: usize,
     end: usize,
     from: u32,
-    /// What may be taken from there and added to it.
+    /// The possible decrease and increase at `from`.
     room: Room,
 }
 
 struct Move {
     to: u32,
     room: Room,
-    /// The largest step that both ends have room for.
+    /// The largest step that both ends allow.
     size: f64,
     /// p_i times the difference of the margins.
     slope: f64,
 }
 
-/// How far a coordinate may fall and rise.
+/// The possible decrease and increase of a coordinate.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     down: f64,
     up: f64,
 }
 
-/// A row whose scores are asked about.
+/// A row whose scores are bounded, with its products.
 pub(super) struct RowProducts {
     row: Vec<f64>,
     norm: f64,
@@ -81,8 +81,8 @@ pub(super) struct RowProducts {
 }
 
 impl DirectionalBounds {
-    /// The moves at a dual point (examples × classes) and its weights, in the order of the map's layout;
-    /// nothing where there are none or too many.
+    /// The moves at a dual point (examples × classes) and its weights, in the order of the map's
+    /// layout; None if there are no moves or too many.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -119,7 +119,8 @@ impl DirectionalBounds {
         Ok(bounds.invert(interrupt)?.then_some(bounds))
     }
 
-    /// Adds the moves of an example, given its β and margins, and at least the norm of the weights.
+    /// Adds the moves of an example, given its β and margins, and an upper bound on the norm of the
+    /// weights.
     fn add(
         &mut self,
         problem: &MarginProblem<'_>,
@@ -157,7 +158,8 @@ impl DirectionalBounds {
         problem.map().append_row(example, &mut self.rows);
     }
 
-    /// Inverts G Gᵀ + damping, with the moves' images G; whether that is possible.
+    /// Inverts G Gᵀ + damping, where G has the moves' images as rows; returns whether that was
+    /// possible.
     fn invert(&mut self, interrupt: &Interrupt) -> Result<bool> {
         let n = self.moves.len();
         if n == 0 {
@@ -190,7 +192,7 @@ impl DirectionalBounds {
         &self.rows[member * self.n_features..][..self.n_features]
     }
 
-    /// Prepares questions about an example.
+    /// The products of an example's row with the members' rows.
     pub fn row_products(&self, problem: &MarginProblem<'_>, example: usize) -> RowProducts {
         let mut row = Vec::with_capacity(self.n_features);
         problem.map().append_row(example, &mut row);
@@ -198,11 +200,11 @@ impl DirectionalBounds {
         RowProducts { norm: problem.map().row_size(example).norm, row, products }
     }
 
-    /// A bound on how much the score of class `to` may rise against that of class `from` on the way to the
-    /// optimum.
+    /// A bound on the increase of the score of class `to` relative to that of class `from` between
+    /// these weights and the optimum.
     ///
     /// With q = (e_to − e_from) x̃ᵀ and any ζ for which β + ζ is feasible, ϱ = −q − λ w(ζ) gives
-    /// ⟨q, w* − w⟩ ≤ g/t − ⟨ζ, slopes⟩ + t ‖ϱ‖²/4λ where β + tζ is feasible, too.
+    /// ⟨q, w* − w⟩ ≤ g/t − ⟨ζ, slopes⟩ + t ‖ϱ‖²/4λ if β + tζ is also feasible.
     pub fn rise(&self, query: &RowProducts, from: u32, to: u32) -> f64 {
         let steps = self.steps(query, from, to);
         let CertifiedDistances { lambda, gap, radius, distance } = self.known;
@@ -218,11 +220,11 @@ impl DirectionalBounds {
         let linear = gap / length + residual * radius;
         let bound = (quadratic.min(linear) + error) * (1.0 + gamma(16)) - slope;
         let bound = bound + gamma(4) * bound.abs() + 8.0 * TINY;
-        // Steps that overflow say nothing.
+        // Overflow in the steps gives no bound.
         if bound.is_nan() { f64::INFINITY } else { bound }
     }
 
-    /// The steps ζ that meet a question best, but for damping.
+    /// The steps ζ that minimise the damped ‖ϱ‖².
     fn steps(&self, query: &RowProducts, from: u32, to: u32) -> Vec<f64> {
         let n = self.moves.len();
         let mut right = vec![0.0; n];
@@ -289,7 +291,7 @@ impl DirectionalBounds {
         let mut longest = f64::INFINITY;
         let mut keep = |room: &Room, change: f64| {
             let limit = if change < 0.0 { room.down / -change } else { room.up / change };
-            // 0/0 is a coordinate that neither may nor does change.
+            // 0/0 means a fixed coordinate that does not change.
             longest = if change == 0.0 { longest } else { limit.min(longest) };
         };
         for member in &self.members {
@@ -312,9 +314,10 @@ fn same(a: u32, b: u32) -> f64 {
     f64::from(u8::from(a == b))
 }
 
-/// How far the β of an example may fall and rise, that of the label being what the others leave of the sum.
+/// The possible decrease and increase of an example's β; the label's is the sum that the others
+/// leave.
 ///
-/// The point of the certificate is the feasible one next to what is stored.
+/// The certificate's point is the feasible one nearest to the stored one.
 fn rooms(problem: &MarginProblem<'_>, example: usize, beta: &[f64], set: CappedBox) -> Vec<Room> {
     let (label, m) = (problem.label(example), beta.len());
     let entries = (0u32..).zip(beta.iter().copied());
@@ -348,7 +351,7 @@ mod tests {
 
     struct Case {
         x: Array2<f64>,
-        /// The same as a CSR matrix in single precision.
+        /// `x` as a CSR matrix in single precision.
         single: Vec<f32>,
         columns: Vec<i32>,
         offsets: Vec<i64>,
@@ -400,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Weights, in the order of the layout, β, and what is known of them.
+    /// Weights in the order of the layout, β, and the certified distances.
     fn fit(problem: &MarginProblem<'_>, tol: f64) -> (Vec<f64>, Vec<f64>, CertifiedDistances) {
         let mut solver = BlockDescent::new(problem, BlockDescentOptions::default());
         let stopping =

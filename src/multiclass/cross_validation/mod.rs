@@ -1,5 +1,5 @@
-//! Cross-validation of C: the folds side by side, C upwards from one dual point to the next, and bounds on
-//! the scores of the optimal models (`docs/mathematics/cross-validation.md`).
+//! Cross-validation of C: folds in parallel, increasing C with warm starts within each fold, and
+//! bounds on the scores of the optimal models (`docs/mathematics/cross-validation.md`).
 
 mod chain;
 mod directional_bounds;
@@ -16,14 +16,14 @@ use crate::interrupt::Interrupt;
 use crate::parallel::run_tasks;
 
 impl Search<'_> {
-    /// Fits and scores all models: those of a fold by rising C, then those of the next fold.
+    /// Fits and scores all models: those of a fold by increasing C, then those of the next fold.
     ///
-    /// Each is fitted to the target. Then, if bounds are asked for, the fits go on until these are narrow
-    /// enough, the model's score is known to be beaten, or the epochs are used up. `observe` is told of each
-    /// fit as it ends.
+    /// Each is fitted to the target. If bounds are requested, the fits then continue until the
+    /// bounds are narrow enough, the model cannot be the best one, or the epochs are used up.
+    /// `observe` is called after each fit.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for folds or values of C that are none, and what fits return.
+    /// [`Error::InvalidArgument`] for missing folds and unsorted values of C, and errors of fits.
     pub fn run(
         &self,
         interrupt: &Interrupt,
@@ -42,7 +42,7 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// All models of a fold, each from where the one before it ended.
+    /// Fits all models of a fold, each warm-started from the previous one.
     fn chain(
         &self,
         fold: usize,

@@ -1,4 +1,4 @@
-//! Fits that go on until the bounds of their scores are narrow.
+//! Refines fits until the bounds of their scores are narrow.
 
 use super::chain::FoldPath;
 use super::search::{Candidate, Search};
@@ -8,15 +8,15 @@ use crate::parallel::run_tasks;
 use crate::run::Outcome;
 use crate::solver::Target;
 
-/// By this factor the gap shrinks from round to round. After each round, models whose scores are known to be
-/// beaten are left out.
+/// Factor by which each round reduces the gap. After each round, models that cannot be the best one
+/// are dropped.
 const STEP: f64 = 0.1;
 
 impl Search<'_> {
-    /// Fits on, round after round, until the bounds are `width` apart at most.
+    /// Refines the fits, round after round, until the bounds are at most `width` apart.
     ///
-    /// A round ends for all models before the next begins: which of them are beaten must not depend on which
-    /// was faster.
+    /// A round ends for all models before the next begins, so that the set of dropped models does
+    /// not depend on timing.
     pub(super) fn refine(
         &self,
         found: &mut [Vec<Candidate>],
@@ -41,10 +41,10 @@ impl Search<'_> {
         }
     }
 
-    /// The models whose bounds are too far apart, and that may be the best ones.
+    /// The models whose bounds are too far apart and that may still be the best one.
     ///
-    /// The C of the best score comes first: it is what the bounds are asked for, and the narrower its own
-    /// are, the sooner others are beaten.
+    /// The C of the best score comes first: its bounds matter most, and the narrower they are, the
+    /// sooner others can be dropped.
     fn pending(&self, found: &[Vec<Candidate>], width: f64) -> Vec<(usize, usize)> {
         let mean = |c_index: usize, value: &dyn Fn(&Candidate) -> f64| {
             found.iter().map(|row| value(&row[c_index])).sum::<f64>() / found.len() as f64
@@ -71,7 +71,7 @@ impl Search<'_> {
         if first.is_empty() { open.into_iter().flat_map(of).collect() } else { first }
     }
 
-    /// Fits on to a smaller gap.
+    /// Continues a fit to a smaller gap.
     fn fit_on(
         &self,
         known: &Candidate,

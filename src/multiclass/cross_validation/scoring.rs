@@ -1,4 +1,4 @@
-//! Scores of predictions, and how far those of the optimum can be from them
+//! Scores of predictions, and bounds on the scores of the optimum
 //! (`docs/mathematics/cross-validation.md`).
 
 use std::cell::OnceCell;
@@ -10,46 +10,46 @@ use crate::interrupt::Interrupt;
 use crate::multiclass::{MarginProblem, ScoreMap};
 use crate::run::Certificate;
 
-/// What is said of predictions on held-out rows; the larger, the better.
+/// A metric of predictions on held-out rows; larger is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// The share of rows whose class is right.
+    /// The share of rows that are classified correctly.
     Accuracy,
-    /// The mean over the classes of the share of their rows whose class is right.
+    /// The mean over the classes of the share of correctly classified rows.
     BalancedAccuracy,
-    /// The share of rows whose class is among the k of the largest scores.
+    /// The share of rows whose class has one of the k largest scores.
     TopK(usize),
     /// Minus the mean cost of the predicted classes.
     Cost,
 }
 
-/// A score, and bounds on that of the optimal model.
+/// A score, and bounds on the optimal model's score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bracket {
     /// The score of the model.
     pub score: f64,
-    /// The optimal model's is not below this.
+    /// A lower bound on the optimal model's score.
     pub lower: f64,
-    /// The optimal model's is not above this.
+    /// An upper bound on the optimal model's score.
     pub upper: f64,
-    /// Number of rows whose predicted class may not be the optimum's.
+    /// Number of rows whose prediction may differ from the optimum's.
     pub n_undecided: usize,
 }
 
 impl Bracket {
-    /// How far the bounds are apart.
+    /// The distance between the bounds.
     pub fn width(&self) -> f64 {
         self.upper - self.lower
     }
 }
 
-/// A bound on ‖w − w*‖ of weights that are those of a dual point but for `distance`, from their certificate:
-/// λ/2 ‖w − w*‖² + λ/2 ‖w(β) − w*‖² ≤ P(w) − D(β).
+/// An upper bound on ‖w − w*‖ for weights within `distance` of those of a dual point, from their
+/// certificate: λ/2 ‖w − w*‖² + λ/2 ‖w(β) − w*‖² ≤ P(w) − D(β).
 pub fn radius(certificate: &Certificate, lambda: f64, distance: f64) -> f64 {
     root_above((gap_above(certificate) / lambda * (1.0 + gamma(2))).next_up()) + distance
 }
 
-/// A bound on ‖w − w*‖ of any weights, from their certificate: λ/2 ‖w − w*‖² ≤ P(w) − D(β).
+/// An upper bound on ‖w − w*‖ for any weights, from their certificate: λ/2 ‖w − w*‖² ≤ P(w) − D(β).
 pub fn radius_of_any(certificate: &Certificate, lambda: f64) -> f64 {
     root_above((2.0 * gap_above(certificate) / lambda * (1.0 + gamma(2))).next_up())
 }
@@ -59,12 +59,12 @@ pub fn gap_above(certificate: &Certificate) -> f64 {
     (certificate.gap() * (1.0 + gamma(2))).next_up()
 }
 
-/// A ball that the optimal weights are in, and what else is known of them.
+/// A ball that contains the optimal weights, with optional directional bounds.
 #[derive(Clone, Copy)]
 pub struct Ball<'w> {
     /// Its centre, in the order of the map's layout.
     weights: &'w [f64],
-    /// At least the norm of the centre.
+    /// An upper bound on the norm of the centre.
     norm: f64,
     radius: f64,
     bounds: Option<&'w DirectionalBounds>,
@@ -76,12 +76,12 @@ impl<'w> Ball<'w> {
         Self { weights, norm: norm_above(weights), radius, bounds: None }
     }
 
-    /// The same, and what the free coordinates of a dual point say.
+    /// The ball with the directional bounds of a dual point.
     pub(super) fn with_bounds(self, bounds: &'w DirectionalBounds) -> Self {
         Self { bounds: Some(bounds), ..self }
     }
 
-    /// What may become of the scores of an example.
+    /// Bounds on the changes of the scores of an example.
     fn doubt<'d>(
         &'d self,
         problem: &'d MarginProblem<'d>,
@@ -100,27 +100,30 @@ impl<'w> Ball<'w> {
     }
 }
 
-/// How much the difference of two scores of an example may change on the way to the optimum.
+/// Bounds on the change of the difference of two scores of an example between these weights and the
+/// optimum.
 struct Doubt<'w> {
-    /// In the ball, errors of its computation included: |⟨(e_j − e_k) x̃ᵀ, W − W*⟩| ≤ √2 ‖x̃‖ ‖W − W*‖.
+    /// The bound from the ball, including rounding errors: |⟨(e_j − e_k) x̃ᵀ, W − W*⟩| ≤ √2 ‖x̃‖ ‖W
+    /// − W*‖.
     reach: f64,
-    /// Those errors.
+    /// The rounding errors.
     rounding: f64,
     bounds: Option<RowQuery<'w>>,
 }
 
-/// What free coordinates can be asked about an example.
+/// Directional bounds for one example.
 struct RowQuery<'w> {
     bounds: &'w DirectionalBounds,
     problem: &'w MarginProblem<'w>,
     example: usize,
-    /// Prepared where the ball leaves a class open.
+    /// Computed when the ball leaves a class undecided.
     query: OnceCell<RowProducts>,
     interrupt: &'w Interrupt,
 }
 
 impl RowQuery<'_> {
-    /// A bound on how much the score of a class may rise against another one's; none after an interrupt.
+    /// A bound on the increase of the score of class `to` relative to `from`; infinite after an
+    /// interrupt.
     fn rise(&self, from: usize, to: usize) -> f64 {
         if self.interrupt.is_raised() {
             return f64::INFINITY;
@@ -131,7 +134,7 @@ impl RowQuery<'_> {
 }
 
 impl Doubt<'_> {
-    /// Whether the score of the second class may come up to that of the first one, which leads.
+    /// Whether the score of class `to` may reach that of class `from`, which is larger.
     fn may_pass(&self, scores: &[f64], from: usize, to: usize) -> bool {
         let lead = scores[from] - scores[to];
         let rise =
@@ -140,7 +143,7 @@ impl Doubt<'_> {
     }
 }
 
-/// What a row adds to a score: as the model has it, and between what the optimum's is.
+/// A row's contribution to a score, for this model, with bounds for the optimum.
 #[derive(Debug, Clone, Copy, Default)]
 struct Gain {
     own: f64,
@@ -153,7 +156,7 @@ impl Measure {
     /// The score of the ball's centre on some rows.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where there is no row, and [`Error::Interrupted`].
+    /// [`Error::InvalidArgument`] if there is no row, and [`Error::Interrupted`].
     pub fn bracket(
         self,
         problem: &MarginProblem<'_>,
@@ -173,7 +176,7 @@ impl Measure {
             let gain = self.gain(problem, example, &scores, &doubt);
             n_undecided += usize::from(gain.undecided);
             sums.add(problem.label(example), gain);
-            // After the row: an interrupt leaves its questions open.
+            // Checked after the row, because bounds are infinite after an interrupt.
             interrupt.check()?;
         }
         let [score, lower, upper] = sums.means();
@@ -204,7 +207,7 @@ impl Measure {
         for class in others {
             let value = value(class);
             let counts = !gain.undecided || value < gain.lower || value > gain.upper;
-            // Any class that the optimum may predict is not beaten for certain by the best one.
+            // The optimum may predict any class whose score may reach the largest one.
             if counts && doubt.may_pass(scores, best, class) {
                 gain.undecided = true;
                 (gain.lower, gain.upper) = (gain.lower.min(value), gain.upper.max(value));
@@ -214,7 +217,7 @@ impl Measure {
     }
 }
 
-/// Whether a label is among the k best, ties going to the first class.
+/// Whether a label is among the k best; ties go to the first class.
 fn top_k(k: usize, label: usize, scores: &[f64], doubt: &Doubt<'_>, undecided: bool) -> Gain {
     let (mut above, mut surely, mut possibly) = (0, 0, 0);
     for (class, score) in scores.iter().enumerate().filter(|(class, _)| *class != label) {
@@ -233,7 +236,7 @@ fn argmax(scores: &[f64]) -> usize {
     (1..scores.len()).fold(0, best)
 }
 
-/// Gains summed up, of each label apart where their means count alike.
+/// Sums of gains, separate for each label if all labels have equal weight.
 struct Sums {
     per_label: bool,
     sums: Vec<[f64; 3]>,

@@ -1,4 +1,4 @@
-//! What is searched for and what is found.
+//! The input and the results of a search over C.
 
 use super::scoring::{Bracket, Measure};
 use crate::error::Result;
@@ -6,10 +6,10 @@ use crate::multiclass::MarginProblem;
 use crate::run::{Certificate, Outcome};
 use crate::solver::Target;
 
-/// The rows that a model is trained on and those that it is scored on.
+/// The training rows and the held-out rows of a fold.
 #[derive(Debug, Clone, Copy)]
 pub struct Fold<'a> {
-    /// Weights of all rows, 0 for those that are not trained on.
+    /// Weights of all rows, 0 for held-out ones.
     pub weights: &'a [f64],
     /// The rows to score.
     pub held_out: &'a [u32],
@@ -19,57 +19,58 @@ pub struct Fold<'a> {
 /// [`Order::Examples`](crate::multiclass::Order::Examples).
 pub type Problems<'a> = dyn Fn(&Fold<'a>, f64) -> Result<MarginProblem<'a>> + Sync + 'a;
 
-/// A score of one's own of a model, given the numbers of its fold and its C and its weights, class after class.
+/// A custom score of a model, given the index of its fold, the index of its C and its weights,
+/// class after class.
 pub type OwnScore<'a> = dyn Fn(usize, usize, Vec<f64>) -> Result<f64> + Sync + 'a;
 
-/// How models are scored.
+/// The score of the models.
 pub enum Scoring<'a> {
-    /// By a measure whose bounds are known.
+    /// A metric whose bounds are known.
     Bounded(Measure),
-    /// By any other.
+    /// Any other score.
     Own(&'a OwnScore<'a>),
 }
 
-/// What is to be fitted and scored.
+/// The models to fit and to score.
 pub struct Search<'a> {
     /// Rows, labels, loss and costs.
     pub problems: &'a Problems<'a>,
     /// The folds.
     pub folds: Vec<Fold<'a>>,
-    /// The values of C, in rising order.
+    /// The values of C, in increasing order.
     pub grid: Vec<f64>,
-    /// What counts.
+    /// The score.
     pub scoring: Scoring<'a>,
-    /// When a fit ends.
+    /// The tolerance and the maximum number of epochs of each fit.
     pub target: Target,
-    /// How far the bounds of a score may be apart, where that is asked for.
+    /// Maximum distance between the bounds of a score, if bounds are requested.
     pub width: Option<f64>,
-    /// Of the order of the examples.
+    /// Seed for the order of the examples.
     pub seed: u64,
 }
 
-/// A model of a fold, as far as it is kept.
+/// The result for a model of a fold.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// Its score.
     pub bracket: Bracket,
     /// Its certificate.
     pub certificate: Certificate,
-    /// Why its last run ended.
+    /// The reason why its last run ended.
     pub outcome: Outcome,
-    /// Epochs that it took.
+    /// Number of epochs of its fits.
     pub n_epochs: usize,
-    /// Seconds that it took.
+    /// Duration of its fits in seconds.
     pub seconds: f64,
-    /// Where it ended, if it may go on from there.
+    /// Its final β, if the fit may continue.
     pub(super) point: Vec<Entry>,
 }
 
-/// A coordinate of β that is not 0: example, class, value.
+/// A nonzero coordinate of β: example, class, value.
 pub(super) type Entry = (u32, u32, f64);
 
 impl Search<'_> {
-    /// λ of a fold and a C.
+    /// λ of a fold and a value of C.
     pub(super) fn lambda(&self, fold: usize, c_index: usize) -> f64 {
         let total: f64 = self.folds[fold].weights.iter().sum();
         1.0 / (self.grid[c_index] * total)

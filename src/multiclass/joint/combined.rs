@@ -1,4 +1,4 @@
-//! Combinations of the rows of a matrix, Σ_j δ_j z_j, dense or sparse as the matrix is.
+//! Combinations of the rows of a matrix, Σ_j δ_j z_j, dense or sparse like the matrix.
 
 use crate::data::{Data, Rows};
 use crate::for_data;
@@ -8,7 +8,7 @@ use crate::linalg::{Sparse, sparse};
 /// Σ_j δ_j z_j.
 pub(super) enum Combined {
     Dense(Vec<f64>),
-    /// By rising index.
+    /// Sorted by index.
     Sparse(Sparse),
 }
 
@@ -67,7 +67,7 @@ impl Combined {
         sum
     }
 
-    /// The entries that are stored.
+    /// The stored entries.
     pub fn entries(&self) -> Sparse {
         match self {
             Self::Dense(values) => (0..).zip(values.iter().copied()).collect(),

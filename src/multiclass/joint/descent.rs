@@ -1,4 +1,4 @@
-//! Block descent where the features of different classes are not orthogonal.
+//! Block descent for features that are not orthogonal between classes.
 
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
@@ -12,26 +12,28 @@ use crate::multiclass::{MarginDual, ScoreMap};
 use crate::polytope::{Scratch, lifted};
 use crate::run::{Certificate, Progress, Solver};
 
-/// Steps of a visit at most, and the share of the first one's slope at which it ends.
+/// Maximum number of steps per visit; a visit ends earlier once the slope is below `SPENT` times
+/// the first one.
 const MAX_STEPS: usize = 8;
 const SPENT: f64 = 0.02;
 
-/// Examples whose gap is below this share of the mean one wait for the next certificate.
+/// Examples whose gap is below this share of the mean gap wait for the next certificate.
 const RESTING: f64 = 0.01;
 
-/// Passes over the others between two certificates at most.
+/// Maximum number of passes over the other examples between two certificates.
 const MAX_PASSES: usize = 8;
 
-/// Curvature below which a block is linear: its step, the slope divided by this, would overflow.
+/// Curvature below which a block counts as linear: the slope divided by it would overflow.
 const VANISHING: f64 = 1e-250;
 
 /// Block coordinate ascent on the dual of joint features.
 ///
-/// The dual of one example is −½ αᵀ(C_i A_i A_iᵀ + γ I) α + a linear term, C_i = p_i/λ, with the Gram matrix
-/// A_i A_iᵀ of its ψ(x_i, j) in place of ‖x_i‖² I, so that the block's maximum is no projection. A visit takes a
-/// few projected gradient steps instead: β' = the projection, with bias 1, of g/L + β + 1ᵀβ, and the best step
-/// towards it, with the curvature of the last step as L (the spectral step of Barzilai and Borwein 1988 in
-/// Birgin, Martínez and Raydan's method, 2000). Each step is feasible and raises the dual, whatever L is.
+/// The dual of one example is −½ αᵀ(C_i A_i A_iᵀ + γ I) α + a linear term, C_i = p_i/λ. It has the
+/// Gram matrix A_i A_iᵀ of the ψ(x_i, j) in place of ‖x_i‖² I, so its maximum is not a projection.
+/// A visit takes a few projected gradient steps instead: β' is the projection, with bias 1, of g/L
+/// + β + 1ᵀβ, and the step is the best one towards β'. L is the curvature of the last step (the
+/// spectral step of Barzilai and Borwein 1988 in the method of Birgin, Martínez and Raydan 2000).
+/// Each step is feasible and increases the dual, for any L.
 pub struct JointDescent<'d, 'p, 'a, M> {
     dual: &'d mut MarginDual<'p, 'a, M>,
     random: Pcg64Mcg,
@@ -40,12 +42,12 @@ pub struct JointDescent<'d, 'p, 'a, M> {
     /// L of each example; 0 before its first step.
     steepness: Vec<f64>,
     weights: Vec<f64>,
-    /// The examples that are visited until the next certificate.
+    /// The examples to visit until the next certificate.
     due: Vec<u32>,
     work: VisitBuffers,
 }
 
-/// Numbers for each class, in a visit.
+/// Buffers for a visit, with a value for each class.
 struct VisitBuffers {
     scores: Vec<f64>,
     slopes: Vec<f64>,
@@ -89,7 +91,7 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
         self.weights
     }
 
-    /// Raises the dual over one example's β; returns whether it moved.
+    /// Maximises the dual over one example's β; returns whether it moved.
     fn visit(&mut self, example: usize) -> bool {
         let (problem, work) = (&*self.dual.problem, &mut self.work);
         let shares = problem.shares();
@@ -128,8 +130,8 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
     }
 }
 
-/// One projected gradient step of an example whose scores and β are in the work space; returns the slope along
-/// it, or nothing where there is none to take.
+/// Takes one projected gradient step of an example whose scores and β are in the buffers. Returns
+/// the slope along it, or None if there is no step to take.
 fn step<M: ScoreMap>(
     dual: &MarginDual<'_, '_, M>,
     example: usize,
@@ -146,7 +148,7 @@ fn step<M: ScoreMap>(
         *steepness = weight * map.row_size(example).norm.powi(2) + smoothing;
     }
     if *steepness <= VANISHING {
-        // Features of 0: any vertex of the largest margins is the optimum.
+        // If all features are 0, any vertex of the largest margins is optimal.
         let (scratch, vertex) = (&mut work.scratch, &mut work.direction);
         problem.polytope().vertex(&work.slopes, label, scratch, vertex);
         work.projection.fill(0.0);
@@ -174,7 +176,7 @@ fn step<M: ScoreMap>(
     let length = if curvature > 0.0 { (slope / curvature).min(1.0) } else { 1.0 };
     for &(class, change) in &work.direction {
         let beta = &mut work.beta[class as usize];
-        // The whole way ends at the projection itself, in its set up to its own rounding.
+        // A full step ends at the projection itself, which is in its set up to rounding.
         *beta =
             if length == 1.0 { work.projection[class as usize] } else { *beta + length * change };
     }
@@ -206,7 +208,8 @@ impl<M: ScoreMap> Solver for JointDescent<'_, '_, '_, M> {
         let at = |block: usize| -> &[(u32, f64)] { &points[block] };
         let lambda = self.dual.shares().lambda();
         let found = self.dual.block_gaps(&self.weights, &at, interrupt)?;
-        // Every set of a built-in loss knows how far a point is from it: nothing else has to be followed.
+        // Every built-in loss can compute a point's distance from its set, so no drift has to be
+        // tracked.
         let dual = dual_value(self.dual, &at, &|_| f64::INFINITY, interrupt)?.bound();
         let mean = found.gaps.iter().sum::<f64>() / found.gaps.len().max(1) as f64;
         let open = (0..).zip(&found.gaps).filter(|(_, gap)| **gap > RESTING * mean.max(0.0));

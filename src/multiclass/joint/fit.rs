@@ -1,4 +1,4 @@
-//! One call for joint features: a method by name, its run, and where it ended.
+//! Fits a model of joint features: a method by name, its run, and its result.
 
 use std::ops::ControlFlow;
 
@@ -23,7 +23,7 @@ pub struct JointFit {
 /// Minimises the problem; block descent is [`JointDescent`].
 ///
 /// # Errors
-/// What [`run`] and [`minimize`] return; [`Error::InvalidArgument`] for Newton's method.
+/// Errors of [`run`] and [`minimize`]; [`Error::InvalidArgument`] for Newton's method.
 pub fn fit_joint<M: ScoreMap>(
     problem: &mut MarginProblem<'_, M>,
     method: MulticlassMethod,

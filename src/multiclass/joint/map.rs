@@ -15,10 +15,11 @@ use crate::multiclass::{Layout, Linear, Order};
 
 /// The map to the scores ⟨w, ψ(x_i, j)⟩ of joint features.
 ///
-/// With features z_j of the classes, ψ(x, j) = z_j ⊗ x̃: weights V with a row for each feature of a class, and
-/// the scores Z V x̃. They are those of a [`Linear`] map to as many "classes" as there are features, times Z,
-/// so that a pass costs n d p + n p m multiplications instead of n d m. Without, the rows of the matrix are the
-/// ψ(x_i, j) themselves, one for each example and class in turn, and there is one vector of weights.
+/// With features z_j of the classes, ψ(x, j) = z_j ⊗ x̃: the weights V have a row for each feature
+/// of a class, and the scores are Z V x̃. That is Z times a [`Linear`] map with the features in
+/// place of classes, so a pass costs n d p + n p m multiplications instead of n d m. Without class
+/// features, the rows of the matrix are the ψ(x_i, j) themselves, example by example and class by
+/// class, and there is one vector of weights.
 pub struct JointMap<'a> {
     inner: Linear<'a>,
     kind: Kind<'a>,
@@ -34,11 +35,11 @@ enum Kind<'a> {
 }
 
 impl<'a> JointMap<'a> {
-    /// z_j ⊗ x̃, x̃ being x with the constant feature `bias` appended unless that is 0; a row of `classes` is a
-    /// class's z_j.
+    /// Creates the map with ψ(x, j) = z_j ⊗ x̃, where x̃ is x with the constant feature `bias`
+    /// appended unless that is 0; row j of `classes` is z_j.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where the classes have no features.
+    /// [`Error::InvalidArgument`] if the classes have no features.
     pub fn kronecker(rows: Data<'a>, classes: Data<'a>, bias: f64, order: Order) -> Result<Self> {
         if classes.n_cols() == 0 {
             return Err(Error::argument("class_features", "must have at least one column"));
@@ -58,10 +59,10 @@ impl<'a> JointMap<'a> {
         Ok(Self { inner, kind: Kind::Kronecker(classes), n_classes, sizes })
     }
 
-    /// The rows of a matrix, one for each example and class.
+    /// Creates the map whose ψ(x_i, j) are the rows of a matrix, one for each example and class.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where the number of rows is no multiple of that of the classes.
+    /// [`Error::InvalidArgument`] if the number of rows is not a multiple of the number of classes.
     pub fn rows(rows: Data<'a>, n_classes: usize, order: Order) -> Result<Self> {
         if n_classes == 0 || !rows.n_rows().is_multiple_of(n_classes) {
             let message =
@@ -79,12 +80,12 @@ impl<'a> JointMap<'a> {
         Ok(Self { inner, kind: Kind::Rows, n_classes, sizes })
     }
 
-    /// How weights are ordered: those of a feature of the classes as those of a class.
+    /// The order of the weights: a feature of the classes takes the place of a class.
     pub fn layout(&self) -> Layout {
         self.inner.layout()
     }
 
-    /// Rows of the inner map that an example has.
+    /// Rows of the inner map per example.
     fn stride(&self) -> usize {
         match self.kind {
             Kind::Kronecker(_) => 1,
@@ -92,7 +93,7 @@ impl<'a> JointMap<'a> {
         }
     }
 
-    /// Turns the scores of the features of the classes into those of the classes.
+    /// Converts the scores of the class features into those of the classes.
     fn finish(classes: Data<'_>, projected: &[f64], scores: &mut [f64]) {
         for (class, score) in scores.iter_mut().enumerate() {
             let mut sum = 0.0;
@@ -101,7 +102,7 @@ impl<'a> JointMap<'a> {
         }
     }
 
-    /// What a dual vector of an example is to the inner map's rows: for each of them a sparse vector.
+    /// Converts a dual vector of an example into sparse vectors for the rows of the inner map.
     fn inner_duals(&self, dual: &[(u32, f64)], mut push: impl FnMut(usize, &[(u32, f64)])) {
         match self.kind {
             Kind::Kronecker(classes) => push(0, &Combined::of(classes, 0, dual).entries()),
@@ -111,7 +112,7 @@ impl<'a> JointMap<'a> {
         }
     }
 
-    /// A_iᵀ δ, up to a factor for all of the row in the case of z_j ⊗ x̃, and that factor's square.
+    /// A_iᵀ δ and 1; for z_j ⊗ x̃, Σ_j δ_j z_j and ‖x̃‖² instead.
     fn image(&self, example: usize, dual: &[(u32, f64)]) -> (Combined, f64) {
         match self.kind {
             Kind::Kronecker(classes) => {

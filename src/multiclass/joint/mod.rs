@@ -1,5 +1,5 @@
-//! Features of rows and classes together, ψ(x, j), in place of weights of each class's own: maps, block
-//! descent, and one call (`docs/mathematics/class-features.md`).
+//! Joint features of rows and classes, ψ(x, j), instead of separate weights for each class: maps,
+//! block descent, and fits (`docs/mathematics/class-features.md`).
 
 mod combined;
 mod descent;

@@ -1,14 +1,15 @@
-//! One block's point and the vertices that it is made of.
+//! One block's point, and the vertices that it combines.
 
 use super::BlockOptions;
 use crate::dual::rounding::gamma;
 use crate::linalg::{Sparse, sparse};
 use crate::solver::active_set::{Kind, largest};
 
-/// Vertices that a block remembers; the unused ones go first.
+/// Maximum number of vertices that a block remembers; unused ones are dropped first.
 const MAX_ATOMS: usize = 100;
 
-/// Visits after which the point is summed anew from its vertices, so that rounding does not accumulate.
+/// Visits after which the point is recomputed from its vertices, so that rounding errors do not
+/// accumulate.
 const REBUILT: u32 = 64;
 
 /// A vertex and its weight in the block's convex combination.
@@ -18,28 +19,28 @@ pub struct Atom {
     pub vertex: Sparse,
     /// Not negative; the weights of a block sum to 1.
     pub weight: f64,
-    /// When it was last the best one, in visits.
+    /// The visit in which it was last the best vertex.
     used: u32,
 }
 
-/// μ_i, and its active set where the steps need one.
+/// μ_i, and its active set if the steps need one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Block {
     /// μ_i.
     pub point: Sparse,
-    /// The active set; empty where it is not kept.
+    /// The active set; empty if it is not kept.
     pub atoms: Vec<Atom>,
     /// The parts of all atoms (for the cache).
     pub parts: Vec<u32>,
     /// Whether vertices of weight 0 are remembered.
     cached: bool,
     visits: u32,
-    /// Without an active set: a bound on ‖·‖₁ of what rounding has done to the point.
+    /// Without an active set: a bound on the rounding errors of the point in ‖·‖₁.
     drift: f64,
 }
 
 impl Block {
-    /// A block at a vertex, which is all of its active set where the options ask for one.
+    /// A block at a vertex, which is also its active set if the options require one.
     pub fn at(vertex: Sparse, options: &BlockOptions) -> Self {
         let mut block = Self { point: vertex.clone(), cached: options.cache, ..Self::default() };
         if options.keeps_atoms() {
@@ -68,29 +69,30 @@ impl Block {
         block
     }
 
-    /// The convex combination that the block is: its active vertices, or its point where it keeps none.
+    /// The convex combination of active vertices, or the point alone if no vertices are kept.
     pub fn combination(&self) -> impl Iterator<Item = (&Sparse, f64)> {
         let point = self.atoms.is_empty().then_some((&self.point, 1.0));
         let active = self.atoms.iter().filter(|atom| atom.weight > 0.0);
         active.map(|atom| (&atom.vertex, atom.weight)).chain(point)
     }
 
-    /// Moves to a vertex, leaving the old point in its place (no active set).
+    /// Moves to a vertex, and leaves the old point in its place (without an active set).
     pub fn jump(&mut self, vertex: &mut Sparse) {
         std::mem::swap(&mut self.point, vertex);
         self.drift = 0.0;
     }
 
-    /// Moves part of the way to a vertex (no active set); `direction` is all of the way.
+    /// Moves by `step` towards a vertex (without an active set); `direction` leads to the vertex.
     pub fn approach(&mut self, step: f64, direction: &Sparse, rounding: f64, spare: &mut Sparse) {
         sparse::add(&mut self.point, step, direction, rounding, spare);
-        // The direction, its product with the step and the sum are rounded, and dust is dropped.
+        // The direction, its product with the step and the sum are rounded, and tiny entries are
+        // dropped.
         let n_entries = (self.point.len() + direction.len()) as f64;
         let size = length(&self.point) + length(direction);
         self.drift = (1.0 - step) * self.drift + gamma(4) * size + n_entries * rounding;
     }
 
-    /// A bound on ‖·‖₁ of what separates the point from a convex combination of vertices.
+    /// A bound, in ‖·‖₁, on the distance of the point from a convex combination of vertices.
     pub fn drift(&self) -> f64 {
         if self.atoms.is_empty() {
             return self.drift;
@@ -104,13 +106,13 @@ impl Block {
         length(&difference) * (1.0 + gamma(4)) + gamma(exact.atoms.len() + 8) * size
     }
 
-    /// Notes that an atom is the best one.
+    /// Marks an atom as the best one.
     pub fn touch(&mut self, index: usize) {
         self.visits += 1;
         self.atoms[index].used = self.visits;
     }
 
-    /// The atom that is this vertex, a new one of weight 0 if need be.
+    /// The atom of this vertex; adds one of weight 0 if necessary.
     pub fn remember(&mut self, vertex: &Sparse) -> usize {
         if let Some(found) = self.atoms.iter().position(|atom| atom.vertex == *vertex) {
             self.touch(found);
@@ -127,7 +129,7 @@ impl Block {
         self.atoms.len() - 1
     }
 
-    /// Drops the atom of weight 0 that was useless for longest, if there is one.
+    /// Drops the atom of weight 0 that has been unused for longest, if there is one.
     fn forget_one(&mut self) {
         let idle = (0..self.atoms.len()).filter(|index| self.atoms[*index].weight == 0.0);
         if let Some(index) = idle.min_by_key(|index| self.atoms[*index].used) {
@@ -155,7 +157,7 @@ impl Block {
         kind.longest(|index| self.atoms[index].weight)
     }
 
-    /// Moves the weights and the point; `direction` is that of a unit step.
+    /// Moves the weights and the point by a step along `direction`.
     pub fn step(
         &mut self,
         kind: Kind,
@@ -178,7 +180,8 @@ impl Block {
         }
     }
 
-    /// Sums the point anew, the weights scaled to the sum 1, so that rounding does not accumulate.
+    /// Recomputes the point, with the weights scaled to sum to 1, so that rounding errors do not
+    /// accumulate.
     fn rebuild(&mut self, spare: &mut Sparse) {
         let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();
         self.point.clear();

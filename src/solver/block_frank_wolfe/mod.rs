@@ -1,6 +1,6 @@
-//! Block Frank-Wolfe (BCFW): Frank-Wolfe on one block of the dual after the other, with closed-form line
-//! search (Lacoste-Julien et al. 2013), its away and pairwise steps, gap sampling and
-//! oracle cache (Osokin et al. 2016).
+//! Block Frank-Wolfe (BCFW): Frank-Wolfe on one block of the dual after another, with closed-form
+//! line search (Lacoste-Julien et al. 2013), its away and pairwise steps, gap sampling and oracle
+//! cache (Osokin et al. 2016).
 
 mod block;
 mod newton_end;
@@ -23,33 +23,33 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, sparse};
 use crate::run::{Certificate, Progress, Solver, Stopping};
 
-/// A remembered vertex is taken if its gap is at least this share of the block's last known one...
+/// A remembered vertex is used if its gap is at least this share of the block's last known one...
 const CACHE_BLOCK_SHARE: f64 = 0.25;
 /// ...and this share of the mean one (F and ν of Osokin et al.).
 const CACHE_MEAN_SHARE: f64 = 0.01;
 
 /// Frank-Wolfe on one block of the dual at a time.
 ///
-/// A block's point is kept as a sparse vector over its parts, never as a vector of weights; away and
-/// pairwise steps and the cache also keep the vertices that it is made of.
+/// A block's point is a sparse vector over its parts, never a vector of weights. Away and pairwise
+/// steps and the cache also keep the vertices that the point combines.
 pub struct BlockFrankWolfe<'d, D> {
     dual: &'d mut D,
     options: BlockOptions,
     random: Pcg64Mcg,
     /// w: Π_K of the image of the dual point.
     weights: Vec<f64>,
-    /// What Π_K takes away, for the constrained weights.
+    /// The part of the constrained weights that Π_K removes.
     slack: Vec<f64>,
     average: Option<Average>,
     blocks: Vec<Block>,
     /// p_i times the last known gap of each block.
     gaps: SumTree,
     order: Vec<u32>,
-    /// As of the last certificate; there is one after the first epoch.
+    /// The objective at the last certificate; there is one after the first epoch.
     objective: f64,
     epochs: usize,
     oracle_calls: usize,
-    /// The pace of the run, if Newton's method may end it.
+    /// The convergence rate of the run, if Newton's method may finish it.
     pace: Option<Pace>,
     end: Option<NewtonEnd>,
     vertex: Sparse,
@@ -86,8 +86,8 @@ struct Aim {
 }
 
 impl Aim {
-    /// The step of a block with an active set, given the vertex to go to; writes its direction. None
-    /// where no vertex is active.
+    /// The step of a block with an active set, given the vertex to move to; writes its direction.
+    /// None if no vertex is active.
     fn within(
         block: &Block,
         to: usize,
@@ -119,7 +119,7 @@ impl Aim {
 }
 
 impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
-    /// Starts with every block at its start vertex, or at the given blocks and their weights.
+    /// Starts with every block at its start vertex, or with the given blocks and their weights.
     pub fn new(
         dual: &'d mut D,
         options: BlockOptions,
@@ -157,7 +157,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         }
     }
 
-    /// Lets Newton's method end the run where the options say so and the dual allows it.
+    /// Lets Newton's method finish the run if the options request it and the dual allows it.
     #[must_use]
     pub fn stopping_at(mut self, stopping: Stopping) -> Self {
         let possible = self.options.newton && !self.options.averaging;
@@ -182,13 +182,13 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         self.oracle_calls
     }
 
-    /// Gives back w(μ), the blocks, and the average where there is one.
+    /// Returns w(μ), the blocks, and the average if there is one.
     pub fn into_parts(self) -> (Vec<f64>, Vec<Block>, Option<Vec<f64>>) {
         (self.weights, self.blocks, self.average.map(|average| average.weights))
     }
 
-    /// One step of one block: towards, away from or between vertices, as far as the dual rises and the
-    /// weights of the vertices allow.
+    /// One step of one block: towards, away from or between vertices, as far as the dual increases
+    /// and the weights of the vertices allow.
     fn visit(&mut self, index: usize) -> Result<()> {
         let share = self.dual.shares().of(index);
         if share == 0.0 {
@@ -206,7 +206,8 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         let longest = if block.atoms.is_empty() { 1.0 } else { block.longest(kind) };
         let mut image = self.dual.image(index, &self.direction);
         let curvature = image.curvature();
-        // Where Π_K takes away some of the image the dual bends less: the step is then shorter than the best.
+        // If Π_K removes part of the image the dual has less curvature; the step is then shorter
+        // than the best one.
         let step = if curvature > 0.0 { (slope / curvature).min(longest) } else { longest };
         image.add_to(step, &mut self.weights);
         if let Some(average) = &mut self.average {
@@ -225,7 +226,8 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         Ok(())
     }
 
-    /// Aims at the best remembered vertex, if it is good enough to save a call of the oracle.
+    /// Chooses a step to the best remembered vertex, if it is good enough to save a call of the
+    /// oracle.
     fn aim_at_remembered(&mut self, index: usize, share: f64) -> Option<Aim> {
         let mean = self.gaps.total() / self.blocks.len() as f64;
         let enough = (CACHE_BLOCK_SHARE * self.gaps.get(index)).max(CACHE_MEAN_SHARE * mean);
@@ -241,7 +243,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         Aim::within(block, best, self.options.step, &gradient, &mut self.direction)
     }
 
-    /// Asks the oracle for a vertex, notes the block's gap, and aims.
+    /// Calls the oracle for a vertex, records the block's gap, and chooses a step.
     fn aim(&mut self, index: usize, share: f64) -> Result<Option<Aim>> {
         let block = &mut self.blocks[index];
         let mut gradient = self.dual.gradient(index, &self.weights, &block.point);
@@ -258,7 +260,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         Ok(Aim::within(block, to, self.options.step, &gradient, &mut self.direction))
     }
 
-    /// Passes over all blocks at the current weights and takes note of their gaps.
+    /// Evaluates all blocks at the current weights and records their gaps.
     fn block_gaps(&mut self, interrupt: &Interrupt) -> Result<BlockGaps> {
         let blocks = &self.blocks;
         let points = |index: usize| -> &[(u32, f64)] { &blocks[index].point };
@@ -296,8 +298,8 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
     }
 }
 
-/// Π_K of the image of a dual point, and what that takes away. What w at the start leaves out of the image is
-/// not known, so that it is summed anew where there is a cone.
+/// Π_K of the image of a dual point, and the part that the projection removes. The weights alone do
+/// not determine that part, so with a cone the image is recomputed.
 fn split<D: BlockDual>(
     dual: &mut D,
     mut weights: Vec<f64>,
@@ -357,7 +359,7 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
         }
         let lambda = self.dual.shares().lambda();
         let found = self.block_gaps(interrupt)?;
-        // Steps never lower the dual value, so that the average point's would be behind.
+        // Steps never lower the dual value, so the last point has a better one than the average.
         let dual = self.dual_value(interrupt)?.bound();
         let primal = match &mut self.average {
             None => objective(lambda, &self.weights, found.loss),
@@ -380,7 +382,7 @@ impl<D: BlockDual> Solver for BlockFrankWolfe<'_, D> {
     }
 
     fn model_arrays(&self) -> Option<ModelArrays> {
-        // The average is formed by a certificate.
+        // A certificate computes the average.
         self.average.is_none().then(|| vec![self.weights.clone()])
     }
 

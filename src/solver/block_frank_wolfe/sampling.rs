@@ -1,7 +1,7 @@
 //! The order in which blocks are visited.
 
-/// Numbers that can be changed one at a time and drawn from in proportion, in O(log n) each: a complete
-/// binary tree of sums.
+/// Numbers that can be changed one at a time, and from which indices are drawn in proportion to
+/// them, in O(log n) each: a complete binary tree of sums.
 #[derive(Debug, Clone)]
 pub struct SumTree {
     leaves: usize,
@@ -25,18 +25,19 @@ impl SumTree {
         self.sums[self.leaves + index]
     }
 
-    /// Sets one number, which is not negative.
+    /// Sets one non-negative number.
     pub fn set(&mut self, index: usize, value: f64) {
         let mut node = self.leaves + index;
         self.sums[node] = value;
         while node > 1 {
             node /= 2;
-            // Sums are formed anew, so that errors do not accumulate.
+            // Sums are recomputed, so that errors do not accumulate.
             self.sums[node] = self.sums[2 * node] + self.sums[2 * node + 1];
         }
     }
 
-    /// The index where the running sum passes `share` of the total, 0 ≤ share < 1; none where all are 0.
+    /// The index at which the running sum exceeds `share` of the total, 0 ≤ share < 1; None if all
+    /// are 0.
     pub fn find(&self, share: f64) -> Option<usize> {
         let total = self.total();
         if total <= 0.0 {
@@ -46,7 +47,7 @@ impl SumTree {
         let mut node = 1;
         while node < self.leaves {
             let left = self.sums[2 * node];
-            // Rounding must not lead into an empty branch.
+            // The test avoids empty branches, which rounding could choose.
             let go_left = rest < left || self.sums[2 * node + 1] <= 0.0;
             if !go_left {
                 rest -= left;

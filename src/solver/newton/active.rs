@@ -1,4 +1,4 @@
-//! The blocks that have curvature, and products with the matrix that they make.
+//! The blocks with curvature, and products with their matrix.
 
 use rayon::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::SparseRows;
 
-/// The blocks with curvature, and what multiplies it.
+/// The blocks with curvature, their curvatures and factors.
 #[derive(Default)]
 pub(super) struct Active {
     /// The blocks.
@@ -59,7 +59,7 @@ pub(super) fn active<B: Blocks>(
     Ok(active)
 }
 
-/// Every k-th of the active blocks, weighted by k.
+/// Every k-th active block, weighted by k.
 pub(super) struct Sample<'a> {
     /// All active blocks.
     pub active: &'a Active,
@@ -73,12 +73,12 @@ impl Active {
         Sample { active: self, every }
     }
 
-    /// A bound on the pairs of parts of all blocks.
+    /// An upper bound on the number of pairs of parts of all blocks.
     pub fn n_pairs(&self) -> usize {
         self.curvatures.n_pairs()
     }
 
-    /// Multiplications of [`Active::product`].
+    /// Number of multiplications of [`Active::product`].
     pub fn product_cost(&self, design: &Design<'_>, n_parts: usize) -> f64 {
         let density = design.n_stored() as f64 / design.n_rows().max(1) as f64;
         2.0 * self.blocks.len() as f64 * density * n_parts as f64

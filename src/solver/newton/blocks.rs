@@ -1,18 +1,19 @@
-//! A training problem as Newton's method sees it.
+//! A training problem, as Newton's method sees it.
 
 use super::design::Design;
 use crate::dual::{Curvatures, Shares};
 use crate::run::Certificate;
 
-/// A training problem as Newton's method sees it. Block i has a loss of its scores A_i w, one for each part: the maximum
-/// over the points u of a convex set of ⟨u, A_i w⟩ plus a linear term, less γ/2 ‖u‖² where the problem is smoothed.
+/// A training problem, as Newton's method sees it. Block i has a loss of its scores A_i w, one
+/// score for each part. The loss is the maximum of ⟨u, A_i w⟩ plus a linear term over the points u
+/// of a convex set, less γ/2 ‖u‖² if the problem is smoothed.
 pub trait Blocks: Sync {
     /// Work space of a thread.
     type Work: Default + Send;
     /// Contribution of some blocks to a certificate.
     type Terms: Default + Send;
 
-    /// The rows that w is multiplied with.
+    /// The rows that multiply w.
     fn design(&self) -> Design<'_>;
 
     /// Number of parts of a block.
@@ -34,7 +35,7 @@ pub trait Blocks: Sync {
         work: &mut Self::Work,
     );
 
-    /// Adds the block's loss at its scores, and what its point adds to the dual.
+    /// Adds the block's loss at its scores, and the contribution of its point to the dual.
     fn add_terms(
         &self,
         block: usize,
@@ -44,8 +45,9 @@ pub trait Blocks: Sync {
         work: &mut Self::Work,
     );
 
-    /// The objective at w, rounded up, and the dual value at the points tu, rounded down; returns the t in [0, 1] that
-    /// maximises it, too. A point whose w(u) is too large has a dual value far below that of 0.
+    /// The objective at w, rounded up, and the dual value at the points tu, rounded down, with the
+    /// t in [0, 1] that maximises it, which is also returned. A point with a large w(u) can have a
+    /// dual value far below that of 0.
     fn certificate(
         &self,
         terms: &[Self::Terms],
@@ -53,8 +55,8 @@ pub trait Blocks: Sync {
         image: Summed<'_>,
     ) -> (Certificate, f64);
 
-    /// Adds to the open block of `curvatures` the derivative of the maximiser of ⟨u, scores⟩ − ½ ‖u‖² where that is
-    /// `point`, or a larger matrix.
+    /// Adds the derivative of the maximiser of ⟨u, scores⟩ − ½ ‖u‖², which is `point`, or a larger
+    /// matrix, to the open block of `curvatures`.
     fn curvature(
         &self,
         block: usize,
@@ -69,21 +71,21 @@ pub trait Blocks: Sync {
 pub struct Proximal<'a> {
     /// The centre, one value for each part.
     pub centre: &'a [f64],
-    /// The width; 0 is no such term.
+    /// The width; 0 means no such term.
     pub width: f64,
 }
 
-/// −w(u) = Σ_i p_i/λ A_iᵀ u_i, as summed up.
+/// −w(u) = Σ_i p_i/λ A_iᵀ u_i, as computed.
 #[derive(Debug, Clone, Copy)]
 pub struct Summed<'a> {
     /// The sum, part after part.
     pub image: &'a [f64],
-    /// The maximum number of sums in a row that an entry is the result of.
+    /// The maximum length of the chain of sums that computes an entry.
     pub n_sums: usize,
 }
 
 impl Proximal<'_> {
-    /// That of one block.
+    /// The proximal term of one block.
     pub(super) fn of(self, block: usize, n_parts: usize) -> Self {
         Self { centre: &self.centre[block * n_parts..][..n_parts], width: self.width }
     }

@@ -1,4 +1,4 @@
-//! Rows × weights in double precision, whatever the precision and the layout of the rows.
+//! Rows × weights in double precision, for rows of any precision and layout.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use crate::data::{Csr, Data, Real, Rows};
 use crate::for_data;
 use crate::linalg::{Element, Panels, SparseRows, scatter, transpose};
 
-/// Rows with a constant feature after their columns unless `bias` is 0.
+/// Rows, followed by a constant feature unless `bias` is 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Design<'a> {
     /// The rows.
     pub data: Data<'a>,
-    /// The constant feature; 0 is none.
+    /// The constant feature; 0 for none.
     pub bias: f64,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Packed {
     offsets: Vec<f64>,
 }
 
-/// Rows in double precision: some of dense rows, one after the other.
+/// Buffer for dense rows in double precision.
 #[derive(Default)]
 pub(super) struct Buffer(Vec<f64>);
 
@@ -54,7 +54,8 @@ impl<'a> Design<'a> {
         Packed { panels, offsets }
     }
 
-    /// Writes the scores of some rows, one for each part, and leaves dense rows in the buffer's place.
+    /// Writes the scores of some rows, one for each part; returns dense rows in double precision
+    /// for [`Design::add_images`].
     pub(super) fn scores<'b>(
         &self,
         packed: &Packed,
@@ -81,7 +82,8 @@ impl<'a> Design<'a> {
         &[]
     }
 
-    /// Some rows of a dense matrix in double precision, in their place where they lie together there.
+    /// Some rows of a dense matrix in double precision; borrows them if they are stored that way
+    /// and contiguous.
     fn dense<'b>(&self, rows: &[u32], buffer: &'b mut Buffer) -> &'b [f64]
     where
         'a: 'b,
@@ -105,7 +107,7 @@ impl<'a> Design<'a> {
         &buffer.0
     }
 
-    /// Appends some rows with zeros and the constant feature, `stride` values each.
+    /// Appends some rows, with the constant feature and padding, `stride` values each.
     pub(super) fn append_rows(&self, rows: &[u32], stride: usize, values: &mut Vec<f64>) {
         let n_columns = self.data.n_cols();
         for row in rows {
@@ -126,7 +128,7 @@ impl<'a> Design<'a> {
         (self.data.n_cols() + 1) * n_parts
     }
 
-    /// Adds Σ_i A_iᵀ u_i over some rows; `dense` is what [`Design::scores`] left of them.
+    /// Adds Σ_i A_iᵀ u_i over some rows; `dense` is the result of [`Design::scores`] for them.
     pub(super) fn add_images(
         &self,
         rows: &[u32],
@@ -146,7 +148,7 @@ impl<'a> Design<'a> {
         }
     }
 
-    /// A sum of images part after part, with the constant feature's last.
+    /// A sum of images in the order of parts, the constant feature last.
     pub(super) fn by_part(&self, image: &[f64], n_parts: usize) -> Vec<f64> {
         let (n_columns, n_features) = (self.data.n_cols(), self.n_features());
         let (image, constants) = image.split_at(n_columns * n_parts);
@@ -165,7 +167,7 @@ impl<'a> Design<'a> {
         weights
     }
 
-    /// Adds the squares of a row's features, times a value for each part, part after part.
+    /// Adds the squares of a row's features, times a value for each part, in the order of parts.
     pub(super) fn add_squares(&self, row: usize, scales: &[f64], squares: &mut [f64]) {
         let n_features = self.n_features();
         let places = |squares: &mut [f64], feature: usize, square: f64| {
@@ -181,7 +183,7 @@ impl<'a> Design<'a> {
     }
 }
 
-/// The rows of a range as a list.
+/// The rows of a range, as a list.
 pub(super) fn listed(rows: Range<usize>) -> Vec<u32> {
     (rows.start as u32..rows.end as u32).collect()
 }

@@ -1,4 +1,5 @@
-//! The inverse of a Newton system with few active blocks, by a matrix over their parts (Woodbury's identity).
+//! The inverse of a Newton system with few active blocks, by a matrix over their parts (Woodbury
+//! identity).
 
 use rayon::prelude::*;
 
@@ -10,15 +11,16 @@ use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_gram};
 use crate::linalg::vectors::{axpy, dot};
 
-/// The largest number of parts of all active blocks, which is the size of the matrix that is factorised.
+/// The maximum number of parts of all active blocks, which is the size of the factorised matrix.
 const LARGEST: usize = 2000;
-/// The largest number of values of the active rows, as dense rows.
+/// The maximum number of values of the active rows, stored as dense rows.
 const VALUES: usize = 1 << 22;
 
-/// (I + B Bᵀ)⁻¹ = I − B (I + Bᵀ B)⁻¹ Bᵀ, where block i has the columns √c_i A_iᵀ J_i of B. The J_i are projections, so
-/// that B Bᵀ = Σ_i c_i A_iᵀ J_i A_i.
+/// (I + B Bᵀ)⁻¹ = I − B (I + Bᵀ B)⁻¹ Bᵀ, where block i has the columns √c_i A_iᵀ J_i of B. The J_i
+/// are projections, so B Bᵀ = Σ_i c_i A_iᵀ J_i A_i.
 ///
-/// The differences lose the digits that the largest columns of X take: it preconditions conjugate gradients.
+/// The subtraction loses digits if some columns of X are large, so the inverse is only a
+/// preconditioner of conjugate gradients.
 pub(super) struct DualSystem {
     factor: Factor,
     /// The active rows, `width` values each.
@@ -29,7 +31,7 @@ pub(super) struct DualSystem {
     blocks: Scaled,
 }
 
-/// √c_i J_i of the active blocks over the parts that they have entries for.
+/// √c_i J_i of the active blocks, over the parts that have entries.
 #[derive(Default)]
 struct Scaled {
     /// Start of each block's parts, and the number of all parts last.
@@ -41,7 +43,7 @@ struct Scaled {
 }
 
 impl DualSystem {
-    /// The inverse; None where the matrix over the parts is too large.
+    /// The inverse; None if the matrix over the parts is too large.
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -68,7 +70,7 @@ impl DualSystem {
         Ok(Some(Self { factor, rows, width, n_features, blocks }))
     }
 
-    /// Replaces b, part after part, by the inverse times b.
+    /// Replaces b, in the order of parts, by the inverse times b.
     pub fn solve(&self, b: &mut [f64]) {
         let d = self.n_features;
         let row = |block: usize| &self.rows[block * self.width..][..d];
@@ -93,7 +95,7 @@ impl DualSystem {
 }
 
 impl Scaled {
-    /// Those of all active blocks, unless they have too many parts.
+    /// The matrices of all active blocks; None if these have too many parts.
     fn of(active: &Active, n_parts: usize) -> Option<Self> {
         let (mut room, mut parts, mut matrix) = (vec![0; n_parts], Vec::new(), Vec::new());
         let mut blocks = Self { starts: vec![0], ..Self::default() };

@@ -1,4 +1,4 @@
-//! The Hessian of the inner problem as a matrix, for systems that are factorised.
+//! The Hessian of the inner problem as a dense matrix, for systems that are factorised.
 
 use rayon::prelude::*;
 
@@ -9,15 +9,17 @@ use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_products};
 
-/// Values of the rows that are in double precision at a time.
+/// Values of the rows converted to double precision at a time.
 const LARGEST: usize = 1 << 21;
-/// Rows whose products are summed at a time; two copies of them stay in the second-level cache.
+/// Number of rows whose products are summed at a time; two copies of them stay in the second-level
+/// cache.
 const TOGETHER: usize = 128;
 
-/// The lower triangle of I + Σ_i c_i A_iᵀ J_i A_i over some blocks, part after part, its rows [`Factor::stride`] apart.
+/// The lower triangle of I + Σ_i c_i A_iᵀ J_i A_i over some blocks, in the order of parts, with
+/// rows [`Factor::stride`] apart.
 ///
-/// J_i has an entry for each pair of parts, and each pair of parts a matrix Σ_i c_i J_i[a, b] x_i x_iᵀ over the
-/// features. Pairs are summed in parallel, the rows of each in their order.
+/// J_i has an entry for each pair of parts, so each pair of parts has a matrix Σ_i c_i J_i[a, b]
+/// x_i x_iᵀ over the features. Pairs are summed in parallel, the rows of each in order.
 ///
 /// # Errors
 /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -52,12 +54,12 @@ pub(super) fn hessian(
     Ok(spread(&sums, d, width, n_parts))
 }
 
-/// Place of a pair of parts, the first one not larger than the second.
+/// Index of a pair of parts, the first not larger than the second.
 fn place(first: usize, second: usize) -> usize {
     second * (second + 1) / 2 + first
 }
 
-/// The rows of each pair with their c_i J_i[a, b], pair after pair, and where each pair's begin.
+/// The rows of each pair with their c_i J_i[a, b], pair after pair, and the start of each pair.
 fn pairs(slots: &[u32], n_parts: usize, sample: &Sample<'_>) -> (Vec<usize>, Vec<(u32, f64)>) {
     let n_pairs = n_parts * (n_parts + 1) / 2;
     let (mut room, mut parts, mut matrix) = (vec![0; n_parts], Vec::new(), Vec::new());
@@ -105,7 +107,7 @@ fn add_pair(entries: &[(u32, f64)], rows: Strided<'_>, d: usize, sum: &mut [f64]
     }
 }
 
-/// The matrix of all pairs' matrices, with 1 added to its diagonal.
+/// Assembles the matrices of all pairs, and adds 1 to the diagonal.
 fn spread(sums: &[f64], d: usize, width: usize, n_parts: usize) -> Vec<f64> {
     let stride = Factor::stride(n_parts * d);
     let mut matrix = vec![0.0; n_parts * d * stride];

@@ -1,6 +1,6 @@
-//! Newton's method for duals over products of convex sets: a proximal point method on the dual whose inner problems
-//! are solved by semi-smooth Newton steps in the primal (Rockafellar 1976; Li, Sun and Toh 2018;
-//! `docs/mathematics/newton.md`).
+//! Newton's method for duals over products of convex sets: a proximal point method on the dual,
+//! whose inner problems are solved by semi-smooth Newton steps in the primal (Rockafellar 1976; Li,
+//! Sun and Toh 2018; `docs/mathematics/newton.md`).
 
 mod active;
 mod blocks;
@@ -26,19 +26,21 @@ use crate::run::{Certificate, Progress, Solver, Stopping};
 
 /// The first width, in units of [`Blocks::unit_width`].
 pub(in crate::solver) const FIRST_WIDTH: f64 = 2.0;
-/// The smallest width, in the same units. Below it Newton directions grow beyond the pieces that they are made for.
+/// The smallest width, in the same units. For smaller ones, Newton directions leave the linear
+/// pieces that they are computed for.
 pub(in crate::solver) const SMALLEST_WIDTH: f64 = 0.02;
-/// The first width around the dual point of another solver, in the same units.
+/// The first width when continuing from another solver's dual point, in the same units.
 const RESUMED_WIDTH: f64 = 0.06;
-/// The factor of the widths of successive centres.
+/// The factor between the widths of successive centres.
 pub(in crate::solver) const NARROWER: f64 = 0.3;
-/// The factor of the width after a step so short that the inner problem is too sharp for Newton's method.
+/// The factor of the width after a short step, which shows that the inner problem is too sharp for
+/// Newton's method.
 pub(in crate::solver) const WIDER: f64 = 4.0;
-/// A step of this size is that short.
+/// Steps below this size count as short.
 pub(in crate::solver) const SHORT: f64 = 1e-2;
-/// An inner problem is solved once its gap is this share of the gap, or of the gap allowed at the end.
+/// An inner problem is solved once its gap is this share of the gap, or of the tolerated gap.
 pub(in crate::solver) const SOLVED: f64 = 0.05;
-/// Slopes of this share of P(0) are rounding.
+/// Slopes below this share of P(0) are rounding error.
 const ROUNDING: f64 = 1e-15;
 /// The run ends after this number of steps in which the gap has not fallen by a tenth.
 const MAX_STALLED_STEPS: usize = 40;
@@ -54,11 +56,12 @@ pub struct BestPoints {
     pub points: Vec<f64>,
 }
 
-/// Newton's method, one step an epoch.
+/// Newton's method, one step per epoch.
 ///
-/// Around a centre the inner problem replaces each loss by its maximum less a proximal term of some width, which makes
-/// it differentiable. Newton steps solve it, each with the linear system of `System` and a line search. Its dual
-/// solution is the next centre. Every step's points certify every step's weights.
+/// Around a centre, the inner problem replaces each loss by its maximum less a proximal term, which
+/// makes it differentiable. Newton steps solve it, each with the linear system of `System` and a
+/// line search. Its dual solution is the next centre. Every step computes a certificate of its
+/// weights and points.
 pub struct Newton<'p, B: Blocks> {
     blocks: &'p B,
     stopping: Stopping,
@@ -69,14 +72,14 @@ pub struct Newton<'p, B: Blocks> {
     width: f64,
     smallest_width: f64,
     weights: Vec<f64>,
-    /// Scores, points and gradient at the weights, after the first look.
+    /// Scores, points and gradient at the weights, after the first evaluation.
     at: Look,
     looked: bool,
-    /// Whether rounding hides what further steps on the inner problem gain.
+    /// Whether rounding hides the gain of further steps on the inner problem.
     exhausted: bool,
     best: BestPoints,
     null_objective: f64,
-    /// The gap of some steps ago, and how many.
+    /// The reference gap, and the number of steps since it was recorded.
     progress: (f64, usize),
 }
 
@@ -107,7 +110,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         }
     }
 
-    /// Starts at the points u, block after block, and their weights w(u).
+    /// Starts at the points u, in the order of blocks, and their weights w(u).
     ///
     /// # Errors
     /// [`Interrupted`](crate::error::Error::Interrupted).
@@ -118,8 +121,8 @@ impl<'p, B: Blocks> Newton<'p, B> {
         Ok(())
     }
 
-    /// Goes on from the points of another solver and their certificate. The first width is that of a centre near the
-    /// optimum.
+    /// Continues from the points of another solver and their certificate. The first width suits a
+    /// centre near the optimum.
     pub fn resume(
         blocks: &'p B,
         stopping: Stopping,
@@ -157,7 +160,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         Ok(())
     }
 
-    /// The first look, at w = 0 where the weights of the start are worse.
+    /// The first evaluation, at w = 0 if the weights of the start are worse.
     fn look_first(&mut self, interrupt: &Interrupt) -> Result<()> {
         self.look(interrupt)?;
         if self.best.certificate.primal > self.null_objective {
@@ -174,7 +177,8 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.exhausted || self.at.inner_gap(self.blocks.shares().lambda()) <= allowed
     }
 
-    /// Moves the centre to the points of the inner solution, and narrows the proximal term.
+    /// Moves the centre to the points of the inner solution, and reduces the width of the proximal
+    /// term.
     fn move_centre(&mut self, interrupt: &Interrupt) -> Result<()> {
         self.centre.copy_from_slice(&self.at.points);
         self.width = self.next_width();
@@ -182,7 +186,8 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.look(interrupt)
     }
 
-    /// The width of the next centre, in the end 0 where the loss is smooth enough without a proximal term.
+    /// The width of the next centre; eventually 0 if the loss is smooth enough without a proximal
+    /// term.
     fn next_width(&self) -> f64 {
         let width = NARROWER * self.width;
         if width > self.smallest_width {
@@ -214,7 +219,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
         self.look(interrupt)
     }
 
-    /// Whether the gap has not fallen for long.
+    /// Whether the gap has not fallen for too many steps.
     fn is_stuck(&mut self) -> bool {
         let gap = self.best.certificate.gap();
         self.progress.1 += 1;
@@ -256,7 +261,7 @@ impl<B: Blocks> Solver for Newton<'_, B> {
 }
 
 impl Look {
-    /// The gap of the inner problem: λ/2 ‖w − w(u)‖², which it is exactly for the maximisers u.
+    /// The gap of the inner problem: λ/2 ‖w − w(u)‖², which is exact for the maximisers u.
     fn inner_gap(&self, lambda: f64) -> f64 {
         0.5 * lambda * squared_norm(&self.residual)
     }

@@ -1,4 +1,4 @@
-//! Passes over all blocks at fixed weights, in parallel over pieces that the data alone determine.
+//! Passes over all blocks at fixed weights, in parallel over pieces that depend only on the data.
 
 use rayon::prelude::*;
 
@@ -39,27 +39,27 @@ pub(super) struct Pass {
     n_parts: usize,
 }
 
-/// Rows of the pieces of a sum over some rows: about √n pieces of √n rows, so that few sums follow one another, but no
-/// more than pay.
+/// Rows per piece of a sum: about √n pieces of √n rows, which keeps chains of sums short, but no
+/// more pieces than pay off.
 pub(super) fn piece_of(design: &Design<'_>, n_rows: usize, n_parts: usize) -> usize {
     let work = design.n_stored() / design.n_rows().max(1) * n_rows * n_parts;
     let most = work / (WORTH * design.image_len(n_parts)).max(1);
     n_rows.div_ceil(n_rows.isqrt().min(most).max(1)).max(1)
 }
 
-/// A piece's share of a look.
+/// A piece's part of an evaluation.
 struct Part<T> {
     image: Vec<f64>,
     terms: T,
 }
 
 impl Pass {
-    /// For some rows and a number of parts.
+    /// A pass over the rows of a design, for a number of parts.
     pub fn new(design: &Design<'_>, n_parts: usize) -> Self {
         Self { piece: piece_of(design, design.n_rows(), n_parts), n_parts }
     }
 
-    /// Scores, maximisers and their image; returns [`Blocks::certificate`].
+    /// Computes scores, maximisers and their image; returns [`Blocks::certificate`].
     pub fn look<B: Blocks>(
         &self,
         blocks: &B,
@@ -184,7 +184,7 @@ pub(super) struct Line<'l, B> {
 }
 
 impl<B: Blocks> Line<'_, B> {
-    /// The derivative of the losses divided by λ, at a step.
+    /// The derivative of the losses at a step, divided by λ.
     pub fn slope(&self, step: f64, interrupt: &Interrupt) -> Result<f64> {
         let (m, shares) = (self.blocks.n_parts(), self.blocks.shares());
         let pieces =
@@ -218,7 +218,7 @@ impl<B: Blocks> Line<'_, B> {
     }
 }
 
-/// Appends p_i/λ u_i without its zeros.
+/// Appends p_i/λ u_i without zeros.
 fn push<B: Blocks>(blocks: &B, block: usize, point: &[f64], duals: &mut SparseRows) {
     let shares = blocks.shares();
     let scale = shares.of(block) / shares.lambda();
@@ -226,7 +226,7 @@ fn push<B: Blocks>(blocks: &B, block: usize, point: &[f64], duals: &mut SparseRo
     duals.push(entries.map(|(part, u)| (part, scale * u)));
 }
 
-/// The sum of the pieces' images, in their order.
+/// The sum of the pieces' images, in order.
 pub(super) fn sum(images: Vec<Vec<f64>>) -> Vec<f64> {
     let mut images = images.into_iter();
     let mut total = images.next().unwrap_or_default();

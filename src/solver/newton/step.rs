@@ -7,18 +7,18 @@ use crate::interrupt::Interrupt;
 use crate::linalg::squared_norm;
 use crate::linalg::vectors::long_dot;
 
-/// The derivative is small enough once it is between these shares of that at the start: before the minimum, or
-/// hardly behind it.
+/// The derivative counts as 0 between these multiples of the derivative at the start: before the
+/// minimum, or slightly beyond it.
 const FLAT: (f64, f64) = (-0.3, 0.05);
 /// The largest step.
 const LONGEST: f64 = 64.0;
-/// The smallest share of the bracket that a trial step leaves on either side.
+/// The minimum distance of a trial step from both ends of the bracket, as a share of the bracket.
 const MARGIN: f64 = 0.1;
 /// The maximum number of trial steps.
 const TRIALS: usize = 40;
 
-/// A step along a direction at which the derivative of the inner problem is close to 0, and the derivative at the
-/// start divided by λ. `residual` is the gradient at the start divided by λ.
+/// A step along a direction at which the derivative of the inner problem is close to 0, and the
+/// derivative at the start divided by λ. `residual` is the gradient at the start divided by λ.
 pub(super) fn search<B: Blocks>(
     line: &Line<'_, B>,
     (weights, residual): (&[f64], &[f64]),
@@ -33,11 +33,11 @@ pub(super) fn search<B: Blocks>(
     Ok((step, if step > 0.0 { slope } else { 0.0 }))
 }
 
-/// A step at which a derivative that rises with the step and is piecewise linear is close to 0, from its value at 0;
-/// 0 unless that is negative.
+/// A step at which an increasing, piecewise linear derivative is close to 0, given its value at 0.
+/// Returns 0 unless that value is negative.
 ///
-/// The search begins at the Newton step, doubles it while the derivative is negative, and then takes secants inside
-/// the bracket.
+/// The search begins at the Newton step, doubles it while the derivative is negative, and then
+/// takes secants inside the bracket.
 pub(in crate::solver) fn zero_of_derivative(
     slope: f64,
     derivative: impl Fn(f64) -> Result<f64>,
@@ -55,8 +55,8 @@ pub(in crate::solver) fn zero_of_derivative(
         if at >= FLAT.0 * -slope && at <= FLAT.1 * -slope {
             return Ok(step);
         }
-        // An end of the bracket that stays counts half (the Illinois method): plain secants approach a minimum far
-        // below the first step no faster than by halves.
+        // An end of the bracket that stays is weighted by one half (Illinois method): if the
+        // minimum is far below the first step, plain secants converge no faster than bisection.
         if at < 0.0 {
             low = (step, at);
             high = high.map(|(far, rise)| (far, 0.5 * rise));
@@ -70,7 +70,7 @@ pub(in crate::solver) fn zero_of_derivative(
             Some((far, rise)) => {
                 let width = far - low.0;
                 let secant = low.0 - low.1 * width / (rise - low.1);
-                // Not a clamp: where numbers overflow the secant is none.
+                // Not `clamp`, which would panic if an overflow made the secant NaN.
                 secant.max(low.0 + MARGIN * width).min(far - MARGIN * width)
             }
         };

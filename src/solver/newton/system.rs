@@ -1,5 +1,5 @@
-//! The linear system of a Newton step: (I + Σ_i c_i A_iᵀ J_i A_i) d = −r, where c_i = p_i/(λ · curvature) and J_i is the
-//! derivative of block i's maximiser.
+//! The linear system of a Newton step: (I + Σ_i c_i A_iᵀ J_i A_i) d = −r, where c_i = p_i/(λ ·
+//! curvature) and J_i is the derivative of block i's maximiser.
 
 use super::active::{Active, active};
 use super::blocks::Blocks;
@@ -13,18 +13,19 @@ use crate::linalg::cholesky::Factor;
 use crate::linalg::squared_norm;
 use crate::linalg::vectors::{long_axpy, long_dot};
 
-/// Unknowns up to which the system is solved by a factorisation.
+/// Number of unknowns up to which the system is factorised.
 pub const FACTORISED: usize = 2000;
-/// Unknowns up to which the Hessian of some rows is factorised as a preconditioner.
+/// Number of unknowns up to which the Hessian of a sample of rows is factorised as a
+/// preconditioner.
 pub const PRECONDITIONED: usize = 5000;
-/// Every tenth row with curvature is in the preconditioner.
+/// The preconditioner uses every tenth row with curvature.
 const SAMPLED: usize = 10;
 /// Conjugate gradients end once they have reduced the residual by this factor.
 const REDUCTION: f64 = 0.1;
-/// The residual itself must be small for the certificate once the expected gain is below this multiple of the goal.
-/// Before that, a small residual only costs steps.
+/// Once the expected gain is below this multiple of the goal, the residual must be small for the
+/// certificate. Before that, a small residual only costs steps.
 const NEAR: f64 = 40.0;
-/// The maximum number of conjugate gradient steps of a system.
+/// The maximum number of conjugate gradient steps per system.
 const LONGEST: usize = 500;
 
 /// Solves the systems of one fit.
@@ -64,9 +65,9 @@ impl System {
         self.conjugate_gradients(blocks, (&active, dual.as_ref()), &direction, goal, interrupt)
     }
 
-    /// Conjugate gradients from 0. The system of the active rows preconditions them where these are few. Else that is
-    /// the diagonal until they have cost as much as the factorisation of the Hessian of a sample of the rows, and then
-    /// that.
+    /// Conjugate gradients from 0. If few rows are active, their system is the preconditioner.
+    /// Otherwise it is the diagonal, until the iterations have cost as much as factorising the
+    /// Hessian of a sample of the rows, and that factor afterwards.
     fn conjugate_gradients<B: Blocks>(
         &mut self,
         blocks: &B,
@@ -118,7 +119,7 @@ impl System {
         Ok(solution)
     }
 
-    /// Whether conjugate gradients have cost as much as the next preconditioner.
+    /// Whether conjugate gradients have cost as much as the next preconditioner would.
     fn is_due(&self, design: &Design<'_>, active: &Active) -> bool {
         if self.n_unknowns > PRECONDITIONED {
             return false;

@@ -1,7 +1,8 @@
-//! Newton's method on the vertices found so far: the end of a block Frank-Wolfe run that stalls.
+//! Newton's method on the known vertices: finishes a block Frank-Wolfe run that stalls.
 //!
-//! An epoch asks the oracle for a vertex of every block, and then solves the dual restricted to all vertices that it
-//! knows (`docs/mathematics/newton.md`). The number of epochs hardly depends on the scales of the features.
+//! An epoch calls the oracle for a vertex of every block, and then solves the dual restricted to
+//! all known vertices (`docs/mathematics/newton.md`). The number of epochs hardly depends on the
+//! scales of the features.
 
 mod pace;
 mod problem;
@@ -21,14 +22,14 @@ use crate::linalg::{Sparse, sparse};
 use crate::run::{Certificate, Progress, Stopping};
 use crate::solver::newton::FACTORISED;
 
-/// Epochs after which a vertex without weight is dropped.
+/// Epochs after which a vertex of weight 0 is dropped.
 const MAX_IDLE: usize = 10;
-/// Bytes that the planes may take, four for each block.
+/// Maximum size of the planes in bytes, with four planes per block.
 const LARGEST: u128 = 1 << 29;
 
 /// A restricted problem is solved to this share of the gap of the whole problem...
 const SHARE_OF_GAP: f64 = 0.05;
-/// ...but not below this share of the gap at which the run ends.
+/// ...but not below this share of the tolerated gap.
 const SHARE_OF_GOAL: f64 = 0.3;
 
 /// The vertices of the blocks and their planes.
@@ -43,15 +44,15 @@ pub(crate) struct NewtonEnd {
 }
 
 impl NewtonEnd {
-    /// Whether a dual with these shares has a restricted problem, with systems of a size that is factorised and
-    /// planes that fit into memory.
+    /// Whether a dual with these shares has a restricted problem whose systems are small enough to
+    /// factorise and whose planes fit into memory.
     pub fn is_possible(shares: &Shares, n_weights: usize) -> bool {
         let bytes = 64 * n_weights as u128 * shares.n_blocks() as u128;
         let is_plain = shares.smoothing() == 0.0 && shares.cone().is_everything();
         is_plain && n_weights <= FACTORISED && bytes <= LARGEST
     }
 
-    /// Takes over the active vertices of blocks. A block that keeps none begins at its start.
+    /// Takes over the active vertices of blocks. A block without vertices begins at its start.
     pub fn new<D: BlockDual>(
         dual: &mut D,
         options: BlockOptions,
@@ -62,7 +63,7 @@ impl NewtonEnd {
         let scale = |block: usize| shares.of(block) / shares.lambda();
         let empty = |block| PlaneBlock { scale: scale(block), planes: Vec::new() };
         let empty = (0..blocks.len()).map(empty).collect();
-        // The blocks keep their vertices from here on.
+        // From here on the blocks keep their vertices.
         let options = BlockOptions { cache: true, ..options };
         let restricted = Restricted { n_weights, blocks: empty };
         let mut end = Self { options, stopping, restricted, last, n_idle: 0 };
@@ -80,8 +81,9 @@ impl NewtonEnd {
         end
     }
 
-    /// An epoch: solves the dual restricted to the known vertices and those that the oracle finds at the weights, and
-    /// moves the weights and the blocks there. Asks the oracle for every block twice.
+    /// Runs an epoch: solves the dual restricted to the known vertices and those that the oracle
+    /// finds at the weights, and moves the weights and the blocks to the solution. Calls the oracle
+    /// twice for every block.
     pub fn advance<D: BlockDual>(
         &mut self,
         dual: &mut D,
@@ -102,7 +104,7 @@ impl NewtonEnd {
         self.last = certificate(dual, weights, blocks, interrupt)?;
         let is_idle = !is_new && self.last.gap() > 0.9 * before;
         self.n_idle = if is_idle { self.n_idle + 1 } else { 0 };
-        // The first such epoch may have moved to weights at which there are new vertices.
+        // The first such epoch may have moved to weights with new vertices.
         let progress = if self.n_idle > 1 { Progress::Exhausted } else { Progress::Epoch };
         Ok(progress(self.last))
     }
@@ -130,7 +132,7 @@ impl NewtonEnd {
         Ok(self.restricted.n_planes() > before)
     }
 
-    /// The plane of a vertex, a new one of weight 0 if need be. `dense` is 0 before and after.
+    /// The plane of a vertex; adds one of weight 0 if necessary. `dense` is 0 before and after.
     fn remember<D: BlockDual>(
         &mut self,
         dual: &mut D,

@@ -2,12 +2,13 @@
 
 use crate::run::{Certificate, Stopping, epochs_left};
 
-/// Passes that the tolerance may be away at the present pace.
+/// Newton's method takes over if the tolerance is more than this many passes away at the current
+/// rate.
 const MAX_EPOCHS_LEFT: f64 = 50.0;
-/// Passes before the pace is known.
+/// Passes before the rate is known.
 const FIRST_PASSES: usize = 4;
 
-/// The pace at which the gap of a run falls.
+/// The rate at which the gap of a run falls.
 pub(crate) struct Pace {
     stopping: Stopping,
     /// Passes and gap at the last certificate.
@@ -15,18 +16,18 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// The pace of a run that ends where `stopping` says.
+    /// The rate of a run with this stopping rule.
     pub fn new(stopping: Stopping) -> Self {
         Self { stopping, last: None }
     }
 
-    /// When the run ends.
+    /// The stopping rule of the run.
     pub fn stopping(&self) -> Stopping {
         self.stopping
     }
 
-    /// Whether at the pace since the certificate before this one, which belongs to a pass, the tolerance is too many
-    /// passes away.
+    /// Whether the tolerance is too many passes away, at the rate since the previous certificate;
+    /// `pass` is the number of the pass of this one.
     pub fn is_too_slow(&mut self, pass: usize, certificate: Certificate) -> bool {
         let gap = certificate.gap();
         let Some((before, gap_before)) = self.last.replace((pass, gap)) else { return false };
@@ -54,7 +55,7 @@ mod tests {
     fn a_run_goes_on_while_its_pace_reaches_the_tolerance_soon() {
         let halving: Vec<f64> = (0..9).map(|k| 0.5_f64.powi(k)).collect();
         assert!(!decisions(&halving, 1e-3).contains(&true));
-        // 1e-9 is 30 halvings away, 1e-30 is 100.
+        // 1e-9 takes 30 halvings, 1e-30 takes 100.
         assert!(!decisions(&halving, 1e-9).contains(&true));
         assert!(decisions(&halving, 1e-30)[3]);
     }
@@ -64,7 +65,7 @@ mod tests {
         assert_eq!(decisions(&[0.5, 0.5, 0.5, 0.5], 1e-3), [false, false, false, true]);
         assert!(decisions(&[0.5, 0.4, 0.3, 0.6], 1e-3)[3]);
         assert_eq!(decisions(&[0.5, 0.5, 0.5, 0.5], 0.6), [false; 4]);
-        // No gap but 0 is small enough.
+        // Only a gap of 0 is small enough.
         assert!(decisions(&[0.5, 0.25, 0.125, 0.0625], 0.0)[3]);
     }
 }

@@ -1,4 +1,4 @@
-//! The solution of the restricted problem: proximal points on its dual, and Newton steps in between.
+//! Solves the restricted problem: proximal points on its dual, with Newton steps in between.
 
 use super::problem::{Plane, PlaneBlock, Restricted};
 use super::system::hessian;
@@ -12,10 +12,10 @@ use crate::solver::newton::{
     FIRST_WIDTH, NARROWER, SHORT, SMALLEST_WIDTH, SOLVED, WIDER, zero_of_derivative,
 };
 
-/// The maximum number of Newton steps of a solution.
+/// The maximum number of Newton steps per solution.
 const MAX_STEPS: usize = 100;
 
-/// Scores, points and values at some weights.
+/// Scores, points and values at given weights.
 struct Evaluation {
     /// l_ik − ⟨w, z_ik⟩, block after block.
     scores: Vec<f64>,
@@ -28,8 +28,8 @@ struct Evaluation {
 }
 
 impl Restricted {
-    /// Minimises to a duality gap of `goal` (in units of λ) from `weights` and the planes' weights, as far as rounding
-    /// lets it, and leaves the best of both.
+    /// Minimises to a duality gap of `goal` (in units of λ), or as far as rounding allows, starting
+    /// at `weights` and the planes' weights. Leaves the best of both there.
     pub fn solve(
         &mut self,
         weights: &mut Vec<f64>,
@@ -75,8 +75,8 @@ impl Restricted {
         Ok(())
     }
 
-    /// The width of the proximal term at which it weighs as much as the losses at w = 0: a move from the start to
-    /// another vertex has the squared length 2.
+    /// The width at which the proximal term weighs as much as the losses at w = 0: a move from the
+    /// start to another vertex has the squared length 2.
     fn unit_width(&self) -> f64 {
         let largest = |block: &PlaneBlock| {
             block.planes.iter().fold(0.0, |largest: f64, plane| largest.max(plane.linear))
@@ -133,7 +133,7 @@ impl Restricted {
                 own.fill(1.0);
                 continue;
             }
-            // Relative to the largest one, which keeps the differences of the others.
+            // The largest score is subtracted first, which keeps the digits of the differences.
             let largest = own.iter().fold(f64::NEG_INFINITY, |largest: f64, v| largest.max(*v));
             own.iter_mut().for_each(|value| *value -= largest);
             let tau = simplex.multiplier(own, -1.0);
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Blocks with three planes each whose entries have the scales of their columns.
+    /// Blocks of three planes whose entries have the scales of their columns.
     fn restricted(values: &[f64], scales: &[f64]) -> Restricted {
         let d = scales.len();
         let block = |values: &[f64]| {
@@ -216,7 +216,7 @@ mod tests {
             problem.solve(&mut weights, 1e-6 * null, &Interrupt::default()).unwrap();
             let points = problem.centre();
             let primal = problem.look(&weights, &points, 1.0).primal;
-            // An infinite width leaves the points where they are.
+            // With an infinite width the points do not move.
             let dual = problem.look(&weights, &points, f64::INFINITY).dual;
             prop_assert!(primal - dual <= 1.1e-6 * null, "{primal} {dual}");
             prop_assert!(dual <= primal * (1.0 + 1e-9));

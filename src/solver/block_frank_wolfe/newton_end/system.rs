@@ -6,12 +6,12 @@ use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_gram};
 
-/// Rows whose products are summed at a time.
+/// Number of rows whose products are summed at a time.
 const TOGETHER: usize = 128;
 
-/// The lower triangle of I + Σ_i p_i/(λ width) Z_iᵀ J_i Z_i, its rows [`Factor::stride`] apart. On the planes of
-/// positive weight J_i = I − 11ᵀ/k is the derivative of the projection onto the simplex, so that the sum is that of the
-/// outer products of their images less the mean image.
+/// The lower triangle of I + Σ_i p_i/(λ width) Z_iᵀ J_i Z_i, with rows [`Factor::stride`] apart. On
+/// the planes of positive weight J_i = I − 11ᵀ/k is the derivative of the projection onto the
+/// simplex, so the sum consists of the outer products of their images less the mean image.
 pub(super) fn hessian(
     problem: &Restricted,
     points: &[f64],
