@@ -23,25 +23,26 @@ pub struct Selection {
     pub vector: Vec<f64>,
     /// g_ĥ = (ĥᵀ Γ_c ĥ)_c = −∂F/∂(row of ĥ).
     pub gradient: Vec<f64>,
-    /// An upper bound on max_h ω*(g_h): certain up to [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED)
-    /// features, and as probable as [`Bounding`] says for more.
+    /// An upper bound on max_h ω*(g_h): certain up to
+    /// [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) features, and with the
+    /// probability of [`Bounding`] for more.
     pub bound: f64,
 }
 
-/// How the bound of a selection is found where there are too many features for a factorisation.
+/// Options of the bound if there are too many features for a factorisation.
 #[derive(Clone, Copy)]
 pub struct Bounding<'a> {
-    /// The relative looseness that is good enough, of a bound that is about this large.
+    /// The relative looseness that is accurate enough, given the approximate size of the bound.
     pub accuracy: &'a (dyn Fn(f64) -> f64 + Sync),
-    /// Probability with which the bound may be too small.
+    /// Probability that the bound is too small.
     pub failure: f64,
 }
 
-/// How a basis vector is selected. All but [`SelectionMethod::Refined`] are there to be compared with it
+/// Method to select a basis vector. All except [`SelectionMethod::Refined`] exist for comparison
 /// (Blondel et al. 2017, section 6.2 and Figure 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelectionMethod {
-    /// The best extreme eigenvector (14), refined (16); where the matrices are formed, the best of the
+    /// The best extreme eigenvector (14), refined (16); if the matrices are formed, the best of the
     /// refined eigenvectors of all outputs (docs/mathematics/polynomial-networks.md#refinement).
     Refined,
     /// The best extreme eigenvector by the power method, refined (Blondel et al. 2017, section 4).
@@ -54,8 +55,8 @@ pub enum SelectionMethod {
     Random,
     /// The best of the rows, scaled to unit length: n² products of rows.
     BestRow,
-    /// The maximiser, by an eigenvalue problem for every second vertex of the ball of ω: 2^(m−1) of
-    /// them for ℓ1/ℓ∞ (Blondel et al. 2017, Appendix C); the bound is tight.
+    /// The maximiser, by an eigenvalue problem for one of each pair of opposite vertices of the
+    /// ball of ω: 2^(m−1) of them for ℓ1/ℓ∞ (Blondel et al. 2017, Appendix C); the bound is tight.
     Exact,
 }
 
@@ -80,13 +81,13 @@ impl SelectionMethod {
     }
 }
 
-/// Armijo's constant: the share of the slope that a step has to gain.
+/// Armijo's constant: the share of the slope that a step must gain.
 const SUFFICIENT_INCREASE: f64 = 1e-4;
 
 /// Maximum number of refinement steps.
 const MAX_REFINEMENTS: usize = 100;
 
-/// Relative tolerance of the eigenvalue solver where the maximiser is to be exact.
+/// Relative tolerance of the eigenvalue solver of the exact method.
 const EXACT_TOL: f64 = 1e-9;
 
 /// Maximum number of features for which the exact method forms its matrices.
@@ -94,12 +95,13 @@ const MAX_EXACT_SIZE: usize = 512;
 
 /// Selects a basis vector.
 ///
-/// Since |hᵀΓ_c h| ≤ |λ|max(Γ_c) for each output and ω* grows with every |entry|,
-/// max_h ω*(g_h) ≤ ω*((|λ|max(Γ_c))_c): never looser than the factor ν of Blondel et al.
-/// (2017, (15)).
+/// Because |hᵀΓ_c h| ≤ |λ|max(Γ_c) for each output and ω* increases in every |entry|, max_h ω*(g_h)
+/// ≤ ω*((|λ|max(Γ_c))_c). This bound is never looser than the factor ν of Blondel et al. (2017,
+/// (15)).
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] where the exact method does not know the penalty or has too many outputs.
+/// [`Error::InvalidArgument`] if the exact method does not support the penalty or the number of
+/// outputs.
 pub fn select<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
@@ -110,7 +112,7 @@ pub fn select<R: Rows>(
     if method == SelectionMethod::Exact {
         return exact(gamma, penalty, tol.min(EXACT_TOL), seed);
     }
-    // One output shares its passes over the rows with none.
+    // A single output cannot share its passes over the rows.
     let apart = gamma.is_formed() || gamma.n_outputs() == 1 || method == SelectionMethod::Power;
     let (guesses, extremes) =
         if apart { each_extreme(gamma, method, tol, seed)? } else { together(gamma, tol, seed)? };
@@ -145,10 +147,10 @@ pub fn select<R: Rows>(
     Ok(Selection { vector, gradient, bound })
 }
 
-/// About ‖Γ_c‖₂ for every c, and the extreme eigenpairs: where to look for bounds and vectors.
+/// Approximations of ‖Γ_c‖₂ for every c, and the extreme eigenpairs.
 type Extremes = (Vec<f64>, Vec<Extreme>);
 
-/// That of every output, by eigenvalue problems of their own.
+/// Solves a separate eigenvalue problem for every output.
 fn each_extreme<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     method: SelectionMethod,
@@ -160,11 +162,12 @@ fn each_extreme<R: Rows>(
         .into_par_iter()
         .map(|c| solve(gamma.size(), tol, mixed(seed, c), &mut |v| gamma.product(c, v)))
         .collect::<Result<Vec<_>>>()?;
-    // *Some* eigenvalue lies as close to the Ritz value as its residual.
+    // *Some* eigenvalue is within the residual of the Ritz value.
     Ok((extremes.iter().map(|e| e.value.abs() + e.residual).collect(), extremes))
 }
 
-/// The values of all outputs in passes over the rows that they share, and the dominant eigenpair alone.
+/// Computes the values of all outputs in shared passes over the rows, and only the dominant
+/// eigenpair.
 fn together<R: Rows>(gamma: &GradientMatrices<'_, R>, tol: f64, seed: u64) -> Result<Extremes> {
     let outputs: Vec<usize> = (0..gamma.n_outputs()).collect();
     let mut guesses = Vec::new();
@@ -176,7 +179,7 @@ fn together<R: Rows>(gamma: &GradientMatrices<'_, R>, tol: f64, seed: u64) -> Re
         };
         guesses.extend(extreme_values(gamma.size(), tol, &seeds, &mut product)?);
     }
-    // The first of equals.
+    // The first of equal ones.
     let larger = |best: usize, c: usize| if guesses[c] > guesses[best] { c } else { best };
     let best = outputs.into_iter().reduce(larger).unwrap_or(0);
     let product = |v: &[f64]| gamma.product(best, v);
@@ -196,13 +199,13 @@ fn power_method(size: usize, tol: f64, seed: u64, product: &mut Product<'_>) -> 
     power_eigenpair(size, tol, seed, product)
 }
 
-/// More than a norm of `n` values may have lost in rounding; NaN stays.
+/// A norm of `n` values plus a bound on its rounding error; NaN stays NaN.
 fn rounded_up(norm: f64, n: usize) -> f64 {
     norm * (1.0 + 2.0 * higham_gamma(n + 8))
 }
 
-/// max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c), whose maximum lies at a vertex u
-/// (Blondel et al. 2017, Appendix C).
+/// max_h ω*(g_h) = max_{ω(u) ≤ 1} |λ|max(Σ_c u_c Γ_c), whose maximum is at a vertex u (Blondel et
+/// al. 2017, Appendix C).
 fn exact<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
@@ -218,7 +221,7 @@ fn exact<R: Rows>(
         );
         return Err(Error::argument("selection", message));
     }
-    // So many products are worth the matrices.
+    // For this many products it pays to form the matrices.
     let matrices = (0..m)
         .into_par_iter()
         .map(|c| {
@@ -295,8 +298,8 @@ fn best_row<R: Rows>(
     Ok(best)
 }
 
-/// Conditional gradient ascent of f(h) = ω*(g_h), smoothed where needed, with Armijo steps (Blondel et
-/// al. 2017, (16)).
+/// Conditional gradient ascent of f(h) = ω*(g_h), smoothed if necessary, with Armijo steps (Blondel
+/// et al. 2017, (16)).
 fn refine<R: Rows>(
     gamma: &GradientMatrices<'_, R>,
     penalty: &dyn Penalty,
@@ -315,7 +318,8 @@ fn refine<R: Rows>(
             break;
         }
     }
-    // The smoothed ascent may lose a little of the true norm; the start is the floor (15).
+    // The smoothed ascent may lose a little of the true norm; the result is never worse than the
+    // start (15).
     if penalty.dual_row_norm(&ascent.g) >= penalty.dual_row_norm(&start.1) {
         Ok((ascent.h, ascent.g))
     } else {
@@ -323,14 +327,14 @@ fn refine<R: Rows>(
     }
 }
 
-/// Where the ascent stands.
+/// The state of the ascent.
 struct Ascent<'a, 'r, R> {
     gamma: &'a GradientMatrices<'r, R>,
     penalty: &'a dyn Penalty,
     smoothing: f64,
     /// The unit vector h.
     h: Vec<f64>,
-    /// X h, where products go through the rows.
+    /// X h, if products read the rows.
     scores: Vec<f64>,
     /// g_h.
     g: Vec<f64>,
@@ -339,8 +343,8 @@ struct Ascent<'a, 'r, R> {
 }
 
 impl<R: Rows> Ascent<'_, '_, R> {
-    /// One step towards the vertex of the unit ball along the gradient; false where nothing more is to
-    /// be gained.
+    /// Makes a step towards the vertex of the unit ball along the gradient; returns false if no
+    /// further gain is expected.
     fn step(&mut self) -> Result<bool> {
         let gamma = self.gamma;
         let value = self.penalty.smoothed_dual(&self.g, self.smoothing, &mut self.w);
@@ -362,20 +366,20 @@ impl<R: Rows> Ascent<'_, '_, R> {
         for (score, target) in self.scores.iter_mut().zip(&target_scores) {
             *score += step * (target - *score);
         }
-        // Back to the sphere: g is 2-homogeneous, so this never decreases f.
+        // Scaling back to the sphere never decreases f, because g is 2-homogeneous.
         let length = normalise(&mut self.h);
         self.scores.iter_mut().for_each(|score| *score /= length);
         g.iter_mut().for_each(|g| *g /= length * length);
         let gain = self.penalty.smoothed_dual(&g, self.smoothing, &mut self.w) - value;
         self.g = g;
-        // A NaN runs into the limit of steps, and the fit into the check of its certificate.
+        // NaN continues to the limit of steps, and then fails the check of the certificate.
         Ok(gain.is_nan() || gain > 1e-6 * value.abs())
     }
 
-    /// A step that raises f enough, and g there; None if there is no such step.
+    /// A step that increases f enough, with g there; None if there is no such step.
     ///
-    /// g along the segment h + γ(h̄ − h) is a quadratic in γ whose three coefficients have cost one
-    /// product with X, so that trying a step costs none.
+    /// g along the segment h + γ(h̄ − h) is a quadratic in γ. Its three coefficients cost one
+    /// product with X, and trying a step costs none.
     fn line_search(
         &mut self,
         value: f64,

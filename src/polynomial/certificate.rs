@@ -1,4 +1,4 @@
-//! What a network's objective and its lower bound are worth after rounding
+//! Rounding errors of a network's objective and of its lower bound
 //! (docs/mathematics/polynomial-networks.md#rounding).
 
 use super::evaluation::Residuals;
@@ -14,19 +14,19 @@ use crate::parallel::sum_rows;
 /// Bounds on the rounding errors of an objective and of its gradient.
 #[derive(Debug)]
 pub(super) struct Rounding {
-    /// Of the objective at the model.
+    /// The error of the objective at the model.
     pub objective: f64,
-    /// Of ⟨O, R⟩, O being the outputs.
+    /// The error of ⟨O, R⟩, where O are the outputs.
     pub inner: f64,
-    /// Of ‖∂F/∂W‖.
+    /// The error of ‖∂F/∂W‖.
     pub linear: f64,
-    /// Σ_i a_i ‖x_i‖², times the rounding of R: what ‖Γ_c‖₂ may miss by errors of R alone.
+    /// Σ_i a_i ‖x_i‖², times the rounding of R: the error of ‖Γ_c‖₂ from R.
     pub matrices: f64,
 }
 
 impl Rounding {
-    /// Sums the sizes of all terms in one pass: |x_ij h_j| ≤ ‖x_i‖ and |K(h, x_i)| ≤ ‖x_i‖² for unit
-    /// vectors h bound what the model computes with.
+    /// Sums the sizes of all terms in one pass. For unit vectors h, |x_ij h_j| ≤ ‖x_i‖ and |K(h,
+    /// x_i)| ≤ ‖x_i‖² bound the numbers that the model computes with.
     pub fn new<R: Rows + Copy>(
         problem: &PolynomialProblem<'_, R>,
         model: &PolynomialModel,
@@ -36,15 +36,15 @@ impl Rounding {
     ) -> Result<Self> {
         let (m, n) = (model.n_outputs, problem.rows.n_rows());
         let Sizes { basis, linear, intercepts } = Sizes::of(model);
-        // A difference of targets and outputs is exact up to its own rounding; losses of classes
-        // round at the size of the outputs.
+        // A difference of targets and outputs only has its own rounding error; losses of classes
+        // have rounding errors of the size of the outputs.
         let of_classes = problem.objective.loss.target_kind() != TargetKind::Values;
         let extra = if problem.objective.augmented { 1.0 } else { 0.0 };
         let sums = sum_rows(n, 3 * m + 2, interrupt, |range, sums| {
             for row in range {
                 let mut square = 0.0;
                 problem.rows.visit_row(row, |_, value| square += value * value);
-                // Products that underflow lose more than their share.
+                // Products that underflow lose more than a relative error.
                 let in_basis = square + extra + f64::MIN_POSITIVE;
                 let in_linear = square.sqrt() + f64::MIN_POSITIVE;
                 let size = 1.0 + output_sizes[row];
@@ -82,20 +82,20 @@ impl Rounding {
     }
 }
 
-/// What an objective loses to squares and products that are less than the smallest number.
+/// A bound on the error of an objective from squares and products that underflow.
 pub(super) fn underflow<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>) -> f64 {
     let weights: f64 = (0..problem.rows.n_rows()).map(|row| problem.weight(row)).sum();
     let ridge = problem.objective.ridge.unwrap_or(0.0);
     f64::MIN_POSITIVE * problem.objective.n_outputs as f64 * (1.0 + weights + ridge)
 }
 
-/// How large the layers are, of each output.
+/// The sizes of the layers, for each output.
 struct Sizes {
     /// Σ_r |u_rc|
     basis: Vec<f64>,
     /// ‖w_c‖
     linear: Vec<f64>,
-    /// |b_c|: beside the weights of rows of 1e20 an intercept would count 1e20 times.
+    /// |b_c|: with the weights, the intercept would be multiplied by rows of up to 1e20.
     intercepts: Vec<f64>,
 }
 
@@ -121,7 +121,7 @@ impl Sizes {
     }
 }
 
-/// a b, and 0 where one of them is, even if the other has overflowed.
+/// a b, or 0 if either is 0, even if the other has overflowed.
 fn times(a: f64, b: f64) -> f64 {
     if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
 }

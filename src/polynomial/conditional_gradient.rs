@@ -20,22 +20,22 @@ use crate::run::{Certificate, Progress, Solver};
 /// Settings of the solver.
 #[derive(Debug, Clone, Copy)]
 pub struct ConditionalGradientSettings {
-    /// Largest number of basis vectors.
+    /// Maximum number of basis vectors.
     pub n_components: usize,
-    /// What is refitted.
+    /// The layers that are refitted.
     pub refit: Refit,
-    /// How basis vectors are selected.
+    /// The method that selects basis vectors.
     pub selection: SelectionMethod,
     /// Relative tolerance of the eigenvalue solver in basis selection.
     pub selection_tol: f64,
-    /// Gap at which the user will stop, relative to the null model's objective.
+    /// Gap at which the user stops the fit, relative to the null model's objective.
     pub tol: f64,
     /// Seed of the start vectors of basis selection.
     pub seed: u64,
 }
 
-/// What a refit after each new basis vector may cost, but for tolerance and seed: the next vector matters more
-/// than the last digits.
+/// Effort of a refit after each new basis vector, without tolerance and seed: the next vector
+/// matters more than the last digits.
 const CORRECTIVE: Effort = Effort {
     tol: 0.0,
     share: 0.02,
@@ -45,7 +45,7 @@ const CORRECTIVE: Effort = Effort {
     in_metric: 8,
 };
 
-/// What a refit may cost when no further vector can follow.
+/// Effort of a refit when no further vector can follow.
 const LAST: Effort = Effort {
     tol: 0.0,
     share: 0.002,
@@ -60,11 +60,11 @@ const LAST: Effort = Effort {
 /// ones keep vectors that finished ones would drop, and leave a gradient of which the bound is made.
 const FINISHING: f64 = 1e-3;
 
-/// The maximum number of epochs that decide about [`FINISHING`].
+/// Maximum number of epochs whose gains are compared with [`FINISHING`].
 const MAX_DECIDING: usize = 3;
 
-/// How many do: with output refits a vector may gain little in between, but passes in batches that gain little have
-/// come to their end.
+/// The number of such epochs. With output refits a single vector may gain little; with full refits,
+/// passes in batches that gain little have converged.
 fn n_deciding(refit: Refit) -> usize {
     match refit {
         Refit::Output => MAX_DECIDING,
@@ -72,11 +72,11 @@ fn n_deciding(refit: Refit) -> usize {
     }
 }
 
-/// Epochs without a gain after which nothing more is expected: each has tried another start vector.
+/// Epochs without a gain after which the fit ends: each has tried another start vector.
 const MAX_IDLE_EPOCHS: usize = 5;
 
-/// Probability with which any lower bound of a fit with more features than
-/// [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) may be too large.
+/// Probability that any lower bound of a fit with more features than
+/// [`MAX_FACTORISED`](super::spectral_bounds::MAX_FACTORISED) is too large.
 pub const FAILURE: f64 = 1e-9;
 
 /// The share of [`FAILURE`] of one epoch: Σ_t 1 / (t (t + 1)) = 1.
@@ -84,12 +84,12 @@ fn failure(epoch: u64) -> f64 {
     FAILURE / ((epoch + 1) as f64 * (epoch + 2) as f64)
 }
 
-/// One epoch's model, seen from outside.
+/// Number of vectors and validation score of one epoch's model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PathPoint {
     /// Number of basis vectors.
     pub n_bases: usize,
-    /// Score on the validation rows, where there are any.
+    /// Score on the validation rows, if there are any.
     pub validation: Option<Score>,
 }
 
@@ -105,22 +105,22 @@ pub struct ConditionalGradient<'a, R> {
     model: PolynomialModel,
     objective: f64,
     selection: Option<Selection>,
-    /// Objective of the null model: the unit of all tolerances.
+    /// Objective of the null model, to which all tolerances are relative.
     scale: f64,
     iteration: u64,
-    /// What the latest epochs have gained, the last one first.
+    /// The gains of the latest epochs, the last one first.
     gains: [Option<f64>; MAX_DECIDING],
-    /// Whether they have gained little, see [`FINISHING`].
+    /// Whether these gains are small, see [`FINISHING`].
     finishing: bool,
-    /// What the next refit starts from.
+    /// Information for the start of the next refit.
     knowledge: Knowledge,
     /// Epochs in a row that gained nothing.
     idle: usize,
 }
 
 impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
-    /// Starts from `model` (the null model, or that of an earlier fit); with `validation`, the model that
-    /// scores best there is the result.
+    /// Starts from `model` (the null model, or that of an earlier fit). With `validation`, the
+    /// result is the model with the best score there.
     pub fn new(
         mut problem: PolynomialProblem<'a, R>,
         settings: ConditionalGradientSettings,
@@ -161,7 +161,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         &self.model
     }
 
-    /// The final model (the best on the validation rows, where there are any) and the path to it.
+    /// The final model (the best on the validation rows, if there are any) and its path.
     pub fn into_result(self) -> (PolynomialModel, Vec<PathPoint>) {
         (self.best.map_or(self.model, |(_, model)| model), self.path)
     }
@@ -187,16 +187,17 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         Ok(Bounded::new(self.scale, rounding.objective))
     }
 
-    /// The gap of an objective whose terms are less than the smallest number: none that could be made smaller.
+    /// The gap of an objective whose terms underflow: it cannot be reduced further.
     pub fn smallest_gap(&self) -> f64 {
         2.0 * underflow(&self.problem)
     }
 
-    /// Selects the next basis vector and, with its bound, evaluates the duality gap:
-    /// ⟨O_U, R⟩ + τ max_h ω*(g_h) + ‖∂F/∂W‖²/(2α).
+    /// Selects the next basis vector and, with its bound, evaluates the duality gap: ⟨O_U, R⟩ + τ
+    /// max_h ω*(g_h) + ‖∂F/∂W‖²/(2α).
     ///
-    /// The last term is the gap of the strongly convex linear part (Fenchel; zero at its optimum). The
-    /// vector that gives the bound is also the next one to add: the gap costs no search of its own.
+    /// The last term is the gap of the strongly convex linear part (Fenchel; zero at its optimum).
+    /// The selected vector both gives the bound and is added next, so the gap needs no separate
+    /// search.
     fn look_ahead(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let problem = &self.problem;
         let model = &self.model;
@@ -216,7 +217,7 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
             Some(ridge) => (norm(&gradient.linear) + 2.0 * rounding.linear).powi(2) / (2.0 * ridge),
             None => 0.0,
         };
-        // A looser bound costs fewer products; a tenth of the gap is not worth more of them.
+        // A looser bound costs fewer products; more accuracy than a tenth of the gap does not pay.
         let accuracy = |about: f64| {
             let gap = inner + radius * about + linear_gap;
             selection_tol.max(0.1 * gap / (radius * about)).min(0.5)
@@ -227,11 +228,11 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
         let gap = inner + radius * (selection.bound + lost) + linear_gap;
         self.selection = Some(selection);
         self.knowledge.evaluation = Some(gradient);
-        // A NaN must stay one (`max` would drop it).
+        // NaN must stay NaN (`max` would drop it).
         let gap = if gap < 0.0 { 0.0 } else { gap };
         let terms = primal.abs() + inner.abs() + gap;
         let dual = primal - gap - rounding.objective - 8.0 * f64::EPSILON * terms;
-        // No term of the objective is negative. (Again, a NaN must stay one.)
+        // All terms of the objective are non-negative. (Again, NaN must stay NaN.)
         let dual = if dual < 0.0 { 0.0 } else { dual };
         Ok(Certificate { primal: primal + rounding.objective, dual })
     }
@@ -288,8 +289,8 @@ impl<'a, R: Rows + Copy> ConditionalGradient<'a, R> {
 impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
     fn advance(&mut self, interrupt: &Interrupt) -> Result<Progress> {
         self.iteration += 1;
-        // The first epoch fits the linear terms alone, so that the first basis vector is not spent
-        // on what they explain.
+        // The first epoch fits only the linear terms, so that the first basis vector does not model
+        // linear effects.
         if let Some(selection) = self.selection.take() {
             let model = &self.model;
             let overlap = largest_overlap(&model.basis, model.n_bases, &selection.vector);
@@ -299,7 +300,7 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
                 self.refit(interrupt)?;
                 let gain = before - self.objective;
                 let certificate = self.look_ahead(interrupt)?;
-                // With no vector to add, only an unfinished refit can still gain.
+                // Without a vector to add, only an unfinished refit can still gain.
                 let stuck = full || gain <= 1e-9 * self.scale;
                 return Ok(if stuck {
                     Progress::Exhausted(certificate)
@@ -307,7 +308,7 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
                     Progress::Epoch(certificate)
                 });
             }
-            // A zero row changes nothing: the refit decides how much of the vector to use.
+            // A zero row changes nothing: the refit sets the weights of the vector.
             self.model.push(&selection.vector, &vec![0.0; self.problem.objective.n_outputs]);
             if let Some(evaluation) = &mut self.knowledge.evaluation {
                 evaluation.output.extend(selection.gradient.iter().map(|g| -g));
@@ -316,8 +317,8 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
         let before = self.objective;
         self.refit(interrupt)?;
         let gain = before - self.objective;
-        // Where selection is approximate, the gap can stay above the tolerance at the best model that
-        // it finds.
+        // Approximate selection can leave the gap above the tolerance at the best model that it
+        // finds.
         let negligible = (1e-4 * self.settings.tol).max(1e-12) * self.scale;
         self.idle = if gain <= negligible { self.idle + 1 } else { 0 };
         let certificate = self.look_ahead(interrupt)?;
@@ -333,18 +334,18 @@ impl<R: Rows + Copy> Solver for ConditionalGradient<'_, R> {
         self.look_ahead(interrupt)
     }
 
-    /// H, U and, where there is one, the linear layer.
+    /// H, U and, if there is one, the linear layer.
     fn model_arrays(&self) -> Option<ModelArrays> {
-        // With validation an earlier model, and its own certificate, may be the result.
+        // With validation, the result may be an earlier model with its certificate.
         let PolynomialModel { basis, output, linear, .. } = &self.model;
         let layers = [Some(basis), Some(output), linear.as_ref()];
         self.validation.is_none().then(|| layers.into_iter().flatten().cloned().collect())
     }
 }
 
-/// Which rows of the output layer are more than rounding beside the largest weight: rows of X of 1e8 have weights of
-/// 1e-16, since activations are squares of them. Beside an infinite weight none is small, and neither is NaN: the
-/// objective shows both.
+/// The rows of the output layer that are more than rounding error compared with the largest weight.
+/// Rows of X of 1e8 have weights of 1e-16, because activations are squares of them. With infinite
+/// or NaN weights all rows are kept, because the objective reports both.
 fn rows_to_keep(output: &[f64], n_outputs: usize) -> Vec<bool> {
     let largest = output.iter().map(|u| u.abs()).fold(0.0, f64::max);
     let small = if largest.is_finite() { 1e-12 * largest } else { -1.0 };

@@ -1,4 +1,4 @@
-//! The curvature that projected quasi-Newton steps have seen, and the model that they minimise.
+//! The curvature found by projected quasi-Newton steps, and the quadratic model that they minimise.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,16 +15,16 @@ pub trait Constrained {
     /// f(x), with ∇f(x) written to `gradient`.
     fn evaluate(&mut self, x: &[f64], gradient: &mut Vec<f64>) -> Result<f64>;
 
-    /// Moves x, its confined coordinates alone, to the nearest point of the set.
+    /// Moves x to the nearest point of the set; changes only the confined coordinates.
     fn project(&self, x: &mut [f64]) -> Result<()>;
 
-    /// How many of the first of `n` coordinates the set confines; the others are free.
+    /// The number of confined coordinates among `n`, which come first; the others are free.
     fn n_confined(&self, n: usize) -> usize {
         n
     }
 
-    /// P v, the first model of the curvature up to a factor, at the confined coordinates: the identity at the others,
-    /// and nothing between the two.
+    /// P v, where P is the initial model of the curvature up to a factor: any matrix on the
+    /// confined coordinates, and the identity on the others, without coupling.
     fn metric(&self, v: &[f64]) -> Vec<f64> {
         v.to_vec()
     }
@@ -35,14 +35,15 @@ pub trait Constrained {
     }
 }
 
-/// Largest and smallest number of remembered pairs of steps and gradient changes.
+/// Maximum and minimum number of remembered pairs of steps and gradient changes.
 const MAX_PAIRS: usize = 10;
 const MIN_PAIRS: usize = 2;
 
-/// Maximum number of values in all steps together, unless two have more; as many are in gradient changes.
+/// Maximum number of values in all steps together (two steps are always allowed); gradient changes
+/// have as many again.
 const MEMORY_SIZE: usize = 1 << 23;
 
-/// How many pairs are remembered of points of `size` coordinates.
+/// The number of remembered pairs for points of `size` coordinates.
 pub(crate) fn n_remembered(size: usize) -> usize {
     (MEMORY_SIZE / size.max(1)).clamp(MIN_PAIRS, MAX_PAIRS)
 }
@@ -50,15 +51,16 @@ pub(crate) fn n_remembered(size: usize) -> usize {
 /// Maximum number of steps towards the minimiser of the quadratic model.
 const MODEL_STEPS: usize = 30;
 
-/// Share of the model's decrease below which a step towards its minimiser is the last.
+/// Share of the model's decrease below which steps towards its minimiser end.
 const MODEL_TOL: f64 = 1e-2;
 
 /// The L-BFGS approximation of the Hessian in its compact form (Byrd, Nocedal and Schnabel 1994, Theorem 2.3),
 ///
 /// B = σ P + Q N Qᵀ, Q = \[σ P S, Y\], N⁻¹ = −\[σ SᵀP S, L; Lᵀ, −D\],
 ///
-/// L being the part of SᵀY below its diagonal D. The set confines the first coordinates C and leaves the others F
-/// free: for those the minimum over the model is known, so that all but the last step of a search is within C
+/// where L is the part of SᵀY below its diagonal D. The set confines the first coordinates C and
+/// leaves the others F free. The minimum of the model over F is known in closed form, so all steps
+/// of a search except the last are within C
 /// (docs/mathematics/polynomial-networks.md#free-coordinates).
 pub(super) struct Hessian {
     sigma: f64,
@@ -71,18 +73,18 @@ pub(super) struct Hessian {
 }
 
 impl Hessian {
-    /// σ P with `sigma`, for points whose first `n_confined` coordinates the set confines.
+    /// σ P with σ = `sigma`, for points whose first `n_confined` coordinates are confined.
     pub fn new(sigma: f64, n_confined: usize) -> Self {
         let (memory, metrics, products) = Default::default();
         Self { sigma, n_confined, memory, metrics, products }
     }
 
-    /// Whether it knows more than its first model.
+    /// Whether it has pairs besides its initial model.
     pub fn has_memory(&self) -> bool {
         !self.memory.pairs().is_empty()
     }
 
-    /// Takes in a step and the gradient's change along it, unless f is not convex there.
+    /// Adds a step and its change of the gradient, unless f is not convex there.
     pub fn push(&mut self, problem: &impl Constrained, s: Vec<f64>, y: Vec<f64>) {
         let capacity = n_remembered(s.len());
         if !self.memory.push(s, y, capacity) {
@@ -124,14 +126,14 @@ impl Hessian {
             rows[3].clone(),
         ];
         for ((products, row), column) in self.products.iter_mut().zip(rows).zip(columns) {
-            // The last entry of the column is in the row.
+            // The last entry of the column is already in the row.
             products.iter_mut().zip(column).for_each(|(row, entry)| row.push_back(entry));
             products.push_back(row);
         }
     }
 
-    /// Takes in a step of another search and the gradient's change along it, not known in the coordinates `unknown`: the
-    /// metric has a guess.
+    /// Adds a step of another search and its change of the gradient, which is unknown in the
+    /// coordinates `unknown` and estimated from the metric.
     pub fn recall(
         &mut self,
         problem: &impl Constrained,
@@ -146,17 +148,17 @@ impl Hessian {
         self.push(problem, s, y);
     }
 
-    /// The remembered steps with the gradient's changes along them.
+    /// The remembered steps with their changes of the gradient.
     pub fn into_pairs(self) -> impl Iterator<Item = (Vec<f64>, Vec<f64>)> {
         self.memory.into_pairs().into_iter().map(|pair| (pair.step, pair.change))
     }
 
-    /// Leaves nothing but the first model, of curvature `sigma`.
+    /// Removes all pairs, and resets the curvature of the initial model to `sigma`.
     pub fn forget(&mut self, sigma: f64) {
         *self = Self::new(sigma, self.n_confined);
     }
 
-    /// −B⁻¹ g: the way to the minimiser where the set does not matter.
+    /// −B⁻¹ g: the step to the minimiser without the set.
     pub fn newton_step(&self, problem: &impl Constrained, gradient: &[f64]) -> Vec<f64> {
         let downhill = gradient.iter().map(|slope| -slope).collect();
         let divide = |product: f64, curvature: f64| product / curvature;
@@ -167,7 +169,8 @@ impl Hessian {
         })
     }
 
-    /// The way from x to the minimiser of gᵀd + dᵀB d/2 over the set; None where rounding has left no convex model.
+    /// The step from x to the minimiser of gᵀd + dᵀB d/2 over the set; None if rounding has left no
+    /// convex model.
     pub fn model_step(
         &self,
         problem: &impl Constrained,
@@ -194,8 +197,8 @@ impl Hessian {
         Ok(Some(self.with_free(d, gradient, &weights)))
     }
 
-    /// The minimiser of the model over C, F being where it is best, by projected gradients with Barzilai-Borwein
-    /// lengths and exact line searches; `slope` is the gradient there.
+    /// The minimiser of the model over C with the optimal F, by projected gradients with
+    /// Barzilai-Borwein lengths and exact line searches; `slope` is the gradient at the start.
     fn confined_step(
         &self,
         problem: &impl Constrained,
@@ -236,7 +239,7 @@ impl Hessian {
         Ok(d)
     }
 
-    /// (d_C, d_F) with d_F = −(g_F + Y_F w₂)/σ − S_F w₁, the best for d_C.
+    /// (d_C, d_F) with d_F = −(g_F + Y_F w₂)/σ − S_F w₁, the optimal one for d_C.
     fn with_free(&self, mut d: Vec<f64>, gradient: &[f64], weights: &Array1<f64>) -> Vec<f64> {
         let (at, pairs) = (self.n_confined, self.memory.pairs());
         if at == gradient.len() {
@@ -254,7 +257,7 @@ impl Hessian {
         d
     }
 
-    /// The first numbers of all pairs, then the second ones: `numbers(pair, P s)`.
+    /// The first numbers of all pairs, then the second numbers: `numbers(pair, P s)`.
     fn stacked(&self, numbers: impl Fn(&Pair, &[f64]) -> (f64, f64)) -> Array1<f64> {
         let pairs = self.memory.pairs().iter().zip(&self.metrics);
         let (first, second): (Vec<f64>, Vec<f64>) =
@@ -325,7 +328,8 @@ impl Middle {
 mod tests {
     use super::*;
 
-    /// All of space, in a metric that is the identity but for the first three coordinates.
+    /// The whole space, with a metric that differs from the identity in the first three
+    /// coordinates.
     struct Space;
 
     const METRIC: [f64; 7] = [2.0, 0.5, 3.0, 1.0, 1.0, 1.0, 1.0];
@@ -336,7 +340,7 @@ mod tests {
         }
 
         fn project(&self, x: &mut [f64]) -> Result<()> {
-            // Confined, if to nothing: what is far outside.
+            // Confined to a large box.
             x.iter_mut().for_each(|x| *x = x.clamp(-1e3, 1e3));
             Ok(())
         }
@@ -383,7 +387,7 @@ mod tests {
         let (s, y) =
             (vec![1.0, 0.0, 2.0, -1.0, 0.5, 0.0, 1.0], vec![3.0, 9.0, 5.0, -1.0, 1.0, 0.5, 2.0]);
         hessian.recall(&Space, (s.clone(), y.clone()), 1..2);
-        // The metric couples no coordinates: the guess is 0.
+        // The metric does not couple coordinates, so the estimate is 0.
         let known: Vec<f64> =
             y.iter().enumerate().map(|(i, y)| if i == 1 { 0.0 } else { *y }).collect();
         let step = hessian.newton_step(&Space, &known);
@@ -404,7 +408,8 @@ mod tests {
                 a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-8 * (1.0 + b.abs()))
             };
             assert!(close(&newton, wanted.as_slice().unwrap()), "{n} {newton:?} {wanted}");
-            // The curvature of the model in C with the best F is that of the inverse there, inverted.
+            // The curvature of the model in C with the optimal F is the inverse of the block of
+            // B⁻¹.
             let schur = invert(&inverse.slice(s![..3, ..3]).to_owned()).unwrap().matrix;
             let middle = hessian.middle().unwrap();
             let v = [1.0, -2.0, 0.5];
@@ -413,7 +418,7 @@ mod tests {
             hessian.add_terms(&mut bent, &middle.solve(&hessian.terms(&v)));
             let wanted = schur.dot(&Array1::from_iter(v));
             assert!(close(&bent, wanted.as_slice().unwrap()), "{n} {bent:?} {wanted}");
-            // From the edge towards the outside, the step stays in the set, and F is the best for it.
+            // A step outwards from the boundary stays in the set, and F is optimal for it.
             let edge = |g: &f64| -1e3 * g.signum();
             let x: Vec<f64> = gradient.iter().map(edge).collect();
             let step = hessian.model_step(&Space, &x, &gradient).unwrap().unwrap();

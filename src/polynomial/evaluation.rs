@@ -1,7 +1,7 @@
-//! Passes over the rows: outputs, objective and gradient, with nothing kept per row.
+//! Passes over the rows: outputs, objective and gradient, without storage per row.
 //!
-//! A block of rows goes through [H, W] as one matrix on [x, 1], then through U, and back. Its products
-//! stay in the caches on the way, and memory does not grow with the number of rows. Letters, as in
+//! A block of rows passes through [H, W] as one matrix on [x, 1], then through U, and back. Its
+//! products stay in the caches, and memory does not grow with the number of rows. Letters, as in
 //! docs/mathematics/polynomial-networks.md:
 //!
 //! | letter | in the code | meaning |
@@ -9,10 +9,10 @@
 //! | H, U, W | `basis`, `output`, `linear` | the layers |
 //! | k, m | `k`, `m` | basis vectors, outputs |
 //! | p = \[x, 1\] \[H, W\] | `products` | products of a row, `width` = k (+ m) of them |
-//! | q_r = Σ_j h_jr² x_j² | `squares` | what ANOVA takes off |
-//! | z_r = K(h_r, x) | `activations` | of a row |
+//! | q_r = Σ_j h_jr² x_j² | `squares` | the terms that ANOVA subtracts |
+//! | z_r = K(h_r, x) | `activations` | activations of a row |
 //! | R | `residuals` | ∂F/∂O |
-//! | t = R Uᵀ | `back` | what reaches the basis |
+//! | t = R Uᵀ | `back` | residuals propagated back to the basis |
 
 use super::kernel::PolynomialKernel;
 use super::model::PolynomialModel;
@@ -27,8 +27,8 @@ use crate::linalg::vectors::axpy;
 use crate::linalg::{Element, Panels};
 use crate::parallel::{fill_and_sum, fill_blocks, sum_rows};
 
-/// o(x) of every row, n × m, with products in the precision of the rows, or in double precision where
-/// the model or its outputs need it.
+/// o(x) of every row, n × m, with products in the precision of the rows, or in double precision if
+/// the model or its outputs require it.
 ///
 /// # Errors
 /// [`Error::Numerical`] if an output is not finite.
@@ -53,7 +53,7 @@ pub fn predict(model: &PolynomialModel, data: Data<'_>, interrupt: &Interrupt) -
     Err(Error::Numerical(message.into()))
 }
 
-/// Whether the weights keep their digits in single precision, with room for products.
+/// Whether single precision is accurate for these weights, and their products do not overflow.
 fn fits_single(model: &PolynomialModel) -> bool {
     let layers = [Some(&model.output), model.linear.as_ref()];
     let largest = |layer: &Vec<f64>| layer.iter().map(|w| w.abs()).fold(0.0, f64::max);
@@ -113,7 +113,7 @@ pub fn residuals<R: Rows + Copy>(
 pub struct Evaluation {
     /// Σ_i s_i ℓ(y_i, o_i) + α/2 ‖W‖².
     pub objective: f64,
-    /// ∂F/∂H by features, as the basis is stored; empty unless asked for.
+    /// ∂F/∂H by features, like the basis; empty unless requested.
     pub basis: Vec<f64>,
     /// ∂F/∂U = Zᵀ R, k × m.
     pub output: Vec<f64>,
@@ -153,7 +153,7 @@ pub fn evaluate<R: Rows + Copy>(
     Ok(pass.evaluation(&first, &rest))
 }
 
-/// An unbiased estimate of what [`evaluate`] gives, from at most [`BLOCK`] rows drawn at random.
+/// An unbiased estimate of [`evaluate`], from at most [`BLOCK`] random rows.
 pub(super) fn batch_gradient<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
@@ -176,11 +176,12 @@ struct Pass<'a, R> {
     layers: PackedLayers<f64>,
     /// Uᵀ.
     transposed: Panels<f64>,
-    /// Whether ∂F/∂H is wanted.
+    /// Whether to compute ∂F/∂H.
     basis: bool,
-    /// Columns of [∂H, ∂W]; ∂H is left out where it is not wanted.
+    /// Columns of [∂H, ∂W]; without ∂H unless requested.
     first_width: usize,
-    /// Lengths of [∂H, ∂W], of Σ_i x_ij² t_ir (ANOVA alone) and of ∂U; the sum of the losses follows.
+    /// Lengths of [∂H, ∂W], of Σ_i x_ij² t_ir (only for ANOVA) and of ∂U, followed by the sum of
+    /// the losses.
     sizes: [usize; 3],
 }
 
@@ -201,8 +202,8 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         self.first_width + if self.sizes[1] > 0 { self.layers.k } else { 0 }
     }
 
-    /// Adds blocks of rows to the sums, whose lengths are `sizes`, and writes what each row is multiplied by to
-    /// `changes`, if that is not empty.
+    /// Adds blocks of rows to the sums, whose lengths are `sizes`. Writes the factors of each row
+    /// to `changes`, if that is not empty.
     fn add_blocks<I>(
         &self,
         blocks: impl Iterator<Item = I>,
@@ -255,7 +256,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         }
     }
 
-    /// What a row of a block is multiplied by in [∂H, ∂W].
+    /// The factors of a block's row in [∂H, ∂W].
     #[inline(always)]
     fn first_change(
         &self,
@@ -273,7 +274,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         to_linear.copy_from_slice(&residuals[row * m..][..to_linear.len()]);
     }
 
-    /// The sums in their places, with the terms that do not belong to a row.
+    /// The evaluation from the sums, with the terms that do not belong to a row.
     fn evaluation(&self, first: &[f64], rest: &[f64]) -> Evaluation {
         let (problem, model) = (self.problem, self.model);
         let (squares, rest) = rest.split_at(self.sizes[1]);
@@ -289,7 +290,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
             evaluation.basis.extend_from_slice(&sums[..to_basis]);
             evaluation.linear.extend_from_slice(&sums[to_basis..]);
         }
-        // The constant is part of the rows only where the basis sees it.
+        // The basis reads the constant only if it is augmented.
         evaluation.basis.truncate(if self.basis { model.basis.len() } else { 0 });
         for ((g, q), h) in evaluation.basis.iter_mut().zip(squares).zip(&model.basis) {
             *g -= q * h;
@@ -301,7 +302,7 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
     }
 }
 
-/// What a block leaves on its way.
+/// Intermediate values of a block.
 #[derive(Debug)]
 pub(super) struct Values<T> {
     /// [H, W]ᵀ [x, 1].

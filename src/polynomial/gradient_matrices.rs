@@ -1,4 +1,4 @@
-//! The matrices whose quadratic forms are the gradient of a network's output layer.
+//! The matrices whose quadratic forms are the gradient in the output layer.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,9 +31,9 @@ pub struct GradientMatrices<'a, R> {
     n_outputs: usize,
     /// (X²)ᵀ D, n_cols × m: the diagonals, for the ANOVA kernel.
     diagonals: Vec<f64>,
-    /// The matrices, where they are small; products go through the rows otherwise.
+    /// The matrices, if they are small; otherwise products read the rows.
     formed: Option<Formed>,
-    /// The rows by columns, where they are wide.
+    /// The rows by columns, if they are wide.
     columns: Option<&'a SparseColumns>,
     interrupt: &'a Interrupt,
 }
@@ -41,14 +41,15 @@ pub struct GradientMatrices<'a, R> {
 /// The matrices Γ_c.
 #[derive(Debug, Clone)]
 struct Formed {
-    /// One after the other.
+    /// The matrices, one after another.
     each: Vec<f64>,
-    /// Entry (j, i) of all of them at (j d + i) m: a product with all of them is one with a matrix of d rows.
+    /// Entry (j, i) of all matrices at (j d + i) m: a product with all of them is one product with
+    /// a matrix of d rows.
     together: Vec<f64>,
 }
 
-/// Maximum number of features for which the matrices are formed: it costs as much as some products, and
-/// spares tens of them.
+/// Maximum number of features for which the matrices are formed. Forming them costs as much as a
+/// few products, and makes tens of products cheap.
 const MAX_FORMED: usize = 64;
 
 impl<'a, R: Rows> GradientMatrices<'a, R> {
@@ -87,7 +88,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(matrices)
     }
 
-    /// The same, with the entries of the rows by columns, if there are such.
+    /// Uses the entries of the rows by columns, if given.
     pub(super) fn with_columns(self, columns: Option<&'a SparseColumns>) -> Self {
         Self { columns, ..self }
     }
@@ -131,7 +132,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(Formed { each, together })
     }
 
-    /// Whether products cost no pass over the rows.
+    /// Whether products need no pass over the rows.
     pub fn is_formed(&self) -> bool {
         self.formed.is_some()
     }
@@ -146,7 +147,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         self.n_outputs
     }
 
-    /// Γ_c, where it is formed.
+    /// Γ_c, if it is formed.
     pub(super) fn formed_matrix(&self, c: usize) -> Option<&[f64]> {
         let size = self.size() * self.size();
         self.formed.as_ref().map(|formed| &formed.each[c * size..][..size])
@@ -188,7 +189,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
                 });
                 longest_here = longest_here.max(length);
                 for (sum, weight) in sums.iter_mut().zip(&self.weights[row * m..][..m]) {
-                    // An overflow of a row without weight is none of the sum.
+                    // Rows with weight 0 do not count, even if they overflow.
                     *sum += if *weight == 0.0 { 0.0 } else { weight.abs() * square };
                 }
             }
@@ -197,7 +198,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok((sums, longest.into_inner()))
     }
 
-    /// What ends a product early.
+    /// The flag that ends a product early.
     pub fn interrupt(&self) -> &Interrupt {
         self.interrupt
     }
@@ -207,7 +208,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         self.rows.n_rows()
     }
 
-    /// A row at unit length; zero if it is.
+    /// A row at unit length; zero if the row is zero.
     pub fn unit_row(&self, row: usize) -> Vec<f64> {
         let mut unit = vec![0.0; self.rows.n_cols()];
         self.rows.visit_row(row, |column, value| unit[column] = value);
@@ -215,8 +216,8 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         unit
     }
 
-    /// What products with h have in common, linear in h: X h, or (Γ_c h)_j at j m + c where the matrices are
-    /// formed.
+    /// The part of products with h that several products share, linear in h: X h, or (Γ_c h)_j at j
+    /// m + c if the matrices are formed.
     pub fn scores(&self, h: &[f64]) -> Result<Vec<f64>> {
         if let Some(Formed { together, .. }) = &self.formed {
             let mut images = vec![0.0; h.len() * self.n_outputs];
@@ -275,7 +276,7 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         Ok(product)
     }
 
-    /// Γ_c v for each of several vectors v side by side, `owners` naming their c.
+    /// Γ_c v for several interleaved vectors v; `owners` has the c of each.
     pub(super) fn products(&self, owners: &[usize], v: &[f64]) -> Result<Vec<f64>> {
         let (m, width) = (self.n_outputs, owners.len());
         let mut scores = vec![0.0; self.n_rows() * width];
@@ -327,8 +328,8 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
     }
 }
 
-/// D_c X v of some rows for several vectors: a type of its own, since only what is inlined into its body is
-/// compiled for the processor at hand.
+/// D_c X v of some rows for several vectors. It is a type because only code inlined into its body
+/// is compiled for this processor's vectors.
 struct ScaledProducts<'a, 'r, R> {
     matrices: &'a GradientMatrices<'r, R>,
     range: Range<usize>,

@@ -1,4 +1,4 @@
-//! The layers of a model as one point: its coordinates, their units and the set that they stay in
+//! The layers of a model as one point: its coordinates, their units and its set
 //! (docs/mathematics/polynomial-networks.md#units-of-the-layers).
 
 use ndarray::ArrayViewMut2;
@@ -16,7 +16,7 @@ use crate::linalg::vectors::axpy;
 use crate::parallel::sum_rows;
 use crate::penalty::pull_inside;
 
-/// Brings U back into its ball if it is outside by more than `tolerance`.
+/// Moves U back into its ball if it is outside by more than `tolerance`.
 pub(super) fn pull_in<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &mut PolynomialModel,
@@ -29,11 +29,11 @@ pub(super) fn pull_in<R: Rows + Copy>(
     }
 }
 
-/// How far outside its ball U may be between steps, relative to the radius: far below any tolerance,
-/// and far above the rounding of a projection from nearby.
+/// Largest distance of U from its ball between steps, relative to the radius: far below any
+/// tolerance, and far above the rounding of a projection from nearby.
 const OUTSIDE: f64 = 1e-12;
 
-/// Features whose weights are scaled together: few enough to share the work.
+/// Number of features whose weights are scaled together: few enough to share the work.
 const FEATURES: usize = 512;
 
 /// The layers as variables: U and W, and H if `basis`.
@@ -43,7 +43,7 @@ pub(super) fn variables<'a, R: Rows + Copy>(
     basis: bool,
     interrupt: &'a Interrupt,
 ) -> Result<LayerVariables<'a, R>> {
-    // Steps from outside would stay there.
+    // Steps from a point outside the set would stay outside.
     pull_in(problem, model, OUTSIDE);
     let scales = Scales::new(problem, model, interrupt)?;
     let metric = if !basis && fits_metric(problem, model) {
@@ -62,18 +62,18 @@ pub(super) fn variables<'a, R: Rows + Copy>(
     })
 }
 
-/// Lengths of the units in which steps are taken: the curvature along each coordinate is about the same.
+/// Units of steps: in them the curvature along each coordinate is about the same.
 struct Scales {
     basis: f64,
     output: f64,
-    /// For each feature, so that rare ones move as far as frequent ones.
+    /// One for each feature, so that rare features move as far as frequent ones.
     linear: Vec<f64>,
 }
 
 impl Scales {
-    /// Square roots of L Σ_i s_i E z_i² for U, with the activations of random directions; of
-    /// L Σ_i s_i x_ij² + α for W; and for H as for U, times τ/k, the mean length of a row of U. Half of
-    /// that measured best.
+    /// Square roots of L Σ_i s_i E z_i² for U, with the activations of random directions; of L Σ_i
+    /// s_i x_ij² + α for W; and for H as for U, times τ/k, the mean length of a row of U. Half of
+    /// that was fastest in measurements.
     fn new<R: Rows + Copy>(
         problem: &PolynomialProblem<'_, R>,
         model: &PolynomialModel,
@@ -93,7 +93,7 @@ impl Scales {
         })?;
         let smoothness = problem.objective.loss.smoothness(problem.objective.n_outputs);
         let output = (smoothness * 3.0 * sums[d] / (d * (d + 2)) as f64).sqrt();
-        // Finite where fourth powers of the features overflow.
+        // Keeps the unit finite if fourth powers of the features overflow.
         let output = output.clamp(f64::MIN_POSITIVE, 1e150);
         let basis = 0.5 * output * mean_row(problem, model);
         sums.truncate(d);
@@ -104,7 +104,7 @@ impl Scales {
 }
 
 impl Scales {
-    /// Changes each coordinate by its scale.
+    /// Applies `change` to each coordinate and its scale.
     fn apply(
         &self,
         [basis, output, linear]: [&mut [f64]; 3],
@@ -143,22 +143,22 @@ pub(super) struct LayerVariables<'a, R> {
     pub(super) model: PolynomialModel,
     pub(super) basis: bool,
     scales: Scales,
-    /// With it the linear weights of a point are W + A U.
+    /// With a metric, the linear weights of a point are W + A U.
     metric: Option<Metric>,
-    /// Objective and gradient at the model, where they are known: the first that are asked for.
+    /// Objective and gradient at the model, if known: returned by the first evaluation.
     pub(super) known: Option<Evaluation>,
     interrupt: &'a Interrupt,
 }
 
 impl<R: Rows + Copy> LayerVariables<'_, R> {
-    /// Where U begins in a point, and where W does.
+    /// The first indices of U and of W in a point.
     fn starts(&self) -> (usize, usize) {
         let PolynomialModel { basis, n_bases: k, n_outputs: m, .. } = &self.model;
         let output = if self.basis { basis.len() } else { 0 };
         (output, output + k * m)
     }
 
-    /// How far a coordinate moves, in its scale, for the outputs to change by about 1.
+    /// The change of a coordinate, in its scale, that changes the outputs by about 1.
     pub(super) fn step_lengths(&self) -> Vec<f64> {
         let n = self.problem.rows.n_rows() as f64;
         let Objective { loss, n_outputs, .. } = self.problem.objective;
@@ -170,7 +170,7 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
         lengths
     }
 
-    /// Back to the set after a step: basis vectors to the sphere, U into its ball.
+    /// Moves a point back to the set after a step: basis vectors to the sphere, U into its ball.
     pub(super) fn to_set(&self, x: &mut [f64]) -> Result<()> {
         if self.basis {
             let basis = &mut x[..self.model.basis.len()];
@@ -183,7 +183,7 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
         self.project(x)
     }
 
-    /// Whether steps have a metric.
+    /// Whether steps use a metric.
     pub(super) fn has_metric(&self) -> bool {
         self.metric.is_some()
     }
@@ -231,7 +231,7 @@ impl<R: Rows + Copy> LayerVariables<'_, R> {
         self.add_explained(-1.0);
     }
 
-    /// Changes each coordinate of a point by its scale.
+    /// Applies `change` to each coordinate of a point and its scale.
     fn scale(&self, point: &mut [f64], change: impl Fn(&mut f64, f64) + Sync) {
         let (output, linear) = self.starts();
         let (confined, linear) = point.split_at_mut(linear);
@@ -262,8 +262,8 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
         Ok(objective)
     }
 
-    /// Few weights are left in the model: searches that end early reach a lower objective with all of them
-    /// (measured on letter), and cost nothing beside an evaluation.
+    /// All weights are confined if there are few: searches that end early reach a lower objective
+    /// this way (measured on letter), and their cost is negligible compared with an evaluation.
     fn n_confined(&self, n: usize) -> usize {
         if self.metric.is_some() { n } else { self.starts().1 }
     }
@@ -292,7 +292,8 @@ impl<R: Rows + Copy> Constrained for LayerVariables<'_, R> {
             let radius = radius * self.scales.output;
             let mut output = output;
             penalty.project(output.view_mut(), radius);
-            // From far away, differences of large numbers leave few digits of a small radius.
+            // From a distant point, differences of large numbers leave few digits for a small
+            // radius.
             pull_inside(penalty, output, radius, (0, OUTSIDE));
         }
         Ok(())

@@ -15,17 +15,17 @@ use crate::interrupt::Interrupt;
 use crate::linalg::cholesky::invert;
 use crate::parallel::sum_rows;
 
-/// Largest number of activations and features together for which the metric is formed: it then costs about
-/// as much as a few evaluations.
+/// Maximum number of activations and features together for which the metric is formed: it then
+/// costs about as much as a few evaluations.
 const MAX_SIZE: usize = 192;
 
-/// What the diagonal is raised by, relative to its mean: activations may depend on one another.
+/// Increase of the diagonal relative to its mean, because activations may be linearly dependent.
 const RAISED: f64 = 1e-9;
 
-/// Entries that need no metric: rows of such a scale leave nothing to its digits.
+/// Entries above which the metric is not used: for rows of this scale it has no accurate digits.
 const LARGEST: f64 = 1e50;
 
-/// Whether there are few enough activations and features.
+/// Whether the number of activations and features is small enough.
 pub(super) fn fits_metric<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
@@ -34,18 +34,18 @@ pub(super) fn fits_metric<R: Rows + Copy>(
     model.n_bases > 0 && model.n_bases + linear <= MAX_SIZE
 }
 
-/// P = L Σ_i s_i f_i f_iᵀ + α on the linear part, f = (z − Aᵀ[x, 1], [x, 1]), for coordinates in which the
-/// linear weights are W + A U: what the features explain of the activations is theirs, and U and W have
-/// no curvature in common.
+/// P = L Σ_i s_i f_i f_iᵀ + α on the linear part, f = (z − Aᵀ[x, 1], [x, 1]). In its coordinates
+/// the linear weights are W + A U: the features get the part of the activations that they explain,
+/// so U and W are not coupled.
 pub(super) struct Metric {
-    /// A, (d + 1) × k; none without linear terms.
+    /// A, (d + 1) × k; None without linear terms.
     pub explained: Option<Array2<f64>>,
     matrix: Array2<f64>,
     inverse: Array2<f64>,
 }
 
 impl Metric {
-    /// The metric at the basis of `model`; None without curvature to measure.
+    /// The metric at the basis of `model`; None if the curvature is not usable.
     pub fn new<R: Rows + Copy>(
         problem: &PolynomialProblem<'_, R>,
         model: &PolynomialModel,
@@ -80,13 +80,13 @@ impl Metric {
         Ok(metric.filter(Self::is_moderate))
     }
 
-    /// Whether products with weights are far from overflow, whatever the scale of the rows.
+    /// Whether products with weights are far from overflow, for rows of any scale.
     fn is_moderate(&self) -> bool {
         let arrays = [Some(&self.matrix), Some(&self.inverse), self.explained.as_ref()];
         arrays.into_iter().flatten().flatten().all(|entry| entry.abs() < LARGEST)
     }
 
-    /// P V, V having a row for each activation and feature.
+    /// P V, where V has a row for each activation and feature.
     pub fn product(&self, v: &[f64]) -> Vec<f64> {
         times(&self.matrix, v)
     }
@@ -105,7 +105,7 @@ fn times(matrix: &Array2<f64>, v: &[f64]) -> Vec<f64> {
     }
 }
 
-/// Σ_i s_i f_i f_iᵀ with f = (z, x, 1), or the activations z alone where there is no room for more.
+/// Σ_i s_i f_i f_iᵀ with f = (z, x, 1), or f = z if more would not fit.
 fn gram<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,

@@ -50,11 +50,12 @@ impl PolynomialModel {
         }
     }
 
-    /// A model from its layers, each basis vector a row of `basis`: k × (n_features + augmented), k × m,
-    /// and (n_features + 1) × m.
+    /// Builds a model from its layers, with basis vectors as rows of `basis`: k × (n_features +
+    /// augmented), k × m, and (n_features + 1) × m.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `X` where they do not fit to each other or to its features.
+    /// [`Error::InvalidArgument`] naming `X` if their shapes do not match each other or the
+    /// features.
     pub fn from_layers(
         kernel: PolynomialKernel,
         augmented: bool,

@@ -1,7 +1,8 @@
-//! What is minimised: F = Σ_i s_i ℓ(y_i, o(x_i)) + α/2 ‖W‖² subject to Ω(U) ≤ τ (Blondel et al. 2017, (5)).
+//! The training problem: minimise F = Σ_i s_i ℓ(y_i, o(x_i)) + α/2 ‖W‖² subject to Ω(U) ≤ τ
+//! (Blondel et al. 2017, (5)).
 //!
-//! The sum is not divided by n. The linear weights W, intercepts among them, stand outside the ball,
-//! under a ridge (docs/mathematics/polynomial-networks.md#problem).
+//! The sum is not divided by n. The linear weights W, including intercepts, are not in the ball but
+//! have a ridge penalty (docs/mathematics/polynomial-networks.md#problem).
 
 use super::kernel::PolynomialKernel;
 use super::loss::{LossTarget, OutputLoss};
@@ -20,7 +21,7 @@ use crate::polynomial::spectral::side_by_side::TOGETHER;
 pub enum Targets<'a> {
     /// A class per row.
     Classes(&'a [u32]),
-    /// `n_outputs` values per row, one row after the other.
+    /// `n_outputs` values per row, row after row.
     Values(&'a [f64]),
 }
 
@@ -72,7 +73,7 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// What is minimised over the rows, as the caller gives it.
+/// The parts of the objective that the caller chooses.
 #[derive(Debug, Clone, Copy)]
 pub struct Objective<'a> {
     /// Number of outputs m.
@@ -91,7 +92,7 @@ pub struct Objective<'a> {
     pub radius: f64,
 }
 
-/// Bytes of the rows by columns and of what rows are multiplied by, where a problem keeps them.
+/// Bytes of the rows by columns and of the factors of the rows, if a problem keeps them.
 #[cfg(feature = "python")]
 pub(crate) fn column_memory(rows: impl Rows, n_outputs: usize) -> u128 {
     let rows = Augmented { rows, ones: true };
@@ -106,16 +107,16 @@ pub(crate) fn column_memory(rows: impl Rows, n_outputs: usize) -> u128 {
 #[derive(Debug, Clone)]
 pub struct PolynomialProblem<'a, R> {
     pub(super) rows: R,
-    /// The rows with a last column of ones by columns, where sums over the rows are larger.
+    /// The rows by columns, with a last column of ones, if sums over the rows would be larger.
     pub(super) columns: Option<SparseColumns>,
     targets: Targets<'a>,
-    /// s_i; 1 without.
+    /// s_i; all 1 if None.
     weights: Option<&'a [f64]>,
     pub(super) objective: Objective<'a>,
 }
 
 impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
-    /// Checks shapes and parameters; `weights` holds the weight s_i of each row.
+    /// Checks shapes and parameters; `weights` has the weight s_i of each row.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming the argument.
@@ -149,7 +150,7 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         Ok(Self { rows, columns: None, targets, weights, objective })
     }
 
-    /// Keeps the rows by columns as well, where sums over them are larger.
+    /// Also stores the rows by columns, if sums over the rows would be larger.
     pub(super) fn keep_columns(&mut self, interrupt: &Interrupt) -> Result<()> {
         let rows = self.linear_rows();
         if self.columns.is_none() && is_wide(&rows, self.objective.n_outputs) {
@@ -165,12 +166,12 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         PolynomialModel::new(kernel, augmented, n_features, n_outputs, ridge.is_some())
     }
 
-    /// The rows as the basis sees them.
+    /// The rows as input of the basis.
     pub(super) fn basis_rows(&self) -> Augmented<R> {
         Augmented { rows: self.rows, ones: self.objective.augmented }
     }
 
-    /// The rows as the linear weights see them: with the intercept's column.
+    /// The rows as input of the linear weights: with the intercept's column.
     pub(super) fn linear_rows(&self) -> Augmented<R> {
         Augmented { rows: self.rows, ones: true }
     }

@@ -6,32 +6,33 @@ use crate::error::Result;
 use crate::linalg::vectors::long_dot;
 use crate::solver::shorter_step;
 
-/// Small gains in a row after which nothing more is expected: the first steps of a model without memory
-/// are often small.
+/// Small gains in a row after which the search ends: the first steps of a model without memory are
+/// often small.
 const MAX_SMALL_GAINS: usize = 10;
 
-/// When steps end.
+/// Stopping rule of steps.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Gain of a step that is not worth another one.
+    /// Gain of a step below which the search ends.
     pub tol: f64,
-    /// The same as a share of what all steps have gained.
+    /// The same as a share of the gain of all steps.
     pub share: f64,
-    /// Largest number of steps.
+    /// Maximum number of steps.
     pub max_steps: usize,
 }
 
-/// Steps in a row with a small share of the whole gain after which a rough minimum is reached.
+/// Steps in a row with a small share of the whole gain, after which the minimum is roughly reached.
 const MAX_SMALL_SHARES: usize = 3;
 
-/// The curvature where nothing is known yet, in the units of the metric.
+/// The curvature before any is known, in the units of the metric.
 pub(super) const FIRST_CURVATURE: f64 = 1.0;
 
-/// Lowers f from a point x of the set until steps gain too little; returns f(x), which never rises.
+/// Decreases f from a point x of the set until steps gain too little; returns f(x), which never
+/// increases.
 ///
-/// Each step minimises the quadratic model with the L-BFGS approximation of the Hessian over the set by
-/// projected gradients, and goes so far towards that point as lowers f enough. `hessian` is the first model, and in
-/// the end the last one.
+/// Each step minimises the quadratic model with the L-BFGS approximation of the Hessian over the
+/// set by projected gradients, and moves towards that point as far as f decreases enough. `hessian`
+/// is the initial model, and the last one on return.
 pub fn minimise(
     problem: &mut impl Constrained,
     x: &mut Vec<f64>,
@@ -49,7 +50,7 @@ pub fn minimise(
         let slope = long_dot(&direction, &gradient);
         let line = Line { x, direction: &direction, value, slope };
         let Some(next) = line.search(problem, &mut trial, &mut trial_gradient)? else {
-            // A model without memory may still find a way down.
+            // Without memory, a descent step may still be found.
             if !hessian.has_memory() {
                 break;
             }
@@ -72,7 +73,7 @@ pub fn minimise(
     Ok(value)
 }
 
-/// A way from a point, with the value and the slope there.
+/// A search direction, with the value and the slope at its start.
 struct Line<'a> {
     x: &'a [f64],
     direction: &'a [f64],
@@ -81,8 +82,8 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The value at the first step, halved and less, that lowers f enough, `trial` and `gradient` being there; None
-    /// without one.
+    /// The value at the first step, among 1 and smaller ones, that decreases f enough, with `trial`
+    /// and `gradient` there; None if there is none.
     fn search(
         &self,
         problem: &mut impl Constrained,

@@ -1,4 +1,4 @@
-//! Refits: all layers but the basis (convex), or the basis as well
+//! Refits: all layers except the basis (convex), or all layers
 //! (docs/mathematics/polynomial-networks.md#refits).
 
 use std::ops::Range;
@@ -16,20 +16,20 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::names::find;
 
-/// What is re-optimised after each new basis vector.
+/// The layers that are re-optimised after each new basis vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refit {
     /// The output layer and the linear terms: convex.
     Output,
-    /// The basis as well: not convex; the certificate still is that of the convex problem.
+    /// The basis as well: not convex; the certificate is still that of the convex problem.
     Full,
 }
 
 impl Refit {
-    /// Every way by its name.
+    /// Every choice by its name.
     pub const NAMES: &[(&str, Self)] = &[("output", Self::Output), ("full", Self::Full)];
 
-    /// The way called `name`.
+    /// The choice called `name`.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::Error::InvalidArgument) with the known names.
@@ -38,21 +38,23 @@ impl Refit {
     }
 }
 
-/// How much a refit may cost.
+/// The effort of a refit.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// Gain of a step that is not worth another one.
+    /// Gain of a step below which a refit ends.
     pub tol: f64,
-    /// The same as a share of the gain of a refit's steps so far.
+    /// The same as a share of the gain of the refit's steps so far.
     pub share: f64,
-    /// Passes in batches, where these pay: they bring all layers near a minimum at a fraction of the cost of
-    /// quasi-Newton steps.
+    /// Passes in batches, if they pay: they bring all layers near a minimum at a fraction of the
+    /// cost of quasi-Newton steps.
     pub passes: Passes,
-    /// Quasi-Newton steps with all layers after such passes, and convex ones after these.
+    /// Maximum number of quasi-Newton steps with all layers after such passes, and of convex ones
+    /// after these.
     pub polish: usize,
-    /// Quasi-Newton steps with all layers without them, and of the convex refit without a metric.
+    /// Maximum number of quasi-Newton steps with all layers without such passes, and of the convex
+    /// refit without a metric.
     pub max_steps: usize,
-    /// Steps of the convex refit with a metric.
+    /// Maximum number of steps of the convex refit with a metric.
     pub in_metric: usize,
 }
 
@@ -62,20 +64,20 @@ impl Effort {
     }
 }
 
-/// What a convex refit knows from the one before.
+/// Information from the previous convex refit.
 #[derive(Debug, Default)]
 pub struct Knowledge {
     /// Objective and gradient at the model.
     pub evaluation: Option<Evaluation>,
-    /// Steps and the gradient's changes along them, with rows for U and for W.
+    /// Steps with their changes of the gradient, with rows for U and for W.
     pairs: Vec<(Vec<f64>, Vec<f64>)>,
-    /// Rows of U in them.
+    /// Number of rows of U in them.
     n_bases: usize,
 }
 
 impl Knowledge {
-    /// Leaves out rows of U that the model has no longer, in steps and changes alike: what the others owe to them is
-    /// lost, but the pairs still say more than none.
+    /// Removes rows of U that the model no longer has from steps and changes. Their effect on the
+    /// other rows is lost, but the pairs are still better than none.
     pub fn retain(&mut self, keep: &[bool], n_outputs: usize) {
         if keep.len() != self.n_bases {
             self.pairs.clear();
@@ -90,7 +92,7 @@ impl Knowledge {
         self.n_bases = keep.iter().filter(|keep| **keep).count();
     }
 
-    /// Tells `hessian` of the pairs, with the rows of U that have been added since.
+    /// Adds the pairs to `hessian`, with rows for new basis vectors.
     fn recall<R: Rows + Copy>(&mut self, layers: &LayerVariables<'_, R>, hessian: &mut Hessian) {
         let (k, m) = (layers.model.n_bases, layers.model.n_outputs);
         let added = self.n_bases * m..k * m;
@@ -105,21 +107,21 @@ impl Knowledge {
     }
 }
 
-/// The values with zeros in their midst, which take the places `added`.
+/// The values with zeros inserted at the indices `added`.
 fn grown(mut values: Vec<f64>, added: &Range<usize>) -> Vec<f64> {
     values.splice(added.start..added.start, added.clone().map(|_| 0.0));
     values
 }
 
-/// Convex steps before the basis moves, so that a new vector has a row of U to scale its steps by; and steps
-/// after passes in batches that gained nothing.
+/// Convex steps before the basis changes, so that a new vector has a row of U to scale its steps;
+/// also steps after passes in batches that gained nothing.
 const FIRST_STEPS: usize = 10;
 
-/// Improves `model` until ten steps in a row gain at most the effort's `tol`, or it is used up, and returns the
-/// objective, which never rises.
+/// Improves `model` until ten steps in a row gain at most the effort's `tol`, or the effort is used
+/// up. Returns the objective, which never increases.
 ///
-/// The full refit minimises over all layers together, ‖h_r‖ ≤ 1. Then it moves the basis back to the
-/// sphere, which leaves U budget to spare, and ends with the convex refit.
+/// The full refit minimises over all layers together, with ‖h_r‖ ≤ 1. Then it moves the basis back
+/// to the sphere, which reduces Ω(U), and ends with the convex refit.
 pub fn refit<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &mut PolynomialModel,
@@ -142,7 +144,7 @@ pub fn refit<R: Rows + Copy>(
             improve(problem, model, true, effort.limits(max_steps), &mut none, interrupt)?;
         }
         spread_to_sphere(model);
-        // It was about another basis.
+        // It belongs to another basis.
         *knowledge = none;
     }
     let steps = match moved {
@@ -151,7 +153,7 @@ pub fn refit<R: Rows + Copy>(
         false => effort.max_steps,
     };
     let objective = improve(problem, model, false, effort.limits(steps), knowledge, interrupt)?;
-    // The model is feasible in exact arithmetic, the lengths of its basis vectors taken into account.
+    // Makes the model feasible in exact arithmetic, including the lengths of its basis vectors.
     pull_in(problem, model, 0.0);
     Ok(objective)
 }
@@ -186,8 +188,8 @@ fn improve<R: Rows + Copy>(
     Ok(objective)
 }
 
-/// Moves every basis vector to the sphere and the square of its length into U: the outputs stay, Ω
-/// shrinks.
+/// Moves every basis vector to the sphere and multiplies its row of U by the square of its length:
+/// the outputs do not change, and Ω decreases.
 fn spread_to_sphere(model: &mut PolynomialModel) {
     let lengths = lengths(&model.basis, model.n_bases);
     let factors: Vec<f64> =
@@ -212,7 +214,7 @@ mod tests {
         let kept = vec![1.0, 2.0, 5.0, 6.0, 7.0, 8.0];
         assert_eq!((&knowledge.pairs, knowledge.n_bases), (&vec![(kept.clone(), kept.clone())], 2));
         assert_eq!(grown(kept, &(4..6)), [1.0, 2.0, 5.0, 6.0, 0.0, 0.0, 7.0, 8.0]);
-        // Of another model it is forgotten.
+        // Pairs of another model are removed.
         knowledge.retain(&[true], 2);
         assert!(knowledge.pairs.is_empty());
     }

@@ -1,5 +1,4 @@
-//! A block of rows, and the two products that everything is made of: with weights, and the sum of outer
-//! products with changes.
+//! A block of rows, and its two products: with weights, and the sum of outer products with changes.
 
 use std::ops::Range;
 
@@ -7,12 +6,12 @@ use crate::data::Rows;
 use crate::linalg::vectors::axpy;
 use crate::linalg::{Element, PanelWeights, Panels, Update};
 
-/// Rows that go through all layers together: what they leave on the way stays in the caches, and one
-/// load of the weights serves them all.
+/// Number of rows that pass through all layers together: their intermediate values stay in the
+/// caches, and one load of the weights serves them all.
 pub(super) const BLOCK: usize = 64;
 
-/// Share of stored entries from which rows are multiplied as dense ones: zeros in vectors of eight cost
-/// less than look-ups of a column for each entry.
+/// Share of stored entries from which rows are multiplied as dense ones: multiplying zeros in
+/// vectors of eight costs less than looking up a column for each entry.
 const DENSE: f64 = 0.25;
 
 /// Consecutive rows [x, 1] in the precision of the products.
@@ -25,7 +24,7 @@ pub(super) enum RowBlock<T> {
 }
 
 impl<T: Element> RowBlock<T> {
-    /// An empty block for rows such as `rows`.
+    /// An empty block for rows of the same type as `rows`.
     pub fn new(rows: &impl Rows) -> Self {
         let n_inputs = rows.n_cols() + 1;
         if rows.n_stored() as f64 >= DENSE * rows.n_rows() as f64 * rows.n_cols() as f64 {
@@ -35,7 +34,7 @@ impl<T: Element> RowBlock<T> {
         }
     }
 
-    /// Takes in some rows, in their order.
+    /// Loads some rows, in order.
     pub fn load(&mut self, rows: &impl Rows, wanted: impl ExactSizeIterator<Item = usize>) {
         let last = rows.n_cols();
         match self {
@@ -98,13 +97,13 @@ impl<T: Element> RowBlock<T> {
 pub(super) struct OuterSum<'a> {
     total: &'a mut [f64],
     width: usize,
-    /// Where dense rows are summed, with room for the changes of a block.
+    /// Sums for dense rows, with room for the changes of a block.
     dense: Option<(PanelWeights<f64>, Vec<f64>)>,
     change: Vec<f64>,
 }
 
 impl<'a> OuterSum<'a> {
-    /// Adds to `total`; nothing to add where it is empty.
+    /// Adds to `total`, which may be empty if there is nothing to add.
     pub fn new(total: &'a mut [f64], width: usize) -> Self {
         Self { total, width, dense: None, change: vec![0.0; width] }
     }
@@ -155,9 +154,9 @@ impl<'a> OuterSum<'a> {
 }
 
 impl Drop for OuterSum<'_> {
-    /// Moves the sum of the dense rows to its place: once, when no block can follow, since the panels in
-    /// which they are summed fast are not in the order of `total`. Here and not in a method, since a sum
-    /// that somebody forgot to move would be lost silently.
+    /// Moves the sum of the dense rows to `total`, once at the end, because the panels in which
+    /// they are summed have another order. This is in `drop`, because a forgotten call of a method
+    /// would silently lose the sum.
     fn drop(&mut self) {
         if let Some((panels, _)) = &self.dense {
             for (input, sums) in self.total.chunks_exact_mut(self.width).enumerate() {

@@ -1,4 +1,4 @@
-//! Sparse rows by columns, for the sums of wide ones.
+//! Sparse rows stored by columns, for sums over wide rows.
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -10,14 +10,14 @@ use crate::linalg::arch;
 use crate::linalg::vectors::axpy;
 use crate::parallel::n_parts;
 
-/// Rows between looks at the interrupt.
+/// Rows between interrupt checks.
 const ROWS: usize = 1024;
 
-/// Columns that a thread sums up at a time: few enough to share the work.
+/// Columns that a thread sums at a time: few enough to share the work.
 const COLUMNS: usize = 64;
 
-/// A copy of sparse rows by columns: Xᵀ S is then a sum of its own for each column, so that threads need no
-/// sums of their own of all columns.
+/// A copy of sparse rows by columns: Xᵀ S is then a separate sum for each column, so that threads
+/// need no private sums over all columns.
 #[derive(Debug, Clone)]
 pub(crate) struct SparseColumns {
     bounds: Vec<usize>,
@@ -34,26 +34,27 @@ pub(crate) struct ColumnBlock<'a> {
     pub stride: usize,
     /// The first of the columns.
     pub first: usize,
-    /// How many columns.
+    /// Number of columns.
     pub width: usize,
 }
 
-/// Whether sums over the rows take more memory than a copy of the rows by columns and `width` values for each row.
+/// Whether sums over the rows need more memory than a copy of the rows by columns and `width`
+/// values for each row.
 pub(crate) fn is_wide(rows: &impl Rows, width: usize) -> bool {
     let (n, d) = (rows.n_rows(), rows.n_cols());
     let sums = n_parts(n).saturating_mul(d).saturating_mul(width);
-    // A column's number and its value take one and a half doubles.
+    // A column's index and its value take one and a half doubles.
     sums > 2 * rows.n_stored() + n.saturating_mul(width)
 }
 
 impl SparseColumns {
-    /// Bytes of the entries of `rows` by columns, and of what it takes to sort them.
+    /// Bytes of the entries of `rows` by columns, and of the memory for sorting them.
     #[cfg(feature = "python")]
     pub fn bytes(rows: &impl Rows) -> u128 {
         12 * rows.n_stored() as u128 + 16 * (rows.n_cols() as u128 + 1)
     }
 
-    /// The entries of `rows` by columns; None for more rows than can be counted.
+    /// The entries of `rows` by columns; None if there are more rows than the index type can hold.
     pub fn new(rows: &impl Rows, interrupt: &Interrupt) -> Result<Option<Self>> {
         let Ok(n_rows) = u32::try_from(rows.n_rows()) else { return Ok(None) };
         let mut bounds = vec![0; rows.n_cols() + 1];
@@ -106,8 +107,8 @@ impl SparseColumns {
     }
 }
 
-/// The sums of some columns: a type of its own, since only what is inlined into its body is compiled for the
-/// processor at hand.
+/// The sums of some columns. It is a type because only code inlined into its body is compiled for
+/// this processor's vectors.
 struct Columns<'a> {
     columns: &'a SparseColumns,
     first: usize,

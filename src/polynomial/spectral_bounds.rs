@@ -1,4 +1,4 @@
-//! Upper bounds on |hᵀ Γ_c h| over the unit sphere: what makes a dual value a bound
+//! Upper bounds on |hᵀ Γ_c h| over the unit sphere, which make a dual value a lower bound
 //! (docs/mathematics/polynomial-networks.md#bounds-on-eigenvalues).
 
 use ndarray::linalg::general_mat_mul;
@@ -17,19 +17,19 @@ use crate::polynomial::spectral::spectrum::{
     Chance, bounds_at_a_time, norm_bound, probable_norm_bound,
 };
 
-/// Maximum number of features for which the bound is certain: a factorisation of each matrix. It holds
-/// with probability 1 − 1e-9 for more.
+/// Maximum number of features for which the bound is certain, by a factorisation of each matrix.
+/// For more features it holds with probability 1 − 1e-9.
 pub const MAX_FACTORISED: usize = 1024;
 
-/// Rows that are multiplied at a time, and rows of a matrix that are formed together.
+/// Number of rows that are multiplied at a time, and rows of a matrix that are formed together.
 const PANEL_ROWS: usize = 128;
 
-/// Share of non-zero values from which rows are multiplied as dense ones.
+/// Rows with at least one nonzero in this many values are multiplied as dense ones.
 const DENSE: usize = 10;
 
 impl<R: Rows> GradientMatrices<'_, R> {
-    /// Upper bounds on ‖Γ_c‖₂ for every c, `guesses` being what they probably are; certain up to
-    /// [`MAX_FACTORISED`] features, and all of them together as `chance` says for more.
+    /// Upper bounds on ‖Γ_c‖₂ for every c, given probable values `guesses`: certain up to
+    /// [`MAX_FACTORISED`] features, and for more jointly with the probability of `chance`.
     pub(super) fn norm_bounds(&self, guesses: &[f64], chance: Chance) -> Result<Vec<f64>> {
         let errors = self.rounding_errors()?;
         let bounds = if self.size() <= MAX_FACTORISED {
@@ -45,9 +45,10 @@ impl<R: Rows> GradientMatrices<'_, R> {
         Ok(bounds.into_iter().zip(errors).map(rounded).collect())
     }
 
-    /// The bounds that hold as `chance` says, those of several c together.
+    /// The bounds with the probability of `chance`, several c at a time.
     fn probable_bounds(&self, guesses: &[f64], errors: &[f64], chance: Chance) -> Result<Vec<f64>> {
-        // Which of two methods bounds a matrix depends on the random vectors of the first: both have to hold.
+        // The first method's random vectors determine which of two methods bounds a matrix, so both
+        // must hold.
         let chance = Chance { failure: chance.failure / (2.0 * guesses.len() as f64), ..chance };
         let known: Vec<NormEstimate> = guesses
             .iter()
@@ -69,7 +70,7 @@ impl<R: Rows> GradientMatrices<'_, R> {
         self.bounds_by_lanczos(bounds, chance)
     }
 
-    /// The bounds, those that are missing by Lanczos' method, with seeds that no other bound has.
+    /// Computes missing bounds by Lanczos' method, each with its own seed.
     fn bounds_by_lanczos(&self, bounds: Vec<Option<f64>>, chance: Chance) -> Result<Vec<f64>> {
         let m = bounds.len();
         let missing: Vec<usize> = (0..m).filter(|c| bounds[*c].is_none()).collect();
@@ -85,12 +86,12 @@ impl<R: Rows> GradientMatrices<'_, R> {
         Ok(bounds)
     }
 
-    /// How far rounding may have moved ‖Γ_c‖₂ in forming the matrix or its products: γ Σ_i |D_ii| ‖x_i‖²,
-    /// since ‖|X|ᵀ |D| |X|‖₂ is at most that sum.
+    /// A bound on the rounding error of ‖Γ_c‖₂ from forming the matrix or its products: γ Σ_i
+    /// |D_ii| ‖x_i‖², because ‖|X|ᵀ |D| |X|‖₂ is at most that sum.
     pub(super) fn rounding_errors(&self) -> Result<Vec<f64>> {
         let (sums, longest_row) = self.weighted_squares()?;
         let roundings = self.n_rows() + 2 * longest_row + 64;
-        // What underflows is smaller than the smallest normal number each time.
+        // The error of each underflow is below the smallest normal number.
         let lost = f64::MIN_POSITIVE * (self.n_rows() as f64 + 1.0) * self.size() as f64;
         Ok(sums.into_iter().map(|sum| 2.0 * higham_gamma(roundings) * sum + lost).collect())
     }
@@ -145,7 +146,7 @@ impl<R: Rows> GradientMatrices<'_, R> {
         out.iter_mut().zip(&sum).for_each(|(out, sum)| *out = *sum);
     }
 
-    /// The same by products of each row's non-zero values.
+    /// Forms them by products of each row's nonzero values.
     fn form_sparse(&self, c: usize, first: usize, out: &mut [f64]) {
         let d = self.size();
         let last = first + out.len() / d;

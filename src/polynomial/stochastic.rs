@@ -18,21 +18,21 @@ use crate::interrupt::Interrupt;
 pub struct Passes {
     /// Number of passes.
     pub count: usize,
-    /// Length of the first step of each coordinate in its unit; the lengths fall to 0 linearly.
+    /// Length of the first step of each coordinate in its unit; the lengths decrease to 0 linearly.
     pub length: f64,
     /// Seed of the order of the rows.
     pub seed: u64,
 }
 
-/// Fewest rows for which batches pay: the quasi-Newton steps see as many in a moment.
+/// Minimum number of rows for which batches pay: for fewer, quasi-Newton steps take almost no time.
 const MIN_ROWS: usize = 2048;
 
-/// Shares that the running means of gradients and their squares keep from batch to batch.
+/// Decay rates of the running means of gradients and of their squares, per batch.
 const MEAN_KEPT: f64 = 0.9;
 const SQUARE_KEPT: f64 = 0.99;
 
-/// Whether a step on a batch costs no more than its gradient: a step moves every weight, and wide sparse
-/// rows give few of them a gradient.
+/// Whether a step on a batch costs no more than its gradient: a step moves every weight, but wide
+/// sparse rows give only few of them a gradient.
 pub(super) fn worthwhile<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
@@ -43,8 +43,8 @@ pub(super) fn worthwhile<R: Rows + Copy>(
     n >= MIN_ROWS && n_weights as f64 <= BLOCK as f64 * per_row * width as f64
 }
 
-/// Moves the layers of `model` by `passes` over the rows; returns whether that has lowered the objective, and
-/// leaves them as they are if not.
+/// Moves the layers of `model` by `passes` over the rows. Returns whether that has lowered the
+/// objective; if not, leaves the layers unchanged.
 pub(super) fn descend<R: Rows + Copy>(
     mut variables: LayerVariables<'_, R>,
     passes: Passes,
@@ -62,8 +62,9 @@ pub(super) fn descend<R: Rows + Copy>(
     let mut x = variables.point();
     let mut gradient = Vec::new();
     for pass in 0..passes.count {
-        // Each row of a batch comes from a part of its own and is followed by the next row there: classes
-        // are mixed however the rows are sorted, and rows in files are read in order.
+        // Each row of a batch comes from another section of the data, followed by the next row of
+        // that section: so classes are mixed for any order of the rows, and rows in files are read
+        // in order.
         let starts: Vec<usize> = (0..BLOCK).map(|_| rng.random_range(0..n_batches)).collect();
         for batch in 0..n_batches {
             interrupt.check()?;
@@ -102,7 +103,8 @@ impl Adam {
         Self { mean: vec![0.0; size], square: vec![0.0; size], n_steps: 0 }
     }
 
-    /// Moves x by `step` times the length of each coordinate, or less where gradients change their sign.
+    /// Moves x by `step` times the length of each coordinate, or less if gradients change their
+    /// sign.
     fn step(&mut self, x: &mut [f64], gradient: &[f64], lengths: &[f64], step: f64) {
         self.n_steps = self.n_steps.saturating_add(1);
         let step = step / (1.0 - MEAN_KEPT.powi(self.n_steps));

@@ -1,4 +1,4 @@
-//! Held-out rows on which every model of a fit is scored: one fit gives the whole curve (Blondel et al.
+//! Held-out rows that score every model of a fit: one fit gives the whole curve (Blondel et al.
 //! 2017, section 6.1).
 
 use super::evaluation::outputs;
@@ -18,12 +18,12 @@ pub struct Validation<'a> {
     loss: &'a dyn OutputLoss,
 }
 
-/// What a model reaches on held-out rows.
+/// The loss and the score of a model on held-out rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Score {
     /// Mean loss.
     pub loss: f64,
-    /// Share of rows whose largest output is the right class, or minus the mean loss without classes.
+    /// Share of rows whose largest output is the right class; without classes, minus the mean loss.
     pub score: f64,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Validation<'a> {
     /// Checks shapes.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what does not fit.
+    /// [`Error::InvalidArgument`] naming the invalid argument.
     pub fn new(
         data: Data<'a>,
         targets: Targets<'a>,

@@ -1,4 +1,4 @@
-//! The dual of a structured problem whose oracle is the user's own.
+//! The dual of a structured problem with the user's oracle.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,20 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::linalg::{Sparse, sparse};
 
-/// Maximum number of examples per call of the oracle, and how long such a call may take before it gets
-/// fewer: interrupts are looked for in between.
+/// Maximum number of examples per call of the oracle, and the duration of a call after which
+/// batches get smaller, so that interrupts are checked in between.
 const MAX_BATCH: usize = 64;
 const MAX_CALL_TIME: Duration = Duration::from_millis(50);
-/// A margin may be this much below one known before, relative to the size of its terms.
+/// A margin may be below an earlier one by this much, relative to the size of its terms.
 const ROUNDING: f64 = 1e-9;
 
 /// A user's oracle.
 pub trait Oracle: Sync {
-    /// Calls `found` for each of the blocks in turn with (−ψ, L) at its loss-augmented decoding, ψ being
-    /// φ(x, y_true) − φ(x, y), one number for each weight.
+    /// Calls `found` for each of the blocks in order, with (−ψ, L) of its loss-augmented decoding.
+    /// ψ is φ(x, y_true) − φ(x, y), one number for each weight.
     ///
     /// # Errors
-    /// The oracle's own.
+    /// The oracle's errors.
     fn vertices(
         &self,
         blocks: &[u32],
@@ -32,10 +32,10 @@ pub trait Oracle: Sync {
     ) -> Result<()>;
 }
 
-/// The dual of a structured problem, asked of an [`Oracle`].
+/// The dual of a structured problem that is defined by an [`Oracle`].
 ///
-/// Parts are the weights, with −ψ as a vertex's entries, and one more part for its loss: the gradient
-/// is then the weights and a 1.
+/// Parts are the weights, with −ψ as a vertex's entries, and one more part for its loss: so the
+/// gradient is the weights and a 1.
 pub struct CallbackDual<'o> {
     oracle: &'o dyn Oracle,
     n_weights: usize,
@@ -49,8 +49,9 @@ impl<'o> CallbackDual<'o> {
         Self { oracle, n_weights, shares, exact: true }
     }
 
-    /// The same for an oracle whose answers need not be maximisers. Losses are then as large as it, or the
-    /// dual point, knows: bounds from below on the true ones, and so is the objective.
+    /// Accepts an oracle that does not always return maximisers. The loss is then the largest known
+    /// one, from the oracle or the dual point: a lower bound on the true loss, and so is the
+    /// objective.
     pub fn approximate(self) -> Self {
         Self { exact: false, ..self }
     }
@@ -76,7 +77,7 @@ impl<'o> CallbackDual<'o> {
         Err(Error::argument("model", message))
     }
 
-    /// The vertices of some blocks, a batch at a time.
+    /// The vertices of some blocks, one batch at a time.
     fn ask_all(
         &self,
         blocks: &[u32],
@@ -116,7 +117,7 @@ impl<'o> CallbackDual<'o> {
         gamma(n_terms) * self.scale(weights, point) + n_terms as f64 * TINY
     }
 
-    /// The sum of the sizes of a margin's terms.
+    /// The sum of the absolute values of a margin's terms.
     fn scale(&self, weights: &[f64], point: &[(u32, f64)]) -> f64 {
         let (features, loss) = split(point, self.n_weights);
         let sizes = features.iter().map(|(index, value)| (value * weights[*index as usize]).abs());
@@ -203,7 +204,7 @@ impl BlockDual for CallbackDual<'_> {
         Sparse::new()
     }
 
-    /// Entries are of the size of the features, whatever that is.
+    /// Entries have the size of the features, which is not known.
     fn rounding(&self) -> f64 {
         0.0
     }
@@ -270,13 +271,13 @@ impl BlockDual for CallbackDual<'_> {
             let (mut loss, mut error) = (self.slope(weights, vertex), self.error(weights, vertex));
             let known = self.slope(weights, point);
             if !self.exact && known > loss {
-                // H_i is at least as large as its labels' combination.
+                // H_i is at least as large as the combination of its labels.
                 (loss, error) = (known, self.error(weights, point));
             }
             let gap = loss - known;
             let scale = self.scale(weights, vertex) + self.scale(weights, point);
             if gap < -ROUNDING * (1.0 + scale) {
-                // The point combines labels that the oracle has returned before.
+                // The point combines labels that the oracle returned earlier.
                 let message = format!(
                     "loss_augmented_decode returned a label for example {block} that scores {:.3e} \
                      less than labels it returned before; it must return a maximiser",

@@ -1,4 +1,4 @@
-//! A structured SVM: model × shares, as the solvers' dual.
+//! A structured SVM (model and shares) as a dual for the solvers.
 
 use std::ops::Range;
 
@@ -14,7 +14,8 @@ use crate::interrupt::Interrupt;
 use crate::linalg::sparse::{self, dot};
 use crate::linalg::{Sparse, TouchedVector};
 
-/// Groups of examples whose images are summed apart, for any number of threads, and then in order.
+/// Number of groups of examples whose images are summed separately, for any number of threads, and
+/// then in order.
 const GROUPS: usize = 16;
 
 /// P(w) = λ/2 ‖w‖² + Σ_i p_i max over y of \[L_i(y) − ⟨w, ψ_i(y)⟩\], ψ_i(y) = φ(x_i, y_i) − φ(x_i, y); the
@@ -70,7 +71,7 @@ impl<'a> StructuredDual<'a> {
         Ok(Self { model, shares, local, image, groups: Vec::new() })
     }
 
-    /// The same dual, whose oracle the flag stops within an example.
+    /// Stops the oracle within an example when the flag is raised.
     #[must_use]
     pub fn stopped_by(mut self, interrupt: &Interrupt) -> Self {
         self.local = Local::of(interrupt);
@@ -78,7 +79,7 @@ impl<'a> StructuredDual<'a> {
     }
 }
 
-/// Refuses examples without labels.
+/// Returns an error if the examples have no labels.
 pub(super) fn check_labelled(model: &dyn Model) -> Result<()> {
     if model.is_labelled() {
         return Ok(());
@@ -114,8 +115,8 @@ impl Local {
         self.margins.iter_mut().zip(&self.costs).for_each(|(margin, cost)| *margin += cost);
     }
 
-    /// Finds the vertex of the largest margin, the right label among them; returns its loss Φ and the
-    /// margin itself.
+    /// Finds the vertex of the largest margin, including the right label's; returns its loss Φ and
+    /// the margin.
     fn find(&mut self, model: &dyn Model, example: usize) -> (f64, f64) {
         model.decode(example, &self.margins, &mut self.work, &mut self.label);
         model.parts(example, &self.label, &mut self.vertex);
@@ -123,25 +124,26 @@ impl Local {
         let best = dot(&self.margins, &self.vertex);
         let right = dot(&self.margins, &self.truth);
         if best <= right {
-            // The truth of a matching problem need not be a matching.
+            // The truth of a matching problem may not be a matching.
             self.vertex.clone_from(&self.truth);
         }
         (best.max(right) - right, best.max(right))
     }
 
-    /// The size of an example's functions, its costs being loaded.
+    /// The size of an example's functions; its costs must be loaded.
     fn scales(&self, model: &dyn Model, example: usize) -> Scales {
         let cost = self.costs.iter().fold(0.0, |largest: f64, cost| largest.max(cost.abs()));
         model.size(example).scales(cost)
     }
 
-    /// A bound on the rounding error of a loss at weights of norm at most `norm`, its costs being loaded.
+    /// A bound on the rounding error of a loss at weights of norm at most `norm`; its costs must be
+    /// loaded.
     fn error(&self, model: &dyn Model, example: usize, norm: f64) -> f64 {
         model.size(example).loss_error(self.scales(model, example).cost, norm)
     }
 }
 
-/// θ + c, whose slopes are those of the dual up to a constant.
+/// θ + c, whose slopes equal those of the dual up to a constant.
 pub struct StructuredGradient<'s> {
     model: &'s dyn Model,
     example: usize,
@@ -160,7 +162,7 @@ impl Gradient for StructuredGradient<'_> {
     }
 }
 
-/// A direction of μ_i; its image in weight space is −(p_i/λ) A_iᵀ of it.
+/// A direction of μ_i; its image in weight space is −(p_i/λ) A_iᵀ times the direction.
 pub struct StructuredImage<'s> {
     model: &'s dyn Model,
     example: usize,

@@ -12,11 +12,12 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::linalg::{Sparse, TouchedVector, sparse, squared_norm};
 use crate::run::{Certificate, Progress, Solver};
 
-/// Accuracy of projections that are not in closed form.
+/// Accuracy of projections without a closed form.
 const ACCURACY: f64 = 1e-8;
-/// Groups of examples that are summed apart, for any number of threads.
+/// Number of groups of examples that are summed separately, for any number of threads.
 const GROUPS: usize = 16;
-/// Iterations of the power method for ‖F‖, and what is added to its estimate from below.
+/// Iterations of the power method for ‖F‖, and the factor applied to its estimate, which is a lower
+/// bound.
 const POWER: usize = 30;
 const MARGIN: f64 = 1.1;
 /// Iterations between certificates, each of which decodes all examples once more.
@@ -25,10 +26,10 @@ const CERTIFIED_EVERY: usize = 10;
 /// min over ‖w‖ ≤ R of Σ_i p_i max over z in the hull of the μ(y) of ⟨A_i w + c_i, z⟩ − ⟨A_i w, μ(y_i)⟩,
 /// as a saddle point problem in (w, z).
 ///
-/// In the memory-efficient form: since the sum of the operators seen is (t + 1) times that at the average,
-/// and what it says of z_i depends on the averaged w alone, neither the z_i nor their averages are kept;
-/// only the averages of w, of Σ p_i A_iᵀ z_i and of Σ p_i ⟨c_i, z_i⟩ are. The start is w = 0 and, for z,
-/// the projection of 0.
+/// Uses the memory-efficient form: the sum of the operators so far is (t + 1) times the operator at
+/// the average, and its part for z_i depends only on the averaged w. So neither the z_i nor their
+/// averages are stored, but only the averages of w, of Σ p_i A_iᵀ z_i and of Σ p_i ⟨c_i, z_i⟩. The
+/// start is w = 0 and, for z, the projection of 0.
 pub struct Extragradient<'a> {
     model: &'a dyn Marginals,
     shares: Shares,
@@ -67,7 +68,7 @@ struct Local {
 }
 
 impl<'a> Extragradient<'a> {
-    /// The method on the ball of that radius, which takes the place of λ.
+    /// Creates the method on the ball of this radius, which replaces λ.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a radius that is not positive, and for right labels outside the hull.
@@ -109,18 +110,18 @@ impl<'a> Extragradient<'a> {
         &self.weights
     }
 
-    /// Gives back the averaged w.
+    /// Returns the averaged w.
     pub fn into_weights(self) -> Vec<f64> {
         self.weights
     }
 
-    /// The steps for w and for z, once they are known.
+    /// The steps for w and for z, if known.
     pub fn steps(&self) -> Option<(f64, f64)> {
         self.steps
     }
 
-    /// Calls `visit` for every example, group by group in parallel; sums the groups' images to `image`
-    /// and returns the sum of their linear terms.
+    /// Calls `visit` for every example, group by group in parallel; sums the groups' images to
+    /// `image` and returns the sum of their linear terms.
     fn pass(
         &mut self,
         image: &mut [f64],
@@ -154,7 +155,7 @@ impl<'a> Extragradient<'a> {
         failure.map_or(Ok(linear), Err)
     }
 
-    /// The image of the truth, ‖F‖² by the power method, and from it the steps.
+    /// Computes the image of the truth, ‖F‖² by the power method, and the steps.
     fn prepare(&mut self, interrupt: &Interrupt) -> Result<(f64, f64)> {
         let mut truth = std::mem::take(&mut self.truth);
         let size = self.pass(&mut truth, interrupt, |method, example, group| {
@@ -168,7 +169,7 @@ impl<'a> Extragradient<'a> {
         })?;
         self.truth = truth;
         let n_weights = self.weights.len();
-        // Any start serves that is not orthogonal to the leading eigenvector.
+        // Any start works that is not orthogonal to the leading eigenvector.
         let mut x: Vec<f64> = (0..n_weights).map(|j| 1.0 + (j % 7) as f64 / 7.0).collect();
         let mut y = vec![0.0; n_weights];
         let mut largest = 0.0;
@@ -190,12 +191,13 @@ impl<'a> Extragradient<'a> {
             std::mem::swap(&mut x, &mut y);
         }
         let step = if largest > 0.0 { 1.0 / (MARGIN * largest).sqrt() } else { 1.0 };
-        // Each side's step in proportion to how far it may have to go.
+        // The steps are proportional to the largest distances of w and of z.
         let ratio = self.radius / size.max(f64::MIN_POSITIVE).sqrt();
         Ok((step * ratio, step / ratio))
     }
 
-    /// v_i, or with the w of the middle point u_i, for one example; adds its image and linear term.
+    /// Computes v_i, or, given the w of the middle point, u_i, for one example; adds its image and
+    /// linear term.
     fn move_marginals(
         &self,
         example: usize,
@@ -214,7 +216,7 @@ impl<'a> Extragradient<'a> {
                 self.project(example, local)?;
                 std::mem::swap(&mut local.point, &mut local.marginals);
             }
-            // The Bregman step from v adds to the potentials that v was made of.
+            // The Bregman step from v adds to the potentials of v.
             local.load_scores(model, example, middle);
             for (point, (score, cost)) in
                 local.point.iter_mut().zip(local.scores.iter().zip(&local.costs))
@@ -315,7 +317,8 @@ impl Solver for Extragradient<'_> {
         }
     }
 
-    /// The restricted gap: the mean loss at the averaged w minus the minimum over the ball at the averaged z.
+    /// The restricted gap: the mean loss at the averaged w minus the minimum over the ball at the
+    /// averaged z.
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
         let mut unused = vec![0.0; self.weights.len()];
         let primal = self.pass(&mut unused, interrupt, |method, example, group| {
@@ -352,7 +355,7 @@ impl Solver for Extragradient<'_> {
     }
 }
 
-/// What rounding, and projections that are not exact, may do to a certificate.
+/// Bounds on the effect of rounding and of inexact projections on a certificate.
 #[derive(Default)]
 struct Errors {
     primal: f64,
@@ -370,7 +373,8 @@ impl Extragradient<'_> {
             let cost = costs.iter().fold(0.0, |largest: f64, cost| largest.max(cost.abs()));
             let (share, size) = (self.shares.of(example), self.model.size(example));
             errors.primal += share * size.loss_error(cost, norm);
-            // A part's marginal is known to the accuracy of projections and the rounding of the averages.
+            // A part's marginal is accurate up to the projections' accuracy and the rounding of the
+            // averages.
             let defect = ACCURACY + gamma(4 * n + 8 * self.iterations + 64);
             let scale = cost + self.radius * size.norm;
             errors.dual += share * 2.0 * size.n_parts as f64 * defect * scale;

@@ -1,4 +1,4 @@
-//! One call for structured models: a method by name, its run, and where it ended.
+//! Fits structured models: a method by name, its run, and its result.
 
 use std::ops::ControlFlow;
 
@@ -14,9 +14,10 @@ use crate::solver::{BlockOptions, Choices, DualPoint, Fit, Method, Target, minim
 /// The solvers for structured problems.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StructuredMethod {
-    /// Those that work for every dual.
+    /// The methods that work for every dual.
     Vertices(Method),
-    /// [`Extragradient`], which needs the projections of a built-in model; `None` is its own choice.
+    /// [`Extragradient`], which needs the projections of a built-in model; `None` stands for its
+    /// default.
     Extragradient {
         /// The distance.
         projection: Option<Projection>,
@@ -25,10 +26,10 @@ pub enum StructuredMethod {
     },
 }
 
-/// [`Choices`] and those of [`Extragradient`].
+/// [`Choices`] and the options of [`Extragradient`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StructuredChoices<'a> {
-    /// Those of every method.
+    /// The choices of every method.
     pub common: Choices<'a>,
     /// Name of the projection.
     pub projection: Option<&'a str>,
@@ -40,7 +41,8 @@ impl StructuredMethod {
     const AUTO: &str = "auto";
     const EXTRAGRADIENT: &str = "extragradient";
 
-    /// Names of the methods; "auto" is block Frank-Wolfe that ends by Newton's method where it stalls.
+    /// Names of the methods; "auto" is block Frank-Wolfe, which Newton's method finishes if it
+    /// stalls.
     pub fn names() -> Vec<&'static str> {
         [vec![Self::AUTO], names(Method::REGISTRY), vec![Self::EXTRAGRADIENT]].concat()
     }
@@ -67,7 +69,8 @@ impl StructuredMethod {
         let newton = common.solver == Self::AUTO;
         let parse = if newton { Method::block_frank_wolfe } else { Method::parse };
         Ok(Self::Vertices(match parse(&common)? {
-            // A certificate decodes all examples: it waits until the gap that the steps meet is small.
+            // A certificate decodes all examples, so it waits until the gaps of the steps are
+            // small.
             Method::BlockFrankWolfe(options) => {
                 Method::BlockFrankWolfe(BlockOptions { certify_below: 0.0, newton, ..options })
             }
@@ -75,7 +78,7 @@ impl StructuredMethod {
         }))
     }
 
-    /// The method if it needs no more than vertices.
+    /// The method, if it only needs vertices.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for [`Extragradient`].
@@ -89,10 +92,10 @@ impl StructuredMethod {
         }
     }
 
-    /// The options of block Frank-Wolfe, which alone has a [path](crate::solver::path).
+    /// The options of block Frank-Wolfe, the only method with a [path](crate::solver::path).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for the others.
+    /// [`Error::InvalidArgument`] for other methods.
     pub fn path_options(self) -> Result<BlockOptions> {
         match self.vertices()? {
             Method::BlockFrankWolfe(options) if !options.averaging => Ok(options),
@@ -104,9 +107,9 @@ impl StructuredMethod {
     }
 }
 
-/// Refuses a model whose weights do not fit into memory in as many copies as a method keeps: the solver's own,
-/// those of a certificate, the best ones so far and the result, in batches one for each group of examples, and
-/// averages.
+/// Returns an error if the copies of the weights that a method keeps do not fit into memory: those
+/// of the solver and of a certificate, the best ones so far, the result, one batch for each group
+/// of examples, and averages.
 fn require_memory(n_weights: usize, method: StructuredMethod) -> Result<()> {
     let (copies, frugal) = match method {
         StructuredMethod::Vertices(Method::BlockFrankWolfe(options)) => {
@@ -156,7 +159,7 @@ pub fn fit(
     let null_objective = dual.null_objective(interrupt)?;
     let stopping = target.stopping(null_objective);
     let null_objective = null_objective.upper();
-    // ‖w‖² ≤ P(0)/λ for the regularised optimum.
+    // ‖w‖² ≤ P(0)/λ at the regularised optimum.
     let largest = (null_objective / dual.shares().lambda()).sqrt();
     let radius = radius.unwrap_or(if largest > 0.0 { largest } else { 1.0 });
     let projection = projection.unwrap_or(model.default_projection());

@@ -1,5 +1,5 @@
-//! Losses of a vector of outputs (docs/mathematics/polynomial-networks.md#losses). One file per loss;
-//! [`REGISTRY`] has their names.
+//! Losses of a vector of outputs (docs/mathematics/polynomial-networks.md#losses). One file per
+//! loss; [`REGISTRY`] lists their names.
 
 mod binary_logistic;
 mod logistic;
@@ -18,16 +18,16 @@ use std::fmt;
 use crate::error::Result;
 use crate::names::find;
 
-/// What one row should come out as.
+/// The target of one row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LossTarget<'a> {
-    /// One of the outputs is the right one.
+    /// The index of the right output.
     Class(usize),
     /// A value per output (−1 or +1 for the binary losses).
     Values(&'a [f64]),
 }
 
-/// What a loss compares the outputs with.
+/// The kind of target that a loss compares with the outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetKind {
     /// The class of the row: [`LossTarget::Class`].
@@ -59,16 +59,16 @@ pub trait OutputLoss: Send + Sync + fmt::Debug {
         gradient: &mut [f64],
     ) -> f64;
 
-    /// ℓ(y, o) alone.
+    /// ℓ(y, o) without its gradient.
     fn value(&self, target: LossTarget<'_>, outputs: &[f64]) -> f64;
 
     /// Lipschitz constant of the gradient with respect to ‖·‖₂, for `n_outputs` outputs.
     fn smoothness(&self, n_outputs: usize) -> f64;
 
-    /// What it compares the outputs with.
+    /// The kind of target.
     fn target_kind(&self) -> TargetKind;
 
-    /// Whether that is a class.
+    /// Whether the targets are classes.
     fn takes_classes(&self) -> bool {
         self.target_kind() == TargetKind::Classes
     }
@@ -149,7 +149,8 @@ mod tests {
                     low[c] -= step;
                     let slope =
                         (loss.value(target, &high) - loss.value(target, &low)) / (2.0 * step);
-                    // The squared hinge's second derivative jumps: allow for one kink.
+                    // The second derivative of the squared hinge jumps: the tolerance allows for
+                    // one kink.
                     prop_assert!((slope - gradient[c]).abs() < 1e-4, "{name} {slope} {}", gradient[c]);
                 }
                 if loss.takes_classes() {

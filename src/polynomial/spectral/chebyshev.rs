@@ -1,5 +1,6 @@
-//! Upper bounds on the norms of large symmetric matrices that hold with a given probability, without a basis of
-//! their Krylov spaces (docs/mathematics/polynomial-networks.md#bounds-on-eigenvalues).
+//! Upper bounds on the norms of large symmetric matrices that hold with a given probability,
+//! without a basis of their Krylov spaces
+//! (docs/mathematics/polynomial-networks.md#bounds-on-eigenvalues).
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -11,8 +12,8 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 use crate::linalg::vectors::larger_or_nan;
 
-/// Random vectors for each matrix: the top eigenvector's share of the longest of them is far above what rounding
-/// may do to it.
+/// Random vectors for each matrix: with this many, the top eigenvector's share of the longest of
+/// them is far above rounding error.
 pub(crate) const STARTS: usize = 3;
 
 /// Maximum number of steps.
@@ -21,21 +22,22 @@ const MAX_STEPS: usize = 320;
 /// Unit roundoff.
 const U: f64 = 0.5 * f64::EPSILON;
 
-/// What is known of a matrix.
+/// Prior estimates for a matrix.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormEstimate {
-    /// About its norm.
+    /// Approximate norm.
     pub guess: f64,
     /// A bound on ‖fl(A v) − A v‖ for unit vectors v.
     pub rounding: f64,
 }
 
-/// Upper bounds on the norms of matrices 0, 1, ... of which `known` says something, each too small with at most the
-/// given probability; None where rounding or the guess leave no bound.
+/// Upper bounds on the norms of matrices 0, 1, ..., which `known` describes. Each is too small with
+/// at most the given probability; None if rounding or the guess leave no bound.
 ///
-/// Let b be about ‖A‖, v its top eigenvector, g random of unit length and y_k = T_k(A/b) g with Chebyshev's
-/// polynomials. Then ‖y_k‖ ≥ T_k(‖A‖/b) |⟨v, g⟩|, and |⟨v, g⟩| < t with probability at most t √(2d/π), for each of
-/// [`STARTS`] vectors. So ‖A‖ ≤ b cosh(arcosh(‖y_k‖/t)/k), whatever k and b are.
+/// Let b be about ‖A‖, v its top eigenvector, g random of unit length and y_k = T_k(A/b) g with
+/// Chebyshev polynomials. Then ‖y_k‖ ≥ T_k(‖A‖/b) |⟨v, g⟩|, and |⟨v, g⟩| < t with probability at
+/// most t √(2d/π), for each of [`STARTS`] vectors. So ‖A‖ ≤ b cosh(arcosh(‖y_k‖/t)/k), for any k
+/// and b.
 pub(crate) fn probable_norm_bounds(
     size: usize,
     known: &[NormEstimate],
@@ -87,12 +89,12 @@ pub(crate) fn probable_norm_bounds(
     Ok(bounds)
 }
 
-/// A number of each matrix for each of its vectors.
+/// A number of each matrix, repeated for each of its vectors.
 fn columns<T: Copy>(active: &[Growth], of: impl Fn(&Growth) -> T) -> Vec<T> {
     active.iter().flat_map(|growth| [of(growth); STARTS]).collect()
 }
 
-/// The largest |entry| of the vectors of each matrix; NaN if there is one.
+/// The largest |entry| of the vectors of each matrix; NaN if any entry is NaN.
 fn largest(vectors: &[f64], n_matrices: usize) -> Vec<f64> {
     let mut largest = vec![0.0_f64; n_matrices];
     for row in vectors.chunks_exact(n_matrices * STARTS) {
@@ -103,7 +105,7 @@ fn largest(vectors: &[f64], n_matrices: usize) -> Vec<f64> {
     largest
 }
 
-/// How y_0, y_1, ... of a matrix grow.
+/// The growth of y_0, y_1, ... of a matrix.
 struct Growth {
     matrix: usize,
     /// b.
@@ -122,7 +124,7 @@ impl Growth {
         Self { matrix, scale, rounding, share, lengths: vec![1.0], bound: None }
     }
 
-    /// Takes in the largest entry of A g: a lower bound on the norm.
+    /// Uses the largest entry of A g, which is a lower bound on the norm.
     fn start(&mut self, largest: f64) {
         self.scale = self.scale.max(largest);
         if largest == 0.0 && self.scale == 0.0 {
@@ -130,38 +132,38 @@ impl Growth {
         }
     }
 
-    /// Takes in ‖y_k‖² of its vectors, and returns whether the bound is close enough, or nothing more can be had.
+    /// Adds ‖y_k‖² of its vectors; returns whether the bound is tight enough or cannot improve.
     fn take(&mut self, squares: &[f64], accuracy: f64) -> bool {
         if self.scale == 0.0 {
             return true;
         }
         let square = squares.iter().copied().fold(0.0, larger_or_nan);
-        // The sum of squares has lost less.
+        // Covers the rounding of the sum of squares.
         self.lengths.push(square.sqrt() * (1.0 + 1e-10));
         let steps = (self.lengths.len() - 1) as f64;
         let length = self.lengths[self.lengths.len() - 1];
         let angle = (2.0 * length / self.share).max(1.0).acosh() / steps;
-        // A guess that was far too small: the bound so far has to do.
+        // The guess was far too small, so the bound so far is used.
         if length > 1e100 {
             return true;
         }
         let is_clear = self.noise(angle) <= 0.5 * self.share;
         if length.is_nan() || !is_clear {
-            // A bound so far holds, but it is loose: that of another method is worth its products.
+            // The bound so far holds but is loose: another method is worth its products.
             self.bound = None;
             return true;
         }
         let bound = self.scale * angle.cosh() * (1.0 + 1e-12);
         self.bound = Some(self.bound.map_or(bound, |best| best.min(bound)));
-        // The norm is at least this, or b above it.
+        // The norm is at least this if it is above b.
         let least = self.scale * (length.max(1.0).acosh() / steps).cosh();
         bound <= least * (1.0 + accuracy)
     }
 
-    /// How far rounding may have moved ⟨v, y_k⟩ / T_k(‖A‖/b) where ‖A‖ is at least b cosh(`angle`).
+    /// A bound on the rounding error of ⟨v, y_k⟩ / T_k(‖A‖/b) if ‖A‖ is at least b cosh(`angle`).
     ///
-    /// The error δ_j of step j comes into y_k as U_{k−1−j}(A/b) δ_j, and U_i ≤ (i + 1) T_i, T_i T_j ≤ T_{i+j} from
-    /// 1 on.
+    /// The error δ_j of step j enters y_k as U_{k−1−j}(A/b) δ_j, where U_i ≤ (i + 1) T_i and T_i
+    /// T_j ≤ T_{i+j} on [1, ∞).
     fn noise(&self, angle: f64) -> f64 {
         let steps = self.lengths.len() - 1;
         let product = 2.0 * self.rounding / self.scale;
@@ -203,7 +205,7 @@ mod tests {
     fn several_spectra_are_bounded_whatever_the_guess() {
         let size = 3000;
         let below: Vec<f64> = (0..size).map(|i| (i as f64 / size as f64) - 0.7).collect();
-        // One entry stands out; nothing but the random starts knows of it.
+        // One large entry, which only the random starts can find.
         let mut peak = vec![1e-3; size];
         peak[17] = 5.0;
         let spectra = [below, peak, vec![0.0; size]];
@@ -225,13 +227,13 @@ mod tests {
         assert_eq!(bounds(std::slice::from_ref(&spectrum), &[rough], 1e-2), [None]);
         let unknown = NormEstimate { guess: 1.0, rounding: f64::NAN };
         assert_eq!(bounds(std::slice::from_ref(&spectrum), &[unknown], 1e-2), [None]);
-        // A matrix that is 0 but for a NaN has no bound either.
+        // A matrix that is 0 except for one NaN has no bound either.
         let mut unknown = vec![0.0; 2000];
         unknown[5] = f64::NAN;
         for guess in [0.0, 1.0] {
             assert_eq!(bounds(std::slice::from_ref(&unknown), &[known(guess)], 1e-2), [None]);
         }
-        // Products make up for a guess that is none.
+        // Products compensate for a NaN guess.
         let unknown = NormEstimate { guess: f64::NAN, rounding: 1e-15 };
         assert!(bounds(&[spectrum], &[unknown], 1e-2)[0].is_some_and(|bound| bound >= 1.0));
     }

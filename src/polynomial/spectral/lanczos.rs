@@ -1,24 +1,24 @@
-//! Extreme eigenpairs of a symmetric matrix known by its products
+//! Extreme eigenpairs of a symmetric matrix that is given by its products
 //! (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
 use crate::error::Result;
 use crate::linalg::vectors::{axpy, dot, normalise, random_unit};
 
-/// An eigenvalue of largest absolute value, and how well it is known.
+/// An eigenvalue of largest absolute value, with its accuracy.
 #[derive(Debug, Clone)]
 pub struct Extreme {
     /// The Ritz value θ.
     pub value: f64,
     /// Its unit vector.
     pub vector: Vec<f64>,
-    /// ‖M v − θ v‖: some eigenvalue lies this close to θ.
+    /// ‖M v − θ v‖: some eigenvalue is this close to θ.
     pub residual: f64,
 }
 
-/// Largest Krylov space kept before a restart.
+/// Largest Krylov space before a restart.
 const MAX_SPACE: usize = 32;
 
-/// Restarts before the best pair found is returned as it is.
+/// Number of restarts after which the best pair found is returned.
 const MAX_RESTARTS: usize = 8;
 
 /// The eigenpair of largest |eigenvalue| of the `size` × `size` matrix behind `product`.
@@ -38,7 +38,7 @@ pub fn extreme_eigenpair(
     for _ in 0..=MAX_RESTARTS {
         let extreme = lanczos(start, tol, &mut product)?;
         let done = extreme.residual <= tol * extreme.value.abs();
-        // Both ends stay in the next space: their mean direction restarts it.
+        // Restarts with the sum of the vectors of both ends, so that both stay in the next space.
         start = extreme.vector.clone();
         let better = best.as_ref().is_none_or(|best| extreme.value.abs() >= best.value.abs());
         if better {
@@ -76,7 +76,7 @@ fn lanczos(
             let (low, high) = (0, values.len() - 1);
             let dominant = if values[low].abs() > values[high].abs() { low } else { high };
             let other = low + high - dominant;
-            // The other end may still grow past this one: it has to be settled as well.
+            // The other end may still grow beyond this one, so it must have converged, too.
             let settled = residual(dominant) <= tol * values[dominant].abs()
                 && values[other].abs() + residual(other) <= (1.0 + tol) * values[dominant].abs();
             if closed || settled {
@@ -97,9 +97,9 @@ fn lanczos(
     }
 }
 
-/// Takes the parts along the orthonormal `space` out of a vector.
+/// Removes the components in the orthonormal `space` from a vector.
 pub(super) fn orthogonalise(vector: &mut [f64], space: &[Vec<f64>]) {
-    // Twice is enough for orthogonality to rounding.
+    // Two passes make it orthogonal up to rounding.
     for _ in 0..2 {
         for basis in space {
             let overlap = dot(vector, basis);
@@ -142,7 +142,7 @@ fn tridiagonal_eigen(diagonal: &[f64], off_diagonal: &[f64]) -> (Vec<f64>, Vec<V
     (order.iter().map(|&i| a[i][i]).collect(), order.iter().map(|&i| vectors[i].clone()).collect())
 }
 
-/// Turns the plane of the axes p and q so that the entry (p, q) of the matrix becomes 0.
+/// Rotates in the plane of the axes p and q so that the entry (p, q) of the matrix becomes 0.
 fn rotate(a: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize) {
     let tau = (a[q][q] - a[p][p]) / (2.0 * a[p][q]);
     let t = 1.0f64.copysign(tau) / (tau.abs() + (1.0 + tau * tau).sqrt());
@@ -179,7 +179,7 @@ mod tests {
                 .collect();
             let extreme =
                 extreme_eigenpair(6, 1e-10, seed, |v| Ok(dense_product(&matrix, v))).unwrap();
-            // Reference: Frobenius-normalised repeated squaring of M² gives |λ|max.
+            // Reference: repeated squaring of M², normalised in the Frobenius norm, gives |λ|max.
             let mut power: Vec<Vec<f64>> =
                 matrix.iter().map(|row| dense_product(&matrix, row)).collect();
             let mut log_scale = 0.0;

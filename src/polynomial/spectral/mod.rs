@@ -1,5 +1,5 @@
-//! Extreme eigenvalues of symmetric matrices that are known by their products with vectors, with bounds on their norms
-//! (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
+//! Extreme eigenvalues of symmetric matrices that are given by their products with vectors, and
+//! bounds on their norms (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
 pub(crate) mod chebyshev;
 pub(crate) mod lanczos;

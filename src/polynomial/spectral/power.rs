@@ -1,19 +1,20 @@
-//! The power method for a symmetric matrix known by its products
+//! The power method for a symmetric matrix that is given by its products
 //! (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
 use super::lanczos::Extreme;
 use crate::error::Result;
 use crate::linalg::vectors::{axpy, dot, norm, normalise, random_unit};
 
-/// Products after which the pair at hand is returned as it is.
+/// Number of products after which the current pair is returned.
 const MAX_PRODUCTS: usize = 1000;
 
 /// The eigenpair of largest |eigenvalue| of the `size` × `size` matrix M behind `product`.
 ///
-/// Two products at a time, v ← M² v / ‖M² v‖: M itself need not be definite, and where its largest and its
-/// smallest eigenvalue differ in sign alone the iterate of M alternates between mixtures of both vectors
-/// (docs/mathematics/errata.md#power-method-on-indefinite-matrices). Each time the better pair is read off the
-/// plane of v and M v. Stops when the residual is below `tol` · |value|. `seed` fixes the random start.
+/// Two products at a time, v ← M² v / ‖M² v‖: M may be indefinite, and if its largest and smallest
+/// eigenvalues differ only in sign, the iterate of M alternates between mixtures of both vectors
+/// (docs/mathematics/errata.md#power-method-on-indefinite-matrices). Each time, the better pair is
+/// computed in the plane of v and M v. Stops when the residual is below `tol` · |value|. `seed`
+/// fixes the random start.
 pub fn power_eigenpair(
     size: usize,
     tol: f64,
@@ -55,7 +56,7 @@ fn pair_in_plane(v: &[f64], image: &[f64], square: &[f64]) -> Extreme {
     let c = dot(&q, &image_q);
     let (mean, half) = (0.5 * (a + c), 0.5 * (a - c));
     let value = mean + half.hypot(b).copysign(mean);
-    // (a − θ) x + b y = 0, from the row that loses no digits.
+    // (a − θ) x + b y = 0, from the row without cancellation.
     let (x, y) = if half * mean >= 0.0 { (value - c, b) } else { (b, value - a) };
     let length = x.hypot(y);
     let mut vector: Vec<f64> = v.iter().map(|v| x / length * v).collect();

@@ -1,5 +1,5 @@
-//! Vectors of one length side by side, so that one pass over sparse rows multiplies all of them: entry i of vector
-//! j is at i `width` + j.
+//! Interleaved vectors of one length, so that one pass over sparse rows multiplies all of them:
+//! entry i of vector j is at i `width` + j.
 
 use rayon::prelude::*;
 
@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::linalg::vectors::{PIECE_VALUES, random_unit};
 use crate::parallel::min_len;
 
-/// How many vectors are multiplied together: the entries of each row are then read once for all of them, and a few
-/// cache lines of them at a time.
+/// Number of vectors that are multiplied together: the entries of each row are then read once for
+/// all of them, with a few cache lines of the vectors at a time.
 pub(crate) const TOGETHER: usize = 32;
 
-/// The products of several matrices with vectors side by side: `product(owners, vectors)`, `owners` naming the
-/// matrix of each vector.
+/// The products of several matrices with interleaved vectors: `product(owners, vectors)`, where
+/// `owners` has the matrix of each vector.
 pub(crate) type MatrixProducts<'a> = dyn FnMut(&[usize], &[f64]) -> Result<Vec<f64>> + 'a;
 
 /// Random unit vectors, one for each seed.
@@ -21,7 +21,7 @@ pub(super) fn random_units(size: usize, seeds: &[u64]) -> Vec<f64> {
     interleaved(&units)
 }
 
-/// Vectors that lie apart, side by side.
+/// Interleaves separate vectors.
 pub(super) fn interleaved(vectors: &[Vec<f64>]) -> Vec<f64> {
     let size = vectors.first().map_or(0, Vec::len);
     (0..size).flat_map(|i| vectors.iter().map(move |vector| vector[i])).collect()
@@ -66,13 +66,13 @@ pub(super) fn change<const N: usize>(
     });
 }
 
-/// The vectors that are kept.
+/// The vectors marked in `keep`.
 pub(super) fn kept(vectors: &[f64], keep: &[bool]) -> Vec<f64> {
     let rows = vectors.chunks_exact(keep.len().max(1));
     rows.flat_map(|row| row.iter().zip(keep).filter(|(_, keep)| **keep).map(|(v, _)| *v)).collect()
 }
 
-/// Whole entries of all vectors, about [`PIECE_VALUES`] values.
+/// Number of values in whole entries of all vectors, about [`PIECE_VALUES`].
 fn piece(width: usize) -> usize {
     (PIECE_VALUES / width).max(1) * width
 }

@@ -1,5 +1,5 @@
-//! Upper bounds on the eigenvalues of a symmetric matrix: certain ones by a factorisation, and ones that
-//! hold with a given probability by Lanczos' method from a random start
+//! Upper bounds on the eigenvalues of a symmetric matrix: certain ones by a factorisation, and ones
+//! that hold with a given probability by Lanczos' method from a random start
 //! (docs/mathematics/polynomial-networks.md#bounds-on-eigenvalues).
 
 use pulp::{Simd, WithSimd};
@@ -12,11 +12,11 @@ use crate::interrupt::Interrupt;
 use crate::linalg::arch;
 use crate::linalg::vectors::{dot, fused_dot, higham_gamma, normalise};
 
-/// An upper bound on ‖G‖₂ that is never too small, for the symmetric G whose lower triangle `matrix` has.
+/// An upper bound on ‖G‖₂ that always holds, for the symmetric G with the lower triangle `matrix`.
 ///
-/// Tries θ from `guess` on: θI ∓ G are positive semi-definite up to the backward error of the Cholesky
-/// factorisation, if that runs to its end (Rump 2006). Where no θ below ‖G‖_F is confirmed, that is the
-/// bound.
+/// Tries θ from `guess` on: if the Cholesky factorisation completes, θI ∓ G are positive
+/// semi-definite up to its backward error (Rump 2006). If no θ below ‖G‖_F is confirmed, ‖G‖_F is
+/// the bound.
 pub(crate) fn norm_bound(
     matrix: &[f64],
     size: usize,
@@ -30,7 +30,8 @@ pub(crate) fn norm_bound(
     if largest == 0.0 || largest.is_infinite() {
         return Ok(largest);
     }
-    // A power of two close to 1/max |G_ij|: it costs no digit, and nothing under- or overflows after it.
+    // A power of two close to 1/max |G_ij|: scaling by it is exact, and then nothing over- or
+    // underflows.
     let unit = 2f64.powi(-largest.log2().floor().clamp(-1000.0, 1000.0) as i32);
     let squares = lower(matrix, size).map(|(i, j, g)| {
         let scaled = g * unit;
@@ -78,19 +79,19 @@ fn shifted_is_definite(
     if !arch().dispatch(Factorise { factor: &mut factor, size, interrupt }) {
         return None;
     }
-    // Rump's bound on the backward error, twice, and the rounding of the diagonal and its sum.
+    // Twice Rump's bound on the backward error, and the rounding of the diagonal and its sum.
     let error = higham_gamma(size + 1) / (1.0 - higham_gamma(size + 1));
     Some(theta + 2.0 * error * trace * (1.0 + higham_gamma(size + 1)) + 8.0 * f64::EPSILON * theta)
 }
 
-/// L of A = L Lᵀ over the lower triangle of A; false where a pivot is not positive.
+/// L of A = L Lᵀ over the lower triangle of A; false if a pivot is not positive.
 struct Factorise<'a> {
     factor: &'a mut [f64],
     size: usize,
     interrupt: &'a Interrupt,
 }
 
-/// Rows that are factorised together, so that each row above them is read once.
+/// Number of rows that are factorised together, so that each row above them is read once.
 const ROWS: usize = 32;
 
 impl WithSimd for Factorise<'_> {
@@ -127,33 +128,34 @@ impl WithSimd for Factorise<'_> {
     }
 }
 
-/// How loose a bound may be, and how often it may fail.
+/// Accuracy and probability of a bound.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chance {
-    /// Relative looseness at which no further product is spent.
+    /// Relative looseness at which no further products are computed.
     pub accuracy: f64,
-    /// Probability with which the bound may be too small.
+    /// Probability that the bound is too small.
     pub failure: f64,
     /// Seed of the start vector.
     pub seed: u64,
 }
 
-/// Maximum number of products of [`probable_norm_bound`], and how many are worth it whatever they cost.
+/// Maximum number of products of [`probable_norm_bound`], and the number that is always worth its
+/// cost.
 const MAX_STEPS: usize = 320;
 const MIN_STEPS: usize = 48;
 
-/// Maximum number of values in its vectors together.
+/// Maximum number of values in all its vectors.
 const MAX_SPACE: usize = 1 << 25;
 
-/// How many of [`probable_norm_bound`] have room beside one another: the larger a matrix, the more its own products
-/// make of all threads.
+/// Number of simultaneous calls of [`probable_norm_bound`] whose vectors fit: the larger a matrix,
+/// the better its products use all threads.
 pub(crate) fn bounds_at_a_time(size: usize) -> usize {
     (MAX_SPACE / size.saturating_mul(MAX_STEPS).max(1)).max(1)
 }
 
-/// How many numbers bounds on the norms of `n_matrices` matrices keep on `n_threads` threads: the vectors of
-/// [`probable_norm_bound`], and fewer for matrices that are small enough to be factorised. Only callers from Python
-/// ask before they start.
+/// Number of values that bounds on the norms of `n_matrices` matrices store on `n_threads` threads:
+/// the vectors of [`probable_norm_bound`], and fewer for matrices that are small enough to be
+/// factorised. Used only for memory estimates of the Python module.
 #[cfg(feature = "python")]
 pub(crate) fn bound_memory(size: usize, n_matrices: usize, n_threads: usize) -> usize {
     let steps = (MAX_SPACE / size.max(1)).clamp(MIN_STEPS, MAX_STEPS).min(size);
@@ -161,13 +163,13 @@ pub(crate) fn bound_memory(size: usize, n_matrices: usize, n_threads: usize) -> 
     size.saturating_mul(steps + 8).saturating_mul(together)
 }
 
-/// An upper bound on ‖G‖₂ that is too small with at most the given probability, over the draw of a start
-/// vector.
+/// An upper bound on ‖G‖₂ that is too small with at most the given probability over the random
+/// start vector.
 ///
-/// After k steps from a vector that is uniform on the sphere, the largest Ritz value θ₁ misses the
-/// largest eigenvalue λ₁ by more than ε (λ₁ − λ_d) with probability at most 1.648 √d exp(−√ε (2k − 1))
-/// (Kuczyński and Woźniakowski 1992, Theorem 4.2), and the other end likewise; so
-/// λ₁ ≤ θ₁ + ε/(1 − 2ε) (θ₁ − θ_k).
+/// After k steps from a vector that is uniform on the sphere, the largest Ritz value θ₁ is below
+/// the largest eigenvalue λ₁ by more than ε (λ₁ − λ_d) with probability at most 1.648 √d exp(−√ε
+/// (2k − 1)) (Kuczyński and Woźniakowski 1992, Theorem 4.2), and likewise at the other end; so λ₁ ≤
+/// θ₁ + ε/(1 − 2ε) (θ₁ − θ_k).
 pub(crate) fn probable_norm_bound(
     size: usize,
     chance: Chance,
@@ -199,7 +201,7 @@ pub(crate) fn probable_norm_bound(
                 return Ok(f64::NAN);
             }
             if steps == limit {
-                // Too few steps for so small a failure: no bound, and never a false one.
+                // Too few steps for this small a probability: infinity, which always holds.
                 return Ok(f64::INFINITY);
             }
         }
@@ -217,7 +219,7 @@ pub(crate) fn probable_norm_bound(
     }
 }
 
-/// A vector that is uniform on the sphere: of independent normal entries (Box and Muller 1958).
+/// A vector that is uniform on the sphere, from independent normal entries (Box and Muller 1958).
 pub(super) fn random_direction(size: usize, rng: &mut Pcg64Mcg) -> Vec<f64> {
     let mut vector = Vec::with_capacity(size + 1);
     while vector.len() < size {
@@ -230,7 +232,8 @@ pub(super) fn random_direction(size: usize, rng: &mut Pcg64Mcg) -> Vec<f64> {
     vector
 }
 
-/// Bounds of the spectrum of a symmetric tridiagonal matrix, tight to rounding: bisection by inertia.
+/// Bounds on the spectrum of a symmetric tridiagonal matrix, tight up to rounding: bisection by
+/// inertia.
 pub(super) fn tridiagonal_range(diagonal: &[f64], off_diagonal: &[f64]) -> (f64, f64) {
     let n = diagonal.len();
     let beside = |i: usize| off_diagonal.get(i).map_or(0.0, |b| b.abs());
@@ -242,7 +245,7 @@ pub(super) fn tridiagonal_range(diagonal: &[f64], off_diagonal: &[f64]) -> (f64,
     (bisect(high, low, &all_above), bisect(low, high, &all_below))
 }
 
-/// The end `good` moved towards `bad` as far as `holds`.
+/// Moves `good` towards `bad` as far as `holds` is true.
 fn bisect(mut bad: f64, mut good: f64, holds: &dyn Fn(f64) -> bool) -> f64 {
     for _ in 0..60 {
         let middle = bad + 0.5 * (good - bad);
@@ -303,7 +306,7 @@ mod tests {
             let matrix = reflected(&scaled);
             let norm = scaled.iter().map(|l| l.abs()).fold(0.0, f64::max);
             let interrupt = Interrupt::default();
-            // However bad the guess, the bound is no smaller than the norm.
+            // For any guess, the bound is at least the norm.
             let bound = norm_bound(&matrix, size, share * norm, &interrupt).unwrap();
             prop_assert!(bound >= norm * (1.0 - 1e-12), "{bound} {norm}");
             let bound = norm_bound(&matrix, size, norm, &interrupt).unwrap();
@@ -317,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_missed_eigenvalue_is_found_by_the_factorisation() {
-        // One entry in a thousand is larger: Lanczos settles on the others.
+        // One entry in a thousand is larger: Lanczos converges to the others.
         let size = 1000;
         let mut matrix = vec![0.0; size * size];
         for i in 0..size {

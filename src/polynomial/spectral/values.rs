@@ -1,17 +1,18 @@
-//! The norms of several large symmetric matrices, from below (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
+//! Lower bounds on the norms of several large symmetric matrices
+//! (docs/mathematics/polynomial-networks.md#extreme-eigenvectors).
 
 use super::side_by_side::{MatrixProducts, change, dots, kept, random_units};
 use super::spectrum::tridiagonal_range;
 use crate::error::Result;
 
-/// Fewest and most steps of [`extreme_values`].
+/// Minimum and maximum number of steps of [`extreme_values`].
 const VALUE_STEPS: (usize, usize) = (8, 96);
 
-/// The largest |eigenvalue| of several `size` × `size` matrices, from below to about `tol`, one for each seed;
-/// `product` multiplies vectors side by side.
+/// The largest |eigenvalue| of several `size` × `size` matrices, one for each seed, as lower bounds
+/// with a relative error of about `tol`; `product` multiplies interleaved vectors.
 ///
-/// Lanczos steps without a basis: what they lose of orthogonality repeats values that have been found (Paige 1976),
-/// and moves none out of the spectrum.
+/// Lanczos steps without a basis: their loss of orthogonality repeats values already found (Paige
+/// 1976), and moves none out of the spectrum.
 pub(crate) fn extreme_values(
     size: usize,
     tol: f64,
@@ -39,7 +40,7 @@ pub(crate) fn extreme_values(
             let ends = step % 4 == 0 || square == 0.0 || !square.is_finite();
             let (low, high) = if ends { tridiagonal_range(own, beside) } else { (0.0, 0.0) };
             let value = high.max(-low);
-            // Values grow by about the square of what is left of the residual.
+            // Values grow by about the square of the remaining residual.
             let settled = step >= VALUE_STEPS.0 && value <= values[*at] * (1.0 + 0.1 * tol);
             values[*at] = values[*at].max(value);
             keep.push(!(square == 0.0 || !square.is_finite() || ends && settled));

@@ -1,11 +1,11 @@
-//! One sequence's dual point: labels, and their weights in a convex combination.
+//! One sequence's dual point: labels with their weights in a convex combination.
 
 use crate::dual::rounding::gamma;
 use crate::linalg::{Sparse, sparse};
 use crate::solver::Block;
 use crate::structured::model::{Chain, Model};
 
-/// A label of the sequence and its weight, which is positive; the weights sum to 1 but for rounding.
+/// A label of the sequence and its positive weight; the weights sum to 1 up to rounding.
 #[derive(Debug, Clone, PartialEq)]
 struct Atom {
     label: Box<[u16]>,
@@ -18,19 +18,19 @@ pub struct ActiveLabels {
     atoms: Vec<Atom>,
 }
 
-/// A label in the form that is kept: two bytes a position.
+/// A label in compact form: two bytes per position.
 fn kept(label: &[u32]) -> Box<[u16]> {
     // A chain has at most 2¹⁵ states.
     label.iter().map(|state| *state as u16).collect()
 }
 
 impl ActiveLabels {
-    /// All weight on one label.
+    /// A dual point with all weight on one label.
     pub fn at(label: &[u32]) -> Self {
         Self { atoms: vec![Atom { label: kept(label), weight: 1.0 }] }
     }
 
-    /// The same labels of states with other numbers; none where a state has none.
+    /// The same labels with renumbered states; None if a state has no new number.
     pub fn renumbered(&self, numbers: &[Option<u16>]) -> Option<Self> {
         let atoms = self.atoms.iter().map(|atom| {
             let new = |state: &u16| *numbers.get(usize::from(*state))?;
@@ -40,7 +40,7 @@ impl ActiveLabels {
         Some(Self { atoms: atoms.collect::<Option<_>>()? })
     }
 
-    /// Whether all labels are some of the sequence's.
+    /// Whether all labels are valid for this sequence.
     pub fn fits(&self, chain: &Chain, example: usize) -> bool {
         self.atoms.iter().all(|atom| {
             let label: Vec<u32> = atom.label.iter().map(|state| u32::from(*state)).collect();
@@ -50,7 +50,8 @@ impl ActiveLabels {
         })
     }
 
-    /// The mean of the labels' values, and the number of the label with the smallest one, the first of equals.
+    /// The mean of the labels' values, and the index of the label with the smallest value, the
+    /// first of equals.
     pub fn mean_and_worst(&self, value: impl Fn(&[u16]) -> f64) -> (f64, usize) {
         let (mut sum, mut total, mut worst) = (0.0, 0.0, (f64::INFINITY, 0));
         for (index, atom) in self.atoms.iter().enumerate() {
@@ -61,7 +62,7 @@ impl ActiveLabels {
         (sum / total, worst.1)
     }
 
-    /// A label by its number.
+    /// A label by its index.
     pub fn label(&self, index: usize) -> impl Iterator<Item = u32> {
         self.atoms[index].label.iter().map(|state| u32::from(*state))
     }
@@ -98,7 +99,7 @@ impl ActiveLabels {
         })
     }
 
-    /// The labels of such a block, whose vertices begin with a part for each position.
+    /// The labels of such a block, whose vertices start with one part per position.
     pub fn of_block(block: &Block, chain: &Chain, example: usize) -> Self {
         let (len, n_states) = (chain.sequence_len(example), chain.n_states() as u32);
         let label = |vertex: &Sparse| -> Vec<u32> {
@@ -110,7 +111,8 @@ impl ActiveLabels {
         Self { atoms: atoms.map(atom).collect() }
     }
 
-    /// Sums the point up; returns how far, in ‖·‖₁, it is at most from a convex combination of labels.
+    /// Computes the point; returns a bound, in ‖·‖₁, on its distance from a convex combination of
+    /// labels.
     pub fn point(&self, chain: &Chain, example: usize, buffers: &mut PointBuffers) -> f64 {
         let PointBuffers { point, vertex, spare, label } = buffers;
         let total: f64 = self.atoms.iter().map(|atom| atom.weight).sum();
@@ -128,7 +130,7 @@ impl ActiveLabels {
     }
 }
 
-/// What summing up takes, and the point.
+/// Buffers for computing a point, and the point.
 #[derive(Debug, Default)]
 pub struct PointBuffers {
     /// μ_i.

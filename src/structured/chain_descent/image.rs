@@ -1,4 +1,4 @@
-//! What a change of one sequence's parts does to the weights, gathered where it is small.
+//! The change of the weights for a change of one sequence's parts, gathered in a small vector.
 
 use crate::linalg::Sparse;
 use crate::structured::model::{Chain, ChainLink, Model};
@@ -40,7 +40,7 @@ impl ChainImage {
     }
 }
 
-/// ⟨a, b⟩ in eight sums, whatever the processor has.
+/// ⟨a, b⟩ in eight sums on every processor.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     for (a, b) in a.chunks(8).zip(b.chunks(8)) {
@@ -49,10 +49,10 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.into_iter().sum()
 }
 
-/// Values for a few of many features, in the order in which these turn up.
+/// Values for a few of many features, in order of first use.
 #[derive(Debug, Default)]
 struct Slots {
-    /// One more than the slot of each feature, 0 where it has none.
+    /// One more than the slot of each feature; 0 without a slot.
     slot_of: Vec<u32>,
     features: Vec<u32>,
     values: Vec<f64>,
@@ -93,7 +93,7 @@ pub struct Gatherer {
 }
 
 impl Gatherer {
-    /// Prepares for the images of a model's sequences.
+    /// Prepares buffers for a model's sequences.
     pub fn prepare(&mut self, chain: &Chain) {
         self.nodes.prepare(chain.emissions().rows().n_features(), chain.n_states());
         if let Some(rows) = chain.edge_rows() {
@@ -136,7 +136,7 @@ impl Gatherer {
         }
     }
 
-    /// The image of what was added, as far as there are weights for it; nothing is left behind.
+    /// The image of the parts added so far, for the weights that exist; clears the buffers.
     pub fn finish(&mut self, chain: &Chain) -> ChainImage {
         let mut image = ChainImage::default();
         let n_states = chain.n_states();

@@ -1,10 +1,10 @@
-//! Block Frank-Wolfe on chains with pairwise steps (Lacoste-Julien et al. 2013; Osokin et al. 2016), made for
-//! many sequences of many features.
+//! Block Frank-Wolfe on chains with pairwise steps (Lacoste-Julien et al. 2013; Osokin et al.
+//! 2016), for many sequences with many features.
 //!
-//! The steps of a few sequences are proposed in parallel at the same weights, and then made in order, each as
-//! long as is best at the current ones: the dual rises with each, and the model does not depend on the number
-//! of threads. Every sequence's image in weight space is gathered where it is small, and touches the weights
-//! once (`docs/mathematics/sequences.md`).
+//! The steps of a few sequences are proposed in parallel at the same weights, and then made in
+//! order, each with the best length at the current weights: every step increases the dual, and the
+//! model does not depend on the number of threads. Every sequence's image in weight space is
+//! gathered in a small vector, and changes the weights once (`docs/mathematics/sequences.md`).
 
 mod active_labels;
 mod image;
@@ -33,13 +33,13 @@ use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Block, BlockOptions, NewtonEnd, Pace, Sampling, SumTree, Target};
 use crate::structured::StructuredDual;
 
-/// Most sequences whose steps are proposed at the same weights.
+/// Maximum number of sequences whose steps are proposed at the same weights.
 const MAX_BATCH: usize = 32;
 
-/// There are at least this many batches: the weights of a proposal must not be too old.
+/// Minimum number of batches, so that the weights of a proposal are not too old.
 const MIN_BATCHES: usize = 64;
 
-/// Sequences of a pass without steps that are looked at together.
+/// Number of sequences evaluated together in a pass without steps.
 const GROUP: usize = 256;
 
 /// The dual point of a fit.
@@ -47,12 +47,12 @@ const GROUP: usize = 256;
 pub struct ChainPoint(Vec<ActiveLabels>);
 
 impl ChainPoint {
-    /// The same point where states have other numbers; none where one of its states has none.
+    /// The same point with renumbered states; None if one of its states has no new number.
     pub fn renumbered(&self, numbers: &[Option<u16>]) -> Option<Self> {
         self.0.iter().map(|labels| labels.renumbered(numbers)).collect::<Option<_>>().map(Self)
     }
 
-    /// Whether it is a dual point of these sequences.
+    /// Whether this is a dual point of these sequences.
     pub fn fits(&self, chain: &Chain) -> bool {
         self.0.len() == chain.n_examples()
             && self.0.iter().enumerate().all(|(example, point)| point.fits(chain, example))
@@ -62,13 +62,13 @@ impl ChainPoint {
 /// Options of a fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DescentOptions {
-    /// Which sequences an epoch visits.
+    /// The sequences that an epoch visits.
     pub sampling: Sampling,
-    /// Of their order.
+    /// Seed for their order.
     pub seed: u64,
 }
 
-/// Where a fit ended.
+/// The result of a fit.
 pub struct ChainFit {
     /// The record of the run.
     pub trace: Trace,
@@ -80,12 +80,12 @@ pub struct ChainFit {
     pub point: ChainPoint,
 }
 
-/// Minimises λ/2 ‖w‖² + Σ p_i Φ_i(w), the structured hinge loss of sequences with their labels, from the right
-/// labels or from the dual point of an earlier fit to the same sequences.
+/// Minimises λ/2 ‖w‖² + Σ p_i Φ_i(w), the structured hinge loss of labelled sequences, starting at
+/// the right labels or at the dual point of an earlier fit to the same sequences.
 ///
 /// # Errors
-/// What [`run`] returns; [`Error::InvalidArgument`] for sequences without labels and the dual point of others;
-/// [`Error::Memory`].
+/// Errors of [`run`]; [`Error::InvalidArgument`] for sequences without labels and a dual point of
+/// other sequences; [`Error::Memory`].
 pub fn fit_chain(
     (chain, shares): (&Chain, Shares),
     options: DescentOptions,
@@ -134,7 +134,8 @@ impl SequenceBuffers {
         chain.add_costs(example, &mut self.costs);
     }
 
-    /// Loads the margins at some weights, or at 0, and finds the best label and its margin over the right one.
+    /// Loads the margins at some weights (0 for None), and finds the best label and its margin over
+    /// the right one.
     fn find(&mut self, chain: &Chain, example: usize, weights: Option<&[f64]>) -> f64 {
         self.load_costs(chain, example);
         self.margins.resize(self.costs.len(), 0.0);
@@ -155,12 +156,12 @@ impl SequenceBuffers {
     }
 }
 
-/// A step of one block from a label to another.
+/// A step of one block from one label to another.
 struct Proposal {
     example: usize,
-    /// That of the direction.
+    /// The image of the direction.
     image: ChainImage,
-    /// Number of the label among the active ones.
+    /// Index of the label among the active ones.
     from: usize,
     to: Vec<u32>,
     /// ⟨c, direction⟩.
@@ -171,7 +172,7 @@ struct Proposal {
     loss: f64,
 }
 
-/// Newton's method on the labels found so far, which ends a run that stalls.
+/// Newton's method on the known labels, which finishes a run that stalls.
 struct ChainEnd<'a> {
     dual: StructuredDual<'a>,
     newton: NewtonEnd,
@@ -179,7 +180,7 @@ struct ChainEnd<'a> {
 }
 
 struct ChainDescent<'a> {
-    /// The pace of the run, if Newton's method may end it.
+    /// The convergence rate of the run, if Newton's method may finish it.
     pace: Option<Pace>,
     end: Option<ChainEnd<'a>>,
     chain: &'a Chain,
@@ -189,13 +190,13 @@ struct ChainDescent<'a> {
     random: Pcg64Mcg,
     sampling: Sampling,
     gaps: SumTree,
-    /// p_i Φ_i when last visited.
+    /// p_i Φ_i at the last visit.
     losses: Vec<f64>,
     order: Vec<u32>,
-    /// The tolerance in units of the objective.
+    /// The tolerance relative to the objective.
     relative: f64,
     epochs: usize,
-    /// D at the dual point when the weights were last summed up.
+    /// D at the dual point when the weights were last recomputed.
     value: Option<DualValue>,
     interrupt: Interrupt,
 }
@@ -240,7 +241,7 @@ impl<'a> ChainDescent<'a> {
         })
     }
 
-    /// What `look` finds for some sequences, in parallel and in their order.
+    /// Applies `look` to some sequences in parallel; returns the results in order.
     fn look<R: Send>(
         &self,
         examples: &[u32],
@@ -276,7 +277,8 @@ impl<'a> ChainDescent<'a> {
         Proposal { example, image, from, to, cost, gap, loss }
     }
 
-    /// Visits some sequences: their steps are proposed at the same weights and made one after the other.
+    /// Visits some sequences: proposes their steps at the same weights, and makes them one after
+    /// another.
     fn visit(&mut self, batch: &[u32], interrupt: &Interrupt) -> Result<()> {
         let proposals = self.look(batch, Self::propose);
         interrupt.check()?;
@@ -299,7 +301,7 @@ impl<'a> ChainDescent<'a> {
         Ok(())
     }
 
-    /// Φ_i, rounded outwards, at the weights, which have at most this norm.
+    /// Φ_i, rounded outwards, at the weights, whose norm is at most `norm`.
     fn loss(&self, example: usize, norm: f64, scratch: &mut SequenceBuffers) -> Bounded {
         let weights = (norm > 0.0).then_some(&self.weights[..]);
         let loss = scratch.find(self.chain, example, weights);
@@ -307,7 +309,8 @@ impl<'a> ChainDescent<'a> {
         Bounded::new(loss, self.chain.size(example).loss_error(cost, norm))
     }
 
-    /// What the block adds to the dual value: its terms, and the image of its point less the truth.
+    /// The contribution of the block to the dual value: its terms, and the image of its point less
+    /// the truth.
     fn terms(&self, example: usize, scratch: &mut SequenceBuffers) -> (BlockTerms, ChainImage) {
         let chain = self.chain;
         let outside = self.blocks[example].point(chain, example, &mut scratch.buffers);
@@ -350,8 +353,8 @@ impl<'a> ChainDescent<'a> {
         Ok(sum.total())
     }
 
-    /// D at the dual point, rounded down. The weights are summed up anew, so that rounding that they have
-    /// gathered ends here.
+    /// D at the dual point, rounded down. The weights are recomputed, which removes accumulated
+    /// rounding errors.
     fn sum_up(&mut self, interrupt: &Interrupt) -> Result<f64> {
         let lambda = self.shares.lambda();
         let mut weights = std::mem::take(&mut self.weights);
@@ -374,11 +377,11 @@ impl<'a> ChainDescent<'a> {
         Ok(value.bound())
     }
 
-    /// The sequences of the next batch, each once.
+    /// The sequences of the next batch, without repetition.
     fn draw(&mut self, start: usize, size: usize) -> Vec<u32> {
         let n = self.order.len();
         let visits = start..(start + size).min(n);
-        // No gap is known before the first pass.
+        // No gap is known in the first pass.
         let sampling = if self.epochs == 0 { Sampling::Permutation } else { self.sampling };
         let (random, gaps) = (&mut self.random, &self.gaps);
         let mut batch: Vec<u32> = match sampling {
@@ -397,7 +400,7 @@ impl<'a> ChainDescent<'a> {
         batch
     }
 
-    /// Whether the pace of the run is known only by a certificate of this epoch.
+    /// Whether the convergence rate is needed, and so a certificate of this epoch.
     fn is_paced(&self) -> bool {
         self.pace.is_some() && self.epochs.is_power_of_two()
     }
@@ -415,7 +418,7 @@ impl<'a> ChainDescent<'a> {
         Ok(())
     }
 
-    /// Whether the blocks' gaps when last visited promise the tolerance.
+    /// Whether the blocks' gaps at their last visits sum to less than the tolerance.
     fn is_promising(&self) -> bool {
         let regularizer = 0.5 * self.shares.lambda() * squared_norm(&self.weights);
         let objective = regularizer + self.losses.iter().sum::<f64>();

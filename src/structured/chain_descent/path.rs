@@ -13,8 +13,8 @@ use crate::structured::model::Chain;
 /// Covers the λ from that of the shares down to `until` with certified models.
 ///
 /// # Errors
-/// What [`path`] returns, and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for sequences without
-/// labels.
+/// Errors of [`path`], and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for sequences
+/// without labels.
 pub fn chain_path(
     (chain, shares): (&Chain, Shares),
     until: f64,
@@ -41,7 +41,7 @@ impl PathSolver for ChainDescent<'_> {
         self.relative = target.relative;
         self.sum_up(interrupt)?;
         let trace = run(self, target, interrupt, observe)?;
-        // The certificate, and what is said of other λ, belong to the same dual point.
+        // This certificate and those at other λ belong to the same dual point.
         let certificate = match trace.certificate {
             Some(certificate) => certificate,
             None => self.certify(interrupt)?,

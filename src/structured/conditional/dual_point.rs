@@ -4,12 +4,12 @@ use crate::dual::DualValue;
 use crate::dual::rounding::{Bounded, gamma, norm_above};
 use crate::linalg::vectors::dot;
 
-/// What a choice of distributions α is to the dual: its entropy, and its weights.
+/// The terms of distributions α in the dual: entropy and weights.
 #[derive(Debug, Clone)]
 pub struct DualMixture {
     /// Σ p_i H(α_i), rounded down.
     pub linear: f64,
-    /// At least how far the weights as computed are from w(α).
+    /// An upper bound on the distance of the computed weights from w(α).
     pub error: f64,
     /// w(α).
     pub weights: Vec<f64>,
@@ -29,20 +29,20 @@ impl DualMixture {
         value.bound_at(factor)
     }
 
-    /// Takes the point to λ/`factor`, where w(α) is as much longer.
+    /// Moves the point to λ/`factor`, which multiplies w(α) by `factor`.
     pub fn stretch(&mut self, factor: f64) {
         let rounding = gamma(4) * norm_above(&self.weights);
         self.weights.iter_mut().for_each(|weight| *weight *= factor);
         self.error = (self.error + rounding) * factor * (1.0 + gamma(8));
     }
 
-    /// Moves towards another point as far as is best: entropies are concave, so that those of mixtures of
-    /// distributions are at least the mixtures of theirs.
+    /// Moves towards another point by the best step: entropy is concave, so the entropy of a
+    /// mixture of distributions is at least the mixture of their entropies.
     pub fn improve(&mut self, other: &Self, lambda: f64) {
         let (own, cross) = (dot(&self.weights, &self.weights), dot(&self.weights, &other.weights));
         let length = own - 2.0 * cross + dot(&other.weights, &other.weights);
         let slope = other.linear - self.linear + lambda * (own - cross);
-        // The better one of two points on a line, where rounding leaves nothing of it.
+        // If rounding cancels the difference, takes the better one of the two points.
         let step = if length > 0.0 { slope / (lambda * length) } else { f64::from(slope > 0.0) };
         let step = if step.is_nan() { 0.0 } else { step.clamp(0.0, 1.0) };
         let before = self.value(lambda);

@@ -1,4 +1,4 @@
-//! The weights of features and labels as a pass over all sequences reads and sums them.
+//! The order of the weights of features and labels in a pass over all sequences.
 
 use pulp::{Simd, WithSimd};
 
@@ -7,17 +7,17 @@ use crate::linalg::fold::{WeightedSum, fold};
 use crate::linalg::label_weights::{Place, add_scores};
 use crate::structured::model::{Chain, SeenPairs};
 
-/// Rows are filled up with zeros to a multiple of this.
+/// Rows are padded with zeros to a multiple of this.
 const LANES: usize = 8;
 
-/// The seen pairs of a chain in another order: rows of all labels for frequent features, and after them the
-/// pairs of the others.
+/// The seen pairs of a chain in another order: first rows of all labels for frequent features, then
+/// the pairs of the other features.
 #[derive(Debug)]
 pub struct WeightLayout<'a> {
     chain: &'a Chain,
     pairs: &'a SeenPairs,
     places: Vec<Place>,
-    /// Length of a row: whole vectors.
+    /// Length of a row in values: whole vectors.
     width: usize,
     /// Number of values in rows.
     n_dense: usize,
@@ -26,7 +26,7 @@ pub struct WeightLayout<'a> {
 }
 
 impl<'a> WeightLayout<'a> {
-    /// That of a chain's weights; none where all pairs have weights, which are rows as they are.
+    /// The layout of a chain's weights; None if all pairs have weights, which already form rows.
     pub fn new(chain: &'a Chain) -> Option<Self> {
         let pairs = chain.pairs()?;
         let n_features = chain.emissions().rows().n_features();
@@ -52,13 +52,13 @@ impl<'a> WeightLayout<'a> {
         self.n_dense + self.labels.len()
     }
 
-    /// The labels of a place outside the rows.
+    /// The labels at a position outside the rows.
     #[inline(always)]
     fn labels_of(&self, place: Place) -> &[u16] {
         &self.labels[place.start() - self.n_dense..][..place.len()]
     }
 
-    /// Writes weights in this order.
+    /// Converts weights to this order.
     pub fn expand(&self, weights: &[f64]) -> Vec<f64> {
         let mut laid = vec![0.0; self.len()];
         for (feature, place) in self.places.iter().enumerate() {
@@ -95,8 +95,8 @@ impl<'a> WeightLayout<'a> {
         arch().dispatch(LayoutScores { layout: self, example, laid, scores });
     }
 
-    /// target += scale Σ_t x_t δ_tᵀ for a dense δ, a row of it for each row of an example; with the squares of
-    /// the features if `squared`.
+    /// target += scale Σ_t x_t δ_tᵀ for a dense δ with one row for each row of an example; uses the
+    /// squares of the features if `squared`.
     pub fn add_rows(
         &self,
         example: usize,

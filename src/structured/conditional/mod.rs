@@ -1,10 +1,10 @@
 //! The logistic loss of conditional random fields (Lafferty, McCallum and Pereira 2001), with a duality gap.
 //!
-//! The dual of P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w), Φ_i(w) = ln Σ_y exp ⟨w, φ(x_i, y) − φ(x_i, y_i)⟩, has a
-//! distribution over labels for each sequence, D = Σ p_i H(α_i) − λ/2 ‖w(α)‖² (Collins et al. 2008; Le Priol,
-//! Piché and Lacoste-Julien 2018). At the model's own distributions, which every gradient sums up anyway,
-//! P − D = λ/2 ‖w − w(α)‖² = ‖∇P(w)‖² / (2 λ): each pass has its certificate
-//! (`docs/mathematics/sequences.md`).
+//! The dual of P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w), Φ_i(w) = ln Σ_y exp ⟨w, φ(x_i, y) − φ(x_i, y_i)⟩,
+//! has a distribution over labels for each sequence, D = Σ p_i H(α_i) − λ/2 ‖w(α)‖² (Collins et al.
+//! 2008; Le Priol, Piché and Lacoste-Julien 2018). At the model's own distributions, which every
+//! gradient computes anyway, P − D = λ/2 ‖w − w(α)‖² = ‖∇P(w)‖² / (2 λ), so each pass has a
+//! certificate (`docs/mathematics/sequences.md`).
 
 mod dual_point;
 mod layout;
@@ -31,37 +31,37 @@ use crate::linalg::Sparse;
 use crate::linalg::sparse::dot;
 use crate::linalg::vectors::{self, long_axpy};
 
-/// Parts of the sequences that are summed up apart, unless sums take too much memory.
+/// Number of groups of sequences with separate sums, unless the sums take too much memory.
 const MAX_GROUPS: usize = 16;
 
-/// Fewest sequences worth sums of their own.
+/// Minimum number of sequences per group.
 const MIN_GROUP: usize = 1024;
 
-/// Weights in the sums of all groups together, unless those of two groups are more: they are added up.
+/// Maximum number of weights in the sums of all groups together; two groups are always allowed.
 const SUM_SIZE: usize = 1 << 24;
 
-/// A training problem: sequences with their labels.
+/// A training problem: labelled sequences.
 #[derive(Clone)]
 struct Field<'a> {
     chain: &'a Chain,
-    /// The order of the weights in a pass, where it is not that of the chain.
+    /// The order of the weights in a pass, if it differs from the chain's.
     layout: Option<Arc<WeightLayout<'a>>>,
     shares: Shares,
-    /// Each so-manyth sequence counts, and no other.
+    /// Only every `stride`-th sequence is used.
     stride: usize,
 }
 
-/// What a pass finds at a model.
+/// The result of a pass at a model.
 struct Evaluation {
     /// P, rounded up.
     primal: f64,
     dual: DualMixture,
     gradient: Vec<f64>,
-    /// The diagonal of the Hessian as far as it comes from single parts, and λ.
+    /// The diagonal of the Hessian, as far as it comes from single parts, plus λ.
     diagonal: Option<Vec<f64>>,
 }
 
-/// What a group of sequences adds up to, and the buffers that this takes.
+/// Sums over a group of sequences, with their buffers.
 #[derive(Default)]
 struct Group {
     loss: Sum,
@@ -72,7 +72,7 @@ struct Group {
     scratch: FieldBuffers,
 }
 
-/// The groups that are summed up at a time, one for each thread.
+/// The groups that are computed at a time, one for each thread.
 type Groups = Vec<Group>;
 
 /// Buffers for one sequence at a time.
@@ -98,7 +98,7 @@ impl<'a> Field<'a> {
         Ok(Self { chain, layout, shares, stride: 1 })
     }
 
-    /// Number of sequences that count.
+    /// Number of sequences in use.
     fn n_used(&self) -> usize {
         self.shares.n_blocks().div_ceil(self.stride)
     }
@@ -139,7 +139,7 @@ impl<'a> Field<'a> {
                 self.sum(range, &at, curved, group, interrupt);
             });
             interrupt.check()?;
-            // In their order, whatever the number of threads.
+            // Added in order, for any number of threads.
             for group in &slots[..now] {
                 loss.join(&group.loss);
                 totals.join(&group.totals);
@@ -160,7 +160,7 @@ impl<'a> Field<'a> {
         Ok(Evaluation { primal, dual, gradient, diagonal })
     }
 
-    /// Number of weights as a pass has them.
+    /// Number of weights in the order of a pass.
     fn n_laid(&self) -> usize {
         let n_weights = self.chain.n_weights();
         let emissions =
@@ -168,12 +168,12 @@ impl<'a> Field<'a> {
         self.layout.as_deref().map_or(n_weights, emissions)
     }
 
-    /// The weights of features and labels as a pass reads them, where that is another order.
+    /// The weights of features and labels in the order of a pass, if it differs.
     fn laid(&self, weights: &[f64]) -> Vec<f64> {
         self.layout.as_deref().map_or_else(Vec::new, |layout| layout.expand(weights))
     }
 
-    /// What a pass summed up, in the chain's order.
+    /// Converts sums of a pass to the chain's order.
     fn packed(&self, sums: Vec<f64>) -> Vec<f64> {
         let Some(layout) = &self.layout else { return sums };
         let mut packed = vec![0.0; self.chain.n_weights()];
@@ -232,7 +232,7 @@ impl<'a> Field<'a> {
         self.chain.add_transitions(example, at.weights, scores);
     }
 
-    /// target += scale Aᵀ δ for a dense δ; with the squares of A's entries if `squared`.
+    /// target += scale Aᵀ δ for a dense δ; uses the squares of A's entries if `squared`.
     fn add_image(
         &self,
         example: usize,
@@ -256,18 +256,18 @@ impl<'a> Field<'a> {
     }
 }
 
-/// A model at which a pass is made.
+/// A model at which a pass is computed.
 struct Point<'a> {
     weights: &'a [f64],
     /// See [`Field::laid`].
     laid: Vec<f64>,
-    /// At least the norm of the weights.
+    /// An upper bound on the norm of the weights.
     norm: f64,
 }
 
 impl FieldBuffers {
-    /// Φ_i at the scores, rounded outwards, for weights of at most this norm, and the size of its numbers; its
-    /// marginals are kept.
+    /// Φ_i at the scores, rounded outwards, for weights of at most this norm, and the size of its
+    /// numbers; stores its marginals.
     fn look(&mut self, chain: &Chain, example: usize, norm: f64) -> (Bounded, Reach) {
         self.marginals.resize(self.scores.len(), 0.0);
         let scores = chain.chain_scores(example, &self.scores);
@@ -278,12 +278,12 @@ impl FieldBuffers {
         (Bounded::new(log_sum - dot(&self.scores, &self.truth), error), reach)
     }
 
-    /// What the distribution of the scores adds to the dual value.
+    /// The contribution of the scores' distribution to the dual value.
     fn terms(&self, chain: &Chain, example: usize, (loss, reach): (Bounded, Reach)) -> BlockTerms {
-        // H = Φ − ⟨θ, μ − μ(y)⟩, for the θ as computed.
+        // H = Φ − ⟨θ, μ − μ(y)⟩, for the computed θ.
         let linear = vectors::dot(&self.scores, &self.marginals);
         let entropy = loss.value() + dot(&self.scores, &self.truth) - linear;
-        // One part for each position, and one for each transition.
+        // One part per position, and one per transition.
         let n_parts = 2 * chain.sequence_len(example);
         let defect = reach.relative_error() * n_parts as f64;
         let rounding = (defect + gamma(self.scores.len()) * n_parts as f64) * reach.largest;
@@ -298,8 +298,8 @@ impl FieldBuffers {
     }
 }
 
-/// target += scale Aᵀδ for the transitions and the first and last labels alone, whose weights begin where `target`
-/// does; with the squares of the features if `squared`.
+/// target += scale Aᵀδ for only the transitions and the first and last labels, whose weights are at
+/// the start of `target`; uses the squares of the features if `squared`.
 fn add_transitions(
     chain: &Chain,
     example: usize,

@@ -3,19 +3,19 @@
 use crate::dual::rounding::gamma;
 use crate::structured::model::{ChainScores, FORBIDDEN};
 
-/// How large the numbers of a sum over all labels are.
+/// The size of the numbers in a sum over all labels.
 #[derive(Debug, Clone, Copy)]
 pub struct Reach {
     len: usize,
     n_states: usize,
-    /// At least the largest score that is not forbidden.
+    /// An upper bound on the largest score that is not forbidden.
     pub largest: f64,
-    /// At least the logarithms of all partial sums.
+    /// An upper bound on the logarithms of all partial sums.
     logs: f64,
 }
 
 impl Reach {
-    /// That of these scores.
+    /// The size for these scores.
     pub fn of(scores: ChainScores<'_>) -> Self {
         let largest = largest(scores.nodes).max(largest(scores.edges));
         let (len, n_states) = (scores.len(), scores.n_states);
@@ -23,8 +23,9 @@ impl Reach {
         Self { len, n_states, largest, logs }
     }
 
-    /// A bound on the relative error of each marginal: a sum of products of positive numbers, two for each
-    /// position, whose factors are exponentials known to 1e-14 and to the rounding of what is in them.
+    /// A bound on the relative error of each marginal: a sum of products of positive numbers, two
+    /// per position. The factors are exponentials with an error of 1e-14 plus the rounding error of
+    /// their arguments.
     pub fn relative_error(&self) -> f64 {
         let step = 8e-14 + gamma(2 * self.n_states + 32) + gamma(8) * self.logs;
         4.0 * self.len as f64 * step
@@ -36,7 +37,7 @@ impl Reach {
     }
 }
 
-/// The largest score in eight runs, whatever the processor has.
+/// The largest score, computed in eight lanes on every processor.
 fn largest(scores: &[f64]) -> f64 {
     let mut most = [0.0_f64; 8];
     for scores in scores.chunks(8) {

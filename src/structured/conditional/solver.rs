@@ -1,5 +1,5 @@
-//! L-BFGS (Liu and Nocedal 1989) with the diagonal of the Hessian for a first model: weights of frequent
-//! features bend the loss thousands of times as much as those of rare ones.
+//! L-BFGS (Liu and Nocedal 1989) with the diagonal of the Hessian as the initial approximation: the
+//! curvature of weights of frequent features is thousands of times that of rare ones.
 
 use std::ops::ControlFlow;
 
@@ -14,16 +14,16 @@ use crate::run::{Certificate, Epoch, Progress, Solver, Stopping, Trace, run};
 use crate::solver::{Memory, PathSettings, PathSolver, Piece, Target, path, shorter_step};
 use crate::structured::model::{Chain, Model};
 
-/// Largest number of pairs of steps and gradient changes.
+/// Maximum number of pairs of steps and gradient changes.
 const MAX_PAIRS: usize = 12;
 
-/// Maximum number of values in all steps together, unless three steps have more.
+/// Maximum number of values in all steps together; three steps are always allowed.
 const MEMORY_SIZE: usize = 1 << 24;
 
-/// Samples to begin with: of each so many sequences one, and the number of steps.
+/// Samples for the first steps: every k-th sequence, and the number of steps.
 const SAMPLES: [(usize, usize); 3] = [(16, 30), (5, 20), (2, 12)];
 
-/// Sequences that are enough for a sample.
+/// Minimum number of sequences in a sample.
 const MIN_SAMPLE: usize = 200;
 
 /// A fitted conditional random field.
@@ -36,11 +36,11 @@ pub struct ConditionalFit {
     pub weights: Vec<f64>,
 }
 
-/// Minimises λ/2 ‖w‖² + Σ p_i Φ_i(w), the logistic loss of sequences with their labels, from `start` or 0.
+/// Minimises λ/2 ‖w‖² + Σ p_i Φ_i(w), the logistic loss of labelled sequences, from `start` or 0.
 ///
 /// # Errors
-/// What [`run`] returns; [`Error::InvalidArgument`] for sequences without labels and a start of another
-/// length; [`Error::Memory`].
+/// Errors of [`run`]; [`Error::InvalidArgument`] for sequences without labels and a start of
+/// another length; [`Error::Memory`].
 pub fn fit_conditional(
     chain: &Chain,
     shares: Shares,
@@ -68,7 +68,7 @@ pub fn fit_conditional(
 /// Covers the λ from that of the shares down to `until` with certified models.
 ///
 /// # Errors
-/// What [`path`] returns, and what [`fit_conditional`] does.
+/// Errors of [`path`] and of [`fit_conditional`].
 pub fn conditional_path(
     chain: &Chain,
     shares: Shares,
@@ -85,7 +85,7 @@ pub fn conditional_path(
     path(&mut solver, PathSettings { from, until, stopping }, interrupt, observe)
 }
 
-/// The problem, if there is memory for its solution.
+/// The problem, after a check that its solution fits into memory.
 fn field(chain: &Chain, shares: Shares) -> Result<Field<'_>> {
     let n_weights = chain.n_weights();
     let what = || format!("d = {n_weights} weights");
@@ -103,13 +103,13 @@ struct Lbfgs<'a> {
     field: Field<'a>,
     weights: Vec<f64>,
     memory: Memory,
-    /// At the weights; its diagonal may be that of earlier ones.
+    /// At the current weights; its diagonal may belong to earlier ones.
     now: Evaluation,
     /// The best mixture of all dual points so far.
     best: DualMixture,
     epochs: usize,
     groups: Groups,
-    /// Whether some of the sequences have been tried.
+    /// Whether the first steps on samples have been made.
     is_begun: bool,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Lbfgs<'a> {
         Ok(Self { field, weights, memory, now, best, epochs: 0, groups, is_begun: true })
     }
 
-    /// Goes where some of the sequences lead: much of the way, at a part of the cost.
+    /// Makes the first steps on samples: much of the progress, at a part of the cost.
     fn begin(&mut self, interrupt: &Interrupt) -> Result<()> {
         let mut weights = self.weights.clone();
         for (stride, n_steps) in SAMPLES {
@@ -166,7 +166,7 @@ impl<'a> Lbfgs<'a> {
         })
     }
 
-    /// A model that is better by enough, in the given direction; none where rounding hides it.
+    /// A sufficiently better model in the given direction; None if rounding hides the decrease.
     fn search(
         &mut self,
         direction: &[f64],
@@ -215,7 +215,7 @@ impl Solver for Lbfgs<'_> {
                 self.accept(weights, next);
                 break;
             }
-            // A model without memory may still find a way down.
+            // Without memory, the direction may still be a descent direction.
             if self.memory.pairs().is_empty() {
                 return Ok(Progress::Exhausted(self.certificate()));
             }
@@ -253,7 +253,7 @@ impl PathSolver for Lbfgs<'_> {
             self.weights.iter_mut().for_each(|weight| *weight *= longer);
             self.field.shares.set_lambda(lambda)?;
             self.best.stretch(longer);
-            // The regulariser's part of the changes of the gradient is known.
+            // The regulariser's contribution to the gradient changes is known exactly.
             self.memory.add_square(lambda - before);
             self.now = self.field.evaluate(&self.weights, true, &mut self.groups, interrupt)?;
             self.best.improve(&self.now.dual, lambda);
@@ -268,7 +268,7 @@ impl PathSolver for Lbfgs<'_> {
         field.shares.set_lambda(lambda / factor)?;
         let scaled: Vec<f64> = self.weights.iter().map(|weight| weight * factor).collect();
         let there = field.evaluate(&scaled, false, &mut self.groups, interrupt)?;
-        // The quotient is rounded.
+        // Covers the rounding of the quotient.
         let primal = there.primal * (1.0 + 4.0 * f64::EPSILON);
         Ok(Certificate { primal, dual: self.best.value_at(lambda, factor) })
     }

@@ -1,4 +1,5 @@
-//! Marginals of a chain by the forward-backward recursions, in probabilities scaled at each position.
+//! Marginals of a chain by the forward-backward recursions, in probabilities that are scaled at
+//! each position.
 
 use pulp::{Simd, WithSimd};
 
@@ -7,25 +8,25 @@ use crate::interrupt::Interrupt;
 use crate::linalg::{arch, exp_minus};
 use crate::structured::model::{ChainScores, Work};
 
-/// Marginals that are lost in the sum of their row.
+/// Marginals below this share of their row's sum are lost in rounding.
 const NEGLIGIBLE: f64 = 1e-20;
 
-/// A scale at which digits may have been lost to underflow.
+/// Scale below which digits may have been lost to underflow.
 const SMALLEST: f64 = 1e-200;
 
-/// Rows of labels are filled up with zeros to a multiple of this: whole vectors on every machine.
+/// Rows of labels are padded with zeros to a multiple of this: whole vectors on every machine.
 const LANES: usize = 8;
 
-/// Vectors that are summed up in registers at a time.
+/// Vectors that are summed in registers at a time.
 const VECTORS: usize = 4;
 
-/// Writes the marginals of p(y) ∝ exp(score of y), nodes then transitions as the scores have them, and returns
-/// ln Σ_y exp(score of y) (Rabiner 1989, with scaling).
+/// Writes the marginals of p(y) ∝ exp(score of y), nodes then transitions in the order of the
+/// scores, and returns ln Σ_y exp(score of y) (Rabiner 1989, with scaling).
 ///
-/// One exponential for each node and each table of transitions is all that it needs; where probabilities
-/// underflow it is done again [in logarithms](log_marginals). Where all positions share their transitions,
-/// their counts are Σ_t forward_t ahead_{t+1}ᵀ times the table, entry by entry.
-/// An interrupt leaves numbers without a meaning.
+/// Needs only one exponential for each node and each table of transitions. If probabilities
+/// underflow, the computation is repeated [in logarithms](log_marginals). If all positions share
+/// their transitions, their counts are Σ_t forward_t ahead_{t+1}ᵀ times the table, entry by entry.
+/// After an interrupt the results are meaningless.
 pub fn chain_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [f64]) -> f64 {
     let (n_states, len) = (scores.n_states, scores.len());
     if len == 0 {
@@ -51,7 +52,7 @@ pub fn chain_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut
     }
 }
 
-/// Work space in rows of labels, zeros after them.
+/// Work space in rows of labels, padded with zeros.
 struct Padded<'a> {
     /// exp(node − the largest of its position).
     factors: &'a mut [f64],
@@ -87,12 +88,12 @@ impl WithSimd for Passes<'_> {
 }
 
 impl Passes<'_> {
-    /// Numbers between the tables of one position and the next.
+    /// Distance between the tables of consecutive positions; 0 if they share one.
     fn stride(&self) -> usize {
         if self.scores.stride > 0 { self.scores.n_states * self.width } else { 0 }
     }
 
-    /// Fills in factors and edges; returns what was taken out of all paths.
+    /// Computes factors and edges; returns the logarithm that was divided out of all paths.
     #[inline(always)]
     fn exponentials<S: Simd>(&mut self, simd: S) -> f64 {
         let (scores, n_states, width) = (self.scores, self.scores.n_states, self.width);
@@ -110,7 +111,7 @@ impl Passes<'_> {
             rows.for_each(|(edges, logs)| fill(edges, logs));
             let largest = powers(simd, edges);
             edges.chunks_exact_mut(width).for_each(|edges| edges[n_states..].fill(0.0));
-            // The table of all transitions counts for each of them.
+            // A shared table counts once for each transition.
             let times = if scores.stride > 0 { 1 } else { scores.len() - 1 };
             log_sum += if table < scores.len() { times as f64 * largest } else { 0.0 };
         }
@@ -136,7 +137,7 @@ impl Passes<'_> {
                 multiply(simd, forward, factors, 1.0);
             }
             let scale = total(simd, forward);
-            // Written so that what is no number ends here as well.
+            // Written so that NaN also ends here.
             if !(scale > SMALLEST && scale < 1.0 / SMALLEST) {
                 return None;
             }
@@ -146,8 +147,8 @@ impl Passes<'_> {
         Some(scales.log())
     }
 
-    /// Whether all digits are there: a sum that is no number, or lost its digits on the way back, is told by
-    /// the marginals.
+    /// Whether no digits were lost. NaN sums, and sums that lose digits in the backward pass, show
+    /// in the marginals.
     #[inline(always)]
     fn backward<S: Simd>(&mut self, simd: S) -> bool {
         let (n_states, width, stride) = (self.scores.n_states, self.width, self.stride());
@@ -169,7 +170,7 @@ impl Passes<'_> {
             let (forward, factors) =
                 (&forward[t * width..][..width], &factors[t * width..][..width]);
             product(simd, &ahead[..n_states], transposed, back);
-            // The scale for which the marginals sum to 1.
+            // The scale at which the marginals sum to 1.
             let inverse = 1.0 / dot(simd, back, forward);
             for (from, forth) in forward[..n_states].iter().enumerate() {
                 let share = forth * inverse;
@@ -195,7 +196,7 @@ impl Passes<'_> {
     }
 }
 
-/// The logarithm of a product, taken as seldom as its range allows.
+/// The logarithm of a product, computed as rarely as the range of its factors allows.
 struct Product {
     log: f64,
     rest: f64,
@@ -211,7 +212,7 @@ impl Product {
     #[inline(always)]
     fn multiply(&mut self, factor: f64) {
         self.rest *= factor;
-        // Another factor cannot leave the range of numbers.
+        // Inside this range, another factor cannot overflow or underflow.
         if !(1e-100..1e100).contains(&self.rest) {
             self.log += self.rest.ln();
             self.rest = 1.0;
@@ -263,7 +264,7 @@ fn multiply<S: Simd>(simd: S, values: &mut [f64], others: &[f64], scale: f64) {
     }
 }
 
-/// Writes the logarithms of a row, and after them what is not larger than any of them.
+/// Writes the logarithms of a row, padded with a value that is not larger than any of them.
 #[inline(always)]
 fn fill(row: &mut [f64], logs: &[f64]) {
     row[..logs.len()].copy_from_slice(logs);
@@ -302,7 +303,7 @@ fn product<S: Simd>(simd: S, x: &[f64], rows: &[f64], out: &mut [f64]) {
     }
 }
 
-/// The same for N vectors of columns, even and odd rows apart: the sums wait for each other half as long.
+/// Folds N vectors of columns, with separate sums for even and odd rows, which halves the latency.
 #[inline(always)]
 fn columns<S: Simd, const N: usize>(
     simd: S,
@@ -344,7 +345,7 @@ fn add_row<S: Simd>(simd: S, x: f64, row: &[f64], sums: &mut [f64]) {
     }
 }
 
-/// Writes the transpose of a table of rows that are filled up.
+/// Writes the transpose of a table with padded rows.
 #[inline(always)]
 fn transpose(table: &[f64], transposed: &mut [f64], n_states: usize, width: usize) {
     for (to, row) in transposed.chunks_exact_mut(width).enumerate() {
@@ -354,7 +355,7 @@ fn transpose(table: &[f64], transposed: &mut [f64], n_states: usize, width: usiz
     }
 }
 
-/// Writes the products of two tables, entry by entry, without what their rows are filled up with.
+/// Writes the products of two tables, entry by entry, without the padding.
 #[inline(always)]
 fn products(a: &[f64], b: &[f64], n_states: usize, width: usize, out: &mut [f64]) {
     let rows = a.chunks_exact(width).zip(b.chunks_exact(width));

@@ -1,4 +1,4 @@
-//! Marginals of label sets: by messages where the graph is a forest, else from the values of all sets.
+//! Marginals of label sets: by messages if the graph is a forest, else from the values of all sets.
 
 use super::sum_product::softmax;
 use super::{Marginals, Projection};
@@ -11,8 +11,8 @@ impl Marginals for Multilabel {
         Projection::Entropic
     }
 
-    /// The entropy is that of the distribution p(y) ∝ exp ⟨potentials, μ(y)⟩, whose expectation of μ is
-    /// exact to rounding.
+    /// The entropy is that of the distribution p(y) ∝ exp ⟨potentials, μ(y)⟩, whose expectation of
+    /// μ is exact up to rounding.
     fn entropic(
         &self,
         _: usize,
@@ -30,8 +30,8 @@ impl Marginals for Multilabel {
 }
 
 impl Multilabel {
-    /// With F(S) = Σ p(T) over the sets T that hold S, a label's marginal is F({a}) and the joint state
-    /// (1, 0) of two has F({a}) − F({a, b}).
+    /// With F(S) = Σ p(T) over the sets T that contain S, a label's marginal is F({a}), and the
+    /// joint state (1, 0) of two labels has F({a}) − F({a, b}).
     fn enumerate_marginals(&self, potentials: &[f64], work: &mut Work, marginals: &mut [f64]) {
         let shares = self.tabulate(potentials, work);
         softmax(shares);
@@ -54,8 +54,8 @@ impl Multilabel {
     }
 }
 
-/// Sum-product messages to the roots in logarithms, then the marginals of each label and of the pair that
-/// it forms with its parent.
+/// Passes sum-product messages to the roots in logarithms, then computes the marginals of each
+/// label and of its pair with the parent.
 fn pass_messages(
     forest: &[Visit],
     n_labels: usize,
@@ -103,7 +103,7 @@ fn pass_messages(
     }
 }
 
-/// The joint state of a parent's state and one's own.
+/// Index of the joint state of a parent and a child.
 fn at(parent: Link, state: usize, mine: usize) -> usize {
     if parent.first { 2 * state + mine } else { 2 * mine + state }
 }

@@ -1,4 +1,4 @@
-//! Projections onto the hull of {μ(y)}: what the dual extragradient asks of a model.
+//! Projections onto the hull of {μ(y)}, which the dual extragradient method needs.
 
 mod forward_backward;
 mod label_sets;
@@ -13,7 +13,7 @@ use super::model::{Model, Work};
 use crate::error::{Error, Result};
 use crate::names::find;
 
-/// The distance in which marginals are projected.
+/// The distance that a projection minimises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Projection {
     /// ½‖·‖².
@@ -23,7 +23,7 @@ pub enum Projection {
 }
 
 impl Projection {
-    /// Names by which callers choose.
+    /// Names of the choices.
     pub const NAMES: &[(&str, Self)] =
         &[("euclidean", Self::Euclidean), ("entropic", Self::Entropic)];
 
@@ -36,22 +36,23 @@ impl Projection {
     }
 }
 
-/// A model with smooth maxima or projections over the hull of its labels' parts, both to a given
-/// accuracy and feasible to rounding whatever the accuracy reached.
+/// A model with smooth maxima or projections over the hull of its labels' parts. Both have a
+/// requested accuracy, and results are feasible up to rounding for any accuracy reached.
 pub trait Marginals: Model {
-    /// Whether the right label's parts are in the hull.
+    /// Whether the hull contains the parts of the right label.
     fn holds_truth(&self, example: usize) -> bool {
         let _ = example;
         true
     }
 
-    /// The projection to use when nothing speaks for the other.
+    /// The default projection.
     fn default_projection(&self) -> Projection {
         Projection::Euclidean
     }
 
-    /// argmax over μ in the hull of ⟨potentials, μ⟩ + H(μ), the Bregman step of the entropy H. Returns
-    /// a bound on what is missing to the maximum: at most `tolerance`, unless that is out of reach.
+    /// argmax over μ in the hull of ⟨potentials, μ⟩ + H(μ), the Bregman step of the entropy H.
+    /// Returns a bound on the distance to the maximum: at most `tolerance`, unless that is not
+    /// reachable.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `projection` if the model has no such step.
@@ -67,8 +68,9 @@ pub trait Marginals: Model {
         Err(Error::argument("projection", "this model has no entropic projection"))
     }
 
-    /// argmin over μ in the hull of ½‖μ − point‖². Returns a bound on what is missing to the minimum,
-    /// hence on half the squared distance from it: at most `tolerance`, unless that is out of reach.
+    /// argmin over μ in the hull of ½‖μ − point‖². Returns a bound on the distance to the minimum,
+    /// and so on half the squared distance from the minimiser: at most `tolerance`, unless that is
+    /// not reachable.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `projection` if the model has no such projection.

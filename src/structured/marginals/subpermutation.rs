@@ -1,9 +1,9 @@
 //! Projections onto the hull of all matchings, {z >= 0, row sums <= 1, column sums <= 1}.
 //!
-//! Either projection is z_ab = value(point_ab − r_a − c_b) with prices r, c >= 0 that are 0 where there
-//! is room. The prices minimise the convex dual Σ energy(z_ab) + Σ r_a + Σ c_b: by exact steps in all
-//! rows, then in all columns (Sinkhorn's scaling, if value = exp), and by Newton steps, without which
-//! nearly tied pairs would take rounds without end.
+//! Either projection is z_ab = value(point_ab − r_a − c_b) with prices r, c >= 0 that are 0 for
+//! rows and columns with sums below 1. The prices minimise the convex dual Σ energy(z_ab) + Σ r_a +
+//! Σ c_b: by exact steps in all rows, then in all columns (Sinkhorn's scaling, if value = exp), and
+//! by Newton steps, without which nearly tied pairs would take very many rounds.
 
 use std::marker::PhantomData;
 
@@ -18,23 +18,23 @@ use crate::polytope::Capped;
 use crate::structured::model::assignment::{buffers, solve};
 use crate::structured::model::{Matching, Model, Work};
 
-/// Rounds before a projection settles for less than the accuracy asked for.
+/// Rounds after which a projection accepts less than the requested accuracy.
 const MAX_ROUNDS: usize = 100;
 
-/// Relative changes of the prices below which they are known to rounding.
+/// Relative changes of the prices below which they are accurate to rounding.
 const STALLED: f64 = 4.0 * f64::EPSILON;
 
-/// What makes a projection: z as a function of x = point − prices.
+/// The kind of projection: z as a function of x = point − prices.
 trait Law {
-    /// z, which rises with x.
+    /// z, which increases with x.
     fn value(x: f64) -> f64;
     /// The integral of z over x, as a function of z.
     fn energy(z: f64) -> f64;
     /// The derivative of z in x, as a function of z.
     fn slope(z: f64) -> f64;
-    /// What scaling a row of z by `factor` loses: the divergence of factor · z from z.
+    /// The loss from scaling a row of z by `factor`: the divergence of factor · z from z.
     fn lost(factor: f64, sum: f64, squares: f64) -> f64;
-    /// The minimum price >= 0 at which the values of x − price sum to 1 at most.
+    /// The minimum price >= 0 at which the values of x − price sum to at most 1.
     fn price(x: &mut [f64], guess: f64) -> f64;
 }
 
@@ -44,7 +44,7 @@ struct Entropic;
 impl Law for Entropic {
     #[inline(always)]
     fn value(x: f64) -> f64 {
-        // Beyond, no step is taken.
+        // The limit avoids overflow; no step goes beyond it.
         exp_minus(-x.min(300.0))
     }
     #[inline(always)]
@@ -100,9 +100,10 @@ impl Marginals for Matching {
         !self.is_one_to_one() || self.truth(example).len() == self.size(example).0
     }
 
-    /// The entropy is Σ (z_ab − z_ab ln z_ab), and the result the point of the hull nearest to the matrix
-    /// exp(potentials) in relative entropy. Potentials that spread over hundreds can leave a larger gap
-    /// than asked for, where the hull's vertices are reached but for tiny amounts at high prices.
+    /// The entropy is Σ (z_ab − z_ab ln z_ab), and the result is the point of the hull nearest to
+    /// the matrix exp(potentials) in relative entropy. Potentials that spread over hundreds can
+    /// leave a larger gap than requested: the result is then close to a vertex of the hull, at high
+    /// prices.
     fn entropic(
         &self,
         example: usize,
@@ -176,8 +177,8 @@ fn project<L: Law>(
     arch().dispatch(descent)
 }
 
-/// The prices of the linear problem, which those of a problem on a large scale are near to: the mean of
-/// the two extreme solutions, with the rows' prices as high and as low as they can be.
+/// The prices of the linear problem, which approximate those of a problem on a large scale: the
+/// mean of the two extreme solutions, with the rows' prices as high and as low as possible.
 fn start_prices(
     matrix: &[f64],
     transposed: &[f64],
@@ -198,7 +199,7 @@ fn start_prices(
     add(transposed, column_prices, row_prices);
 }
 
-/// Prices, sums and steps are those of the rows, then those of the columns.
+/// Prices, sums and steps, first of the rows, then of the columns.
 struct Descent<'a, L> {
     law: PhantomData<L>,
     point: &'a [f64],
@@ -241,7 +242,7 @@ impl<L: Law> WithSimd for Descent<'_, L> {
 }
 
 impl<L: Law> Descent<'_, L> {
-    /// Exact steps in the rows' prices, then in the columns'.
+    /// Makes exact steps in the rows' prices, then in the columns'.
     #[inline(always)]
     fn raise(&mut self) {
         let (rows, columns) = self.prices.split_at_mut(self.n_rows);
@@ -282,8 +283,9 @@ impl<L: Law> Descent<'_, L> {
         dual
     }
 
-    /// The duality gap of z with its rows scaled down to sums of 1, all terms of which are at least 0:
-    /// what the scaling loses, and Σ price · room. The columns have the sums that raising left.
+    /// The duality gap of z after its rows are scaled down to sums of 1. All of its terms are at
+    /// least 0: the loss from scaling, and Σ price · slack. The column sums are those after the
+    /// column step.
     #[inline(always)]
     fn gap(&mut self) -> f64 {
         let (rows, columns) = self.prices.split_at(self.n_rows);
@@ -303,7 +305,7 @@ impl<L: Law> Descent<'_, L> {
         gap + columns.map(|(price, sum)| price * (1.0 - sum).max(0.0)).sum::<f64>()
     }
 
-    /// Scales rows down to sums of 1 at most; columns, too, exceed it by rounding alone.
+    /// Scales rows down to sums of at most 1; columns exceed 1 only by rounding.
     #[inline(always)]
     fn shrink(&mut self) {
         let (row_sums, column_sums) = self.sums.split_at(self.n_rows);
@@ -314,11 +316,11 @@ impl<L: Law> Descent<'_, L> {
         }
     }
 
-    /// A Newton step in the prices that are not held at 0, as far as it lowers the dual.
+    /// Makes a Newton step in the prices that are not fixed at 0, if it lowers the dual.
     #[inline(always)]
     fn newton(&mut self, dual: f64) {
         self.solve_newton();
-        // The dual is known to rounding.
+        // The dual is accurate to rounding.
         let bound = dual + 8.0 * f64::EPSILON * dual.abs();
         let raised = &mut *self.x;
         raised.copy_from_slice(self.prices);
@@ -336,8 +338,8 @@ impl<L: Law> Descent<'_, L> {
         self.prices.copy_from_slice(self.x);
     }
 
-    /// H step = sums − 1 with the Hessian H = [diag(Z1), Z; Zᵀ, diag(Zᵀ1)] of the slopes Z, by the Schur
-    /// complement of its rows; the prices held at 0 stay.
+    /// Solves H step = sums − 1 with the Hessian H = [diag(Z1), Z; Zᵀ, diag(Zᵀ1)] of the slopes Z,
+    /// by the Schur complement of its rows; prices fixed at 0 do not change.
     #[inline(always)]
     fn solve_newton(&mut self) {
         let n = self.n_columns;
@@ -390,7 +392,7 @@ impl<L: Law> Descent<'_, L> {
     }
 }
 
-/// Makes a row and a column those of the unit matrix.
+/// Replaces a row and a column by those of the unit matrix.
 fn hold(matrix: &mut [f64], index: usize, n: usize) {
     matrix[index * n..(index + 1) * n].fill(0.0);
     matrix[index..].iter_mut().step_by(n).for_each(|entry| *entry = 0.0);

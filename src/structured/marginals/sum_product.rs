@@ -9,7 +9,7 @@ use crate::linalg::fold::{Max, fold};
 use crate::linalg::{arch, exp_minus};
 use crate::structured::model::{Chain, ChainScores, Work};
 
-/// Marginals that are lost in the sum of their row.
+/// Marginals below this share of their row's sum are lost in rounding.
 const NEGLIGIBLE: f64 = 1e-20;
 
 impl Marginals for Chain {
@@ -17,8 +17,8 @@ impl Marginals for Chain {
         Projection::Entropic
     }
 
-    /// The entropy is that of the distribution p(y) ∝ exp ⟨potentials, μ(y)⟩, whose expectation of μ is
-    /// exact to rounding.
+    /// The entropy is that of the distribution p(y) ∝ exp ⟨potentials, μ(y)⟩, whose expectation of
+    /// μ is exact up to rounding.
     fn entropic(
         &self,
         example: usize,
@@ -32,9 +32,9 @@ impl Marginals for Chain {
     }
 }
 
-/// Writes the marginals of p(y) ∝ exp(score of y), nodes then transitions as the scores have them, and returns
-/// ln Σ_y exp(score of y); in logarithms, which no scores are too large for. An interrupt leaves
-/// numbers without a meaning.
+/// Writes the marginals of p(y) ∝ exp(score of y), nodes then transitions in the order of the
+/// scores, and returns ln Σ_y exp(score of y). Works in logarithms, for scores of any size. After
+/// an interrupt the results are meaningless.
 pub fn log_marginals(scores: ChainScores<'_>, work: &mut Work, marginals: &mut [f64]) -> f64 {
     let (n_states, n_nodes) = (scores.n_states, scores.nodes.len());
     let Work { values, interrupt, .. } = work;
@@ -56,7 +56,8 @@ pub(super) fn transpose(edges: &[f64], transposed: &mut [f64], n_states: usize) 
     }
 }
 
-/// Logarithms of the sums over what precedes, the node itself included, and over what follows.
+/// Logarithms of the sums over the preceding positions, including this one, and over the following
+/// ones.
 struct Messages<'a> {
     scores: ChainScores<'a>,
     transposed: &'a mut [f64],
@@ -170,7 +171,7 @@ fn log_sums<S: Simd>(
     }
 }
 
-/// Replaces logarithms by numbers in their proportion whose sum is 1.
+/// Replaces logarithms by proportional numbers that sum to 1.
 #[inline(always)]
 pub(in crate::structured) fn softmax(logs: &mut [f64]) {
     let largest = logs.iter().fold(f64::NEG_INFINITY, |largest: f64, log| largest.max(*log));

@@ -1,17 +1,18 @@
-//! Matchings of largest weight, by shortest augmenting paths (Jonker and Volgenant 1987).
+//! Matchings of largest total weight, by shortest augmenting paths (Jonker and Volgenant 1987).
 
 use super::Work;
 use crate::interrupt::Interrupt;
 
-/// No column, and no row.
+/// Marks a row without a column, or a column without a row.
 pub(in crate::structured) const NONE: u32 = u32::MAX;
 
-/// Writes to `matched` the column of each row, or `u32::MAX`, in a matching of largest total weight,
-/// where everything may stay alone: only pairs of positive weight are matched.
+/// Writes to `matched` the column of each row, or `u32::MAX`, in a matching of largest total
+/// weight. Rows and columns may stay unmatched: only pairs of positive weight are matched.
 ///
-/// `weights` holds `n_columns` numbers for each row. Rows enter one by one; each may displace others
-/// along the path of minimum cost to a free column or to a row that then stays alone. O(rows² columns)
-/// at worst, and hardly more than reading the weights if few rows compete.
+/// `weights` has `n_columns` numbers for each row. Rows are added one by one. Each may displace
+/// others along the path of minimum cost to a free column, or to a row that then becomes unmatched.
+/// O(rows² columns) in the worst case, and hardly more than reading the weights if few rows
+/// compete.
 pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut Vec<u32>) {
     matched.clear();
     if let Some(n_rows) = weights.len().checked_div(n_columns) {
@@ -21,7 +22,7 @@ pub fn assign(weights: &[f64], n_columns: usize, work: &mut Work, matched: &mut 
         let Work { values, indices, interrupt } = &mut *work;
         solve(weights, n_columns, (values, indices), interrupt);
         let rows = work.indices.iter().zip(weights.chunks_exact(n_columns));
-        // Only rounding leaves pairs without weight.
+        // Rounding can leave pairs without weight.
         matched.extend(rows.map(|(column, weights)| match weights.get(*column as usize) {
             Some(weight) if *weight > 0.0 => *column,
             _ => NONE,
@@ -34,9 +35,9 @@ pub(in crate::structured) fn buffers(n_rows: usize, n_columns: usize) -> (usize,
     (n_rows + 2 * n_columns, n_rows + 4 * n_columns)
 }
 
-/// Leaves the columns of the rows at the start of `indices`, and at the start of `values` the prices >= 0
-/// of the rows, then of the columns, that prove the matching best: the prices of every pair sum to its
-/// weight at least. An interrupt leaves a matching of some of the rows.
+/// Leaves the columns of the rows at the start of `indices`. The start of `values` has the prices
+/// >= 0 of the rows, then of the columns, that prove the matching optimal: the prices of every pair
+/// sum to at least its weight. After an interrupt, the matching covers some of the rows.
 pub(in crate::structured) fn solve(
     weights: &[f64],
     n_columns: usize,
@@ -72,8 +73,8 @@ pub(in crate::structured) fn solve(
     }
 }
 
-/// The pair (a, b) has the reduced cost price_a + price_b − weight >= 0, which is 0 for matched ones;
-/// all prices are at least 0, and 0 for what is alone.
+/// The pair (a, b) has the reduced cost price_a + price_b − weight >= 0, which is 0 for matched
+/// pairs. All prices are at least 0, and 0 for unmatched rows and columns.
 struct AssignmentSearch<'a> {
     weights: &'a [f64],
     n_columns: usize,
@@ -86,13 +87,13 @@ struct AssignmentSearch<'a> {
     owners: &'a mut [u32],
     /// The row before each column on its path.
     before: &'a mut [u32],
-    /// Columns that the search has not reached for good, then those that it has.
+    /// Columns whose distance is not final, then those whose distance is.
     open: &'a mut [u32],
     closed: &'a mut [u32],
 }
 
 impl AssignmentSearch<'_> {
-    /// Lets a row in, with the price at which all its reduced costs are at least 0.
+    /// Adds a row, with the smallest price at which all its reduced costs are at least 0.
     fn enter(&mut self, first: usize) {
         let n_columns = self.n_columns;
         let weights = &self.weights[first * n_columns..][..n_columns];
@@ -105,7 +106,7 @@ impl AssignmentSearch<'_> {
         self.distances.fill(f64::INFINITY);
         self.open.iter_mut().zip(0..).for_each(|(open, column)| *open = column);
         let (mut n_open, mut n_closed) = (n_columns, 0);
-        // The cheapest end so far: a row that stays alone pays its price.
+        // The cheapest end so far: leaving a row unmatched costs its price.
         let (mut row, mut reached) = (first, 0.0);
         let (mut loser, mut minimum) = (first, price);
         let free = loop {
@@ -149,7 +150,8 @@ impl AssignmentSearch<'_> {
         self.reassign(end);
     }
 
-    /// Changes the prices of the columns reached and of their rows, so that no reduced cost is negative.
+    /// Changes the prices of the reached columns and their rows, so that no reduced cost is
+    /// negative.
     fn pay(&mut self, minimum: f64, n_closed: usize) {
         for &column in &self.closed[..n_closed] {
             let change = (minimum - self.distances[column as usize]).max(0.0);
@@ -158,7 +160,7 @@ impl AssignmentSearch<'_> {
         }
     }
 
-    /// Gives each column of the path that ends in `column` to the row before it.
+    /// Gives each column on the path to `column` to the row before it.
     fn reassign(&mut self, mut column: u32) {
         while column != NONE {
             let row = self.before[column as usize];

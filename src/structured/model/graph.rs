@@ -1,4 +1,4 @@
-//! Graphs of labels that interact.
+//! Graphs of interacting labels.
 
 use crate::error::{Error, Result};
 
@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 pub struct Graph {
     n_labels: usize,
     edges: Vec<[u32; 2]>,
-    /// If there is no cycle: every label after its parent, with the edge to it unless it is a root.
+    /// If the graph has no cycle: every label after its parent, with the edge to it unless it is a
+    /// root.
     forest: Option<Vec<Visit>>,
 }
 
@@ -29,7 +30,7 @@ pub(in crate::structured) struct Link {
 type GraphConstructor = fn(labels: &[u8], n_labels: usize) -> Graph;
 
 impl Graph {
-    /// The graphs that have names, built from the rows' labels and their number.
+    /// The named graphs, built from the rows' labels and the number of labels.
     pub const REGISTRY: &[(&str, GraphConstructor)] =
         &[("full", |_, n| Self::full(n)), ("tree", Self::chow_liu)];
 
@@ -76,7 +77,7 @@ impl Graph {
         };
         let mut best: Vec<_> = pairs.iter().map(|pair| (information(pair), *pair)).collect();
         best.sort_by(|a, b| b.0.total_cmp(&a.0));
-        // Kruskal's algorithm: a pair stays if it joins two components.
+        // Kruskal's algorithm: keeps a pair if it joins two components.
         let mut component: Vec<usize> = (0..n_labels).collect();
         best.retain(|(_, pair)| {
             let [a, b] = pair.map(|label| component[label as usize]);
@@ -101,7 +102,7 @@ impl Graph {
         &self.edges
     }
 
-    /// The labels in an order in which parents come first, if there is no cycle.
+    /// The labels with parents before children; None if the graph has a cycle.
     pub(super) fn forest(&self) -> Option<&[Visit]> {
         self.forest.as_deref()
     }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::names::find;
 
-/// Hamming loss: how many of an example's variables differ from the truth, or which share of them.
+/// Hamming loss: the number or the share of an example's variables that differ from the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hamming {
     /// The number of wrong variables.
@@ -25,7 +25,7 @@ impl Hamming {
         find("loss", name, Self::NAMES)
     }
 
-    /// What one wrong variable of `n_variables` costs.
+    /// The cost of one wrong variable among `n_variables`.
     pub(super) fn cost(self, n_variables: usize) -> f64 {
         match self {
             Self::Count => 1.0,

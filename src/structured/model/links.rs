@@ -1,15 +1,17 @@
-//! Sets of links of largest weight in which a row and a column may have several (simple b-matchings), by
-//! shortest augmenting paths as a flow of least cost (Edmonds and Karp 1972; Tomizawa 1971).
+//! Sets of links of largest weight in which a row and a column may have several links (simple
+//! b-matchings), by shortest augmenting paths as a minimum-cost flow (Edmonds and Karp 1972;
+//! Tomizawa 1971).
 
 use super::Work;
 use super::assignment::NONE;
 
-/// Writes the links of largest total weight where no row has more than `limits[0]`, no column more than
-/// `limits[1]` and no pair more than one: the first column of each row, or `u32::MAX`, then all other links
-/// as row · `n_columns` + column. Only pairs of positive weight are linked.
+/// Writes the links of largest total weight in which no row has more than `limits[0]`, no column
+/// more than `limits[1]` and no pair more than one. The output is the first column of each row, or
+/// `u32::MAX`, then all other links as row · `n_columns` + column. Only pairs of positive weight
+/// are linked.
 ///
-/// `weights` holds `n_columns` numbers for each row. As in [`assign`](super::assign) rows enter one by one,
-/// here link by link.
+/// `weights` has `n_columns` numbers for each row. As in [`assign`](super::assign), rows are added
+/// one by one, here one link at a time.
 pub(super) fn link(
     weights: &[f64],
     n_columns: usize,
@@ -45,7 +47,7 @@ pub(super) fn link(
     }
     label.resize(n_rows, NONE);
     for (part, weight) in weights.iter().enumerate() {
-        // Only rounding links pairs without weight.
+        // Rounding can link pairs without weight.
         if search.linked[part] == 0 || *weight <= 0.0 {
             continue;
         }
@@ -56,9 +58,9 @@ pub(super) fn link(
     }
 }
 
-/// Nodes are the rows, then the columns. The prices are at least 0, and 0 for a node that may have more
-/// links; price_a + price_b is at least the weight of a pair without a link, and at most that of one with.
-/// That proves the links best among those of the rows that have entered.
+/// Nodes are the rows, then the columns. The prices are at least 0, and 0 for a node with free
+/// capacity; price_a + price_b is at least the weight of an unlinked pair, and at most that of a
+/// linked one. This proves that the links are optimal for the rows added so far.
 struct LinkSearch<'a> {
     weights: &'a [f64],
     n_rows: usize,
@@ -71,14 +73,14 @@ struct LinkSearch<'a> {
     counts: &'a mut [u32],
     /// The node before each on its path.
     before: &'a mut [u32],
-    /// Whether a node is not reached for good.
+    /// Whether a node's distance is not final.
     open: &'a mut [u32],
     /// Whether a pair is linked.
     linked: &'a mut [u32],
 }
 
 impl LinkSearch<'_> {
-    /// Lets a row in, and gives it links while they pay.
+    /// Adds a row, and links it while that increases the total weight.
     fn enter(&mut self, row: usize) {
         let weights = &self.weights[row * self.n_columns..][..self.n_columns];
         let columns = weights.iter().zip(&self.prices[self.n_rows..]);
@@ -99,8 +101,8 @@ impl LinkSearch<'_> {
         }
     }
 
-    /// The end of the cheapest path from a row, and its cost: a column that may have one more link, or a row
-    /// that then has one less (the entering row itself: it has no more).
+    /// The end of the cheapest path from a row, and its cost: a column with free capacity, or a row
+    /// that then loses a link (the added row itself, if it gains none).
     fn cheapest(&mut self, first: usize) -> (usize, f64) {
         self.distances.fill(f64::INFINITY);
         self.open.fill(1);
@@ -133,7 +135,7 @@ impl LinkSearch<'_> {
         }
     }
 
-    /// The columns that a row may take.
+    /// Relaxes the columns that a row can link to.
     fn relax_row(&mut self, row: usize) {
         let (n_rows, base) = (self.n_rows, self.distances[row] + self.prices[row]);
         let own = row * self.n_columns..(row + 1) * self.n_columns;
@@ -148,7 +150,7 @@ impl LinkSearch<'_> {
         }
     }
 
-    /// The rows that a column may give up.
+    /// Relaxes the rows whose links a column can drop.
     fn relax_column(&mut self, node: usize) {
         let (column, base) = (node - self.n_rows, self.distances[node] - self.prices[node]);
         for row in 0..self.n_rows {
@@ -163,7 +165,8 @@ impl LinkSearch<'_> {
         }
     }
 
-    /// Changes the prices of what was reached for less than `cost`, so that none of the inequalities breaks.
+    /// Changes the prices of nodes reached for less than `cost`, so that all inequalities still
+    /// hold.
     fn pay(&mut self, cost: f64) {
         for (node, distance) in self.distances.iter().enumerate() {
             let change = cost - distance;

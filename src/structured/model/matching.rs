@@ -11,13 +11,13 @@ use crate::linalg::{Sparse, TouchedVector};
 /// Partial matchings between the rows and the columns of an example, such as the words of a sentence
 /// and of its translation (Taskar et al. 2006): ⟨w, φ(x, z)⟩ = Σ_ab z_ab ⟨w, F_ab⟩.
 ///
-/// Part a · columns + b is the pair (a, b). A label holds the column of each row, or `u32::MAX`, and then
-/// the other pairs as parts, where a row may have several links. The
-/// loss Σ_ab fn · gt_ab (1 − z_ab) + fp · (1 − gt_ab) z_ab counts the missed pairs of the truth and the
-/// wrong pairs, at a cost each.
+/// Part a · columns + b is the pair (a, b). A label has the column of each row, or `u32::MAX`, and
+/// then the other pairs as parts if a row may have several links. The loss Σ_ab fn · gt_ab (1 −
+/// z_ab) + fp · (1 − gt_ab) z_ab charges a cost for each missed pair of the truth and each wrong
+/// pair.
 ///
-/// The truth gt may be any set of pairs. One that is no matching is a label too; no decoding reaches it, nor
-/// its loss of 0.
+/// The truth gt may be any set of pairs. One that is not a matching is also a label, but decoding
+/// never returns it, nor its loss of 0.
 #[derive(Debug, Clone)]
 pub struct Matching {
     rows: CompactRows,
@@ -25,7 +25,7 @@ pub struct Matching {
     labels: Vec<u32>,
     /// Whether there are labels, which may all be empty.
     labelled: bool,
-    /// The right pairs as parts, by increasing part.
+    /// The right pairs as parts, in increasing order.
     right: Vec<u32>,
     false_positive: f64,
     false_negative: f64,
@@ -33,7 +33,7 @@ pub struct Matching {
     max_links: [usize; 2],
 }
 
-/// The size of an example and where its pairs, its label and its right pairs start.
+/// The size of an example, and the start of its pairs, its label and its right pairs.
 #[derive(Debug, Clone, Copy)]
 struct Example {
     n_rows: usize,
@@ -53,13 +53,13 @@ pub struct Pairs<'a> {
 }
 
 impl Matching {
-    /// Example i has `sizes[i]` = \[rows, columns\], whose features F_ab are the next rows · columns rows of
-    /// `data`, and in training the pairs `truth`. A wrong pair costs `false_positive` and a missed one
-    /// `false_negative`; 1 and 1 count the pairs in which z and
-    /// gt differ.
+    /// Example i has `sizes[i]` = \[rows, columns\]. Its features F_ab are the next rows · columns
+    /// rows of `data`, and in training its pairs are `truth`. A wrong pair costs `false_positive`
+    /// and a missed one `false_negative`; with costs 1 and 1 the loss counts the pairs in which z
+    /// and gt differ.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `y`, `false_positive_cost` or
+    /// [`Error::InvalidArgument`] naming the invalid argument: `X`, `y`, `false_positive_cost` or
     /// `false_negative_cost`.
     pub fn new(
         data: Data<'_>,
@@ -113,7 +113,7 @@ impl Matching {
         Ok(model)
     }
 
-    /// Lets a row and a column have up to so many links, 1 by default.
+    /// Sets the maximum number of links of a row and of a column, 1 by default.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for 0.
@@ -197,7 +197,7 @@ impl Model for Matching {
         let truth = self.truth(example).len();
         if self.is_one_to_one() {
             let n_parts = self.n_parts(example).isqrt().max(truth);
-            // Shortest paths add up as many prices for each of the pairs.
+            // Shortest paths add one price per pair for each row.
             return PartSize { norm, n_features, n_parts, depth: 4 * n_parts * n_parts };
         }
         let (n_rows, n_columns) = self.size(example);
@@ -205,7 +205,7 @@ impl Model for Matching {
         let (of_rows, of_columns) = (of_rows.min(n_columns), of_columns.min(n_rows));
         let n_links = n_rows * of_rows;
         let n_parts = n_links.min(n_columns * of_columns).max(truth);
-        // A path for each link of the rows, of at most all nodes.
+        // There is one path for each link of the rows, through at most all nodes.
         PartSize { norm, n_features, n_parts, depth: 4 * n_links * (n_rows + n_columns) }
     }
 
@@ -238,8 +238,8 @@ impl Model for Matching {
         self.false_negative * right.len() as f64
     }
 
-    /// The matching, or set of links, of largest score, by shortest augmenting paths; pairs of score 0 or
-    /// less stay out.
+    /// The matching, or set of links, of largest score, by shortest augmenting paths; leaves out
+    /// pairs with scores of at most 0.
     fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>) {
         let (n_rows, n_columns) = self.size(example);
         if !self.is_one_to_one() {

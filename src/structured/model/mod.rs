@@ -1,4 +1,4 @@
-//! What a structured model is to a solver, and the models that are built in.
+//! The interface between structured models and solvers, and the built-in models.
 
 pub(super) mod assignment;
 mod chain;
@@ -32,13 +32,13 @@ pub struct Work {
     pub values: Vec<f64>,
     /// Integer work space (back pointers, assignments).
     pub indices: Vec<u32>,
-    /// Flag that ends a long recursion early. The result is then meaningless: callers check the flag before they
-    /// use it.
+    /// Flag that ends a long recursion early. The result is then meaningless, so callers check the
+    /// flag before they use it.
     pub interrupt: Interrupt,
 }
 
 impl Work {
-    /// Buffers of a run that this flag stops.
+    /// Buffers of a run that `interrupt` can stop.
     pub fn of(interrupt: &Interrupt) -> Self {
         Self { interrupt: interrupt.clone(), ..Self::default() }
     }
@@ -47,19 +47,20 @@ impl Work {
 /// The size of an example's parts, for bounds on rounding errors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PartSize {
-    /// At least the norm of the features of a part.
+    /// An upper bound on the norm of the features of a part.
     pub norm: f64,
-    /// At least the number of features of a part.
+    /// An upper bound on the number of features of a part.
     pub n_features: usize,
-    /// At least the number of parts of a label.
+    /// An upper bound on the number of parts of a label.
     pub n_parts: usize,
-    /// At least the number of roundings in a row of a label's value in [`Model::decode`].
+    /// An upper bound on the length of a chain of roundings in [`Model::decode`].
     pub depth: usize,
 }
 
 impl PartSize {
-    /// A bound on the rounding error of a loss at weights of norm at most `norm` and costs of at most `cost`: of
-    /// the scores of a label's parts, of their sum and of the search for the largest.
+    /// A bound on the rounding error of a loss at weights of norm at most `norm` and costs of at
+    /// most `cost`: of the scores of a label's parts, of their sum and of the search for the
+    /// largest.
     pub fn loss_error(&self, cost: f64, norm: f64) -> f64 {
         let (score, n_parts) = (self.norm * norm, self.n_parts as f64);
         let scores = gamma(self.n_features + 8) * score + 4.0 * self.n_features as f64 * TINY;
@@ -73,12 +74,13 @@ impl PartSize {
     }
 }
 
-/// What a structured model is to a solver. Examples are those of one data set, with their labels.
+/// A structured model: the interface to solvers. Its examples are those of one data set, with their
+/// labels.
 pub trait Model: Send + Sync {
     /// Number of examples.
     fn n_examples(&self) -> usize;
 
-    /// Whether the examples came with their labels: what a fit and a loss need.
+    /// Whether the examples have labels, which a fit and a loss require.
     fn is_labelled(&self) -> bool;
 
     /// Length of w.
@@ -98,13 +100,13 @@ pub trait Model: Send + Sync {
     /// θ = A w for all parts of an example.
     fn scores(&self, example: usize, weights: &[f64], scores: &mut [f64]);
 
-    /// θ at a few parts, by increasing part; the other entries are left alone.
+    /// θ at a few parts, in increasing order; leaves the other entries unchanged.
     fn scores_at(&self, example: usize, parts: &[u32], weights: &[f64], scores: &mut [f64]);
 
     /// Adds c to the scores and returns the constant: L(y) = constant + ⟨c, μ(y)⟩, 0 at the truth.
     fn add_costs(&self, example: usize, scores: &mut [f64]) -> f64;
 
-    /// A label that maximises ⟨scores, μ(y)⟩, exactly; equal ones are told apart by a fixed rule.
+    /// A label that maximises ⟨scores, μ(y)⟩ exactly, with a fixed rule for ties.
     fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>);
 
     /// μ(y).

@@ -20,11 +20,11 @@ pub struct Multiclass {
 }
 
 impl Multiclass {
-    /// Takes rows, in training with their labels, and K × K costs by the right label, then the decoded
-    /// one; without costs every wrong label costs 1.
+    /// Creates the model from rows, labels (for training), and K × K costs with a row for each
+    /// right label; without costs every wrong label costs 1.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `y`, `n_classes` or `costs`.
+    /// [`Error::InvalidArgument`] naming the invalid argument: `X`, `y`, `n_classes` or `costs`.
     pub fn new(
         data: Data<'_>,
         labels: Option<&[u32]>,
@@ -108,7 +108,7 @@ impl Model for Multiclass {
         0.0
     }
 
-    /// The class of the largest score, the smallest of equal ones.
+    /// The class with the largest score, the smallest of equal ones.
     fn decode(&self, _: usize, scores: &[f64], _: &mut Work, label: &mut Vec<u32>) {
         label.clear();
         label.push(first_maximum(scores));

@@ -12,8 +12,9 @@ use crate::linalg::{Sparse, TouchedVector};
 /// 2008): ⟨w, φ(x, y)⟩ = Σ_l y_l ⟨W_l, x⟩ + Σ_{e = (a, b)} P_e\[y_a, y_b\].
 ///
 /// The weights are W by feature, then label; and P, four numbers for each pair e of the graph, by
-/// (y_a, y_b) = 00, 01, 10, 11. Part l says that label l is set, part q + 4 e + 2 y_a + y_b that the
-/// pair e is in this state. A label is the vector y of zeros and ones, and the loss is [`Hamming`].
+/// (y_a, y_b) = 00, 01, 10, 11. Part l means that label l is set, and part q + 4 e + 2 y_a + y_b
+/// that the pair e is in this state. A label is the vector y of zeros and ones, and the loss is
+/// [`Hamming`].
 #[derive(Debug, Clone)]
 pub struct Multilabel {
     rows: CompactRows,
@@ -27,11 +28,12 @@ impl Multilabel {
     /// Maximum number of labels of a graph with cycles: all their sets are enumerated.
     pub const MAX_ENUMERATED: usize = 16;
 
-    /// Takes rows, in training with their 0/1 label matrix, row by row.
+    /// Creates the model from rows and, for training, their 0/1 label matrix, row by row.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming what does not fit: `X`, `y`, `n_labels`, or `edges`, if the
-    /// graph is not one of `n_labels` labels or has cycles and more labels than can be enumerated.
+    /// [`Error::InvalidArgument`] naming the invalid argument: `X`, `y`, `n_labels`, or `edges`, if
+    /// the graph is not one of `n_labels` labels or has cycles and more labels than can be
+    /// enumerated.
     pub fn new(
         data: Data<'_>,
         labels: Option<&[u8]>,
@@ -78,7 +80,7 @@ impl Multilabel {
         self.n_labels
     }
 
-    /// The labels in an order in which parents come first, if there is no cycle.
+    /// The labels with parents before children; None if the graph has a cycle.
     pub(in crate::structured) fn forest(&self) -> Option<&[Visit]> {
         self.graph.forest()
     }
@@ -88,14 +90,14 @@ impl Multilabel {
         self.rows.n_features() * self.n_labels
     }
 
-    /// Decodes by the values of all label sets; among equal ones the first as a binary number.
+    /// Decodes from the values of all label sets; among equal ones the first as a binary number.
     fn enumerate(&self, scores: &[f64], work: &mut Work, label: &mut [u32]) {
         let best = first_maximum(self.tabulate(scores, work));
         label.iter_mut().enumerate().for_each(|(at, label)| *label = best >> at & 1);
     }
 
-    /// The values of all label sets but for that of the empty one, S ↦ Σ_{l in S} u_l + Σ_{a, b in S} J_ab,
-    /// each made from that of S without its last label.
+    /// The values of all label sets except the empty one, S ↦ Σ_{l in S} u_l + Σ_{a, b in S} J_ab,
+    /// each computed from the value of S without its last label.
     pub(in crate::structured) fn tabulate<'w>(
         &self,
         scores: &[f64],
@@ -131,14 +133,14 @@ impl Multilabel {
     }
 }
 
-/// Decodes by max-sum message passing from the leaves; equal states are decided for 0.
+/// Decodes by max-sum message passing from the leaves; ties go to state 0.
 fn pass_messages(forest: &[Visit], scores: &[f64], work: &mut Work, label: &mut [u32]) {
     let (nodes, pairs) = scores.split_at(label.len());
     let pairs = pairs.as_chunks::<4>().0;
     work.values.clear();
     work.values.extend(nodes.iter().flat_map(|node| [0.0, *node]));
     let beliefs = work.values.as_chunks_mut::<2>().0;
-    // Of (parent's state, own state).
+    // Indexed by (parent's state, own state).
     let joint = |parent: Link, state: [usize; 2]| {
         let [first, second] = if parent.first { state } else { [state[1], state[0]] };
         pairs[parent.edge as usize][2 * first + second]

@@ -1,4 +1,4 @@
-//! Rows of features in the compact form that decoding reads, and their scores for a few classes.
+//! Rows of features in a compact form for decoding, and their scores for a few classes.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::linalg::vectors::fused_dot_in_two;
 use crate::linalg::{TouchedVector, arch};
 use crate::memory::require;
 
-/// Rows of features, kept as they are or, if most values are zeros, without these.
+/// Rows of features, stored as given or, if most values are zeros, without zeros.
 ///
 /// Weights are feature-major, W\[feature\]\[class\], so that the scores x W of a row are sums over
 /// contiguous classes.
@@ -23,14 +23,14 @@ pub(in crate::structured) struct CompactRows {
     n_features: usize,
     /// Ends of the rows and the features of their values, if zeros are left out.
     sparse: Option<(Vec<usize>, Vec<u32>)>,
-    /// All values; of sparse rows that have ones alone, as many as the longest row needs.
+    /// All values; for sparse rows that contain only ones, as many as the longest row needs.
     values: Vec<f64>,
     has_ones_alone: bool,
-    /// At least the largest norm of a row, and the maximum number of its values.
+    /// An upper bound on the largest norm of a row, and the maximum number of its values.
     largest: (f64, usize),
 }
 
-/// Refuses rows whose copy does not fit into memory.
+/// Returns an error if a copy of the rows does not fit into memory.
 fn require_memory(n_rows: usize, n_features: usize, n_nonzero: usize) -> Result<()> {
     let (n, d, stored) = (n_rows as u128, n_features as u128, n_nonzero as u128);
     let bytes = (8 * n * d).min(12 * stored + 8 * n);
@@ -59,7 +59,7 @@ impl CompactRows {
                 (square, extreme) = (square + value * value, extreme.max(value.abs()));
             });
             n_nonzero += n_values;
-            // Squares of small values underflow.
+            // Squares of small values underflow, so the norm is bounded by the largest value.
             let norm = if square > 1e-280 { square.sqrt() } else { extreme * (n_values as f64).sqrt() };
             let norm = norm * (1.0 + gamma(n_values + 4));
             largest = (largest.0.max(norm), largest.1.max(n_values));
@@ -68,7 +68,7 @@ impl CompactRows {
             return Err(Error::argument("X", "all values must be finite"));
         }
         require_memory(n_rows, n_features, n_nonzero)?;
-        // A value with its index takes half as much again as a value.
+        // A value with its index takes one and a half times the memory of a value.
         if n_nonzero.saturating_mul(3) > (n_rows * n_features).saturating_mul(2) {
             let mut values = vec![0.0; n_rows * n_features];
             for_data!(data, rows => for row in 0..n_rows {
@@ -104,7 +104,7 @@ impl CompactRows {
         self.n_rows
     }
 
-    /// At least the largest norm of a row, and the maximum number of its values.
+    /// An upper bound on the largest norm of a row, and the maximum number of its values.
     pub fn largest(&self) -> (f64, usize) {
         self.largest
     }
@@ -176,7 +176,7 @@ impl CompactRows {
         }
     }
 
-    /// The features and values of a row where zeros are left out.
+    /// The features and values of a row, if zeros are left out.
     #[inline(always)]
     pub fn sparse_row(&self, row: usize) -> Option<(&[u32], &[f64])> {
         let (ends, features) = self.sparse.as_ref()?;

@@ -1,14 +1,14 @@
-//! The weights of features and labels: of all pairs, or of those that occur together in training.
+//! The weights of features and labels: for all pairs, or for those that occur together in training.
 
 use std::ops::Range;
 
 use crate::linalg::TouchedVector;
 use crate::structured::model::rows::CompactRows;
 
-/// The pairs of a feature and a label that have a weight, by feature.
+/// The pairs of a feature and a label that have weights, sorted by feature.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeenPairs {
-    /// Where the pairs of each feature end.
+    /// The end of each feature's pairs.
     pub ends: Vec<usize>,
     /// Their labels, increasing for each feature.
     pub labels: Vec<u16>,
@@ -44,7 +44,7 @@ impl SeenPairs {
     }
 }
 
-/// Rows of features and the weights that they have: W\[feature\]\[label\] of all pairs, or of some.
+/// Rows of features and their weights: W\[feature\]\[label\] for all pairs, or for some.
 #[derive(Debug, Clone)]
 pub(in crate::structured) struct Emissions {
     rows: CompactRows,
@@ -65,7 +65,7 @@ impl Emissions {
         self.pairs.as_ref()
     }
 
-    /// Leaves only the weights of pairs that occur with these labels of the rows.
+    /// Keeps only the weights of pairs that occur in rows with these labels.
     pub fn restrict(&mut self, labels: &[u32]) {
         self.pairs = Some(SeenPairs::seen(&self.rows, labels, self.n_states));
     }
@@ -129,8 +129,8 @@ impl Emissions {
         });
     }
 
-    /// target += scale Σ_t x_t δ_tᵀ for a dense δ, a row of it for each row of a range; with the squares of the
-    /// features if `squared`.
+    /// target += scale Σ_t x_t δ_tᵀ for a dense δ with one row for each row of a range; uses the
+    /// squares of the features if `squared`.
     pub fn add_rows(
         &self,
         range: Range<usize>,

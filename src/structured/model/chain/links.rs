@@ -1,12 +1,12 @@
-//! Which transitions, first and last labels a chain has, and which of them have weights.
+//! The transitions, first and last labels of a chain, and which of them have weights.
 
 use crate::error::{Error, Result};
 
-/// What a forbidden transition scores: less than any path of others, and finite, so that no difference of
-/// two such scores is undefined.
+/// The score of a forbidden transition: less than any allowed path, and finite, so that differences
+/// of such scores are defined.
 pub const FORBIDDEN: f64 = -1e30;
 
-/// What a transition between two labels, a first or a last label may be.
+/// The kind of a transition, a first label or a last label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChainLink {
     /// Never part of a label.
@@ -27,7 +27,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// All transitions with weights; first and last labels with weights if `boundaries` says so.
+    /// All transitions with weights; first and last labels with weights if `boundaries` is set.
     pub fn all(n_states: usize, boundaries: bool) -> Self {
         let ends = if boundaries { ChainLink::Weighted } else { ChainLink::Free };
         let mut links = vec![ChainLink::Weighted; n_states * n_states];
@@ -90,7 +90,7 @@ impl Links {
         }
     }
 
-    /// The links that position t of a sequence has beside its transitions: the index of label 0.
+    /// The boundary links at position t of a sequence: the index of label 0.
     pub fn at_ends(&self, t: usize, len: usize) -> impl Iterator<Item = usize> + Clone + use<> {
         let first = self.n_states * self.n_states;
         let start = (t == 0).then_some(first);
@@ -98,7 +98,7 @@ impl Links {
         start.into_iter().chain(end)
     }
 
-    /// Refuses a label that is made of forbidden links, naming the sequence.
+    /// Returns an error for a label with forbidden links, naming the sequence.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `y`.

@@ -16,20 +16,23 @@ use crate::error::{Error, Result};
 use crate::linalg::{Sparse, TouchedVector};
 use crate::memory::require;
 
-/// Largest number of labels: decoding keeps labels in 16 bits, and the parts of a sequence are numbered in 32.
+/// Maximum number of labels: decoding stores labels in 16 bits, and the parts of a sequence have
+/// 32-bit indices.
 const MAX_STATES: usize = 1 << 15;
 
-/// Bytes that a fit keeps for each pair of labels, at least: the weight in the solver and in its best model, the
-/// score, the cost and the image of one sequence, and three tables of one byte.
+/// Minimum number of bytes that a fit keeps for each pair of labels: the weight in the solver and
+/// in its best model, the score, the cost and the image of one sequence, and three tables of one
+/// byte.
 const TABLE_BYTES: u128 = 5 * 8 + 3;
 
 /// Sequences whose neighbouring labels interact: y_t in 0..K for each row x_t (Taskar, Guestrin and Koller 2003).
 ///
-/// ⟨w, φ(x, y)⟩ = Σ_t ⟨W_{y_t}, x_t⟩ + Σ_{t>0} T\[y_{t−1}, y_t\] + start\[y_0\] + end\[y_last\], and, where
-/// transitions have features z_t, Σ_{t>0} ⟨E_{y_{t−1}, y_t}, z_t⟩. The weights are W by feature, then class;
-/// T, K × K; `start` and `end`, if asked for; and E by feature, then K × K. Parts t K + k stand for y_t = k.
-/// Parts len K + a K + b count the transitions from a to b; where these have features, each position t > 0
-/// has parts of its own. The loss is [`Hamming`], or a sum of costs of the wrong positions.
+/// ⟨w, φ(x, y)⟩ = Σ_t ⟨W_{y_t}, x_t⟩ + Σ_{t>0} T\[y_{t−1}, y_t\] + start\[y_0\] + end\[y_last\],
+/// and, if transitions have features z_t, Σ_{t>0} ⟨E_{y_{t−1}, y_t}, z_t⟩. The weights are W by
+/// feature, then class; T, K × K; `start` and `end`, if requested; and E by feature, then K × K.
+/// Part t K + k means y_t = k. Parts len K + a K + b count the transitions from a to b; with
+/// transition features, each position t > 0 has separate parts. The loss is [`Hamming`], or a sum
+/// of costs of the wrong positions.
 #[derive(Debug, Clone)]
 pub struct Chain {
     emissions: Emissions,
@@ -39,16 +42,16 @@ pub struct Chain {
     /// The features of the transition into each row.
     edges: Option<CompactRows>,
     loss: Hamming,
-    /// What an error costs at each row; 1 by default.
+    /// The cost of an error at each row; 1 by default.
     costs: Option<Vec<f64>>,
 }
 
 impl Chain {
-    /// Sequence i has the rows `offsets[i]..offsets[i + 1]` of `data` and, in training, these entries of
-    /// `labels`; `boundaries` asks for the weights `start` and `end`.
+    /// Sequence i has the rows `offsets[i]..offsets[i + 1]` of `data` and, in training, these
+    /// entries of `labels`; `boundaries` adds the weights `start` and `end`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming the argument that does not fit: `X` or `y`;
+    /// [`Error::InvalidArgument`] naming the invalid argument: `X` or `y`;
     /// [`Error::Memory`].
     pub fn new(
         data: Data<'_>,
@@ -83,8 +86,8 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Refuses a number of labels whose tables of transitions do not fit into memory: call it before one of them is
-    /// allocated.
+    /// Checks that the tables of transitions between this many labels fit into memory; called
+    /// before one of them is allocated.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `n_states` or `y`; [`Error::Memory`].
@@ -102,11 +105,11 @@ impl Chain {
         require(bytes, what, "merge labels: a chain keeps m × m numbers")
     }
 
-    /// The same with other links between labels.
+    /// Sets other links between labels.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `transitions` for links of another number of labels, and `y` for
-    /// a right label that has forbidden ones.
+    /// [`Error::InvalidArgument`] naming `transitions` for links of another number of labels, and
+    /// `y` for a right label with forbidden links.
     pub fn with_links(mut self, links: Links) -> Result<Self> {
         if links.n_states() != self.n_states() {
             return Err(Error::argument("transitions", "must be those of all labels"));
@@ -120,10 +123,10 @@ impl Chain {
         Ok(self)
     }
 
-    /// The same with weights only for the pairs of a feature and a label that occur together.
+    /// Restricts the weights to the pairs of a feature and a label that occur together.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `y` where there are no labels.
+    /// [`Error::InvalidArgument`] naming `y` if there are no labels.
     pub fn with_seen_pairs(mut self) -> Result<Self> {
         let Some(labels) = &self.labels else {
             return Err(Error::argument("y", "the examples have no labels"));
@@ -132,11 +135,11 @@ impl Chain {
         Ok(self)
     }
 
-    /// The same with costs of an error at each row.
+    /// Sets the costs of an error at each row.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `token_weight` unless there is a finite cost that is not negative for
-    /// each row.
+    /// [`Error::InvalidArgument`] naming `token_weight` unless there is a finite, non-negative cost
+    /// for each row.
     pub fn with_costs(mut self, costs: &[f64]) -> Result<Self> {
         let valid = |cost: &f64| *cost >= 0.0 && cost.is_finite();
         if costs.len() != self.emissions.rows().len() || !costs.iter().all(valid) {
@@ -147,7 +150,7 @@ impl Chain {
         Ok(self)
     }
 
-    /// The same with features of the transition into each row; those of first rows are not used.
+    /// Adds features of the transition into each row; those of first rows are not used.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] naming `X` unless there is a row for each.
@@ -164,7 +167,7 @@ impl Chain {
         Ok(self)
     }
 
-    /// Refuses sequences whose parts cannot be numbered.
+    /// Returns an error if a sequence has too many parts for their indices.
     fn check_parts(&self) -> Result<()> {
         let longest = self.offsets.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
         let rows = if self.edges.is_some() { self.n_states() } else { 1 };
@@ -186,7 +189,7 @@ impl Chain {
         self.links.n_states()
     }
 
-    /// The pairs of a feature and a label that have a weight, unless all have.
+    /// The pairs of a feature and a label that have weights; None if all have.
     pub fn pairs(&self) -> Option<&SeenPairs> {
         self.emissions.pairs()
     }
@@ -201,7 +204,7 @@ impl Chain {
         &self.emissions
     }
 
-    /// The features of the transition into each row, where there are any.
+    /// The features of the transition into each row, if there are any.
     pub(in crate::structured) fn edge_rows(&self) -> Option<&CompactRows> {
         self.edges.as_ref()
     }
@@ -211,12 +214,13 @@ impl Chain {
         self.offsets[example]..self.offsets[example + 1]
     }
 
-    /// Parts between the transitions into one position and into the next; 0 where all share theirs.
+    /// Number of parts between the transitions into consecutive positions; 0 if all positions share
+    /// theirs.
     pub fn stride(&self) -> usize {
         if self.edges.is_some() { self.n_states() * self.n_states() } else { 0 }
     }
 
-    /// The scores of parts, as recursions over positions read them.
+    /// The scores of parts, in the form that recursions over positions read.
     pub fn chain_scores<'a>(&self, example: usize, scores: &'a [f64]) -> ChainScores<'a> {
         let (nodes, edges) = scores.split_at(self.sequence_len(example) * self.n_states());
         ChainScores { nodes, edges, stride: self.stride(), n_states: self.n_states() }
@@ -257,7 +261,7 @@ impl Chain {
         let (len, n_states) = (self.sequence_len(example), self.n_states());
         let (nodes, edges) = scores.split_at_mut(len * n_states);
         for t in [0, len.saturating_sub(1)].into_iter().take(len.min(2)) {
-            // A sequence of one row has its first label at its end.
+            // In a sequence of one row, the first label is also the last.
             for first in self.links.at_ends(t, len) {
                 let nodes = nodes[t * n_states..][..n_states].iter_mut();
                 nodes.zip(first..).for_each(|(node, index)| {
@@ -275,20 +279,20 @@ impl Chain {
         }
     }
 
-    /// The scores of all parts for w = 0: 0 but for what is forbidden.
+    /// The scores of all parts at w = 0: 0 except for forbidden links.
     pub(in crate::structured) fn scores_at_zero(&self, example: usize, scores: &mut [f64]) {
         let zero = vec![0.0; self.links.n_weights()];
         scores.fill(0.0);
         self.add_links(example, &zero, scores);
     }
 
-    /// What an error costs at a row.
+    /// The cost of an error at a row.
     fn cost(&self, row: usize, len: usize) -> f64 {
         self.loss.cost(len) * self.costs.as_ref().map_or(1.0, |costs| costs[row])
     }
 }
 
-/// Whether there are as many labels as examples, all below the number of classes.
+/// Checks that there is a label for each example, and that all are below the number of classes.
 pub(super) fn check_labels(labels: &[u32], n_examples: usize, n_classes: usize) -> Result<()> {
     if labels.len() != n_examples {
         let message = format!("{} labels for {n_examples} rows of X", labels.len());
@@ -330,7 +334,7 @@ impl Model for Chain {
             let (edge_norm, n_edge_features) = edges.largest();
             (norm, n_features) = (norm.max(edge_norm), n_features.max(n_edge_features));
         }
-        // A node may have the two boundary features, a transition has one of its own.
+        // A node may have the two boundary features; a transition has one weight of its kind.
         let n_parts = 2 * self.sequence_len(example);
         let norm = (norm * norm + 2.0).sqrt() * (1.0 + f64::EPSILON);
         PartSize { norm, n_features: n_features + 2, n_parts, depth: n_parts }
@@ -375,7 +379,7 @@ impl Model for Chain {
         0.0
     }
 
-    /// The Viterbi algorithm; among equal labels it is the smallest one read from the end.
+    /// The Viterbi algorithm; among equal labels it returns the smallest, compared from the end.
     fn decode(&self, example: usize, scores: &[f64], work: &mut Work, label: &mut Vec<u32>) {
         self.chain_scores(example, scores).decode(work, label);
     }

@@ -1,4 +1,4 @@
-//! The best label of a chain, by the recursion of Viterbi (1967) in vectors over the labels.
+//! The best label of a chain, by the Viterbi algorithm (1967), in vectors over the labels.
 
 use pulp::{Simd, WithSimd};
 
@@ -7,22 +7,23 @@ use crate::linalg::arch;
 use crate::linalg::fold::{Max, fold};
 use crate::structured::model::Work;
 
-/// Numbers of a table that the second cache of most processors keeps (1 MB). Rows of larger tables are read one
-/// after the other, and only those that may hold a maximum.
+/// Table entries that fit into the second-level cache of most processors (1 MB). For larger tables,
+/// only rows that may contain a maximum are read, one after another.
 const CACHED: usize = 1 << 17;
 
-/// Additions between two looks at the interrupt: well below 100 ms.
+/// Additions between two interrupt checks: well below 100 ms.
 const BETWEEN_LOOKS: usize = 1 << 24;
 
-/// The scores of a sequence: `nodes`\[t, k\] of each position, and `edges`\[a, b\] of the transitions, the same
-/// everywhere or (`stride` = K²) those into position t + 1 at t · `stride`.
+/// The scores of a sequence: `nodes`\[t, k\] of each position, and `edges`\[a, b\] of the
+/// transitions. These are the same at all positions, or (`stride` = K²) those into position t + 1
+/// begin at t · `stride`.
 #[derive(Debug, Clone, Copy)]
 pub struct ChainScores<'a> {
     /// T × K.
     pub nodes: &'a [f64],
     /// K × K, once or T − 1 times.
     pub edges: &'a [f64],
-    /// 0 where transitions score the same everywhere.
+    /// 0 if all positions share the transition scores.
     pub stride: usize,
     /// K.
     pub n_states: usize,
@@ -57,13 +58,13 @@ impl<'a> ChainScores<'a> {
         self.nodes.is_empty()
     }
 
-    /// Whether a recursion looks at its interrupt at this position.
+    /// Whether a recursion checks its interrupt at this position.
     pub fn is_look(&self, t: usize) -> bool {
         t.is_multiple_of((BETWEEN_LOOKS / (self.n_states * self.n_states)).max(1))
     }
 
-    /// Writes the label of the largest score, among equal ones the smallest read from the end; returns its
-    /// score. An interrupt leaves a label of zeros.
+    /// Writes the label of the largest score, and among equal ones the smallest, compared from the
+    /// end; returns its score. After an interrupt, the label is all zeros.
     pub fn decode(&self, work: &mut Work, label: &mut Vec<u32>) -> f64 {
         let (len, n_states) = (self.len(), self.n_states);
         label.clear();
@@ -117,7 +118,7 @@ struct Forward<'a> {
 }
 
 impl WithSimd for Forward<'_> {
-    /// Number of rows of large tables that were read; none once the interrupt is raised.
+    /// Number of rows of large tables that were read; None after an interrupt.
     type Output = Option<usize>;
 
     #[inline(always)]
@@ -161,15 +162,15 @@ impl WithSimd for Forward<'_> {
     }
 }
 
-/// Maxima over the rows of a large table that all positions share. Rows are read by falling bound, the largest sum
-/// that a row may hold, until no later row can change a maximum: the maxima are those of all rows, bit for bit,
-/// because rounding is monotone.
+/// Maxima over the rows of a large table that all positions share. Rows are read by decreasing
+/// bound on their largest sum, until no later row can change a maximum. The maxima are bit for bit
+/// those of all rows, because rounding is monotone.
 struct Rows<'a> {
     /// The largest entry of each row.
     highest: &'a mut [f64],
     /// best + highest.
     bounds: &'a mut [f64],
-    /// The rows by falling bound.
+    /// The rows by decreasing bound.
     order: &'a mut Vec<u32>,
 }
 
@@ -194,7 +195,8 @@ impl Rows<'_> {
         let Self { highest, bounds, order } = self;
         let sums = best.iter().zip(&**highest);
         bounds.iter_mut().zip(sums).for_each(|(bound, (best, highest))| *bound = best + highest);
-        // The order of the position before is nearly the right one, which a stable sort makes use of.
+        // The order of the previous position is nearly the right one, which makes a stable sort
+        // fast.
         order.sort_by(|a, b| bounds[*b as usize].total_cmp(&bounds[*a as usize]));
         maxima.fill(f64::NEG_INFINITY);
         let mut lowest = f64::NEG_INFINITY;
@@ -204,7 +206,8 @@ impl Rows<'_> {
                 return n_read;
             }
             raise(simd, best[row], &edges[row * best.len()..][..best.len()], maxima);
-            // At these rows alone: a look at all maxima takes as long as a row.
+            // Checked at powers of two only, because finding the smallest maximum takes as long as
+            // reading a row.
             if (n_read + 1).is_power_of_two() {
                 lowest = maxima.iter().copied().fold(f64::INFINITY, f64::min);
             }
@@ -250,7 +253,7 @@ mod tests {
         let noise = |i: usize| (i * 2654435761 % 1000) as f64;
         let nodes: Vec<f64> = (0..len * n_states).map(noise).collect();
         let (_, n_read) = forward(n_states, &nodes, &vec![0.0; n_states * n_states]);
-        // One row has all maxima where no transition has a weight.
+        // If no transition has a weight, one row has all maxima.
         assert_eq!(n_read, Some(len - 1));
         let edges: Vec<f64> = (0..n_states * n_states).map(|i| 0.01 * noise(i + 7)).collect();
         let (maxima, n_read) = forward(n_states, &nodes, &edges);
