@@ -1,4 +1,5 @@
-//! What the lines of batch Frank-Wolfe cost (Tajima et al. 2020, Table 3), one thread, dense rows.
+//! Cost of each line of batch Frank-Wolfe (Tajima et al. 2020, Table 3), on one thread with dense
+//! rows.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! What one example costs in the structured models: scores, decoding and projections.
+//! Cost per example in the structured models: scores, decoding and projections.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Runs `scores` and `decode` over all examples in turn, one example a call.
+/// Benchmarks `scores` and `decode`, cycling through the examples, one example per call.
 fn measure(criterion: &mut Criterion, name: &str, model: &dyn Model, per_example: u64) {
     let mut rng = Pcg64::seed_from_u64(1);
     let weights: Vec<f64> = (0..model.n_weights()).map(|_| rng.random_range(-1.0..1.0)).collect();

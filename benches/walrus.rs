@@ -18,7 +18,7 @@ fn subproblem(criterion: &mut Criterion) {
         let mut rng = Pcg64::seed_from_u64(k);
         let mut margins =
             move || -> Vec<f64> { (0..k - 1).map(|_| rng.random_range(-1.0..2.0)).collect() };
-        // Different margins each time: a branch predictor learns a single vector by heart.
+        // Margins differ in each call, because a branch predictor would learn a single vector.
         let vectors: Vec<Vec<f64>> = (0..64).map(|_| margins()).collect();
         let c = 1.0;
         let mut next = 0;

@@ -1,8 +1,8 @@
-//! A greedy inner solver after Shark's (Igel et al. 2008; Wang and Scott 2021, section 5).
+//! A greedy inner solver like Shark's (Igel et al. 2008; Wang and Scott 2021, section 5).
 
-/// Improves b for max uᵀb − ½ bᵀ(I + 11ᵀ)b on \[0, c\]^k: an exact step in the coordinate that violates its
-/// optimality most, again and again until none does by `epsilon`. `gradient` is that at b, and kept so.
-/// Returns the number of steps.
+/// Improves b for max uᵀb − ½ bᵀ(I + 11ᵀ)b on \[0, c\]^k by exact steps in the coordinate that
+/// violates its optimality condition most, until all violations are below `epsilon`. `gradient` is
+/// the gradient at b, and is updated. Returns the number of steps.
 pub fn shark(b: &mut [f64], gradient: &mut [f64], c: f64, epsilon: f64) -> usize {
     let max_steps = 10 * b.len();
     for step in 0..max_steps {

@@ -55,9 +55,10 @@ const LAST: Effort = Effort {
     in_metric: 100,
 };
 
-/// Mean gain of the latest epochs, relative to the null model's objective, after which refits are finished: to a
-/// tolerance that is smaller by the same factor, and without batches but for the last. Near the optimum unfinished
-/// ones keep vectors that finished ones would drop, and leave a gradient of which the bound is made.
+/// Mean gain of the latest epochs, relative to the null model's objective, below which refits are
+/// finished: to a tolerance smaller by the same factor, and without batches except for the last
+/// refit. Near the optimum, unfinished refits keep vectors that finished ones would drop, and leave
+/// a gradient that loosens the bound.
 const FINISHING: f64 = 1e-3;
 
 /// Maximum number of epochs whose gains are compared with [`FINISHING`].

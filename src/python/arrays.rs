@@ -1,4 +1,4 @@
-//! NumPy and SciPy memory seen as [`Data`], without a copy.
+//! NumPy and SciPy arrays as [`Data`], without a copy.
 
 use std::ops::Deref;
 
@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use crate::data::{Csr, Data, Dense};
 use crate::error::Result;
 
-/// A NumPy array whose values may be read in place.
+/// A NumPy array that can be read in place.
 ///
-/// Views of raw bytes, of fields of a record or of a mapped file may stand at addresses that their type
-/// does not allow: reading these is undefined, and they are copied.
+/// Views of raw bytes, of fields of a record or of a mapped file may be misaligned for their type.
+/// Reading those is undefined behaviour, so they are copied.
 pub(super) struct Array<'py, T: Element, D: Dimension>(PyReadonlyArray<'py, T, D>);
 
 /// An array with one axis.
@@ -46,8 +46,8 @@ impl<'py, T: Element, D: Dimension + 'static> FromPyObject<'_, 'py> for Array<'p
     }
 }
 
-/// A matrix handed over by the Python side, which has normalised it: C order, sorted unique int32
-/// columns, int64 offsets.
+/// A matrix from the Python side, which has normalised it: C order, sorted unique int32 columns,
+/// int64 offsets.
 #[derive(FromPyObject)]
 pub(super) enum Matrix<'py> {
     #[pyo3(transparent)]

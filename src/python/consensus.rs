@@ -1,4 +1,4 @@
-//! A partition's part of a round of consensus training.
+//! A partition's sub-problem in a round of consensus training.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use crate::multiclass::consensus::{Subproblem, SubproblemSolver, solve};
 use crate::multiclass::{MulticlassMethod, Order};
 use crate::run::Stopping;
 
-/// A round's subproblem.
+/// The settings of a round's sub-problem.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct RoundRecord<'py> {
@@ -54,11 +54,11 @@ impl RoundRecord<'_> {
     }
 }
 
-/// Answers a round's subproblem on one partition; see `dualgap.distributed`. `settings` has the items of the
-/// problem's records and of the subproblem.
+/// Solves a round's sub-problem on one partition; see `dualgap.distributed`. `settings` has the
+/// items of the problem's records and of the sub-problem.
 ///
-/// Nothing is kept between calls: β (None is 0) goes in and comes out, so that the caller may move or
-/// save it. `callback` as in the other fits; a true value ends the sub-problem early.
+/// Nothing is stored between calls: β is passed in (None for 0) and returned, so that the caller
+/// can move or save it. `callback` is as in other fits; a true value ends the sub-problem early.
 #[pyfunction]
 pub(super) fn consensus_round<'py>(
     py: Python<'py>,
@@ -71,7 +71,7 @@ pub(super) fn consensus_round<'py>(
         let shares: SharesRecord<'py> = settings.extract()?;
         let round: RoundRecord<'py> = settings.extract()?;
         let data = rows.rows()?;
-        // A round is one of block descent, whose dual point comes out.
+        // A round is a block descent fit that returns its dual point.
         record.size(data, true).require(MulticlassMethod::BlockDescent(round.seed), 1)?;
         let rows = (data, slice(&labels)?);
         let subproblem = round.subproblem()?;

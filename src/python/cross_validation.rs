@@ -17,19 +17,19 @@ use crate::error::{Error, Result};
 use crate::multiclass::{Candidate, Fold, Measure, MulticlassMethod, Order, Scoring, Search};
 use crate::run::Epoch;
 
-/// What is searched, and how it is scored.
+/// The settings of a search and its scores.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct SearchRecord<'py> {
     #[pyo3(item("Cs"))]
     grid: Vec<f64>,
-    /// Folds × rows; 0 for rows that are not trained on.
+    /// Folds × rows; 0 for held-out rows.
     fold_weights: Table<'py, f64>,
     held_out: Vec<Vector<'py, u32>>,
-    /// A name, or None for `score`.
+    /// The name of a metric, or None for `score`.
     measure: Option<String>,
     top_k: usize,
-    /// Called as (fold, number of the C, weights of shape (classes, features)).
+    /// Called as (fold, index of the C, weights of shape (classes, features)).
     score: Option<Py<PyAny>>,
     width: Option<f64>,
     seed: u64,
@@ -71,7 +71,7 @@ impl SearchRecord<'_> {
 struct Scorer {
     function: Option<Py<PyAny>>,
     n_classes: usize,
-    /// What it raised, while the kernel ends.
+    /// The exception that it raised, until the kernel ends.
     failure: Mutex<Option<PyErr>>,
 }
 
@@ -91,7 +91,7 @@ impl Scorer {
         })
     }
 
-    /// What it raised, unchanged, or else the result of the kernel.
+    /// Raises the scorer's exception unchanged, or else returns the result of the kernel.
     fn raise<T>(self, result: PyResult<T>) -> PyResult<T> {
         match self.failure.into_inner() {
             Ok(Some(error)) => Err(error),
@@ -100,9 +100,9 @@ impl Scorer {
     }
 }
 
-/// Fits and scores a model for each fold and C; `settings` has the items of the records above and of
-/// `records`. The callback is told of each fit: how many there were, seconds since the first began, its
-/// objective and its bound.
+/// Fits and scores a model for each fold and C; `settings` has the items of the records above and
+/// of `records`. The callback is called after each fit with the number of fits so far, seconds
+/// since the first began, the objective and its bound.
 #[pyfunction]
 pub(super) fn cross_validate<'py>(
     py: Python<'py>,
@@ -149,7 +149,7 @@ pub(super) fn cross_validate<'py>(
                     objective: Some(candidate.certificate.primal),
                     certificate: Some(candidate.certificate),
                 };
-                // A search has no model to end with before its end.
+                // A search has no model to return before its end, so a stop request is ignored.
                 let _ = session.observe(&epoch);
             };
             wanted.run(session.interrupt, &observe)

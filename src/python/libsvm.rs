@@ -7,7 +7,8 @@ use pyo3::types::PyBytes;
 use super::session::{guarded, run_session};
 use crate::data::LibsvmRows;
 
-/// Bytes asked for at a time: pieces for 16 threads. The text of a block, and its rows, stand beside the matrix.
+/// Bytes read at a time: pieces for 16 threads. A block's text and rows are in memory besides the
+/// matrix.
 const BLOCK: usize = 1 << 22;
 
 type Arrays<'py> = (
@@ -17,8 +18,8 @@ type Arrays<'py> = (
     Bound<'py, PyArray1<f64>>,
 );
 
-/// Labels, and offsets, indices and values of the rows, of the text that `read(n_bytes)` hands out until it
-/// is empty.
+/// Labels, and offsets, indices and values of the rows, from the text that `read(n_bytes)` returns
+/// until it is empty.
 #[pyfunction]
 pub(super) fn read_libsvm<'py>(
     py: Python<'py>,

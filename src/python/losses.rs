@@ -1,4 +1,4 @@
-//! The losses that Python may name, and what each is built from.
+//! The losses that Python can name, and their parameters.
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
@@ -13,7 +13,7 @@ pub(super) fn margin_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     polytope::REGISTRY.iter().map(|(name, build)| (*name, build.parameters())).into_py_dict(py)
 }
 
-/// What every loss of outputs compares them with, by its name.
+/// The kind of targets of every loss of outputs, by its name.
 pub(super) fn output_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     loss::REGISTRY
         .iter()
@@ -21,7 +21,7 @@ pub(super) fn output_losses(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         .into_py_dict(py)
 }
 
-/// Raises ValueError unless there is a margin loss of that name which takes these parameters.
+/// Raises ValueError unless a margin loss of that name takes these parameters.
 #[pyfunction]
 pub(super) fn check_loss(loss: &str, k: Option<usize>, weights: Option<Vec<f64>>) -> PyResult<()> {
     guarded(|| {

@@ -26,7 +26,8 @@ mod structured_models;
 mod tagger;
 mod trace;
 
-/// All memory of the module; a lack of it ends a call with MemoryError, not Python.
+/// Allocates all memory of the module; if it runs out, the call raises MemoryError instead of
+/// ending Python.
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 

@@ -15,7 +15,8 @@ use crate::multiclass::{
 };
 use crate::solver::{BlockPath, Drift, PathSettings, Piece, Start, path};
 
-/// A fit's end as a later fit starts from it; weights in classes × features (the constant one last).
+/// The final state of a fit, from which a later fit can start; weights in classes × features (the
+/// constant one last).
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct StartRecord<'py> {
@@ -26,7 +27,7 @@ struct StartRecord<'py> {
     beta: Table<'py, f64>,
 }
 
-/// Where a fit starts, and whether a later one is to start where it ends.
+/// The start of a fit, and whether to return its final state.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct WarmStart<'py> {
@@ -75,7 +76,8 @@ pub(super) fn fit_multiclass<'py>(
     })
 }
 
-/// The solver of a fit with such settings, and the bytes that it needs for its weights and its dual variables at most.
+/// The solver of a fit with these settings, and an upper bound on the bytes of its weights and dual
+/// variables.
 #[pyfunction]
 pub(super) fn plan_multiclass(
     rows: Matrix<'_>,
@@ -126,7 +128,7 @@ fn fit_dict<'py>(
         }
         None => result.set_item("weights", &last)?,
     }
-    // Those of the dual point.
+    // The weights of the dual point.
     result.set_item("last_weights", last)?;
     result.set_item("linear", at.linear)?;
     result.set_item("square", at.square)?;

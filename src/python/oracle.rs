@@ -12,7 +12,7 @@ use crate::structured::Oracle;
 /// A Python object with one method, `vertices(indices, weights)`, which returns (−ψ, L) for each example.
 pub(super) struct PythonOracle {
     oracle: Py<PyAny>,
-    /// What the object raised, while the kernel ends.
+    /// The exception that the object raised, until the kernel ends.
     failure: Mutex<Option<PyErr>>,
 }
 
@@ -21,7 +21,7 @@ impl PythonOracle {
         Self { oracle, failure: Mutex::new(None) }
     }
 
-    /// What the object raised, unchanged, or else the result of the kernel.
+    /// Raises the object's exception unchanged, or else returns the result of the kernel.
     pub fn raise<T>(self, result: PyResult<T>) -> PyResult<T> {
         match self.failure.into_inner() {
             Ok(Some(error)) => Err(error),

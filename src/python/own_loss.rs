@@ -11,19 +11,19 @@ use crate::interrupt::Interrupt;
 use crate::linalg::Sparse;
 use crate::polytope::{Polytope, Scratch};
 
-/// Calls of `project` that the search for a multiplier takes at most.
+/// Maximum number of calls of `project` in the search for a multiplier.
 const MAX_PROJECTIONS: usize = 100;
 
-/// A Python object with `vertex(margins, label)` and, where `projects`, `project(point, label)`, both of which
-/// return a point of the loss's set; see `_own_loss.py`, which checks what they return.
+/// A Python object with `vertex(margins, label)` and, if `projects`, `project(point, label)`, which
+/// both return a point of the loss's set; `_own_loss.py` checks these points.
 #[derive(Debug)]
 pub(super) struct OwnLoss {
     object: Py<PyAny>,
     projects: bool,
     radius: f64,
-    /// What the object raised, while the kernel ends.
+    /// The exception that the object raised, until the kernel ends.
     failure: Mutex<Option<PyErr>>,
-    /// What to raise then.
+    /// The interrupt to raise after that.
     interrupt: OnceLock<Interrupt>,
 }
 
@@ -43,7 +43,8 @@ impl<'py> FromPyObject<'_, 'py> for OwnLoss {
 }
 
 impl OwnLoss {
-    /// Ends the session of this interrupt when the object raises something, or has done so.
+    /// Ends the session of this interrupt when the object raises an exception, or if it already
+    /// has.
     pub fn stops(&self, interrupt: &Interrupt) {
         let watched = self.interrupt.get_or_init(|| interrupt.clone());
         if self.failure.lock().is_ok_and(|failure| failure.is_some()) {
@@ -51,7 +52,7 @@ impl OwnLoss {
         }
     }
 
-    /// What the object raised, unchanged, or else the result of the kernel.
+    /// Raises the object's exception unchanged, or else returns the result of the kernel.
     pub fn raise<T>(&self, result: PyResult<T>) -> PyResult<T> {
         match self.failure.lock().map(|mut failure| failure.take()) {
             Ok(Some(error)) => Err(error),
@@ -59,7 +60,7 @@ impl OwnLoss {
         }
     }
 
-    /// The point that a method returns, or nothing where it raises.
+    /// The point that a method returns; None if it raises an exception.
     fn point(&self, method: &str, at: &[f64], label: usize) -> Option<Vec<f64>> {
         let answer = Python::attach(|py| -> PyResult<Vec<f64>> {
             let at = PyArray1::from_slice(py, at);
@@ -70,7 +71,7 @@ impl OwnLoss {
         match answer {
             Ok(point) => Some(point),
             Err(error) => {
-                // The first failure is the one to tell of.
+                // Only the first failure is reported.
                 if let Ok(mut failure) = self.failure.lock() {
                     failure.get_or_insert(error);
                 }
@@ -89,8 +90,9 @@ impl OwnLoss {
         Some((point, sum))
     }
 
-    /// The projection with a rank-one term, b = P(v − θ) at the root of θ = bias · 1ᵀP(v − θ), whose right side
-    /// falls with θ: by secants inside a bracket. Whatever θ it ends at, b is in the set.
+    /// The projection with a rank-one term, b = P(v − θ) at the root of θ = bias · 1ᵀP(v − θ),
+    /// whose right side decreases in θ: by secants inside a bracket. For any final θ, b is in the
+    /// set.
     fn biased(&self, v: &[f64], label: usize, bias: f64, guess: f64) -> Option<(Vec<f64>, f64)> {
         let (mut low, mut high) = (0.0, bias * self.radius);
         let mut theta = guess.clamp(low, high);
@@ -109,7 +111,7 @@ impl OwnLoss {
             let secant =
                 last.map(|(before, other)| theta - excess * (theta - before) / (excess - other));
             last = Some((theta, excess));
-            // Without a second point: the excess falls at least as fast as θ rises.
+            // Without a second point: the excess decreases at least as fast as θ increases.
             let next = secant.unwrap_or(theta + 0.5 * excess);
             let creeps = step % 4 == 0;
             theta = if low < next && next < high && !creeps { next } else { 0.5 * (low + high) };
@@ -121,7 +123,7 @@ impl OwnLoss {
     }
 }
 
-/// What a loss written in Python raised, or else the result.
+/// Raises the exception of a loss written in Python, or else returns the result.
 pub(super) fn raised<T>(own: Option<&OwnLoss>, result: PyResult<T>) -> PyResult<T> {
     match own {
         Some(own) => own.raise(result),
@@ -129,7 +131,7 @@ pub(super) fn raised<T>(own: Option<&OwnLoss>, result: PyResult<T>) -> PyResult<
     }
 }
 
-/// A reference to a loss as problems own it.
+/// A reference to a loss, in the form that problems own.
 #[derive(Debug, Clone)]
 pub(super) struct OwnPolytope(pub Arc<OwnLoss>);
 
@@ -146,7 +148,7 @@ impl Polytope for OwnPolytope {
         vertex.clear();
         let point = self.0.point("vertex", v, label).unwrap_or_default();
         let value: f64 = point.iter().zip(v).map(|(beta, v)| beta * v).sum();
-        // 0 is in every set, whatever the object says of it.
+        // Every set contains 0, whatever the object returns.
         if value > 0.0 {
             let entries = (0..).zip(point).filter(|(_, beta)| *beta != 0.0);
             vertex.extend(entries);

@@ -31,7 +31,7 @@ use crate::polynomial::validation::Validation;
 use crate::run::{Returned, Trace, run};
 use crate::solver::Target;
 
-/// Targets as NumPy hands them over: class numbers or rows of values.
+/// Targets as NumPy arrays: class indices or rows of values.
 #[derive(FromPyObject)]
 pub(super) enum TargetArray<'py> {
     #[pyo3(transparent)]
@@ -72,7 +72,7 @@ impl PolynomialArrays<'_> {
     }
 }
 
-/// What `fit_polynomial` is told; see `dualgap.polynomial` for the parameters.
+/// Settings of `fit_polynomial`; see `dualgap.polynomial` for the parameters.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct PolynomialRecord<'py> {
@@ -117,7 +117,7 @@ struct Fitted {
     scale: f64,
 }
 
-/// Fits by conditional gradient. `chunks` of rows count as one matrix.
+/// Fits by conditional gradient. `chunks` of rows are treated as one matrix.
 #[pyfunction]
 pub(super) fn fit_polynomial<'py>(
     py: Python<'py>,
@@ -167,14 +167,14 @@ pub(super) fn fit_polynomial<'py>(
     })
 }
 
-/// Vectors as long as the first layers that a refit keeps beside its pairs.
+/// Number of vectors of the length of the first layers that a refit stores, apart from its pairs.
 const COPIES: usize = 10;
 
-/// Refuses a fit whose outputs or first layers do not fit into memory: the outputs of all rows and their
-/// residuals; the linear weights as often as quasi-Newton steps keep them (pairs of steps and changes of
-/// gradients, one more being added, points, gradients and a direction), which they do where there is no metric;
-/// the vectors that bound the eigenvalues of gradient matrices; and wide rows by columns, with what they are
-/// multiplied by. What a basis adds as it grows is not in the estimate.
+/// Returns an error if the outputs or first layers of a fit do not fit into memory: the outputs of
+/// all rows and their residuals; the linear weights, in all copies of quasi-Newton steps without a
+/// metric (pairs of steps and changes of gradients including the newest one, points, gradients and
+/// a direction); the vectors that bound the eigenvalues of gradient matrices; and wide rows by
+/// columns, with their factors. Later growth of the basis is not in the estimate.
 fn require_memory(rows: &Chunked<'_>, m: usize, n_threads: usize) -> Result<()> {
     let (n, d) = (rows.n_rows(), rows.n_cols());
     let what = || {
@@ -200,7 +200,7 @@ fn fit(
     let null_objective = solver.null_objective(interrupt)?;
     let scale = null_objective.upper();
     let mut stopping = Target { tol: settings.tol, max_epochs }.stopping(null_objective);
-    // A validation score chooses the model, not the objective.
+    // The validation score, not the objective, chooses the model.
     stopping.null_objective = stopping.null_objective.filter(|_| validation.is_none());
     if settings.tol > 0.0 {
         stopping.floor = stopping.floor.max(solver.smallest_gap());
@@ -266,7 +266,7 @@ pub(super) fn predict_polynomial<'py>(
     })
 }
 
-/// How `select_basis` selects.
+/// Settings of `select_basis`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct SelectionRecord {

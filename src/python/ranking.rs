@@ -1,4 +1,4 @@
-//! Fitted recommenders at work: interactions, new ids, the best items of many users.
+//! Predictions of fitted recommenders: interactions, new ids, and the best items of many users.
 
 use ndarray::Array2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArrayDyn, PyUntypedArrayMethods};
@@ -59,7 +59,7 @@ impl InteractionRecord<'_> {
     }
 }
 
-/// Fits factors to who took up what.
+/// Fits factors to observed interactions.
 #[pyfunction]
 pub(super) fn fit_interactions<'py>(
     py: Python<'py>,
@@ -105,7 +105,7 @@ pub(super) fn new_interactions<'py>(
     })
 }
 
-/// A fitted model as new ids of one side meet it.
+/// A fitted model, as needed to fold in new ids of one side.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct FoldInRecord<'py> {
@@ -185,7 +185,7 @@ impl PartRecord<'_> {
     }
 }
 
-/// Items that are not to be recommended.
+/// Items to exclude from recommendations.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct ExclusionRecord<'py> {

@@ -17,7 +17,7 @@ use crate::recommend::{
 };
 use crate::run::{Stopping, run};
 
-/// What `fit_variational` is told; see `dualgap.recommend` for the parameters.
+/// Settings of `fit_variational`; see `dualgap.recommend` for the parameters.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct VariationalRecord<'py> {
@@ -41,7 +41,8 @@ pub(super) struct VariationalRecord<'py> {
     item_features: Option<Matrix<'py>>,
     /// A weight for each rating, or None.
     weights: Option<Vector<'py, f64>>,
-    /// A group of its user's and one of its item's ratings for each rating, and how many there are of either.
+    /// For each rating, a group of its user's and one of its item's ratings, and the numbers of
+    /// groups.
     groups: Option<[(Vector<'py, u32>, usize); 2]>,
     callback: Option<Py<PyAny>>,
 }
@@ -111,7 +112,7 @@ pub(super) fn fit_variational<'py>(
 
 type Fit = ((Factors, [Option<Array2<f64>>; 2]), [(LearnedPrior, Spread); 2], f64);
 
-/// Adds what was fitted to the record of the run.
+/// Adds the fitted parameters to the record of the run.
 fn describe(result: &Bound<'_, PyDict>, (fitted, learned, precision): Fit) -> PyResult<()> {
     let (py, (factors, effects)) = (result.py(), fitted);
     for (side, effects) in ["user", "item"].into_iter().zip(effects) {

@@ -14,7 +14,7 @@ use crate::multiclass::{Costs, Linear, MarginProblem, Order, ScoreMap, Size};
 use crate::polytope::{self, Parameters, Polytope};
 use crate::solver::{Choices, Target};
 
-/// A linear multi-category problem beside its rows and labels.
+/// A linear multi-category problem, without its rows and labels.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct MarginRecord<'py> {
@@ -28,14 +28,14 @@ pub(super) struct MarginRecord<'py> {
     bias: f64,
 }
 
-/// A loss of the registry by its name, or one that is written in Python.
+/// A registered loss by its name, or a loss written in Python.
 #[derive(FromPyObject)]
 enum LossRecord {
     Named(String),
     Own(Own),
 }
 
-/// A loss written in Python, shared with the problems that it is part of.
+/// A loss written in Python, shared between the problems that use it.
 #[derive(Clone)]
 struct Own(Arc<OwnLoss>);
 
@@ -48,7 +48,7 @@ impl<'py> FromPyObject<'_, 'py> for Own {
 }
 
 impl MarginRecord<'_> {
-    /// The loss where it is written in Python.
+    /// The loss, if it is written in Python.
     pub fn own_loss(&self) -> Option<&OwnLoss> {
         match &self.loss {
             LossRecord::Named(_) => None,
@@ -56,11 +56,12 @@ impl MarginRecord<'_> {
         }
     }
 
-    /// The problem, its weights ordered for a kind of solvers.
+    /// The problem, its weights ordered for a kind of solver.
     ///
-    /// It is made in a session of its own: rayon's global pool would outlive the call, and a child of a fork
-    /// would wait for threads that it does not have. What comes with it is the digest of the rows from before anything
-    /// was computed from them, for [`unchanged_since`](super::session::unchanged_since).
+    /// It is built in a separate session: rayon's global pool would outlive the call, and a forked
+    /// child would wait for threads that it does not have. Also returns the digest of the rows
+    /// before anything was computed from them, for
+    /// [`unchanged_since`](super::session::unchanged_since).
     pub fn problem<'a>(
         &self,
         py: Python<'_>,
@@ -82,7 +83,7 @@ impl MarginRecord<'_> {
         run_session(py, n_threads, None, make)
     }
 
-    /// The same to make several problems of, on any thread.
+    /// The parts of the problem, from which any thread can build several problems.
     pub fn parts(&self) -> MarginParts {
         MarginParts {
             n_classes: self.n_classes,
@@ -99,10 +100,10 @@ impl MarginRecord<'_> {
         }
     }
 
-    /// What its memory depends on.
+    /// The sizes that determine its memory.
     pub fn size(&self, rows: Data<'_>, keep_dual: bool) -> Size {
         let size = Size::of(rows, self.n_classes, self.smoothing > 0.0, keep_dual);
-        // Newton's method projects far more often, which a loss written in Python makes slow.
+        // Newton's method projects far more often, which is slow with a loss written in Python.
         match self.loss {
             LossRecord::Named(_) => size.with_newton(rows, self.bias),
             LossRecord::Own(_) => size,
@@ -118,7 +119,7 @@ impl MarginRecord<'_> {
     }
 }
 
-/// A linear multi-category problem beside its rows, labels and shares.
+/// A linear multi-category problem, without its rows, labels and shares.
 #[derive(Clone)]
 pub(super) struct MarginParts {
     pub n_classes: usize,
@@ -144,7 +145,7 @@ impl LossParts {
 }
 
 impl MarginParts {
-    /// The problem, its weights ordered for a kind of solvers.
+    /// The problem, its weights ordered for a kind of solver.
     pub fn problem<'a>(
         self,
         rows: Data<'a>,
@@ -187,7 +188,7 @@ impl SharesRecord<'_> {
     }
 }
 
-/// A solver and its options by name; those that an estimator does not have may be missing.
+/// A solver and its options by name; options that an estimator does not have may be missing.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct MethodRecord {
@@ -217,7 +218,7 @@ impl MethodRecord {
     }
 }
 
-/// When a fit ends, on how many threads it runs, and who watches.
+/// The stopping rule, the number of threads and the callback of a fit.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(super) struct RunRecord {

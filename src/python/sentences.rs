@@ -1,4 +1,4 @@
-//! Sentences of features as Python gives them: lists of strings, and dictionaries.
+//! Sentences of features from Python: lists of strings, and dictionaries.
 
 use numpy::PyArray1;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -11,10 +11,10 @@ use super::session::guarded;
 use crate::error;
 use crate::sequence::{FeatureRows, NamedRows, Vocabulary};
 
-/// Values of features inside values of features: each level is a call on the stack.
+/// Maximum depth of nested feature values: each level is a call on the stack.
 const MAX_DEPTH: usize = 32;
 
-/// Tokens between two looks at the signals.
+/// Tokens between two checks for signals.
 const POLL: i64 = 1 << 14;
 
 /// Tokens that are read before their names are looked up.
@@ -33,7 +33,7 @@ impl Reader {
         self.rows.add(name.as_bytes(), value);
     }
 
-    /// Reads a sentence; returns its number of tokens. `place` tells it in messages.
+    /// Reads a sentence; returns its number of tokens. Messages name it by `place`.
     pub fn sentence(&mut self, sentence: &Bound<'_, PyAny>, place: usize) -> PyResult<usize> {
         let before = self.rows.n_rows();
         if let Ok(tokens) = sentence.cast::<PyList>() {
@@ -92,7 +92,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Adds what a token or a nested value holds, with `prefix` before each name.
+    /// Adds the features of a token or a nested value, with `prefix` before each name.
     fn others(&mut self, prefix: &str, features: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
         if depth > MAX_DEPTH {
             let message = format!(
@@ -141,7 +141,7 @@ impl Reader {
         {
             self.others(&format!("{key}:"), value, depth + 1)?;
         } else if let Ok(number) = value.extract::<f64>() {
-            // NumPy's numbers and truth values.
+            // NumPy numbers and truth values.
             self.add(key, finite(key, Ok(number))?);
         } else {
             let kind = value.get_type();
@@ -178,14 +178,14 @@ pub(super) struct PyVocabulary(pub Vocabulary);
 
 #[pymethods]
 impl PyVocabulary {
-    /// No names yet, or `bits` of hashes in their place.
+    /// An empty vocabulary, or `bits` of hashes instead of names.
     #[new]
     #[pyo3(signature = (bits=None))]
     fn new(bits: Option<u32>) -> Self {
         Self(bits.map_or_else(Vocabulary::new, Vocabulary::hashed))
     }
 
-    /// The vocabulary of these names, all of them different, that end at these bytes.
+    /// The vocabulary of distinct names; name i ends at byte `ends[i]` of the text.
     #[staticmethod]
     fn from_names(text: &[u8], ends: Vec<usize>) -> PyResult<Self> {
         let mut vocabulary = Vocabulary::new();
@@ -211,19 +211,19 @@ impl PyVocabulary {
         self.0.find(name.as_bytes())
     }
 
-    /// All names in the order of their columns; none where columns are hashes.
+    /// All names in the order of their columns; None if columns are hashes.
     fn names(&self) -> Vec<String> {
         let name = |number| String::from_utf8_lossy(self.0.name(number)).into_owned();
         (0..self.0.names().1.len()).map(name).collect()
     }
 
-    /// The names one after the other, and where each ends.
+    /// The concatenated names, and the end of each.
     fn text<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Vec<usize>) {
         let (text, ends) = self.0.names();
         (PyBytes::new(py, text), ends.to_vec())
     }
 
-    /// The same with the names of some columns only; returns the vocabulary.
+    /// The vocabulary with the names of only some columns.
     fn keep(&self, columns: Vec<u32>) -> PyResult<Self> {
         let mut kept = vec![false; self.0.names().1.len()];
         for column in columns {
@@ -235,7 +235,7 @@ impl PyVocabulary {
         Ok(Self(vocabulary))
     }
 
-    /// Reads sentences, new names included, and leaves out those in fewer than `min_count` tokens.
+    /// Reads sentences, adds new names, and drops names in fewer than `min_count` tokens.
     fn learn<'py>(
         &mut self,
         py: Python<'py>,
@@ -254,7 +254,7 @@ impl PyVocabulary {
         })
     }
 
-    /// Reads sentences and leaves out names that are not known.
+    /// Reads sentences and skips unknown names.
     fn read<'py>(&self, py: Python<'py>, sentences: &Bound<'py, PyAny>) -> PyResult<ReadRows<'py>> {
         guarded(|| {
             let mut rows = FeatureRows::new();
@@ -264,7 +264,7 @@ impl PyVocabulary {
     }
 }
 
-/// Reads sentences and hands on their rows; returns the offsets of the sentences.
+/// Reads sentences and passes on their rows; returns the offsets of the sentences.
 fn read(
     sentences: &Bound<'_, PyAny>,
     mut take: impl FnMut(&mut NamedRows) -> error::Result<()>,
@@ -296,11 +296,11 @@ fn arrays(py: Python<'_>, offsets: Vec<i64>, rows: FeatureRows) -> ReadRows<'_> 
     )
 }
 
-/// Labels, their numbers one after the other, and the offsets of the sentences.
+/// Labels, their concatenated indices, and the offsets of the sentences.
 type ReadLabels<'py> = (Vec<String>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>);
 
-/// The numbers of labels that are strings: the labels, in the order in which they turn up, their numbers
-/// one after the other, and the offsets of the sentences; none where a label is no string.
+/// Indices of string labels: the labels in order of first use, their concatenated indices, and the
+/// offsets of the sentences; None if a label is not a string.
 #[pyfunction]
 pub(super) fn read_labels<'py>(
     py: Python<'py>,

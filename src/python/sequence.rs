@@ -19,7 +19,7 @@ use crate::structured::{
     conditional_path, fit_chain, fit_conditional,
 };
 
-/// Where a fit ended, for a later one of the same sentences.
+/// The final state of a fit, for a later fit of the same sentences.
 #[pyclass(frozen)]
 pub(super) struct SequencePoint(Point);
 
@@ -31,7 +31,8 @@ impl SequencePoint {
         SequencePoint(Point::Weights(weights))
     }
 
-    /// The same dual point where labels have other numbers, -1 for none; none where one of its labels has none.
+    /// The same dual point with renumbered labels, -1 for a removed one; None if the point uses a
+    /// removed label.
     fn renumbered(&self, numbers: Vec<i64>) -> Option<Self> {
         let numbers: Vec<_> = numbers.into_iter().map(|new| u16::try_from(new).ok()).collect();
         match &self.0 {
@@ -50,14 +51,14 @@ impl SequencePoint {
     }
 }
 
-/// Where a later fit can start: the dual point of the hinge loss, the weights of the logistic one.
+/// The start of a later fit: the dual point of the hinge loss, or the weights of the logistic one.
 #[derive(Clone)]
 enum Point {
     Dual(ChainPoint),
     Weights(Vec<f64>),
 }
 
-/// What the labels of a chain are and what errors cost.
+/// The links between the labels of a chain, and the costs of errors.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ChainRecord<'py> {
@@ -93,7 +94,7 @@ impl ChainRecord<'_> {
 /// Ends and labels.
 type PairArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u16>>);
 
-/// Labelled sentences, in memory of their own: those of Python can go before the fit.
+/// Labelled sentences, copied, so that Python can free its own before the fit.
 #[pyclass(frozen)]
 pub(super) struct SequenceProblem {
     chain: Chain,
@@ -102,8 +103,8 @@ pub(super) struct SequenceProblem {
 
 #[pymethods]
 impl SequenceProblem {
-    /// Rows of all sentences, sentence i between two offsets, the number of each row's label; `settings` has
-    /// the items of [`ChainRecord`].
+    /// Rows of all sentences, sentence i between two offsets, and the index of each row's label;
+    /// `settings` has the items of [`ChainRecord`].
     #[new]
     fn new(
         rows: Matrix<'_>,
@@ -118,14 +119,14 @@ impl SequenceProblem {
         })
     }
 
-    /// Refuses a number of labels whose tables of transitions do not fit into memory.
+    /// Checks that the tables of transitions between this many labels fit into memory.
     #[staticmethod]
     fn check_labels(n_labels: usize) -> PyResult<()> {
         guarded(|| Ok(Chain::check_states(n_labels)?))
     }
 
-    /// The pairs of a column and a label that have a weight, by column: their ends and labels; none where
-    /// all have.
+    /// The pairs of a column and a label that have weights, sorted by column: their ends and
+    /// labels; None if all have.
     fn pairs<'py>(&self, py: Python<'py>) -> Option<PairArrays<'py>> {
         let pairs = self.chain.pairs()?;
         let ends = PyArray1::from_iter(py, pairs.ends.iter().map(|end| *end as i64));
@@ -133,7 +134,7 @@ impl SequenceProblem {
     }
 }
 
-/// How to fit.
+/// Settings of a fit.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct FitRecord {
@@ -150,26 +151,26 @@ impl FitRecord {
         Ok(Plan { log: problem.log, options, start: self.start(problem) })
     }
 
-    /// Where to start, if it fits these sentences and this loss.
+    /// The start, if it fits these sentences and this loss.
     fn start(&self, problem: &SequenceProblem) -> Option<Point> {
         let point = self.start.as_ref()?.get();
         point.fits(problem).then(|| point.0.clone())
     }
 }
 
-/// What a kernel needs to know beside the sentences.
+/// Settings of a kernel, without the sentences.
 struct Plan {
     log: bool,
     options: DescentOptions,
     start: Option<Point>,
 }
 
-/// Where a fit ended, whatever the loss.
+/// The result of a fit with any loss.
 struct Fitted {
     trace: Trace,
     null_objective: f64,
     weights: Vec<f64>,
-    /// The dual point, where the weights are not all that a later fit needs.
+    /// The dual point, if a later fit needs more than the weights.
     point: Option<ChainPoint>,
 }
 

@@ -1,4 +1,5 @@
-//! One call from Python into a kernel: a thread pool of its own, the GIL released, signals polled.
+//! A call from Python into a kernel: with a separate thread pool, the GIL released, and signals
+//! polled.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -17,10 +18,10 @@ use crate::interrupt::{Interrupt, ModelArrays};
 use crate::memory::{needed, ran_out, reserve, set_needed};
 use crate::run::Epoch;
 
-/// An epoch, and its model where that is wanted.
+/// An epoch, with its model if requested.
 type Event = (Epoch, Option<ModelArrays>);
 
-/// How often the calling thread looks for signals while the kernel works.
+/// Interval at which the calling thread checks for signals while the kernel works.
 const POLL: Duration = Duration::from_millis(50);
 
 impl From<Error> for PyErr {
@@ -33,9 +34,9 @@ impl From<Error> for PyErr {
     }
 }
 
-/// Calls `body` and raises RuntimeError where it panics: a bug of this crate, which must not pass as the
-/// `BaseException` that PyO3 makes of a panic, past every `except Exception`. Allocations are backed by the
-/// reserve meanwhile.
+/// Calls `body` and raises RuntimeError if it panics. A panic is a bug of this crate; PyO3 would
+/// turn it into a `BaseException`, which passes every `except Exception`. Meanwhile, allocations
+/// are backed by the reserve.
 pub(super) fn guarded<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     if !reserve::fill() {
         let text = "less is left than the 138 MB that are set aside, so that a lack of memory can end as an error";
@@ -54,9 +55,9 @@ fn caught<T>(body: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     })
 }
 
-/// What `fit` makes of arrays that it reads in place; an error that names the cause where they are no longer what
-/// they were before, be it that the fit has not noticed, that its numbers are no longer finite, or that it
-/// panics at an index.
+/// The result of `fit`, which reads arrays in place. If the arrays have changed meanwhile, raises
+/// an error that names this cause, also if the fit ended with infinite numbers or a panic because
+/// of it.
 pub(super) fn unchanged<T>(
     py: Python<'_>,
     borrowed: &[Data<'_>],
@@ -66,7 +67,7 @@ pub(super) fn unchanged<T>(
     unchanged_since(py, (borrowed, &before), fit)
 }
 
-/// The same for arrays that had these digests before.
+/// [`unchanged`] for arrays that had these digests before.
 pub(super) fn unchanged_since<T>(
     py: Python<'_>,
     (borrowed, before): (&[Data<'_>], &[u64]),
@@ -84,18 +85,18 @@ pub(super) fn unchanged_since<T>(
     Err(error)
 }
 
-/// A digest of each array, signals looked at meanwhile.
+/// The digests of the arrays; checks for signals meanwhile.
 pub(super) fn digests(py: Python<'_>, borrowed: &[Data<'_>]) -> PyResult<Vec<u64>> {
     let mut go_on = || Python::attach(|py| py.check_signals());
     py.detach(|| borrowed.iter().map(|data| data.digest(&mut go_on)).collect())
 }
 
-/// Maximum number of threads of a call for each core that this process may use. More threads than cores
-/// cannot help, a few more make it easy to check that results do not depend on their number, and hundreds
-/// exhaust the system.
+/// Maximum number of threads of a call for each core that this process may use. More threads than
+/// cores cannot help. A few more make it easy to check that results do not depend on their number,
+/// and hundreds exhaust the system.
 pub(super) const THREADS_PER_CORE: usize = 4;
 
-/// What a kernel sees of its session.
+/// A kernel's view of its session.
 pub(super) struct Session<'a> {
     /// Raised when the user interrupts the call.
     pub interrupt: &'a Interrupt,
@@ -103,12 +104,12 @@ pub(super) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Hands an epoch to the user's callback and waits for its answer.
+    /// Passes an epoch to the user's callback, and waits for its result.
     pub fn observe(&self, epoch: &Epoch) -> ControlFlow<()> {
         (self.report)(epoch, self.interrupt.take_model())
     }
 
-    /// The same with a model whose arrays are put into another order before.
+    /// Passes an epoch with a model whose arrays are reordered first.
     pub fn observe_in_order(
         &self,
         epoch: &Epoch,
@@ -119,16 +120,16 @@ impl Session<'_> {
     }
 }
 
-/// Fits inside of fits. A callback may fit another model; one that fits its own again would start threads
-/// without end.
+/// Maximum number of nested fits. A callback may fit another model; one that fits its own model
+/// again would start threads without end.
 const MAX_NESTING: usize = 8;
 
 thread_local! {
-    /// Sessions that the code on this thread runs in.
+    /// Number of sessions around the code on this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A session among those that it runs in.
+/// A session inside others.
 struct Nesting {
     depth: usize,
 }
@@ -156,10 +157,11 @@ impl Drop for Nesting {
 
 /// Runs `kernel` on a pool of `n_threads` threads while this thread polls signals and callbacks.
 ///
-/// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the kernel
-/// waits, with NaN for what was not evaluated; a true value stops the run. What it raises, and
-/// `KeyboardInterrupt`, end the kernel and come out unchanged. A callback whose `_wants_model` is True is also
-/// given a list of the model's arrays, or None where the kernel has them not at hand.
+/// `callback(epoch, seconds, objective, dual_objective)` is called after each epoch, while the
+/// kernel waits, with NaN for values that were not evaluated; a true value stops the run.
+/// Exceptions of the callback, and `KeyboardInterrupt`, end the kernel and are raised unchanged. A
+/// callback whose `_wants_model` is True also gets a list of the model's arrays, or None if the
+/// kernel has no current model.
 pub(super) fn run_session<T: Send>(
     py: Python<'_>,
     n_threads: usize,
@@ -192,7 +194,7 @@ pub(super) fn run_session<T: Send>(
             scope.spawn(move |_| {
                 let report = |epoch: &Epoch, model: Option<ModelArrays>| {
                     let outbox = outbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    // A closed channel means that the caller is gone: stop.
+                    // A closed channel means that the caller has ended: stop.
                     if !watched {
                         ControlFlow::Continue(())
                     } else if events.send((*epoch, model)).is_ok() {
@@ -207,7 +209,7 @@ pub(super) fn run_session<T: Send>(
                     Err(Error::MemoryRanOut) => Err(ran_out()),
                     other => other,
                 });
-                // `events` is dropped here, which ends the watch.
+                // Dropping `events` here ends the watch.
             });
             watch(&inbox, &answers, interrupt, callback)
         })
@@ -219,7 +221,8 @@ pub(super) fn run_session<T: Send>(
     }
 }
 
-/// Polls signals and hands epochs to the callback until the kernel has ended; returns what was raised.
+/// Polls signals and passes epochs to the callback until the kernel has ended; returns the
+/// exception that was raised.
 fn watch(
     inbox: &Receiver<Event>,
     answers: &SyncSender<ControlFlow<()>>,
@@ -251,7 +254,7 @@ fn watch(
         });
         if is_epoch {
             let flow = if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-            // The kernel may have ended meanwhile; then nobody waits for the answer.
+            // The kernel may have ended meanwhile; then there is no receiver.
             let _ = answers.send(flow);
         }
     }

@@ -19,7 +19,7 @@ use crate::solver::{
 };
 use crate::structured::{CallbackDual, StructuredChoices, StructuredDual, StructuredMethod, fit};
 
-/// What a fit is to do, as `dualgap.structured` says it.
+/// Settings of a fit in `dualgap.structured`.
 struct Settings<'py> {
     shares: SharesRecord<'py>,
     method: MethodRecord,
@@ -29,7 +29,7 @@ struct Settings<'py> {
     constraints: ConstraintRecord<'py>,
 }
 
-/// Signs of the weights, and whether a decoder in Python is exact.
+/// Signs of the weights, and whether a decoder written in Python is exact.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ConstraintRecord<'py> {
@@ -45,7 +45,7 @@ struct ExtragradientRecord {
     radius: Option<f64>,
 }
 
-/// Where a fit starts, and whether a later one is to start where it ends.
+/// The start of a fit, and whether to return its final state.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct WarmStart<'py> {
@@ -53,7 +53,7 @@ struct WarmStart<'py> {
     start: Option<Start<'py>>,
 }
 
-/// A dual point: for each block its vertices' weights, and for each of them its entries.
+/// A dual point: for each block the weights of its vertices, and the entries of each vertex.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Start<'py> {
@@ -119,7 +119,7 @@ impl<'py> Settings<'py> {
         }
     }
 
-    /// Runs a kernel with this call's threads and callback.
+    /// Runs a kernel with the threads and the callback of this call.
     fn session<T: Send>(
         &self,
         py: Python<'py>,
@@ -156,7 +156,7 @@ impl Start<'_> {
         Ok(DualPoint::Blocks { weights: slice(&self.weights)?.to_vec(), blocks })
     }
 
-    /// Whether there is a convex combination of points with existing parts for each example.
+    /// Checks that each example has a convex combination of points with valid parts.
     fn fits(&self, shape: &Shape<'_>) -> Result<bool> {
         let (atoms, shares) = (slice(&self.atoms)?, slice(&self.shares)?);
         let (lengths, parts) = (slice(&self.lengths)?, slice(&self.parts)?);
@@ -305,7 +305,7 @@ fn fit_dict<'py>(py: Python<'py>, ended: &Fit, keep_dual: bool) -> PyResult<Boun
     Ok(result)
 }
 
-/// [`Start`] as Python keeps it.
+/// [`Start`] as a Python dict.
 fn dual_dict<'py>(
     py: Python<'py>,
     weights: &[f64],

@@ -1,4 +1,4 @@
-//! The built-in structured models with their examples, as Python holds them.
+//! The built-in structured models with their examples, as Python objects.
 
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -25,7 +25,7 @@ impl StructuredModel {
         Self(Box::new(model))
     }
 
-    /// What `look` makes of the best label of each example.
+    /// Applies `look` to the best label of each example.
     fn decoded<R: Default + Clone + Send>(
         &self,
         py: Python<'_>,
@@ -59,13 +59,13 @@ impl StructuredModel {
     }
 }
 
-/// (offsets, values after one another).
+/// (offsets, concatenated values).
 type Ragged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 
-/// Maximum number of labels of a graph: a tree is chosen among all pairs of them.
+/// Maximum number of labels of a graph: the tree is chosen among all pairs of them.
 const MAX_LABELS: usize = 1 << 13;
 
-/// How a multi-label model's graph is given.
+/// The graph of a multi-label model, as pairs or a name.
 #[derive(FromPyObject)]
 enum Edges {
     #[pyo3(transparent)]
@@ -96,7 +96,7 @@ fn read(offsets: &Vector<'_, i64>) -> Result<Vec<usize>> {
 
 #[pymethods]
 impl StructuredModel {
-    /// Chains: rows of all sequences after one another, sequence i between two offsets.
+    /// Chains: concatenated rows of all sequences, sequence i between two offsets.
     #[staticmethod]
     #[pyo3(signature = (rows, offsets, labels, *, n_states, boundaries, loss))]
     fn chain(
@@ -130,8 +130,8 @@ impl StructuredModel {
         })
     }
 
-    /// A set of labels for each row; `edges` are pairs of labels, or "full", or "tree" (chosen by the
-    /// labels).
+    /// A set of labels for each row; `edges` are pairs of labels, or "full", or "tree" (chosen from
+    /// the labels).
     #[staticmethod]
     #[pyo3(signature = (rows, labels, *, n_labels, edges, loss))]
     fn multilabel(
@@ -149,7 +149,7 @@ impl StructuredModel {
         })
     }
 
-    /// A matching for each example: its size, the features of its pairs after one another, and its right
+    /// A matching for each example: its size, the concatenated features of its pairs, and its right
     /// pairs between two offsets.
     #[staticmethod]
     #[pyo3(signature = (rows, sizes, truth, *, costs, max_links))]
@@ -187,7 +187,7 @@ impl StructuredModel {
         self.0.n_weights()
     }
 
-    /// The best label of each example: (offsets, labels after one another).
+    /// The best label of each example: (offsets, concatenated labels).
     fn decode<'py>(
         &self,
         py: Python<'py>,

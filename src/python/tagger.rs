@@ -1,4 +1,4 @@
-//! Answers of trained sequence labellers.
+//! Predictions of trained sequence labellers.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -18,10 +18,10 @@ use crate::sequence::{
 };
 use crate::structured::Links;
 
-/// Tokens that are tagged while the next ones are read.
+/// Number of tokens that are tagged while the next ones are read.
 const CHUNK: usize = 1024;
 
-/// The weights of a tagger as Python keeps them.
+/// The weights of a tagger as Python arrays.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct TaggerRecord<'py> {
@@ -35,21 +35,21 @@ struct TaggerRecord<'py> {
     edge_weights: Vector<'py, f64>,
 }
 
-/// A trained model, ready to tag.
+/// A trained model for tagging.
 #[pyclass(frozen, name = "Tagger")]
 pub(super) struct PyTagger(Tagger);
 
 /// Rows, offsets of the sentences, and rows of the transitions' features.
 type Input<'py> = (Matrix<'py>, Vector<'py, i64>, Option<Matrix<'py>>);
 
-/// Offsets of the sentences, and labels one after the other.
+/// Offsets of the sentences, and concatenated labels.
 type Tagged<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>);
 
 /// For each sentence its labels, best first, with their scores.
 type RankedLists = Vec<Vec<(Vec<u32>, f64)>>;
 
 impl PyTagger {
-    /// What `ask` finds, without the GIL.
+    /// Runs `ask` without the GIL.
     fn ask<R: Send>(
         &self,
         py: Python<'_>,
@@ -96,8 +96,8 @@ impl PyTagger {
         })
     }
 
-    /// The labels of sentences of strings: (offsets, labels). They are read here, with the GIL, while other
-    /// threads tag what was read before, without it.
+    /// The labels of sentences of strings: (offsets, labels). This thread reads the sentences with
+    /// the GIL, while other threads tag those already read without it.
     fn tag<'py>(
         &self,
         py: Python<'py>,
@@ -173,7 +173,7 @@ impl PyTagger {
 /// Sentences that are tagged together.
 struct Chunk {
     rows: NamedRows,
-    /// Numbers of tokens.
+    /// Numbers of tokens of the sentences.
     sizes: Vec<i64>,
 }
 
@@ -193,10 +193,10 @@ impl Chunk {
     }
 }
 
-/// Sentences of Python, which are read as they are asked for.
+/// An iterator of Python over sentences, read on demand.
 struct Source {
     sentences: Py<PyIterator>,
-    /// Numbers of tokens of those that were read.
+    /// Numbers of tokens of the sentences read so far.
     sizes: Vec<i64>,
     ended: bool,
 }
@@ -212,7 +212,7 @@ impl Source {
         py.check_signals()?;
         let (mut reader, start) = (Reader::default(), self.sizes.len());
         let mut sentences = self.sentences.bind(py).clone();
-        // Empty sentences count, too: signals are looked at between chunks.
+        // Empty sentences count, too, because signals are checked between chunks.
         while !self.ended && reader.rows.n_rows() < CHUNK && self.sizes.len() < start + CHUNK {
             match sentences.next() {
                 Some(sentence) => {
@@ -227,12 +227,12 @@ impl Source {
     }
 }
 
-/// Whether an error is of the sentences; an interrupt is not.
+/// Whether an error comes from the sentences; an interrupt does not.
 fn is_ordinary(error: &PyErr) -> bool {
     Python::attach(|py| error.is_instance_of::<PyException>(py))
 }
 
-/// Tags one chunk after the other, to the first one that fails.
+/// Tags one chunk after another, up to the first failure.
 fn tag_here(
     py: Python<'_>,
     first: Option<Chunk>,
@@ -247,9 +247,9 @@ fn tag_here(
     Ok(found)
 }
 
-/// Tags chunks on other threads while this one reads the next; where too many wait, it takes part. Nothing is
-/// read once a chunk has failed, and of several errors the one of the first sentences is returned. Returns what
-/// was found in the order of the chunks.
+/// Tags chunks on other threads while this one reads the next; if too many are waiting, this thread
+/// helps. Nothing is read once a chunk has failed, and of several errors the one of the first
+/// sentences is returned. Returns the results in the order of the chunks.
 fn tag_beside(
     py: Python<'_>,
     first: Option<Chunk>,
@@ -274,7 +274,7 @@ fn tag_beside(
                 let send = move |chunk| {
                     let labels = tag(chunk);
                     failed.fetch_or(labels.is_err(), Ordering::Relaxed);
-                    // Nobody listens only where the call has failed.
+                    // The receiver is gone only if the call has failed.
                     drop(sender.send((number, labels)));
                     waiting.fetch_sub(1, Ordering::Relaxed);
                 };

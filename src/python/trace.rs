@@ -1,4 +1,4 @@
-//! The record of a run as Python keeps it.
+//! The record of a run, as Python objects.
 
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ pub(super) fn piece_tuple(py: Python<'_>, piece: Piece) -> PieceTuple<'_> {
     (lambda, until, PyArray1::from_vec(py, weights), gap, relative_gap, epochs)
 }
 
-/// Why a run ended, in a word.
+/// The name of a run's outcome.
 pub(super) fn outcome_name(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Converged => "converged",
@@ -28,8 +28,8 @@ pub(super) fn outcome_name(outcome: Outcome) -> &'static str {
 }
 
 /// A trace as `{outcome, objective, dual_objective, history}` with the columns `epoch`, `seconds`,
-/// `objective`, `dual_objective` and `gap`; what was not evaluated after an epoch is NaN there, and
-/// `dual_objective` is None where no bound is known.
+/// `objective`, `dual_objective` and `gap`. Values that were not evaluated after an epoch are NaN,
+/// and `dual_objective` is None if no bound is known.
 pub(super) fn trace_dict<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict>> {
     let column = |value: &dyn Fn(&Epoch) -> Option<f64>| {
         PyArray1::from_iter(py, trace.epochs.iter().map(|epoch| value(epoch).unwrap_or(f64::NAN)))

@@ -1,9 +1,9 @@
-//! The crate from outside, a folder for each problem.
+//! Tests of the public interface, with a folder for each problem.
 //!
-//! The tests run as a module of the unit tests, which spares a second build of the crate. `cargo clippy --all-targets`
-//! checks them as a crate of their own, too: they use what is public.
+//! The tests run as a module of the unit tests, which avoids a second build of the crate. `cargo
+//! clippy --all-targets` also checks them as a separate crate, so they only use public items.
 
-// What the example of CONTRIBUTING imports from the crate it is to become a part of.
+// Imports of the example of CONTRIBUTING.md from the crate that it extends.
 pub use dualgap::{error, linalg};
 
 mod common;

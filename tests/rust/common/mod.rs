@@ -1,4 +1,4 @@
-//! Slow references that the tests of several files share.
+//! Slow reference implementations for the tests of several files.
 
 pub mod margin;
 pub mod structured;
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::contributing;
 
-/// Every loss by its name: those of the registry, and the one that CONTRIBUTING adds to it. Of two
-/// names of one set only the first counts.
+/// Every loss by its name: those of the registry, and the example of CONTRIBUTING.md. Of several
+/// names of one set only the first is listed.
 pub fn losses() -> Vec<(&'static str, LossConstructor)> {
     let (mut found, mut sets) = (Vec::new(), Vec::new());
     for &(name, build) in REGISTRY.iter().chain(contributing::REGISTRY) {
@@ -27,7 +27,7 @@ pub fn kinds() -> Vec<&'static str> {
     losses().into_iter().map(|(name, _)| name).collect()
 }
 
-/// The set of a loss; `k` and `weights` serve those that take them.
+/// The set of a loss; losses that take `k` or `weights` get them.
 pub fn build(kind: &str, k: usize, weights: &[f64]) -> Box<dyn Polytope> {
     let found = losses().into_iter().find(|(name, _)| *name == kind);
     polytope(kind, found.unwrap_or_else(|| panic!("no loss {kind}")).1, k, weights)
@@ -42,18 +42,19 @@ fn polytope(name: &str, build: LossConstructor, k: usize, weights: &[f64]) -> Bo
     build.polytope(name, parameters).unwrap()
 }
 
-/// The losses that a paper prints by the sorted margins; they are tested against these formulas too.
+/// The losses with a published formula in the sorted margins; they are also tested against these
+/// formulas.
 pub const PRINTED: [&str; 6] =
     ["max-hinge", "weston-watkins", "top-k", "usunier", "weighted-top-k", "weighted-usunier"];
 
-/// The printed loss of that short name in the fixtures; "sh" has costs of its own.
+/// The published loss with that short name in the fixtures; "sh" also has costs.
 pub fn printed_name(short: &str) -> &'static str {
     let shorts = ["mh", "ww", "utk", "uu", "wtk", "wu"];
     let known = shorts.iter().position(|known| *known == short.replace("sh", "mh"));
     PRINTED[known.unwrap_or_else(|| panic!("no loss {short}"))]
 }
 
-/// ρ of a printed loss.
+/// ρ of a published loss.
 pub fn rho(kind: &str, m: usize, k: usize, weights: &[f64]) -> Vec<f64> {
     match kind {
         "max-hinge" => (0..m).map(|j| f64::from(j == 0)).collect(),
@@ -63,7 +64,7 @@ pub fn rho(kind: &str, m: usize, k: usize, weights: &[f64]) -> Vec<f64> {
     }
 }
 
-/// The loss as the paper prints it, from all sorted margins.
+/// The loss by its published formula, from all sorted margins.
 pub fn printed_loss(kind: &str, v: &[f64], rho: &[f64]) -> f64 {
     let mut sorted = v.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
@@ -75,8 +76,8 @@ pub fn printed_loss(kind: &str, v: &[f64], rho: &[f64]) -> f64 {
     }
 }
 
-/// Every vertex of a printed loss's set, found by enumeration: permutations of ρ with (Usunier's sets,
-/// the cube) or without (top-k) entries put to 0, and 0.
+/// Every vertex of a published loss's set, found by enumeration: 0, and permutations of ρ with
+/// (Usunier's sets, the cube) or without (top-k) entries set to 0.
 pub fn all_vertices(kind: &str, rho: &[f64]) -> Vec<Vec<f64>> {
     let m = rho.len();
     let mut found = vec![vec![0.0; m]];
@@ -94,7 +95,8 @@ pub fn all_vertices(kind: &str, rho: &[f64]) -> Vec<Vec<f64>> {
     found.sort_by(|a, b| a.partial_cmp(b).unwrap());
     found.dedup();
     if kind.ends_with("usunier") || kind == "max-hinge" {
-        // A largest entry put to 0 while a smaller one stays is inside the set, not a vertex.
+        // A point with a large entry set to 0 but a smaller one kept is inside the set, not a
+        // vertex.
         found.retain(|vertex| {
             let mut sorted = vertex.clone();
             sorted.sort_by(|a, b| b.total_cmp(a));
@@ -121,7 +123,8 @@ fn permutations(values: &[f64]) -> Vec<Vec<f64>> {
     all
 }
 
-/// Weights of the sorted margins for m classes: falling, positive first, 0 last.
+/// Weights of the sorted margins for m classes: decreasing, with a positive first and a zero last
+/// weight.
 pub fn falling_weights(m: usize, draws: &[u8]) -> Vec<f64> {
     let mut weights: Vec<f64> = (0..m).map(|j| f64::from(draws[j % draws.len()]) / 3.0).collect();
     weights.sort_by(|a, b| b.total_cmp(a));
@@ -130,9 +133,9 @@ pub fn falling_weights(m: usize, draws: &[u8]) -> Vec<f64> {
     weights
 }
 
-/// By how much ⟨β, w⟩ exceeds the support value at most, over directions w: each class and its
-/// opposite, the classes of the largest β_j, and sums of these with random values. At most 0 for β in
-/// the set.
+/// The largest excess of ⟨β, w⟩ over the support value, for directions w: each class and its
+/// opposite, the classes of the largest β_j, and sums of these with random values. At most 0 for β
+/// in the set.
 pub fn excess(set: &dyn Polytope, beta: &[f64], label: usize, draws: &[f64]) -> f64 {
     let m = beta.len();
     let mut order: Vec<usize> = (0..m).filter(|class| *class != label).collect();
@@ -157,7 +160,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// A fixture of this folder.
+/// A fixture file of this folder.
 pub fn fixture(name: &str) -> Value {
     let path = format!("{}/tests/fixtures/{name}.json", env!("CARGO_MANIFEST_DIR"));
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()

@@ -1,11 +1,11 @@
-//! What holds for every structured model, checked against an explicit φ, loss and list of labels.
+//! Properties of every structured model, checked against an explicit φ, loss and list of labels.
 
 use dualgap::linalg::{Sparse, TouchedVector};
 use dualgap::structured::{Model, Work};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Numbers drawn from a coarse grid, on which sums are exact and ties common.
+/// Numbers drawn from a coarse grid, so that sums are exact and ties common.
 pub struct Grid(Pcg64Mcg);
 
 impl Grid {
@@ -27,7 +27,7 @@ impl Grid {
         self.0.random_range(-1.0..1.0)
     }
 
-    /// Zeros with probability `share`, other values else.
+    /// Zeros with probability `share`, and random values otherwise.
     pub fn sparse(&mut self, share: f64) -> f64 {
         let keep = self.0.random_range(0.0..1.0) >= share;
         if keep { self.value() } else { 0.0 }
@@ -115,7 +115,7 @@ pub fn check(
     check_some_parts(model, example, grid, &weights, &theta);
 }
 
-/// The label of the last scores, decoded in work space that was used for the others.
+/// The label of the last scores, decoded with work space that the others have used.
 fn decode_again(
     model: &dyn Model,
     example: usize,
@@ -131,7 +131,7 @@ fn decode_again(
     decoded
 }
 
-/// Checks the scores of some parts, and the image of a difference of labels that touches only these.
+/// Checks the scores of some parts, and the image of a difference of labels with only these parts.
 fn check_some_parts(
     model: &dyn Model,
     example: usize,

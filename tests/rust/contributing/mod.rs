@@ -1,5 +1,5 @@
-//! The loss that CONTRIBUTING.md adds as an example: one file and one line of the registry. Every test of
-//! the registry's losses runs on it too.
+//! The example loss of CONTRIBUTING.md: one file and one line of the registry. Every test of the
+//! registry's losses also covers it.
 
 use dualgap::polytope::{LossConstructor, Polytope, Scratch};
 

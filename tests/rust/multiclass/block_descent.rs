@@ -1,4 +1,4 @@
-//! Block descent: optima, certificates, and that nothing but rounding depends on how it goes about it.
+//! Block descent: optima, certificates, and independence of options up to rounding.
 
 use super::super::common::{build, fixture, kinds, numbers, printed_name};
 use dualgap::data::{Csr, Data, Dense};
@@ -29,7 +29,7 @@ struct Case {
     bias: f64,
 }
 
-/// What is left of a run.
+/// The result of a run.
 struct Fitted {
     trace: Trace,
     coefficients: Vec<f64>,
@@ -266,8 +266,9 @@ proptest! {
 fn shrinking_and_order_do_not_change_the_optimum() {
     for kind in kinds() {
         let case = Case { lambda: 0.01, ..Case::random(8, kind, 60, 6, 5) };
-        // A gap of 1e-12 bounds what is asserted of the objectives. Certificates are rounded against us, by up to 5e-13
-        // here: a smaller floor would never be reached, and visits go on by the last bits of scores for all epochs.
+        // A gap of 1e-12 bounds the differences of objectives asserted below. Certificates are
+        // rounded against us, by up to 5e-13 here: a smaller floor would never be reached, and the
+        // last bits of scores would cause visits in all epochs.
         let reference = case.fit(Options { shrink: false, ..Options::default() }, 1e-12);
         assert_eq!(reference.trace.outcome, Outcome::Converged, "{kind}");
         for seed in [0, 1, 2] {
@@ -308,8 +309,8 @@ fn storage_changes_only_rounding() {
     for kind in kinds() {
         let mut case = Case { bias: 1.0, ..Case::random(6, kind, 90, 8, 11) };
         case.x.iter_mut().enumerate().filter(|(at, _)| at % 3 == 0).for_each(|(_, x)| *x = 0.0);
-        // How many passes an epoch makes depends on what they gain, and so on rounding: what storage does not
-        // change is where they lead.
+        // The number of passes of an epoch depends on their gains, and so on rounding; storage does
+        // not change the optimum.
         let at = |storage, floor| {
             let stopping =
                 Stopping { max_epochs: 2000, relative: 0.0, floor, null_objective: None };
@@ -342,7 +343,7 @@ fn zero_rows_and_zero_weights_leave_the_gap_alone() {
                 Stopping { max_epochs: 20_000, relative: 0.0, floor: 1e-11, null_objective: None };
             let fitted = case.fit_as(storage, Options::default(), stopping);
             assert_eq!(fitted.trace.outcome, Outcome::Converged, "{kind} {storage:?}");
-            // The zero row costs its loss of the null model for good.
+            // The zero row always costs its loss of the null model.
             let alone = case.with(storage, |problem| {
                 let mut margins = vec![0.0; 5];
                 problem.margins(17, &mut margins);
@@ -356,8 +357,8 @@ fn zero_rows_and_zero_weights_leave_the_gap_alone() {
 
 #[test]
 fn a_sum_of_zero_but_for_rounding_names_no_label() {
-    // Rows of 0 and 1 come back to β = 0 in the first passes, with a sum that rounding may have left below 0, and
-    // so below the label's own u.
+    // Rows of 0 and 1 return to β = 0 in the first passes, with a sum that rounding may have left
+    // below 0, and so below the label's u.
     for seed in 0..6 {
         let mut case = Case::random(seed, "max-hinge", 60, 8, 3);
         case.x.mapv_inplace(|x| f64::from(x > 0.5));
@@ -421,9 +422,10 @@ fn a_tolerance_ends_the_last_epoch_near_it() {
             (near, far, n_fits) = (near + share(tolerance), far + share(0.0), n_fits + 1.0);
         }
     }
-    // Epochs that know the tolerance end at .8 of it by the estimate. If that were exact, fits would end there; it is too
-    // careful where they end below, and passes that nobody asked for take them further. Over 40 seeds each such fits
-    // ended at .57 to .68 of the tolerance on average by the sizes, and where epochs do not know it at .37 to .50.
+    // Epochs that know the tolerance end at .8 of it by the estimate. If the estimate were exact,
+    // fits would end there. It is conservative if they end below, and passes beyond the request
+    // take them further. Over 40 seeds each, such fits ended at .57 to .68 of the tolerance on
+    // average by the sizes, and epochs without the tolerance at .37 to .50.
     assert!(near > 0.5 * n_fits, "{}", near / n_fits);
     assert!(near > 1.1 * far, "{near} {far}");
 }
@@ -456,7 +458,7 @@ fn an_interrupted_epoch_leaves_weights_and_duals_in_agreement() {
         case.with(storage, |problem| {
             let interrupt = Interrupt::default();
             let mut solver = BlockDescent::new(problem, Options::default());
-            // The thread that raises it wins at some block of some epoch.
+            // The interrupt takes effect at some block of some epoch.
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     std::thread::sleep(std::time::Duration::from_millis(3));

@@ -23,7 +23,7 @@ struct Part {
     y: Vec<u32>,
 }
 
-/// What all partitions share.
+/// Data shared by all partitions.
 struct Shared {
     kind: &'static str,
     m: usize,
@@ -76,7 +76,7 @@ impl Part {
 
 const EXACT: Stopping =
     Stopping { max_epochs: 5000, relative: 0.0, floor: 1e-12, null_objective: None };
-/// Ends soon: a dual value holds for solutions of any accuracy.
+/// Ends soon: a dual value is valid for solutions of any accuracy.
 const ROUGH: Stopping =
     Stopping { max_epochs: 100, relative: 0.0, floor: 1e-7, null_objective: None };
 
@@ -97,7 +97,7 @@ fn matrix(value: &Value) -> Vec<f64> {
 fn the_sub_problem_has_the_reference_solution() {
     let record = &fixture("consensus")["subproblem"];
     let part = Part::read(record);
-    // The reference adds up hinges; here they are averaged.
+    // The reference adds hinges up; here they are averaged.
     let n = part.y.len() as f64;
     let number = |name: &str| record[name].as_f64().unwrap() / n;
     let shared = shared("max-hinge", 3, number("lam"));
@@ -158,7 +158,8 @@ fn without_penalty_a_partition_is_the_plain_problem() {
     }
 }
 
-/// Consensus rounds over partitions; the consensus and the best primal and dual values of the whole.
+/// Runs consensus rounds over partitions; returns the consensus and the best primal and dual values
+/// of the whole.
 fn train(
     parts: &[Part],
     shared: &Shared,

@@ -248,7 +248,7 @@ fn sample_weights_are_repeated_rows() {
     }
 }
 
-/// CSR arrays of a dense matrix whose zeros are left out.
+/// CSR arrays of a dense matrix, without zeros.
 fn compressed<T: Copy>(x: &Array2<f64>, cast: fn(f64) -> T) -> (Vec<i64>, Vec<i32>, Vec<T>) {
     let (mut offsets, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
     for row in x.rows() {

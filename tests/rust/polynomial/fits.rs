@@ -61,7 +61,7 @@ fn penalty_name(name: &str) -> &'static str {
     }
 }
 
-/// Labels or values of an entry.
+/// The labels or values of an entry.
 struct Y(Vec<u32>, Vec<f64>, bool);
 
 impl Y {
@@ -141,7 +141,7 @@ fn outputs_gradients_and_dual_norms_match_the_reference() {
     }
 }
 
-/// Selections reach the best dual norm as far as they should, and their bounds hold.
+/// Selections come close enough to the best dual norm, and their bounds hold.
 fn check_selections(gamma: &GradientMatrices<'_, Dense<'_, f64>>, entry: &Value) {
     for name in ["l1", "l12", "l1inf"] {
         let penalty = penalty::parse(penalty_name(name)).unwrap();
@@ -227,7 +227,7 @@ fn check_global_optima(name: &str) {
             radius: entry["tau"].as_f64().unwrap(),
         };
         let problem = PolynomialProblem::new(rows, y.targets(), None, objective).unwrap();
-        // Only exact selection closes the gap, which ends a fit.
+        // Only exact selection closes the gap and so ends a fit.
         let max_epochs = if name == "l1" { 400 } else { 100 };
         for refit in [Refit::Output, Refit::Full] {
             let (trace, _) = fit(problem.clone(), refit, max_epochs);
@@ -286,7 +286,8 @@ fn linear_terms_and_full_refits_are_certified_too() {
             penalty.value(Array2::from_shape_vec((model.n_bases, 3), model.output).unwrap().view())
                 <= 0.7 + 1e-9
         );
-        // ℓ1 with an exact selection is solved: the full refit can only reach the same optimum.
+        // With exact selection ℓ1 is solved exactly: the full refit can only reach the same
+        // optimum.
         let (full, model) = fit(problem, Refit::Full, 400);
         let difference = full.certificate.unwrap().primal - trace.certificate.unwrap().primal;
         assert!(difference.abs() <= 1e-3 * trace.certificate.unwrap().primal, "{difference}");
@@ -305,7 +306,7 @@ fn exact_selection_is_the_best_of_all_directions() {
     let interrupt = Interrupt::default();
     let penalty = penalty::parse("l1/linf").unwrap();
     for seed in 0..20u64 {
-        // Two features: the unit circle can be searched.
+        // With two features, the unit circle can be searched.
         let value = |i: u64| ((i * 2_654_435_761 + seed * 40_503) % 1013) as f64 / 506.0 - 1.0;
         let x = Array2::from_shape_fn((9, 2), |(i, j)| value(2 * i as u64 + j as u64));
         let weights: Vec<f64> = (0..36).map(|i| value(100 + i)).collect();

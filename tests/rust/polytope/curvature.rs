@@ -1,4 +1,4 @@
-//! The curvature of projections: their derivatives by differences.
+//! The curvature of projections, compared with finite differences.
 
 use super::super::common::*;
 use dualgap::dual::Curvatures;

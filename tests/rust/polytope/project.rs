@@ -16,8 +16,8 @@ fn descent(v: &[f64], label: usize, bias: f64, beta: &[f64]) -> Vec<f64> {
     (0..v.len()).map(|j| if j == label { 0.0 } else { v[j] - beta[j] - bias * sum }).collect()
 }
 
-/// By how much β leaves the set of a printed loss: 0 inside. A top-k set has some value of the label's
-/// coordinate.
+/// The distance of β from the set of a published loss, as its largest violation: 0 inside. For a
+/// top-k set, the label's coordinate may have any value.
 fn violation(kind: &str, beta: &[f64], label: usize, rho: &[f64]) -> f64 {
     let mut others: Vec<f64> = beta.to_vec();
     others.remove(label);
@@ -77,7 +77,8 @@ fn largest(v: &[f64]) -> f64 {
     v.iter().fold(0.0, |max: f64, v| max.max(v.abs()))
 }
 
-/// That the projection leaves the set by rounding at most, and that no point of the set is better.
+/// Checks that the projection leaves the set by rounding at most, and that no point of the set is
+/// better.
 fn assert_optimal(
     set: &dyn Polytope,
     v: &[f64],
@@ -88,7 +89,7 @@ fn assert_optimal(
 ) {
     let beta = project(set, v, label, bias);
     let what = format!("{set:?} v {v:?} label {label} bias {bias} beta {beta:?}");
-    // A coordinate is v − τ, known to the rounding of v.
+    // A coordinate is v − τ, accurate to the rounding of v.
     let scale = 1.0 + largest(v) + bias;
     let rounding = v.len() as f64 * f64::EPSILON * scale * (1.0 + set.radius(v.len()));
     assert_eq!(beta[label], 0.0, "{what}");
@@ -159,7 +160,8 @@ proptest! {
         let with = |kind: &str, k, weights: &[f64]| {
             project(build(kind, k, weights).as_ref(), &v, label, bias)
         };
-        // Equal values at equal margins: the sets are strictly convex problems with one solution.
+        // Equal values at equal margins, because the problems are strictly convex and so have one
+        // solution.
         let tolerance = 1e-12 * (1.0 + largest(&v));
         let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= tolerance);
         let hinge = with("max-hinge", 1, &[]);

@@ -1,5 +1,5 @@
-//! Support values and vertices: what holds for every loss, then enumeration, the printed formulas and
-//! independent numbers.
+//! Support values and vertices: properties of every loss, then enumeration, the published formulas
+//! and independent numbers.
 
 use super::super::common::*;
 use dualgap::polytope::{Polytope, Scratch};
@@ -101,12 +101,12 @@ proptest! {
             let (value, beta) = vertex(set.as_ref(), &v, label);
             prop_assert_eq!(value, support);
             prop_assert!((dot(&beta, &v) - best).abs() < 1e-14);
-            // Weights in thirds round, so that a best value of zero may come out as 1e-17.
+            // Weights in thirds are rounded, so a best value of zero may be computed as 1e-17.
             prop_assert!(best < 1e-14 || beta.iter().any(|b| *b > 0.0));
             if value == 0.0 && kind != "weston-watkins" {
                 prop_assert!(beta.iter().all(|b| *b == 0.0), "{kind}: a zero loss gives 0");
             }
-            // It is a vertex of the set once the label's coordinate is left out.
+            // Without the label's coordinate it is a vertex of the set.
             let found = vertices.iter().any(|b| {
                 (0..m).all(|j| j == label || (b[j] - beta[j]).abs() < 1e-15)
             });
@@ -157,7 +157,7 @@ fn losses_equal_the_reference_values() {
         let expected = record["phi"].as_f64().unwrap();
         let (value, beta) = vertex(set.as_ref(), &v, label);
         assert!((value - expected).abs() < 1e-14, "{record}");
-        // u_any_subgrad depends on how ties are broken: only its inner product with s is unique.
+        // u_any_subgrad depends on the rule for ties; only its inner product with s is unique.
         let u: Vec<f64> =
             (0..m).map(|j| if j == label { beta.iter().sum() } else { -beta[j] }).collect();
         let costs_at_u = |u: &[f64]| -dot(u, &costs) - dot(u, &scores);

@@ -1,4 +1,4 @@
-//! Methods by name: one vocabulary for every dual, and nothing that a method would not look at.
+//! Methods by name: one vocabulary for every dual, and errors for unused parameters.
 
 use std::ops::ControlFlow;
 

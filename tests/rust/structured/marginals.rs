@@ -1,4 +1,5 @@
-//! Projections onto the hulls of labels: feasible, optimal, and as close as their certificates say.
+//! Projections onto the hulls of labels: feasible, optimal, and as accurate as their certificates
+//! state.
 
 use super::super::common::structured::*;
 use dualgap::data::{Data, Dense};
@@ -16,7 +17,7 @@ fn dense(x: &Array2<f64>) -> Data<'_> {
     Data::Dense64(Dense::new(x.view()).unwrap())
 }
 
-/// A work space that was used before.
+/// Work space with values from earlier use.
 fn used() -> Work {
     Work { values: vec![f64::NAN; 1000], indices: vec![3; 2], ..Work::default() }
 }
@@ -189,7 +190,7 @@ proptest! {
         let (z, gap) = euclidean(&model, point, 1e-13);
         assert_subpermutation(&z, n_columns);
         let scale = 1.0 + largest(point);
-        // A price is known to rounding, and counts with it.
+        // A price is accurate to rounding, and its rounding error counts, too.
         prop_assert!(gap <= 1e-13 + 1e-15 * scale * scale, "gap {gap:e} for {point:?}");
         // Frank-Wolfe's gap, by the decoder.
         let pull: Vec<f64> = point.iter().zip(&z).map(|(p, z)| p - z).collect();
@@ -197,7 +198,7 @@ proptest! {
         model.decode(0, &pull, &mut Work::default(), &mut label);
         let best = sparse_dot(&parts(&model, 0, &label), &pull);
         prop_assert!(best - dot(&pull, &z) <= 3e-6 * scale, "{}", best - dot(&pull, &z));
-        // A bad accuracy is certified as well.
+        // A coarse accuracy is also certified.
         let (rough, gap) = euclidean(&model, point, 0.05);
         assert_subpermutation(&rough, n_columns);
         prop_assert!(gap <= 0.05);
@@ -223,7 +224,7 @@ proptest! {
         assert_subpermutation(&rough, n_columns);
         prop_assert!(rough_gap <= 0.05 || scale > 100.0, "{rough_gap}");
         prop_assert!(gap <= 1e-10 || scale > 12.0, "{gap:e}");
-        // No feasible point is better by more than the gaps say.
+        // No feasible point is better by more than the gaps.
         let rounding = 1e-12 * scale;
         let inner = inner_point(&mut Grid::new(seed), z.len(), n_columns);
         let mut label = Vec::new();

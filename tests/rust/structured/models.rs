@@ -207,7 +207,7 @@ proptest! {
         for subset in 0..1 << all.len() {
             let chosen = all.iter().enumerate().filter(|(at, _)| subset >> at & 1 == 1);
             let edges: Vec<_> = chosen.map(|(_, edge)| *edge).collect();
-            // A tree of these labels, and only a tree, connects all of them by so few edges.
+            // Only a tree connects all labels with this number of edges.
             let mut component: Vec<usize> = (0..n_labels).collect();
             for [a, b] in &edges {
                 let [a, b] = [component[*a as usize], component[*b as usize]];
@@ -234,7 +234,7 @@ fn all_matchings(n_rows: usize, n_columns: usize) -> Vec<Vec<u32>> {
     tuples.map(|label| label.into_iter().map(column).collect()).filter(distinct).collect()
 }
 
-/// Right pairs of examples of these sizes, and where those of each start.
+/// Right pairs of examples of these sizes, and the start of each example's pairs.
 fn random_pairs(
     grid: &mut Grid,
     sizes: &[[u32; 2]],
@@ -325,7 +325,7 @@ proptest! {
         let mut matched = vec![3];
         assign(&weights, n_columns, &mut Work::default(), &mut matched);
         let weight = |row: usize, column: u32| weights[row * n_columns + column as usize];
-        // best[columns that are taken], row by row.
+        // best[set of columns in use], row by row.
         let mut best = vec![f64::NEG_INFINITY; 1 << n_columns];
         best[0] = 0.0;
         for row in 0..n_rows {
@@ -350,7 +350,8 @@ proptest! {
 
 #[test]
 fn large_assignments_have_the_dual_value() {
-    // With weights u_a + v_b − s_ab for slacks s >= 0 that are 0 on a hidden matching, that is best.
+    // With weights u_a + v_b − s_ab, for slacks s >= 0 that are 0 on a hidden matching, that
+    // matching is optimal.
     let mut grid = Grid::new(1);
     for (n_rows, n_columns) in [(60, 60), (40, 90), (90, 40)] {
         let n = n_rows.min(n_columns);
@@ -362,7 +363,7 @@ fn large_assignments_have_the_dual_value() {
             .map(|at| {
                 let (row, column) = (at / n_columns, at % n_columns);
                 if row >= n || column >= n {
-                    // Rows and columns beyond have dual value 0.
+                    // Unmatched rows and columns have dual value 0.
                     let other = if row < n {
                         u[row]
                     } else if column < n {

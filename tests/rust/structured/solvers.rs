@@ -1,4 +1,4 @@
-//! Structured solvers: one optimum for all of them, certificates, the path, the extragradient.
+//! Structured solvers: a common optimum, certificates, the path, the extragradient method.
 
 use std::ops::ControlFlow;
 
@@ -125,7 +125,7 @@ fn dual_of(model: &dyn Model, lambda: f64) -> StructuredDual<'_> {
     StructuredDual::new(model, Shares::new(model.n_examples(), lambda).unwrap()).unwrap()
 }
 
-/// A fit to a gap relative to P(0).
+/// Fits to a gap relative to P(0).
 fn fit(model: &dyn Model, method: Method, max_epochs: usize, tol: f64) -> (Trace, Vec<f64>) {
     let (target, interrupt) = (Target { tol, max_epochs }, Interrupt::default());
     let observe = &mut |_: &_| ControlFlow::Continue(());
@@ -318,7 +318,7 @@ fn dense_truth(model: &dyn Marginals, example: usize) -> Vec<f64> {
     point
 }
 
-/// The method as the textbook has it: the sums s of all operators, and every z_i, are kept.
+/// The textbook version of the method, which keeps the sums s of all operators and every z_i.
 fn textbook(
     model: &dyn Marginals,
     (for_w, for_z): (f64, f64),
