@@ -18,7 +18,10 @@ impl<'a> Chunked<'a> {
     pub fn new(chunks: &'a [Data<'a>]) -> Result<Self> {
         let width = |chunk: &Data<'_>| chunk.n_cols();
         if chunks.is_empty() || chunks.windows(2).any(|pair| width(&pair[0]) != width(&pair[1])) {
-            return Err(Error::argument("X", "chunks of rows with the same columns are needed"));
+            return Err(Error::argument(
+                "X",
+                "needs at least one chunk, and all chunks must have the same number of columns",
+            ));
         }
         Ok(Self { chunks })
     }

@@ -100,7 +100,7 @@ impl LibsvmRows {
             let n = self.values.len();
             let bytes = (size_of::<f64>() + size_of::<i32>()) * 2 * n;
             let what = || format!("the rows, {n} entries so far,");
-            return Err(refused(bytes, what, "fewer rows or entries take less"));
+            return Err(refused(bytes, what, "use fewer rows or entries"));
         }
         let first = self.values.len();
         self.offsets.extend(piece.ends.iter().map(|end| (first + end) as i64));
@@ -235,7 +235,7 @@ mod tests {
             ("1 1:1\ncat 1:2\n", "rows: line 2: the label \"cat\""),
             ("1,2 1:2\n", "\"1,2\""),
             ("1 2:1 2:3\n", "index 2 follows 2"),
-            ("1 3:1 2:3\n", "must rise"),
+            ("1 3:1 2:3\n", "must increase"),
             ("1 -1:1\n", "is not index:value"),
             ("1 1:\n", "is not index:value"),
             ("1 :1\n", "is not index:value"),

@@ -195,7 +195,8 @@ fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
             |limit| beta.iter().zip(&*found).any(|(beta, found)| (beta - found).abs() > limit);
         let (far, moved) = (farther(KEPT), farther(8.0 * f64::EPSILON));
         if far || beta[label] != 0.0 {
-            let message = format!("those of example {example} are not of this loss");
+            let message =
+                format!("the values of example {example} are not a dual point of this loss");
             return Err(Error::argument("betas", message));
         }
         // β that this loss's descent produced continues bit for bit.

@@ -162,9 +162,9 @@ impl Size {
         };
         let remedy = if duals > 0 {
             "solver=\"block-frank-wolfe\" keeps only dual variables that are not 0, and \"frank-wolfe\" none \
-             without smoothing; float32 rows, fewer rows, fewer features or fewer classes take less"
+             without smoothing; or use float32 rows, or fewer rows, features or classes"
         } else {
-            "fewer features or fewer classes take less"
+            "use fewer features or classes"
         };
         require(n_fits as u128 * (weights + duals), what, remedy)
     }
@@ -245,7 +245,7 @@ pub fn require_joint_memory(
     let kept = smooth && kept;
     let duals = if kept { 8 * n as u128 * m as u128 } else { 0 };
     let what = || format!("d = {d} weights, for n = {n} rows and m = {m} classes");
-    require(40 * d as u128 + duals, what, "fewer features of rows or classes take less")
+    require(40 * d as u128 + duals, what, "use fewer features of rows or classes")
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Penalty for L1L2 {
     }
 
     fn half_of_vertices(&self, _n_outputs: usize) -> Result<Vec<Vec<f64>>> {
-        let message = "\"exact\" is for the penalties l1 and l1/linf; the ball of l1/l2 is round";
+        let message = "\"exact\" supports only the penalties l1 and l1/linf";
         Err(Error::argument("selection", message))
     }
 

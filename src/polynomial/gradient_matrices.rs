@@ -65,10 +65,10 @@ impl<'a, R: Rows> GradientMatrices<'a, R> {
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
         if rows.n_cols() == 0 {
-            return Err(Error::argument("X", "there must be at least one column"));
+            return Err(Error::argument("X", "must have at least one column"));
         }
         if rows.n_rows() == 0 || n_outputs == 0 || weights.len() != rows.n_rows() * n_outputs {
-            return Err(Error::argument("weights", "a row of weights per row of X is needed"));
+            return Err(Error::argument("weights", "must have a row for each row of X"));
         }
         let mut matrices = Self {
             rows,

@@ -141,7 +141,7 @@ impl<'a, R: Rows + Copy> PolynomialProblem<'a, R> {
         }
         if let Some(weights) = weights {
             if weights.len() != rows.n_rows() {
-                return Err(Error::argument("sample_weight", "one weight per row is needed"));
+                return Err(Error::argument("sample_weight", "must have one weight for each row"));
             }
             if weights.iter().any(|weight| !(weight.is_finite() && *weight >= 0.0)) {
                 return Err(Error::argument("sample_weight", "must be finite and not negative"));

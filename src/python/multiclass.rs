@@ -101,7 +101,10 @@ impl StartRecord<'_> {
     fn read(self, layout: Layout) -> Result<MarginPoint> {
         let given = self.weights.as_array();
         if given.dim() != (layout.n_classes, layout.n_features) {
-            return Err(Error::argument("start", "the weights have another shape"));
+            return Err(Error::argument(
+                "start",
+                "the weights do not have the shape of this model",
+            ));
         }
         let weights = given.iter().copied().collect();
         let [force, linear, square, sizes @ .., n_steps] = self.drift;

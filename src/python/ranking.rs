@@ -178,7 +178,7 @@ impl PartRecord<'_> {
         let (user_shape, item_shape) = (self.users.shape(), self.items.shape());
         let link = self.gaps.clone().map_or(LinkFunction::Identity, LinkFunction::Levels);
         if user_shape.len() != 3 || item_shape.len() != 2 || user_shape[2] == 0 {
-            return Err(Error::argument("model", "its arrays do not fit together").into());
+            return Err(Error::argument("model", "the shapes of its arrays do not match").into());
         }
         let width = (user_shape[2] - 1, self.weight);
         Ok(Part::new(link, width, (users, user_shape[0]), (items, item_shape[0]))?)

@@ -139,7 +139,7 @@ struct Shape<'m> {
 impl Start<'_> {
     fn read(&self, options: &BlockOptions, shape: &Shape<'_>) -> Result<DualPoint> {
         if !self.fits(shape)? {
-            let message = "the dual point is not one of this problem";
+            let message = "the dual point belongs to another problem";
             return Err(Error::argument("warm_start", message));
         }
         let mut entries =

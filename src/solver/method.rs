@@ -188,7 +188,7 @@ impl Method {
         if smoothing == 0.0 {
             return Ok(());
         }
-        Err(Error::argument("smoothing", format!("solver {solver:?} has none")))
+        Err(Error::argument("smoothing", format!("solver {solver:?} does not support it")))
     }
 }
 
@@ -200,7 +200,7 @@ fn check_cone(method: Method, cone: &SignCone, n_weights: usize) -> Result<()> {
         Method::BlockFrankWolfe(options) if !options.averaging => Ok(()),
         _ if cone.is_everything() => Ok(()),
         _ => {
-            let message = "only \"block-frank-wolfe\" without averaging keeps to them";
+            let message = "only \"block-frank-wolfe\" without averaging supports them";
             Err(Error::argument("signs", message))
         }
     }
@@ -277,13 +277,13 @@ impl DualPoint {
 }
 
 fn other_method() -> Error {
-    Error::argument("warm_start", "the dual point is not one of this solver")
+    Error::argument("warm_start", "the dual point belongs to another solver")
 }
 
 /// Returns an error for a start if the method keeps no dual point.
 fn refuse_start(start: Option<DualPoint>) -> Result<()> {
     match start {
-        Some(_) => Err(Error::argument("warm_start", "this solver has none")),
+        Some(_) => Err(Error::argument("warm_start", "this solver does not support it")),
         None => Ok(()),
     }
 }

@@ -102,10 +102,7 @@ pub fn path(
 ) -> Result<Vec<Piece>> {
     let PathSettings { from, until: last, stopping } = settings;
     if !(last > 0.0 && last <= from) {
-        return Err(Error::argument(
-            "until",
-            "must be positive and not above where the path starts",
-        ));
+        return Err(Error::argument("until", "must be positive and at most the start of the path"));
     }
     solver.shares().check_range(last)?;
     let (mut pieces, mut lambda) = (Vec::new(), from);
@@ -129,7 +126,7 @@ pub fn path(
         let (factor, reached) = stretch(solver, (known, zero), stopping, longest, interrupt)?;
         let until = if factor == lambda / last { last } else { lambda / factor };
         let what = || format!("the weights of {} models on the path", pieces.len() + 1);
-        let remedy = "a shorter path or a larger tol has fewer";
+        let remedy = "use a shorter path or a larger tol";
         check_growth(size_of_val(solver.weights()), what, remedy)?;
         let mut weights = solver.weights().to_vec();
         if zero.is_some() {

@@ -64,7 +64,7 @@ impl<'a> StructuredDual<'a> {
         }
         check_labelled(model)?;
         if shares.smoothing() > 0.0 {
-            return Err(Error::argument("smoothing", "a structured loss has none"));
+            return Err(Error::argument("smoothing", "structured losses do not support it"));
         }
         let shares = shares.with_features(model.norms())?;
         let (local, image) = (Local::default(), TouchedVector::new(model.n_weights()));

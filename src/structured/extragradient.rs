@@ -83,8 +83,8 @@ impl<'a> Extragradient<'a> {
         }
         if let Some(example) = (0..model.n_examples()).find(|i| !model.holds_truth(*i)) {
             let message = format!(
-                "\"extragradient\" needs right labels that can be decoded; that of example {example} is no \
-                 matching (a row or column comes twice)"
+                "\"extragradient\" needs right labels that can be decoded; that of example {example} is not \
+                 a matching (a row or column occurs twice)"
             );
             return Err(Error::argument("y", message));
         }

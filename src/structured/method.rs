@@ -122,9 +122,9 @@ fn require_memory(n_weights: usize, method: StructuredMethod) -> Result<()> {
     };
     let what = || format!("{copies} copies of d = {n_weights} weights");
     let remedy = if frugal {
-        "solver=\"block-frank-wolfe\" keeps fewer; fewer features or classes take less"
+        "solver=\"block-frank-wolfe\" stores fewer copies; or use fewer features or classes"
     } else {
-        "fewer features or classes take less"
+        "use fewer features or classes"
     };
     require(8 * copies as u128 * n_weights as u128, what, remedy)
 }
@@ -151,10 +151,10 @@ pub fn fit(
         StructuredMethod::Extragradient { projection, radius } => (projection, radius),
     };
     if !dual.shares().cone().is_everything() {
-        return Err(Error::argument("signs", "\"extragradient\" has no sign constraints"));
+        return Err(Error::argument("signs", "\"extragradient\" does not support them"));
     }
     if start.is_some() {
-        return Err(Error::argument("warm_start", "this solver has none"));
+        return Err(Error::argument("warm_start", "this solver does not support it"));
     }
     let null_objective = dual.null_objective(interrupt)?;
     let stopping = target.stopping(null_objective);

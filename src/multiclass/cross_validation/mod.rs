@@ -33,7 +33,7 @@ impl Search<'_> {
             return Err(Error::argument("Cs", "there must be at least one value and one fold"));
         }
         if self.grid.windows(2).any(|pair| pair[0] > pair[1]) {
-            return Err(Error::argument("Cs", "must be in rising order"));
+            return Err(Error::argument("Cs", "must be in increasing order"));
         }
         let mut found = run_tasks(self.folds.len(), |fold| self.chain(fold, interrupt, observe))?;
         if let (Some(width), Scoring::Bounded(_)) = (self.width, &self.scoring) {

@@ -212,7 +212,7 @@ impl<'a> ChainDescent<'a> {
             return Err(Error::argument("y", "the examples have no labels"));
         }
         if start.as_ref().is_some_and(|start| !start.fits(chain)) {
-            let message = "the dual point is not one of these sequences";
+            let message = "the dual point belongs to other sequences";
             return Err(Error::argument("warm_start", message));
         }
         let shares = shares.with_features(chain.norms())?;

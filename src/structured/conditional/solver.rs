@@ -53,7 +53,7 @@ pub fn fit_conditional(
     let field = field(chain, shares)?;
     let weights = start.unwrap_or_else(|| vec![0.0; n_weights]);
     if weights.len() != n_weights {
-        return Err(Error::argument("warm_start", "the weights are not those of this problem"));
+        return Err(Error::argument("warm_start", "the weights belong to another problem"));
     }
     let null_objective = field.null_objective(interrupt)?;
     let is_zero = weights.iter().all(|weight| *weight == 0.0);

@@ -37,21 +37,21 @@ impl Graph {
     /// The graph of the given pairs of `n_labels` labels.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming `edges` if a pair joins a label with itself, comes twice, or
+    /// [`Error::InvalidArgument`] naming `edges` if a pair joins a label with itself, occurs twice, or
     /// names a label that does not exist.
     pub fn new(n_labels: usize, edges: &[[u32; 2]]) -> Result<Self> {
         let fail = |message: String| Err(Error::argument("edges", message));
         let mut sorted: Vec<[u32; 2]> = Vec::with_capacity(edges.len());
         for &[a, b] in edges {
             if a == b || a.max(b) as usize >= n_labels {
-                return fail(format!("({a}, {b}) must join two of {n_labels} labels, from 0 on"));
+                return fail(format!("({a}, {b}) must join two different labels below {n_labels}"));
             }
             sorted.push([a.min(b), a.max(b)]);
         }
         sorted.sort_unstable();
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             let [a, b] = pair[0];
-            return fail(format!("the pair ({a}, {b}) comes twice"));
+            return fail(format!("the pair ({a}, {b}) occurs twice"));
         }
         Ok(Self { n_labels, edges: edges.to_vec(), forest: forest(n_labels, edges) })
     }

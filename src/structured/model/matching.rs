@@ -142,7 +142,7 @@ impl Matching {
             return fail(*pair, &format!("is outside its {n_rows} × {n_columns} candidates"));
         }
         if let Some(twice) = pairs.windows(2).find(|two| two[0] == two[1]) {
-            return fail(twice[0], "comes twice");
+            return fail(twice[0], "occurs twice");
         }
         let first = self.labels.len();
         self.labels.resize(first + n_rows as usize, NONE);

@@ -35,7 +35,7 @@ fn require_memory(n_rows: usize, n_features: usize, n_nonzero: usize) -> Result<
     let (n, d, stored) = (n_rows as u128, n_features as u128, n_nonzero as u128);
     let bytes = (8 * n * d).min(12 * stored + 8 * n);
     let what = || format!("the copies of n = {n_rows} rows of d = {n_features} features");
-    require(bytes, what, "take fewer examples or features")
+    require(bytes, what, "use fewer examples or features")
 }
 
 impl CompactRows {

@@ -67,7 +67,7 @@ impl Chain {
             || offsets.last() != Some(&rows.len())
             || offsets.windows(2).any(|pair| pair[0] > pair[1])
         {
-            let message = "the offsets of the sequences must rise from 0 to the number of rows";
+            let message = "the offsets of the sequences must increase from 0 to the number of rows";
             return Err(Error::argument("X", message));
         }
         if let Some(labels) = labels {
@@ -112,7 +112,7 @@ impl Chain {
     /// `y` for a right label with forbidden links.
     pub fn with_links(mut self, links: Links) -> Result<Self> {
         if links.n_states() != self.n_states() {
-            return Err(Error::argument("transitions", "must be those of all labels"));
+            return Err(Error::argument("transitions", "must cover all labels"));
         }
         if self.is_labelled() {
             for example in 0..self.n_examples() {
@@ -300,7 +300,7 @@ pub(super) fn check_labels(labels: &[u32], n_examples: usize, n_classes: usize) 
     }
     match labels.iter().find(|label| **label as usize >= n_classes) {
         Some(label) => {
-            let message = format!("labels must be below {n_classes}, and one is {label}");
+            let message = format!("labels must be below {n_classes}, found {label}");
             Err(Error::argument("y", message))
         }
         None => Ok(()),
