@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::interrupt::Interrupt;
 
 /// Rows in one piece of a loop without reduction: few enough to react to an interrupt soon.
-const BLOCK: usize = 1024;
+const BLOCK_ROWS: usize = 1024;
 
 /// Maximum number of partial results of a reduction: enough for 16 threads, and few enough that
 /// adding them up stays cheap.
@@ -55,9 +55,9 @@ where
     if width == 0 {
         return Ok(());
     }
-    out.par_chunks_mut(BLOCK * width).enumerate().for_each(|(block, values)| {
+    out.par_chunks_mut(BLOCK_ROWS * width).enumerate().for_each(|(block, values)| {
         if !interrupt.is_raised() {
-            fill(block * BLOCK..block * BLOCK + values.len() / width, values);
+            fill(block * BLOCK_ROWS..block * BLOCK_ROWS + values.len() / width, values);
         }
     });
     interrupt.check()
@@ -97,11 +97,11 @@ where
         .into_par_iter()
         .map(|(rows, values)| {
             let mut partial = vec![0.0; size];
-            for start in rows.clone().step_by(BLOCK) {
+            for start in rows.clone().step_by(BLOCK_ROWS) {
                 if interrupt.is_raised() {
                     break;
                 }
-                let range = start..(start + BLOCK).min(rows.end);
+                let range = start..(start + BLOCK_ROWS).min(rows.end);
                 let from = (start - rows.start) * width;
                 add(range.clone(), &mut values[from..from + range.len() * width], &mut partial);
             }

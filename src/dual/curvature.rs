@@ -4,7 +4,7 @@ use crate::linalg::Sparse;
 
 /// The kind of a term of a [`Curvatures`] block.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+enum TermKind {
     /// diag(a).
     Diagonal,
     /// + q qᵀ.
@@ -21,7 +21,7 @@ enum Kind {
 pub struct Curvatures {
     entries: Sparse,
     /// The end of each term's entries.
-    terms: Vec<(Kind, usize)>,
+    terms: Vec<(TermKind, usize)>,
     /// The end of each block's terms.
     ends: Vec<usize>,
 }
@@ -46,17 +46,17 @@ impl Curvatures {
 
     /// Adds diag(a) to the open block, a as (part, value) pairs.
     pub fn add_diagonal(&mut self, entries: impl IntoIterator<Item = (u32, f64)>) {
-        self.add(Kind::Diagonal, entries);
+        self.add(TermKind::Diagonal, entries);
     }
 
     /// Adds q qᵀ to the open block.
     pub fn add_square(&mut self, entries: impl IntoIterator<Item = (u32, f64)>) {
-        self.add(Kind::Plus, entries);
+        self.add(TermKind::Plus, entries);
     }
 
     /// Subtracts q qᵀ from the open block.
     pub fn subtract_square(&mut self, entries: impl IntoIterator<Item = (u32, f64)>) {
-        self.add(Kind::Minus, entries);
+        self.add(TermKind::Minus, entries);
     }
 
     /// Adds the projection onto the vectors over these parts whose sum is 0: I − 1 1ᵀ/|parts|.
@@ -96,15 +96,15 @@ impl Curvatures {
         product.fill(0.0);
         for (kind, entries) in self.block(block) {
             match kind {
-                Kind::Diagonal => {
+                TermKind::Diagonal => {
                     for &(part, value) in entries {
                         product[part as usize] += value * vector[part as usize];
                     }
                 }
-                Kind::Plus | Kind::Minus => {
+                TermKind::Plus | TermKind::Minus => {
                     let along: f64 =
                         entries.iter().map(|&(part, q)| q * vector[part as usize]).sum();
-                    let along = if kind == Kind::Plus { along } else { -along };
+                    let along = if kind == TermKind::Plus { along } else { -along };
                     entries.iter().for_each(|&(part, q)| product[part as usize] += along * q);
                 }
             }
@@ -133,9 +133,9 @@ impl Curvatures {
         matrix.resize(n * n, 0.0);
         for (kind, entries) in self.block(block) {
             let placed = entries.iter().map(|&(part, q)| (place[part as usize] as usize, q));
-            let sign = if kind == Kind::Minus { -1.0 } else { 1.0 };
+            let sign = if kind == TermKind::Minus { -1.0 } else { 1.0 };
             for (row, q) in placed.clone() {
-                if kind == Kind::Diagonal {
+                if kind == TermKind::Diagonal {
                     matrix[row * n + row] += q;
                 } else {
                     placed.clone().for_each(|(at, p)| matrix[row * n + at] += sign * q * p);
@@ -150,9 +150,9 @@ impl Curvatures {
             for &(part, q) in entries {
                 diagonal[part as usize] += scale
                     * match kind {
-                        Kind::Diagonal => q,
-                        Kind::Plus => q * q,
-                        Kind::Minus => -q * q,
+                        TermKind::Diagonal => q,
+                        TermKind::Plus => q * q,
+                        TermKind::Minus => -q * q,
                     };
             }
         }
@@ -166,7 +166,7 @@ impl Curvatures {
     }
 
     /// The terms of a block.
-    fn block(&self, block: usize) -> impl Iterator<Item = (Kind, &[(u32, f64)])> {
+    fn block(&self, block: usize) -> impl Iterator<Item = (TermKind, &[(u32, f64)])> {
         let start = if block == 0 { 0 } else { self.ends[block - 1] };
         let mut from = if start == 0 { 0 } else { self.terms[start - 1].1 };
         self.terms[start..self.ends[block]].iter().map(move |&(kind, end)| {
@@ -176,7 +176,7 @@ impl Curvatures {
         })
     }
 
-    fn add(&mut self, kind: Kind, entries: impl IntoIterator<Item = (u32, f64)>) {
+    fn add(&mut self, kind: TermKind, entries: impl IntoIterator<Item = (u32, f64)>) {
         self.entries.extend(entries);
         self.terms.push((kind, self.entries.len()));
     }

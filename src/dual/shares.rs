@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 
 /// Maximum product of 1/λ and the squared norm of an example's features. λ‖w‖² of a step may reach
 /// this size, and sums over the examples must not overflow.
-const LARGEST: f64 = 1e280;
+const MAX_SQUARE: f64 = 1e280;
 /// A product with the norm itself up to this size is always allowed, because it bounds the weights.
 /// Certificates hold for rows of 1e150 with C = 1e12.
-const LARGEST_WEIGHT: f64 = 1e170;
+const MAX_WEIGHT: f64 = 1e170;
 
 /// The regularisation λ, the smoothing γ and each block's share p_i of the loss, Σ p_i = 1: the numbers of
 /// P(w) = λ/2 ‖w‖² + Σ p_i Φ_i(w) over the w of a cone, checked once (`docs/mathematics/duality.md`).
@@ -88,12 +88,12 @@ impl Shares {
     /// [`Error::InvalidArgument`], naming C: callers give λ as 1 / (C × the total weight).
     pub fn check_range(&self, lambda: f64) -> Result<()> {
         let square = self.feature * self.feature;
-        if square / lambda <= LARGEST || self.feature / lambda <= LARGEST_WEIGHT {
+        if square / lambda <= MAX_SQUARE || self.feature / lambda <= MAX_WEIGHT {
             return Ok(());
         }
         let message = format!(
             "times the total weight is {:.3e}, and the largest squared norm of an example's features {square:.3e}: \
-             their product must be at most {LARGEST:e}; lower C or scale the data",
+             their product must be at most {MAX_SQUARE:e}; lower C or scale the data",
             1.0 / lambda
         );
         Err(Error::argument("C", message))

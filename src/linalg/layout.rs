@@ -40,7 +40,7 @@ impl<T> DerefMut for Aligned<T> {
 
 /// Rows that are copied together: their values fill a few cache lines of a row of the result, and
 /// the lines that they come from stay in the first-level cache for the next rows.
-const TOGETHER: usize = 32;
+const ROWS_PER_COPY: usize = 32;
 
 /// Writes column j of `from` to row j of `to`; rows begin `from_stride` and `to_stride` values
 /// apart. `from` has as many columns as `to` has rows; the rest of each row of `to` is unchanged.
@@ -50,10 +50,10 @@ pub(crate) fn transpose<A: Real, B: Real>(
     to: &mut [B],
     to_stride: usize,
 ) {
-    for (block, rows) in from.chunks(TOGETHER * from_stride).enumerate() {
+    for (block, rows) in from.chunks(ROWS_PER_COPY * from_stride).enumerate() {
         for (column, to) in to.chunks_exact_mut(to_stride).enumerate() {
             let values = rows[column..].iter().step_by(from_stride);
-            for (to, value) in to[block * TOGETHER..].iter_mut().zip(values) {
+            for (to, value) in to[block * ROWS_PER_COPY..].iter_mut().zip(values) {
                 *to = B::narrow(value.widen());
             }
         }

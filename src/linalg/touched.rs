@@ -8,7 +8,7 @@ use super::simd::arch;
 
 /// Weights that are cleared and read together: one mark per chunk takes little memory, and a chunk
 /// is a few whole vectors.
-const CHUNK: usize = 32;
+const CHUNK_WEIGHTS: usize = 32;
 
 /// A vector in weight space that remembers which chunks were written, so that its norm, its sum
 /// with the weights and its clearing cost no more than the writes did.
@@ -22,15 +22,15 @@ pub struct TouchedVector {
 impl TouchedVector {
     /// The zero vector.
     pub fn new(n_weights: usize) -> Self {
-        let n_chunks = n_weights.div_ceil(CHUNK);
+        let n_chunks = n_weights.div_ceil(CHUNK_WEIGHTS);
         Self { values: vec![0.0; n_weights], touched: Vec::new(), marked: vec![false; n_chunks] }
     }
 
     /// Sets every value to 0.
     pub fn clear(&mut self) {
         for chunk in self.touched.drain(..) {
-            let start = chunk as usize * CHUNK;
-            let end = (start + CHUNK).min(self.values.len());
+            let start = chunk as usize * CHUNK_WEIGHTS;
+            let end = (start + CHUNK_WEIGHTS).min(self.values.len());
             self.values[start..end].fill(0.0);
             self.marked[chunk as usize] = false;
         }
@@ -39,7 +39,7 @@ impl TouchedVector {
     /// The values from `start` on, marked as written.
     #[inline]
     pub fn piece(&mut self, start: usize, len: usize) -> &mut [f64] {
-        for chunk in start / CHUNK..(start + len).div_ceil(CHUNK) {
+        for chunk in start / CHUNK_WEIGHTS..(start + len).div_ceil(CHUNK_WEIGHTS) {
             if !self.marked[chunk] {
                 self.marked[chunk] = true;
                 self.touched.push(chunk as u32);
@@ -71,8 +71,8 @@ impl TouchedVector {
     /// The bounds of the chunks that were written.
     fn chunks(&self) -> impl Iterator<Item = Range<usize>> {
         self.touched.iter().map(|chunk| {
-            let start = *chunk as usize * CHUNK;
-            start..(start + CHUNK).min(self.values.len())
+            let start = *chunk as usize * CHUNK_WEIGHTS;
+            start..(start + CHUNK_WEIGHTS).min(self.values.len())
         })
     }
 }

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The bytes of a block: more than the 32 MB of freed memory that glibc may keep.
-const BLOCK: usize = 33 << 20;
+const BLOCK_BYTES: usize = 33 << 20;
 const N_BLOCKS: usize = 4;
 
 /// The bytes that are reserved; only address space until they are used.
-pub const RESERVE: usize = BLOCK * N_BLOCKS;
+pub const RESERVE: usize = BLOCK_BYTES * N_BLOCKS;
 
 /// The reserve of the process.
 static OWN: Reserve = Reserve::new();
@@ -41,7 +41,7 @@ struct Reserve {
 }
 
 fn layout() -> Layout {
-    Layout::new::<[u8; BLOCK]>()
+    Layout::new::<[u8; BLOCK_BYTES]>()
 }
 
 impl Reserve {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::problem::BLOCK;
+use super::problem::BLOCK_EXAMPLES;
 use super::{MarginProblem, ScoreMap, Workspace};
 use crate::dual::rounding::{Sum, norm_above};
 use crate::dual::{Bounded, Sums};
@@ -58,12 +58,12 @@ impl Batch {
     pub fn new<M: ScoreMap>(problem: &MarginProblem<'_, M>, beta: &[f64]) -> Self {
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let width = problem.map().cost() / (n * m).max(1) + 1;
-        let n_blocks = n.div_ceil(BLOCK);
-        let per_thread = (CHUNK_VALUES / (width * BLOCK)).clamp(1, MAX_BLOCKS);
+        let n_blocks = n.div_ceil(BLOCK_EXAMPLES);
+        let per_thread = (CHUNK_VALUES / (width * BLOCK_EXAMPLES)).clamp(1, MAX_BLOCKS);
         let per_chunk = (per_thread * rayon::current_num_threads()).min(n_blocks);
         let smoothed = problem.shares().smoothing() > 0.0;
         let dual = |block: usize| {
-            let range = block * BLOCK * m..((block + 1) * BLOCK).min(n) * m;
+            let range = block * BLOCK_EXAMPLES * m..((block + 1) * BLOCK_EXAMPLES).min(n) * m;
             let beta = match (smoothed, beta.is_empty()) {
                 (false, _) => Vec::new(),
                 (true, true) => vec![0.0; range.len()],
@@ -109,11 +109,11 @@ impl Batch {
         for duals in duals.chunks_mut(chunk.len()) {
             let blocks = &mut chunk[..duals.len()];
             let shared: &MarginProblem<'_, M> = problem;
-            let n_numbers = BLOCK * shared.map().cost() / shared.n_examples().max(1);
+            let n_numbers = BLOCK_EXAMPLES * shared.map().cost() / shared.n_examples().max(1);
             let pairs = blocks.par_iter_mut().zip(duals).with_min_len(min_len(n_numbers));
             pairs.enumerate().for_each(|(index, (block, dual))| {
-                let start = first + index * BLOCK;
-                let end = (start + BLOCK).min(shared.n_examples());
+                let start = first + index * BLOCK_EXAMPLES;
+                let end = (start + BLOCK_EXAMPLES).min(shared.n_examples());
                 if !interrupt.is_raised() {
                     dual.follow(step, shared.n_classes());
                     let norm = with_loss.then_some(norm);

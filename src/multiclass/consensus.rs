@@ -177,7 +177,7 @@ fn check(problem: &MarginProblem<'_>, subproblem: &Subproblem<'_>) -> Result<()>
 }
 
 /// Largest distance of β from its set: the error of values stored in single precision.
-const KEPT: f64 = 1e-6;
+const STORAGE_ERROR: f64 = 1e-6;
 
 /// The projections of all β onto the loss's set.
 ///
@@ -193,7 +193,7 @@ fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
         problem.polytope().project(beta, label, 0.0, &mut scratch, found);
         let farther =
             |limit| beta.iter().zip(&*found).any(|(beta, found)| (beta - found).abs() > limit);
-        let (far, moved) = (farther(KEPT), farther(8.0 * f64::EPSILON));
+        let (far, moved) = (farther(STORAGE_ERROR), farther(8.0 * f64::EPSILON));
         if far || beta[label] != 0.0 {
             let message =
                 format!("the values of example {example} are not a dual point of this loss");

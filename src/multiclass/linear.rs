@@ -23,14 +23,14 @@ pub struct Linear<'a> {
     layout: Layout,
     /// The scores of the constant feature at the loaded weights.
     offsets: Vec<f64>,
-    kind: Kind<'a>,
+    kind: RowKind<'a>,
     /// The loaded weights in double precision, for rows in single precision.
     exact: Panels<f64>,
     stats: RowStats,
 }
 
 /// The rows in the form that their kernels read, with their buffers.
-enum Kind<'a> {
+enum RowKind<'a> {
     Dense16(Map<Dense<'a, f16>, f32>),
     Dense32(Map<Dense<'a, f32>, f32>),
     Dense64(Map<Dense<'a, f64>, f64>),
@@ -44,15 +44,15 @@ struct Map<R, T> {
     scratch: ImageBuffers,
 }
 
-/// Evaluates `$body` with `$map` bound to the [`Map`] inside a [`Kind`].
+/// Evaluates `$body` with `$map` bound to the [`Map`] inside a [`RowKind`].
 macro_rules! for_kind {
     ($kind:expr, $map:ident => $body:expr) => {
         match $kind {
-            Kind::Dense16($map) => $body,
-            Kind::Dense32($map) => $body,
-            Kind::Dense64($map) => $body,
-            Kind::Csr32($map) => $body,
-            Kind::Csr64($map) => $body,
+            RowKind::Dense16($map) => $body,
+            RowKind::Dense32($map) => $body,
+            RowKind::Dense64($map) => $body,
+            RowKind::Csr32($map) => $body,
+            RowKind::Csr64($map) => $body,
         }
     };
 }
@@ -105,11 +105,11 @@ impl<'a> Linear<'a> {
         stats: RowStats,
     ) -> Self {
         let kind = match data {
-            Data::Dense16(rows) => Kind::Dense16(Map::new(rows, n_classes)),
-            Data::Dense32(rows) => Kind::Dense32(Map::new(rows, n_classes)),
-            Data::Dense64(rows) => Kind::Dense64(Map::new(rows, n_classes)),
-            Data::Csr32(rows) => Kind::Csr32(Map::new(rows, n_classes)),
-            Data::Csr64(rows) => Kind::Csr64(Map::new(rows, n_classes)),
+            Data::Dense16(rows) => RowKind::Dense16(Map::new(rows, n_classes)),
+            Data::Dense32(rows) => RowKind::Dense32(Map::new(rows, n_classes)),
+            Data::Dense64(rows) => RowKind::Dense64(Map::new(rows, n_classes)),
+            Data::Csr32(rows) => RowKind::Csr32(Map::new(rows, n_classes)),
+            Data::Csr64(rows) => RowKind::Csr64(Map::new(rows, n_classes)),
         };
         let n_features = data.n_cols() + usize::from(bias != 0.0);
         let tile = match (order, &data) {
@@ -218,7 +218,7 @@ impl ScoreMap for Linear<'_> {
     }
 
     fn load_exact(&mut self, weights: &[f64]) {
-        if matches!(self.kind, Kind::Dense64(_) | Kind::Csr64(_)) {
+        if matches!(self.kind, RowKind::Dense64(_) | RowKind::Csr64(_)) {
             return self.load(weights);
         }
         let layout = self.layout;
@@ -237,7 +237,7 @@ impl ScoreMap for Linear<'_> {
     }
 
     fn exact_scores(&self, examples: Range<usize>, buffer: &mut Vec<f64>, scores: &mut [f64]) {
-        if let Kind::Dense64(_) | Kind::Csr64(_) = &self.kind {
+        if let RowKind::Dense64(_) | RowKind::Csr64(_) = &self.kind {
             return self.scores(examples, scores);
         }
         let n_classes = self.layout.n_classes;
@@ -266,8 +266,10 @@ impl ScoreMap for Linear<'_> {
 
     fn epsilon(&self) -> f64 {
         match self.kind {
-            Kind::Dense16(_) | Kind::Dense32(_) | Kind::Csr32(_) => f64::from(f32::EPSILON),
-            Kind::Dense64(_) | Kind::Csr64(_) => f64::EPSILON,
+            RowKind::Dense16(_) | RowKind::Dense32(_) | RowKind::Csr32(_) => {
+                f64::from(f32::EPSILON)
+            }
+            RowKind::Dense64(_) | RowKind::Csr64(_) => f64::EPSILON,
         }
     }
 

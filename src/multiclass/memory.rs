@@ -12,12 +12,12 @@ use crate::solver::{Choices, FACTORISED, Method, PRECONDITIONED};
 const CANDIDATES: (usize, usize) = (5, 16);
 /// Maximum number of nonzero dual variables of an example after Frank-Wolfe steps: each pass adds
 /// one.
-const STEPS: usize = 64;
+const FRANK_WOLFE_DUALS: usize = 64;
 /// Ratio of the largest values of two columns above which block descent stalls, so that "auto" uses
 /// Newton's method: raw tables of scikit-learn have ratios of 2e3 and more.
-const SPREAD: f64 = 1e3;
+const MAX_SPREAD: f64 = 1e3;
 /// Number of rows sampled for this ratio.
-const SAMPLED: usize = 1000;
+const SAMPLED_ROWS: usize = 1000;
 /// Bytes per example for its place in the order, its sums, the position of its dual variables, and
 /// its norms.
 const PER_EXAMPLE: usize = 128;
@@ -128,7 +128,7 @@ impl Size {
                 (3, 8 * n_classes)
             }
             MulticlassMethod::Vertices(Method::BlockFrankWolfe(_)) => {
-                (3, 16 * n_classes.min(STEPS) + PER_EXAMPLE)
+                (3, 16 * n_classes.min(FRANK_WOLFE_DUALS) + PER_EXAMPLE)
             }
             MulticlassMethod::Vertices(_) => (3, 0),
         };
@@ -190,7 +190,7 @@ impl Size {
             return Ok(chosen);
         }
         if self.newton {
-            let badly_scaled = self.spread > SPREAD;
+            let badly_scaled = self.spread > MAX_SPREAD;
             let method = if badly_scaled {
                 MulticlassMethod::Newton
             } else {
@@ -218,7 +218,7 @@ impl Size {
 /// The ratio of the largest absolute values of two columns in a sample of the rows; ignores columns
 /// of zeros.
 fn spread(data: Data<'_>, bias: f64) -> f64 {
-    let mut largest = largest(data, data.n_rows().div_ceil(SAMPLED).max(1));
+    let mut largest = largest(data, data.n_rows().div_ceil(SAMPLED_ROWS).max(1));
     largest.push(bias.abs());
     let found = || largest.iter().copied().filter(|value| *value > 0.0);
     let ratio = found().fold(0.0, f64::max) / found().fold(f64::INFINITY, f64::min);

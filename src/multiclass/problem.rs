@@ -18,7 +18,7 @@ use crate::polytope::moreau::envelope;
 use crate::polytope::{Polytope, Scratch};
 
 /// Number of examples whose scores are computed together.
-pub(super) const BLOCK: usize = 64;
+pub(super) const BLOCK_EXAMPLES: usize = 64;
 
 /// A training problem, independent of the solver. The features are those of a [`ScoreMap`].
 pub struct MarginProblem<'a, M = Linear<'a>> {
@@ -289,15 +289,16 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
         let problem: &Self = self;
         let (n, m) = (problem.n_examples(), problem.n_classes());
         let mut results = vec![R::default(); n];
-        let n_numbers = BLOCK * problem.map.cost() / n.max(1);
-        let blocks = results.par_chunks_mut(BLOCK).with_min_len(min_len(n_numbers)).enumerate();
+        let n_numbers = BLOCK_EXAMPLES * problem.map.cost() / n.max(1);
+        let blocks =
+            results.par_chunks_mut(BLOCK_EXAMPLES).with_min_len(min_len(n_numbers)).enumerate();
         blocks.for_each_init(
-            || (vec![0.0; BLOCK * m], Vec::new(), Workspace::default()),
+            || (vec![0.0; BLOCK_EXAMPLES * m], Vec::new(), Workspace::default()),
             |(scores, buffer, work), (block, results)| {
                 if interrupt.is_raised() {
                     return;
                 }
-                let first = block * BLOCK;
+                let first = block * BLOCK_EXAMPLES;
                 let scores = &mut scores[..results.len() * m];
                 problem.map.exact_scores(first..first + results.len(), buffer, scores);
                 for (offset, result) in results.iter_mut().enumerate() {

@@ -12,7 +12,7 @@ use crate::names::find;
 use crate::penalty::{Penalty, Refinement};
 use crate::polynomial::spectral::lanczos::{Extreme, extreme_eigenpair};
 use crate::polynomial::spectral::power::power_eigenpair;
-use crate::polynomial::spectral::side_by_side::TOGETHER;
+use crate::polynomial::spectral::side_by_side::VECTORS_PER_PASS;
 use crate::polynomial::spectral::spectrum::{Chance, norm_bound};
 use crate::polynomial::spectral::values::extreme_values;
 
@@ -171,7 +171,7 @@ fn each_extreme<R: Rows>(
 fn together<R: Rows>(gamma: &GradientMatrices<'_, R>, tol: f64, seed: u64) -> Result<Extremes> {
     let outputs: Vec<usize> = (0..gamma.n_outputs()).collect();
     let mut guesses = Vec::new();
-    for group in outputs.chunks(TOGETHER) {
+    for group in outputs.chunks(VECTORS_PER_PASS) {
         let seeds: Vec<u64> = group.iter().map(|c| mixed(seed, *c)).collect();
         let mut product = |owners: &[usize], v: &[f64]| {
             let owners: Vec<usize> = owners.iter().map(|owner| group[*owner]).collect();
@@ -189,13 +189,18 @@ fn together<R: Rows>(gamma: &GradientMatrices<'_, R>, tol: f64, seed: u64) -> Re
 }
 
 /// Products of a matrix with vectors.
-type Product<'a> = dyn FnMut(&[f64]) -> Result<Vec<f64>> + 'a;
+type MatrixProduct<'a> = dyn FnMut(&[f64]) -> Result<Vec<f64>> + 'a;
 
-fn lanczos(size: usize, tol: f64, seed: u64, product: &mut Product<'_>) -> Result<Extreme> {
+fn lanczos(size: usize, tol: f64, seed: u64, product: &mut MatrixProduct<'_>) -> Result<Extreme> {
     extreme_eigenpair(size, tol, seed, product)
 }
 
-fn power_method(size: usize, tol: f64, seed: u64, product: &mut Product<'_>) -> Result<Extreme> {
+fn power_method(
+    size: usize,
+    tol: f64,
+    seed: u64,
+    product: &mut MatrixProduct<'_>,
+) -> Result<Extreme> {
     power_eigenpair(size, tol, seed, product)
 }
 

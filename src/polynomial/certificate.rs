@@ -35,7 +35,7 @@ impl Rounding {
         interrupt: &Interrupt,
     ) -> Result<Self> {
         let (m, n) = (model.n_outputs, problem.rows.n_rows());
-        let Sizes { basis, linear, intercepts } = Sizes::of(model);
+        let LayerSizes { basis, linear, intercepts } = LayerSizes::of(model);
         // A difference of targets and outputs only has its own rounding error; losses of classes
         // have rounding errors of the size of the outputs.
         let of_classes = problem.objective.loss.target_kind() != TargetKind::Values;
@@ -90,7 +90,7 @@ pub(super) fn underflow<R: Rows + Copy>(problem: &PolynomialProblem<'_, R>) -> f
 }
 
 /// The sizes of the layers, for each output.
-struct Sizes {
+struct LayerSizes {
     /// Σ_r |u_rc|
     basis: Vec<f64>,
     /// ‖w_c‖
@@ -99,7 +99,7 @@ struct Sizes {
     intercepts: Vec<f64>,
 }
 
-impl Sizes {
+impl LayerSizes {
     fn of(model: &PolynomialModel) -> Self {
         let m = model.n_outputs;
         let mut basis = vec![0.0; m];

@@ -17,7 +17,7 @@
 use super::kernel::PolynomialKernel;
 use super::model::PolynomialModel;
 use super::problem::PolynomialProblem;
-use super::row_block::{BLOCK, OuterSum, RowBlock, row_blocks};
+use super::row_block::{BLOCK_ROWS, OuterSum, RowBlock, row_blocks};
 use super::sparse_columns::ColumnBlock;
 use crate::data::{Data, Rows};
 use crate::error::{Error, Result};
@@ -71,7 +71,7 @@ pub fn outputs<T: Element>(
     let mut outputs = vec![0.0; rows.n_rows() * m];
     fill_blocks(&mut outputs, m, interrupt, |range, outputs| {
         let (mut block, mut values) = (RowBlock::new(rows), Values::default());
-        for (range, outputs) in row_blocks(range).zip(outputs.chunks_mut(BLOCK * m)) {
+        for (range, outputs) in row_blocks(range).zip(outputs.chunks_mut(BLOCK_ROWS * m)) {
             block.load(rows, range);
             layers.forward(&block, &mut values, outputs);
         }
@@ -153,7 +153,7 @@ pub fn evaluate<R: Rows + Copy>(
     Ok(pass.evaluation(&first, &rest))
 }
 
-/// An unbiased estimate of [`evaluate`], from at most [`BLOCK`] random rows.
+/// An unbiased estimate of [`evaluate`], from at most [`BLOCK_ROWS`] random rows.
 pub(super) fn batch_gradient<R: Rows + Copy>(
     problem: &PolynomialProblem<'_, R>,
     model: &PolynomialModel,
@@ -221,8 +221,8 @@ impl<'a, R: Rows + Copy> Pass<'a, R> {
         let mut squares = OuterSum::new(squares, k);
         let mut output = OuterSum::new(output, m);
         let (mut block, mut values) = (RowBlock::new(rows), Values::default());
-        let (mut outputs, mut residuals) = (vec![0.0; BLOCK * m], vec![0.0; BLOCK * m]);
-        let mut back = vec![0.0; BLOCK * k];
+        let (mut outputs, mut residuals) = (vec![0.0; BLOCK_ROWS * m], vec![0.0; BLOCK_ROWS * m]);
+        let mut back = vec![0.0; BLOCK_ROWS * k];
         let (mut changes, stride) = (changes, self.stride());
         for wanted in blocks {
             let n = wanted.len();

@@ -45,7 +45,7 @@ pub(super) fn variables<'a, R: Rows + Copy>(
 ) -> Result<LayerVariables<'a, R>> {
     // Steps from a point outside the set would stay outside.
     pull_in(problem, model, OUTSIDE);
-    let scales = Scales::new(problem, model, interrupt)?;
+    let scales = LayerScales::new(problem, model, interrupt)?;
     let metric = if !basis && fits_metric(problem, model) {
         Metric::new(problem, model, &scales.of_rows(model), interrupt)?
     } else {
@@ -63,14 +63,14 @@ pub(super) fn variables<'a, R: Rows + Copy>(
 }
 
 /// Units of steps: in them the curvature along each coordinate is about the same.
-struct Scales {
+struct LayerScales {
     basis: f64,
     output: f64,
     /// One for each feature, so that rare features move as far as frequent ones.
     linear: Vec<f64>,
 }
 
-impl Scales {
+impl LayerScales {
     /// Square roots of L Σ_i s_i E z_i² for U, with the activations of random directions; of L Σ_i
     /// s_i x_ij² + α for W; and for H as for U, times τ/k, the mean length of a row of U. Half of
     /// that was fastest in measurements.
@@ -103,7 +103,7 @@ impl Scales {
     }
 }
 
-impl Scales {
+impl LayerScales {
     /// Applies `change` to each coordinate and its scale.
     fn apply(
         &self,
@@ -142,7 +142,7 @@ pub(super) struct LayerVariables<'a, R> {
     pub(super) problem: &'a PolynomialProblem<'a, R>,
     pub(super) model: PolynomialModel,
     pub(super) basis: bool,
-    scales: Scales,
+    scales: LayerScales,
     /// With a metric, the linear weights of a point are W + A U.
     metric: Option<Metric>,
     /// Objective and gradient at the model, if known: returned by the first evaluation.

@@ -8,7 +8,7 @@ use ndarray::{Array2, ArrayView2, Axis, s};
 use super::evaluation::PackedLayers;
 use super::model::PolynomialModel;
 use super::problem::PolynomialProblem;
-use super::row_block::{BLOCK, OuterSum, RowBlock, row_blocks};
+use super::row_block::{BLOCK_ROWS, OuterSum, RowBlock, row_blocks};
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -20,10 +20,10 @@ use crate::parallel::sum_rows;
 const MAX_SIZE: usize = 192;
 
 /// Increase of the diagonal relative to its mean, because activations may be linearly dependent.
-const RAISED: f64 = 1e-9;
+const DIAGONAL_RAISE: f64 = 1e-9;
 
 /// Entries above which the metric is not used: for rows of this scale it has no accurate digits.
-const LARGEST: f64 = 1e50;
+const MAX_ENTRY: f64 = 1e50;
 
 /// Whether the number of activations and features is small enough.
 pub(super) fn fits_metric<R: Rows + Copy>(
@@ -73,7 +73,7 @@ impl Metric {
         for (i, mut row) in matrix.axis_iter_mut(Axis(0)).enumerate() {
             row.iter_mut().zip(scales).for_each(|(entry, scale)| *entry /= scale * scales[i]);
         }
-        let raised = RAISED * matrix.diag().sum() / size as f64;
+        let raised = DIAGONAL_RAISE * matrix.diag().sum() / size as f64;
         matrix.diag_mut().mapv_inplace(|entry| entry + raised);
         let inverse = invert(&matrix).map(|inverse| inverse.matrix);
         let metric = inverse.map(|inverse| Self { explained, matrix, inverse });
@@ -83,7 +83,7 @@ impl Metric {
     /// Whether products with weights are far from overflow, for rows of any scale.
     fn is_moderate(&self) -> bool {
         let arrays = [Some(&self.matrix), Some(&self.inverse), self.explained.as_ref()];
-        arrays.into_iter().flatten().flatten().all(|entry| entry.abs() < LARGEST)
+        arrays.into_iter().flatten().flatten().all(|entry| entry.abs() < MAX_ENTRY)
     }
 
     /// P V, where V has a row for each activation and feature.
@@ -118,7 +118,7 @@ fn gram<R: Rows + Copy>(
     let sums = sum_rows(rows.n_rows(), size * size, interrupt, |range: Range<usize>, sums| {
         let mut sum = OuterSum::new(sums, size);
         let (mut block, mut values) = (RowBlock::new(rows), Default::default());
-        let (mut outputs, mut features) = (vec![0.0; BLOCK * m], Vec::new());
+        let (mut outputs, mut features) = (vec![0.0; BLOCK_ROWS * m], Vec::new());
         for range in row_blocks(range) {
             block.load(rows, range.clone());
             layers.forward(&block, &mut values, &mut outputs[..range.len() * m]);

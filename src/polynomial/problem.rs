@@ -14,7 +14,7 @@ use crate::interrupt::Interrupt;
 use crate::linalg::vectors::squared_norm_in_order;
 use crate::penalty::Penalty;
 #[cfg(feature = "python")]
-use crate::polynomial::spectral::side_by_side::TOGETHER;
+use crate::polynomial::spectral::side_by_side::VECTORS_PER_PASS;
 
 /// Targets of all rows.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +97,8 @@ pub struct Objective<'a> {
 pub(crate) fn column_memory(rows: impl Rows, n_outputs: usize) -> u128 {
     let rows = Augmented { rows, ones: true };
     if is_wide(&rows, n_outputs) {
-        SparseColumns::bytes(&rows) + 8 * rows.n_rows() as u128 * n_outputs.max(TOGETHER) as u128
+        SparseColumns::bytes(&rows)
+            + 8 * rows.n_rows() as u128 * n_outputs.max(VECTORS_PER_PASS) as u128
     } else {
         0
     }

@@ -8,7 +8,7 @@ use crate::linalg::{Element, PanelWeights, Panels, Update};
 
 /// Number of rows that pass through all layers together: their intermediate values stay in the
 /// caches, and one load of the weights serves them all.
-pub(super) const BLOCK: usize = 64;
+pub(super) const BLOCK_ROWS: usize = 64;
 
 /// Share of stored entries from which rows are multiplied as dense ones: multiplying zeros in
 /// vectors of eight costs less than looking up a column for each entry.
@@ -141,10 +141,10 @@ impl<'a> OuterSum<'a> {
         }
         let (sums, changes) = self.dense.get_or_insert_with(|| {
             let sums = PanelWeights::new(n_inputs, self.width);
-            let changes = vec![0.0; BLOCK * sums.padded()];
+            let changes = vec![0.0; BLOCK_ROWS * sums.padded()];
             (sums, changes)
         });
-        let all: [usize; BLOCK] = std::array::from_fn(|row| row);
+        let all: [usize; BLOCK_ROWS] = std::array::from_fn(|row| row);
         let n_rows = rows.len() / n_inputs;
         for (row, values) in changes.chunks_exact_mut(sums.padded()).take(n_rows).enumerate() {
             change(row, &mut values[..self.width]);
@@ -171,5 +171,5 @@ impl Drop for OuterSum<'_> {
 /// The blocks of a range of rows.
 pub(super) fn row_blocks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = range.end;
-    range.step_by(BLOCK).map(move |start| start..(start + BLOCK).min(end))
+    range.step_by(BLOCK_ROWS).map(move |start| start..(start + BLOCK_ROWS).min(end))
 }

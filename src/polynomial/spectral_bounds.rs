@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::linalg::vectors::higham_gamma;
 use crate::parallel::run_tasks;
 use crate::polynomial::spectral::chebyshev::{NormEstimate, STARTS, probable_norm_bounds};
-use crate::polynomial::spectral::side_by_side::TOGETHER;
+use crate::polynomial::spectral::side_by_side::VECTORS_PER_PASS;
 use crate::polynomial::spectral::spectrum::{
     Chance, bounds_at_a_time, norm_bound, probable_norm_bound,
 };
@@ -56,7 +56,7 @@ impl<R: Rows> GradientMatrices<'_, R> {
             .map(|(guess, rounding)| NormEstimate { guess: *guess, rounding: *rounding })
             .collect();
         let mut bounds = Vec::new();
-        for known in known.chunks(TOGETHER / STARTS) {
+        for known in known.chunks(VECTORS_PER_PASS / STARTS) {
             let first = bounds.len();
             let seed = chance.seed.wrapping_add((first * STARTS) as u64);
             let mut product = |owners: &[usize], v: &[f64]| {

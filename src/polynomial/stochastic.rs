@@ -8,7 +8,7 @@ use super::evaluation::{Evaluation, batch_gradient, evaluate};
 use super::layers::LayerVariables;
 use super::model::PolynomialModel;
 use super::problem::PolynomialProblem;
-use super::row_block::BLOCK;
+use super::row_block::BLOCK_ROWS;
 use crate::data::Rows;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -40,7 +40,7 @@ pub(super) fn worthwhile<R: Rows + Copy>(
     let (n, width) = (problem.rows.n_rows(), model.n_bases + model.n_outputs);
     let per_row = problem.rows.n_stored() as f64 / n as f64 + 1.0;
     let n_weights = (model.basis_length() + 1) * width;
-    n >= MIN_ROWS && n_weights as f64 <= BLOCK as f64 * per_row * width as f64
+    n >= MIN_ROWS && n_weights as f64 <= BLOCK_ROWS as f64 * per_row * width as f64
 }
 
 /// Moves the layers of `model` by `passes` over the rows. Returns whether that has lowered the
@@ -56,7 +56,7 @@ pub(super) fn descend<R: Rows + Copy>(
     let lengths = variables.step_lengths();
     let mut rng = Pcg64Mcg::seed_from_u64(passes.seed);
     let n = problem.rows.n_rows();
-    let n_batches = n.div_ceil(BLOCK);
+    let n_batches = n.div_ceil(BLOCK_ROWS);
     let total = (passes.count * n_batches) as f64;
     let mut adam = Adam::new(lengths.len());
     let mut x = variables.point();
@@ -65,11 +65,11 @@ pub(super) fn descend<R: Rows + Copy>(
         // Each row of a batch comes from another section of the data, followed by the next row of
         // that section: so classes are mixed for any order of the rows, and rows in files are read
         // in order.
-        let starts: Vec<usize> = (0..BLOCK).map(|_| rng.random_range(0..n_batches)).collect();
+        let starts: Vec<usize> = (0..BLOCK_ROWS).map(|_| rng.random_range(0..n_batches)).collect();
         for batch in 0..n_batches {
             interrupt.check()?;
             let rows = starts.iter().enumerate().map(|(part, start)| {
-                let (from, to) = (part * n / BLOCK, (part + 1) * n / BLOCK);
+                let (from, to) = (part * n / BLOCK_ROWS, (part + 1) * n / BLOCK_ROWS);
                 from + (start + batch) % (to - from)
             });
             variables.set(&x);

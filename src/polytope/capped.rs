@@ -7,7 +7,7 @@ use super::root::{LinearPiece, root};
 use crate::linalg::arch;
 
 /// Number of margins up to which plain loops are faster than vectors.
-const FEW: usize = 10;
+const MAX_PLAIN: usize = 10;
 
 /// The set {0 <= b_j <= upper, floor <= 1ᵀb <= cap} and the rank-one bias of the quadratic form.
 ///
@@ -24,7 +24,7 @@ pub(crate) struct Capped {
 
 /// Σ_j max(0, v_j).
 pub(super) fn positive_sum(v: &[f64]) -> f64 {
-    arch().dispatch(Sum { v, tau: 0.0, upper: f64::INFINITY }).0
+    arch().dispatch(LaneSums { v, tau: 0.0, upper: f64::INFINITY }).0
 }
 
 impl Capped {
@@ -32,7 +32,7 @@ impl Capped {
     ///
     /// Margins of −∞ mark coordinates outside the set.
     pub fn multiplier(&self, v: &[f64], guess: f64) -> f64 {
-        if v.len() <= FEW {
+        if v.len() <= MAX_PLAIN {
             return self.multiplier_of_few(v, guess);
         }
         // One dispatch for the whole search: every pass over v is inlined below it.
@@ -44,7 +44,7 @@ impl Capped {
     #[inline(always)]
     pub fn project_few(&self, v: &[f64], guess: f64, b: &mut [f64]) -> f64 {
         debug_assert!(self.floor == 0.0 && self.cap <= self.upper && self.bias == 1.0);
-        let tau = match v.len() <= FEW {
+        let tau = match v.len() <= MAX_PLAIN {
             true => simplex_multiplier(v, self.cap, guess),
             false => self.multiplier(v, guess),
         };
@@ -115,7 +115,7 @@ impl Capped {
 
     /// 1ᵀb and the number of coordinates strictly between their bounds, at the multiplier τ.
     pub fn sum(&self, v: &[f64], tau: f64) -> (f64, f64) {
-        arch().dispatch(Sum { v, tau, upper: self.upper })
+        arch().dispatch(LaneSums { v, tau, upper: self.upper })
     }
 
     /// Σ_j max(0, v_j − τ − upper) and the number of its positive terms: the force on the upper
@@ -127,7 +127,7 @@ impl Capped {
     /// b = clip(v − τ, 0, upper).
     #[inline]
     pub fn write(&self, v: &[f64], tau: f64, b: &mut [f64]) {
-        if v.len() <= FEW {
+        if v.len() <= MAX_PLAIN {
             b.iter_mut().zip(v).for_each(|(b, v)| *b = clip(v - tau, self.upper));
         } else {
             arch().dispatch(Write { v, tau, upper: self.upper, b });
@@ -196,7 +196,7 @@ impl WithSimd for MultiplierSearch<'_> {
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let Self { set, v, guess } = self;
         let n_margins = v.len();
-        let v = Margins::new(simd, v);
+        let v = MarginChunks::new(simd, v);
         let largest = if set.cap == f64::INFINITY { 0.0 } else { v.largest(simd) };
         let (low, high) = set.bracket(n_margins, largest, || v.smallest(simd));
         root(
@@ -230,18 +230,18 @@ impl WithSimd for Write<'_> {
     }
 }
 
-struct Sum<'a> {
+struct LaneSums<'a> {
     v: &'a [f64],
     tau: f64,
     upper: f64,
 }
 
-impl WithSimd for Sum<'_> {
+impl WithSimd for LaneSums<'_> {
     type Output = (f64, f64);
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> (f64, f64) {
-        Margins::new(simd, self.v).clipped_sum(simd, self.tau, self.upper)
+        MarginChunks::new(simd, self.v).clipped_sum(simd, self.tau, self.upper)
     }
 }
 
@@ -249,14 +249,14 @@ impl WithSimd for Sum<'_> {
 const DEPTH: usize = 4;
 
 /// Margins in whole chunks; the last is padded with −∞, which does not change any sum.
-struct Margins<'a, S: Simd> {
+struct MarginChunks<'a, S: Simd> {
     chunks: &'a [[S::f64s; DEPTH]],
     last: [S::f64s; DEPTH],
 }
 
 // Written in explicit vectors because projections spend most of their time here and the compiler
 // does not vectorise plain loops.
-impl<'a, S: Simd> Margins<'a, S> {
+impl<'a, S: Simd> MarginChunks<'a, S> {
     #[inline(always)]
     fn new(simd: S, v: &'a [f64]) -> Self {
         let chunks = S::as_simd_f64s(v).0.as_chunks::<DEPTH>().0;

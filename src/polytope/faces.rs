@@ -11,7 +11,7 @@ use crate::dual::Curvatures;
 
 /// Distance to a bound, relative to the largest sum, below which the bound counts as active.
 /// Rounding leaves up to this much.
-const MET: f64 = 1e-9;
+const ACTIVE_TOL: f64 = 1e-9;
 
 /// One group of the classes whose β is neither 0 nor at its bound, together with the label if the
 /// sum is not at its bound: the face of a box with a bounded sum.
@@ -21,7 +21,7 @@ pub(super) fn box_face(
     (upper, cap): (f64, f64),
     curvatures: &mut Curvatures,
 ) {
-    let open = beta.iter().sum::<f64>() < cap * (1.0 - MET);
+    let open = beta.iter().sum::<f64>() < cap * (1.0 - ACTIVE_TOL);
     let is_free = move |class: usize, value: f64| {
         if class == label { open } else { value > 0.0 && value < upper }
     };
@@ -36,7 +36,7 @@ pub(super) fn largest_face(beta: &[f64], label: usize, curvatures: &mut Curvatur
 }
 
 /// The sums of the sorted coordinates and the sums of the weights.
-struct Sums<'a> {
+struct SortedSums<'a> {
     /// The classes with β > 0, largest first.
     order: &'a [usize],
     beta: &'a [f64],
@@ -79,7 +79,7 @@ pub(super) fn face_below(
     let (mut start, mut sum) = (0, 0.0);
     for end in 1..=order.len() {
         sum += beta[order[end - 1]];
-        if sum >= bounds[end] - MET * bounds[bounds.len() - 1] {
+        if sum >= bounds[end] - ACTIVE_TOL * bounds[bounds.len() - 1] {
             curvatures.add_group(order[start..end].iter().map(|class| *class as u32));
             start = end;
         }
@@ -100,7 +100,7 @@ pub(super) fn face_between(
 ) {
     sort_positive(beta, label, order);
     partial_sums(rho, bounds);
-    let sums = Sums { order, beta, bounds };
+    let sums = SortedSums { order, beta, bounds };
     let (groups, middle, size) = sums.stretches();
     let part = |rank: usize| sums.order[rank] as u32;
     for &(start, end, _) in &groups {
@@ -108,7 +108,7 @@ pub(super) fn face_between(
     }
     let own = (middle.0..middle.1).map(part).chain(std::iter::once(label as u32));
     curvatures.add_group(own.clone());
-    if size >= 1.0 - MET {
+    if size >= 1.0 - ACTIVE_TOL {
         return;
     }
     let (mut rates, mut total) = (Vec::new(), 0.0);
@@ -124,7 +124,7 @@ pub(super) fn face_between(
     }
 }
 
-impl Sums<'_> {
+impl SortedSums<'_> {
     /// The groups of the face except the label's, the ranks of the label's group, and the size of
     /// the point.
     fn stretches(&self) -> (Vec<Stretch>, (usize, usize), f64) {
@@ -135,7 +135,7 @@ impl Sums<'_> {
             sums[end] = sums[end - 1] + beta[order[end - 1]];
         }
         let size = (1..=n).map(|end| sums[end] / bounds[end]).fold(0.0, f64::max).min(1.0);
-        let near = MET * all;
+        let near = ACTIVE_TOL * all;
         let (mut groups, mut start) = (Vec::new(), 0);
         for end in 1..=n {
             if sums[end] >= size * bounds[end] - near {

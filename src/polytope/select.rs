@@ -6,7 +6,7 @@ use super::Scratch;
 use crate::linalg::{Element, Kernel};
 
 /// Up to this many entries, insertion into a sorted list is faster than selection over a copy.
-const SHORT: usize = 24;
+const MAX_INSERTED: usize = 24;
 /// Entries compared at a time.
 const LANES: usize = 16;
 
@@ -15,7 +15,7 @@ const LANES: usize = 16;
 pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scratch) {
     let count = count.min(v.len());
     scratch.order.clear();
-    if count <= SHORT {
+    if count <= MAX_INSERTED {
         f64::dispatch(Leaders { v, count, order: &mut scratch.order });
     } else {
         by_selection(v, count, &mut scratch.values, &mut scratch.order);

@@ -9,13 +9,13 @@ use super::root::{LinearPiece, root};
 /// Both fits are for a set scaled by ζ, and include their derivatives in ζ.
 pub(super) struct Sorted<'a> {
     pub margins: &'a mut [f64],
-    low: Fit<'a>,
-    high: Fit<'a>,
+    low: SortedFit<'a>,
+    high: SortedFit<'a>,
     blocks: [&'a mut [f64]; 3],
 }
 
 /// Values and derivatives in ζ.
-struct Fit<'a> {
+struct SortedFit<'a> {
     values: &'a mut [f64],
     slopes: &'a mut [f64],
 }
@@ -36,8 +36,8 @@ impl<'a> Sorted<'a> {
         }
         Self {
             margins,
-            low: Fit { values: part(), slopes: part() },
-            high: Fit { values: part(), slopes: part() },
+            low: SortedFit { values: part(), slopes: part() },
+            high: SortedFit { values: part(), slopes: part() },
             blocks: [part(), part(), part()],
         }
     }
@@ -112,7 +112,7 @@ impl<'a> Sorted<'a> {
     }
 }
 
-impl Fit<'_> {
+impl SortedFit<'_> {
     /// The non-increasing least squares fit of z − ζρ, by pooling adjacent violators.
     fn isotonic(&mut self, z: &[f64], rho: &[f64], size: f64, blocks: &mut [&mut [f64]; 3]) {
         let [sums, weights, counts] = blocks;

@@ -7,15 +7,15 @@
 use super::capped::Capped;
 
 /// Number of coordinates up to which sorting is faster than searching.
-const FEW: usize = 12;
+const MAX_SORTED: usize = 12;
 
 /// The multiplier γ in expected O(k) time: Newton's method on the monotone equation
 /// γ = bias·Σ_j clip(v_j − γ, 0, C), from any `guess` (docs/mathematics/block-descent.md#newton-search).
 pub fn multiplier(v: &[f64], c: f64, bias: f64, guess: f64) -> f64 {
-    if v.len() > FEW {
+    if v.len() > MAX_SORTED {
         return Capped { upper: c, floor: 0.0, cap: f64::INFINITY, bias }.multiplier(v, guess);
     }
-    let mut sorted = [0.0; FEW];
+    let mut sorted = [0.0; MAX_SORTED];
     let mut n_positive = 0;
     for &v in v.iter().filter(|v| **v > 0.0) {
         let place = sorted[..n_positive].iter().rposition(|other| *other >= v).map_or(0, |p| p + 1);

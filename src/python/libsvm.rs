@@ -9,7 +9,7 @@ use crate::data::LibsvmRows;
 
 /// Bytes read at a time: pieces for 16 threads. A block's text and rows are in memory besides the
 /// matrix.
-const BLOCK: usize = 1 << 22;
+const BLOCK_BYTES: usize = 1 << 22;
 
 type Arrays<'py> = (
     Bound<'py, PyArray1<f64>>,
@@ -29,7 +29,7 @@ pub(super) fn read_libsvm<'py>(
     guarded(|| {
         let mut rows = LibsvmRows::default();
         loop {
-            let block = read.call1((BLOCK,))?.cast_into::<PyBytes>()?;
+            let block = read.call1((BLOCK_BYTES,))?.cast_into::<PyBytes>()?;
             let text = block.as_bytes();
             if text.is_empty() {
                 break;

@@ -15,10 +15,10 @@ use crate::sequence::{FeatureRows, NamedRows, Vocabulary};
 const MAX_DEPTH: usize = 32;
 
 /// Tokens between two checks for signals.
-const POLL: i64 = 1 << 14;
+const TOKENS_PER_CHECK: i64 = 1 << 14;
 
 /// Tokens that are read before their names are looked up.
-const CHUNK: usize = 1 << 10;
+const CHUNK_TOKENS: usize = 1 << 10;
 
 /// Reads tokens into rows of names.
 #[derive(Default)]
@@ -274,10 +274,10 @@ fn read(
     for (place, sentence) in PyIterator::from_object(sentences)?.enumerate() {
         let n_rows = reader.sentence(&sentence?, place)? as i64;
         offsets.push(offsets[place] + n_rows);
-        if reader.rows.n_rows() >= CHUNK {
+        if reader.rows.n_rows() >= CHUNK_TOKENS {
             take(&mut reader.rows)?;
         }
-        if offsets[place + 1] > polled + POLL {
+        if offsets[place + 1] > polled + TOKENS_PER_CHECK {
             polled = offsets[place + 1];
             sentences.py().check_signals()?;
         }

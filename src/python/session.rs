@@ -22,7 +22,7 @@ use crate::run::Epoch;
 type Event = (Epoch, Option<ModelArrays>);
 
 /// Interval at which the calling thread checks for signals while the kernel works.
-const POLL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
@@ -231,7 +231,7 @@ fn watch(
 ) -> Option<PyErr> {
     let mut raised: Option<PyErr> = None;
     loop {
-        let event = inbox.recv_timeout(POLL);
+        let event = inbox.recv_timeout(POLL_INTERVAL);
         if let Err(RecvTimeoutError::Disconnected) = event {
             return raised;
         }

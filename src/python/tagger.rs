@@ -19,7 +19,7 @@ use crate::sequence::{
 use crate::structured::Links;
 
 /// Number of tokens that are tagged while the next ones are read.
-const CHUNK: usize = 1024;
+const CHUNK_TOKENS: usize = 1024;
 
 /// The weights of a tagger as Python arrays.
 #[derive(FromPyObject)]
@@ -213,7 +213,10 @@ impl Source {
         let (mut reader, start) = (Reader::default(), self.sizes.len());
         let mut sentences = self.sentences.bind(py).clone();
         // Empty sentences count, too, because signals are checked between chunks.
-        while !self.ended && reader.rows.n_rows() < CHUNK && self.sizes.len() < start + CHUNK {
+        while !self.ended
+            && reader.rows.n_rows() < CHUNK_TOKENS
+            && self.sizes.len() < start + CHUNK_TOKENS
+        {
             match sentences.next() {
                 Some(sentence) => {
                     let size = reader.sentence(&sentence?, self.sizes.len())?;

@@ -6,7 +6,7 @@ const MAX_WEIGHT: f64 = 1.0 - 1e-6;
 
 /// The effect of a step on the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum StepKind {
     /// Towards a vertex.
     Towards(usize),
     /// Away from a vertex.
@@ -15,7 +15,7 @@ pub enum Kind {
     Pairwise(usize, usize),
 }
 
-impl Kind {
+impl StepKind {
     /// A step away from the vertex `from` if that has a larger slope than a step towards `to`. If
     /// (nearly) all weight is on `from`, a step away from it would follow rounding errors.
     pub fn better(to: usize, towards: f64, from: usize, away: f64, weight: f64) -> Self {

@@ -7,7 +7,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
 use super::Step;
-use super::active_set::{Kind, largest};
+use super::active_set::{StepKind, largest};
 use crate::dual::rounding::{TINY, gamma, norm_above};
 use crate::dual::{BlockDual, Bounded, DualValue, Image, objective};
 use crate::error::Result;
@@ -125,14 +125,14 @@ impl<'d, D: BlockDual> AwayFrankWolfe<'d, D> {
         let here = self.linear - self.dual.shares().lambda() * squared_norm(&self.weights);
         let (towards, away) = (slopes[to] - here, here - slopes[from]);
         let kind = match self.step {
-            Step::FrankWolfe => Kind::Towards(to),
-            Step::Pairwise => Kind::Pairwise(to, from),
-            Step::Away => Kind::better(to, towards, from, away, self.atoms[from].weight),
+            Step::FrankWolfe => StepKind::Towards(to),
+            Step::Pairwise => StepKind::Pairwise(to, from),
+            Step::Away => StepKind::better(to, towards, from, away, self.atoms[from].weight),
         };
         let (target, source, slope) = match kind {
-            Kind::Towards(to) => (&self.atoms[to].image, &self.weights, towards),
-            Kind::Away(from) => (&self.weights, &self.atoms[from].image, away),
-            Kind::Pairwise(to, from) => {
+            StepKind::Towards(to) => (&self.atoms[to].image, &self.weights, towards),
+            StepKind::Away(from) => (&self.weights, &self.atoms[from].image, away),
+            StepKind::Pairwise(to, from) => {
                 (&self.atoms[to].image, &self.atoms[from].image, towards + away)
             }
         };

@@ -87,7 +87,7 @@ impl Drift {
 
 /// Steps between evaluations of the exact loss of a smoothed problem, which costs a projection per
 /// example. It is also evaluated in the first steps.
-const OFTEN: usize = 8;
+const LOSS_INTERVAL: usize = 8;
 
 /// Frank-Wolfe on the dual, all blocks at once.
 ///
@@ -198,7 +198,7 @@ impl<D: BatchDual> Solver for FrankWolfe<'_, D> {
         }
         self.walk(&vertex, step);
         self.steps += 1;
-        let want_loss = self.steps < OFTEN || self.steps.is_multiple_of(OFTEN);
+        let want_loss = self.steps < LOSS_INTERVAL || self.steps.is_multiple_of(LOSS_INTERVAL);
         let vertex = self.look(want_loss, interrupt)?;
         let certificate = self.certificate(&vertex, interrupt)?;
         Ok(certificate.map_or(Progress::Uncertified, Progress::Epoch))

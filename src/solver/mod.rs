@@ -13,7 +13,7 @@ mod path;
 mod projected_gradient;
 mod subgradient;
 
-pub use active_set::Kind;
+pub use active_set::StepKind;
 pub use away::AwayFrankWolfe;
 pub use block_frank_wolfe::{Atom, Block, BlockFrankWolfe, BlockOptions, Sampling, Step, SumTree};
 pub(crate) use block_frank_wolfe::{NewtonEnd, Pace};

@@ -77,13 +77,13 @@ pub trait PathSolver {
 }
 
 /// Each piece is solved to this share of the gap; moving λ uses the rest.
-const SOLVED: f64 = 0.5;
+const SOLVED_SHARE: f64 = 0.5;
 /// Longest interval, as a factor of λ.
-const LONGEST: f64 = 16.0;
+const MAX_INTERVAL: f64 = 16.0;
 /// Factor within which the end of an interval is accurate enough.
-const CLOSE: f64 = 1.05;
+const END_ACCURACY: f64 = 1.05;
 /// Shortest interval of the search.
-const SHORTEST: f64 = 1.0001;
+const MIN_INTERVAL: f64 = 1.0001;
 
 /// Covers an interval of λ, from its large end to its small one.
 ///
@@ -107,8 +107,8 @@ pub fn path(
     solver.shares().check_range(last)?;
     let (mut pieces, mut lambda) = (Vec::new(), from);
     let target = Stopping {
-        relative: SOLVED * stopping.relative,
-        floor: SOLVED * stopping.floor,
+        relative: SOLVED_SHARE * stopping.relative,
+        floor: SOLVED_SHARE * stopping.floor,
         // The certificates of other λ need the last model: the dual point belongs to it.
         null_objective: None,
         ..stopping
@@ -120,7 +120,7 @@ pub fn path(
             stopped |= flow.is_break();
             flow
         })?;
-        let longest = (lambda / last).min(LONGEST);
+        let longest = (lambda / last).min(MAX_INTERVAL);
         let zero = stopping.null_objective.filter(|objective| known.primal > *objective);
         let known = at_zero(known, zero);
         let (factor, reached) = stretch(solver, (known, zero), stopping, longest, interrupt)?;
@@ -162,7 +162,7 @@ fn stretch(
     let mut factor = longest;
     // If the gap is below the tolerance, a short interval is always possible.
     let possible = stopping.is_met(&known);
-    while possible && (high > CLOSE * low || low == 1.0 && high > SHORTEST) {
+    while possible && (high > END_ACCURACY * low || low == 1.0 && high > MIN_INTERVAL) {
         let certificate = at_zero(solver.certificate_at(factor, interrupt)?, zero);
         if stopping.is_met(&certificate) {
             (low, at_low) = (factor, certificate);
@@ -179,7 +179,7 @@ fn stretch(
         return Ok((low, at_low));
     }
     // No interval is known to be accurate enough: take a short one, and report its gap.
-    let factor = CLOSE.min(longest);
+    let factor = END_ACCURACY.min(longest);
     Ok((factor, at_zero(solver.certificate_at(factor, interrupt)?, zero)))
 }
 

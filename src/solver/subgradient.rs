@@ -23,7 +23,7 @@ pub struct Subgradient<'d, D> {
     dual: &'d mut D,
     random: Pcg64Mcg,
     order: Vec<u32>,
-    model: Scaled,
+    model: ScaledWeights,
     average: Option<Vec<f64>>,
     null_objective: f64,
     steps: f64,
@@ -44,14 +44,14 @@ pub struct Subgradient<'d, D> {
 const MIN_SCALE: f64 = 1e-15;
 
 /// w = scale · weights, so that shrinking costs one multiplication.
-struct Scaled {
+struct ScaledWeights {
     weights: Vec<f64>,
     scale: f64,
     /// λ‖w‖²: ‖w‖² itself may overflow.
     squared_norm: f64,
 }
 
-impl Scaled {
+impl ScaledWeights {
     /// w ← factor · w.
     fn shrink(&mut self, factor: f64) {
         self.scale *= factor;
@@ -77,7 +77,7 @@ impl<'d, D: BlockDual> Subgradient<'d, D> {
             random: Pcg64Mcg::new(u128::from(seed)),
             order: (0..dual.shares().n_blocks() as u32).collect(),
             average: averaging.then(|| zero.clone()),
-            model: Scaled { weights: zero, scale: 1.0, squared_norm: 0.0 },
+            model: ScaledWeights { weights: zero, scale: 1.0, squared_norm: 0.0 },
             null_objective,
             steps: 0.0,
             linear: 0.0,

@@ -15,7 +15,7 @@ use crate::run::{Certificate, Outcome, Solver, run};
 use crate::solver::Target;
 
 /// Relative gap below which directional bounds are computed: above it they are hardly tighter.
-const NEAR: f64 = 1e-5;
+const MAX_BOUNDED_GAP: f64 = 1e-5;
 
 /// A fold's solver and its current position on the path.
 pub(super) struct FoldPath<'c, 'a> {
@@ -136,7 +136,7 @@ impl<'c, 'a> FoldPath<'c, 'a> {
         let ball = Ball::new(weights, radius);
         let bracket = measure.bracket(self.problem, &ball, held_out, interrupt)?;
         let wanted = self.search.width.is_some_and(|width| bracket.width() > width);
-        if !wanted || is_zero || certificate.relative_gap() > NEAR {
+        if !wanted || is_zero || certificate.relative_gap() > MAX_BOUNDED_GAP {
             return Ok(bracket);
         }
         let known = CertifiedDistances { lambda, gap: gap_above(certificate), radius, distance };

@@ -82,12 +82,12 @@ impl<'w> Ball<'w> {
     }
 
     /// Bounds on the changes of the scores of an example.
-    fn doubt<'d>(
+    fn change<'d>(
         &'d self,
         problem: &'d MarginProblem<'d>,
         example: usize,
         interrupt: &'d Interrupt,
-    ) -> Doubt<'d> {
+    ) -> ScoreChange<'d> {
         let size = problem.map().row_size(example);
         let wide = std::f64::consts::SQRT_2 * size.norm * (1.0 + gamma(8));
         let tiny = 4.0 * (size.n_values + 2) as f64 * TINY;
@@ -96,13 +96,13 @@ impl<'w> Ball<'w> {
         let query = OnceCell::new();
         let bounds =
             self.bounds.map(|bounds| RowQuery { bounds, problem, example, query, interrupt });
-        Doubt { reach, rounding, bounds }
+        ScoreChange { reach, rounding, bounds }
     }
 }
 
 /// Bounds on the change of the difference of two scores of an example between these weights and the
 /// optimum.
-struct Doubt<'w> {
+struct ScoreChange<'w> {
     /// The bound from the ball, including rounding errors: |⟨(e_j − e_k) x̃ᵀ, W − W*⟩| ≤ √2 ‖x̃‖ ‖W
     /// − W*‖.
     reach: f64,
@@ -133,9 +133,9 @@ impl RowQuery<'_> {
     }
 }
 
-impl Doubt<'_> {
+impl ScoreChange<'_> {
     /// Whether the score of class `to` may reach that of class `from`, which is larger.
-    fn may_pass(&self, scores: &[f64], from: usize, to: usize) -> bool {
+    fn may_overtake(&self, scores: &[f64], from: usize, to: usize) -> bool {
         let lead = scores[from] - scores[to];
         let rise =
             |bounds: &RowQuery<'_>| (bounds.rise(from, to) + self.rounding) * (1.0 + gamma(2));
@@ -168,12 +168,12 @@ impl Measure {
             return Err(Error::argument("cv", "a fold has no row to score"));
         }
         let mut scores = vec![0.0; problem.n_classes()];
-        let (mut sums, mut n_undecided) = (Sums::new(self, problem.n_classes()), 0);
+        let (mut sums, mut n_undecided) = (ScoreSums::new(self, problem.n_classes()), 0);
         for &row in rows {
             let example = row as usize;
             problem.map().example_scores(example, ball.weights, &mut scores);
-            let doubt = ball.doubt(problem, example, interrupt);
-            let gain = self.gain(problem, example, &scores, &doubt);
+            let change = ball.change(problem, example, interrupt);
+            let gain = self.gain(problem, example, &scores, &change);
             n_undecided += usize::from(gain.undecided);
             sums.add(problem.label(example), gain);
             // Checked after the row, because bounds are infinite after an interrupt.
@@ -188,14 +188,15 @@ impl Measure {
         problem: &MarginProblem<'_>,
         example: usize,
         scores: &[f64],
-        doubt: &Doubt<'_>,
+        change: &ScoreChange<'_>,
     ) -> Gain {
         let label = problem.label(example);
         let best = argmax(scores);
         let others = (0..scores.len()).filter(|class| *class != best);
         if let Self::TopK(k) = self {
-            let undecided = others.into_iter().any(|class| doubt.may_pass(scores, best, class));
-            return top_k(k, label, scores, doubt, undecided);
+            let undecided =
+                others.into_iter().any(|class| change.may_overtake(scores, best, class));
+            return top_k(k, label, scores, change, undecided);
         }
         let value = |class: usize| match (self, problem.cost_row(example)) {
             (Self::Cost, Some(costs)) => -costs[class],
@@ -208,7 +209,7 @@ impl Measure {
             let value = value(class);
             let counts = !gain.undecided || value < gain.lower || value > gain.upper;
             // The optimum may predict any class whose score may reach the largest one.
-            if counts && doubt.may_pass(scores, best, class) {
+            if counts && change.may_overtake(scores, best, class) {
                 gain.undecided = true;
                 (gain.lower, gain.upper) = (gain.lower.min(value), gain.upper.max(value));
             }
@@ -218,13 +219,19 @@ impl Measure {
 }
 
 /// Whether a label is among the k best; ties go to the first class.
-fn top_k(k: usize, label: usize, scores: &[f64], doubt: &Doubt<'_>, undecided: bool) -> Gain {
+fn top_k(
+    k: usize,
+    label: usize,
+    scores: &[f64],
+    change: &ScoreChange<'_>,
+    undecided: bool,
+) -> Gain {
     let (mut above, mut surely, mut possibly) = (0, 0, 0);
     for (class, score) in scores.iter().enumerate().filter(|(class, _)| *class != label) {
         let lead = score - scores[label];
         above += usize::from(lead > 0.0 || lead == 0.0 && class < label);
-        surely += usize::from(lead > 0.0 && !doubt.may_pass(scores, class, label));
-        possibly += usize::from(lead > 0.0 || doubt.may_pass(scores, label, class));
+        surely += usize::from(lead > 0.0 && !change.may_overtake(scores, class, label));
+        possibly += usize::from(lead > 0.0 || change.may_overtake(scores, label, class));
     }
     let within = |n_above: usize| f64::from(n_above < k);
     Gain { own: within(above), lower: within(possibly), upper: within(surely), undecided }
@@ -237,13 +244,13 @@ fn argmax(scores: &[f64]) -> usize {
 }
 
 /// Sums of gains, separate for each label if all labels have equal weight.
-struct Sums {
+struct ScoreSums {
     per_label: bool,
     sums: Vec<[f64; 3]>,
     counts: Vec<usize>,
 }
 
-impl Sums {
+impl ScoreSums {
     fn new(measure: Measure, n_classes: usize) -> Self {
         let per_label = measure == Measure::BalancedAccuracy;
         let n_sums = if per_label { n_classes } else { 1 };

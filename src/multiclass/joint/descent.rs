@@ -12,19 +12,19 @@ use crate::multiclass::{MarginDual, ScoreMap};
 use crate::polytope::{Scratch, lifted};
 use crate::run::{Certificate, Progress, Solver};
 
-/// Maximum number of steps per visit; a visit ends earlier once the slope is below `SPENT` times
-/// the first one.
+/// Maximum number of steps per visit; a visit ends earlier once the slope is below
+/// `MIN_SLOPE_SHARE` times the first one.
 const MAX_STEPS: usize = 8;
-const SPENT: f64 = 0.02;
+const MIN_SLOPE_SHARE: f64 = 0.02;
 
 /// Examples whose gap is below this share of the mean gap wait for the next certificate.
-const RESTING: f64 = 0.01;
+const MIN_GAP_SHARE: f64 = 0.01;
 
 /// Maximum number of passes over the other examples between two certificates.
 const MAX_PASSES: usize = 8;
 
 /// Curvature below which a block counts as linear: the slope divided by it would overflow.
-const VANISHING: f64 = 1e-250;
+const MIN_CURVATURE: f64 = 1e-250;
 
 /// Block coordinate ascent on the dual of joint features.
 ///
@@ -106,7 +106,7 @@ impl<'d, 'p, 'a, M: ScoreMap> JointDescent<'d, 'p, 'a, M> {
                 break;
             };
             moved = true;
-            if slope <= SPENT * f64::max(first, slope) {
+            if slope <= MIN_SLOPE_SHARE * f64::max(first, slope) {
                 break;
             }
             first = f64::max(first, slope);
@@ -147,7 +147,7 @@ fn step<M: ScoreMap>(
     if *steepness == 0.0 {
         *steepness = weight * map.row_size(example).norm.powi(2) + smoothing;
     }
-    if *steepness <= VANISHING {
+    if *steepness <= MIN_CURVATURE {
         // If all features are 0, any vertex of the largest margins is optimal.
         let (scratch, vertex) = (&mut work.scratch, &mut work.direction);
         problem.polytope().vertex(&work.slopes, label, scratch, vertex);
@@ -212,7 +212,7 @@ impl<M: ScoreMap> Solver for JointDescent<'_, '_, '_, M> {
         // tracked.
         let dual = dual_value(self.dual, &at, &|_| f64::INFINITY, interrupt)?.bound();
         let mean = found.gaps.iter().sum::<f64>() / found.gaps.len().max(1) as f64;
-        let open = (0..).zip(&found.gaps).filter(|(_, gap)| **gap > RESTING * mean.max(0.0));
+        let open = (0..).zip(&found.gaps).filter(|(_, gap)| **gap > MIN_GAP_SHARE * mean.max(0.0));
         self.due = open.map(|(block, _)| block).collect();
         Ok(Certificate { primal: objective(lambda, &self.weights, found.loss), dual })
     }

@@ -22,12 +22,12 @@ use crate::multiclass::{Layout, Linear, Order};
 /// class, and there is one vector of weights.
 pub struct JointMap<'a> {
     inner: Linear<'a>,
-    kind: Kind<'a>,
+    kind: FeatureKind<'a>,
     n_classes: usize,
     sizes: Vec<RowSize>,
 }
 
-enum Kind<'a> {
+enum FeatureKind<'a> {
     /// Z, a row for each class.
     Kronecker(Data<'a>),
     /// Row i m + j of the matrix is ψ(x_i, j).
@@ -56,7 +56,7 @@ impl<'a> JointMap<'a> {
             RowSize { norm, n_values: row.n_values + n_values, n_products }
         });
         let sizes = sizes.collect();
-        Ok(Self { inner, kind: Kind::Kronecker(classes), n_classes, sizes })
+        Ok(Self { inner, kind: FeatureKind::Kronecker(classes), n_classes, sizes })
     }
 
     /// Creates the map whose ψ(x_i, j) are the rows of a matrix, one for each example and class.
@@ -77,7 +77,7 @@ impl<'a> JointMap<'a> {
             RowSize { norm: SQRT_2 * norm * (1.0 + gamma(2)), n_values, n_products: n_values }
         });
         let sizes = sizes.collect();
-        Ok(Self { inner, kind: Kind::Rows, n_classes, sizes })
+        Ok(Self { inner, kind: FeatureKind::Rows, n_classes, sizes })
     }
 
     /// The order of the weights: a feature of the classes takes the place of a class.
@@ -88,8 +88,8 @@ impl<'a> JointMap<'a> {
     /// Rows of the inner map per example.
     fn stride(&self) -> usize {
         match self.kind {
-            Kind::Kronecker(_) => 1,
-            Kind::Rows => self.n_classes,
+            FeatureKind::Kronecker(_) => 1,
+            FeatureKind::Rows => self.n_classes,
         }
     }
 
@@ -105,8 +105,8 @@ impl<'a> JointMap<'a> {
     /// Converts a dual vector of an example into sparse vectors for the rows of the inner map.
     fn inner_duals(&self, dual: &[(u32, f64)], mut push: impl FnMut(usize, &[(u32, f64)])) {
         match self.kind {
-            Kind::Kronecker(classes) => push(0, &Combined::of(classes, 0, dual).entries()),
-            Kind::Rows => {
+            FeatureKind::Kronecker(classes) => push(0, &Combined::of(classes, 0, dual).entries()),
+            FeatureKind::Rows => {
                 dual.iter().for_each(|&(class, value)| push(class as usize, &[(0, value)]));
             }
         }
@@ -115,10 +115,12 @@ impl<'a> JointMap<'a> {
     /// A_iᵀ δ and 1; for z_j ⊗ x̃, Σ_j δ_j z_j and ‖x̃‖² instead.
     fn image(&self, example: usize, dual: &[(u32, f64)]) -> (Combined, f64) {
         match self.kind {
-            Kind::Kronecker(classes) => {
+            FeatureKind::Kronecker(classes) => {
                 (Combined::of(classes, 0, dual), self.inner.squared_norm(example))
             }
-            Kind::Rows => (Combined::of(self.inner.data(), example * self.n_classes, dual), 1.0),
+            FeatureKind::Rows => {
+                (Combined::of(self.inner.data(), example * self.n_classes, dual), 1.0)
+            }
         }
     }
 }
@@ -138,8 +140,8 @@ impl ScoreMap for JointMap<'_> {
 
     fn cost(&self) -> usize {
         let classes = match self.kind {
-            Kind::Kronecker(classes) => for_data!(classes, rows => rows.n_stored()),
-            Kind::Rows => 0,
+            FeatureKind::Kronecker(classes) => for_data!(classes, rows => rows.n_stored()),
+            FeatureKind::Rows => 0,
         };
         self.inner.cost().saturating_add(classes.saturating_mul(self.n_examples()))
     }
@@ -155,7 +157,9 @@ impl ScoreMap for JointMap<'_> {
     fn scores(&self, examples: Range<usize>, scores: &mut [f64]) {
         let stride = self.stride();
         let rows = examples.start * stride..examples.end * stride;
-        let Kind::Kronecker(classes) = self.kind else { return self.inner.scores(rows, scores) };
+        let FeatureKind::Kronecker(classes) = self.kind else {
+            return self.inner.scores(rows, scores);
+        };
         let width = self.inner.n_classes();
         let mut projected = vec![0.0; rows.len() * width];
         self.inner.scores(rows, &mut projected);
@@ -167,7 +171,7 @@ impl ScoreMap for JointMap<'_> {
     fn exact_scores(&self, examples: Range<usize>, buffer: &mut Vec<f64>, scores: &mut [f64]) {
         let stride = self.stride();
         let rows = examples.start * stride..examples.end * stride;
-        let Kind::Kronecker(classes) = self.kind else {
+        let FeatureKind::Kronecker(classes) = self.kind else {
             return self.inner.exact_scores(rows, buffer, scores);
         };
         let width = self.inner.n_classes();
@@ -191,11 +195,11 @@ impl ScoreMap for JointMap<'_> {
         inner.restart(duals.first * self.stride());
         for dual in duals.rows() {
             match self.kind {
-                Kind::Kronecker(_) if dual.is_empty() => inner.push([]),
-                Kind::Kronecker(_) => {
+                FeatureKind::Kronecker(_) if dual.is_empty() => inner.push([]),
+                FeatureKind::Kronecker(_) => {
                     self.inner_duals(dual, |_, entries| inner.push(entries.iter().copied()));
                 }
-                Kind::Rows => {
+                FeatureKind::Rows => {
                     let mut row = vec![None; self.n_classes];
                     dual.iter().for_each(|&(class, value)| row[class as usize] = Some((0, value)));
                     row.into_iter().for_each(|entry| inner.push(entry));
@@ -207,12 +211,12 @@ impl ScoreMap for JointMap<'_> {
 
     fn example_scores(&self, example: usize, weights: &[f64], scores: &mut [f64]) {
         match self.kind {
-            Kind::Kronecker(classes) => {
+            FeatureKind::Kronecker(classes) => {
                 let mut projected = vec![0.0; self.inner.n_classes()];
                 self.inner.example_scores(example, weights, &mut projected);
                 Self::finish(classes, &projected, scores);
             }
-            Kind::Rows => {
+            FeatureKind::Rows => {
                 for (class, score) in scores.iter_mut().enumerate() {
                     let row = example * self.n_classes + class;
                     self.inner.example_scores(row, weights, std::slice::from_mut(score));
@@ -234,8 +238,8 @@ impl ScoreMap for JointMap<'_> {
     fn add_spread(&self, example: usize, dual: &[(u32, f64)], scores: &mut [f64]) {
         let (image, factor) = self.image(example, dual);
         let (rows, first) = match self.kind {
-            Kind::Kronecker(classes) => (classes, 0),
-            Kind::Rows => (self.inner.data(), example * self.n_classes),
+            FeatureKind::Kronecker(classes) => (classes, 0),
+            FeatureKind::Rows => (self.inner.data(), example * self.n_classes),
         };
         for (class, score) in scores.iter_mut().enumerate() {
             *score += factor * image.dot(rows, first + class);

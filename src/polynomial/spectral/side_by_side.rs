@@ -9,7 +9,7 @@ use crate::parallel::min_len;
 
 /// Number of vectors that are multiplied together: the entries of each row are then read once for
 /// all of them, with a few cache lines of the vectors at a time.
-pub(crate) const TOGETHER: usize = 32;
+pub(crate) const VECTORS_PER_PASS: usize = 32;
 
 /// The products of several matrices with interleaved vectors: `product(owners, vectors)`, where
 /// `owners` has the matrix of each vector.

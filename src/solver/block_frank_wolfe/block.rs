@@ -3,14 +3,14 @@
 use super::BlockOptions;
 use crate::dual::rounding::gamma;
 use crate::linalg::{Sparse, sparse};
-use crate::solver::active_set::{Kind, largest};
+use crate::solver::active_set::{StepKind, largest};
 
 /// Maximum number of vertices that a block remembers; unused ones are dropped first.
 const MAX_ATOMS: usize = 100;
 
 /// Visits after which the point is recomputed from its vertices, so that rounding errors do not
 /// accumulate.
-const REBUILT: u32 = 64;
+const VISITS_PER_REBUILD: u32 = 64;
 
 /// A vertex and its weight in the block's convex combination.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,14 +153,14 @@ impl Block {
     }
 
     /// The longest step of a kind that keeps all weights non-negative.
-    pub fn longest(&self, kind: Kind) -> f64 {
+    pub fn longest(&self, kind: StepKind) -> f64 {
         kind.longest(|index| self.atoms[index].weight)
     }
 
     /// Moves the weights and the point by a step along `direction`.
     pub fn step(
         &mut self,
-        kind: Kind,
+        kind: StepKind,
         step: f64,
         direction: &Sparse,
         rounding: f64,
@@ -170,7 +170,9 @@ impl Block {
         for (index, atom) in self.atoms.iter_mut().enumerate() {
             atom.weight = kind.weight(index, atom.weight, step, full);
         }
-        if full && matches!(kind, Kind::Towards(_)) || self.visits.is_multiple_of(REBUILT) {
+        if full && matches!(kind, StepKind::Towards(_))
+            || self.visits.is_multiple_of(VISITS_PER_REBUILD)
+        {
             self.rebuild(spare);
         } else {
             sparse::add(&mut self.point, step, direction, rounding, spare);

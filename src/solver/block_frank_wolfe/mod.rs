@@ -16,7 +16,7 @@ pub(crate) use newton_end::{NewtonEnd, Pace};
 pub use options::{BlockOptions, Sampling, Step};
 pub use sampling::SumTree;
 
-use super::active_set::Kind;
+use super::active_set::StepKind;
 use crate::dual::{BlockDual, BlockGaps, DualValue, Gradient, Image, dual_value, objective};
 use crate::error::Result;
 use crate::interrupt::{Interrupt, ModelArrays};
@@ -80,12 +80,12 @@ impl Average {
 }
 
 /// A kind of step and the slope of the dual along its direction.
-struct Aim {
-    kind: Kind,
+struct StepChoice {
+    kind: StepKind,
     slope: f64,
 }
 
-impl Aim {
+impl StepChoice {
     /// The step of a block with an active set, given the vertex to move to; writes its direction.
     /// None if no vertex is active.
     fn within(
@@ -98,21 +98,21 @@ impl Aim {
         let value = |point: &Sparse| gradient.slope(point);
         let target = &block.atoms[to].vertex;
         let kind = match step {
-            Step::FrankWolfe => Kind::Towards(to),
-            Step::Pairwise => Kind::Pairwise(to, block.worst(value)?),
+            Step::FrankWolfe => StepKind::Towards(to),
+            Step::Pairwise => StepKind::Pairwise(to, block.worst(value)?),
             Step::Away => {
                 let from = block.worst(value)?;
                 let middle = value(&block.point);
                 let towards = value(target) - middle;
                 let away = middle - value(&block.atoms[from].vertex);
-                Kind::better(to, towards, from, away, block.atoms[from].weight)
+                StepKind::better(to, towards, from, away, block.atoms[from].weight)
             }
         };
         let vertex = |index: usize| &block.atoms[index].vertex;
         match kind {
-            Kind::Towards(_) => sparse::subtract(target, &block.point, direction),
-            Kind::Away(from) => sparse::subtract(&block.point, vertex(from), direction),
-            Kind::Pairwise(_, from) => sparse::subtract(target, vertex(from), direction),
+            StepKind::Towards(_) => sparse::subtract(target, &block.point, direction),
+            StepKind::Away(from) => sparse::subtract(&block.point, vertex(from), direction),
+            StepKind::Pairwise(_, from) => sparse::subtract(target, vertex(from), direction),
         }
         Some(Self { kind, slope: value(direction) })
     }
@@ -196,12 +196,16 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         }
         let before = self.average.as_mut().map_or(0.0, Average::tick);
         let remembered =
-            if self.options.cache { self.aim_at_remembered(index, share) } else { None };
-        let aim = match remembered {
-            Some(aim) => Some(aim),
-            None => self.aim(index, share)?,
+            if self.options.cache { self.choose_remembered(index, share) } else { None };
+        let choose_step = match remembered {
+            Some(choose_step) => Some(choose_step),
+            None => self.choose_step(index, share)?,
         };
-        let Some(Aim { kind, slope }) = aim.filter(|aim| aim.slope > 0.0) else { return Ok(()) };
+        let Some(StepChoice { kind, slope }) =
+            choose_step.filter(|choose_step| choose_step.slope > 0.0)
+        else {
+            return Ok(());
+        };
         let block = &mut self.blocks[index];
         let longest = if block.atoms.is_empty() { 1.0 } else { block.longest(kind) };
         let mut image = self.dual.image(index, &self.direction);
@@ -228,7 +232,7 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
 
     /// Chooses a step to the best remembered vertex, if it is good enough to save a call of the
     /// oracle.
-    fn aim_at_remembered(&mut self, index: usize, share: f64) -> Option<Aim> {
+    fn choose_remembered(&mut self, index: usize, share: f64) -> Option<StepChoice> {
         let mean = self.gaps.total() / self.blocks.len() as f64;
         let enough = (CACHE_BLOCK_SHARE * self.gaps.get(index)).max(CACHE_MEAN_SHARE * mean);
         let block = &mut self.blocks[index];
@@ -240,11 +244,11 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
             return None;
         }
         block.touch(best);
-        Aim::within(block, best, self.options.step, &gradient, &mut self.direction)
+        StepChoice::within(block, best, self.options.step, &gradient, &mut self.direction)
     }
 
     /// Calls the oracle for a vertex, records the block's gap, and chooses a step.
-    fn aim(&mut self, index: usize, share: f64) -> Result<Option<Aim>> {
+    fn choose_step(&mut self, index: usize, share: f64) -> Result<Option<StepChoice>> {
         let block = &mut self.blocks[index];
         let mut gradient = self.dual.gradient(index, &self.weights, &block.point);
         gradient.vertex(&mut self.vertex)?;
@@ -254,10 +258,10 @@ impl<'d, D: BlockDual> BlockFrankWolfe<'d, D> {
         if block.atoms.is_empty() {
             sparse::subtract(&self.vertex, &block.point, &mut self.direction);
             let slope = gradient.slope(&self.direction);
-            return Ok(Some(Aim { kind: Kind::Towards(0), slope }));
+            return Ok(Some(StepChoice { kind: StepKind::Towards(0), slope }));
         }
         let to = block.remember(&self.vertex);
-        Ok(Aim::within(block, to, self.options.step, &gradient, &mut self.direction))
+        Ok(StepChoice::within(block, to, self.options.step, &gradient, &mut self.direction))
     }
 
     /// Evaluates all blocks at the current weights and records their gaps.

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::blocks::Blocks;
 use super::design::{Buffer, Design};
-use super::passes::{CHUNK, piece_of, sum};
+use super::passes::{CHUNK_ROWS, piece_of, sum};
 use crate::dual::Curvatures;
 use crate::error::Result;
 use crate::interrupt::Interrupt;
@@ -32,7 +32,7 @@ pub(super) fn active<B: Blocks>(
     let look = |(chunk, points): (usize, &[f64])| {
         let mut found = Active::default();
         let mut work = B::Work::default();
-        for (block, point) in (chunk * CHUNK * CHUNK..).zip(points.chunks_exact(m)) {
+        for (block, point) in (chunk * CHUNK_ROWS * CHUNK_ROWS..).zip(points.chunks_exact(m)) {
             let share = shares.of(block);
             if share == 0.0 || interrupt.is_raised() {
                 continue;
@@ -47,7 +47,7 @@ pub(super) fn active<B: Blocks>(
         }
         found
     };
-    let chunks = points.par_chunks(CHUNK * CHUNK * m).enumerate();
+    let chunks = points.par_chunks(CHUNK_ROWS * CHUNK_ROWS * m).enumerate();
     let found: Vec<Active> = chunks.map(look).collect();
     interrupt.check()?;
     let mut active = Active::default();
@@ -97,12 +97,12 @@ impl Active {
         let add = |(index, rows): (usize, &[u32])| {
             let mut image = vec![0.0; design.image_len(n_parts)];
             let (mut buffer, mut duals) = (Buffer::default(), SparseRows::default());
-            let (mut scores, mut product) = (vec![0.0; CHUNK * n_parts], vec![0.0; n_parts]);
-            for (chunk, rows) in rows.chunks(CHUNK).enumerate() {
+            let (mut scores, mut product) = (vec![0.0; CHUNK_ROWS * n_parts], vec![0.0; n_parts]);
+            for (chunk, rows) in rows.chunks(CHUNK_ROWS).enumerate() {
                 if interrupt.is_raised() {
                     break;
                 }
-                let first = index * piece + chunk * CHUNK;
+                let first = index * piece + chunk * CHUNK_ROWS;
                 let scores = &mut scores[..rows.len() * n_parts];
                 let dense = design.scores(&packed, rows, &mut buffer, scores);
                 duals.restart(first);
@@ -138,7 +138,7 @@ impl Active {
         let add = |(index, rows): (usize, &[u32])| {
             let (mut squares, mut own) = (vec![0.0; n_unknowns], vec![0.0; n_parts]);
             for (slot, row) in (index * piece..).zip(rows) {
-                if slot.is_multiple_of(CHUNK) && interrupt.is_raised() {
+                if slot.is_multiple_of(CHUNK_ROWS) && interrupt.is_raised() {
                     break;
                 }
                 own.fill(0.0);

@@ -12,9 +12,9 @@ use crate::linalg::outer::{PADDING, Strided, add_lower_gram};
 use crate::linalg::vectors::{axpy, dot};
 
 /// The maximum number of parts of all active blocks, which is the size of the factorised matrix.
-const LARGEST: usize = 2000;
+const MAX_PARTS: usize = 2000;
 /// The maximum number of values of the active rows, stored as dense rows.
-const VALUES: usize = 1 << 22;
+const MAX_ROW_VALUES: usize = 1 << 22;
 
 /// (I + B Bᵀ)⁻¹ = I − B (I + Bᵀ B)⁻¹ Bᵀ, where block i has the columns √c_i A_iᵀ J_i of B. The J_i
 /// are projections, so B Bᵀ = Σ_i c_i A_iᵀ J_i A_i.
@@ -28,12 +28,12 @@ pub(super) struct DualSystem {
     width: usize,
     /// Number of features.
     n_features: usize,
-    blocks: Scaled,
+    blocks: ScaledCurvatures,
 }
 
 /// √c_i J_i of the active blocks, over the parts that have entries.
 #[derive(Default)]
-struct Scaled {
+struct ScaledCurvatures {
     /// Start of each block's parts, and the number of all parts last.
     starts: Vec<usize>,
     parts: Vec<u32>,
@@ -56,8 +56,8 @@ impl DualSystem {
         let n_features = design.n_features();
         let width = n_features.next_multiple_of(PADDING);
         let n_rows = active.blocks.len();
-        let Some(blocks) = Scaled::of(active, n_parts) else { return Ok(None) };
-        if n_rows.saturating_mul(width) > VALUES {
+        let Some(blocks) = ScaledCurvatures::of(active, n_parts) else { return Ok(None) };
+        if n_rows.saturating_mul(width) > MAX_ROW_VALUES {
             return Ok(None);
         }
         let mut rows = Vec::new();
@@ -94,14 +94,14 @@ impl DualSystem {
     }
 }
 
-impl Scaled {
+impl ScaledCurvatures {
     /// The matrices of all active blocks; None if these have too many parts.
     fn of(active: &Active, n_parts: usize) -> Option<Self> {
         let (mut room, mut parts, mut matrix) = (vec![0; n_parts], Vec::new(), Vec::new());
         let mut blocks = Self { starts: vec![0], ..Self::default() };
         for (slot, scale) in active.scales.iter().enumerate() {
             active.curvatures.dense(slot, &mut room, &mut parts, &mut matrix);
-            if blocks.parts.len() + parts.len() > LARGEST {
+            if blocks.parts.len() + parts.len() > MAX_PARTS {
                 return None;
             }
             blocks.places.push(blocks.matrices.len());

@@ -10,10 +10,10 @@ use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_products};
 
 /// Values of the rows converted to double precision at a time.
-const LARGEST: usize = 1 << 21;
+const MAX_DENSE_VALUES: usize = 1 << 21;
 /// Number of rows whose products are summed at a time; two copies of them stay in the second-level
 /// cache.
-const TOGETHER: usize = 128;
+const ROWS_PER_SUM: usize = 128;
 
 /// The lower triangle of I + Σ_i c_i A_iᵀ J_i A_i over some blocks, in the order of parts, with
 /// rows [`Factor::stride`] apart.
@@ -35,7 +35,7 @@ pub(super) fn hessian(
     let mut sums = vec![0.0; n_pairs * d * width];
     let slots: Vec<u32> = (0..sample.active.blocks.len() as u32).step_by(sample.every).collect();
     let mut values = Vec::new();
-    for slots in slots.chunks((LARGEST / width).max(TOGETHER)) {
+    for slots in slots.chunks((MAX_DENSE_VALUES / width).max(ROWS_PER_SUM)) {
         interrupt.check()?;
         let rows: Vec<u32> =
             slots.iter().map(|slot| sample.active.blocks[*slot as usize]).collect();
@@ -94,7 +94,7 @@ fn pairs(slots: &[u32], n_parts: usize, sample: &Sample<'_>) -> (Vec<usize>, Vec
 fn add_pair(entries: &[(u32, f64)], rows: Strided<'_>, d: usize, sum: &mut [f64]) {
     let width = rows.stride;
     let (mut plain, mut scaled) = (Vec::new(), Vec::new());
-    for entries in entries.chunks(TOGETHER) {
+    for entries in entries.chunks(ROWS_PER_SUM) {
         plain.clear();
         scaled.clear();
         for &(row, value) in entries {

@@ -37,9 +37,9 @@ pub(in crate::solver) const NARROWER: f64 = 0.3;
 /// Newton's method.
 pub(in crate::solver) const WIDER: f64 = 4.0;
 /// Steps below this size count as short.
-pub(in crate::solver) const SHORT: f64 = 1e-2;
+pub(in crate::solver) const SHORT_STEP: f64 = 1e-2;
 /// An inner problem is solved once its gap is this share of the gap, or of the tolerated gap.
-pub(in crate::solver) const SOLVED: f64 = 0.05;
+pub(in crate::solver) const SOLVED_SHARE: f64 = 0.05;
 /// Slopes below this share of P(0) are rounding error.
 const ROUNDING: f64 = 1e-15;
 /// The run ends after this number of steps in which the gap has not fallen by a tenth.
@@ -173,7 +173,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
     /// Whether the inner problem is solved well enough for its points to be the next centre.
     fn is_solved(&self) -> bool {
         let best = &self.best.certificate;
-        let allowed = SOLVED * best.gap().max(self.stopping.allowed(best.primal));
+        let allowed = SOLVED_SHARE * best.gap().max(self.stopping.allowed(best.primal));
         self.exhausted || self.at.inner_gap(self.blocks.shares().lambda()) <= allowed
     }
 
@@ -202,7 +202,7 @@ impl<'p, B: Blocks> Newton<'p, B> {
     /// One Newton step on the inner problem.
     fn step(&mut self, interrupt: &Interrupt) -> Result<()> {
         let curvature = self.width + self.blocks.shares().smoothing();
-        let goal = SOLVED * self.stopping.allowed(self.best.certificate.primal);
+        let goal = SOLVED_SHARE * self.stopping.allowed(self.best.certificate.primal);
         let direction = self.system.solve(self.blocks, &self.at, curvature, goal, interrupt)?;
         let proximal = Proximal { centre: &self.centre, width: self.width };
         let line = self.pass.line(self.blocks, proximal, &self.at, &direction, interrupt)?;
@@ -213,14 +213,14 @@ impl<'p, B: Blocks> Newton<'p, B> {
         }
         let lambda = self.blocks.shares().lambda();
         self.exhausted = -slope * lambda < ROUNDING * self.null_objective;
-        if step > 0.0 && step < SHORT && self.width > 0.0 {
+        if step > 0.0 && step < SHORT_STEP && self.width > 0.0 {
             self.width *= WIDER;
         }
         self.look(interrupt)
     }
 
     /// Whether the gap has not fallen for too many steps.
-    fn is_stuck(&mut self) -> bool {
+    fn is_stalled(&mut self) -> bool {
         let gap = self.best.certificate.gap();
         self.progress.1 += 1;
         if gap < 0.9 * self.progress.0 {
@@ -242,7 +242,7 @@ impl<B: Blocks> Solver for Newton<'_, B> {
         }
         self.step(interrupt)?;
         let certificate = self.best.certificate;
-        if self.is_stuck() {
+        if self.is_stalled() {
             return Ok(Progress::Exhausted(certificate));
         }
         Ok(Progress::Epoch(certificate))

@@ -11,7 +11,7 @@ use crate::linalg::SparseRows;
 use crate::run::Certificate;
 
 /// Rows whose scores are computed together.
-pub(super) const CHUNK: usize = 64;
+pub(super) const CHUNK_ROWS: usize = 64;
 /// A pass takes at least this many times as long as adding up the sums of its pieces.
 const WORTH: usize = 4;
 
@@ -76,12 +76,12 @@ impl Pass {
                 Part { image: vec![0.0; design.image_len(m)], terms: B::Terms::default() };
             let (mut buffer, mut duals) = (Buffer::default(), SparseRows::default());
             let mut work = B::Work::default();
-            let chunks = scores.chunks_mut(CHUNK * m).zip(points.chunks_mut(CHUNK * m));
+            let chunks = scores.chunks_mut(CHUNK_ROWS * m).zip(points.chunks_mut(CHUNK_ROWS * m));
             for (chunk, (scores, points)) in chunks.enumerate() {
                 if interrupt.is_raised() {
                     break;
                 }
-                let first = index * self.piece + chunk * CHUNK;
+                let first = index * self.piece + chunk * CHUNK_ROWS;
                 let rows = listed(first..first + scores.len() / m);
                 let dense = design.scores(&packed, &rows, &mut buffer, scores);
                 duals.restart(first);
@@ -121,12 +121,12 @@ impl Pass {
         let add = |(index, points): (usize, &[f64])| {
             let mut image = vec![0.0; design.image_len(m)];
             let (mut buffer, mut duals) = (Buffer::default(), SparseRows::default());
-            let mut scores = vec![0.0; CHUNK * m];
-            for (chunk, points) in points.chunks(CHUNK * m).enumerate() {
+            let mut scores = vec![0.0; CHUNK_ROWS * m];
+            for (chunk, points) in points.chunks(CHUNK_ROWS * m).enumerate() {
                 if interrupt.is_raised() {
                     break;
                 }
-                let first = index * self.piece + chunk * CHUNK;
+                let first = index * self.piece + chunk * CHUNK_ROWS;
                 let rows = listed(first..first + points.len() / m);
                 let dense = design.scores(&packed, &rows, &mut buffer, &mut scores[..points.len()]);
                 duals.restart(first);
@@ -158,11 +158,11 @@ impl Pass {
         let pieces = changes.par_chunks_mut(self.piece * m).enumerate();
         pieces.for_each(|(index, changes)| {
             let mut buffer = Buffer::default();
-            for (chunk, changes) in changes.chunks_mut(CHUNK * m).enumerate() {
+            for (chunk, changes) in changes.chunks_mut(CHUNK_ROWS * m).enumerate() {
                 if interrupt.is_raised() {
                     break;
                 }
-                let first = index * self.piece + chunk * CHUNK;
+                let first = index * self.piece + chunk * CHUNK_ROWS;
                 let rows = listed(first..first + changes.len() / m);
                 design.scores(&packed, &rows, &mut buffer, changes);
             }
@@ -195,7 +195,7 @@ impl<B: Blocks> Line<'_, B> {
             let first = index * self.length / m;
             let pairs = scores.chunks_exact(m).zip(changes.chunks_exact(m));
             for (block, (scores, changes)) in (first..).zip(pairs) {
-                if block.is_multiple_of(CHUNK) && interrupt.is_raised() {
+                if block.is_multiple_of(CHUNK_ROWS) && interrupt.is_raised() {
                     break;
                 }
                 let share = shares.of(block);

@@ -9,13 +9,13 @@ use crate::linalg::vectors::long_dot;
 
 /// The derivative counts as 0 between these multiples of the derivative at the start: before the
 /// minimum, or slightly beyond it.
-const FLAT: (f64, f64) = (-0.3, 0.05);
+const FLAT_SLOPES: (f64, f64) = (-0.3, 0.05);
 /// The largest step.
-const LONGEST: f64 = 64.0;
+const MAX_STEP: f64 = 64.0;
 /// The minimum distance of a trial step from both ends of the bracket, as a share of the bracket.
 const MARGIN: f64 = 0.1;
 /// The maximum number of trial steps.
-const TRIALS: usize = 40;
+const MAX_TRIALS: usize = 40;
 
 /// A step along a direction at which the derivative of the inner problem is close to 0, and the
 /// derivative at the start divided by λ. `residual` is the gradient at the start divided by λ.
@@ -47,12 +47,12 @@ pub(in crate::solver) fn zero_of_derivative(
     }
     let (mut low, mut high) = ((0.0, slope), None);
     let mut step = 1.0;
-    for _ in 0..TRIALS {
+    for _ in 0..MAX_TRIALS {
         let at = derivative(step)?;
         if at.is_nan() {
             break;
         }
-        if at >= FLAT.0 * -slope && at <= FLAT.1 * -slope {
+        if at >= FLAT_SLOPES.0 * -slope && at <= FLAT_SLOPES.1 * -slope {
             return Ok(step);
         }
         // An end of the bracket that stays is weighted by one half (Illinois method): if the
@@ -65,7 +65,7 @@ pub(in crate::solver) fn zero_of_derivative(
             high = Some((step, at));
         }
         step = match high {
-            None if step >= LONGEST => return Ok(step),
+            None if step >= MAX_STEP => return Ok(step),
             None => 2.0 * step,
             Some((far, rise)) => {
                 let width = far - low.0;

@@ -19,14 +19,14 @@ pub const FACTORISED: usize = 2000;
 /// preconditioner.
 pub const PRECONDITIONED: usize = 5000;
 /// The preconditioner uses every tenth row with curvature.
-const SAMPLED: usize = 10;
+const SAMPLE_STRIDE: usize = 10;
 /// Conjugate gradients end once they have reduced the residual by this factor.
 const REDUCTION: f64 = 0.1;
 /// Once the expected gain is below this multiple of the goal, the residual must be small for the
 /// certificate. Before that, a small residual only costs steps.
-const NEAR: f64 = 40.0;
+const NEAR_GOAL: f64 = 40.0;
 /// The maximum number of conjugate gradient steps per system.
-const LONGEST: usize = 500;
+const MAX_CG_STEPS: usize = 500;
 
 /// Solves the systems of one fit.
 pub(super) struct System {
@@ -82,9 +82,9 @@ impl System {
         let mut residual = right.to_vec();
         let (mut start, mut before) = (0.0, f64::INFINITY);
         let mut direction = vec![0.0; right.len()];
-        for step in 0..LONGEST {
+        for step in 0..MAX_CG_STEPS {
             if dual.is_none() && self.is_due(&design, active) {
-                let sampled = active.every(SAMPLED);
+                let sampled = active.every(SAMPLE_STRIDE);
                 let matrix = hessian(&design, self.n_parts, &sampled, interrupt)?;
                 self.preconditioner = Some(Factor::new(matrix, self.n_unknowns, interrupt)?);
                 (self.work, before) = (0.0, f64::INFINITY);
@@ -101,7 +101,7 @@ impl System {
             if step == 0 {
                 start = size;
             }
-            let near = 0.5 * start < NEAR * goal;
+            let near = 0.5 * start < NEAR_GOAL * goal;
             let is_small = size <= REDUCTION * REDUCTION * start
                 && (!near || 0.5 * squared_norm(&residual) <= 0.3 * goal);
             if is_small || size.is_nan() || size <= 0.0 {
@@ -125,7 +125,7 @@ impl System {
             return false;
         }
         let (n, d) = (self.n_unknowns as f64, design.n_features() as f64);
-        let pairs = (active.n_pairs() / SAMPLED) as f64;
+        let pairs = (active.n_pairs() / SAMPLE_STRIDE) as f64;
         self.work > n * n * n / 6.0 + pairs * d * d / 2.0
     }
 }

@@ -122,9 +122,9 @@ impl Passes<'_> {
     fn forward<S: Simd>(&mut self, simd: S) -> Option<f64> {
         let (n_states, width, stride) = (self.scores.n_states, self.width, self.stride());
         let Padded { factors, forward, edges, .. } = &mut self.rows;
-        let mut scales = Product::default();
+        let mut scales = LogProduct::default();
         for (t, factors) in factors.chunks_exact(width).enumerate() {
-            if self.scores.is_look(t) && self.interrupt.is_raised() {
+            if self.scores.checks_interrupt(t) && self.interrupt.is_raised() {
                 return None;
             }
             let (before, forward) = forward.split_at_mut(t * width);
@@ -160,7 +160,7 @@ impl Passes<'_> {
         nodes[last * n_states..].copy_from_slice(&forward[last * width..][..n_states]);
         let mut exact = true;
         for t in (0..last).rev() {
-            if self.scores.is_look(t) && self.interrupt.is_raised() {
+            if self.scores.checks_interrupt(t) && self.interrupt.is_raised() {
                 return false;
             }
             let edges = &edges[t * stride..][..n_edges];
@@ -197,18 +197,18 @@ impl Passes<'_> {
 }
 
 /// The logarithm of a product, computed as rarely as the range of its factors allows.
-struct Product {
+struct LogProduct {
     log: f64,
     rest: f64,
 }
 
-impl Default for Product {
+impl Default for LogProduct {
     fn default() -> Self {
         Self { log: 0.0, rest: 1.0 }
     }
 }
 
-impl Product {
+impl LogProduct {
     #[inline(always)]
     fn multiply(&mut self, factor: f64) {
         self.rest *= factor;

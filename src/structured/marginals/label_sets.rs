@@ -4,7 +4,7 @@ use super::sum_product::softmax;
 use super::{Marginals, Projection};
 use crate::error::Result;
 use crate::linalg::exp_minus;
-use crate::structured::model::{Link, Multilabel, Visit, Work};
+use crate::structured::model::{ForestNode, Link, Multilabel, Work};
 
 impl Marginals for Multilabel {
     fn default_projection(&self) -> Projection {
@@ -57,7 +57,7 @@ impl Multilabel {
 /// Passes sum-product messages to the roots in logarithms, then computes the marginals of each
 /// label and of its pair with the parent.
 fn pass_messages(
-    forest: &[Visit],
+    forest: &[ForestNode],
     n_labels: usize,
     potentials: &[f64],
     work: &mut Work,
@@ -68,7 +68,7 @@ fn pass_messages(
     work.values.clear();
     work.values.extend(nodes.iter().flat_map(|node| [0.0, *node]));
     let beliefs = work.values.as_chunks_mut::<2>().0;
-    for &Visit { label, parent } in forest.iter().rev() {
+    for &ForestNode { label, parent } in forest.iter().rev() {
         let Some(parent) = parent else { continue };
         let own = beliefs[label as usize];
         for state in [0, 1] {
@@ -80,7 +80,7 @@ fn pass_messages(
     }
     let (nodes, pairs) = marginals.split_at_mut(n_labels);
     let pairs = pairs.as_chunks_mut::<4>().0;
-    for &Visit { label, parent } in forest {
+    for &ForestNode { label, parent } in forest {
         let own = beliefs[label as usize];
         let Some(parent) = parent else {
             let mut shares = own;

@@ -90,7 +90,7 @@ impl WithSimd for SumProduct<'_> {
         }
         forward[..n_states].copy_from_slice(&nodes[..n_states]);
         for t in 1..scores.len() {
-            if scores.is_look(t) && interrupt.is_raised() {
+            if scores.checks_interrupt(t) && interrupt.is_raised() {
                 return 0.0;
             }
             let at = t * n_states;
@@ -101,7 +101,7 @@ impl WithSimd for SumProduct<'_> {
         }
         backward[n_nodes - n_states..].fill(0.0);
         for t in (0..scores.len()).rev() {
-            if scores.is_look(t) && interrupt.is_raised() {
+            if scores.checks_interrupt(t) && interrupt.is_raised() {
                 return 0.0;
             }
             let (at, next) = (t * n_states, (t + 1) * n_states);

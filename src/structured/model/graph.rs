@@ -9,12 +9,12 @@ pub struct Graph {
     edges: Vec<[u32; 2]>,
     /// If the graph has no cycle: every label after its parent, with the edge to it unless it is a
     /// root.
-    forest: Option<Vec<Visit>>,
+    forest: Option<Vec<ForestNode>>,
 }
 
 /// A label of a forest and the edge to its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::structured) struct Visit {
+pub(in crate::structured) struct ForestNode {
     pub label: u32,
     pub parent: Option<Link>,
 }
@@ -103,7 +103,7 @@ impl Graph {
     }
 
     /// The labels with parents before children; None if the graph has a cycle.
-    pub(super) fn forest(&self) -> Option<&[Visit]> {
+    pub(super) fn forest(&self) -> Option<&[ForestNode]> {
         self.forest.as_deref()
     }
 }
@@ -126,22 +126,22 @@ fn mutual_information(counts: [[usize; 2]; 2], n_rows: usize) -> f64 {
 }
 
 /// All labels with their parents, or `None` if the edges close a cycle.
-fn forest(n_labels: usize, edges: &[[u32; 2]]) -> Option<Vec<Visit>> {
+fn forest(n_labels: usize, edges: &[[u32; 2]]) -> Option<Vec<ForestNode>> {
     let mut neighbours = vec![Vec::new(); n_labels];
     for (edge, &[a, b]) in (0..).zip(edges) {
         neighbours[a as usize].push(Link { label: b, edge, first: false });
         neighbours[b as usize].push(Link { label: a, edge, first: true });
     }
     let mut seen = vec![false; n_labels];
-    let mut order: Vec<Visit> = Vec::with_capacity(n_labels);
+    let mut order: Vec<ForestNode> = Vec::with_capacity(n_labels);
     for root in 0..n_labels {
         if seen[root] {
             continue;
         }
         seen[root] = true;
         let mut at = order.len();
-        order.push(Visit { label: root as u32, parent: None });
-        while let Some(&Visit { label, parent }) = order.get(at) {
+        order.push(ForestNode { label: root as u32, parent: None });
+        while let Some(&ForestNode { label, parent }) = order.get(at) {
             for &Link { label: child, edge, first: child_first } in &neighbours[label as usize] {
                 if parent.is_some_and(|parent| parent.edge == edge) {
                     continue;
@@ -150,7 +150,7 @@ fn forest(n_labels: usize, edges: &[[u32; 2]]) -> Option<Vec<Visit>> {
                     return None;
                 }
                 let parent = Some(Link { label, edge, first: !child_first });
-                order.push(Visit { label: child, parent });
+                order.push(ForestNode { label: child, parent });
             }
             at += 1;
         }

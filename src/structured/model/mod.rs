@@ -14,7 +14,7 @@ pub use assignment::assign;
 pub(super) use chain::first_maximum;
 pub use chain::{Chain, ChainLink, ChainScores, FORBIDDEN, Links, SeenPairs};
 pub use graph::Graph;
-pub(super) use graph::{Link, Visit};
+pub(super) use graph::{ForestNode, Link};
 pub use hamming::Hamming;
 pub use matching::{Matching, Pairs};
 pub use multiclass::Multiclass;

@@ -1,7 +1,7 @@
 //! The structured model whose label is a set of labels, with scores of pairs.
 
 use super::chain::first_maximum;
-use super::graph::{Graph, Link, Visit};
+use super::graph::{ForestNode, Graph, Link};
 use super::rows::CompactRows;
 use super::{Hamming, Model, PartSize, Work};
 use crate::data::Data;
@@ -81,7 +81,7 @@ impl Multilabel {
     }
 
     /// The labels with parents before children; None if the graph has a cycle.
-    pub(in crate::structured) fn forest(&self) -> Option<&[Visit]> {
+    pub(in crate::structured) fn forest(&self) -> Option<&[ForestNode]> {
         self.graph.forest()
     }
 
@@ -134,7 +134,7 @@ impl Multilabel {
 }
 
 /// Decodes by max-sum message passing from the leaves; ties go to state 0.
-fn pass_messages(forest: &[Visit], scores: &[f64], work: &mut Work, label: &mut [u32]) {
+fn pass_messages(forest: &[ForestNode], scores: &[f64], work: &mut Work, label: &mut [u32]) {
     let (nodes, pairs) = scores.split_at(label.len());
     let pairs = pairs.as_chunks::<4>().0;
     work.values.clear();
@@ -145,7 +145,7 @@ fn pass_messages(forest: &[Visit], scores: &[f64], work: &mut Work, label: &mut 
         let [first, second] = if parent.first { state } else { [state[1], state[0]] };
         pairs[parent.edge as usize][2 * first + second]
     };
-    for &Visit { label, parent } in forest.iter().rev() {
+    for &ForestNode { label, parent } in forest.iter().rev() {
         let Some(parent) = parent else { continue };
         let own = beliefs[label as usize];
         for (state, belief) in beliefs[parent.label as usize].iter_mut().enumerate() {
@@ -153,7 +153,7 @@ fn pass_messages(forest: &[Visit], scores: &[f64], work: &mut Work, label: &mut 
             *belief += off.max(on);
         }
     }
-    for &Visit { label: at, parent } in forest {
+    for &ForestNode { label: at, parent } in forest {
         let mut own = beliefs[at as usize];
         if let Some(parent) = parent {
             let state = label[parent.label as usize] as usize;

@@ -25,7 +25,7 @@ use crate::solver::newton::FACTORISED;
 /// Epochs after which a vertex of weight 0 is dropped.
 const MAX_IDLE: usize = 10;
 /// Maximum size of the planes in bytes, with four planes per block.
-const LARGEST: u128 = 1 << 29;
+const MAX_PLANE_BYTES: u128 = 1 << 29;
 
 /// A restricted problem is solved to this share of the gap of the whole problem...
 const SHARE_OF_GAP: f64 = 0.05;
@@ -49,7 +49,7 @@ impl NewtonEnd {
     pub fn is_possible(shares: &Shares, n_weights: usize) -> bool {
         let bytes = 64 * n_weights as u128 * shares.n_blocks() as u128;
         let is_plain = shares.smoothing() == 0.0 && shares.cone().is_everything();
-        is_plain && n_weights <= FACTORISED && bytes <= LARGEST
+        is_plain && n_weights <= FACTORISED && bytes <= MAX_PLANE_BYTES
     }
 
     /// Takes over the active vertices of blocks. A block without vertices begins at its start.

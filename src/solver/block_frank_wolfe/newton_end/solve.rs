@@ -9,7 +9,7 @@ use crate::linalg::vectors::long_dot;
 use crate::linalg::{Sparse, squared_norm};
 use crate::polytope::Capped;
 use crate::solver::newton::{
-    FIRST_WIDTH, NARROWER, SHORT, SMALLEST_WIDTH, SOLVED, WIDER, zero_of_derivative,
+    FIRST_WIDTH, NARROWER, SHORT_STEP, SMALLEST_WIDTH, SOLVED_SHARE, WIDER, zero_of_derivative,
 };
 
 /// The maximum number of Newton steps per solution.
@@ -47,7 +47,7 @@ impl Restricted {
             if gap <= goal {
                 break;
             }
-            if exhausted || 0.5 * squared_norm(&at.residual) <= SOLVED * gap.max(goal) {
+            if exhausted || 0.5 * squared_norm(&at.residual) <= SOLVED_SHARE * gap.max(goal) {
                 centre = at.points;
                 width = (NARROWER * width).max(SMALLEST_WIDTH * unit);
                 at = self.look(weights, &centre, width);
@@ -59,7 +59,7 @@ impl Restricted {
             let step = self.step(weights, (&centre, width), &at, &direction, slope)?;
             exhausted = step == 0.0 || -slope <= f64::EPSILON * at.primal.abs();
             weights.iter_mut().zip(&direction).for_each(|(weight, d)| *weight += step * d);
-            if step > 0.0 && step < SHORT {
+            if step > 0.0 && step < SHORT_STEP {
                 width *= WIDER;
             }
             at = self.look(weights, &centre, width);

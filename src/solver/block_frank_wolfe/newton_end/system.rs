@@ -7,7 +7,7 @@ use crate::linalg::cholesky::Factor;
 use crate::linalg::outer::{PADDING, Strided, add_lower_gram};
 
 /// Number of rows whose products are summed at a time.
-const TOGETHER: usize = 128;
+const ROWS_PER_SUM: usize = 128;
 
 /// The lower triangle of I + Σ_i p_i/(λ width) Z_iᵀ J_i Z_i, with rows [`Factor::stride`] apart. On
 /// the planes of positive weight J_i = I − 11ᵀ/k is the derivative of the projection onto the
@@ -28,7 +28,7 @@ pub(super) fn hessian(
             continue;
         }
         append_rows(block, points, width, (&mut mean, row_stride), &mut rows);
-        if rows.len() >= TOGETHER * row_stride {
+        if rows.len() >= ROWS_PER_SUM * row_stride {
             interrupt.check()?;
             add_products(&mut rows, row_stride, &mut matrix, stride);
         }

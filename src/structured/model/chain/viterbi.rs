@@ -9,10 +9,10 @@ use crate::structured::model::Work;
 
 /// Table entries that fit into the second-level cache of most processors (1 MB). For larger tables,
 /// only rows that may contain a maximum are read, one after another.
-const CACHED: usize = 1 << 17;
+const CACHED_ENTRIES: usize = 1 << 17;
 
 /// Additions between two interrupt checks: well below 100 ms.
-const BETWEEN_LOOKS: usize = 1 << 24;
+const ADDITIONS_PER_CHECK: usize = 1 << 24;
 
 /// The scores of a sequence: `nodes`\[t, k\] of each position, and `edges`\[a, b\] of the
 /// transitions. These are the same at all positions, or (`stride` = K²) those into position t + 1
@@ -59,8 +59,8 @@ impl<'a> ChainScores<'a> {
     }
 
     /// Whether a recursion checks its interrupt at this position.
-    pub fn is_look(&self, t: usize) -> bool {
-        t.is_multiple_of((BETWEEN_LOOKS / (self.n_states * self.n_states)).max(1))
+    pub fn checks_interrupt(&self, t: usize) -> bool {
+        t.is_multiple_of((ADDITIONS_PER_CHECK / (self.n_states * self.n_states)).max(1))
     }
 
     /// Writes the label of the largest score, and among equal ones the smallest, compared from the
@@ -125,7 +125,7 @@ impl WithSimd for Forward<'_> {
     fn with_simd<S: Simd>(self, simd: S) -> Option<usize> {
         let Self { scores, best, incoming, mut rows, interrupt } = self;
         let n_states = scores.n_states;
-        let is_large = scores.stride == 0 && n_states * n_states > CACHED;
+        let is_large = scores.stride == 0 && n_states * n_states > CACHED_ENTRIES;
         if is_large {
             rows.prepare(scores.edges);
         }
@@ -133,7 +133,7 @@ impl WithSimd for Forward<'_> {
         let steps = scores.nodes.chunks_exact(n_states).zip(incoming.chunks_exact_mut(n_states));
         let steps = steps.zip(best.chunks_exact_mut(n_states)).enumerate();
         for (t, ((nodes, incoming), best)) in steps {
-            if scores.is_look(t) && interrupt.is_raised() {
+            if scores.checks_interrupt(t) && interrupt.is_raised() {
                 return None;
             }
             if before.is_empty() {
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn large_tables_are_read_as_far_as_they_matter() {
         let (n_states, len) = (400, 4);
-        assert!(n_states * n_states > CACHED);
+        assert!(n_states * n_states > CACHED_ENTRIES);
         let noise = |i: usize| (i * 2654435761 % 1000) as f64;
         let nodes: Vec<f64> = (0..len * n_states).map(noise).collect();
         let (_, n_read) = forward(n_states, &nodes, &vec![0.0; n_states * n_states]);
