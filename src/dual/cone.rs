@@ -30,7 +30,7 @@ impl SignCone {
         self.constrained.is_empty()
     }
 
-    /// Checks that there is a sign for each weight.
+    /// Checks that each weight has a sign.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`].

@@ -139,8 +139,8 @@ impl Totals {
         self.distance_within(self.n_blocks)
     }
 
-    /// [`distance`](Self::distance) if each entry of the image is a chain of at most `n_sums` sums:
-    /// fewer than there are blocks if pieces are summed first.
+    /// A smaller bound than [`distance`](Self::distance), for images whose entries are chains of at most
+    /// `n_sums` additions, because pieces were summed first.
     pub fn distance_within(&self, n_sums: usize) -> f64 {
         let depth = n_sums + self.n_entries + 8;
         (gamma(depth) * self.reach + self.repair) * (1.0 + gamma(self.n_blocks + 8))

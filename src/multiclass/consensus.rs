@@ -171,7 +171,7 @@ fn check(problem: &MarginProblem<'_>, subproblem: &Subproblem<'_>) -> Result<()>
     }
     let betas = subproblem.betas;
     if !(betas.is_empty() || betas.len() == n_betas) || !betas.iter().all(|beta| *beta >= 0.0) {
-        return Err(Error::argument("betas", format!("must be {n_betas} numbers, none negative")));
+        return Err(Error::argument("betas", format!("must be {n_betas} non-negative numbers")));
     }
     Ok(())
 }
@@ -199,7 +199,7 @@ fn feasible(problem: &MarginProblem<'_>, betas: &[f64]) -> Result<Vec<f64>> {
                 format!("the values of example {example} are not a dual point of this loss");
             return Err(Error::argument("betas", message));
         }
-        // β that this loss's descent produced continues bit for bit.
+        // Values from an earlier descent with this loss are kept bit for bit.
         if !moved {
             found.copy_from_slice(beta);
         }

@@ -96,7 +96,7 @@ impl Size {
     /// result.
     ///
     /// The dual variables: block descent keeps an example's candidate classes, at a fifth of all
-    /// classes (up to all if they cannot be told apart), but at least 16. Each is a class (4 bytes)
+    /// classes (up to all if they are indistinguishable), but at least 16. Each is a class (4 bytes)
     /// and a value, three times, because new candidates are written next to the old ones into
     /// storage that grows by doubling. Block Frank-Wolfe adds
     /// at most one per pass, 64 at 16 bytes. Frank-Wolfe keeps n m numbers with smoothing and none

@@ -78,7 +78,7 @@ impl<'a, M: ScoreMap> MarginProblem<'a, M> {
             return Err(Error::argument("y", "must have one label for each row of X"));
         }
         if labels.iter().any(|label| *label as usize >= map.n_classes()) {
-            return Err(Error::argument("y", "a label is not below the number of classes"));
+            return Err(Error::argument("y", "labels must be below the number of classes"));
         }
         polytope.check(map.n_classes())?;
         // Rows that are not finite are reported elsewhere, by name.

@@ -51,7 +51,7 @@ impl<'a> Targets<'a> {
                     return fail(format!("{} labels for {n_rows} rows", classes.len()));
                 }
                 if classes.iter().any(|&class| class as usize >= n_outputs) {
-                    return fail(format!("a label is not below the number of classes {n_outputs}"));
+                    return fail(format!("labels must be below the number of classes {n_outputs}"));
                 }
             }
             Self::Values(values) => {

@@ -83,7 +83,7 @@ struct Line<'a> {
 
 impl Line<'_> {
     /// The value at the first step, among 1 and smaller ones, that decreases f enough, with `trial`
-    /// and `gradient` there; None if there is none.
+    /// and `gradient` there; None if no step does.
     fn search(
         &self,
         problem: &mut impl Constrained,

@@ -112,8 +112,7 @@ pub trait Polytope: Send + Sync + fmt::Debug {
     /// It is the orthogonal projection onto the directions of the face that holds `beta`, or any
     /// larger matrix (docs/mathematics/newton.md#curvature).
     ///
-    /// The default, valid for every set, is all directions that keep β = 0 for the classes with β =
-    /// 0.
+    /// The default holds for every set: all directions in which classes with β = 0 keep it.
     fn curvature(
         &self,
         beta: &[f64],

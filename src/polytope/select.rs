@@ -25,7 +25,7 @@ pub(super) fn largest(v: &[f64], count: usize, sorted: bool, scratch: &mut Scrat
     }
 }
 
-/// The largest entry (−∞ if there is none), several at a time.
+/// The largest entry (−∞ if `v` is empty), several at a time.
 pub(super) fn maximum(v: &[f64]) -> f64 {
     let mut largest = lane_maxima(v);
     // Lane by lane and then in halves, so that no comparison waits for another.

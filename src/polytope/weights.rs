@@ -50,7 +50,7 @@ impl Weights {
         self.values.iter().sum()
     }
 
-    /// Checks that there is one weight for each class.
+    /// Checks that each class has a weight.
     pub(super) fn check(&self, n_classes: usize) -> Result<()> {
         if self.values.len() == n_classes {
             return Ok(());

@@ -62,7 +62,7 @@ impl SearchRecord<'_> {
             Some("balanced_accuracy") => Some(Measure::BalancedAccuracy),
             Some("top_k") => Some(Measure::TopK(self.top_k)),
             Some("cost") => Some(Measure::Cost),
-            Some(_) => return Err(Error::argument("scoring", "is not known")),
+            Some(_) => return Err(Error::argument("scoring", "unknown metric")),
         })
     }
 }

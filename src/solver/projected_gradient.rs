@@ -81,7 +81,7 @@ impl<D: BatchDual> Solver for ProjectedGradient<'_, D> {
     }
 
     fn certify(&mut self, interrupt: &Interrupt) -> Result<Certificate> {
-        // The pass for the next step evaluates the loss.
+        // The next step needs this pass anyway, and it evaluates the loss.
         let loss = self.look(interrupt)?.loss;
         let loss = loss.ok_or_else(|| Error::Numerical("the dual gave no loss".into()))?;
         let shares = self.dual.shares();

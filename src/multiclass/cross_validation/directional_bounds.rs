@@ -1,5 +1,5 @@
-//! Bounds on differences of scores at the optimum, each with a dual point chosen for it by moving
-//! the free coordinates of β (`docs/mathematics/cross-validation.md`).
+//! Bounds on score differences at the optimum. Each bound moves the free coordinates of β to a dual
+//! point that makes it tight (`docs/mathematics/cross-validation.md`).
 
 use crate::dual::rounding::{TINY, gamma, norm_above};
 use crate::error::Result;

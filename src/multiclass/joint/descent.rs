@@ -30,10 +30,10 @@ const MIN_CURVATURE: f64 = 1e-250;
 ///
 /// The dual of one example is −½ αᵀ(C_i A_i A_iᵀ + γ I) α + a linear term, C_i = p_i/λ. It has the
 /// Gram matrix A_i A_iᵀ of the ψ(x_i, j) in place of ‖x_i‖² I, so its maximum is not a projection.
-/// A visit takes a few projected gradient steps instead: β' is the projection, with bias 1, of g/L
-/// + β + 1ᵀβ, and the step is the best one towards β'. L is the curvature of the last step (the
-/// spectral step of Barzilai and Borwein 1988 in the method of Birgin, Martínez and Raydan 2000).
-/// Each step is feasible and increases the dual, for any L.
+/// A visit takes a few projected gradient steps instead. Its target β' is the projection, with bias
+/// 1, of g/L + β + 1ᵀβ, and the step is the best one towards β'. L is the curvature of the last
+/// step (the spectral step of Barzilai and Borwein 1988 in the method of Birgin, Martínez and
+/// Raydan 2000). Each step is feasible and increases the dual, for any L.
 pub struct JointDescent<'d, 'p, 'a, M> {
     dual: &'d mut MarginDual<'p, 'a, M>,
     random: Pcg64Mcg,

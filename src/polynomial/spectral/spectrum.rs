@@ -153,8 +153,8 @@ pub(crate) fn bounds_at_a_time(size: usize) -> usize {
     (MAX_SPACE / size.saturating_mul(MAX_STEPS).max(1)).max(1)
 }
 
-/// Number of values that bounds on the norms of `n_matrices` matrices store on `n_threads` threads:
-/// the vectors of [`probable_norm_bound`], and fewer for matrices that are small enough to be
+/// Number of values that are stored to bound the norms of `n_matrices` matrices on `n_threads`
+/// threads: the vectors of [`probable_norm_bound`], and fewer for matrices that are small enough to be
 /// factorised. Used only for memory estimates of the Python module.
 #[cfg(feature = "python")]
 pub(crate) fn bound_memory(size: usize, n_matrices: usize, n_threads: usize) -> usize {

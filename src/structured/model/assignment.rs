@@ -35,9 +35,10 @@ pub(in crate::structured) fn buffers(n_rows: usize, n_columns: usize) -> (usize,
     (n_rows + 2 * n_columns, n_rows + 4 * n_columns)
 }
 
-/// Leaves the columns of the rows at the start of `indices`. The start of `values` has the prices
-/// >= 0 of the rows, then of the columns, that prove the matching optimal: the prices of every pair
-/// sum to at least its weight. After an interrupt, the matching covers some of the rows.
+/// Writes the columns of the rows to the start of `indices`. The start of `values` gets the
+/// non-negative prices of the rows, then of the columns, that prove the matching optimal: the
+/// prices of every pair sum to at least its weight. After an interrupt, the matching covers some of
+/// the rows.
 pub(in crate::structured) fn solve(
     weights: &[f64],
     n_columns: usize,

@@ -23,7 +23,7 @@ pub(in crate::structured) struct CompactRows {
     n_features: usize,
     /// Ends of the rows and the features of their values, if zeros are left out.
     sparse: Option<(Vec<usize>, Vec<u32>)>,
-    /// All values; for sparse rows that contain only ones, as many as the longest row needs.
+    /// All values; for sparse rows that contain only ones, enough ones for the longest row.
     values: Vec<f64>,
     has_ones_alone: bool,
     /// An upper bound on the largest norm of a row, and the maximum number of its values.

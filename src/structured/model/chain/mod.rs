@@ -292,7 +292,7 @@ impl Chain {
     }
 }
 
-/// Checks that there is a label for each example, and that all are below the number of classes.
+/// Checks that each example has a label, and that all are below the number of classes.
 pub(super) fn check_labels(labels: &[u32], n_examples: usize, n_classes: usize) -> Result<()> {
     if labels.len() != n_examples {
         let message = format!("{} labels for {n_examples} rows of X", labels.len());
